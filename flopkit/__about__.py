@@ -1,0 +1,41 @@
+"""Who this package is: its version, and where its repository lives.
+
+The repository's address stands in one place, `[project.urls]` of pyproject.toml. The Colab button, the install cell of
+each chapter and the messages of this package follow from it. While it is not set, `repository()` is None and each of
+them does without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+
+def repository() -> str | None:
+    """The repository's address, such as "https://github.com/someone/book", or None while it is not set.
+
+    Read from the checkout's pyproject.toml where there is one, else from the installed package's metadata.
+    """
+    pyproject = Path(__file__).parent.parent / "pyproject.toml"
+    if pyproject.is_file():
+        import tomllib
+
+        project = tomllib.loads(pyproject.read_text("utf8")).get("project", {})
+        if project.get("name") == "flopkit":
+            return _address(project.get("urls", {}).get("Repository"))
+    from importlib import metadata
+
+    try:
+        entries = metadata.metadata("flopkit").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        return None
+    labelled = dict(entry.split(", ", 1) for entry in entries)
+    return _address(labelled.get("Repository"))
+
+
+def _address(url: str | None) -> str | None:
+    """`url` without a trailing slash; None for nothing and for a placeholder in capitals (OWNER, REPO)."""
+    if not url or "OWNER" in url or "REPO" in url:
+        return None
+    return url.rstrip("/").removesuffix(".git")
