@@ -1,0 +1,80 @@
+"""flopkit: every FLOP accounted for.
+
+Closed forms, counters and measurements for the arithmetic and the memory traffic of neural networks.
+
+>>> import flopkit as fk
+>>> fk.matmul(m=4096, k=4096, n=4096).flops
+137438953472
+
+Importing this package loads nothing heavy: each name below is fetched from its room when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "flopkit.arithmetic": ("ceil_div", "exact_div", "log2", "maximum", "minimum", "where"),
+    "flopkit.conventions": ("Convention",),
+    "flopkit.cost": ("Cost",),
+    "flopkit.devices": ("Device", "device", "device_names"),
+    "flopkit.layers.attentions": ("attention", "visible_pairs", "window"),
+    "flopkit.layers.convolutions": (
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_output",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+    ),
+    "flopkit.layers.products": ("dense", "matmul"),
+    "flopkit.rooflines": ("roofline",),
+}
+_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+_SUBMODULES = ("charts", "conventions", "lessons", "units", "widgets")
+
+__all__ = sorted([*_HOME, *_SUBMODULES, "__version__"])
+
+if TYPE_CHECKING:
+    from flopkit.arithmetic import ceil_div, exact_div, log2, maximum, minimum, where
+    from flopkit.conventions import Convention
+    from flopkit.cost import Cost
+    from flopkit.devices import Device, device, device_names
+    from flopkit.layers.attentions import attention, visible_pairs, window
+    from flopkit.layers.convolutions import (
+        conv1d,
+        conv2d,
+        conv3d,
+        conv_output,
+        conv_transpose1d,
+        conv_transpose2d,
+        conv_transpose3d,
+    )
+    from flopkit.layers.products import dense, matmul
+    from flopkit.rooflines import roofline
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _SUBMODULES:
+        value = import_module(f"flopkit.{name}")
+    else:
+        raise AttributeError(_unknown(name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, __all__, n=3)
+    return f"module 'flopkit' has no attribute {name!r}" + (f"; did you mean {', '.join(near)}?" if near else "")

@@ -1,0 +1,221 @@
+"""The few operations a formula needs beyond ``+ - *``, in all four readings.
+
+A closed form in flopkit is written once and read four ways: with Python ints (an exact count),
+NumPy arrays (a sweep), SymPy symbols (the formula itself) and Altair parameters (a Vega
+expression that a slider evaluates in a static page). ``max``, ``//`` and ``if`` do not survive
+that: an Altair parameter is silently truthy and has no ``//``. These functions do.
+
+Nothing here imports NumPy, SymPy or Altair unless an argument already comes from it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from fractions import Fraction
+from typing import Any, Literal
+
+Reading = Literal["plain", "numpy", "sympy", "altair"]
+
+__all__ = ["Reading", "ceil_div", "exact_div", "log2", "maximum", "minimum", "reading", "vega", "where"]
+
+
+def reading(*values: Any) -> Reading:
+    """Say how *values* are to be read: ``"plain"``, ``"numpy"``, ``"sympy"`` or ``"altair"``.
+
+    Python numbers go with anything. Two symbolic systems, or a symbol beside an array, do not mix.
+
+    >>> reading(3, 4)
+    'plain'
+    """
+    found: set[Reading] = {kind for value in values if (kind := _reading_of(type(value))) != "plain"}
+    if not found:
+        return "plain"
+    if len(found) > 1:
+        raise TypeError(f"cannot mix {' and '.join(sorted(found))} values in one formula: use one kind for all sizes")
+    return found.pop()
+
+
+_ROOMS: dict[str, Reading] = {"numpy": "numpy", "sympy": "sympy", "altair": "altair"}
+_SEEN: dict[type, Reading] = {}
+
+
+def _reading_of(kind: type) -> Reading:
+    if kind not in _SEEN:
+        homes = (base.__module__.partition(".")[0] for base in kind.__mro__)
+        _SEEN[kind] = next((_ROOMS[home] for home in homes if home in _ROOMS), "plain")
+    return _SEEN[kind]
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of *a* and *b*.
+
+    >>> maximum(3, 5)
+    5
+    """
+    kind = reading(a, b)
+    if kind == "plain":
+        return max(a, b)
+    if kind == "numpy":
+        return _numpy().maximum(a, b)
+    if kind == "sympy":
+        import sympy
+
+        return sympy.Max(a, b)
+    return _call("max", a, b)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of *a* and *b*.
+
+    >>> minimum(3, 5)
+    3
+    """
+    kind = reading(a, b)
+    if kind == "plain":
+        return min(a, b)
+    if kind == "numpy":
+        return _numpy().minimum(a, b)
+    if kind == "sympy":
+        import sympy
+
+        return sympy.Min(a, b)
+    return _call("min", a, b)
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """*a* / *b*, rounded up. Exact for ints of any size, as a double elsewhere.
+
+    >>> ceil_div(7, 2)
+    4
+    """
+    kind = reading(a, b)
+    if kind == "plain":
+        return -(-a // b)
+    if kind == "numpy":
+        return _numpy().ceil(a / b)
+    if kind == "sympy":
+        import sympy
+
+        return sympy.ceiling(a / b)
+    return _call("ceil", a / b)
+
+
+def exact_div(a: Any, b: Any) -> Any:
+    """*a* / *b* where *b* is known to divide *a*: an int stays an int.
+
+    >>> exact_div(12, 4)
+    3
+    >>> exact_div(13, 4)
+    Traceback (most recent call last):
+        ...
+    ValueError: 13 is not divisible by 4: remainder 1
+    """
+    if reading(a, b) != "plain" or not (isinstance(a, int) and isinstance(b, int)):
+        return a / b
+    quotient, remainder = divmod(a, b)
+    if remainder:
+        raise ValueError(f"{a} is not divisible by {b}: remainder {remainder}")
+    return quotient
+
+
+def where(condition: Any, then: Any, otherwise: Any) -> Any:
+    """*then* where *condition* holds, else *otherwise*; both are formulas and both are evaluated.
+
+    >>> where(3 > 2, "compute", "memory")
+    'compute'
+    """
+    kind = reading(condition, then, otherwise)
+    if kind == "plain":
+        return then if condition else otherwise
+    if kind == "numpy":
+        return _numpy().where(condition, then, otherwise)
+    if kind == "sympy":
+        import sympy
+
+        return sympy.Piecewise((then, condition), (otherwise, True))
+    return _call("if", condition, then, otherwise)
+
+
+def log2(a: Any) -> Any:
+    """The logarithm of *a* to base 2.
+
+    >>> log2(8)
+    3.0
+    """
+    kind = reading(a)
+    if kind == "plain":
+        return math.log2(a)
+    if kind == "numpy":
+        return _numpy().log2(a)
+    if kind == "sympy":
+        import sympy
+
+        return sympy.log(a, 2)
+    return _call("log", a) / math.log(2)
+
+
+def ratio(a: Any, b: Any) -> Any:
+    """*a* / *b* as a real number, and NaN (not an error) for 0 / 0 of plain numbers.
+
+    >>> ratio(6, 4)
+    1.5
+    """
+    if reading(a, b) != "plain":
+        return a / b
+    if b == 0:
+        return math.nan if a == 0 else math.inf
+    return float(Fraction(a) / Fraction(b)) if isinstance(a, int) and isinstance(b, int) else a / b
+
+
+def vega(expression: Any) -> str:
+    """The Vega expression of *expression* as text: a parameter's name, a formula of parameters, a number.
+
+    >>> vega(4096)
+    '4096'
+    """
+    if isinstance(expression, str):
+        return repr(expression)
+    if reading(expression) != "altair":
+        return repr(expression)
+    name = getattr(expression, "name", None)
+    if type(expression).__name__ == "Parameter" and isinstance(name, str):
+        return name
+    spelled = expression.to_dict()
+    return str(spelled["expr"] if isinstance(spelled, dict) else spelled)
+
+
+def _numpy() -> Any:
+    import numpy
+
+    return numpy
+
+
+def _call(function: str, *arguments: Any) -> Any:
+    """A Vega function call that, like any formula of parameters, answers ``.to_dict()["expr"]``."""
+    import altair
+    from altair.expr.core import FunctionExpression
+
+    formula_type: Any = type(altair.param(name="any", value=0) + 0)
+    return formula_type(expr=FunctionExpression(function, arguments))
+
+
+def let_costs_answer(cost_type: type) -> None:
+    """Let ``parameter * cost`` reach ``cost.__rmul__``.
+
+    Altair's operators accept any right-hand side and never return ``NotImplemented``, so without this a
+    parameter on the left would swallow the cost whole. Only products with *cost_type* are touched.
+    """
+    if "altair" not in sys.modules:
+        return
+    from altair.expr.core import OperatorMixin
+
+    plain = OperatorMixin.__mul__
+    if getattr(plain, "lets_costs_answer", False):
+        return
+
+    def __mul__(self: Any, other: Any) -> Any:
+        return NotImplemented if isinstance(other, cost_type) else plain(self, other)
+
+    __mul__.lets_costs_answer = True  # type: ignore[attr-defined]
+    OperatorMixin.__mul__ = __mul__  # type: ignore[method-assign]

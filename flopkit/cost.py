@@ -1,0 +1,248 @@
+"""What an operation costs: arithmetic by kind, bytes, parameters, and the convention that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flopkit import units
+from flopkit.arithmetic import let_costs_answer, ratio, reading, vega
+from flopkit.conventions import EXACT, KINDS, TORCH, Convention
+from flopkit.sizes import size
+from flopkit.tables import Table
+
+__all__ = ["Cost"]
+
+
+@dataclass(frozen=True, repr=False)
+class Cost:
+    """The cost of an operation, or of several added up.
+
+    Parameters
+    ----------
+    name : what it is, for tables.
+    macs_by_kind : multiply-adds by kind (`flopkit.conventions.KINDS`).
+    vector_by_kind : element-wise FLOPs by the same kinds: those of hidden scores count only where the convention
+        counts the scores themselves.
+    bytes : compulsory traffic: each input and weight read once, each output written once.
+    params_by_role : trainable numbers by role: weight, bias, norm, embedding, position, head.
+    convention : how multiply-adds become FLOPs.
+    parts : the costs this one is the sum of.
+
+    Every quantity is an int (exact), a NumPy array, a SymPy expression or an Altair expression, as the sizes were.
+
+    >>> import flopkit as fk
+    >>> cost = fk.matmul(m=5, k=3, n=7)
+    >>> cost.flops, cost.macs, cost.bytes
+    (210, 105, 142)
+    >>> (cost + cost).flops == (2 * cost).flops == 420
+    True
+    """
+
+    name: str = "cost"
+    macs_by_kind: Mapping[str, Any] = field(default_factory=dict)
+    vector_by_kind: Mapping[str, Any] = field(default_factory=dict)
+    bytes: Any = 0
+    params_by_role: Mapping[str, Any] = field(default_factory=dict)
+    convention: Convention = EXACT
+    parts: tuple[Cost, ...] = ()
+
+    __array_ufunc__ = None  # a NumPy array on the left hands the product to __rmul__
+
+    def __post_init__(self) -> None:
+        let_costs_answer(Cost)
+        for kind in (*self.macs_by_kind, *self.vector_by_kind):
+            if kind not in KINDS:
+                raise ValueError(f"kind={kind!r} is not a kind of work; known: {', '.join(KINDS)}")
+        if not isinstance(self.convention, Convention):
+            raise TypeError(
+                f"convention={self.convention!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT or .TORCH"
+            )
+
+    # -- the numbers ------------------------------------------------------------------------------------------
+
+    @property
+    def flops(self) -> Any:
+        """Contraction work in FLOPs, as `convention` counts it. Element-wise work is not in it."""
+        return self._flops(self.convention)
+
+    @property
+    def macs(self) -> Any:
+        """The multiply-adds that `flops` counts: half of it where a multiply-add is two FLOPs."""
+        flops, fma = self.flops, self.convention.fma
+        if isinstance(flops, int):
+            return flops // fma if flops % fma == 0 else flops / fma
+        return flops / fma
+
+    @property
+    def vector_flops(self) -> Any:
+        """Element-wise work: each add, multiply, compare, divide, exponential counts as one."""
+        return _total(n for kind, n in self.vector_by_kind.items() if self.convention.weight(kind))
+
+    @property
+    def params(self) -> Any:
+        """Trainable numbers."""
+        return _total(self.params_by_role.values())
+
+    @property
+    def intensity(self) -> Any:
+        """Arithmetic intensity: `flops` per byte."""
+        return ratio(self.flops, self.bytes)
+
+    def _flops(self, convention: Convention) -> Any:
+        weighted = ((convention.weight(kind), n) for kind, n in self.macs_by_kind.items())
+        return _total(weight * n for weight, n in weighted if weight)
+
+    # -- arithmetic -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def total(cls, name: str, parts: Iterable[Cost]) -> Cost:
+        """The sum of *parts* under a name, which keeps them for its table.
+
+        Raises ``ValueError`` where they are of different conventions.
+        """
+        parts = tuple(parts)
+        for part in parts[1:]:
+            if part.convention != parts[0].convention:
+                raise ValueError(
+                    f"cannot add a cost under {parts[0].convention} and one under {part.convention}: "
+                    f"bring them together with .under(), e.g. cost.under(fk.conventions.{parts[0].convention})"
+                )
+        return cls(
+            name,
+            macs_by_kind=_merge(part.macs_by_kind for part in parts),
+            vector_by_kind=_merge(part.vector_by_kind for part in parts),
+            bytes=_total(part.bytes for part in parts),
+            params_by_role=_merge(part.params_by_role for part in parts),
+            convention=parts[0].convention if parts else EXACT,
+            parts=parts,
+        )
+
+    def __add__(self, other: Any) -> Cost:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return Cost.total("sum", (*self._terms(), *other._terms()))
+
+    def __radd__(self, other: Any) -> Cost:
+        if isinstance(other, int) and other == 0:  # so that sum(costs) works
+            return self
+        return NotImplemented
+
+    def _terms(self) -> tuple[Cost, ...]:
+        return self.parts if self.name == "sum" and self.parts else (self,)
+
+    def __mul__(self, times: Any) -> Cost:
+        if isinstance(times, Cost):
+            raise TypeError("a cost times a cost has no meaning: add costs, or multiply one by a count")
+        n = size("times", times, minimum=0)
+        return replace(
+            self,
+            macs_by_kind={kind: n * count for kind, count in self.macs_by_kind.items()},
+            vector_by_kind={kind: n * count for kind, count in self.vector_by_kind.items()},
+            bytes=n * self.bytes,
+            params_by_role={role: n * count for role, count in self.params_by_role.items()},
+            parts=tuple(part * n for part in self.parts),
+        )
+
+    __rmul__ = __mul__
+
+    def named(self, name: str) -> Cost:
+        """The same cost under another name.
+
+        >>> import flopkit as fk
+        >>> fk.dense(tokens=1, d_in=4, d_out=8).named("up").name
+        'up'
+        """
+        return replace(self, name=name)
+
+    def under(self, convention: Convention) -> Cost:
+        """The same work as *convention* counts it.
+
+        >>> import flopkit as fk
+        >>> cost = fk.attention(batch=1, q=3, kv=3, heads=1, head_dim=8, mask="causal")
+        >>> cost.flops, cost.under(fk.conventions.TORCH).flops
+        (192, 288)
+        """
+        return replace(self, convention=convention, parts=tuple(part.under(convention) for part in self.parts))
+
+    # -- showing itself ---------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """One row a part (or one row), with its share of the FLOPs; the total stands last."""
+        lines = [*self.parts, self] if self.parts else [self]
+        whole = self.flops
+        rows = []
+        for line in lines:
+            row = {
+                "part": "total" if line is self and self.parts else line.name,
+                "FLOPs": line.flops,
+                "share": ratio(line.flops, whole),
+                "vector FLOPs": line.vector_flops,
+                "bytes": line.bytes,
+                "FLOP/byte": line.intensity,
+                "params": line.params,
+            }
+            rows.append(row if _known(whole) else {k: v for k, v in row.items() if k != "share"})
+        formats = {
+            "FLOPs": lambda v: _amount(v, "FLOPs"),
+            "share": lambda v: _amount(v, "%"),
+            "vector FLOPs": lambda v: _amount(v, "FLOPs"),
+            "bytes": lambda v: _amount(v, "B"),
+            "FLOP/byte": lambda v: _amount(v, ""),
+            "params": lambda v: _amount(v, "params"),
+        }
+        return Table(rows, caption=f"{self.name} (convention {self.convention})", formats=formats)
+
+    def __repr__(self) -> str:
+        amounts = [
+            _amount(self.flops, "FLOPs"),
+            _amount(self.vector_flops, "vector FLOPs"),
+            _amount(self.bytes, "B"),
+            _amount(self.intensity, "FLOP/B"),
+        ]
+        if not (isinstance(self.params, int) and self.params == 0):
+            amounts.append(_amount(self.params, "params"))
+        return f"{self.name}: {', '.join(amounts)} [{self.convention}{self._elsewhere()}]"
+
+    def _repr_html_(self) -> str:
+        note = self._elsewhere()
+        return self.table()._repr_html_() + (f"<p>Convention {self.convention}{note}</p>" if note else "")
+
+    def _elsewhere(self) -> str:
+        """What other conventions would say, where they say something else because of a mask."""
+        hidden = self.macs_by_kind.get("hidden", 0)
+        if not _known(hidden) or not hidden:
+            return ""
+        other = TORCH if self.convention != TORCH else EXACT
+        return f"; {_amount(self._flops(other), 'FLOPs')} under {other}"
+
+
+def _total(values: Iterable[Any]) -> Any:
+    total: Any = 0
+    for value in values:
+        total = value if isinstance(total, int) and total == 0 else total + value
+    return total
+
+
+def _merge(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for mapping in mappings:
+        for key, value in mapping.items():
+            merged[key] = merged[key] + value if key in merged else value
+    return merged
+
+
+def _known(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _amount(value: Any, unit: str) -> str:
+    if _known(value):
+        return units.si(value, unit) if unit != "%" else units.percent(value)
+    if reading(value) == "altair":
+        text = vega(value)
+    else:
+        text = str(value)
+    text = text if len(text) <= 40 else text[:37] + "..."
+    return f"{text} {unit}".strip()

@@ -1,0 +1,113 @@
+"""Number formats: their names, and how many bytes a tensor of them takes."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from flopkit.arithmetic import ceil_div
+
+__all__ = ["bits", "canonical", "is_complex", "names", "nbytes"]
+
+_BITS = {
+    "complex128": 128,
+    "complex64": 64,
+    "fp64": 64,
+    "int64": 64,
+    "fp32": 32,
+    "tf32": 32,  # an arithmetic mode: the tensors are stored as fp32
+    "int32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "int16": 16,
+    "fp8": 8,
+    "int8": 8,
+    "uint8": 8,
+    "bool": 8,
+    "fp6": 6,
+    "fp4": 4,
+    "int4": 4,
+}
+
+_ALIASES = {
+    "float64": "fp64",
+    "double": "fp64",
+    "float32": "fp32",
+    "float": "fp32",
+    "single": "fp32",
+    "tfloat32": "tf32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float8": "fp8",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "float8e4m3fn": "fp8",
+    "float8e5m2": "fp8",
+    "fp8e4m3": "fp8",
+    "fp8e5m2": "fp8",
+    "float6": "fp6",
+    "float4": "fp4",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+
+
+def names() -> list[str]:
+    """The canonical names, widest first.
+
+    >>> names()[:3]
+    ['complex128', 'complex64', 'fp64']
+    """
+    return list(_BITS)
+
+
+def canonical(dtype: Any) -> str:
+    """The canonical name of *dtype*: a name, ``torch.bfloat16`` or ``numpy.float32``.
+
+    >>> canonical("bfloat16")
+    'bf16'
+
+    Raises ``ValueError`` for a format that is not known, with near names.
+    """
+    spelled = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    key = spelled.removeprefix("torch.").lower().replace("_", "").replace("-", "").replace(" ", "")
+    key = _ALIASES.get(key, key)
+    if key not in _BITS:
+        near = difflib.get_close_matches(key, [*_BITS, *_ALIASES], n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(_BITS)}"
+        raise ValueError(f"dtype={dtype!r} is not a known number format; {hint}")
+    return key
+
+
+def bits(dtype: Any) -> int:
+    """Bits that one number takes in memory.
+
+    >>> bits("bf16"), bits("fp4")
+    (16, 4)
+    """
+    return _BITS[canonical(dtype)]
+
+
+def is_complex(dtype: Any) -> bool:
+    """Whether *dtype* is complex: one multiply-add of such numbers is four real ones.
+
+    >>> is_complex("complex64")
+    True
+    """
+    return canonical(dtype).startswith("complex")
+
+
+def nbytes(elements: Any, dtype: Any) -> Any:
+    """Bytes of a tensor of *elements* numbers; packed formats round up to whole bytes.
+
+    >>> nbytes(3, "bf16"), nbytes(3, "int4")
+    (6, 2)
+    """
+    width = bits(dtype)
+    return elements * (width // 8) if width % 8 == 0 else ceil_div(elements * width, 8)

@@ -1,0 +1,1 @@
+"""Closed forms of the layers that networks are made of."""

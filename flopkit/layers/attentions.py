@@ -1,0 +1,141 @@
+"""The attention core: which query sees which key, and what the two products cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit.arithmetic import exact_div, maximum, minimum
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes
+from flopkit.sizes import choice, divides, size
+
+__all__ = ["Window", "attention", "visible_pairs", "window"]
+
+SOFTMAX_FLOPS = 5  # compare (for the maximum), subtract, exponential, add (for the sum), divide
+SCALE_FLOPS = 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """A causal sliding window: each query sees *width* keys, itself included."""
+
+    width: Any
+
+    def __str__(self) -> str:
+        return f"window({self.width})"
+
+
+def window(width: Any) -> Window:
+    """A causal sliding-window mask of *width* positions, the query's own included.
+
+    >>> visible_pairs(3, 3, window(2))
+    5
+    """
+    return Window(size("width", width))
+
+
+def visible_pairs(q: Any, kv: Any, mask: Any) -> Any:
+    """Query-key pairs that *mask* lets through, for *q* queries and *kv* keys of one head.
+
+    Full: ``q·kv``. Causal, aligned bottom-right as in decoding with a cache (the last query sees every key), with
+    ``T(n) = n(n+1)/2`` for n > 0 and 0 below: ``T(kv) − T(kv−q)``, which is ``q·kv − q(q−1)/2`` where q ≤ kv.
+    Window of w: ``T(kv) − T(kv−q) − T(kv−w) + T(kv−q−w)``.
+
+    >>> visible_pairs(4, 4, "full"), visible_pairs(4, 4, "causal"), visible_pairs(1, 4, "causal")
+    (16, 10, 4)
+    """
+    if isinstance(mask, Window):
+        w = mask.width
+        return _triangle(kv) - _triangle(kv - q) - _triangle(kv - w) + _triangle(kv - q - w)
+    if choice_of_mask(mask) == "full":
+        return q * kv
+    return _triangle(kv) - _triangle(kv - q)
+
+
+def choice_of_mask(mask: Any) -> str:
+    """Check *mask* where it is a name."""
+    try:
+        return choice("mask", mask, ("full", "causal"))
+    except ValueError:
+        raise ValueError(f"mask={mask!r}: must be 'full', 'causal' or fk.window(w)") from None
+
+
+def _triangle(n: Any) -> Any:
+    n = maximum(n, 0)
+    return exact_div(n * (n + 1), 2)
+
+
+def attention(
+    *,
+    batch: Any,
+    q: Any,
+    kv: Any,
+    heads: Any,
+    head_dim: Any,
+    kv_heads: Any = None,
+    v_head_dim: Any = None,
+    mask: Any = "full",
+    kernel: str = "flash",
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """The attention core, softmax(Q·Kᵀ)·V; the projections around it are dense layers.
+
+    FLOPs: ``2·batch·heads·pairs·(head_dim + v_head_dim)``: each pair costs one dot product for its score and one
+    scaled row for its value. *pairs* are those that *mask* lets through (`visible_pairs`); under TORCH, all q·kv.
+    Vector FLOPs: 6 a pair: scale, and softmax's compare, subtract, exponential, add, divide.
+    Bytes, ``kernel="flash"``: Q, K, V read and the output written; the scores never leave the chip.
+    ``kernel="math"``: the ``batch·heads·q·kv`` scores move four times more (written, read, written, read).
+    With a window only the min(kv, q+w−1) visible rows of K and V move.
+
+    Parameters
+    ----------
+    batch : sequences.
+    q, kv : queries and keys of each sequence; kv includes the cache.
+    heads, head_dim : query heads, and the size of a query or key.
+    kv_heads : heads of K and V where fewer (GQA, MQA): fewer bytes, the same FLOPs. None: as many as *heads*.
+    v_head_dim : size of a value where it differs. None: *head_dim*.
+    mask : ``"full"``, ``"causal"`` (aligned bottom-right) or ``fk.window(w)``.
+    kernel : ``"flash"`` or ``"math"``: what moves, not what is computed.
+
+    Not counted: projections, rotary embedding, dropout, the addition of a mask tensor, blocks that a kernel computes
+    and masks out.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, kv_heads not dividing heads, an unknown mask or kernel.
+
+    Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the traffic of the flash kernel.
+
+    >>> attention(batch=5, q=3, kv=3, heads=4, head_dim=8, mask="causal").flops
+    3840
+    """
+    batch, q, kv, heads = size("batch", batch), size("q", q), size("kv", kv), size("heads", heads)
+    head_dim = size("head_dim", head_dim)
+    kv_heads = heads if kv_heads is None else size("kv_heads", kv_heads)
+    v_head_dim = head_dim if v_head_dim is None else size("v_head_dim", v_head_dim)
+    divides("kv_heads", kv_heads, "heads", heads)
+    choice("kernel", kernel, ("flash", "math"))
+
+    pairs = visible_pairs(q, kv, mask)
+    visible = batch * heads * pairs
+    hidden = batch * heads * (q * kv - pairs)
+    masked = isinstance(mask, Window) or mask != "full"
+    rows = minimum(kv, q + mask.width - 1) if isinstance(mask, Window) else kv
+    traffic = (
+        nbytes(batch * heads * q * head_dim, dtype)
+        + nbytes(batch * kv_heads * rows * head_dim, dtype)
+        + nbytes(batch * kv_heads * rows * v_head_dim, dtype)
+        + nbytes(batch * heads * q * v_head_dim, dtype)
+    )
+    if kernel == "math":
+        traffic = traffic + 4 * nbytes(batch * heads * q * kv, dtype)
+    per_pair = SCALE_FLOPS + SOFTMAX_FLOPS
+    return Cost(
+        "attention",
+        macs_by_kind={"scores": visible * (head_dim + v_head_dim)}
+        | ({"hidden": hidden * (head_dim + v_head_dim)} if masked else {}),
+        vector_by_kind={"scores": per_pair * visible} | ({"hidden": per_pair * hidden} if masked else {}),
+        bytes=traffic,
+        convention=convention,
+    )

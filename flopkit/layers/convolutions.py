@@ -1,0 +1,306 @@
+"""Convolutions in one, two and three dimensions: grouped, depthwise, dilated, transposed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flopkit.arithmetic import exact_div, reading
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import is_complex, nbytes
+from flopkit.layers.products import contraction, weight_traffic
+from flopkit.sizes import divides, flag, size, spread
+
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+
+
+def conv2d(
+    *,
+    batch: Any,
+    c_in: Any,
+    c_out: Any,
+    h_out: Any,
+    w_out: Any,
+    kernel: Any,
+    groups: Any = 1,
+    stride: Any = 1,
+    dilation: Any = 1,
+    h_in: Any = None,
+    w_in: Any = None,
+    bias: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """A two-dimensional convolution.
+
+    FLOPs: ``2·batch·c_out·h_out·w_out·(c_in/groups)·k_h·k_w``: every output position of every output channel is a
+    dot product over one group's channels and the kernel's taps. Taps that fall on padding count: the usual kernels
+    compute them. Vector FLOPs: one addition an output where there is a bias.
+    Bytes: the input, the weight and the output, once each. Parameters: ``c_out·(c_in/groups)·k_h·k_w`` (and *c_out*).
+
+    Parameters
+    ----------
+    batch, c_in, c_out : images, channels in, channels out.
+    h_out, w_out : rows and columns of the output (`conv_output` finds them from an input).
+    kernel, stride, dilation : an int, or a pair (height, width). Stride and dilation change no FLOP at a given output.
+    groups : independent groups of channels; ``groups=c_in`` is a depthwise convolution.
+    h_in, w_in : rows and columns of the input, for the bytes. None: output times stride.
+    bias : whether a bias is added.
+
+    Not counted: Winograd's or an FFT's savings, a copy into another layout.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, groups that do not divide the channels, and a kernel that
+    does not fit the input that is given.
+
+    Source: Dumoulin and Visin 2016, A guide to convolution arithmetic for deep learning.
+
+    >>> conv2d(batch=5, c_in=24, c_out=16, h_out=9, w_out=4, kernel=3, groups=8).flops
+    155520
+    """
+    return _conv(
+        "conv2d", batch, c_in, c_out, (("h", h_in, h_out), ("w", w_in, w_out)), kernel, groups, stride, dilation,
+        bias, dtype, convention,
+    )  # fmt: skip
+
+
+def conv1d(
+    *,
+    batch: Any,
+    c_in: Any,
+    c_out: Any,
+    l_out: Any,
+    kernel: Any,
+    groups: Any = 1,
+    stride: Any = 1,
+    dilation: Any = 1,
+    l_in: Any = None,
+    bias: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """A one-dimensional convolution: ``2·batch·c_out·l_out·(c_in/groups)·kernel`` FLOPs. See `conv2d`.
+
+    >>> conv1d(batch=1, c_in=80, c_out=384, l_out=3000, kernel=3).flops  # Whisper-tiny's first layer
+    552960000
+    """
+    return _conv(
+        "conv1d", batch, c_in, c_out, (("l", l_in, l_out),), kernel, groups, stride, dilation, bias, dtype, convention
+    )
+
+
+def conv3d(
+    *,
+    batch: Any,
+    c_in: Any,
+    c_out: Any,
+    d_out: Any,
+    h_out: Any,
+    w_out: Any,
+    kernel: Any,
+    groups: Any = 1,
+    stride: Any = 1,
+    dilation: Any = 1,
+    d_in: Any = None,
+    h_in: Any = None,
+    w_in: Any = None,
+    bias: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """A three-dimensional convolution: ``2·batch·c_out·d_out·h_out·w_out·(c_in/groups)·k_d·k_h·k_w`` FLOPs.
+
+    See `conv2d`; sizes of the third axis are *d_out* and *d_in*.
+
+    >>> conv3d(batch=1, c_in=2, c_out=4, d_out=3, h_out=3, w_out=3, kernel=3).flops
+    11664
+    """
+    axes = (("d", d_in, d_out), ("h", h_in, h_out), ("w", w_in, w_out))
+    return _conv("conv3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, convention)
+
+
+def conv_transpose2d(
+    *,
+    batch: Any,
+    c_in: Any,
+    c_out: Any,
+    h_in: Any,
+    w_in: Any,
+    kernel: Any,
+    groups: Any = 1,
+    stride: Any = 1,
+    dilation: Any = 1,
+    h_out: Any = None,
+    w_out: Any = None,
+    bias: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """A transposed convolution: the input gradient of a convolution, run forward.
+
+    FLOPs: ``2·batch·c_in·h_in·w_in·(c_out/groups)·k_h·k_w``: every input position spreads over the kernel's taps, so
+    it is the *input* positions that count. Bytes and parameters as for `conv2d`; *h_out*, *w_out* None: input times
+    stride. Products that land outside a cropped output count.
+
+    >>> conv_transpose2d(batch=1, c_in=8, c_out=4, h_in=5, w_in=5, kernel=2, stride=2).flops
+    6400
+    """
+    axes = (("h", h_in, h_out), ("w", w_in, w_out))
+    return _transposed(
+        "conv_transpose2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, convention
+    )
+
+
+def conv_transpose1d(
+    *,
+    batch: Any,
+    c_in: Any,
+    c_out: Any,
+    l_in: Any,
+    kernel: Any,
+    groups: Any = 1,
+    stride: Any = 1,
+    dilation: Any = 1,
+    l_out: Any = None,
+    bias: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """A one-dimensional transposed convolution: ``2·batch·c_in·l_in·(c_out/groups)·kernel`` FLOPs.
+
+    See `conv_transpose2d`.
+
+    >>> conv_transpose1d(batch=1, c_in=8, c_out=4, l_in=5, kernel=2, stride=2).flops
+    640
+    """
+    return _transposed(
+        "conv_transpose1d", batch, c_in, c_out, (("l", l_in, l_out),), kernel, groups, stride, dilation, bias, dtype,
+        convention,
+    )  # fmt: skip
+
+
+def conv_transpose3d(
+    *,
+    batch: Any,
+    c_in: Any,
+    c_out: Any,
+    d_in: Any,
+    h_in: Any,
+    w_in: Any,
+    kernel: Any,
+    groups: Any = 1,
+    stride: Any = 1,
+    dilation: Any = 1,
+    d_out: Any = None,
+    h_out: Any = None,
+    w_out: Any = None,
+    bias: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """A three-dimensional transposed convolution: ``2·batch·c_in·d_in·h_in·w_in·(c_out/groups)·k_d·k_h·k_w`` FLOPs.
+
+    See `conv_transpose2d`.
+
+    >>> conv_transpose3d(batch=1, c_in=2, c_out=4, d_in=3, h_in=3, w_in=3, kernel=2, stride=2).flops
+    3456
+    """
+    axes = (("d", d_in, d_out), ("h", h_in, h_out), ("w", w_in, w_out))
+    return _transposed(
+        "conv_transpose3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, convention
+    )
+
+
+def conv_output(*, size_in: int, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
+    """Output positions along one axis: ``floor((size_in + 2·padding − dilation·(kernel−1) − 1)/stride) + 1``.
+
+    For numbers only: a division rounded down has no place in a formula that is also read symbolically.
+
+    >>> conv_output(size_in=224, kernel=7, stride=2, padding=3)
+    112
+
+    Raises ``ValueError`` where the kernel is larger than the padded input.
+    """
+    size_in, kernel, stride = size("size_in", size_in), size("kernel", kernel), size("stride", stride)
+    padding, dilation = size("padding", padding, minimum=0), size("dilation", dilation)
+    reach = dilation * (kernel - 1) + 1
+    if reach > size_in + 2 * padding:
+        raise ValueError(
+            f"kernel={kernel} with dilation={dilation} reaches over {reach} positions and the padded input has only "
+            f"{size_in + 2 * padding}: use a smaller kernel, or padding of at least {-(-(reach - size_in) // 2)}"
+        )
+    return (size_in + 2 * padding - reach) // stride + 1
+
+
+_Axes = tuple[tuple[str, Any, Any], ...]  # one a dimension: its letter, positions in, positions out
+
+
+def _conv(
+    name: str, batch: Any, c_in: Any, c_out: Any, axes: _Axes, kernel: Any, groups: Any, stride: Any, dilation: Any,
+    bias: Any, dtype: Any, convention: Convention,
+) -> Cost:  # fmt: skip
+    batch, c_in, c_out, groups = size("batch", batch), size("c_in", c_in), size("c_out", c_out), size("groups", groups)
+    divides("groups", groups, "c_in", c_in)
+    divides("groups", groups, "c_out", c_out)
+    taps = spread("kernel", kernel, len(axes))
+    steps, gaps = spread("stride", stride, len(axes)), spread("dilation", dilation, len(axes))
+    outs = [size(f"{letter}_out", out) for letter, _, out in axes]
+    ins = []
+    for (letter, given, _), out, tap, step, gap in zip(axes, outs, taps, steps, gaps, strict=True):
+        ins.append(out * step if given is None else size(f"{letter}_in", given))
+        if given is not None:
+            _fits(letter, ins[-1], out, tap, step, gap)
+    return _layer(name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype, convention)
+
+
+def _transposed(
+    name: str, batch: Any, c_in: Any, c_out: Any, axes: _Axes, kernel: Any, groups: Any, stride: Any, dilation: Any,
+    bias: Any, dtype: Any, convention: Convention,
+) -> Cost:  # fmt: skip
+    batch, c_in, c_out, groups = size("batch", batch), size("c_in", c_in), size("c_out", c_out), size("groups", groups)
+    divides("groups", groups, "c_in", c_in)
+    divides("groups", groups, "c_out", c_out)
+    taps, steps = spread("kernel", kernel, len(axes)), spread("stride", stride, len(axes))
+    spread("dilation", dilation, len(axes))
+    ins = [size(f"{letter}_in", given) for letter, given, _ in axes]
+    outs = [
+        given_in * step if out is None else size(f"{letter}_out", out)
+        for (letter, _, out), given_in, step in zip(axes, ins, steps, strict=True)
+    ]
+    return _layer(name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype, convention)
+
+
+def _layer(
+    name: str, batch: Any, c_in: Any, c_out: Any, ins: list[Any], outs: list[Any],
+    channels: Any, positions: list[Any], fan: Any, taps: tuple[Any, ...], bias: Any, dtype: Any, convention: Convention,
+) -> Cost:  # fmt: skip
+    """The common part: *channels* × *positions* dot products over *fan* channels and the kernel's taps."""
+    bias = flag("bias", bias)
+    has_bias = not (isinstance(bias, int) and bias == 0)
+    weight = channels * fan * math.prod(taps)
+    outputs = batch * c_out * math.prod(outs)
+    return Cost(
+        name,
+        macs_by_kind={"products": contraction(batch * channels * math.prod(positions) * fan * math.prod(taps), dtype)},
+        vector_by_kind={"products": bias * outputs * (2 if is_complex(dtype) else 1)} if has_bias else {},
+        bytes=nbytes(batch * c_in * math.prod(ins), dtype)
+        + weight_traffic(weight, bias * c_out if has_bias else 0, dtype)
+        + nbytes(outputs, dtype),
+        params_by_role={"weight": weight} | ({"bias": bias * c_out} if has_bias else {}),
+        convention=convention,
+    )
+
+
+def _fits(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
+    """Refuse a kernel that is larger than the input unless some symmetric padding gives this output."""
+    if reading(size_in, size_out, kernel, stride, dilation) != "plain":
+        return
+    reach = dilation * (kernel - 1) + 1
+    if reach <= size_in:
+        return
+    least = (size_out - 1) * stride + reach - size_in  # padding in all; the stride leaves a slack of stride - 1
+    if least < 0 or (least % 2 and stride == 1):
+        raise ValueError(
+            f"kernel={kernel} reaches over {reach} positions and the input has {letter}_in={size_in}: no padding gives "
+            f"{letter}_out={size_out}; use a smaller kernel, or find the output with fk.conv_output"
+        )

@@ -1,0 +1,102 @@
+"""Matrix products and dense layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import is_complex, nbytes
+from flopkit.sizes import flag, size
+
+__all__ = ["contraction", "dense", "matmul", "weight_traffic"]
+
+
+def matmul(
+    *, m: Any, k: Any, n: Any, batch: Any = 1, dtype: Any = "bf16", convention: Convention = EXACT
+) -> Cost:
+    """A product of two matrices, (m × k) · (k × n), *batch* times over.
+
+    FLOPs: ``2·batch·m·k·n``. Each of the ``m·n`` outputs is a dot product of length *k*: *k* multiplications and,
+    done one by one, *k* − 1 additions; the convention counts *k* multiply-adds.
+    Bytes: ``batch·(m·k + k·n + m·n)`` numbers of *dtype*, each operand read once, the result written once.
+
+    Parameters
+    ----------
+    m, k, n : rows of the result, inner size, columns of the result.
+    batch : how many such products, each with operands of its own.
+    dtype : number format, for the bytes (and, if complex, four real multiply-adds for one).
+
+    Not counted: the addition of ``beta·C`` in a general matrix multiply, transposes, data moved twice by a kernel.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1.
+
+    Source: Golub and Van Loan, Matrix Computations, section 1.1 (2mkn flops).
+
+    >>> matmul(m=5, k=3, n=7).flops
+    210
+    """
+    m, k, n, batch = size("m", m), size("k", k), size("n", n), size("batch", batch)
+    return Cost(
+        "matmul",
+        macs_by_kind={"products": contraction(batch * m * k * n, dtype)},
+        bytes=nbytes(batch * m * k, dtype) + nbytes(batch * k * n, dtype) + nbytes(batch * m * n, dtype),
+        convention=convention,
+    )
+
+
+def dense(
+    *, tokens: Any, d_in: Any, d_out: Any, bias: Any = False, dtype: Any = "bf16", convention: Convention = EXACT
+) -> Cost:
+    """A dense (fully connected, linear) layer: every token times the same d_in × d_out weight.
+
+    FLOPs: ``2·tokens·d_in·d_out``. Vector FLOPs: ``tokens·d_out`` additions where there is a bias.
+    Bytes: ``tokens·d_in + d_in·d_out + tokens·d_out`` numbers (and *d_out* of bias): the weight is read once, however
+    many tokens share it. Parameters: ``d_in·d_out`` (and *d_out* of bias).
+
+    Parameters
+    ----------
+    tokens : rows of the input: tokens, or batch times positions.
+    d_in, d_out : features in and out.
+    bias : whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : number format of input, weight and output, for the bytes.
+
+    Not counted: an activation that follows, the backward pass.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1.
+
+    >>> layer = dense(tokens=1, d_in=4096, d_out=14336)
+    >>> layer.flops, layer.params
+    (117440512, 58720256)
+    """
+    tokens, d_in, d_out, bias = size("tokens", tokens), size("d_in", d_in), size("d_out", d_out), flag("bias", bias)
+    has_bias = not (isinstance(bias, int) and bias == 0)
+    return Cost(
+        "dense",
+        macs_by_kind={"products": contraction(tokens * d_in * d_out, dtype)},
+        vector_by_kind={"products": bias * tokens * d_out * (2 if is_complex(dtype) else 1)} if has_bias else {},
+        bytes=nbytes(tokens * d_in, dtype)
+        + weight_traffic(d_in * d_out, bias * d_out if has_bias else 0, dtype)
+        + nbytes(tokens * d_out, dtype),
+        params_by_role={"weight": d_in * d_out} | ({"bias": bias * d_out} if has_bias else {}),
+        convention=convention,
+    )
+
+
+def contraction(macs: Any, dtype: Any) -> Any:
+    """Real multiply-adds in *macs* multiply-adds of *dtype*: four each where it is complex (8 FLOPs).
+
+    >>> contraction(10, "bf16"), contraction(10, "complex64")
+    (10, 40)
+    """
+    return 4 * macs if is_complex(dtype) else macs
+
+
+def weight_traffic(weight: Any, bias: Any, dtype: Any) -> Any:
+    """Bytes of a weight and its bias, each a tensor of its own.
+
+    >>> weight_traffic(12, 0, "bf16")
+    24
+    """
+    traffic = nbytes(weight, dtype)
+    return traffic if isinstance(bias, int) and bias == 0 else traffic + nbytes(bias, dtype)

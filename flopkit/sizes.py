@@ -1,0 +1,149 @@
+"""The edge where a caller's arguments are checked, so that formulas need no branches.
+
+Every message names the argument, the value and the way out. Symbols and Altair parameters have no
+value yet and pass.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from flopkit.arithmetic import reading
+
+__all__ = ["choice", "divides", "flag", "pair", "size"]
+
+
+def size(name: str, value: Any, *, minimum: int = 1) -> Any:
+    """Check that *value* can be a size: a whole number of at least *minimum*, or a sweep or symbol of such.
+
+    NumPy integers become ints (exact); NumPy arrays become float64, which does not wrap at 2**63.
+
+    >>> size("tokens", 4096)
+    4096
+    >>> size("tokens", 0)
+    Traceback (most recent call last):
+        ...
+    ValueError: tokens=0: a size must be at least 1
+    """
+    kind = reading(value)
+    if kind == "altair":
+        return value
+    if kind == "sympy":
+        return _symbol(name, value, minimum)
+    if isinstance(value, (list, tuple)) or type(value).__module__.startswith("pandas"):
+        raise TypeError(f"{name}={_short(value)}: for a sweep pass a NumPy array, e.g. numpy.array([1, 2, 4])")
+    if kind == "numpy" and getattr(value, "ndim", 0):
+        return _sweep(name, value, minimum)
+    if kind == "numpy":
+        value = value.item()
+    return _whole(name, value, minimum)
+
+
+def _whole(name: str, value: Any, minimum: int) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f"{name}={value}: a size must be a whole number, not a bool")
+    if isinstance(value, str):
+        raise TypeError(f"{name}={value!r}: a size must be a whole number, not text; pass int({value!r})")
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{name}={value}: a size must be a finite whole number")
+        remedy = f"pass {int(value)}" if value == int(value) else f"round it first, e.g. {round(value)}"
+        raise TypeError(f"{name}={value}: a size must be an int, not a float; {remedy}")
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={_short(value)}: a size must be a whole number, not {type(value).__name__}") from None
+    if whole < minimum:
+        raise ValueError(f"{name}={whole}: a size must be at least {minimum}")
+    return whole
+
+
+def _sweep(name: str, values: Any, minimum: int) -> Any:
+    if values.dtype.kind not in "iuf":
+        raise TypeError(f"{name} has dtype {values.dtype}: a sweep of sizes must be an integer array")
+    numbers = values.astype("float64")
+    if numbers.size:
+        wrong = numbers[~((numbers >= minimum) & (numbers == numbers.round()) & (numbers < math.inf))]
+        if wrong.size:
+            raise ValueError(f"{name} contains {wrong[0]:g}: each size must be a whole number of at least {minimum}")
+    return numbers
+
+
+def _symbol(name: str, value: Any, minimum: int) -> Any:
+    if value.is_number and not (value.is_integer and value >= minimum):
+        raise ValueError(f"{name}={value}: a size must be a whole number of at least {minimum}")
+    return int(value) if value.is_number else value
+
+
+def pair(name: str, value: Any) -> tuple[Any, Any]:
+    """A kernel or stride: one size for both axes, or a pair (height, width).
+
+    >>> pair("kernel", 3)
+    (3, 3)
+    """
+    return spread(name, value, 2)
+
+
+def spread(name: str, value: Any, axes: int) -> tuple[Any, ...]:
+    """One size for every axis, or one size per axis.
+
+    >>> spread("kernel", (1, 7), 2)
+    (1, 7)
+    """
+    if isinstance(value, (tuple, list)):
+        if len(value) != axes:
+            raise ValueError(f"{name}={_short(value)}: give one size, or {axes} of them")
+        return tuple(size(f"{name}[{axis}]", one) for axis, one in enumerate(value))
+    return (size(name, value),) * axes
+
+
+def flag(name: str, value: Any) -> Any:
+    """A switch: True or False (as 1 or 0), or a parameter that holds 1 or 0.
+
+    >>> flag("bias", True)
+    1
+    """
+    if reading(value) in ("altair", "sympy"):
+        return value
+    if isinstance(value, str) or value not in (0, 1):
+        raise TypeError(f"{name}={_short(value)}: must be True or False")
+    return int(value)
+
+
+def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """One of a few names.
+
+    >>> choice("kernel", "flash", ("flash", "math"))
+    'flash'
+    """
+    if value not in options:
+        raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(repr, options))}")
+    return str(value)
+
+
+def divides(name: str, value: Any, whole_name: str, whole: Any) -> None:
+    """Check that *value* divides *whole*, where both are known numbers.
+
+    >>> divides("kv_heads", 3, "heads", 32)
+    Traceback (most recent call last):
+        ...
+    ValueError: kv_heads=3 does not divide heads=32: near sizes that do are 2 and 4
+    """
+    kinds = {reading(value), reading(whole)}
+    if kinds <= {"plain", "numpy"}:
+        rest = whole % value
+        if "numpy" in kinds:
+            if rest.any():
+                raise ValueError(f"{name} does not divide {whole_name} everywhere in the sweep")
+        elif rest:
+            around = sorted(range(1, min(2 * value, whole, 4096) + 1), key=lambda n: (abs(n - value), n))
+            near = sorted([n for n in around if whole % n == 0][:2])
+            hint = " and ".join(map(str, near))
+            raise ValueError(f"{name}={value} does not divide {whole_name}={whole}: near sizes that do are {hint}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,86 @@
+"""Rows as a table that shows itself: aligned text in a terminal, HTML in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Table"]
+
+
+class Table:
+    """Rows (one mapping each) under columns, with a caption.
+
+    `rows` keeps the values as they are; `formats` says how a column is shown. Columns of numbers are
+    aligned to the right.
+
+    >>> print(Table([{"layer": "up", "FLOPs": 2048}, {"layer": "down", "FLOPs": 64}], caption="two layers"))
+    two layers
+    layer  FLOPs
+    up     2,048
+    down      64
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        caption: str = "",
+        formats: Mapping[str, Callable[[Any], str]] | None = None,
+    ) -> None:
+        self.rows = [dict(row) for row in rows]
+        self.columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        self.caption = caption
+        self._formats = dict(formats or {})
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+    def __str__(self) -> str:
+        cells = [self.columns, *[[self._shown(name, row.get(name)) for name in self.columns] for row in self.rows]]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(self.columns))]
+        right = [self._is_number(name) for name in self.columns]
+        lines = [
+            "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
+            for line in cells
+        ]
+        return "\n".join([self.caption] * bool(self.caption) + lines)
+
+    __repr__ = __str__
+
+    def _is_number(self, name: str) -> bool:
+        return bool(self.rows) and not any(isinstance(row.get(name), str) for row in self.rows)
+
+    def _shown(self, name: str, value: Any) -> str:
+        return self._formats[name](value) if name in self._formats and value is not None else _text(value)
+
+    def _repr_html_(self) -> str:
+        def cell(tag: str, name: str, value: str) -> str:
+            side = ' style="text-align:right"' if self._is_number(name) else ' style="text-align:left"'
+            scope = ' scope="col"' if tag == "th" else ""
+            return f"<{tag}{scope}{side}>{html.escape(value)}</{tag}>"
+
+        head = "".join(cell("th", name, name) for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(cell("td", name, self._shown(name, row.get(name))) for name in self.columns) + "</tr>"
+            for row in self.rows
+        )
+        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        return f'<table class="fk-table">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return str(value)
