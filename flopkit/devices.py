@@ -1,0 +1,328 @@
+"""What an accelerator can do at most: arithmetic by number format, memory bandwidth, and who says so."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from flopkit import units
+from flopkit.derivations import Derivation, Limit, number_format
+from flopkit.tables import Table
+
+__all__ = ["Derivation", "Device", "Limit", "device", "device_names"]
+
+
+class Device:
+    """An accelerator: peaks, bandwidth and memory, each with its source. It does not change.
+
+    Parameters
+    ----------
+    name : what a printout calls it.
+    peak : dense peak in FLOP/s by number format, a multiply-add as two FLOPs.
+    bandwidth : main memory, bytes/s.
+    memory : bytes of it.
+    source : who says so, and when that was read.
+    derivation : what the peak is made of (`Derivation`), where that is known.
+    sparse : formats for which the maker also prints twice the dense peak.
+    link_bandwidth : the fastest link to other devices, bytes/s, both directions together.
+
+    Not in it: what a program reaches. `peak` is what the maker prints and what utilisation divides by.
+
+    >>> mine = Device("my card", peak={"bf16": 100e12}, bandwidth=1e12, memory=16e9)
+    >>> mine.peak("bf16"), mine.ridge("bf16")
+    (100000000000000.0, 100.0)
+    """
+
+    name: str
+    title: str
+    vendor: str
+    bandwidth: float
+    memory: float | None
+    link_bandwidth: float | None
+    source: str
+    notes: str
+    derivation: Derivation | None
+    sparse: frozenset[str]
+    _peaks: Mapping[str, float]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        peak: Mapping[Any, float],
+        bandwidth: float,
+        memory: float | None = None,
+        source: str = "given by the caller",
+        title: str = "",
+        vendor: str = "",
+        notes: str = "",
+        link_bandwidth: float | None = None,
+        derivation: Derivation | None = None,
+        sparse: Iterable[Any] = (),
+    ) -> None:
+        if not isinstance(peak, Mapping) or not peak:
+            raise TypeError(f"peak={peak!r}: give FLOP/s by number format, e.g. peak={{'bf16': 989.4e12}}")
+        self.__dict__.update(
+            name=name,
+            title=title or name,
+            vendor=vendor,
+            bandwidth=_rate("bandwidth", bandwidth, "bytes/s"),
+            memory=None if memory is None else _rate("memory", memory, "bytes"),
+            link_bandwidth=None if link_bandwidth is None else _rate("link_bandwidth", link_bandwidth, "bytes/s"),
+            source=source,
+            notes=notes,
+            derivation=derivation,
+            sparse=frozenset(number_format(dtype) for dtype in sparse),
+            _peaks=MappingProxyType(
+                {number_format(dtype): _rate(f"peak[{dtype!r}]", rate, "FLOP/s") for dtype, rate in peak.items()}
+            ),
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a device does not change: make another with flopkit.Device(...) to set {name}")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.bandwidth))
+
+    def __reduce__(self) -> Any:
+        return _revive, ({**self.__dict__, "_peaks": dict(self._peaks)},)
+
+    # -- the numbers ------------------------------------------------------------------------------------------
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The number formats whose peak is known."""
+        return tuple(self._peaks)
+
+    def peak(self, dtype: Any) -> float:
+        """Dense peak in FLOP/s, as the maker prints it.
+
+        >>> device("h100-sxm").peak("bf16")
+        989400000000000.0
+
+        Raises ``ValueError`` for a format this device has no peak for, with those it has.
+        """
+        return self._peaks[self._known(dtype)]
+
+    def sparse_peak(self, dtype: Any) -> float:
+        """What the maker prints for matrices with 2:4 structured zeros: twice the dense peak, half of it not done.
+
+        >>> device("h100-sxm").sparse_peak("fp8")
+        3957800000000000.0
+
+        Raises ``ValueError`` where no such number is printed.
+        """
+        key = self._known(dtype)
+        if key not in self.sparse:
+            have = f"it does for {', '.join(k for k in self.dtypes if k in self.sparse)}" if self.sparse else "for none"
+            raise ValueError(f"dtype={dtype!r}: {self.name} prints no sparse peak for {key}; {have}")
+        return 2 * self._peaks[key]
+
+    def ridge(self, dtype: Any) -> float:
+        """The arithmetic intensity, in FLOPs per byte, from which arithmetic and not memory is the bound.
+
+        >>> round(device("h200").ridge("bf16"))
+        206
+        """
+        return self.peak(dtype) / self.bandwidth
+
+    def limit(self, dtype: Any) -> Limit:
+        """The rate in FLOP/s that no honest run can pass, with the `.rule` it comes from.
+
+        Units x FLOP/clock x the highest clock the part reaches, where that is known; else 1.1 x `peak`.
+        Never below `peak`.
+
+        >>> h200 = device("h200").limit("bf16")
+        >>> h200 == 132 * 4096 * 1980e6, h200.rule
+        (True, '132 SM × 4,096 FLOP/clock × 1,980 MHz = 1.071 PFLOP/s')
+        >>> device("rtx-4090").limit("bf16").rule
+        '1.1 × peak: the highest clock is not known'
+        """
+        key = self._known(dtype)
+        return Limit.of(key, self._peaks[key], self.derivation)
+
+    def _known(self, dtype: Any) -> str:
+        key = number_format(dtype)
+        if key not in self._peaks:
+            raise ValueError(f"dtype={dtype!r}: {self.name} has no peak for {key}; it has {', '.join(self.dtypes)}")
+        return key
+
+    # -- showing itself ---------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """One row a number format: peak, ridge point, limit, and what the peak is made of."""
+        rows = []
+        for key in self.dtypes:
+            made_of = self.derivation
+            rows.append(
+                {
+                    "format": key,
+                    "dense peak": self.peak(key),
+                    "ridge": self.ridge(key),
+                    "limit": float(self.limit(key)),
+                    "made of": made_of.text(key) if made_of and key in made_of.flops_per_clock else "",
+                }
+            )
+        formats = {
+            "dense peak": lambda v: units.si(v, "FLOP/s"),
+            "ridge": lambda v: units.count(v, "FLOP/B"),
+            "limit": lambda v: units.si(v, "FLOP/s"),
+        }
+        return Table(rows, caption=str(self), formats=formats)
+
+    def __str__(self) -> str:
+        size = f", {units.si(self.memory, 'B')}" if self.memory else ""
+        return f"{self.title}: {units.si(self.bandwidth, 'B/s')}{size}"
+
+    def __repr__(self) -> str:
+        peaks = ", ".join(f"{key} {units.si(rate, 'FLOP/s')}" for key, rate in self._peaks.items())
+        return f"{self} ({peaks}; dense) [{self.name}]"
+
+    def _repr_html_(self) -> str:
+        about = " ".join(part for part in (f"Source: {self.source}.", self.notes) if part)
+        return f"{self.table()._repr_html_()}<p>{html.escape(about)}</p>"
+
+
+def device(name: str | None = None) -> Device:
+    """The accelerator called *name*; without one, the CUDA device that torch uses now.
+
+    Names ignore case, space, ``_``, ``-`` and ``.``; CUDA's own names are known too.
+
+    >>> device("NVIDIA A100-SXM4-80GB").name, device("h100_sxm").name
+    ('a100-sxm-80gb', 'h100-sxm')
+
+    Raises ``ValueError`` for a name that is not in the data, with near ones, and ``RuntimeError`` where there is
+    no CUDA device. `Device` makes one that is not in the data.
+    """
+    if name is None:
+        return _current()
+    if isinstance(name, Device):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"name={name!r}: must be a name, e.g. device('h100-sxm'), or nothing for the current CUDA device")
+    key = _key(name)
+    known = _names()
+    if key in known:
+        return _catalogue()[known[key]]
+    raise ValueError(f"name={name!r} is not a device in the data; {_near(key)}")
+
+
+def device_names() -> list[str]:
+    """The names in the data, in the order of the data.
+
+    >>> device_names()[:3]
+    ['p100-sxm', 'v100-sxm', 't4']
+    """
+    return list(_catalogue())
+
+
+def _current() -> Device:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "flopkit.device() without a name asks torch for the current CUDA device: install torch, "
+            "or name a device, e.g. flopkit.device('h100-sxm')"
+        ) from None
+    if not torch.cuda.is_available():
+        raise RuntimeError("no CUDA device is available to torch: name one instead, e.g. flopkit.device('h100-sxm')")
+    name = torch.cuda.get_device_name()
+    try:
+        return device(name)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. To use this card, say what it can do: flopkit.Device({name!r}, "
+            "peak={'bf16': <dense FLOP/s>}, bandwidth=<bytes/s>, memory=<bytes>)"
+        ) from None
+
+
+# -- names ------------------------------------------------------------------------------------------------------
+
+
+def _key(name: str) -> str:
+    """A name without what names leave out: case, spaces, punctuation, maker and brand."""
+    key = re.sub(r"[\s_.\-]+", "", name.lower())
+    return re.sub(r"^(nvidia|amd|google|intel|habana)?(tesla|geforce|instinct|cloud)?(?=.)", "", key)
+
+
+def _near(key: str) -> str:
+    names = device_names()
+    near = [name for name in names if key and _key(name).startswith(key)]
+    near = near or [_names()[found] for found in difflib.get_close_matches(key, _names(), n=4, cutoff=0.5)]
+    near = list(dict.fromkeys(near))
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+
+
+def _rate(name: str, value: Any, unit: str) -> float:
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name}={value!r}: must be a number of {unit}")
+    if not 0 < float(value) < float("inf"):
+        raise ValueError(f"{name}={value!r}: must be a positive, finite number of {unit}")
+    return float(value)
+
+
+# -- the data ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def _catalogue() -> Mapping[str, Device]:
+    text = files("flopkit").joinpath("data/devices.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text, parse_float=Decimal)
+    sources = data.pop("sources")
+    return MappingProxyType({name: _read(name, entry, sources) for name, entry in data.items()})
+
+
+def _read(name: str, entry: Mapping[str, Any], sources: Mapping[str, Any]) -> Device:
+    cited = list(entry["sources"]) + ["aws-ec2-clocks"] * ("highest_clock_MHz" in entry)
+    return Device(
+        name,
+        title=entry["title"],
+        vendor=entry["vendor"],
+        peak={key: float(rate * 10**12) for key, rate in entry["peak_TFLOPs"].items()},
+        bandwidth=float(entry["bandwidth_GBps"] * 10**9),
+        memory=float(entry["memory_GB"] * 10**9),
+        link_bandwidth=float(entry["link_GBps"] * 10**9) if "link_GBps" in entry else None,
+        source="; ".join(f"{sources[key]['title']} (read {sources[key]['read']})" for key in cited),
+        notes=entry.get("notes", ""),
+        derivation=_derivation(entry),
+        sparse=entry.get("sparse", ()),
+    )
+
+
+def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
+    if "derivation" not in entry:
+        return None
+    highest = entry.get("highest_clock_MHz")
+    return Derivation(
+        unit=entry["derivation"]["unit"],
+        units=entry["derivation"]["units"],
+        clock=entry["derivation"]["clock_MHz"] * 1e6,
+        flops_per_clock=MappingProxyType(dict(entry["flops_per_clock"])),
+        own_clock=MappingProxyType({key: mhz * 1e6 for key, mhz in entry.get("own_clock_MHz", {}).items()}),
+        highest_clock=None if highest is None else highest * 1e6,
+    )
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    data = tomllib.loads(files("flopkit").joinpath("data/devices.toml").read_text(encoding="utf-8"))
+    return {_key(spelled): name for name in _catalogue() for spelled in (name, *data[name].get("aliases", ()))}
+
+
+def _revive(state: dict[str, Any]) -> Device:
+    made = Device.__new__(Device)
+    made.__dict__.update({**state, "_peaks": MappingProxyType(state["_peaks"])})
+    return made

@@ -1,0 +1,120 @@
+"""The roofline: an operation takes at least as long as its arithmetic, and at least as long as its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit import devices, units
+from flopkit.arithmetic import maximum, minimum, ratio, reading, vega, where
+
+__all__ = ["Roofline", "bound_by", "roofline"]
+
+
+@dataclass(frozen=True, repr=False)
+class Roofline:
+    """The least time an operation can take on a device, and what sets it.
+
+    `seconds` is the larger of `compute_seconds` = flops / peak and `memory_seconds` = bytes / bandwidth, and `bound`
+    says which ("compute" where they are equal). `intensity` is flops / bytes and `ridge` peak / bandwidth, in FLOPs
+    per byte; `attainable_flops_per_s` = min(peak, intensity x bandwidth).
+
+    Each is of the kind the sizes were: a number, a NumPy array, a SymPy or an Altair expression.
+    """
+
+    seconds: Any
+    bound: Any
+    attainable_flops_per_s: Any
+    intensity: Any
+    ridge: Any
+    compute_seconds: Any
+    memory_seconds: Any
+    peak: Any
+    bandwidth: Any
+
+    def __repr__(self) -> str:
+        shown = [
+            f"at least {_shown(self.seconds, 's')}, bound by {_shown(self.bound, '')}",
+            f"arithmetic {_shown(self.compute_seconds, 's')} at {_shown(self.peak, 'FLOP/s')}",
+            f"memory {_shown(self.memory_seconds, 's')} at {_shown(self.bandwidth, 'B/s')}",
+            f"intensity {_shown(self.intensity, 'FLOP/B')}, ridge {_shown(self.ridge, 'FLOP/B')}",
+            f"attainable {_shown(self.attainable_flops_per_s, 'FLOP/s')}",
+        ]
+        return "; ".join(shown)
+
+
+def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
+    """The least time *cost* can take on *device*.
+
+        seconds = max(flops / peak, bytes / bandwidth)
+
+    Parameters
+    ----------
+    cost : anything with `flops` and `bytes`, such as a `Cost`.
+    device : a name, a `Device`, or anything with `bandwidth` in bytes/s and `peak`, a method of the number format or
+        the rate in FLOP/s itself.
+    dtype : chooses the peak, nothing else: the bytes are those of *cost*, which has a dtype of its own.
+
+    Returns a `Roofline`. Only `flops` meets the peak: element-wise work (`vector_flops`), launches and
+    synchronisation are not in the bound, so a measured time is longer.
+
+    Raises ``ValueError`` for a device or format that is not known.
+
+    Source: S. Williams, A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009.
+
+    >>> import flopkit as fk
+    >>> one = fk.roofline(fk.dense(tokens=1, d_in=4096, d_out=16384), "h100-sxm")
+    >>> one.bound, f"{one.seconds:.3g}", f"{one.intensity:.4f}", f"{one.ridge:.1f}"
+    ('memory', '4.01e-05', '0.9997', '295.3')
+    """
+    for name in ("flops", "bytes"):
+        if not hasattr(cost, name):
+            raise TypeError(f"cost={cost!r}: must have .flops and .bytes, as the result of fk.dense(...) has")
+    if isinstance(device, str):
+        device = devices.device(device)
+    if not hasattr(device, "peak") or not hasattr(device, "bandwidth"):
+        raise TypeError(
+            f"device={device!r}: must be a name such as 'h100-sxm', a flopkit.Device, "
+            "or an object with .peak in FLOP/s and .bandwidth in bytes/s"
+        )
+    peak = device.peak if reading(device.peak) != "plain" or not callable(device.peak) else device.peak(dtype)
+    return bound_by(cost.flops, cost.bytes, peak, device.bandwidth)
+
+
+def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
+    """The roofline from four quantities, each a number or an expression: what `roofline` does with a cost and a device.
+
+    *flops* in FLOPs, *bytes* in bytes, *peak* in FLOP/s, *bandwidth* in bytes/s.
+
+    >>> bound_by(flops=2e12, bytes=1e9, peak=1e15, bandwidth=1e12).bound
+    'compute'
+    """
+    compute_seconds, memory_seconds = flops / peak, bytes / bandwidth
+    intensity = ratio(flops, bytes)
+    return Roofline(
+        seconds=maximum(compute_seconds, memory_seconds),
+        bound=where(compute_seconds >= memory_seconds, *_words(compute_seconds, memory_seconds)),
+        attainable_flops_per_s=minimum(peak, intensity * bandwidth),
+        intensity=intensity,
+        ridge=peak / bandwidth,
+        compute_seconds=compute_seconds,
+        memory_seconds=memory_seconds,
+        peak=peak,
+        bandwidth=bandwidth,
+    )
+
+
+def _words(*seconds: Any) -> tuple[Any, Any]:
+    """The two answers of `Roofline.bound`: text, which SymPy wants as symbols."""
+    if reading(*seconds) != "sympy":
+        return "compute", "memory"
+    import sympy
+
+    return sympy.Symbol("compute"), sympy.Symbol("memory")
+
+
+def _shown(value: Any, unit: str) -> str:
+    if isinstance(value, (int, float, str)):
+        return units.format_value(value, unit)
+    text = vega(value) if reading(value) == "altair" else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
