@@ -1,0 +1,70 @@
+# Two commands: `make book` and `make test`. Everything is installed into .venv, nothing elsewhere.
+# Windows and those without make: the same lines stand in README.md.
+
+.DEFAULT_GOAL := help
+PY   := .venv/bin/python
+PORT ?= 8000
+export JUPYTER_PREFER_ENV_PATH := 1
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+
+.PHONY: help book serve test test-fast html lint notebooks lock clean
+
+help:               ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
+
+book: html          ## Install, execute every chapter, build the book, say where it is
+	@$(PY) -c "from pathlib import Path; p = Path('_build/html/index.html').resolve(); print(f'\nThe book is built: {p}\nOpen {p.as_uri()}\nor run: make serve')"
+
+serve: html         ## Serve the book on this machine and open it in the browser
+	@echo "http://127.0.0.1:$(PORT)/ (Ctrl-C ends it)"
+	@(sleep 1; $(PY) -m webbrowser -t http://127.0.0.1:$(PORT)/ >/dev/null 2>&1) &
+	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+# The page "How this book is tested" is made from the report of the run, so the book is built after the tests, and once
+# more, for that page alone, after the browser tests.
+test: .venv/ready   ## Install and run every test: code, chapters, then the built book in a browser
+	$(PY) -m pytest -m "not browser" --report=checks
+	@$(MAKE) --no-print-directory html
+	$(PY) -m pytest -m browser --report=browser tests
+	@$(MAKE) --no-print-directory html
+
+test-fast: .venv/ready  ## Only the tests of the code
+	$(PY) -m pytest -m "not browser and not slow" tests flopkit
+
+html: .venv/ready   ## Build the book (after the first time: only what changed)
+	@echo "Executing the chapters and building the book ..."
+	@$(PY) -m jupyter_book build -W -n --keep-going --quiet .
+
+lint: .venv/ready   ## Style, types, spelling
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -m codespell_lib flopkit book tests tools *.md
+
+notebooks: .venv/ready  ## Bring the chapters into the stored form (no outputs)
+	$(PY) tools/notebooks.py
+
+# torch and torchvision are moved by hand, together; everything else takes the newest version that pyproject.toml allows.
+lock: .venv/ready   ## Write constraints.txt anew from the newest versions that fit
+	rm -rf _build/lock && $(PY) -m venv _build/lock
+	_build/lock/bin/python -m pip install -q -e '.[book,test]' $$(grep '^torch==' constraints.txt)
+	_build/lock/bin/python -m pip install -q --no-deps $$(grep '^torchvision==' constraints.txt)
+	(sed '/^[^#]/,$$d' constraints.txt; _build/lock/bin/python -m pip freeze -q --exclude-editable | sed 's/+cpu//') > _build/lock.txt
+	mv _build/lock.txt constraints.txt
+
+clean:              ## Remove all that was built; .venv stays
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# torchvision stands in a line of its own: its wheel asks for the torch it was built with, CUDA and all.
+.venv/ready: pyproject.toml constraints.txt tools/torchvision_beside_cpu_torch.py
+	@python=; for p in "$(PYTHON)" python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	  if test -z "$$python" && command -v "$$p" >/dev/null && \
+	     "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$p; fi; done; \
+	if test -z "$$python"; then \
+	  echo "Python 3.11 or newer is needed; python3 here is: $$(python3 --version 2>&1). Name another one with: make PYTHON=/path/to/python3.12" >&2; exit 1; fi; \
+	test -x $(PY) || { echo "Making .venv with $$($$python --version) ..."; "$$python" -m venv .venv || \
+	  { rm -rf .venv; echo "Python's venv is missing here. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }; }
+	@echo "Installing into .venv (a few minutes the first time) ..."
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[book,test]'
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps torchvision
+	@$(PY) tools/torchvision_beside_cpu_torch.py
+	@touch .venv/ready

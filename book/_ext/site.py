@@ -1,0 +1,56 @@
+"""Sphinx extension: the book's own style and scripts, and the buttons that lead to its repository."""
+
+import hashlib
+from pathlib import Path
+
+from flopkit.__about__ import repository
+
+MARK = 'class="fk-figure'  # pages that hold a figure carry it
+
+
+def buttons(app, config):
+    """Repository, issue and Colab buttons, where pyproject.toml says where the repository is."""
+    if address := repository():
+        config.html_theme_options |= {
+            "repository_url": address,
+            "repository_branch": "main",
+            "use_repository_button": True,
+            "use_issues_button": True,
+            "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+        }
+
+
+def folders(app):
+    root = Path(app.confdir)
+    return [folder for folder in (root / "book/_static", root / "flopkit/charts/static") if folder.is_dir()]
+
+
+def assets(app, config):
+    """Add both folders of static files; their hash is a setting, so that a change in one of them rewrites every page."""
+    digest = hashlib.sha256()
+    for folder in folders(app):
+        config.html_static_path.append(str(folder))
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    config.site_assets = digest.hexdigest()
+
+
+def on_page(app, pagename, templatename, context, doctree):
+    app.add_css_file("book.css")
+    if MARK not in context.get("body", ""):
+        return
+    for folder in folders(app):
+        for name in sorted(path.name for path in folder.glob("figure.*")):
+            if name.endswith(".css"):
+                app.add_css_file(name)
+            else:
+                app.add_js_file(name, loading_method="defer")
+
+
+def setup(app):
+    app.add_config_value("site_assets", "", "html")
+    app.connect("config-inited", buttons)
+    app.connect("config-inited", assets)
+    app.connect("html-page-context", on_page, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

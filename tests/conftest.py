@@ -1,0 +1,223 @@
+"""What every test can use: the built book in Chromium, and the report that the book prints about its tests.
+
+A browser test is marked `browser` and takes `open_page`. Without Chromium or without a built book it is skipped and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HTML = ROOT / "_build" / "html"
+REPORT = ROOT / "_build" / "test-report.json"
+
+# ---------------------------------------------------------------------------------------------------------------- the report
+
+TITLES = {"checks": "Code, docstrings and chapters", "browser": "The built book in a browser"}
+PACKAGES = ("numpy", "torch", "torchvision", "altair", "sympy", "jupyter-book", "pytest", "hypothesis")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--report", choices=sorted(TITLES), help="note the outcome under this name in _build/test-report.json")
+
+
+def pytest_configure(config):
+    if config.getoption("--report"):
+        config.pluginmanager.register(Report(config.getoption("--report")), "report")
+
+
+class Report:
+    """Counts outcomes by file and writes them for the page "How this book is tested"."""
+
+    def __init__(self, part):
+        self.part, self.start = part, time.time()
+        self.files: dict[str, Counter] = {}
+        self.skipped: list[dict] = []
+
+    def pytest_runtest_logreport(self, report):
+        outcome = report.outcome
+        if report.when != "call" and outcome == "passed":
+            return  # setting up and tearing down count only where they fail or skip
+        path = report.nodeid.split("::")[0]
+        self.files.setdefault(path, Counter())[outcome] += 1
+        if outcome == "skipped":
+            reason = getattr(report, "wasxfail", None) or (
+                report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            )
+            self.skipped.append({"file": path, "test": report.nodeid, "reason": reason.removeprefix("Skipped: ")})
+
+    def pytest_collectreport(self, report):
+        if report.outcome != "passed":
+            self.files.setdefault(report.nodeid.split("::")[0] or ".", Counter())[report.outcome] += 1
+
+    def pytest_sessionfinish(self, session):
+        whole = {"parts": {}}
+        if self.part != "checks" and REPORT.is_file():  # the checks come first and begin a new report
+            whole = json.loads(REPORT.read_text("utf8"))
+        whole["platform"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+        whole["versions"] = {"Python": platform.python_version(), **versions()}
+        whole["parts"][self.part] = {
+            "title": TITLES[self.part],
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "seconds": round(time.time() - self.start, 1),
+            "commit": commit(),
+            "counts": dict(sum(self.files.values(), Counter())),
+            "files": {path: dict(counts) for path, counts in sorted(self.files.items())},
+            "skipped": self.skipped,
+        }
+        REPORT.parent.mkdir(exist_ok=True)
+        REPORT.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", "utf8")
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def commit() -> str | None:
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.strip()
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------- the browser
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def chromium_path() -> str | None:
+    """$CHROMIUM, else the first Chromium or Chrome on the path."""
+    names = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], (ConnectionResetError, BrokenPipeError)):  # a page that was left early
+            super().handle_error(request, client_address)
+
+
+@pytest.fixture(scope="session")
+def site():
+    """The address of the built book, served on this machine."""
+    if not (HTML / "index.html").is_file():
+        pytest.skip("the book is not built: run `make html` first")
+    server = Server(("127.0.0.1", 0), functools.partial(Handler, directory=str(HTML)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    if chromium_path() is None:
+        pytest.skip("no Chromium on this machine: install it, or name it in $CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Watch:
+    """What a page did that it must not do."""
+
+    def __init__(self):
+        self.outside, self.problems, self.requests = [], [], 0
+
+    def request(self, request):
+        self.requests += 1
+        url = urlparse(request.url)
+        if url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1":
+            self.outside.append(request.url)
+
+    def response(self, response):
+        if response.status >= 400:
+            self.problems.append(f"HTTP {response.status} {response.url}")
+
+    def console(self, message):
+        if message.type in ("error", "warning"):
+            self.problems.append(f"console.{message.type}: {message.text}")
+
+    def fault(self, error):
+        self.problems.append(f"uncaught: {error}")
+
+
+@pytest.fixture
+def open_page(chromium, site):
+    """`open_page("book/index.html", **context options) -> page`; `url=` opens another address, such as a file.
+
+    At the end of the test each page must have asked no other host, logged no error or warning, and found all its files.
+    Requests to other hosts are refused, as in airplane mode.
+    """
+    opened = []
+
+    def open_(path="", url=None, **options):
+        settings = {"viewport": {"width": 1280, "height": 900}, "service_workers": "block", **options}
+        context = chromium.new_context(**settings)
+        watch = Watch()
+        opened.append((context, watch))
+
+        def gate(route):
+            watched = urlparse(route.request.url)
+            inside = watched.scheme not in ("http", "https", "ws", "wss") or watched.hostname == "127.0.0.1"
+            route.continue_() if inside else route.abort()
+
+        context.route("**/*", gate)
+        context.on("request", watch.request)
+        context.on("response", watch.response)
+        page = context.new_page()
+        page.on("console", watch.console)
+        page.on("pageerror", watch.fault)
+        page.goto(url or f"{site}/{path}", wait_until="load")
+        return page
+
+    yield open_
+    try:
+        for context, watch in opened:
+            for page in context.pages:
+                page.wait_for_timeout(150)  # for what is still under way
+            assert watch.outside == [], f"asked other hosts: {watch.outside}"
+            assert watch.problems == [], watch.problems
+    finally:
+        for context, _ in opened:
+            context.close()

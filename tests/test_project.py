@@ -1,0 +1,221 @@
+"""The project's files agree with each other: requirements, versions, licences, chapters' form, README's examples."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from flopkit import __about__
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
+CONDA_NAMES = {"torch": "pytorch"}  # where conda-forge has another name than PyPI
+
+
+def requirements(*extras: str) -> dict[str, str]:
+    """name -> version range of the base requirements and `extras`, extras named by extras included."""
+    found: dict[str, str] = {}
+    lines = list(PROJECT["dependencies"])
+    todo = list(extras)
+    for extra in todo:
+        for line in EXTRAS[extra]:
+            requirement = Requirement(line)
+            if requirement.name == PROJECT["name"]:
+                todo += sorted(requirement.extras - set(todo))
+            else:
+                lines.append(line)
+    for line in lines:
+        requirement = Requirement(line)
+        found[canonicalize_name(requirement.name)] = str(requirement.specifier)
+    return found
+
+
+def locked() -> dict[str, str]:
+    pins = [line.split("==") for line in (ROOT / "constraints.txt").read_text("utf8").splitlines() if line and line[0] != "#"]
+    return {canonicalize_name(name): version for name, version in pins}
+
+
+# ------------------------------------------------------------------------------------------------------------- requirements
+
+
+def test_base_requirements_are_light():
+    """Colab's own packages stay as they are when flopkit is installed there."""
+    assert {Requirement(line).name for line in PROJECT["dependencies"]} == {"numpy", "tqdm"}
+    assert PROJECT["requires-python"] == ">=3.11"
+    assert set(EXTRAS) >= {"torch", "charts", "widgets", "book", "test", "peers"}
+
+
+def test_constraints_pin_what_is_required():
+    pins = locked()
+    for name, wanted in requirements("book", "test").items():
+        assert name in pins, f"constraints.txt does not pin {name}: run `make lock`"
+        assert Requirement(f"{name}{wanted}").specifier.contains(pins[name]), f"{name} {pins[name]} is not {wanted}: run `make lock`"
+    assert not [f"{name}=={version}" for name, version in pins.items() if "+" in version], "a local build cannot be installed elsewhere"
+    assert "torchvision" in pins
+
+
+def test_environment_agrees_with_pyproject():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text("utf8"))["dependencies"]
+    listed = [line for line in environment if isinstance(line, str)]
+    listed += next(entry["pip"] for entry in environment if isinstance(entry, dict))
+    from_conda = {CONDA_NAMES.get(name, name): name for name in requirements("book", "test")}
+    found = {}
+    for line in listed:
+        if line not in ("pip", "-e ."):
+            requirement = Requirement(line)
+            found[canonicalize_name(from_conda.get(requirement.name, requirement.name))] = str(requirement.specifier)
+    assert found.pop("python") == PROJECT["requires-python"]
+    assert "torchvision" in found, "chapter 3 counts torchvision's networks"
+    del found["torchvision"]
+    assert found == requirements("book", "test")
+
+
+def test_versions_agree():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf8"))
+    assert __about__.__version__ == PROJECT["version"] == citation["version"]
+    assert re.search(rf"^## {re.escape(PROJECT['version'])}\b", (ROOT / "CHANGELOG.md").read_text("utf8"), re.M)
+
+
+def test_licences_are_named():
+    assert "MIT License" in (ROOT / "LICENSE").read_text("utf8")
+    assert "https://creativecommons.org/licenses/by/4.0/" in (ROOT / "LICENSE-TEXT").read_text("utf8")
+    assert PROJECT["license"] == "MIT"
+
+
+# --------------------------------------------------------------------------------------------------------------- repository
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        (None, None),
+        ("", None),
+        ("https://github.com/OWNER/REPO", None),
+        ("https://github.com/someone/book.git", "https://github.com/someone/book"),
+        ("https://github.com/someone/book/", "https://github.com/someone/book"),
+    ],
+)
+def test_repository_address(url, address):
+    assert __about__._address(url) == address
+
+
+def test_install_cell_follows_the_address():
+    tool = load_tool()
+    assert "git+https://github.com/someone/book" in tool.install_cell("https://github.com/someone/book")
+    assert "%pip" not in tool.install_cell(None)
+    compile(tool.install_cell(None), "install cell", "exec")
+
+
+# ----------------------------------------------------------------------------------------------------------------- chapters
+
+
+def load_tool():
+    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools" / "notebooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_chapter_is_in_the_stored_form(path):
+    """No outputs, no counts, ids, one kernel, the install cell as pyproject.toml has it."""
+    text = path.read_text("utf8")
+    assert load_tool().tidy(text, __about__.repository()) == text, "run `make notebooks`"
+
+
+def test_tidying_keeps_ids_and_cleans():
+    tool = load_tool()
+    cell = {"cell_type": "code", "metadata": {"tags": ["hide-input"], "collapsed": True}, "source": ["1 + 1"], "execution_count": 7, "outputs": [1]}
+    text = json.dumps({"cells": [{**cell, "id": "mine"}, cell, cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
+    once = tool.tidy(text, None)
+    assert tool.tidy(once, None) == once
+    cells = json.loads(once)["cells"]
+    assert cells[0]["id"] == "mine" and len({c["id"] for c in cells}) == 3
+    assert all(c["outputs"] == [] and c["execution_count"] is None and c["metadata"] == {"tags": ["hide-input"]} for c in cells)
+
+
+def test_every_page_is_in_the_contents():
+    toc = (ROOT / "_toc.yml").read_text("utf8")
+    listed = set(re.findall(r"(?:file|root): (book/\S+)", toc))
+    pages = {f"book/{p.stem}" for p in (ROOT / "book").iterdir() if p.suffix in (".ipynb", ".md")}
+    assert listed == pages
+
+
+# ------------------------------------------------------------------------------------------------------------------- readme
+
+
+def test_readme_examples_run():
+    """Each ```python block of README.md with `>>>` is run as one doctest."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf8"), re.M | re.S)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    for number, block in enumerate(b for b in blocks if ">>>" in b):
+        runner.run(doctest.DocTestParser().get_doctest(block, {}, f"README block {number}", "README.md", 0))
+    assert runner.failures == 0
+
+
+# ----------------------------------------------------------------------------------------------------------------- commands
+
+
+def test_ci_script_can_be_run():
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    subprocess.run(["sh", "-n", str(ROOT / ".ci" / "run")], check=True)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_says_what_it_can_do():
+    out = subprocess.run(["make", "-s", "-C", str(ROOT), "help"], check=True, capture_output=True, text=True).stdout
+    for target in ("book", "test", "serve", "lint"):
+        assert f"make {target}" in out
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_refuses_an_old_python(tmp_path):
+    """With only an old Python on the path, `make` says which one is needed, and makes no .venv."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "torchvision_beside_cpu_torch.py", tmp_path / "tools")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    old = programs / "python3"
+    old.write_text('#!/bin/sh\ntest "$1" = --version && echo "Python 3.9.1"\ntest "$1" = --version\n')
+    old.chmod(0o755)
+    for name in ("sh", "test", "echo"):
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
+    done = subprocess.run(
+        [shutil.which("make"), "-C", str(tmp_path), "html"], capture_output=True, text=True, env={"PATH": str(programs)}
+    )
+    assert done.returncode != 0
+    assert "Python 3.11 or newer is needed" in done.stderr and "3.9.1" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_torchvision_can_be_imported():
+    pytest.importorskip("torch")
+    if importlib.util.find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    code = "from torchvision.models import resnet18; print(sum(p.numel() for p in resnet18().parameters()))"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert int(out) == 11_689_512  # torchvision's documented number of parameters
+
+
+def test_starting_python_loads_no_torch():
+    """The line in .venv that helps torchvision waits until torchvision is imported."""
+    code = "import sys; sys.exit(int('torch' in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
