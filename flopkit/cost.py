@@ -190,19 +190,17 @@ class Cost:
             "vector FLOPs": lambda v: _amount(v, "FLOPs"),
             "bytes": lambda v: _amount(v, "B"),
             "FLOP/byte": lambda v: _amount(v, ""),
-            "params": lambda v: _amount(v, "params"),
+            "params": lambda v: _amount(v, ""),
         }
         return Table(rows, caption=f"{self.name} (convention {self.convention})", formats=formats)
 
     def __repr__(self) -> str:
-        amounts = [
-            _amount(self.flops, "FLOPs"),
-            _amount(self.vector_flops, "vector FLOPs"),
-            _amount(self.bytes, "B"),
-            _amount(self.intensity, "FLOP/B"),
-        ]
-        if not (isinstance(self.params, int) and self.params == 0):
-            amounts.append(_amount(self.params, "params"))
+        amounts = [_amount(self.flops, "FLOPs")]
+        if not _is_zero(self.vector_flops):
+            amounts.append(_amount(self.vector_flops, "vector FLOPs"))
+        amounts += [_amount(self.bytes, "B"), _amount(self.intensity, "FLOP/B")]
+        if not _is_zero(self.params):
+            amounts.append(_amount(self.params, "parameters"))
         return f"{self.name}: {', '.join(amounts)} [{self.convention}{self._elsewhere()}]"
 
     def _repr_html_(self) -> str:
@@ -233,13 +231,17 @@ def _merge(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, int) and value == 0
+
+
 def _known(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
 def _amount(value: Any, unit: str) -> str:
     if _known(value):
-        return units.si(value, unit) if unit != "%" else units.percent(value)
+        return units.si(value, unit) if unit == "vector FLOPs" else units.format_value(value, unit)
     if reading(value) == "altair":
         text = vega(value)
     else:

@@ -85,13 +85,16 @@ def canonical(dtype: Any) -> str:
     return key
 
 
-def bits(dtype: Any) -> int:
+def bits(dtype: Any) -> Any:
     """Bits that one number takes in memory.
+
+    Anything with ``.bits`` of its own is a format, too: so a figure can hold the width in a parameter.
 
     >>> bits("bf16"), bits("fp4")
     (16, 4)
     """
-    return _BITS[canonical(dtype)]
+    own = getattr(dtype, "bits", None)
+    return _BITS[canonical(dtype)] if own is None else own
 
 
 def is_complex(dtype: Any) -> bool:
@@ -100,7 +103,7 @@ def is_complex(dtype: Any) -> bool:
     >>> is_complex("complex64")
     True
     """
-    return canonical(dtype).startswith("complex")
+    return not hasattr(dtype, "bits") and canonical(dtype).startswith("complex")
 
 
 def nbytes(elements: Any, dtype: Any) -> Any:
@@ -110,4 +113,6 @@ def nbytes(elements: Any, dtype: Any) -> Any:
     (6, 2)
     """
     width = bits(dtype)
-    return elements * (width // 8) if width % 8 == 0 else ceil_div(elements * width, 8)
+    if isinstance(width, int) and width % 8 == 0:
+        return elements * (width // 8)
+    return ceil_div(elements * width, 8)
