@@ -18,36 +18,11 @@ import re
 from decimal import Decimal
 from typing import NamedTuple
 
-PREFIXES = {
-    -5: "f",
-    -4: "p",
-    -3: "n",
-    -2: "µ",
-    -1: "m",
-    0: "",
-    1: "k",
-    2: "M",
-    3: "G",
-    4: "T",
-    5: "P",
-    6: "E",
-    7: "Z",
-    8: "Y",
-    9: "R",
-    10: "Q",
-}
+PREFIXES = dict(zip(range(-5, 11), ["f", "p", "n", "µ", "m", "", *"kMGTPEZYRQ"], strict=True))
 PREFIXED = ("FLOPs", "FLOP", "MACs", "MAC", "B", "b", "s", "W", "Hz", "J")
 """Units that take an SI prefix, alone or before a slash ("TB/s"). "FLOP/B" does not: an intensity is a plain number."""
-ALIASES = {
-    "bytes": "B",
-    "byte": "B",
-    "bytes/s": "B/s",
-    "seconds": "s",
-    "second": "s",
-    "x": "×",
-    "ratio": "×",
-    "percent": "%",
-}
+ALIASES = {"bytes": "B", "byte": "B", "bytes/s": "B/s", "seconds": "s", "second": "s", "percent": "%"}
+ALIASES |= {"x": "×", "ratio": "×"}
 LONG_TIMES = (("days", 86400), ("h", 3600), ("min", 60))
 
 

@@ -1,0 +1,8 @@
+"""Figures whose sliders run flopkit's formulas: in the published page, in a notebook, and (as a picture) on paper."""
+
+from __future__ import annotations
+
+from flopkit.charts.figure import Figure, pick
+from flopkit.charts.panel import along, choice, column, readout, slider, steps, switch
+
+__all__ = ["Figure", "along", "choice", "column", "pick", "readout", "slider", "steps", "switch"]

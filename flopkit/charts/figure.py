@@ -1,0 +1,367 @@
+"""A figure: one model, read twice. In Python it gives numbers, in the page it becomes Vega expressions behind sliders.
+
+    def dense_on(s, *, tokens, d_in, d_out, device):
+        cost = fk.dense(tokens=tokens, d_in=d_in, d_out=d_out)
+        s.flops = cost.flops
+        s.intensity = cost.intensity
+        s.rate = minimum(device.peak, s.intensity * device.bandwidth)
+
+The model gets a namespace and the controls' values and names its results on the namespace. Because flopkit's formulas take Altair
+parameters as well as ints, there is no second copy of any formula in the page, and ``figure.at(tokens=64)["flops"]`` is what the page shows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from flopkit.arithmetic import reading, vega
+from flopkit.charts import theme
+from flopkit.charts.panel import Control, Shown, Sweep, check_name, listing, near
+
+_SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+class Figure:
+    """A chart with controls and read-outs that answers in a static page, in a notebook and on paper.
+
+    ``name``       short, with hyphens; the figure's anchor in the page and its key in a shared link
+    ``title``      what the figure shows
+    ``alt``        what it says, as a sentence: the alternative text of the picture
+    ``model``      ``model(s, *, <a keyword for each control>)`` sets results on ``s``; no ``if`` on a size, use ``where``
+    ``controls``   from :func:`slider`, :func:`choice`, :func:`switch`
+    ``presets``    label to settings; a slider's ladder gains the values that presets need
+    ``readouts``   from :func:`readout`, shown as text above the chart
+    ``rows``       :func:`along`: the data set behind the chart
+    ``chart``      ``chart(s)`` gives an Altair chart (single or layered); ``s.rows`` is a chart of the rows, ``s.now("x", y=s.rate)`` one
+                   of a single row that follows the controls, ``s.<result>`` an expression
+    ``table``      from :func:`column`; the columns of the data table, taken from the rows, or from the results where there are none
+    ``caption``    a note below the chart (source of the data, convention)
+
+    >>> from flopkit.charts import Figure, readout, slider
+    >>> def model(s, *, n):
+    ...     s.flops = 2 * n**3
+    >>> figure = Figure(name="square", title="A square product", alt="FLOPs grow with the cube of the size.", model=model,
+    ...                 controls=[slider("n", "Size", [64, 128, 256])], readouts=[readout("flops", "Arithmetic", "FLOPs")])
+    >>> figure.at(n=64)
+    {'flops': 524288}
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        title: str,
+        alt: str,
+        model: Callable[..., None],
+        controls: Sequence[Control],
+        readouts: Sequence[Shown] = (),
+        presets: Mapping[str, Mapping[str, Any]] | None = None,
+        rows: Sweep | None = None,
+        chart: Callable[[Any], Any] | None = None,
+        table: Sequence[Shown] = (),
+        caption: str = "",
+        height: int = 300,
+    ) -> None:
+        if not _SLUG.fullmatch(name):
+            raise ValueError(f"Figure(name={name!r}): use small letters, digits and hyphens, as in 'dense-roofline'")
+        if not alt.strip():
+            raise ValueError(f"figure {name!r}: alt is empty; say in a sentence what the picture shows")
+        self.name, self.title, self.alt, self.caption, self.height = name, title, alt, caption, height
+        self.model, self.chart, self.sweep = model, chart, rows
+        self.presets = {label: dict(settings) for label, settings in (presets or {}).items()}
+        self.controls = {control.name: control for control in controls}
+        if len(self.controls) < len(controls):
+            raise ValueError(f"figure {name!r}: two controls share a name; names are {listing(c.name for c in controls)}")
+        for label, settings in self.presets.items():
+            self.settings(settings, where=f"preset {label!r} of ")
+        for key, control in self.controls.items():
+            self.controls[key] = control.with_values(s[key] for s in self.presets.values() if key in s)
+        self.readouts, self.table = tuple(readouts), tuple(table)
+        self._check_names("read-out", self.readouts, self.at())
+        if self.table:
+            self._check_names("column", self.table, (self.rows() or [self.at()])[0])
+
+    # --- the Python reading ---------------------------------------------------------------------------------------------------------
+
+    def settings(self, given: Mapping[str, Any] | None = None, where: str = "") -> dict[str, Any]:
+        """Value of every control, by name: those given, checked, and the start values of the others."""
+        for name, value in (given or {}).items():
+            if name not in self.controls:
+                raise ValueError(
+                    f"{where}figure {self.name!r} has no control {name!r}{near(name, self.controls)}; it has {listing(self.controls)}"
+                )
+            self.controls[name].check(value)
+        return {name: (given or {}).get(name, control.value) for name, control in self.controls.items()}
+
+    def at(self, **settings: Any) -> dict[str, Any]:
+        """The results at these settings, by name; controls that are not given stand where they start."""
+        values = self.settings(settings)
+        results = Values(self)
+        self.model(results, **{name: self.controls[name].read(value) for name, value in values.items()})
+        return dict(vars(results)["_found"])
+
+    def rows(self, **settings: Any) -> list[dict[str, Any]]:
+        """The data set behind the chart at these settings; an empty list where the figure has none."""
+        if self.sweep is None:
+            return []
+        values = {name: self.controls[name].read(value) for name, value in self.settings(settings).items()}
+        results = Values(self)
+        self.model(results, **values)
+        rows = []
+        for value in self._swept():
+            row = Values(self, None if self.sweep.model is None else results)
+            control = self.controls.get(self.sweep.name)
+            (self.sweep.model or self.model)(row, **{**values, self.sweep.name: control.read(value) if control else value})
+            rows.append({self.sweep.name: value, **vars(row)["_found"]})
+        return rows
+
+    def texts(self, **settings: Any) -> dict[str, str]:
+        """The text of every read-out at these settings, as the page shows it."""
+        results = self.at(**settings)
+        return {shown.name: shown.format(results[shown.name]) for shown in self.readouts}
+
+    def setting_texts(self, **settings: Any) -> dict[str, str]:
+        """The text of every control at these settings, as the page shows it."""
+        return {name: self.controls[name].text(value) for name, value in self.settings(settings).items()}
+
+    # --- the Altair reading ---------------------------------------------------------------------------------------------------------
+
+    def spec(self, **settings: Any) -> dict[str, Any]:
+        """The figure as a Vega-Lite specification: a parameter for each control, a named expression for each result."""
+        altair = need("altair")
+        values = self.settings(settings)
+        signals = Signals(self, altair)
+        self.model(signals, **signals.controls())
+        chart = self.chart(signals) if self.chart else altair.Chart(altair.Data(values=[])).mark_point()
+        spec: dict[str, Any] = chart.to_dict(validate=False)
+        spec.pop("config", None)
+        spec.pop("$schema", None)
+        own = spec.pop("params", [])
+        if "layer" in spec or "mark" in spec:
+            size = {"width": "container", "height": self.height, "autosize": {"type": "fit-x", "contains": "padding"}}
+            spec = {**size, **spec}
+        params = [{"name": name, "value": value} for name, value in values.items()]
+        params += [{"name": name, "expr": text} for name, text in signals.expressions().items()]
+        return {**spec, "params": params + own, "config": theme.config()}
+
+    def svg(self, *, mode: str = "light", width: int = 640, **settings: Any) -> str:
+        """The chart at these settings, drawn here (no browser)."""
+        spec = self.spec(**settings)
+        if spec.get("width") == "container":
+            spec["width"] = width
+        if mode == "dark":
+            spec = theme.swap(spec, theme.DARK)
+        return str(need("vl_convert").vegalite_to_svg(spec))
+
+    # --- how it shows itself --------------------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        """Title, settings and read-outs, as text."""
+        labels = {name: control.label for name, control in self.controls.items()}
+        lines = [self.title, "  at " + ", ".join(f"{labels[name]} = {text}" for name, text in self.setting_texts().items())]
+        texts = self.texts()
+        width = max((len(shown.label) for shown in self.readouts), default=0)
+        return "\n".join(lines + [f"  {shown.label:{width}}  {texts[shown.name]}" for shown in self.readouts])
+
+    def __repr__(self) -> str:
+        return f"<Figure {self.name!r}: {', '.join(self.controls)} -> {', '.join(shown.name for shown in self.readouts)}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from flopkit.charts import html
+
+        return {"text/html": html.show(self), "text/plain": str(self)}
+
+    def _swept(self) -> Sequence[Any]:
+        assert self.sweep is not None
+        if self.sweep.values is not None:
+            return self.sweep.values
+        if self.sweep.name not in self.controls:
+            raise ValueError(
+                f"figure {self.name!r}: along({self.sweep.name!r}) is not a control{near(self.sweep.name, self.controls)}; "
+                f"name one of {listing(self.controls)} or give values and a model"
+            )
+        return self.controls[self.sweep.name].options
+
+    def _check_names(self, what: str, shown: Iterable[Shown], known: Mapping[str, Any]) -> None:
+        for each in shown:
+            if each.name not in known:
+                raise ValueError(
+                    f"figure {self.name!r}: {what} {each.name!r} is not set by the model{near(each.name, known)}; it sets {listing(known)}"
+                )
+            each.format(known[each.name])
+
+
+class Results:
+    """The namespace ``s`` of a model: what is set on it is a result, and can be read back."""
+
+    def __init__(self, figure: Figure, parent: Results | None = None) -> None:
+        vars(self).update(_figure=figure, _found={}, _parent=parent)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inside = f"figure {self._figure.name!r}: s.{name}"
+        check_name(name, f"{inside}, result")
+        if name in self._found or name in self._figure.controls:
+            raise ValueError(f"{inside} is set twice, or is the name of a control; give each result a name of its own")
+        self._found[name] = self._keep(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._found:
+            return self._give(name)
+        if self._parent is not None:
+            return getattr(self._parent, name)
+        raise AttributeError(f"figure {self._figure.name!r} has no result {name!r}{near(name, self._found)}; set so far: {listing(self._found)}")
+
+    def _keep(self, name: str, value: Any) -> Any:
+        raise NotImplementedError
+
+    def _give(self, name: str) -> Any:
+        raise NotImplementedError
+
+
+class Values(Results):
+    """The Python reading: results are numbers and words."""
+
+    def _keep(self, name: str, value: Any) -> Any:
+        if not isinstance(value, (int, float, str)):
+            raise TypeError(f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops")
+        return value
+
+    def _give(self, name: str) -> Any:
+        return self._found[name]
+
+
+class Signals(Results):
+    """The Altair reading: results are Vega expressions, each stored once under its name and read back as a reference."""
+
+    def __init__(self, figure: Figure, altair: Any) -> None:
+        super().__init__(figure)
+        vars(self).update(_altair=altair, _fields={})
+
+    def expressions(self) -> dict[str, str]:
+        """Vega text of every look-up and result, in an order in which each one needs only those before it."""
+        return {**self._fields, **self._found}
+
+    def controls(self) -> dict[str, Any]:
+        """What the model gets for each control."""
+        return {name: self._control(control) for name, control in self._figure.controls.items()}
+
+    def _control(self, control: Control) -> Any:
+        parameter = self._altair.param(name=control.name, value=control.value)
+        if not control.fields:
+            return parameter
+        return Option(control, control.name, parameter, self._field)
+
+    def _field(self, name: str, text: str) -> Any:
+        self._fields[name] = text
+        return self._altair.param(name=name, expr=text)
+
+    def _keep(self, name: str, value: Any) -> str:
+        return vega_text(value, name)
+
+    def _give(self, name: str) -> Any:
+        return self._altair.param(name=name, expr=self._found[name])
+
+    @property
+    def rows(self) -> Any:
+        """A chart (without a mark) of the figure's rows: one for each swept value, its results calculated in the page."""
+        figure, altair, sweep = self._figure, self._altair, self._figure.sweep
+        if sweep is None:
+            raise ValueError(f"figure {figure.name!r} has no rows; give Figure(rows=along('<control>'))")
+        row = Columns(figure, altair, None if sweep.model is None else self)
+        controls = self.controls()
+        swept = figure.controls.get(sweep.name)
+        here = altair.datum[sweep.name]
+        controls[sweep.name] = Option(swept, f"datum.{sweep.name}", here, row._field) if swept and swept.fields else here
+        (sweep.model or figure.model)(row, **controls)
+        chart = altair.Chart(altair.Data(values=[{sweep.name: value} for value in figure._swept()]))
+        return chart.transform_calculate(**row.expressions())
+
+    def now(self, *names: str, **columns: Any) -> Any:
+        """A chart (without a mark) of one row that follows the controls: named results, and further columns by expression."""
+        columns = {**{name: self._reference(name) for name in names}, **columns}
+        texts = {name: vega_text(value, name) for name, value in columns.items()}
+        return self._altair.Chart(self._altair.Data(values=[{}])).transform_calculate(**texts)
+
+    def _reference(self, name: str) -> Any:
+        return self._altair.param(name=name) if name in self._figure.controls else getattr(self, name)
+
+
+class Columns(Signals):
+    """The Altair reading of a row: results are calculated columns, read back as ``datum.<name>``."""
+
+    def __init__(self, figure: Figure, altair: Any, parent: Results | None) -> None:
+        super().__init__(figure, altair)
+        vars(self).update(_parent=parent)
+
+    def _field(self, name: str, text: str) -> Any:
+        self._fields[name] = text
+        return self._altair.datum[name]
+
+    def _give(self, name: str) -> Any:
+        return self._altair.datum[name]
+
+
+def Option(control: Control, key: str, parameter: Any, store: Callable[[str, str], Any]) -> Any:
+    """What a model gets for a choice with numbers or fields behind it: look-ups in an object literal, stored once each."""
+    fields = control.fields
+    if not isinstance(next(iter(fields.values())), Mapping):
+        return store(f"{control.name}_value", f"({literal(fields)})[{key}]")
+
+    class Fields:
+        name = parameter
+
+        def __getattr__(self, field: str) -> Any:
+            known = next(iter(fields.values()))
+            if field not in known:
+                raise AttributeError(f"the options of {control.name!r} have no field {field!r}{near(field, known)}; they have {listing(known)}")
+            table = {option: values[field] for option, values in fields.items()}
+            return store(f"{control.name}_{field}", f"({literal(table)})[{key}]")
+
+    return Fields()
+
+
+def pick(key: Any, table: Mapping[Any, Any]) -> Any:
+    """``table[key]`` in both readings: the values may be formulas.
+
+    >>> pick("values", {"scores": 3, "values": 5})
+    5
+    """
+    if reading(key, *table.values()) != "altair":
+        return table[key]
+    from altair.expr.core import ConstExpression
+
+    entries = ",".join(f"{json.dumps(str(name))}:{vega_text(value, str(name))}" for name, value in table.items())
+    return ConstExpression(f"({{{entries}}})[{vega_text(key, 'key')}]")
+
+
+def vega_text(value: Any, name: str) -> str:
+    """Vega text of a result."""
+    if isinstance(value, (bool, str)):
+        return json.dumps(value)
+    if isinstance(value, (int, float)):
+        return repr(value) if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if reading(value) != "altair":
+        raise TypeError(f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops")
+    return vega(value)
+
+
+def literal(table: Mapping[Any, Any]) -> str:
+    return json.dumps(dict(table), separators=(",", ":"), ensure_ascii=False)
+
+
+def need(package: str) -> Any:
+    """The optional package, or an error that says how to get it."""
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError as error:
+        install = {"vl_convert": "vl-convert-python"}.get(package, package)
+        message = f'flopkit figures need {install}, which is not installed: pip install "flopkit[charts]" (figure.at(...) works without it)'
+        raise ImportError(message) from error
