@@ -35,7 +35,7 @@ _ROOMS = {
     "flopkit.rooflines": ("roofline",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
-_SUBMODULES = ("charts", "conventions", "lessons", "units", "widgets")
+_SUBMODULES = ("charts", "conventions", "lessons", "tally", "units", "widgets")
 
 __all__ = sorted([*_HOME, *_SUBMODULES, "__version__"])
 
