@@ -25,7 +25,7 @@ def test_offline_and_quiet(open_page, path):
 def test_from_disk(open_page, path):
     page = open_page(url=(HTML / path).as_uri())
     page.wait_for_timeout(300)
-    assert page.locator("h1").first.is_visible()
+    assert page.locator(".bd-article h1").first.is_visible()
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -44,7 +44,7 @@ def test_accessible(open_page, path, scheme):
     page = open_page(path, color_scheme=scheme)
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    found = axe.run(page).response["violations"]
+    found = axe.run(page, options={"preload": False}).response["violations"]  # preloading resolves @import against the page: a 404
     grave = [f"{v['id']}: {v['help']}: {[n['html'][:120] for n in v['nodes'][:3]]}" for v in found if v["impact"] in ("serious", "critical")]
     assert grave == []
 
