@@ -33,7 +33,7 @@ test-fast: .venv/ready  ## Only the tests of the code
 
 html: .venv/ready   ## Build the book (after the first time: only what changed)
 	@echo "Executing the chapters and building the book ..."
-	@.venv/bin/jupyter-book build -W -n --keep-going --quiet .
+	@.venv/bin/jupyter-book build -W -n --keep-going --quiet . > /dev/null    # what is wrong goes to stderr
 
 lint: .venv/ready   ## Style, types, spelling
 	$(PY) -m ruff check .
