@@ -1,0 +1,27 @@
+"""What a chapter needs around a number: a guess and its reveal, checked prose, checked exercises, verdicts.
+
+>>> from flopkit.lessons import check, cites, derivation, predict, says, verdict
+>>> says("137.4 GFLOPs", 2 * 4096**3)
+
+Nothing here needs an extension of Jupyter, and nothing heavy is imported before it is used.
+"""
+
+from flopkit.lessons.claims import claims, claims_markdown, claims_table, verdict
+from flopkit.lessons.exercises import NotYet, check
+from flopkit.lessons.formulas import derivation
+from flopkit.lessons.prediction import predict
+from flopkit.lessons.prose import cites, numbers_in, says
+
+__all__ = [
+    "NotYet",
+    "check",
+    "cites",
+    "claims",
+    "claims_markdown",
+    "claims_table",
+    "derivation",
+    "numbers_in",
+    "predict",
+    "says",
+    "verdict",
+]
