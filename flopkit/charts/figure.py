@@ -75,7 +75,9 @@ class Figure:
         self.presets = {label: dict(settings) for label, settings in (presets or {}).items()}
         self.controls = {control.name: control for control in controls}
         if len(self.controls) < len(controls):
-            raise ValueError(f"figure {name!r}: two controls share a name; names are {listing(c.name for c in controls)}")
+            raise ValueError(
+                f"figure {name!r}: two controls share a name; names are {listing(c.name for c in controls)}"
+            )
         for label, settings in self.presets.items():
             self.settings(settings, where=f"preset {label!r} of ")
         for key, control in self.controls.items():
@@ -115,7 +117,9 @@ class Figure:
         for value in self._swept():
             row = Values(self, None if self.sweep.model is None else results)
             control = self.controls.get(self.sweep.name)
-            (self.sweep.model or self.model)(row, **{**values, self.sweep.name: control.read(value) if control else value})
+            (self.sweep.model or self.model)(
+                row, **{**values, self.sweep.name: control.read(value) if control else value}
+            )
             rows.append({self.sweep.name: value, **vars(row)["_found"]})
         return rows
 
@@ -162,13 +166,18 @@ class Figure:
     def __str__(self) -> str:
         """Title, settings and read-outs, as text."""
         labels = {name: control.label for name, control in self.controls.items()}
-        lines = [self.title, "  at " + ", ".join(f"{labels[name]} = {text}" for name, text in self.setting_texts().items())]
+        lines = [
+            self.title,
+            "  at " + ", ".join(f"{labels[name]} = {text}" for name, text in self.setting_texts().items()),
+        ]
         texts = self.texts()
         width = max((len(shown.label) for shown in self.readouts), default=0)
         return "\n".join(lines + [f"  {shown.label:{width}}  {texts[shown.name]}" for shown in self.readouts])
 
     def __repr__(self) -> str:
-        return f"<Figure {self.name!r}: {', '.join(self.controls)} -> {', '.join(shown.name for shown in self.readouts)}>"
+        return (
+            f"<Figure {self.name!r}: {', '.join(self.controls)} -> {', '.join(shown.name for shown in self.readouts)}>"
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from flopkit.charts import html
@@ -215,7 +224,9 @@ class Results:
             return self._give(name)
         if self._parent is not None:
             return getattr(self._parent, name)
-        raise AttributeError(f"figure {self._figure.name!r} has no result {name!r}{near(name, self._found)}; set so far: {listing(self._found)}")
+        raise AttributeError(
+            f"figure {self._figure.name!r} has no result {name!r}{near(name, self._found)}; set so far: {listing(self._found)}"
+        )
 
     def _keep(self, name: str, value: Any) -> Any:
         raise NotImplementedError
@@ -229,7 +240,9 @@ class Values(Results):
 
     def _keep(self, name: str, value: Any) -> Any:
         if not isinstance(value, (int, float, str)):
-            raise TypeError(f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops")
+            raise TypeError(
+                f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops"
+            )
         return value
 
     def _give(self, name: str) -> Any:
@@ -277,7 +290,9 @@ class Signals(Results):
         controls = self.controls()
         swept = figure.controls.get(sweep.name)
         here = altair.datum[sweep.name]
-        controls[sweep.name] = Option(swept, f"datum.{sweep.name}", here, row._field) if swept and swept.fields else here
+        controls[sweep.name] = (
+            Option(swept, f"datum.{sweep.name}", here, row._field) if swept and swept.fields else here
+        )
         (sweep.model or figure.model)(row, **controls)
         chart = altair.Chart(altair.Data(values=[{sweep.name: value} for value in figure._swept()]))
         return chart.transform_calculate(**row.expressions())
@@ -319,7 +334,9 @@ def Option(control: Control, key: str, parameter: Any, store: Callable[[str, str
         def __getattr__(self, field: str) -> Any:
             known = next(iter(fields.values()))
             if field not in known:
-                raise AttributeError(f"the options of {control.name!r} have no field {field!r}{near(field, known)}; they have {listing(known)}")
+                raise AttributeError(
+                    f"the options of {control.name!r} have no field {field!r}{near(field, known)}; they have {listing(known)}"
+                )
             table = {option: values[field] for option, values in fields.items()}
             return store(f"{control.name}_{field}", f"({literal(table)})[{key}]")
 
@@ -345,9 +362,19 @@ def vega_text(value: Any, name: str) -> str:
     if isinstance(value, (bool, str)):
         return json.dumps(value)
     if isinstance(value, (int, float)):
-        return repr(value) if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        return (
+            repr(value)
+            if math.isfinite(value)
+            else "NaN"
+            if value != value
+            else "Infinity"
+            if value > 0
+            else "-Infinity"
+        )
     if reading(value) != "altair":
-        raise TypeError(f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops")
+        raise TypeError(
+            f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops"
+        )
     return vega(value)
 
 

@@ -1,9 +1,9 @@
 """What stands around a chart: controls, presets, read-outs, the columns of the data table. Declarations only, checked here.
 
-    slider("tokens", "Tokens", steps(1, 65536), value=64, unit="tokens")
-    choice("device", "Device", {"H100 SXM": dict(peak=989.4e12, bandwidth=3.35e12)})
-    switch("causal", "Causal mask", value=True)
-    readout("flops", "Arithmetic", "FLOPs")
+slider("tokens", "Tokens", steps(1, 65536), value=64, unit="tokens")
+choice("device", "Device", {"H100 SXM": dict(peak=989.4e12, bandwidth=3.35e12)})
+switch("causal", "Causal mask", value=True)
+readout("flops", "Arithmetic", "FLOPs")
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ def steps(lo: int, hi: int, per_octave: int = 1) -> list[int]:
     if not (isinstance(lo, int) and isinstance(hi, int) and 1 <= lo < hi):
         raise ValueError(f"steps({lo!r}, {hi!r}): give two whole numbers with 1 <= lo < hi")
     octaves = (2**k for k in range(hi.bit_length()))
-    ladder = {base * (per_octave + j) // per_octave for base in octaves for j in range(per_octave) if base * j % per_octave == 0}
+    ladder = {
+        base * (per_octave + j) // per_octave
+        for base in octaves
+        for j in range(per_octave)
+        if base * j % per_octave == 0
+    }
     return sorted({step for step in ladder if lo < step < hi} | {lo, hi})
 
 
@@ -65,7 +70,9 @@ class Control:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
                 raise ValueError(f"{self.name}={value!r}: give a number, such as {self.value!r}")
         elif isinstance(value, (list, dict)) or value not in self.options:
-            raise ValueError(f"{self.name}={value!r} is not an option{near(value, self.options)}; choose from {listing(self.options)}")
+            raise ValueError(
+                f"{self.name}={value!r} is not an option{near(value, self.options)}; choose from {listing(self.options)}"
+            )
         return value
 
     def read(self, value: Any) -> Any:
@@ -107,7 +114,9 @@ def choice(name: str, label: str, options: Mapping[str, Any] | Sequence[Any], va
     if len(shapes) > 1:
         raise ValueError(f"choice({name!r}): every option needs the same fields, got {' and '.join(map(str, shapes))}")
     names = tuple(options)
-    control = Control(_name(name, "choice"), label, names, names[0] if value is None else value, kind="choice", fields=fields)
+    control = Control(
+        _name(name, "choice"), label, names, names[0] if value is None else value, kind="choice", fields=fields
+    )
     control.check(control.value)
     return control
 
@@ -162,7 +171,9 @@ def along(name: str, values: Sequence[Any] | None = None, model: Callable[..., N
     swept value and the controls; what it does not set on ``r`` it reads from the figure's results.
     """
     if model is not None and values is None:
-        raise ValueError(f"along({name!r}): a model of its own needs values, as in along({name!r}, steps(1, 4096), model)")
+        raise ValueError(
+            f"along({name!r}): a model of its own needs values, as in along({name!r}, steps(1, 4096), model)"
+        )
     return Sweep(name, None if values is None else tuple(values), model)
 
 

@@ -8,6 +8,7 @@ colour becomes a CSS variable (``BLUE`` is ``var(--fk-blue)``), so that a chart 
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Literal
 
@@ -42,7 +43,10 @@ DARK = {
 }
 """The colour that stands for each of the above on a dark page."""
 
-VARIABLES = {globals()[name]: f"--fk-{name.lower()}" for name in ("INK MUTED GRID PAPER BLUE ORANGE GREEN PURPLE AMBER SKY".split())}
+VARIABLES = {
+    globals()[name]: f"--fk-{name.lower()}"
+    for name in ("INK MUTED GRID PAPER BLUE ORANGE GREEN PURPLE AMBER SKY".split())
+}
 """The CSS variable of each colour; ``static/figure.css`` sets them for light and dark pages."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -70,7 +74,15 @@ def config(mode: Literal["light", "dark"] = "light") -> dict[str, Any]:
             "labelOverlap": "greedy",
         },
         # The title of the vertical axis lies above it: no reader tilts the head, and a phone keeps the width.
-        "axisY": {"titleAngle": 0, "titleAlign": "left", "titleAnchor": "start", "titleX": 0, "titleY": -14, "domain": False, "ticks": False},
+        "axisY": {
+            "titleAngle": 0,
+            "titleAlign": "left",
+            "titleAnchor": "start",
+            "titleX": 0,
+            "titleY": -14,
+            "domain": False,
+            "ticks": False,
+        },
         "axisX": {"grid": False, "tickCount": 6},
         "legend": {
             "labelColor": INK,
@@ -111,3 +123,21 @@ def swap(thing: Any, colours: dict[str, str]) -> Any:
 def for_page(thing: Any) -> Any:
     """``thing`` with each of the theme's colours as a CSS variable, for a page that may be light or dark."""
     return swap(thing, {colour: f"var({variable})" for colour, variable in VARIABLES.items()})
+
+
+def log_scale(lo: float, hi: float) -> dict[str, Any]:
+    """Scale and axis of a logarithmic channel with a fixed range and a line at each power of ten (of 1,000 where there are many).
+
+    A fixed range keeps the axis still while a slider moves the curve:
+    ``alt.X("tokens:Q", title="Tokens", **theme.log_scale(1, 65536))``.
+    """
+    if not 0 < lo < hi:
+        raise ValueError(f"log_scale({lo!r}, {hi!r}): give 0 < lo < hi")
+    first, last = math.ceil(math.log10(lo) - 1e-9), math.floor(math.log10(hi) + 1e-9)
+    decades = last - first + 1
+    if decades < 3:
+        values = [digit * 10.0**power for power in range(first - 1, last + 1) for digit in (1, 2, 5)]
+    else:
+        values = [10.0**power for power in range(first, last + 1) if decades <= 8 or power % 3 == 0]
+    values = [int(value) if value >= 1 else value for value in values if lo * (1 - 1e-9) <= value <= hi * (1 + 1e-9)]
+    return {"scale": {"type": "log", "domain": [lo, hi], "nice": False}, "axis": {"values": values}}

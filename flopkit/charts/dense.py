@@ -1,0 +1,142 @@
+"""Figures of the chapter on dense layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.arithmetic import ceil_div, maximum, minimum, vega, where
+from flopkit.charts import theme
+from flopkit.charts.figure import Figure, need
+from flopkit.charts.hardware import device_choice, source_note
+from flopkit.charts.panel import along, column, readout, slider, steps
+from flopkit.layers.products import dense
+from flopkit.rooflines import bound_by
+
+__all__ = ["dense_on_device", "dense_roofline"]
+
+
+def dense_on_device(s: Any, *, tokens: Any, d_in: Any, d_out: Any, device: Any) -> None:
+    """A dense layer on the roofline of a device."""
+    cost = dense(tokens=tokens, d_in=d_in, d_out=d_out, dtype=device)
+    s.flops = cost.flops
+    s.bytes = cost.bytes
+    s.intensity = s.flops / s.bytes
+    bound = bound_by(s.flops, s.bytes, device.peak, device.bandwidth)
+    s.seconds = bound.seconds
+    s.attainable = bound.attainable_flops_per_s
+    s.peak = device.peak
+    s.bandwidth = device.bandwidth
+    s.ridge = device.ridge
+    s.busy = s.attainable / s.peak
+    s.bound = bound.bound
+    # Intensity equals the ridge where tokens = ridge · weight bytes / (2 · weights − ridge · bytes of one token's rows).
+    weights, width = d_in * d_out, device.bits / 8
+    s.spare = 2 * weights - s.ridge * (d_in + d_out) * width
+    s.tokens_at_ridge = where(s.spare > 0, ceil_div(s.ridge * weights * width, maximum(s.spare, 1)), "never")
+
+
+def dense_roofline() -> Figure:
+    """The roofline of a device, and on it one dense layer with the tokens to choose."""
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        x = alt.X(
+            "intensity:Q",
+            title="arithmetic intensity (FLOPs per byte)",
+            scale=alt.Scale(type="log", domain=[0.5, 16384]),
+            axis=alt.Axis(values=[1, 10, 100, 1000], format=",d"),
+        )
+        y = alt.Y(
+            "attainable:Q",
+            title="attainable FLOP/s",
+            scale=alt.Scale(type="log", domain=[1e11, 8e15]),
+            axis=alt.Axis(values=[1e12, 1e13, 1e14, 1e15], format="~s"),
+        )
+        roof = (
+            alt.Chart(alt.Data(values=[{"corner": 0}, {"corner": 1}, {"corner": 2}]))
+            .transform_calculate(
+                intensity=vega(where(alt.datum.corner == 1, s.ridge, where(alt.datum.corner == 0, 0.5, 16384))),
+                attainable=vega(minimum(s.peak, s.bandwidth * alt.datum.intensity)),
+            )
+            .mark_line(color=theme.MUTED)
+            .encode(x=x, y=y)
+        )
+        trail = s.rows.mark_point(color=theme.BLUE, size=28, opacity=0.75).encode(
+            x=x,
+            y=y,
+            tooltip=[
+                alt.Tooltip("tokens:Q", title="tokens", format=","),
+                alt.Tooltip("intensity:Q", title="FLOPs per byte", format=".4~s"),
+                alt.Tooltip("attainable:Q", title="attainable FLOP/s", format=".4~s"),
+            ],
+        )
+        fall = (
+            alt.Chart(alt.Data(values=[{"attainable": 1e11}, {"attainable": 0}]))
+            .transform_calculate(
+                intensity=vega(s.ridge), attainable=vega(where(alt.datum.attainable > 0, 1e11, s.peak))
+            )
+            .mark_line(color=theme.MUTED, strokeWidth=1, strokeDash=[3, 3])
+            .encode(x=x, y=y)
+        )
+        notes = [
+            s.now(intensity=s.ridge, attainable=1.6e11, label="ridge")
+            .mark_text(color=theme.MUTED, align="left", dx=6)
+            .encode(x=x, y=y, text="label:N"),
+            s.now(intensity=15000, attainable=s.peak, label="arithmetic")
+            .mark_text(color=theme.MUTED, align="right", dy=-11)
+            .encode(x=x, y=y, text="label:N"),
+            s.now(intensity=6, attainable=s.bandwidth * 6, label="memory")
+            .mark_text(color=theme.MUTED, align="right", dx=-10, dy=-8)
+            .encode(x=x, y=y, text="label:N"),
+        ]
+        here = s.now("intensity", "attainable", "tokens")
+        dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y)
+        name = (
+            here.transform_calculate(label="format(datum.tokens, ',') + (datum.tokens == 1 ? ' token' : ' tokens')")
+            .mark_text(color=theme.ORANGE, fontWeight=600, fontSize=13, dy=24)
+            .encode(x=x, y=y, text="label:N")
+        )
+        return alt.layer(fall, roof, trail, *notes, dot, name)
+
+    return Figure(
+        name="dense-roofline",
+        title="How many tokens until a dense layer leaves the memory roof?",
+        alt="On a log-log plot of attainable FLOP/s against intensity, a dense layer with one token sits at the far left of "
+        "the memory slope, at 0.3 per cent of the peak of an H100. Each doubling of the tokens moves it one step up the "
+        "slope; from 325 tokens on it lies on the flat roof of the arithmetic.",
+        model=dense_on_device,
+        controls=[
+            slider("tokens", "Tokens", steps(1, 65536, per_octave=2), value=1, unit="tokens"),
+            slider("d_in", "Width in", steps(128, 65536, per_octave=2), value=4096),
+            slider("d_out", "Width out", steps(128, 131072, per_octave=2), value=16384),
+            device_choice(),
+        ],
+        presets={
+            "4,096 → 16,384": {"d_in": 4096, "d_out": 16384},
+            "Llama-3-8B, gate or up": {"d_in": 4096, "d_out": 14336},
+            "Llama-3-8B, head": {"d_in": 4096, "d_out": 128256},
+            "Llama-3-70B, gate or up": {"d_in": 16384, "d_out": 28672},
+            "GPT-2, first of the MLP": {"d_in": 768, "d_out": 3072},
+            "DeepSeek-V3, one expert's up": {"d_in": 7168, "d_out": 2048},
+            "Narrow, 256 → 256": {"d_in": 256, "d_out": 256},
+        },
+        readouts=[
+            readout("flops", "Arithmetic", "FLOPs"),
+            readout("bytes", "Bytes moved", "B"),
+            readout("intensity", "Intensity", "FLOP/B"),
+            readout("seconds", "At least", "s"),
+            readout("busy", "Arithmetic busy, at most", "%"),
+            readout("bound", "Limited by", text={"compute": "arithmetic", "memory": "memory"}),
+            readout("tokens_at_ridge", "Ridge reached with", "tokens"),
+        ],
+        rows=along("tokens", steps(1, 65536)),
+        chart=chart,
+        table=[
+            column("tokens", "Tokens", "tokens"),
+            column("intensity", "Intensity", "FLOP/B"),
+            column("attainable", "Attainable", "FLOP/s"),
+            column("seconds", "At least", "s"),
+            column("bound", "Limited by", text={"compute": "arithmetic", "memory": "memory"}),
+        ],
+        caption=source_note(),
+    )

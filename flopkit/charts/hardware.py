@@ -1,0 +1,57 @@
+"""The devices that a figure offers: an option for each device and number format, with its numbers from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flopkit import dtypes, units
+from flopkit.charts.panel import Control, choice
+from flopkit.devices import Device, device
+
+__all__ = ["DEVICES", "device_choice"]
+
+DEVICES = (
+    ("h100-sxm", "bf16"),
+    ("h100-sxm", "fp8"),
+    ("h200", "bf16"),
+    ("b200", "bf16"),
+    ("b200", "fp8"),
+    ("a100-sxm-80gb", "bf16"),
+    ("mi300x", "bf16"),
+    ("l4", "bf16"),
+    ("t4", "fp16"),
+    ("rtx-4090", "bf16"),
+)
+
+
+def device_choice(
+    name: str = "device", label: str = "Device and number format", pairs: Sequence[tuple[str, str]] = DEVICES
+) -> Control:
+    """A drop-down of devices, each with the format its arithmetic runs in.
+
+    A model reads ``device.peak`` (FLOP/s), ``device.bandwidth`` (bytes/s), ``device.ridge`` (FLOPs per byte) and
+    ``device.bits`` (of one number), so the option itself serves as the ``dtype`` of a formula.
+    """
+    options: dict[str, dict[str, Any]] = {}
+    for key, dtype in pairs:
+        known = device(key)
+        options[f"{_short(known)}, {dtype}"] = {
+            "peak": float(known.peak(dtype)),
+            "bandwidth": float(known.bandwidth),
+            "ridge": float(known.ridge(dtype)),
+            "bits": dtypes.bits(dtype),
+        }
+    return choice(name, label, options)
+
+
+def _short(known: Device) -> str:
+    """A title that fits a phone: without the maker's name."""
+    return known.title.removeprefix("NVIDIA ").removeprefix("AMD ").removeprefix("GeForce ").removeprefix("Instinct ")
+
+
+def source_note(pairs: Sequence[tuple[str, str]] = DEVICES) -> str:
+    """A caption's sentence on where the numbers are from."""
+    first = device(pairs[0][0])
+    ridge = units.format_value(first.ridge(pairs[0][1]), "FLOP/B")
+    return f"Peaks are dense, from the makers' data sheets; the ridge of the {first.title} in {pairs[0][1]} is {ridge}."

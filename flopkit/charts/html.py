@@ -1,0 +1,184 @@
+"""A figure as HTML: text, controls, a drawn picture and a data table first; ``figure.js`` then brings it to life.
+
+In the built book (``FLOPKIT_BOOK=1`` in the environment) the script, the style and Vega are files of the site, loaded once. In a live kernel
+each figure carries them itself, so that it answers in JupyterLab, Colab or VS Code without a network.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import os
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flopkit.charts import theme
+from flopkit.charts.figure import need
+from flopkit.charts.svg import shrink
+
+if TYPE_CHECKING:
+    from flopkit.charts.figure import Figure
+    from flopkit.charts.panel import Control
+
+STATIC = Path(__file__).parent / "static"
+_numbers = itertools.count(1)  # keeps the ids of a page apart
+
+
+def show(figure: Figure) -> str:
+    """The figure for where it is shown: a page of the book, or the output of a live kernel."""
+    return fragment(figure) if os.environ.get("FLOPKIT_BOOK") else standalone(figure)
+
+
+def fragment(figure: Figure, live: bool = False) -> str:
+    """The figure alone. The page around it loads ``figure.css`` and ``figure.js``, with Vega beside it as ``vendor/vega.js``."""
+    key = f"fk{next(_numbers)}-{figure.name}"
+    parts = [
+        f'<figure class="fk-figure"{"" if live else f" id={figure.name}"} data-name="{figure.name}" aria-label="{escape(figure.title)}">',
+        '<script>document.documentElement.classList.add("fk-js")</script>',
+        f"<figcaption>{escape(figure.title)}</figcaption>",
+        _panel(figure, key, live),
+        _readouts(figure),
+    ]
+    if figure.chart:
+        picture = theme.for_page(shrink(figure.svg(), key))
+        parts.append(
+            f'<div class="fk-chart" style="--fk-height:{figure.height}px" role="img" aria-label="{escape(figure.alt)}">{picture}</div>'
+        )
+    else:
+        parts.append('<div class="fk-chart fk-none"></div>')
+    if figure.table:
+        parts.append(_table(figure))
+    if figure.caption:
+        parts.append(f'<p class="fk-caption">{escape(figure.caption)}</p>')
+    parts.append(f'<script type="application/json" class="fk-json">{_for_script(_data(figure))}</script></figure>')
+    return "\n".join(parts)
+
+
+def standalone(figure: Figure) -> str:
+    """The figure with style, script and Vega inside: it works anywhere, offline."""
+    style, script = ((STATIC / name).read_text("utf8") for name in ("figure.css", "figure.js"))
+    return (
+        f"<style>{style}</style>\n{fragment(figure, live=True)}\n"
+        f'<script type="text/plain" class="fk-vega">{_packed_vega()}</script>\n<script>{script}</script>'
+    )
+
+
+@cache
+def vega_bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that leaves a single name in the page, ``flopkitVega``."""
+    names = "vegaEmbed vega vegaLite".split()
+    kept, list_of_names = json.dumps(names), ",".join(f"window.{name}" for name in names)
+    bundle = need("vl_convert").javascript_bundle()
+    return (
+        f"(()=>{{const kept=[{list_of_names}];(()=>{{{bundle}\n}})();window.flopkitVega=window.vegaEmbed;"
+        f"{kept}.forEach((name,i)=>{{window[name]=kept[i]}})}})();\n"
+    )
+
+
+@cache
+def _packed_vega() -> str:
+    return base64.b64encode(gzip.compress(vega_bundle().encode(), mtime=0)).decode()
+
+
+def _panel(figure: Figure, key: str, live: bool) -> str:
+    controls = "".join(_control(control, f"{key}-{control.name}") for control in figure.controls.values())
+    presets = ""
+    if figure.presets:
+        options = "".join(f"<option>{escape(label)}</option>" for label in figure.presets)
+        presets = (
+            f'<div class="fk-control fk-preset"><label for="{key}-preset">Preset</label>'
+            f'<select id="{key}-preset" autocomplete="off"><option value="">Custom</option>{options}</select></div>'
+        )
+    share = "" if live else '<button type="button" class="fk-link">Copy link</button>'
+    return (
+        f'<div class="fk-panel" role="group" aria-label="Settings">{presets}{controls}<div class="fk-actions">'
+        f'<button type="button" class="fk-reset">Reset</button>{share}<span class="fk-status" role="status"></span></div></div>'
+    )
+
+
+def _control(control: Control, key: str) -> str:
+    text = escape(control.text(control.value))
+    label = f'<label for="{key}">{escape(control.label)}</label>'
+    output = f'<output for="{key}">{text}</output>'
+    common = f'id="{key}" name="{control.name}" autocomplete="off"'
+    if control.kind == "slider":
+        position = control.options.index(control.value)
+        widget = f'<input type="range" {common} min="0" max="{len(control.options) - 1}" step="1" value="{position}" aria-valuetext="{text}">'
+    elif control.kind == "switch":
+        widget = f'<input type="checkbox" {common}{" checked" if control.value else ""}>'
+    else:
+        options = "".join(
+            f"<option{' selected' if option == control.value else ''}>{escape(control.text(option))}</option>"
+            for option in control.options
+        )
+        widget = f"<select {common}>{options}</select>"
+    return f'<div class="fk-control fk-{control.kind}">{label}{output}{widget}</div>'
+
+
+def _readouts(figure: Figure) -> str:
+    if not figure.readouts:
+        return ""
+    results, texts = figure.at(), figure.texts()
+    entries = "".join(
+        f'<div><dt>{escape(each.label)}</dt><dd><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
+        f"{escape(texts[each.name])}</data></dd></div>"
+        for each in figure.readouts
+    )
+    return f'<dl class="fk-readouts" aria-live="polite">{entries}</dl>'
+
+
+def _table(figure: Figure) -> str:
+    rows = figure.rows() or [{**figure.settings(), **figure.at()}]
+    head = "".join(f'<th scope="col">{escape(column.label)}</th>' for column in figure.table)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(column.format(row[column.name]))}</td>" for column in figure.table) + "</tr>"
+        for row in rows
+    )
+    return (
+        '<details class="fk-data"><summary>Data behind the figure</summary>'
+        f'<div class="fk-scroll" tabindex="0" role="region" aria-label="Data: {escape(figure.title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+    )
+
+
+def _data(figure: Figure) -> dict[str, Any]:
+    """What figure.js needs to know: the specification, the values of each control, units. No formula outside the specification."""
+    controls = {
+        control.name: {
+            "values": list(control.options),
+            "start": control.value,
+            **({"unit": control.unit} if control.unit else {}),
+        }
+        for control in figure.controls.values()
+    }
+    return {
+        "spec": theme.for_page(figure.spec()),
+        "controls": controls,
+        "presets": list(figure.presets.values()),
+        "readouts": [_shown(each) for each in figure.readouts],
+        "columns": [_shown(each) for each in figure.table],
+        "rows": figure.sweep is not None,
+    }
+
+
+def _shown(shown: Any) -> dict[str, Any]:
+    entry = {
+        "name": shown.name,
+        "unit": shown.unit,
+        "text": {_plain(value): text for value, text in shown.text.items()},
+    }
+    return {key: value for key, value in entry.items() if value}
+
+
+def _plain(value: Any) -> str:
+    """A result as JavaScript's String() writes words and truth values."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _for_script(data: Any) -> str:
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,179 @@
+/* Brings flopkit's figures to life. Holds no formula: every number is a signal of the figure's Vega view, made from flopkit's Python. */
+(() => {
+  "use strict";
+  if (window.flopkitFigures) { window.flopkitFigures.scan(); return; }
+  document.documentElement.classList.add("fk-js");
+  const base = document.currentScript?.src;                     // empty in a live kernel, where all is inside the page
+  const all = (node, what) => [...node.querySelectorAll(what)];
+
+  /* Text of a number: the twin of flopkit/units.py. */
+  const PREFIX = ["f", "p", "n", "µ", "m", "", ..."kMGTPEZYRQ"];
+  const PREFIXED = /^(FLOPs?|MACs?|[BbsWJ]|Hz)(\/|$)/;
+  const ALIAS = {bytes: "B", byte: "B", "bytes/s": "B/s", seconds: "s", second: "s", x: "×", ratio: "×", percent: "%"};
+  const sign = v => v < 0 ? "−" : "";
+  const odd = v => v !== v ? "–" : Math.abs(v) === Infinity ? sign(v) + "∞" : "";
+  const round = (v, digits) => { const [m, e] = Math.abs(v).toExponential(digits - 1).split("e"); return [m.replace(".", ""), +e]; };
+  function place(figures, e) {
+    if (e < 0) { figures = "0".repeat(-e) + figures; e = 0; }
+    const rest = figures.slice(e + 1).replace(/0+$/, "");
+    return figures.slice(0, e + 1).padEnd(e + 1, "0").replace(/\B(?=(\d{3})+$)/g, ",") + (rest && "." + rest);
+  }
+  function plain(v, digits, shift = 0) {
+    if (odd(v)) return odd(v);
+    let [figures, e] = round(v, digits);
+    if (e + shift >= digits) {                                  // keep every digit before the point
+      const a = Math.abs(v);
+      figures = a < 1e21 ? a.toFixed(shift).replace(".", "") : BigInt(a) + "0".repeat(shift);
+      e = figures.length - 1 - shift;
+    }
+    return sign(v) + place(figures, e + shift);
+  }
+  function join(text, unit) {
+    if (/^−?1$/.test(text) && unit.length > 2) unit = unit.replace(/^[^/]*/, u => u.replace(/(?<=ch|sh|ss)es$|(?<=x)es$|(?<!s)s$/, ""));
+    return unit ? text + " " + unit : text;
+  }
+  function si(v, unit) {
+    if (odd(v)) return join(odd(v), unit);
+    const [figures, e] = round(v, 4), power = v ? Math.min(Math.max(Math.floor(e / 3), -5), 10) : 0;
+    return power ? `${sign(v)}${place(figures, e - 3 * power)} ${PREFIX[power + 5]}${unit}` : join(sign(v) + place(figures, e), unit);
+  }
+  function seconds(v) {
+    const size = Math.abs(v);
+    if (size < 120 || odd(v)) return si(v, "s");
+    const [name, length] = [["days", 86400], ["h", 3600], ["min", 60]].find(([, length]) => size >= 2 * length);
+    return join(plain(v / length, 4), name);
+  }
+  function format(v, unit = "") {
+    if (typeof v !== "number") return String(v);
+    unit = ALIAS[unit] ?? unit;
+    if (unit === "%") return plain(v, 3, 2) + "%";
+    if (unit === "×") return plain(v, 3) + "×";
+    if (unit === "s") return seconds(v);
+    return unit !== "FLOP/B" && PREFIXED.test(unit) ? si(v, unit) : join(plain(v, 4), unit);
+  }
+  const say = (shown, v) => shown.text?.[String(v)] ?? format(v, shown.unit);
+
+  /* Vega, once for a page: a file beside this script, or unpacked from the page itself. */
+  let loading;
+  const vega = () => loading ??= window.flopkitVega ? Promise.resolve() : new Promise(async (done, failed) => {
+    const script = document.createElement("script");
+    if (base) {
+      Object.assign(script, {src: new URL("vendor/vega.js", base), onload: done, onerror: () => failed(new Error("no " + script.src))});
+      document.head.append(script);
+    } else try {
+      const packed = Uint8Array.from(atob(document.querySelector("script.fk-vega").textContent), c => c.charCodeAt(0));
+      script.textContent = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+      document.head.append(script);
+      done();
+    } catch (error) { failed(error); }
+  });
+
+  function mount(figure) {
+    const {spec, controls, presets, readouts, columns, rows} = JSON.parse(figure.querySelector(".fk-json").textContent);
+    const name = figure.dataset.name, one = what => figure.querySelector(what);
+    const inputs = Object.fromEntries(Object.keys(controls).map(key => [key, one(`.fk-control [name="${key}"]`)]));
+    const preset = one(".fk-preset select"), status = one(".fk-status"), chart = one(".fk-chart"), table = one(".fk-data");
+    const start = Object.fromEntries(Object.entries(controls).map(([key, c]) => [key, c.start]));
+    const state = {};
+    let view, tableOf, busy = false, again = false;
+
+    function set(values) {
+      for (const [key, value] of Object.entries(values)) {
+        const {values: options, unit} = controls[key], input = inputs[key], text = typeof value === "boolean" ? value ? "on" : "off" : format(value, unit);
+        state[key] = value;
+        input[{range: "value", checkbox: "checked"}[input.type] ?? "selectedIndex"] = input.type === "checkbox" ? value : options.indexOf(value);
+        if (input.type === "range") input.setAttribute("aria-valuetext", text);
+        input.parentNode.querySelector("output").textContent = text;
+      }
+      const fits = i => Object.entries(presets[i]).every(([key, value]) => state[key] === value);
+      if (preset && !(preset.selectedIndex && fits(preset.selectedIndex - 1))) preset.selectedIndex = 1 + presets.findIndex((_, i) => fits(i));
+      update();
+    }
+    async function update() {
+      if (!view || busy) { again = true; return; }
+      busy = true;
+      do {
+        again = false;
+        for (const key in state) view.signal(key, state[key]);
+        await view.runAsync();
+        readouts.forEach(shown => {
+          const data = one(`data[data-name="${shown.name}"]`), value = view.signal(shown.name), text = say(shown, value);
+          data.value = value;
+          if (data.textContent !== text) data.textContent = text;
+        });
+        if (table?.open) fill();
+      } while (again);
+      busy = false;
+      figure.dataset.settled = JSON.stringify(state);
+    }
+    function fill() {
+      if (!view) return;
+      const has = row => row && columns.every(column => column.name in row);
+      tableOf ??= rows ? spec.names.find(each => has(view.data(each)[0])) : "";
+      const data = tableOf ? view.data(tableOf) : [Object.fromEntries(columns.map(({name}) => [name, view.signal(name)]))];
+      table.querySelector("tbody").replaceChildren(...data.map(row => {
+        const tr = document.createElement("tr");
+        tr.append(...columns.map(column => Object.assign(document.createElement("td"), {textContent: say(column, row[column.name])})));
+        return tr;
+      }));
+    }
+    function link() {
+      const url = new URL(location.href), kept = [...url.searchParams].filter(([key]) => !key.startsWith(name + "."));
+      url.search = new URLSearchParams([...kept, ...Object.keys(state).filter(key => state[key] !== start[key]).map(key => [`${name}.${key}`, state[key]])]);
+      url.hash = name;
+      return url.href;
+    }
+    function fromLink() {
+      const found = {};
+      for (const [full, text] of new URLSearchParams(location.search)) {
+        const key = full.startsWith(name + ".") && full.slice(name.length + 1), values = controls[key]?.values ?? [];
+        const i = values.findIndex(value => String(value) === text);
+        if (i >= 0) found[key] = values[i];
+      }
+      return found;
+    }
+    for (const [key, input] of Object.entries(inputs)) input.addEventListener("input", () => {
+      if (preset) preset.selectedIndex = 0;
+      set({[key]: input.type === "checkbox" ? input.checked : controls[key].values[input.type === "range" ? input.value : input.selectedIndex]});
+    });
+    preset?.addEventListener("input", () => preset.selectedIndex && set(presets[preset.selectedIndex - 1]));
+    one(".fk-reset").addEventListener("click", () => { set(start); status.textContent = ""; });
+    one(".fk-link")?.addEventListener("click", async () => {
+      try { await navigator.clipboard.writeText(link()); status.textContent = "Link copied"; }
+      catch { status.replaceChildren(Object.assign(document.createElement("a"), {href: link(), textContent: "Link to this setting"})); }
+    });
+    table?.addEventListener("toggle", () => table.open && fill());
+    set({...start, ...one(".fk-link") && fromLink()});
+    figure.dataset.ready = "soon";
+
+    async function draw() {
+      await vega();
+      const host = document.createElement("div");
+      host.className = "fk-live";
+      chart.append(host);                                       // in the page before it is drawn: its width is measured
+      const result = await window.flopkitVega(host, spec, {
+        mode: "vega-lite", actions: false, renderer: "svg", defaultStyle: false, tooltip: {disableDefaultStyle: true}});
+      spec.names = (result.vgSpec.data ?? []).map(each => each.name);
+      view = result.view;
+      host.querySelector("svg")?.setAttribute("aria-hidden", "true");
+      await update();
+      chart.replaceChildren(host);
+      host.classList.add("fk-drawn");
+      if (spec.width === "container") new ResizeObserver(() => {
+        const width = host.clientWidth;
+        if (width && width !== view.width()) view.width(width).runAsync();
+      }).observe(host);
+      figure.dataset.ready = "yes";
+    }
+    const near = new IntersectionObserver(entries => {
+      if (!entries.some(entry => entry.isIntersecting)) return;
+      near.disconnect();
+      draw().catch(error => { figure.dataset.ready = "failed"; console.error("flopkit figure", name, error); });
+    }, {rootMargin: "600px"});
+    near.observe(figure);
+  }
+
+  const scan = () => all(document, "figure.fk-figure:not([data-ready])").forEach(mount);
+  window.flopkitFigures = {scan, format};
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", scan); else scan();
+})();
