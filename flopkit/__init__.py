@@ -21,6 +21,7 @@ _ROOMS = {
     "flopkit.conventions": ("Convention",),
     "flopkit.cost": ("Cost",),
     "flopkit.devices": ("Device", "device", "device_names"),
+    "flopkit.layers.attention_layers": ("mla", "multi_head_attention"),
     "flopkit.layers.attentions": ("attention", "visible_pairs", "window"),
     "flopkit.layers.convolutions": (
         "conv1d",
@@ -31,6 +32,11 @@ _ROOMS = {
         "conv_transpose2d",
         "conv_transpose3d",
     ),
+    "flopkit.layers.embeddings": ("embedding", "learned_positions", "rotary", "sinusoidal_positions"),
+    "flopkit.layers.experts": ("moe",),
+    "flopkit.layers.normalisations": ("batch_norm", "group_norm", "layer_norm", "rms_norm"),
+    "flopkit.layers.pointwise": ("activation", "cross_entropy", "dropout", "residual", "scale", "softmax"),
+    "flopkit.layers.pooling": ("avg_pool2d", "max_pool2d"),
     "flopkit.layers.products": ("dense", "matmul"),
     "flopkit.rooflines": ("roofline",),
 }
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from flopkit.conventions import Convention
     from flopkit.cost import Cost
     from flopkit.devices import Device, device, device_names
+    from flopkit.layers.attention_layers import mla, multi_head_attention
     from flopkit.layers.attentions import attention, visible_pairs, window
     from flopkit.layers.convolutions import (
         conv1d,
@@ -54,6 +61,11 @@ if TYPE_CHECKING:
         conv_transpose2d,
         conv_transpose3d,
     )
+    from flopkit.layers.embeddings import embedding, learned_positions, rotary, sinusoidal_positions
+    from flopkit.layers.experts import moe
+    from flopkit.layers.normalisations import batch_norm, group_norm, layer_norm, rms_norm
+    from flopkit.layers.pointwise import activation, cross_entropy, dropout, residual, scale, softmax
+    from flopkit.layers.pooling import avg_pool2d, max_pool2d
     from flopkit.layers.products import dense, matmul
     from flopkit.rooflines import roofline
 

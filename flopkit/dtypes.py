@@ -7,7 +7,7 @@ from typing import Any
 
 from flopkit.arithmetic import ceil_div
 
-__all__ = ["bits", "canonical", "is_complex", "names", "nbytes"]
+__all__ = ["bits", "canonical", "is_complex", "names", "nbytes", "real"]
 
 _BITS = {
     "complex128": 128,
@@ -104,6 +104,17 @@ def is_complex(dtype: Any) -> bool:
     True
     """
     return not hasattr(dtype, "bits") and canonical(dtype).startswith("complex")
+
+
+def real(dtype: Any) -> Any:
+    """*dtype*, where it is a format of real numbers: an operator that is only defined for those asks here.
+
+    >>> real("bf16")
+    'bf16'
+    """
+    if is_complex(dtype):
+        raise ValueError(f"dtype={dtype!r}: this operator is defined for real numbers; pass a real format, e.g. 'fp32'")
+    return dtype
 
 
 def nbytes(elements: Any, dtype: Any) -> Any:

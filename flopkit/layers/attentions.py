@@ -8,12 +8,12 @@ from typing import Any
 from flopkit.arithmetic import exact_div, maximum, minimum
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes
+from flopkit.dtypes import nbytes, real
+from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.sizes import choice, divides, size
 
-__all__ = ["Window", "attention", "visible_pairs", "window"]
+__all__ = ["Window", "attention", "visible_pairs", "visible_rows", "window"]
 
-SOFTMAX_FLOPS = 5  # compare (for the maximum), subtract, exponential, add (for the sum), divide
 SCALE_FLOPS = 1
 
 
@@ -52,6 +52,18 @@ def visible_pairs(q: Any, kv: Any, mask: Any) -> Any:
     if choice_of_mask(mask) == "full":
         return q * kv
     return _triangle(kv) - _triangle(kv - q)
+
+
+def visible_rows(q: Any, kv: Any, mask: Any) -> Any:
+    """Rows of K and V that at least one of *q* queries sees: all *kv*, or min(kv, q+w−1) under a window of w.
+
+    >>> visible_rows(1, 8192, window(1024))
+    1024
+    """
+    if isinstance(mask, Window):
+        return minimum(kv, q + mask.width - 1)
+    choice_of_mask(mask)
+    return kv
 
 
 def choice_of_mask(mask: Any) -> str:
@@ -103,7 +115,8 @@ def attention(
     Not counted: projections, rotary embedding, dropout, the addition of a mask tensor, blocks that a kernel computes
     and masks out.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, kv_heads not dividing heads, an unknown mask or kernel.
+    Raises ``ValueError`` or ``TypeError`` for a bad size, kv_heads not dividing heads, an unknown mask or kernel,
+    a complex dtype.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the traffic of the flash kernel.
 
@@ -121,9 +134,9 @@ def attention(
     visible = batch * heads * pairs
     hidden = batch * heads * (q * kv - pairs)
     masked = isinstance(mask, Window) or mask != "full"
-    rows = minimum(kv, q + mask.width - 1) if isinstance(mask, Window) else kv
+    rows = visible_rows(q, kv, mask)
     traffic = (
-        nbytes(batch * heads * q * head_dim, dtype)
+        nbytes(batch * heads * q * head_dim, real(dtype))
         + nbytes(batch * kv_heads * rows * head_dim, dtype)
         + nbytes(batch * kv_heads * rows * v_head_dim, dtype)
         + nbytes(batch * heads * q * v_head_dim, dtype)

@@ -249,7 +249,7 @@ def _conv(
     for (letter, given, _), out, tap, step, gap in zip(axes, outs, taps, steps, gaps, strict=True):
         ins.append(out * step if given is None else size(f"{letter}_in", given))
         if given is not None:
-            _fits(letter, ins[-1], out, tap, step, gap)
+            check_fit(letter, ins[-1], out, tap, step, gap)
     return _layer(name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype, convention)
 
 
@@ -291,7 +291,7 @@ def _layer(
     )
 
 
-def _fits(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
+def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
     """Refuse a kernel that is larger than the input unless some symmetric padding gives this output."""
     if reading(size_in, size_out, kernel, stride, dilation) != "plain":
         return

@@ -247,6 +247,7 @@ class Tally:
     """
 
     __slots__ = ("_flow", "value")
+    value: Any
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: Any, _flow: str = "") -> None:
@@ -287,7 +288,7 @@ class Tally:
     def __pow__(self, power: Any) -> Tally:
         if not isinstance(power, int) or power < 1:
             raise TypeError(f"power={power!r}: only whole powers of at least 1; use .sqrt() for a square root")
-        result = self
+        result: Tally = self
         for _ in range(power - 1):
             result = result * self
         return result

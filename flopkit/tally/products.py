@@ -73,7 +73,8 @@ def dense(*, tokens: Any, d_in: Any, d_out: Any, bias: Any = False) -> Ledger:
     all                           40             8
     24 multiply-adds, counted as 2 each: 48 FLOPs; 8 vector FLOPs
     """
-    tokens, d_in, d_out, bias = size("tokens", tokens), size("d_in", d_in), size("d_out", d_out), bool(flag("bias", bias))
+    tokens, d_in, d_out = size("tokens", tokens), size("d_in", d_in), size("d_out", d_out)
+    bias = bool(flag("bias", bias))
     shapes: dict[str, tuple[int, ...]] = {"x": (tokens, d_in), "weight": (d_out, d_in)}
     if bias:
         shapes["bias"] = (d_out,)

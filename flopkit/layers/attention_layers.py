@@ -1,0 +1,212 @@
+"""Whole attention layers, projections included, as trees of named parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from flopkit.arithmetic import exact_div, reading
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes
+from flopkit.layers.attentions import attention, visible_rows
+from flopkit.layers.embeddings import rotary
+from flopkit.layers.normalisations import rms_norm
+from flopkit.layers.products import dense, matmul
+from flopkit.sizes import choice, divides, size
+
+__all__ = ["mla", "multi_head_attention"]
+
+
+def multi_head_attention(
+    *,
+    batch: Any,
+    q: Any,
+    kv: Any,
+    d_model: Any,
+    heads: Any,
+    head_dim: Any = None,
+    kv_heads: Any = None,
+    kv_new: Any = None,
+    mask: Any = "full",
+    kernel: str = "flash",
+    qkv_bias: Any = False,
+    out_bias: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """A multi-head attention layer: the projections to queries, keys and values, the core, and the output projection.
+
+    FLOPs: ``2·batch·d_model·head_dim·(2·heads·q + 2·kv_heads·kv_new)`` in the four dense layers, and those of
+    `attention` in the core. Vector FLOPs: those of the parts.
+    Bytes: the sum over the parts, each run by itself. Parameters: ``2·d_model·head_dim·(heads + kv_heads)`` and biases.
+    Parts: ``q_proj``, ``k_proj``, ``v_proj``, ``attention``, ``o_proj``.
+
+    Parameters
+    ----------
+    batch : sequences.
+    q, kv : queries and keys of each sequence; kv includes the cache.
+    d_model : features of a token.
+    heads, head_dim : query heads, and the size of each. head_dim None: d_model / heads.
+    kv_heads : heads of K and V where fewer (GQA, MQA). None: as many as *heads*.
+    kv_new : tokens of each sequence that get their keys and values here. None: *q*, as in self-attention with or without
+        a cache; give *kv* for cross-attention.
+    mask, kernel : as in `attention`.
+    qkv_bias, out_bias : whether the projections add a bias (or parameters that hold 1 or 0).
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: rotary embedding and norms of queries and keys (`rotary`, `rms_norm`), copies into the cache.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, heads that do not divide d_model where head_dim is not given,
+    kv_heads not dividing heads, kv_new above kv, an unknown mask or kernel.
+
+    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (GQA).
+
+    >>> layer = multi_head_attention(batch=1, q=8192, kv=8192, d_model=4096, heads=32, kv_heads=8, mask="causal")
+    >>> layer.flops, layer.params  # Llama-3-8B
+    (1237017690112, 41943040)
+    """
+    batch, q, kv = size("batch", batch), size("q", q), size("kv", kv)
+    d_model, heads = size("d_model", d_model), size("heads", heads)
+    if head_dim is None:
+        divides("heads", heads, "d_model", d_model)
+        head_dim = exact_div(d_model, heads)
+    head_dim = size("head_dim", head_dim)
+    kv_heads = heads if kv_heads is None else size("kv_heads", kv_heads)
+    kv_new = q if kv_new is None else size("kv_new", kv_new)
+    _within("kv_new", kv_new, kv)
+
+    def project(name: str, tokens: Any, d_in: Any, d_out: Any, bias: Any) -> Cost:
+        cost = dense(tokens=batch * tokens, d_in=d_in, d_out=d_out, bias=bias, dtype=dtype, convention=convention)
+        return cost.named(name)
+
+    core = attention(
+        batch=batch, q=q, kv=kv, heads=heads, head_dim=head_dim, kv_heads=kv_heads, mask=mask, kernel=kernel,
+        dtype=dtype, convention=convention,
+    )  # fmt: skip
+    parts = [
+        project("q_proj", q, d_model, heads * head_dim, qkv_bias),
+        project("k_proj", kv_new, d_model, kv_heads * head_dim, qkv_bias),
+        project("v_proj", kv_new, d_model, kv_heads * head_dim, qkv_bias),
+        core,
+        project("o_proj", q, heads * head_dim, d_model, out_bias),
+    ]
+    return Cost.total("multi_head_attention", parts)
+
+
+def mla(
+    *,
+    batch: Any,
+    q: Any,
+    kv: Any,
+    d_model: Any,
+    heads: Any,
+    q_lora: Any = None,
+    kv_lora: Any,
+    qk_nope: Any,
+    qk_rope: Any,
+    v_head_dim: Any,
+    mask: Any = "causal",
+    kernel: str = "flash",
+    form: str = "expanded",
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """Multi-head latent attention (DeepSeek-V2 and V3), the whole layer. The cache holds a latent and a rope key a token.
+
+    Queries, of ``qk_nope + qk_rope`` features a head, come through a latent of *q_lora* (or directly). Each token is
+    brought down to a latent of *kv_lora* and one rope key that all heads share. Then, in one of two forms that give the
+    same output,
+
+    - ``"expanded"``, for training and prefill: all *kv* latents are brought up to keys and values of every head
+      (``2·batch·kv·kv_lora·heads·(qk_nope + v_head_dim)`` FLOPs) and attention runs with ``head_dim = qk_nope + qk_rope``;
+    - ``"absorbed"``, for decode: the queries are brought into the latent space instead, attention runs there with one
+      key-value head, ``head_dim = kv_lora + qk_rope`` and values of *kv_lora*, and its outputs are brought up
+      (``2·batch·q·heads·kv_lora·(qk_nope + v_head_dim)`` FLOPs).
+
+    Vector FLOPs: RMS norms of the latents, rotation of the rope features, the softmax. Bytes: the sum over the parts, each
+    run by itself; in the absorbed core the latents are read once, for they are keys and values.
+    Parameters, the same in both forms: the projections and the norms' weights.
+    Parts: ``q_down``, ``q_norm``, ``q_up`` (or ``q_proj``), ``kv_down``, ``kv_norm``, ``rotary``, then ``kv_up`` and
+    ``attention``, or ``key_absorb``, ``attention`` and ``value_up``, and ``o_proj``.
+
+    Parameters
+    ----------
+    batch : sequences.
+    q, kv : new tokens and all tokens of each sequence, the cache included.
+    d_model : features of a token.
+    heads : query heads.
+    q_lora, kv_lora : sizes of the latents of queries and of keys and values. q_lora None: queries come directly.
+    qk_nope, qk_rope : features of a query or key without and with rotary embedding (an even number).
+    v_head_dim : features of a value.
+    mask, kernel : as in `attention`.
+    form : ``"expanded"`` or ``"absorbed"``.
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: copies that join the two halves of a key, a cache of expanded keys (which would save ``kv_up``).
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, more queries than keys, an odd qk_rope, an unknown mask, kernel
+    or form.
+
+    Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C (the absorbed form: end of section 2.1.2).
+
+    >>> sizes = dict(d_model=7168, heads=128, q_lora=1536, kv_lora=512, qk_nope=128, qk_rope=64, v_head_dim=128)
+    >>> mla(batch=1, q=4096, kv=4096, **sizes).params  # DeepSeek-V3
+    187107328
+    >>> decode = dict(batch=1, q=1, kv=4096, **sizes)
+    >>> mla(**decode, form="expanded").flops // mla(**decode, form="absorbed").flops
+    91
+    """
+    batch, q, kv = size("batch", batch), size("q", q), size("kv", kv)
+    d_model, heads = size("d_model", d_model), size("heads", heads)
+    kv_lora, qk_nope, qk_rope = size("kv_lora", kv_lora), size("qk_nope", qk_nope), size("qk_rope", qk_rope)
+    v_head_dim = size("v_head_dim", v_head_dim)
+    choice("form", form, ("expanded", "absorbed"))
+    _within("q", q, kv)
+    if reading(qk_rope) == "plain" and qk_rope % 2:
+        raise ValueError(f"qk_rope={qk_rope}: features are turned in pairs, so pass an even number")
+    tokens = batch * q
+    common: dict[str, Any] = dict(dtype=dtype, convention=convention)
+
+    def project(name: str, rows: Any, d_in: Any, d_out: Any) -> Cost:
+        return dense(tokens=rows, d_in=d_in, d_out=d_out, **common).named(name)
+
+    def per_head(name: str, d_in: Any, d_out: Any) -> Cost:
+        cost = matmul(batch=heads, m=tokens, k=d_in, n=d_out, **common).named(name)
+        return replace(cost, params_by_role={"weight": heads * d_in * d_out})
+
+    queries = heads * (qk_nope + qk_rope)
+    if q_lora is None:
+        parts = [project("q_proj", tokens, d_model, queries)]
+    else:
+        q_lora = size("q_lora", q_lora)
+        parts = [
+            project("q_down", tokens, d_model, q_lora),
+            rms_norm(tokens=tokens, d=q_lora, **common).named("q_norm"),
+            project("q_up", tokens, q_lora, queries),
+        ]
+    parts += [
+        project("kv_down", tokens, d_model, kv_lora + qk_rope),
+        rms_norm(tokens=tokens, d=kv_lora, **common).named("kv_norm"),
+        rotary(batch=batch, seq=q, heads=heads + 1, head_dim=qk_rope, **common),
+    ]
+    where: dict[str, Any] = dict(batch=batch, q=q, kv=kv, heads=heads, mask=mask, kernel=kernel, **common)
+    if form == "expanded":
+        parts += [
+            project("kv_up", batch * kv, kv_lora, heads * (qk_nope + v_head_dim)),
+            attention(head_dim=qk_nope + qk_rope, v_head_dim=v_head_dim, **where),
+        ]
+    else:
+        core = attention(head_dim=kv_lora + qk_rope, v_head_dim=kv_lora, kv_heads=1, **where)
+        values = nbytes(batch * visible_rows(q, kv, mask) * kv_lora, dtype)  # the values lie inside the keys
+        parts += [
+            per_head("key_absorb", qk_nope, kv_lora),
+            replace(core, bytes=core.bytes - values),
+            per_head("value_up", kv_lora, v_head_dim),
+        ]
+    return Cost.total("mla", [*parts, project("o_proj", tokens, heads * v_head_dim, d_model)])
+
+
+def _within(name: str, value: Any, kv: Any) -> None:
+    if reading(value, kv) == "plain" and value > kv:
+        raise ValueError(f"{name}={value} is more than kv={kv}: kv counts all keys, the new ones included")

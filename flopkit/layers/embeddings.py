@@ -1,0 +1,158 @@
+"""Embeddings: a look-up, which looks like a product and is none, and the ways to tell positions apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.arithmetic import reading
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes, real
+from flopkit.layers.pointwise import ID_BYTES
+from flopkit.sizes import size
+
+__all__ = ["embedding", "learned_positions", "rotary", "sinusoidal_positions"]
+
+
+def embedding(*, tokens: Any, vocab: Any, d_model: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """A token embedding: one row of a vocab × d_model table a token.
+
+    FLOPs: none under EXACT: rows are copied. As a product of one-hot rows with the table, which some conventions count,
+    it would be ``2·tokens·vocab·d_model``; those multiply-adds are kept under the kind ``"embedding"``.
+    Bytes: ``tokens·d_model`` numbers gathered, as many written, and an int64 number a token. The table as a whole is not
+    read; a row that several tokens share counts for each of them, as how many share one depends on the text.
+    Parameters: ``vocab·d_model``.
+
+    Parameters
+    ----------
+    tokens : rows looked up.
+    vocab : rows of the table.
+    d_model : features of a row.
+    dtype : number format of the table and the output, for the bytes.
+
+    Not counted: rows read again or found in a cache.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    >>> table = embedding(tokens=4096, vocab=128256, d_model=4096)
+    >>> table.flops, table.bytes, table.params
+    (0, 67141632, 525336576)
+    """
+    tokens, vocab, d_model = size("tokens", tokens), size("vocab", vocab), size("d_model", d_model)
+    return Cost(
+        "embedding",
+        macs_by_kind={"embedding": tokens * vocab * d_model},
+        bytes=2 * nbytes(tokens * d_model, real(dtype)) + ID_BYTES * tokens,
+        params_by_role={"embedding": vocab * d_model},
+        convention=convention,
+    )
+
+
+def learned_positions(
+    *, batch: Any, seq: Any, positions: Any, d_model: Any, dtype: Any = "bf16", convention: Convention = EXACT
+) -> Cost:
+    """Learned position embeddings: a row of a table for each position, added to the token's features.
+
+    FLOPs: none. Vector FLOPs: ``batch·seq·d_model`` additions. Bytes: the features read and written, and *seq* rows of
+    the table, which all sequences share. Parameters: ``positions·d_model``.
+
+    Parameters
+    ----------
+    batch, seq : sequences, and tokens of each.
+    positions : rows of the table, the longest sequence it allows.
+    d_model : features of a token.
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: the position numbers, which need not be stored.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, for a sequence longer than the table, or a complex dtype.
+
+    Source: Radford et al. 2018 (GPT); Gehring et al. 2017.
+
+    >>> table = learned_positions(batch=1, seq=1024, positions=1024, d_model=768)
+    >>> table.vector_flops, table.params
+    (786432, 786432)
+    """
+    batch, seq, positions = size("batch", batch), size("seq", seq), size("positions", positions)
+    d_model = size("d_model", d_model)
+    if reading(seq, positions) == "plain" and seq > positions:
+        raise ValueError(f"seq={seq} is longer than the table of positions={positions}: use a shorter sequence")
+    return _added("learned_positions", batch, seq, d_model, dtype, convention, {"position": positions * d_model})
+
+
+def sinusoidal_positions(
+    *, batch: Any, seq: Any, d_model: Any, dtype: Any = "bf16", convention: Convention = EXACT
+) -> Cost:
+    """Sinusoidal position embeddings: a fixed table of sines and cosines, added to the token's features.
+
+    FLOPs: none. Vector FLOPs: ``batch·seq·d_model`` additions. Bytes: the features read and written, and *seq* rows of
+    the table, which all sequences share. Parameters: none.
+
+    Parameters
+    ----------
+    batch, seq : sequences, and tokens of each.
+    d_model : features of a token.
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: making the table (a multiplication and a sine or cosine an entry, once for all layers and steps).
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: Vaswani et al. 2017, section 3.5.
+
+    >>> sinusoidal_positions(batch=1, seq=1024, d_model=512).vector_flops
+    524288
+    """
+    batch, seq, d_model = size("batch", batch), size("seq", seq), size("d_model", d_model)
+    return _added("sinusoidal_positions", batch, seq, d_model, dtype, convention, {})
+
+
+def rotary(
+    *, batch: Any, seq: Any, heads: Any, head_dim: Any, dtype: Any = "bf16", convention: Convention = EXACT
+) -> Cost:
+    """Rotary position embedding of queries or keys: each pair of features is turned by its position's angle.
+
+    FLOPs: none; turning is element-wise work, also where a program does it by a product of inner size 1.
+    Vector FLOPs: ``3·batch·seq·heads·head_dim``: a pair takes four multiplications, an addition and a subtraction.
+    Bytes: the features read and written, and ``seq·head_dim`` numbers of cosines and sines, which all heads and
+    sequences share. Parameters: none.
+
+    Parameters
+    ----------
+    batch, seq : sequences, and tokens of each.
+    heads : heads that are turned; for queries and keys together, heads + kv_heads.
+    head_dim : features of a head that are turned, an even number.
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: making the table of angles, features of a head that are left as they are.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, for an odd head_dim, or a complex dtype.
+
+    Source: Su et al. 2021, eq. 34.
+
+    >>> rotary(batch=1, seq=1, heads=32 + 8, head_dim=128).vector_flops
+    15360
+    """
+    batch, seq = size("batch", batch), size("seq", seq)
+    heads, head_dim = size("heads", heads), size("head_dim", head_dim)
+    if reading(head_dim) == "plain" and head_dim % 2:
+        raise ValueError(f"head_dim={head_dim}: features are turned in pairs, so pass an even number")
+    elements = batch * seq * heads * head_dim
+    return Cost(
+        "rotary",
+        vector_by_kind={"products": 3 * elements},
+        bytes=2 * nbytes(elements, real(dtype)) + nbytes(seq * head_dim, dtype),
+        convention=convention,
+    )
+
+
+def _added(
+    name: str, batch: Any, seq: Any, d_model: Any, dtype: Any, convention: Convention, params: dict[str, Any]
+) -> Cost:
+    return Cost(
+        name,
+        vector_by_kind={"products": batch * seq * d_model},
+        bytes=2 * nbytes(batch * seq * d_model, real(dtype)) + nbytes(seq * d_model, dtype),
+        params_by_role=params,
+        convention=convention,
+    )

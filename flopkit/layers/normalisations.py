@@ -1,0 +1,199 @@
+"""Normalisations: layer, RMS, batch and group norm. All their work is vector work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes, real
+from flopkit.sizes import divides, flag, size
+
+__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
+
+STATISTICS_FLOPS = 4  # an element: add (mean), subtract (deviation), multiply and add (variance)
+ROOT_FLOPS = 3  # a group: add epsilon, square root, divide
+MEANS_FLOPS = 2  # a group: divide the sum and the sum of squares by their length
+
+
+def layer_norm(
+    *,
+    tokens: Any,
+    d: Any,
+    weight: Any = True,
+    bias: Any = True,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """Layer normalisation: each row of *d* features to mean 0 and variance 1, then scaled and shifted.
+
+    FLOPs: none. Vector FLOPs: ``tokens·((5 + weight + bias)·d + 5)``. An element takes an addition (mean), a
+    subtraction, a multiplication and an addition (variance), a multiplication by the reciprocal deviation, and one
+    each for *weight* and *bias*; a row takes two divisions by *d*, the addition of epsilon, a square root and a
+    division. Sums start from zero.
+    Bytes: the input read once, the output written once, weight and bias. Parameters: ``(weight + bias)·d``.
+
+    Parameters
+    ----------
+    tokens : rows that are normalised.
+    d : features of each row.
+    weight, bias : whether each feature is scaled and shifted (or parameters that hold 1 or 0).
+    dtype : number format of input, output and parameters, for the bytes.
+
+    Not counted: a second reading of the input by a kernel in two passes, statistics kept for the backward pass.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: Ba, Kiros and Hinton 2016, eq. 4.
+
+    >>> norm = layer_norm(tokens=1, d=768)
+    >>> norm.flops, norm.vector_flops, norm.params
+    (0, 5381, 1536)
+    """
+    tokens, d = size("tokens", tokens), size("d", d)
+    weight, bias = flag("weight", weight), flag("bias", bias)
+    per_token = (STATISTICS_FLOPS + 1 + weight + bias) * d + MEANS_FLOPS + ROOT_FLOPS
+    return Cost(
+        "layer_norm",
+        vector_by_kind={"products": tokens * per_token},
+        bytes=2 * nbytes(tokens * d, real(dtype)) + nbytes(weight * d, dtype) + nbytes(bias * d, dtype),
+        params_by_role={"norm": (weight + bias) * d},
+        convention=convention,
+    )
+
+
+def rms_norm(*, tokens: Any, d: Any, weight: Any = True, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """Root-mean-square normalisation: each row of *d* features divided by the root of its mean square.
+
+    FLOPs: none. Vector FLOPs: ``tokens·((3 + weight)·d + 4)``. An element takes a multiplication and an addition (sum
+    of squares), a multiplication by the reciprocal root, and one for *weight*; a row takes a division by *d*, the
+    addition of epsilon, a square root and a division.
+    Bytes: the input read once, the output written once, the weight. Parameters: ``weight·d``.
+
+    Parameters
+    ----------
+    tokens : rows that are normalised (for a norm of queries and keys: tokens times heads).
+    d : features of each row.
+    weight : whether each feature is scaled (or a parameter that holds 1 or 0).
+    dtype : number format of input, output and weight, for the bytes.
+
+    Not counted: conversions to float32 and back, a second reading of the input.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: Zhang and Sennrich 2019, eq. 4.
+
+    >>> norm = rms_norm(tokens=1, d=4096)
+    >>> norm.flops, norm.vector_flops, norm.params
+    (0, 16388, 4096)
+    """
+    tokens, d, weight = size("tokens", tokens), size("d", d), flag("weight", weight)
+    return Cost(
+        "rms_norm",
+        vector_by_kind={"products": tokens * ((3 + weight) * d + 1 + ROOT_FLOPS)},
+        bytes=2 * nbytes(tokens * d, real(dtype)) + nbytes(weight * d, dtype),
+        params_by_role={"norm": weight * d},
+        convention=convention,
+    )
+
+
+def batch_norm(
+    *,
+    batch: Any,
+    channels: Any,
+    positions: Any,
+    affine: Any = True,
+    training: Any = False,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """Batch normalisation: each channel to mean 0 and variance 1, over the batch and all positions.
+
+    FLOPs: none. Vector FLOPs with the running statistics (``training=False``):
+    ``(2 + 2·affine)·batch·channels·positions + 3·channels``. An element takes a subtraction, a multiplication by the
+    reciprocal deviation, and a multiplication and an addition where *affine*; a channel takes the addition of epsilon,
+    a square root and a division. With ``training=True`` an element takes 3 more (an addition for the mean, a
+    multiplication and an addition for the variance; the deviation is shared) and a channel 9 more (two divisions, the
+    variance's correction, and two multiplications and an addition for each of the running mean and variance).
+    Bytes: the input read once, the output written once, weight and bias where *affine*, and the running statistics
+    (in training read and written). Parameters: ``2·channels`` where *affine*; running statistics are not trained.
+
+    Parameters
+    ----------
+    batch, channels : images, and channels of each.
+    positions : rows times columns of an image (1 for a plain vector).
+    affine : whether each channel is scaled and shifted (or a parameter that holds 1 or 0).
+    training : whether the batch's own statistics are used (or a parameter that holds 1 or 0).
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: folding into the convolution before it, statistics kept for the backward pass, and that a kernel in
+    training reads its input twice.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: Ioffe and Szegedy 2015, algorithms 1 and 2.
+
+    >>> norm = batch_norm(batch=1, channels=64, positions=112 * 112)
+    >>> norm.vector_flops, norm.params
+    (3211456, 128)
+    """
+    batch, channels, positions = size("batch", batch), size("channels", channels), size("positions", positions)
+    affine, training = flag("affine", affine), flag("training", training)
+    elements = batch * channels * positions
+    per_element = 2 + 2 * affine + (STATISTICS_FLOPS - 1) * training
+    per_channel = ROOT_FLOPS + (MEANS_FLOPS + 7) * training
+    statistics = 2 * nbytes(channels, dtype)
+    return Cost(
+        "batch_norm",
+        vector_by_kind={"products": per_element * elements + per_channel * channels},
+        bytes=2 * nbytes(elements, real(dtype)) + 2 * nbytes(affine * channels, dtype) + (1 + training) * statistics,
+        params_by_role={"norm": 2 * affine * channels},
+        convention=convention,
+    )
+
+
+def group_norm(
+    *,
+    batch: Any,
+    channels: Any,
+    positions: Any,
+    groups: Any,
+    affine: Any = True,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """Group normalisation: each group of channels of each image to mean 0 and variance 1.
+
+    FLOPs: none. Vector FLOPs: ``(5 + 2·affine)·batch·channels·positions + 5·batch·groups``: what `layer_norm` takes,
+    with a group in place of a row.
+    Bytes: the input read once, the output written once, weight and bias. Parameters: ``2·channels`` where *affine*.
+
+    Parameters
+    ----------
+    batch, channels : images, and channels of each.
+    positions : rows times columns of an image.
+    groups : groups of channels; 1 normalises the image as a whole, ``groups=channels`` is instance normalisation.
+    affine : whether each channel is scaled and shifted (or a parameter that holds 1 or 0).
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: a second reading of the input by a kernel in two passes.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, groups that do not divide the channels, or a complex dtype.
+
+    Source: Wu and He 2018, eq. 1 to 7.
+
+    >>> group_norm(batch=1, channels=320, positions=64 * 64, groups=32).vector_flops
+    9175200
+    """
+    batch, channels, positions = size("batch", batch), size("channels", channels), size("positions", positions)
+    groups, affine = size("groups", groups), flag("affine", affine)
+    divides("groups", groups, "channels", channels)
+    elements = batch * channels * positions
+    per_group = MEANS_FLOPS + ROOT_FLOPS
+    return Cost(
+        "group_norm",
+        vector_by_kind={"products": (STATISTICS_FLOPS + 1 + 2 * affine) * elements + per_group * batch * groups},
+        bytes=2 * nbytes(elements, real(dtype)) + 2 * nbytes(affine * channels, dtype),
+        params_by_role={"norm": 2 * affine * channels},
+        convention=convention,
+    )

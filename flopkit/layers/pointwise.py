@@ -1,0 +1,225 @@
+"""Work done element by element, or row by row: activations, softmax, residual, dropout, scaling, the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes, real
+from flopkit.sizes import choice, size
+
+__all__ = ["ACTIVATIONS", "activation", "cross_entropy", "dropout", "residual", "scale", "softmax"]
+
+SOFTMAX_FLOPS = 5  # an element: compare (maximum), subtract, exponential, add (sum), divide
+LOGSUMEXP_FLOPS = 4  # an element: the same without the division
+ID_BYTES = 8  # token numbers are int64
+
+
+class Recipe(NamedTuple):
+    """Vector FLOPs of one output element, how they come about, and how many input elements it takes."""
+
+    flops: int
+    steps: str
+    inputs: int = 1
+
+
+ACTIVATIONS: Mapping[str, Recipe] = {
+    "relu": Recipe(1, "max(x, 0): compare"),
+    "relu6": Recipe(2, "min(max(x, 0), 6): two compares"),
+    "leaky_relu": Recipe(2, "x or a·x: compare, multiply"),
+    "relu2": Recipe(2, "max(x, 0)²: compare, multiply"),
+    "sigmoid": Recipe(3, "1/(1 + exp(−x)): exponential, add, divide"),
+    "tanh": Recipe(1, "tanh(x), as one evaluation"),
+    "silu": Recipe(3, "x/(1 + exp(−x)): exponential, add, divide"),
+    "gelu": Recipe(5, "0.5·x·(1 + erf(x/√2)): three multiplies, erf, add"),
+    "gelu_tanh": Recipe(9, "0.5·x·(1 + tanh(a·(x + b·x³))): six multiplies, two adds, tanh"),
+    "hardsigmoid": Recipe(4, "min(max(x + 3, 0), 6)/6: add, two compares, divide"),
+    "hardswish": Recipe(5, "x·hardsigmoid(x): add, two compares, divide, multiply"),
+    "swiglu": Recipe(4, "silu(gate)·up: exponential, add, divide, multiply", inputs=2),
+    "geglu": Recipe(6, "gelu(gate)·up: four multiplies, erf, add", inputs=2),
+    "reglu": Recipe(2, "relu(gate)·up: compare, multiply", inputs=2),
+}
+
+
+def activation(kind: str, *, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """A non-linear function of each element: relu, gelu, silu, swiglu, …
+
+    FLOPs: none. Vector FLOPs: ``flops(kind)·elements``; one evaluation of exp, tanh or erf is one, a change of sign is
+    none. `ACTIVATIONS` lists each recipe: 1 for relu and tanh, 3 for sigmoid and silu, 4 for swiglu, 5 for gelu, 9 for
+    gelu_tanh.
+    Bytes: the input read, the output written; swiglu, geglu and reglu read two inputs (gate and up). Parameters: none.
+
+    Parameters
+    ----------
+    kind : a name in `ACTIVATIONS`.
+    elements : numbers of the *output*.
+    dtype : number format of input and output, for the bytes.
+
+    Not counted: what the hardware spends inside one exponential.
+
+    Raises ``ValueError`` for an unknown kind (with the known ones) or a bad size, ``TypeError`` for what is no number.
+
+    Source: Shazeer 2020 (GLU variants); Hendrycks and Gimpel 2016 (GELU, both forms); Ramachandran et al. 2017 (SiLU).
+
+    >>> act = activation("swiglu", elements=14336)
+    >>> act.vector_flops, act.bytes
+    (57344, 86016)
+    """
+    recipe = ACTIVATIONS[choice("kind", kind, tuple(ACTIVATIONS))]
+    elements = size("elements", elements)
+    return Cost(
+        kind,
+        vector_by_kind={"products": recipe.flops * elements},
+        bytes=recipe.inputs * nbytes(elements, real(dtype)) + nbytes(elements, dtype),
+        convention=convention,
+    )
+
+
+def softmax(*, rows: Any, columns: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """Softmax over each row, made safe by subtracting the row's maximum.
+
+    FLOPs: none. Vector FLOPs: ``5·rows·columns``: compare, subtract, exponential, add, divide for each element; maximum
+    and sum start from −∞ and 0.
+    Bytes: the input read once, the output written once. Parameters: none.
+
+    Parameters
+    ----------
+    rows : distributions.
+    columns : entries of each.
+    dtype : number format of input and output, for the bytes.
+
+    Not counted: that a kernel in several passes reads its input again.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: Milakov and Gimelshein 2018, algorithm 2.
+
+    >>> softmax(rows=2, columns=1000).vector_flops
+    10000
+    """
+    rows, columns = size("rows", rows), size("columns", columns)
+    return Cost(
+        "softmax",
+        vector_by_kind={"products": SOFTMAX_FLOPS * rows * columns},
+        bytes=2 * nbytes(rows * columns, real(dtype)),
+        convention=convention,
+    )
+
+
+def residual(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """A residual connection: the sum of a branch and its input.
+
+    FLOPs: none. Vector FLOPs: ``elements`` additions. Bytes: both terms read, the sum written. Parameters: none.
+
+    Parameters
+    ----------
+    elements : numbers of the sum.
+    dtype : number format of all three tensors, for the bytes.
+
+    Not counted: bytes that a fused kernel saves.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: He et al. 2015, eq. 1.
+
+    >>> add = residual(elements=4096)
+    >>> add.vector_flops, add.bytes
+    (4096, 24576)
+    """
+    elements = size("elements", elements)
+    return Cost(
+        "residual",
+        vector_by_kind={"products": elements},
+        bytes=3 * nbytes(elements, real(dtype)),
+        convention=convention,
+    )
+
+
+def scale(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """Multiplication of every element by one constant.
+
+    FLOPs: none. Vector FLOPs: ``elements`` multiplications. Bytes: the input read, the output written. Parameters: none.
+
+    Parameters
+    ----------
+    elements : numbers of the tensor.
+    dtype : number format of input and output, for the bytes.
+
+    Not counted: the constant itself; a matrix product with a general scale does not need this pass at all.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    >>> scale(elements=4096).vector_flops
+    4096
+    """
+    elements = size("elements", elements)
+    return Cost(
+        "scale",
+        vector_by_kind={"products": elements},
+        bytes=2 * nbytes(elements, real(dtype)),
+        convention=convention,
+    )
+
+
+def dropout(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """Dropout in training: each element is kept and scaled, or set to zero. In inference it is absent and costs nothing.
+
+    FLOPs: none. Vector FLOPs: ``2·elements``: a compare of the random number and a multiplication by 0 or 1/(1 − p).
+    Bytes: the input read, the output written. Parameters: none.
+
+    Parameters
+    ----------
+    elements : numbers of the tensor.
+    dtype : number format of input and output, for the bytes.
+
+    Not counted: making the random numbers, a mask stored for the backward pass (a byte an element in PyTorch).
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: Srivastava et al. 2014, with the scaling done in training.
+
+    >>> dropout(elements=4096).vector_flops
+    8192
+    """
+    elements = size("elements", elements)
+    return Cost(
+        "dropout",
+        vector_by_kind={"products": 2 * elements},
+        bytes=2 * nbytes(elements, real(dtype)),
+        convention=convention,
+    )
+
+
+def cross_entropy(*, tokens: Any, vocab: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """The mean cross-entropy of logits over a vocabulary with one right answer a token.
+
+    FLOPs: none; the product that makes the logits is a dense layer. Vector FLOPs: ``tokens·(4·vocab + 4) + 1``. A logit
+    takes a compare, a subtraction, an exponential and an addition; a token takes a logarithm, the maximum added back,
+    the right logit subtracted, and an addition to the mean, which is divided once.
+    Bytes: the logits and an int64 answer a token read, one number written. Parameters: none.
+
+    Parameters
+    ----------
+    tokens : predictions.
+    vocab : classes of each.
+    dtype : number format of logits and loss, for the bytes; often fp32.
+
+    Not counted: a probability matrix that an unfused implementation writes and reads.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+
+    Source: Goodfellow, Bengio and Courville 2016, Deep Learning, section 6.2.2.3.
+
+    >>> loss = cross_entropy(tokens=8192, vocab=128256, dtype="fp32")
+    >>> loss.vector_flops, loss.bytes
+    (4202725377, 4202758148)
+    """
+    tokens, vocab = size("tokens", tokens), size("vocab", vocab)
+    return Cost(
+        "cross_entropy",
+        vector_by_kind={"products": tokens * (LOGSUMEXP_FLOPS * vocab + 4) + 1},
+        bytes=nbytes(tokens * vocab, real(dtype)) + ID_BYTES * tokens + nbytes(1, dtype),
+        convention=convention,
+    )

@@ -1,0 +1,106 @@
+"""Pooling over the window of each output position: the largest element, or the mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes, real
+from flopkit.layers.convolutions import check_fit
+from flopkit.sizes import size, spread
+
+__all__ = ["avg_pool2d", "max_pool2d"]
+
+
+def max_pool2d(
+    *,
+    batch: Any,
+    channels: Any,
+    h_out: Any,
+    w_out: Any,
+    kernel: Any,
+    stride: Any = None,
+    h_in: Any = None,
+    w_in: Any = None,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """Max pooling: each output is the largest element under the kernel.
+
+    FLOPs: none. Vector FLOPs: ``batch·channels·h_out·w_out·k_h·k_w`` compares, starting from −∞; taps on padding count.
+    Bytes: the input read once, the output written once. Parameters: none.
+
+    Parameters
+    ----------
+    batch, channels : images, and channels of each.
+    h_out, w_out : rows and columns of the output (`conv_output` finds them from an input).
+    kernel, stride : an int, or a pair (height, width). Stride None: the kernel, so that windows touch and do not overlap.
+    h_in, w_in : rows and columns of the input, for the bytes. None: output times stride.
+    dtype : number format of input and output, for the bytes.
+
+    Not counted: the positions of the maxima, which training keeps.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, or a kernel that does not fit the input that is given.
+
+    Source: Dumoulin and Visin 2016, section 3.
+
+    >>> max_pool2d(batch=1, channels=64, h_out=56, w_out=56, kernel=3, stride=2).vector_flops  # ResNet's first
+    1806336
+    """
+    return _pool("max_pool2d", 0, batch, channels, h_out, w_out, kernel, stride, h_in, w_in, dtype, convention)
+
+
+def avg_pool2d(
+    *,
+    batch: Any,
+    channels: Any,
+    h_out: Any,
+    w_out: Any,
+    kernel: Any,
+    stride: Any = None,
+    h_in: Any = None,
+    w_in: Any = None,
+    dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:
+    """Average pooling: each output is the mean of the elements under the kernel.
+
+    FLOPs: none. Vector FLOPs: ``batch·channels·h_out·w_out·(k_h·k_w + 1)``: an addition a tap, starting from 0, and a
+    division; taps on padding count. Bytes: the input read once, the output written once. Parameters: none.
+    Global average pooling is ``h_out=1, w_out=1`` and a kernel as large as the image.
+
+    Parameters are those of `max_pool2d`.
+
+    Not counted: nothing of the operator itself.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, or a kernel that does not fit the input that is given.
+
+    Source: Dumoulin and Visin 2016, section 3.
+
+    >>> avg_pool2d(batch=1, channels=2048, h_out=1, w_out=1, kernel=7).vector_flops  # ResNet-50's last
+    102400
+    """
+    return _pool("avg_pool2d", 1, batch, channels, h_out, w_out, kernel, stride, h_in, w_in, dtype, convention)
+
+
+def _pool(
+    name: str, last: int, batch: Any, channels: Any, h_out: Any, w_out: Any, kernel: Any, stride: Any,
+    h_in: Any, w_in: Any, dtype: Any, convention: Convention,
+) -> Cost:  # fmt: skip
+    batch, channels = size("batch", batch), size("channels", channels)
+    h_out, w_out = size("h_out", h_out), size("w_out", w_out)
+    k_h, k_w = spread("kernel", kernel, 2)
+    s_h, s_w = (k_h, k_w) if stride is None else spread("stride", stride, 2)
+    ins = []
+    for letter, given, out, tap, step in (("h", h_in, h_out, k_h, s_h), ("w", w_in, w_out, k_w, s_w)):
+        ins.append(out * step if given is None else size(f"{letter}_in", given))
+        if given is not None:
+            check_fit(letter, ins[-1], out, tap, step, 1)
+    outputs = batch * channels * h_out * w_out
+    return Cost(
+        name,
+        vector_by_kind={"products": outputs * (k_h * k_w + last)},
+        bytes=nbytes(batch * channels * ins[0] * ins[1], real(dtype)) + nbytes(outputs, dtype),
+        convention=convention,
+    )
