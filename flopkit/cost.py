@@ -197,7 +197,7 @@ class Cost:
     def __repr__(self) -> str:
         amounts = [_amount(self.flops, "FLOPs")]
         if not _is_zero(self.vector_flops):
-            amounts.append(_amount(self.vector_flops, "vector FLOPs"))
+            amounts.append(_amount(self.vector_flops, "FLOPs") + " element-wise")
         amounts += [_amount(self.bytes, "B"), _amount(self.intensity, "FLOP/B")]
         if not _is_zero(self.params):
             amounts.append(_amount(self.params, "parameters"))
@@ -241,7 +241,7 @@ def _known(value: Any) -> bool:
 
 def _amount(value: Any, unit: str) -> str:
     if _known(value):
-        return units.si(value, unit) if unit == "vector FLOPs" else units.format_value(value, unit)
+        return units.format_value(value, unit)
     if reading(value) == "altair":
         text = vega(value)
     else:

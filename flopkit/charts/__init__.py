@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from flopkit.charts.dense import dense_roofline
 from flopkit.charts.figure import Figure, pick
 from flopkit.charts.panel import along, choice, column, readout, slider, steps, switch
 
-__all__ = ["Figure", "along", "choice", "column", "pick", "readout", "slider", "steps", "switch"]
+__all__ = ["Figure", "along", "choice", "column", "dense_roofline", "pick", "readout", "slider", "steps", "switch"]

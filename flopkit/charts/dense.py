@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import ceil_div, maximum, minimum, vega, where
+from flopkit.arithmetic import ceil_div, minimum, vega, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need
 from flopkit.charts.hardware import device_choice, source_note
@@ -29,10 +29,9 @@ def dense_on_device(s: Any, *, tokens: Any, d_in: Any, d_out: Any, device: Any) 
     s.ridge = device.ridge
     s.busy = s.attainable / s.peak
     s.bound = bound.bound
-    # Intensity equals the ridge where tokens = ridge · weight bytes / (2 · weights − ridge · bytes of one token's rows).
-    weights, width = d_in * d_out, device.bits / 8
-    s.spare = 2 * weights - s.ridge * (d_in + d_out) * width
-    s.tokens_at_ridge = where(s.spare > 0, ceil_div(s.ridge * weights * width, maximum(s.spare, 1)), "never")
+    # 1/intensity is (bytes of a number / 2) · (1/tokens + 1/d_in + 1/d_out); at the ridge it is 1/ridge.
+    s.spare = 16 / (device.bits * s.ridge) - 1 / d_in - 1 / d_out
+    s.tokens_at_ridge = where(s.spare > 0, ceil_div(1, where(s.spare > 0, s.spare, 1)), "never")
 
 
 def dense_roofline() -> Figure:

@@ -1,0 +1,304 @@
+"""Thirteen convolutional networks as lists of layers, built from the closed forms.
+
+They are the networks of torchvision, and each layer bears the name that it has there, so that a count can be
+compared layer by layer. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.layers.convolutions import conv2d, conv_output
+from flopkit.layers.normalisations import batch_norm
+from flopkit.layers.pointwise import activation, residual, scale
+from flopkit.layers.pooling import avg_pool2d, max_pool2d
+from flopkit.layers.products import dense
+from flopkit.sizes import size
+
+__all__ = ["cnn", "cnn_names"]
+
+
+def cnn(
+    name: str, *, batch: int = 1, height: int = 224, width: int = 224, dtype: Any = "fp32",
+    convention: Convention = EXACT,
+) -> Cost:  # fmt: skip
+    """The forward pass of a convolutional network, one part a layer, in the order in which they run.
+
+    Parameters
+    ----------
+    name : one of `cnn_names()`.
+    batch, height, width : images, and their size in pixels; three channels in, 1,000 classes out.
+
+    Batch normalisation runs as in inference, as an operator of its own. Not counted: flattening, which moves nothing.
+
+    Raises ``ValueError`` for an unknown name, with near ones, and for an image too small for the network.
+
+    Source: torchvision.models, of which each layer has the name and the sizes.
+
+    >>> network = cnn("resnet50")
+    >>> network.macs, network.params
+    (4089184256, 25557032)
+    """
+    key = name.lower().replace("-", "_")
+    if key not in _NETWORKS:
+        near = difflib.get_close_matches(key, _NETWORKS, n=3) or list(_NETWORKS)
+        raise ValueError(f"name={name!r} is not a network known here: did you mean {', '.join(near)}?")
+    image = _Image(size("batch", batch), 3, size("height", height), size("width", width), dtype, convention)
+    _NETWORKS[key](image)
+    return Cost.total(key, image.parts)
+
+
+def cnn_names() -> list[str]:
+    """The networks that `cnn` knows.
+
+    >>> len(cnn_names())
+    13
+    """
+    return list(_NETWORKS)
+
+
+@dataclass
+class _Image:
+    """A feature map on its way through a network: its size, and the layers that it has passed."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    dtype: Any
+    convention: Convention
+    parts: list[Cost] = field(default_factory=list)
+
+    @property
+    def elements(self) -> int:
+        return self.batch * self.channels * self.height * self.width
+
+    def _passed(self, name: str, cost: Cost) -> None:
+        self.parts.append(cost.named(name))
+
+    def _common(self) -> dict[str, Any]:
+        return {"dtype": self.dtype, "convention": self.convention}
+
+    def fork(self) -> _Image:
+        """The same map, on a branch of its own; its layers join the same list."""
+        return replace(self, parts=self.parts)
+
+    def conv(
+        self, name: str, channels: int, kernel: int, *, stride: int = 1, padding: int | None = None, groups: int = 1,
+        bias: bool = False,
+    ) -> None:  # fmt: skip
+        padding = (kernel - 1) // 2 if padding is None else padding
+        height, width = (
+            conv_output(size_in=side, kernel=kernel, stride=stride, padding=padding)
+            for side in (self.height, self.width)
+        )
+        cost = conv2d(
+            batch=self.batch, c_in=self.channels, c_out=channels, h_out=height, w_out=width, kernel=kernel,
+            groups=groups, stride=stride, h_in=self.height, w_in=self.width, bias=bias, **self._common(),
+        )  # fmt: skip
+        self._passed(name, cost)
+        self.channels, self.height, self.width = channels, height, width
+
+    def norm(self, name: str) -> None:
+        positions = self.height * self.width
+        cost = batch_norm(batch=self.batch, channels=self.channels, positions=positions, **self._common())
+        self._passed(name, cost)
+
+    def act(self, name: str, kind: str) -> None:
+        self._passed(name, activation(kind, elements=self.elements, **self._common()))
+
+    def add(self, name: str) -> None:
+        self._passed(name, residual(elements=self.elements, **self._common()))
+
+    def max_pool(self, name: str, kernel: int, stride: int, padding: int = 0) -> None:
+        sides = (
+            conv_output(size_in=side, kernel=kernel, stride=stride, padding=padding)
+            for side in (self.height, self.width)
+        )
+        self._pool(name, max_pool2d, *sides, kernel, stride)
+
+    def average_pool(self, name: str, side: int = 1) -> None:
+        """Down to *side* × *side*, each window as large as a whole share of the map, rounded up."""
+        kernel = (-(-self.height // side), -(-self.width // side))
+        self._pool(name, avg_pool2d, side, side, kernel, None)
+
+    def _pool(self, name: str, pool: Callable[..., Cost], height: int, width: int, kernel: Any, stride: Any) -> None:
+        cost = pool(
+            batch=self.batch, channels=self.channels, h_out=height, w_out=width, kernel=kernel, stride=stride,
+            h_in=self.height, w_in=self.width, **self._common(),
+        )  # fmt: skip
+        self._passed(name, cost)
+        self.height, self.width = height, width
+
+    def dense(self, name: str, features: int) -> None:
+        inputs = self.channels * self.height * self.width
+        self._passed(name, dense(tokens=self.batch, d_in=inputs, d_out=features, bias=True, **self._common()))
+        self.channels, self.height, self.width = features, 1, 1
+
+    def gate(self, name: str, squeezed: int) -> None:
+        """Squeeze and excite: average, two 1 × 1 convolutions, and one factor a channel."""
+        branch = self.fork()
+        branch.average_pool(f"{name}.avgpool")
+        branch.conv(f"{name}.fc1", squeezed, 1, bias=True)
+        branch.act(f"{name}.activation", "silu")
+        branch.conv(f"{name}.fc2", self.channels, 1, bias=True)
+        branch.act(f"{name}.scale_activation", "sigmoid")
+        self._passed(f"{name}.scale", scale(elements=self.elements, **self._common()))
+
+
+def _alexnet(image: _Image) -> None:
+    for index, channels, kernel, stride, padding, pooled in (
+        (0, 64, 11, 4, 2, True), (3, 192, 5, 1, 2, True), (6, 384, 3, 1, 1, False), (8, 256, 3, 1, 1, False),
+        (10, 256, 3, 1, 1, True),
+    ):  # fmt: skip
+        image.conv(f"features.{index}", channels, kernel, stride=stride, padding=padding, bias=True)
+        image.act(f"features.{index + 1}", "relu")
+        if pooled:
+            image.max_pool(f"features.{index + 2}", 3, 2)
+    image.average_pool("avgpool", 6)
+    for index in (1, 4):
+        image.dense(f"classifier.{index}", 4096)
+        image.act(f"classifier.{index + 1}", "relu")
+    image.dense("classifier.6", 1000)
+
+
+def _vgg(blocks: tuple[int, ...]) -> Callable[[_Image], None]:
+    def build(image: _Image) -> None:
+        index = 0
+        for convolutions, channels in zip(blocks, (64, 128, 256, 512, 512), strict=True):
+            for _ in range(convolutions):
+                image.conv(f"features.{index}", channels, 3, bias=True)
+                image.act(f"features.{index + 1}", "relu")
+                index += 2
+            image.max_pool(f"features.{index}", 2, 2)
+            index += 1
+        image.average_pool("avgpool", 7)
+        for index in (0, 3):
+            image.dense(f"classifier.{index}", 4096)
+            image.act(f"classifier.{index + 1}", "relu")
+        image.dense("classifier.6", 1000)
+
+    return build
+
+
+def _resnet(blocks: tuple[int, ...], *, bottleneck: bool, widen: int = 1) -> Callable[[_Image], None]:
+    def build(image: _Image) -> None:
+        image.conv("conv1", 64, 7, stride=2)
+        image.norm("bn1")
+        image.act("relu", "relu")
+        image.max_pool("maxpool", 3, 2, padding=1)
+        for stage, count in enumerate(blocks):
+            for index in range(count):
+                stride = 2 if stage and not index else 1
+                _residual_block(image, f"layer{stage + 1}.{index}", 64 * 2**stage, stride, bottleneck, widen)
+        image.average_pool("avgpool")
+        image.dense("fc", 1000)
+
+    return build
+
+
+def _residual_block(image: _Image, name: str, width: int, stride: int, bottleneck: bool, widen: int) -> None:
+    shortcut = image.fork()
+    inner = width * widen
+    convolutions = [(inner, 1, 1), (inner, 3, stride), (4 * width, 1, 1)] if bottleneck else [(width, 3, stride), (width, 3, 1)]
+    for place, (channels, kernel, step) in enumerate(convolutions, start=1):
+        image.conv(f"{name}.conv{place}", channels, kernel, stride=step)
+        image.norm(f"{name}.bn{place}")
+        if place < len(convolutions):
+            image.act(f"{name}.relu{place}", "relu")
+    if stride > 1 or shortcut.channels != image.channels:
+        shortcut.conv(f"{name}.downsample.0", image.channels, 1, stride=stride)
+        shortcut.norm(f"{name}.downsample.1")
+    image.add(f"{name}.add")
+    image.act(f"{name}.relu{len(convolutions)}", "relu")
+
+
+def _mobilenet_v2(image: _Image) -> None:
+    image.conv("features.0.0", 32, 3, stride=2)
+    image.norm("features.0.1")
+    image.act("features.0.2", "relu6")
+    index = 1
+    for expand, channels, count, first_stride in (
+        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+    ):  # fmt: skip
+        for repeat in range(count):
+            _inverted(image, f"features.{index}.conv", expand, channels, first_stride if repeat == 0 else 1)
+            index += 1
+    image.conv(f"features.{index}.0", 1280, 1)
+    image.norm(f"features.{index}.1")
+    image.act(f"features.{index}.2", "relu6")
+    image.average_pool("avgpool")
+    image.dense("classifier.1", 1000)
+
+
+def _inverted(image: _Image, name: str, expand: int, channels: int, stride: int) -> None:
+    entered, wide, place = image.channels, image.channels * expand, 0
+    if expand > 1:
+        image.conv(f"{name}.0.0", wide, 1)
+        image.norm(f"{name}.0.1")
+        image.act(f"{name}.0.2", "relu6")
+        place = 1
+    image.conv(f"{name}.{place}.0", wide, 3, stride=stride, groups=wide)
+    image.norm(f"{name}.{place}.1")
+    image.act(f"{name}.{place}.2", "relu6")
+    image.conv(f"{name}.{place + 1}", channels, 1)
+    image.norm(f"{name}.{place + 2}")
+    if stride == 1 and entered == channels:
+        image.add(f"{name}.add")
+
+
+def _efficientnet_b0(image: _Image) -> None:
+    image.conv("features.0.0", 32, 3, stride=2)
+    image.norm("features.0.1")
+    image.act("features.0.2", "silu")
+    for stage, (expand, kernel, first_stride, channels, count) in enumerate(
+        ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
+         (6, 3, 1, 320, 1)), start=1,
+    ):  # fmt: skip
+        for repeat in range(count):
+            stride = first_stride if repeat == 0 else 1
+            _mbconv(image, f"features.{stage}.{repeat}.block", expand, kernel, stride, channels)
+    image.conv("features.8.0", 1280, 1)
+    image.norm("features.8.1")
+    image.act("features.8.2", "silu")
+    image.average_pool("avgpool")
+    image.dense("classifier.1", 1000)
+
+
+def _mbconv(image: _Image, name: str, expand: int, kernel: int, stride: int, channels: int) -> None:
+    entered, wide, place = image.channels, image.channels * expand, 0
+    if expand > 1:
+        image.conv(f"{name}.0.0", wide, 1)
+        image.norm(f"{name}.0.1")
+        image.act(f"{name}.0.2", "silu")
+        place = 1
+    image.conv(f"{name}.{place}.0", wide, kernel, stride=stride, groups=wide)
+    image.norm(f"{name}.{place}.1")
+    image.act(f"{name}.{place}.2", "silu")
+    image.gate(f"{name}.{place + 1}", max(1, entered // 4))
+    image.conv(f"{name}.{place + 2}.0", channels, 1)
+    image.norm(f"{name}.{place + 2}.1")
+    if stride == 1 and entered == channels:
+        image.add(f"{name}.add")
+
+
+_NETWORKS: dict[str, Callable[[_Image], None]] = {
+    "alexnet": _alexnet,
+    "vgg11": _vgg((1, 1, 2, 2, 2)),
+    "vgg13": _vgg((2, 2, 2, 2, 2)),
+    "vgg16": _vgg((2, 2, 3, 3, 3)),
+    "vgg19": _vgg((2, 2, 4, 4, 4)),
+    "resnet18": _resnet((2, 2, 2, 2), bottleneck=False),
+    "resnet34": _resnet((3, 4, 6, 3), bottleneck=False),
+    "resnet50": _resnet((3, 4, 6, 3), bottleneck=True),
+    "resnet101": _resnet((3, 4, 23, 3), bottleneck=True),
+    "resnet152": _resnet((3, 8, 36, 3), bottleneck=True),
+    "wide_resnet50_2": _resnet((3, 4, 6, 3), bottleneck=True, widen=2),
+    "mobilenet_v2": _mobilenet_v2,
+    "efficientnet_b0": _efficientnet_b0,
+}
