@@ -89,7 +89,8 @@ class Device:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a device does not change: make another with flopkit.Device(...) to set {name}")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a device does not change: {name} stays")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and self.__dict__ == other.__dict__
@@ -196,7 +197,7 @@ class Device:
         return f"{self.table()._repr_html_()}<p>{html.escape(about)}</p>"
 
 
-def device(name: str | None = None) -> Device:
+def device(name: str | Device | None = None) -> Device:
     """The accelerator called *name*; without one, the CUDA device that torch uses now.
 
     Names ignore case, space, ``_``, ``-`` and ``.``; CUDA's own names are known too.

@@ -63,7 +63,7 @@ class ClaimsTable(tuple[Claim, ...]):
         return f"""\
 <table class="fk-claims">
 <caption>{settled} of {len(self)} claims are settled; the others are open until their chapter is written.</caption>
-<thead><tr><th scope="col">Claim</th><th scope="col">Source</th><th scope="col">Verdict</th>\
+<thead><tr><th scope="col">Id</th><th scope="col">Claim</th><th scope="col">Verdict</th>\
 <th scope="col">Our number</th><th scope="col">Computed in</th></tr></thead>
 <tbody>
 {rows}
@@ -88,7 +88,7 @@ def claims_table() -> ClaimsTable:
 def claims_markdown() -> str:
     """The same as Markdown, with a list of the sources: the page "Claims checked" is made of it."""
     who = [f"- **{key}**: {about}" for key, about in _sources().items()]
-    return "\n".join([claims_table()._repr_html_(), "", "The sources:", "", *who, ""])
+    return "\n".join([claims_table()._repr_html_(), "", "The letter of an id names the text that makes the claim:", "", *who, ""])
 
 
 def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
@@ -128,7 +128,8 @@ def _row(claim: Claim) -> str:
         where = f'<a href="{claim.page}.html#{claim.anchor}">{where}</a>'
     return (
         f'<tr id="{claim.id}" class="fk-{"open" if claim.verdict is None else "settled"}">'
-        f"<td>{html.escape(claim.claim)}</td><td>{claim.id}</td><td><strong>{state}</strong>{finding}</td>"
+        f'<th scope="row">{claim.id}</th><td>{html.escape(claim.claim)}</td>'
+        f"<td><strong>{state}</strong>{finding}</td>"
         f"<td>{html.escape(claim.number or '')}</td><td>{where}</td></tr>"
     )
 

@@ -23,7 +23,7 @@ class Formula:
     @property
     def value(self) -> Any:
         """The expression with the numbers put in: an int where it is one."""
-        left = {symbol for symbol in self.expression.free_symbols} - {symbol for symbol, _ in self._pairs()}
+        left = set(self.expression.free_symbols) - {symbol for symbol, _ in self._pairs()}
         if left:
             names = ", ".join(sorted(map(str, left)))
             raise ValueError(f"{self.name} has no value yet: give numbers for {names}")

@@ -49,7 +49,6 @@ class Prediction:
             f'<label for="{name}-{i}">{inline_html(option)}</label>'
             for i, option in enumerate(self.options)
         )
-        right = inline_html(self.options[self.answer])
         return f"""\
 <style>{_STYLE}</style>
 <fieldset class="fk-predict">
@@ -58,7 +57,7 @@ class Prediction:
 <div class="fk-said" role="status">
 <p class="fk-hint">Choose before you read on: the answer appears here.</p>
 <p class="fk-yes"><strong>Yes.</strong></p>
-<p class="fk-no"><strong>No: {right}.</strong></p>
+<p class="fk-no"><strong>No.</strong></p>
 <p class="fk-reveal">{inline_html(self.reveal)}</p>
 </div>
 </fieldset>"""

@@ -1,0 +1,276 @@
+"""Devices: peaks against what they are made of, ridge points by hand, names, and what goes wrong."""
+
+import copy
+import pickle
+import re
+import sys
+
+import pytest
+
+import flopkit as fk
+from flopkit.derivations import Derivation
+
+CONTRACT = (
+    "p100-sxm v100-sxm t4 a10 a100-sxm-40gb a100-sxm-80gb a100-pcie-80gb l4 l40s h100-sxm h100-pcie h200 b200 mi300x rtx-4090"
+).split()
+EVERY = [(name, dtype) for name in fk.device_names() for dtype in fk.device(name).dtypes]
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_names_of_the_contract(name):
+    assert name in fk.device_names()
+    assert fk.device(name).name == name
+
+
+@pytest.mark.parametrize(
+    "name, dtype, terms, low, high",
+    [
+        # units x tensor cores x fused multiply-adds per clock x 2 x Hz, and the interval of the printed peak
+        ("t4", "fp16", (40, 8, 64, 2, 1590e6), 64.5e12, 65.5e12),
+        ("v100-sxm", "fp16", (80, 8, 64, 2, 1530e6), 124.5e12, 125.5e12),
+        ("a100-sxm-80gb", "bf16", (108, 4, 256, 2, 1410e6), 311.5e12, 312.5e12),
+        ("h100-sxm", "bf16", (132, 4, 512, 2, 1830e6), 989.35e12, 989.45e12),
+        ("h100-sxm", "fp32", (132, 128, 1, 2, 1980e6), 66.5e12, 67.5e12),
+        ("h100-sxm", "fp8", (132, 4, 1024, 2, 1830e6), 1978.85e12, 1978.95e12),
+        ("rtx-4090", "bf16", (128, 4, 64, 2, 2520e6), 165.15e12, 165.25e12),
+        ("rtx-4090", "fp16_fp16acc", (128, 4, 128, 2, 2520e6), 330.25e12, 330.35e12),
+        ("p100-sxm", "fp32", (56, 64, 1, 2, 1480e6), 10.55e12, 10.65e12),
+        ("mi300x", "bf16", (304, 4, 256, 2, 2100e6), 1307.35e12, 1307.45e12),
+        ("tpu-v4", "bf16", (8, 128, 128, 2, 1050e6), 274.5e12, 275.5e12),
+    ],
+)
+def test_peak_is_what_it_is_made_of(name, dtype, terms, low, high):
+    product = 1.0
+    for term in terms:
+        product *= term
+    device = fk.device(name)
+    assert device.derivation.peak(dtype) == pytest.approx(product, rel=1e-12)
+    assert low <= product <= high, "the hand-made product rounds to the printed peak"
+    assert low <= device.peak(dtype) <= high
+
+
+def test_every_derivation_gives_its_peak():
+    known = [(n, d) for n, d in EVERY if fk.device(n).derivation and d in fk.device(n).derivation.flops_per_clock]
+    assert len(known) > 150
+    for name, dtype in known:
+        device = fk.device(name)
+        assert device.derivation.peak(dtype) == pytest.approx(device.peak(dtype), rel=0.0125), (name, dtype)
+        rate = device.derivation.flops_per_clock[dtype]
+        assert rate & (rate - 1) == 0, f"{name} {dtype}: {rate} FLOP/clock is no power of two"
+
+
+@pytest.mark.parametrize(
+    "name, peak, bandwidth, ridge",
+    [
+        ("h100-sxm", 989.4e12, 3.35e12, 295.3),
+        ("h200", 989.5e12, 4.8e12, 206.1),
+        ("a100-sxm-80gb", 312e12, 2.039e12, 153.0),
+        ("a100-pcie-80gb", 312e12, 1.935e12, 161.2),
+        ("b200", 2250e12, 8e12, 281.3),
+        ("mi300x", 1307.4e12, 5.3e12, 246.7),
+    ],
+)
+def test_ridge_by_hand(name, peak, bandwidth, ridge):
+    device = fk.device(name)
+    assert (device.peak("bf16"), device.bandwidth) == (peak, bandwidth)
+    assert device.ridge("bf16") == pytest.approx(ridge, abs=0.051)
+
+
+@pytest.mark.parametrize("name, dtype", EVERY)
+def test_limit_is_never_below_the_peak(name, dtype):
+    device = fk.device(name)
+    limit = device.limit(dtype)
+    assert isinstance(limit, float)
+    assert device.peak(dtype) <= limit <= 1.11 * device.peak(dtype)
+    assert limit.rule
+
+
+def test_limit_by_the_highest_clock():
+    assert fk.device("h200").limit("bf16") == 132 * 4096 * 1980e6 == 1_070_530_560_000_000
+    assert "1,980 MHz" in fk.device("h200").limit("bf16").rule
+    assert fk.device("h100-sxm").limit("fp8") == 132 * 8192 * 1980e6
+    assert fk.device("b200").limit("bf16") == pytest.approx(2.3824e15, rel=1e-4)  # 148 x 8192 x 1965 MHz
+
+
+def test_limit_without_a_known_clock():
+    limit = fk.device("rtx-4090").limit("bf16")
+    assert limit == pytest.approx(181.72e12)
+    assert "1.1 × peak" in limit.rule
+    assert fk.Device("x", peak={"bf16": 1e14}, bandwidth=1e12).limit("bf16") == pytest.approx(1.1e14)
+
+
+def test_limit_where_the_print_rounds_up():
+    limit = fk.device("a100-sxm-80gb").limit("bf16")  # 108 x 2048 x 1410 MHz is 311.87, printed as 312
+    assert limit == 312e12
+    assert "311.9 TFLOP/s" in limit.rule
+
+
+def test_dense_and_sparse_stay_apart():
+    # The numbers that product pages print first for these parts are the sparse ones.
+    advertised = {"h100-sxm": 1979e12, "l4": 242e12, "b200": 4500e12, "a100-sxm-80gb": 624e12, "rtx-4090": 330.3e12}
+    for name, sparse in advertised.items():
+        assert fk.device(name).peak("bf16") == pytest.approx(sparse / 2, rel=2e-3), name
+        assert fk.device(name).sparse_peak("bf16") == pytest.approx(sparse, rel=2e-3), name
+    for name in ("t4", "v100-sxm", "p100-sxm", "tpu-v4", "mi250x"):
+        assert not fk.device(name).sparse
+        with pytest.raises(ValueError, match=f"{name} prints no sparse peak for .*for none"):
+            fk.device(name).sparse_peak(fk.device(name).dtypes[-1])
+
+
+@pytest.mark.parametrize(
+    "spelled, name",
+    [
+        # what torch.cuda.get_device_name() says
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+        ("Tesla T4", "t4"),
+        ("Tesla V100-SXM2-32GB", "v100-sxm"),
+        ("Tesla P100-SXM2-16GB", "p100-sxm"),
+        ("NVIDIA A10", "a10"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA B200", "b200"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("AMD Instinct MI300X", "mi300x"),
+        # other spellings
+        ("H100_SXM", "h100-sxm"),
+        ("h100.sxm", "h100-sxm"),
+        (" rtx4090 ", "rtx-4090"),
+        ("H100-SXM5", "h100-sxm"),
+        ("GB200 (per GPU)", "gb200"),
+        ("TPU v6e (Trillium)", "tpu-v6e"),
+        ("MI250X (2 GCD)", "mi250x"),
+        ("Gaudi3", "gaudi-3"),
+    ],
+)
+def test_spellings(spelled, name):
+    assert fk.device(spelled).name == name
+
+
+def test_a_device_is_taken_as_it_is():
+    assert fk.device(fk.device("t4")) is fk.device("t4")
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("h100", "did you mean h100-sxm or h100-pcie or h100-nvl?"),
+        ("a100", "a100-sxm-40gb or a100-sxm-80gb or a100-pcie-40gb or a100-pcie-80gb"),
+        ("rtx 4080", "rtx-4090"),
+        ("NVIDIA H200 NVL", "h200"),
+        ("warp drive", "known: p100-sxm"),
+        ("", "known: p100-sxm"),
+    ],
+)
+def test_unknown_name(name, hint):
+    with pytest.raises(ValueError) as error:
+        fk.device(name)
+    assert f"name={name!r}" in str(error.value) and hint in str(error.value)
+
+
+@pytest.mark.parametrize("name", [3, 1.5, ["t4"], True])
+def test_not_a_name(name):
+    with pytest.raises(TypeError, match=re.escape(f"name={name!r}") + ".*must be a name"):
+        fk.device(name)
+
+
+def test_unknown_format():
+    with pytest.raises(ValueError, match=r"dtype='bf16': t4 has no peak for bf16; it has fp32, fp16, int8, int4"):
+        fk.device("t4").peak("bf16")
+    with pytest.raises(ValueError, match=r"dtype='bf17' is not a known number format; did you mean bf16"):
+        fk.device("t4").ridge("bf17")
+    with pytest.raises(ValueError, match="p100-sxm has no peak for fp8"):
+        fk.device("p100-sxm").limit("fp8")
+
+
+def test_spellings_of_formats():
+    torch = pytest.importorskip("torch")
+    h100 = fk.device("h100-sxm")
+    assert h100.peak(torch.bfloat16) == h100.peak("bfloat16") == h100.peak("BF16") == 989.4e12
+    assert h100.peak(torch.float8_e4m3fn) == h100.peak("fp8")
+    assert fk.device("a100-sxm-80gb").peak("float16_nontensor") == 78e12
+
+
+def test_one_of_your_own():
+    mine = fk.Device("mine", peak={"bfloat16": 100e12, "fp32": 10e12}, bandwidth=2e12, memory=16e9)
+    assert mine.dtypes == ("bf16", "fp32")
+    assert (mine.ridge("bf16"), mine.memory, mine.source) == (50.0, 16e9, "given by the caller")
+    assert mine.derivation is None and mine.link_bandwidth is None
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"peak": 989e12}, "peak=.*give FLOP/s by number format"),
+        ({"peak": {}}, "peak=.*give FLOP/s by number format"),
+        ({"peak": {"bf16": -1}}, r"peak\['bf16'\]=-1: must be a positive"),
+        ({"peak": {"bf16": float("nan")}}, r"peak\['bf16'\]=nan: must be a positive, finite"),
+        ({"peak": {"bf17": 1e12}}, "dtype='bf17'"),
+        ({"bandwidth": 0}, "bandwidth=0: must be a positive"),
+        ({"bandwidth": "3 TB/s"}, "bandwidth='3 TB/s': must be a number of bytes/s"),
+        ({"memory": True}, "memory=True: must be a number of bytes"),
+    ],
+)
+def test_one_of_your_own_gone_wrong(wrong, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        fk.Device("mine", **({"peak": {"bf16": 1e12}, "bandwidth": 1e12} | wrong))
+
+
+def test_a_device_does_not_change():
+    device = fk.device("t4")
+    with pytest.raises(AttributeError, match=r"make another with flopkit.Device\(...\) to set bandwidth"):
+        device.bandwidth = 1.0
+    with pytest.raises(AttributeError, match="name stays"):
+        del device.name
+    with pytest.raises(TypeError):
+        device._peaks["fp16"] = 1.0
+    with pytest.raises(TypeError):
+        device.derivation.flops_per_clock["fp16"] = 1
+    assert hash(copy.deepcopy(device)) == hash(device)
+    assert pickle.loads(pickle.dumps(device)) == device != fk.device("l4")
+    limit = pickle.loads(pickle.dumps(device.limit("fp16")))
+    assert (limit, limit.rule) == (device.limit("fp16"), device.limit("fp16").rule)
+
+
+def test_current_device(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    assert fk.device().name == "h200"
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200 MIG 1g.18gb")
+    with pytest.raises(ValueError, match=r"NVIDIA H200 MIG 1g\.18gb.*flopkit\.Device\("):
+        fk.device()
+
+
+def test_no_current_device(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match=r"no CUDA device.*flopkit.device\('h100-sxm'\)"):
+        fk.device()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match="install torch, or name a device"):
+        fk.device()
+
+
+@pytest.mark.parametrize("name", fk.device_names())
+def test_every_device_says_where_it_is_from(name):
+    device = fk.device(name)
+    assert re.search(r"\(read \d{4}-\d\d(-\d\d)?\)", device.source)
+    assert device.memory >= 16e9 and 300e9 <= device.bandwidth <= 8e12
+    assert set(device.sparse) <= set(device.dtypes)
+    assert all(rate >= 1e12 for rate in map(device.peak, device.dtypes))
+    assert device.title in repr(device) and name in repr(device)
+    page = device._repr_html_()
+    assert "read 20" in page and page.count("<tr>") == len(device.dtypes) + 1
+
+
+def test_derivation_reads_as_a_product():
+    made_of = Derivation("SM", 10, 1e9, {"fp16": 1024}, highest_clock=2e9)
+    assert made_of.text("fp16") == "10 SM × 1,024 FLOP/clock × 1,000 MHz = 10.24 TFLOP/s"
+    assert fk.Device("x", peak={"fp16": 10e12}, bandwidth=1e12, derivation=made_of).limit("fp16") == 20.48e12
