@@ -12,6 +12,8 @@ from pathlib import Path
 
 from sphinx.errors import SphinxError
 
+from flopkit.charts.html import vega_bundle
+
 MATHJAX = (
     "tex-chtml.js",
     "output/chtml/fonts/woff-v2",
@@ -34,10 +36,7 @@ def gather(app):
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
-    import vl_convert
-
-    # Wrapped, since the bundle would leave one-letter names in the page's global scope.
-    bundle = "(()=>{" + vl_convert.javascript_bundle() + "\n})();\n"
+    bundle = vega_bundle()
     target = vendor / "vega.js"
     if not target.exists() or target.read_text("utf8") != bundle:
         target.write_text(bundle, "utf8")
