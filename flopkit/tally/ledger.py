@@ -1,19 +1,26 @@
-"""The counting scalar, and the ledger its arithmetic is written into."""
+"""The ledger that arithmetic on `Tally` numbers is written into."""
 
 from __future__ import annotations
 
-import math
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from flopkit.sizes import size
 from flopkit.tables import Table
 
-__all__ = ["OPERATIONS", "Ledger", "Tally", "contraction", "counting", "elementwise", "numbers", "plain"]
+__all__ = [
+    "OPERATIONS",
+    "Ledger",
+    "contraction",
+    "counting",
+    "elementwise",
+    "record",
+    "take_up",
+    "too_large",
+    "undecided",
+]
 
 OPERATIONS: Mapping[str, str] = {
     "multiplies": "multiplications",
@@ -182,7 +189,8 @@ def counting(title: str = "counted") -> Iterator[Ledger]:
     A multiplication whose result goes into a sum is taken as a multiply-add; all else is vector work.
     Arithmetic on other numbers is not seen.
 
-    >>> x, y = numbers(4), numbers(4)
+    >>> from flopkit import tally
+    >>> x, y = tally.numbers(4), tally.numbers(4)
     >>> with counting("a dot product") as ledger:
     ...     total = sum(a * b for a, b in zip(x, y))
     >>> ledger
@@ -214,8 +222,9 @@ def _doing(kind: str, role: str) -> Iterator[None]:
 def contraction(kind: str = "products") -> Any:
     """Inside this ``with`` block every multiplication is half of a multiply-add, even where its sum has one term.
 
+    >>> from flopkit import tally
     >>> with counting() as ledger, contraction():
-    ...     product = Tally(3) * Tally(4)
+    ...     product = tally.Tally(3) * tally.Tally(4)
     >>> ledger.macs
     1
     """
@@ -225,179 +234,31 @@ def contraction(kind: str = "products") -> Any:
 def elementwise(kind: str = "products") -> Any:
     """Inside this ``with`` block every operation is vector work, sums of products too.
 
+    >>> from flopkit import tally
     >>> with counting() as ledger, elementwise():
-    ...     square_sum = sum(x * x for x in numbers(4))
+    ...     square_sum = sum(x * x for x in tally.numbers(4))
     >>> ledger.macs, ledger.vector_flops
     (0, 7)
     """
     return _doing(kind, "vector")
 
 
-class Tally:
-    """A number that has its arithmetic counted, in the ledgers of the `counting` blocks around it.
-
-    ``+ - * /``, comparisons, ``** 2`` and the methods `exp`, `log`, `tanh`, `erf`, `sin`, `cos`, `sqrt` each count as
-    one operation; a change of sign and a copy as none, and so does the 0 that Python's ``sum`` starts from.
-    `value` is the plain number. It goes into NumPy arrays of dtype ``object``, whose products are counted too.
-
-    >>> with counting() as ledger:
-    ...     y = (Tally(2) + 1) / 3
-    >>> y, ledger.operations
-    (Tally(1.0), 2)
-    """
-
-    __slots__ = ("_flow", "value")
-    value: Any
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, value: Any, _flow: str = "") -> None:
-        self.value = value.value if isinstance(value, Tally) else value
-        self._flow = _flow  # "product" until its sum takes it, then that is "sum"; "" for all else
-
-    def __repr__(self) -> str:
-        return f"Tally({self.value!r})"
-
-    def __add__(self, other: Any) -> Tally:
-        return self._sum("adds", other, lambda a, b: a + b)
-
-    def __radd__(self, other: Any) -> Tally:
-        if isinstance(other, int) and other == 0:  # the start of Python's sum()
-            return self
-        return self + other
-
-    def __sub__(self, other: Any) -> Tally:
-        return self._sum("subtracts", other, lambda a, b: a - b)
-
-    def __rsub__(self, other: Any) -> Tally:
-        return self._sum("subtracts", other, lambda a, b: b - a)
-
-    def __mul__(self, other: Any) -> Tally:
-        _write("multiplies")
-        return Tally(self.value * _value(other), "product")
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Tally:
-        _write("divides")
-        return Tally(self.value / _value(other))
-
-    def __rtruediv__(self, other: Any) -> Tally:
-        _write("divides")
-        return Tally(_value(other) / self.value)
-
-    def __pow__(self, power: Any) -> Tally:
-        if not isinstance(power, int) or power < 1:
-            raise TypeError(f"power={power!r}: only whole powers of at least 1; use .sqrt() for a square root")
-        result: Tally = self
-        for _ in range(power - 1):
-            result = result * self
-        return result
-
-    def __neg__(self) -> Tally:
-        return Tally(-self.value, self._flow)
-
-    def __lt__(self, other: Any) -> bool:
-        return self._compare(self.value < _value(other))
-
-    def __le__(self, other: Any) -> bool:
-        return self._compare(self.value <= _value(other))
-
-    def __gt__(self, other: Any) -> bool:
-        return self._compare(self.value > _value(other))
-
-    def __ge__(self, other: Any) -> bool:
-        return self._compare(self.value >= _value(other))
-
-    def __eq__(self, other: Any) -> bool:
-        return self._compare(self.value == _value(other))
-
-    def exp(self) -> Tally:
-        return self._function(math.exp)
-
-    def log(self) -> Tally:
-        return self._function(math.log)
-
-    def tanh(self) -> Tally:
-        return self._function(math.tanh)
-
-    def erf(self) -> Tally:
-        return self._function(math.erf)
-
-    def sin(self) -> Tally:
-        return self._function(math.sin)
-
-    def cos(self) -> Tally:
-        return self._function(math.cos)
-
-    def sqrt(self) -> Tally:
-        _write("square_roots")
-        return Tally(math.sqrt(self.value))
-
-    def _function(self, function: Callable[[float], float]) -> Tally:
-        _write("exponentials")
-        return Tally(function(self.value))
-
-    def _compare(self, outcome: bool) -> bool:
-        _write("comparisons")
-        return outcome
-
-    def _sum(self, operation: str, other: Any, add: Callable[[Any, Any], Any]) -> Tally:
-        """An addition or subtraction. Where nothing is said about it, it belongs to a contraction if it takes up a
-        product, or joins two sums of products."""
-        flows = (self._flow, other._flow if isinstance(other, Tally) else "")
-        joins = "product" in flows or flows == ("sum", "sum")
-        if joins and not _NOW.get().role:
-            for term in (self, other):
-                if isinstance(term, Tally) and term._flow == "product":
-                    term._flow = "sum"
-                    _taken_up()
-            _write(operation, "contraction")
-        else:
-            _write(operation)
-        return Tally(add(self.value, _value(other)), "sum" if joins else "")
+def undecided() -> bool:
+    """Whether nothing is said about what an operation is for, so that the flow of the data decides."""
+    return not _NOW.get().role
 
 
-def _write(operation: str, role: str = "") -> None:
+def record(operation: str, role: str = "") -> None:
+    """Write one operation into every open ledger."""
     now = _NOW.get()
     for ledger in now.ledgers:
         ledger._write(now.kind, now.role or role or "vector", operation)
 
 
-def _taken_up() -> None:
+def take_up() -> None:
     """A product has gone into a sum: its multiplication, written as vector work, was half of a multiply-add."""
     now = _NOW.get()
     for ledger in now.ledgers:
         if ledger._counts[now.kind, "vector", "multiplies"]:
             ledger._counts[now.kind, "vector", "multiplies"] -= 1
             ledger._counts[now.kind, "contraction", "multiplies"] += 1
-
-
-def _value(number: Any) -> Any:
-    return number.value if isinstance(number, Tally) else number
-
-
-def numbers(*sizes: int, seed: int = 0) -> Any:
-    """`Tally` numbers between −1 and 1, the same ones each time: ``numbers(4)`` a list, ``numbers(2, 3)`` two rows of 3.
-
-    >>> len(numbers(2, 3)), len(numbers(2, 3)[0])
-    (2, 3)
-    """
-    draw = random.Random(seed)
-
-    def block(lengths: tuple[int, ...]) -> Any:
-        if not lengths:
-            return Tally(draw.uniform(-1, 1))
-        return [block(lengths[1:]) for _ in range(lengths[0])]
-
-    return block(tuple(size(f"sizes[{axis}]", n) for axis, n in enumerate(sizes)))
-
-
-def plain(values: Any) -> Any:
-    """The plain numbers of a nested list of `Tally` numbers.
-
-    >>> plain([Tally(1), [Tally(2.5)]])
-    [1, [2.5]]
-    """
-    if isinstance(values, (list, tuple)):
-        return [plain(value) for value in values]
-    return _value(values)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flopkit.tally.ledger import LIMIT, Ledger, counting, numbers, plain, too_large
+from flopkit.tally.ledger import LIMIT, Ledger, counting, too_large
+from flopkit.tally.scalar import numbers, plain
 
 __all__ = ["run"]
 

@@ -1,0 +1,184 @@
+"""Element-wise work and softmax, one operation at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flopkit.sizes import choice, size
+from flopkit.tally.ledger import Ledger, elementwise
+from flopkit.tally.runs import run
+from flopkit.tally.scalar import Tally
+
+__all__ = ["activation", "cross_entropy", "dropout", "residual", "scale", "softmax"]
+
+
+def largest(values: Any) -> Any:
+    """The maximum, from −∞: a compare an element."""
+    best = Tally(-math.inf)
+    for value in values:
+        if value > best:
+            best = value
+    return best
+
+
+def total(values: Any) -> Any:
+    """The sum, from zero: an addition an element."""
+    sum_ = Tally(0.0)
+    for value in values:
+        sum_ = sum_ + value
+    return sum_
+
+
+def softened(row: Any) -> Any:
+    """The softmax of a row."""
+    top = largest(row)
+    powers = [(value - top).exp() for value in row]
+    sum_ = total(powers)
+    return [power / sum_ for power in powers]
+
+
+def _relu(x: Any) -> Any:
+    return x if x > 0 else Tally(0.0)
+
+
+def _clipped(x: Any) -> Any:
+    x = _relu(x)
+    return x if x < 6 else Tally(6.0)
+
+
+def _gelu(x: Any) -> Any:
+    return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1)
+
+
+def _gelu_tanh(x: Any) -> Any:
+    return x * 0.5 * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1)
+
+
+def silu(x: Any) -> Any:
+    return x / ((-x).exp() + 1)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "relu": _relu,
+    "relu6": _clipped,
+    "leaky_relu": lambda x: x * (1.0 if x > 0 else 0.01),
+    "relu2": lambda x: (x if x > 0 else Tally(0.0)) ** 2,
+    "sigmoid": lambda x: 1 / ((-x).exp() + 1),
+    "tanh": lambda x: x.tanh(),
+    "silu": silu,
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "hardsigmoid": lambda x: _clipped(x + 3) / 6,
+    "hardswish": lambda x: x * (_clipped(x + 3) / 6),
+    "swiglu": lambda gate, up: silu(gate) * up,
+    "geglu": lambda gate, up: _gelu(gate) * up,
+    "reglu": lambda gate, up: _relu(gate) * up,
+}
+
+
+def activation(kind: str, *, elements: Any) -> Ledger:
+    """An activation of each element; swiglu, geglu and reglu take two inputs.
+
+    >>> activation("silu", elements=2)
+    activation('silu', elements=2)
+    operation                   in contractions  element-wise
+    additions                                 0             2
+    divisions                                 0             2
+    exponentials and their like               0             2
+    all                                       0             6
+    6 vector FLOPs
+    """
+    function = _FUNCTIONS[choice("kind", kind, tuple(_FUNCTIONS))]
+    elements = size("elements", elements)
+    inputs = ("gate", "up") if kind in ("swiglu", "geglu", "reglu") else ("x",)
+
+    def algorithm(**columns: Any) -> Any:
+        with elementwise():
+            return [function(*values) for values in zip(*columns.values(), strict=True)]
+
+    return run(f"activation({kind!r}, {elements=})", dict.fromkeys(inputs, (elements,)), algorithm)
+
+
+def softmax(*, rows: Any, columns: Any) -> Ledger:
+    """Softmax of each row, after its maximum is subtracted.
+
+    >>> counted = softmax(rows=2, columns=10)
+    >>> counted.comparisons, counted.exponentials, counted.vector_flops
+    (20, 20, 100)
+    """
+    rows, columns = size("rows", rows), size("columns", columns)
+
+    def algorithm(x: Any) -> Any:
+        with elementwise():
+            return [softened(row) for row in x]
+
+    return run(f"softmax({rows=}, {columns=})", {"x": (rows, columns)}, algorithm)
+
+
+def residual(*, elements: Any) -> Ledger:
+    """The sum of a branch and its input.
+
+    >>> residual(elements=8).adds
+    8
+    """
+    elements = size("elements", elements)
+
+    def algorithm(x: Any, branch: Any) -> Any:
+        with elementwise():
+            return [a + b for a, b in zip(x, branch, strict=True)]
+
+    return run(f"residual({elements=})", {"x": (elements,), "branch": (elements,)}, algorithm)
+
+
+def scale(*, elements: Any, by: float = 0.5) -> Ledger:
+    """Every element times one constant.
+
+    >>> scale(elements=8).multiplies
+    8
+    """
+    elements = size("elements", elements)
+
+    def algorithm(x: Any) -> Any:
+        with elementwise():
+            return [value * by for value in x]
+
+    return run(f"scale({elements=}, {by=})", {"x": (elements,)}, algorithm)
+
+
+def dropout(*, elements: Any, p: float = 0.5) -> Ledger:
+    """Each element is kept and scaled where a random number says so, or else multiplied by zero.
+
+    >>> counted = dropout(elements=8)
+    >>> counted.comparisons, counted.multiplies
+    (8, 8)
+    """
+    elements = size("elements", elements)
+
+    def algorithm(x: Any, chance: Any) -> Any:
+        with elementwise():
+            return [value * (1 / (1 - p) if c > 2 * p - 1 else 0.0) for value, c in zip(x, chance, strict=True)]
+
+    return run(f"dropout({elements=}, {p=})", {"x": (elements,), "chance": (elements,)}, algorithm)
+
+
+def cross_entropy(*, tokens: Any, vocab: Any) -> Ledger:
+    """The mean over *tokens* of log Σ exp(logits) − the logit of the right answer.
+
+    >>> counted = cross_entropy(tokens=2, vocab=5)
+    >>> counted.exponentials, counted.vector_flops  # exponentials and logarithms
+    (12, 49)
+    """
+    tokens, vocab = size("tokens", tokens), size("vocab", vocab)
+
+    def algorithm(logits: Any, answers: list[int]) -> Any:
+        with elementwise():
+            losses = []
+            for row, answer in zip(logits, answers, strict=True):
+                top = largest(row)
+                losses.append(total((value - top).exp() for value in row).log() + top - row[answer])
+            return total(losses) / tokens
+
+    answers = [7 * token % vocab for token in range(tokens)]
+    return run(f"cross_entropy({tokens=}, {vocab=})", {"logits": (tokens, vocab)}, algorithm, answers=answers)
