@@ -7,7 +7,7 @@ moving the decimal point, so no division can spoil a digit.
     four significant digits     FLOPs, FLOP/s, B, s and what else takes an SI prefix; plain numbers and counts
     three                       "%" (from a fraction) and "×"
     trailing zeros              are cut: "2 FLOPs", "1.5 TB"
-    counts, "%", "×"            never lose a digit before the point: "14,336 tokens", "1,234×"
+    counts, "%", "×"            never lose a digit before the point: "14,336 tokens", "1,234×" (below 10²¹)
 
 Everything is SI: GB is 10⁹ bytes. :func:`parse` also reads GiB.
 """
@@ -238,7 +238,7 @@ def _place(figures: str, exponent: int) -> str:
 def _plain(value: float, digits: int, shift: int = 0) -> str:
     """``value * 10**shift`` in ``digits`` significant digits, or to the unit where it has more digits before the point."""
     sign, figures, exponent = _round(value, digits)
-    if exponent + shift >= digits:
+    if exponent + shift >= digits and exponent < 21:
         exact = abs(Decimal(value) if isinstance(value, (int, float)) else Decimal(float(value)))
         figures = _half_up(exact, -shift)
         exponent = len(figures) - 1 - shift

@@ -85,7 +85,7 @@ class Figure:
         self.readouts, self.table = tuple(readouts), tuple(table)
         self._check_names("read-out", self.readouts, self.at())
         if self.table:
-            self._check_names("column", self.table, (self.rows() or [self.at()])[0])
+            self._check_names("column", self.table, self.data()[0])
 
     # --- the Python reading ---------------------------------------------------------------------------------------------------------
 
@@ -122,6 +122,10 @@ class Figure:
             )
             rows.append({self.sweep.name: value, **vars(row)["_found"]})
         return rows
+
+    def data(self, **settings: Any) -> list[dict[str, Any]]:
+        """What the data table shows: the rows, or, without any, one row of the settings and results."""
+        return self.rows(**settings) or [{**self.settings(settings), **self.at(**settings)}]
 
     def texts(self, **settings: Any) -> dict[str, str]:
         """The text of every read-out at these settings, as the page shows it."""

@@ -103,7 +103,7 @@ def _panel(figure: Figure, key: str, live: bool) -> str:
 def _control(control: Control, key: str) -> str:
     text = escape(control.text(control.value))
     label = f'<label for="{key}">{escape(control.label)}</label>'
-    output = f'<output for="{key}">{text}</output>'
+    shown = f'<span class="fk-value">{text}</span>'
     common = f'id="{key}" name="{control.name}" autocomplete="off"'
     if control.kind == "slider":
         position = control.options.index(control.value)
@@ -116,7 +116,7 @@ def _control(control: Control, key: str) -> str:
             for option in control.options
         )
         widget = f"<select {common}>{options}</select>"
-    return f'<div class="fk-control fk-{control.kind}">{label}{output}{widget}</div>'
+    return f'<div class="fk-control fk-{control.kind}">{label}{shown}{widget}</div>'
 
 
 def _readouts(figure: Figure) -> str:
@@ -132,7 +132,7 @@ def _readouts(figure: Figure) -> str:
 
 
 def _table(figure: Figure) -> str:
-    rows = figure.rows() or [{**figure.settings(), **figure.at()}]
+    rows = figure.data()
     head = "".join(f'<th scope="col">{escape(column.label)}</th>' for column in figure.table)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(column.format(row[column.name]))}</td>" for column in figure.table) + "</tr>"

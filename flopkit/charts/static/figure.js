@@ -16,14 +16,13 @@
   function place(figures, e) {
     if (e < 0) { figures = "0".repeat(-e) + figures; e = 0; }
     const rest = figures.slice(e + 1).replace(/0+$/, "");
-    return figures.slice(0, e + 1).padEnd(e + 1, "0").replace(/\B(?=(\d{3})+$)/g, ",") + (rest && "." + rest);
+    return figures.slice(0, e + 1).padEnd(e + 1, "0").replace(/^0+(?=\d)/, "").replace(/\B(?=(\d{3})+$)/g, ",") + (rest && "." + rest);
   }
   function plain(v, digits, shift = 0) {
     if (odd(v)) return odd(v);
     let [figures, e] = round(v, digits);
-    if (e + shift >= digits) {                                  // keep every digit before the point
-      const a = Math.abs(v);
-      figures = a < 1e21 ? a.toFixed(shift).replace(".", "") : BigInt(a) + "0".repeat(shift);
+    if (e + shift >= digits && e < 21) {                        // keep every digit before the point
+      figures = Math.abs(v).toFixed(shift).replace(".", "");
       e = figures.length - 1 - shift;
     }
     return sign(v) + place(figures, e + shift);
@@ -83,7 +82,7 @@
         state[key] = value;
         input[{range: "value", checkbox: "checked"}[input.type] ?? "selectedIndex"] = input.type === "checkbox" ? value : options.indexOf(value);
         if (input.type === "range") input.setAttribute("aria-valuetext", text);
-        input.parentNode.querySelector("output").textContent = text;
+        input.parentNode.querySelector(".fk-value").textContent = text;
       }
       const fits = i => Object.entries(presets[i]).every(([key, value]) => state[key] === value);
       if (preset && !(preset.selectedIndex && fits(preset.selectedIndex - 1))) preset.selectedIndex = 1 + presets.findIndex((_, i) => fits(i));

@@ -1,0 +1,57 @@
+"""A small site of demo figures, so that the front end is tested before and beside the book."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import threading
+
+import pytest
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Demo</title>
+<link rel="icon" href="data:,"><style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 820px; padding: 0 1rem }}
+html[data-theme=dark] {{ background: #14181e; color: #ced6dd }}</style>{head}</head><body><main><h1>Demo</h1>{body}</main></body></html>"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="session")
+def demo_folder(tmp_path_factory):
+    """`figures.html` as in the book (shared script), `live.html` as from two kernels (all inside), `twins.html` the same figure twice."""
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    import demo_figure as demo
+
+    from flopkit.charts import html
+
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "_static" / "vendor").mkdir(parents=True)
+    for name in ("figure.js", "figure.css"):
+        shutil.copy(html.STATIC / name, folder / "_static" / name)
+    (folder / "_static" / "vendor" / "vega.js").write_text(html.vega_bundle(), "utf8")
+    shared = '<link rel="stylesheet" href="_static/figure.css"><script src="_static/figure.js?v=1" defer></script>'
+    figures = [demo.roofline(), demo.bars(), demo.calculator()]
+    pages = {
+        "figures.html": (shared, "<p>Words.</p>".join(map(html.fragment, figures))),
+        "live.html": ("", html.standalone(figures[0]) + html.standalone(figures[1])),
+        "twins.html": (shared, html.fragment(figures[1]) + html.fragment(figures[1])),
+    }
+    for name, (head, body) in pages.items():
+        (folder / name).write_text(PAGE.format(head=head, body=body), "utf8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def demo_site(demo_folder):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(demo_folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()

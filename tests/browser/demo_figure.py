@@ -1,0 +1,122 @@
+"""Figures to test the front end with: every kind of control, read-out and row that `flopkit.charts` knows."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from flopkit.arithmetic import ceil_div, maximum, minimum, where
+from flopkit.charts import Figure, along, choice, column, pick, readout, slider, steps, switch, theme
+
+
+def layer(s, *, tokens, d_model, device, bits, causal, kind):
+    s.flops = 2 * tokens * d_model * d_model * where(kind == "gated", 3, 2)
+    s.bytes = ceil_div(bits * (2 * tokens * d_model + d_model * d_model), 8)
+    s.intensity = s.flops / s.bytes
+    s.seconds = maximum(s.flops / device.peak, s.bytes / device.bandwidth) * 1000
+    s.busy = minimum(1, s.flops / device.peak / (s.seconds / 1000))
+    s.speedup = where(causal, 2 * tokens / (tokens + 1), 1)
+    s.rate = s.flops / s.seconds * 1000
+    s.bound = where(s.flops / device.peak >= s.bytes / device.bandwidth, "compute", "memory")
+    s.fits = s.bytes < 2e7
+    s.batches = ceil_div(tokens, 512)
+
+
+DEVICES = {"H100 SXM": dict(peak=989.4e12, bandwidth=3.35e12), "T4 <small>": dict(peak=65e12, bandwidth=320e9)}
+
+
+def roofline(**changes):
+    def chart(s):
+        x = alt.X("tokens:Q", title="Tokens", **theme.log_scale(1, 65536))
+        y = alt.Y("rate:Q", title="Attainable FLOP/s", **theme.log_scale(1e10, 2e15))
+        tip = [alt.Tooltip("tokens:Q", title="Tokens"), alt.Tooltip("rate:Q", title="FLOP/s")]
+        line = s.rows.mark_line().encode(x=x, y=y)
+        here = s.now("tokens", "rate")
+        return alt.layer(
+            line, here.mark_point(stroke=theme.PAPER, strokeWidth=2, size=150).encode(x=x, y=y, tooltip=tip)
+        )
+
+    options = dict(
+        name="demo-roofline",
+        title="A layer under its roof",
+        alt="The rate grows with the tokens until the arithmetic is the limit, then it stays.",
+        model=layer,
+        controls=[
+            slider("tokens", "Tokens", steps(1, 65536), value=64, unit="tokens"),
+            slider("d_model", "Width", steps(64, 16384, per_octave=2), value=4096),
+            choice("device", "Device", DEVICES),
+            choice("bits", "Number format", {"fp32": 32, "bf16": 16, "fp4": 4}, value="bf16"),
+            choice("kind", "Layer", ["plain", "gated"]),
+            switch("causal", "Causal mask", value=True),
+        ],
+        presets={
+            "Wide & slow": {"d_model": 14336, "device": "T4 <small>"},
+            "One token": {"tokens": 1, "causal": False},
+        },
+        readouts=[
+            readout("flops", "Arithmetic", "FLOPs"),
+            readout("bytes", "Traffic", "B"),
+            readout("intensity", "Intensity", "FLOP/B"),
+            readout("seconds", "Time of 1,000", "s"),
+            readout("busy", "Arithmetic busy", "%"),
+            readout("speedup", "Saved by the mask", "×"),
+            readout("batches", "Batches of 512", "batches"),
+            readout("bound", "Limited by", text={"compute": "arithmetic", "memory": "memory"}),
+            readout("fits", "Fits the cache", text={True: "yes", False: "no"}),
+        ],
+        rows=along("tokens"),
+        chart=chart,
+        table=[
+            column("tokens", "Tokens", "tokens"),
+            column("rate", "Attainable", "FLOP/s"),
+            column("busy", "Busy", "%"),
+        ],
+        caption="Peaks are dense.",
+    )
+    return Figure(**{**options, **changes})
+
+
+def parts(r, *, part, d_model, **_):
+    r.flops = pick(part, {"scores": r.scores, "values": r.values})
+    r.share = r.flops / (r.scores + r.values)
+
+
+def attention(s, *, d_model):
+    s.scores = 2 * d_model * d_model
+    s.values = 3 * d_model
+
+
+def bars():
+    def chart(s):
+        x, y = alt.X("flops:Q", title="FLOPs"), alt.Y("part:N", title=None, sort=None)
+        return s.rows.mark_bar().encode(x=x, y=y, tooltip=[alt.Tooltip("flops:Q")])
+
+    return Figure(
+        name="demo-bars",
+        title="Parts of a layer",
+        alt="Scores outgrow values as the width grows.",
+        model=attention,
+        controls=[slider("d_model", "Width", steps(1, 64))],
+        readouts=[readout("scores", "Scores", "FLOPs")],
+        rows=along("part", ["scores", "values"], parts),
+        chart=chart,
+        table=[column("part", "Part"), column("flops", "Arithmetic", "FLOPs"), column("share", "Share", "%")],
+        height=120,
+    )
+
+
+def calculator():
+    def days(s, *, billions, gpus):
+        s.days = 6 * billions * 1e9 * 15e12 / (gpus * 0.4 * 989.4e12)
+
+    return Figure(
+        name="demo-calculator",
+        title="How long does it take?",
+        alt="Training time of a model.",
+        model=days,
+        controls=[
+            slider("billions", "Billion parameters", [1, 8, 70, 405], value=8),
+            slider("gpus", "GPUs", steps(1, 65536), 16384),
+        ],
+        readouts=[readout("days", "Training time", "s")],
+        table=[column("gpus", "GPUs"), column("days", "Training time", "s")],
+    )
