@@ -88,7 +88,7 @@ def _hint(answer: Any, expected: Any) -> str:
         ratio = float(answer) / float(expected)
     except (TypeError, ValueError, ZeroDivisionError):
         return f"{shown} is not what is asked for"
-    if isinstance(answer, bool) or math.isnan(ratio):
+    if isinstance(answer, bool) or isinstance(expected, bool) or math.isnan(ratio):
         return f"{shown} is not what is asked for"
     for factor, reason in _FACTORS.items():
         if math.isclose(ratio, factor, rel_tol=1e-3):

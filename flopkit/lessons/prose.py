@@ -105,7 +105,7 @@ _UNIT = (
 )
 _RATIO = r"(?:×(?!\s?\d|[\w(])| times(?= (?:as|more|fewer|less|larger|smaller|bigger|faster|slower|higher|lower|too|the)\b))"
 _NUMBER = re.compile(
-    rf"(?<![\w.,×^/\-−])(?:(?P<low>{_DIGITS})(?:\s?[–-]\s?| (?:to|and|or|or an?|against) ))?"
+    rf"(?<![\w.,×^/\-−])(?<![·×]\s)(?:(?P<low>{_DIGITS})(?:\s?[–-]\s?| (?:to|and|or|or an?|against) ))?"
     rf"(?P<high>[−-]?{_DIGITS})(?P<unit>(?:\s|-)?{_UNIT}|{_RATIO})"
 )
 _NOT_PROSE = [

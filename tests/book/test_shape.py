@@ -1,0 +1,115 @@
+"""Chapters keep one shape, so that a reader finds the same thing in the same place in each."""
+
+import pytest
+from chapters import Cell, Notebook, notebooks, owed, shape_problems
+
+CHAPTERS = [book for book in notebooks() if book.is_chapter]
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=[chapter.name for chapter in CHAPTERS])
+def test_shape(chapter):
+    problems = shape_problems(chapter)
+    assert not problems, f"{chapter.title}:\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=[chapter.name for chapter in CHAPTERS])
+def test_measured(chapter):
+    if missing := owed(chapter):
+        pytest.skip(f"{chapter.title.removeprefix('# ')} owes: {', '.join(missing)}")
+
+
+def test_chapters_are_numbered_in_order():
+    numbers = [int(chapter.title.split()[1]) for chapter in CHAPTERS]
+    assert len(set(numbers)) == len(numbers), f"two chapters have one number: {numbers}"
+
+
+# -- the tests bite ---------------------------------------------------------------------------------------------
+
+FILLER = "word " * 1600
+
+
+def chapter(**changes):
+    """A chapter in shape, of which single parts can be replaced; None leaves a part out."""
+    parts = {
+        "title": "# 2 Dense layers",
+        "question": "One token keeps 1 of 300 lanes busy. How many ride along for free?",
+        "time": "**Time** 40 minutes. **You need** chapter 1.",
+        "able": "## You will be able to\n\n- count\n- compare",
+        "predict": "## Predict",
+        "derive": "## Derive\n\n" + FILLER,
+        "count": "## Count",
+        "play": "## Play",
+        "mistakes": "## Mistakes people make\n\nSee [a thread](https://example.org/1).",
+        "exercises": "## Exercises\n\n" + "<details><summary>Solution</summary>So.</details>\n" * 5,
+        "summary": "## Summary\n\n" + "- a line\n" * 5,
+    }
+    code = {
+        "install": ("import importlib.util", ("install",)),
+        "predict": ('predict("How many?", options=["1", "2"], answer=1, reveal="Two.")', ("remove-input",)),
+        "derive": ('derivation("FLOPs", expression)', ()),
+        "count": ("assert 1", ()),
+        "play": ("charts.dense_roofline()", ()),
+        "exercises": ("check(1, 1)\ncheck(2, 2)\ncheck(3, 3)\nassert 4\nassert 5", ()),
+    }
+    for name, change in changes.items():
+        (code if name.endswith("_code") else parts)[name.removesuffix("_code")] = change
+    cells = []
+    for name, text in parts.items():
+        if text is not None:
+            cells.append(Cell("markdown", text))
+        if name == "time" and code["install"]:
+            cells.append(Cell("code", *code["install"]))
+        elif code.get(name):
+            cells.append(Cell("code", *code[name]))
+    return Notebook("sample", tuple(cells))
+
+
+def test_a_chapter_in_shape():
+    assert chapter().is_chapter
+    assert shape_problems(chapter()) == []
+    assert owed(chapter()) == ["Measure", "Theory against measurement"]
+    assert owed(chapter(play="## Play\n\n## Measure\n\n## Theory against measurement")) == []
+
+
+@pytest.mark.parametrize(
+    "changes, problem",
+    [
+        ({"question": "Dense layers matter."}, "must be a question with a number"),
+        ({"question": "How many ride along?"}, "must be a question with a number"),
+        ({"time": "A line without minutes."}, "minutes and prerequisites"),
+        ({"install_code": None}, "install cell"),
+        ({"able": "## You will be able to\n\nCount."}, "at least two things"),
+        ({"able": None}, '"## You will be able to" is missing'),
+        ({"predict": None}, '"## Predict" is missing'),
+        ({"predict_code": None}, "no cell calls predict"),
+        ({"predict_code": ('predict("How many?")', ())}, "remove-input"),
+        ({"derive_code": None}, "derivation"),
+        ({"count_code": None}, "Count: no code cell"),
+        ({"play_code": ("plot()", ())}, "no figure"),
+        ({"mistakes": "## Mistakes people make\n\nMany."}, "no link"),
+        ({"count": "## Play\n\n## Count"}, "twice"),
+        ({"count": "## Summary\n\n## Count"}, "must keep this order"),
+        ({"exercises": "## Exercises\n\n" + "<details>So.</details>\n" * 4}, "4 folded solutions"),
+        ({"exercises": "## Exercises\n\n" + "<details>So.\n" * 5}, "each closed"),
+        ({"exercises_code": ("check(1, 1)\nassert 2", ())}, "assert 2 answers"),
+        ({"summary": "## Summary\n\n- one line"}, "1 lines, 5 are asked"),
+        ({"derive": "## Derive\n\nShort."}, "words; a chapter has"),
+        ({"derive": "## Derive\n\n" + FILLER * 3}, "words; a chapter has"),
+        ({"derive": "## Derive\n\n```{note}\n```\n\n" + FILLER}, "noise"),
+        ({"derive": "## Derive\n\n{glue}`x` " + FILLER}, "noise"),
+        ({"derive": "## Derive\n\n![](a.png) " + FILLER}, "no alt text"),
+    ],
+)
+def test_out_of_shape(changes, problem):
+    problems = shape_problems(chapter(**changes))
+    assert any(problem in found for found in problems), problems
+
+
+def test_stored_outputs():
+    book = chapter()
+    shown = Notebook("sample", (*book.cells, Cell("code", "1", (), 1, None)))
+    assert any("outputs" in found for found in shape_problems(shown))
+
+
+def test_headings_in_code_are_none():
+    assert shape_problems(chapter(derive="## Derive\n\n```\n## Summary\n```\n" + FILLER)) == []
