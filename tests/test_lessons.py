@@ -301,6 +301,14 @@ def test_wrong(answer, expected, hint):
     assert error.value._render_traceback_() == [f"Not yet: {error.value}"]
 
 
+def test_the_tolerance_is_kept():
+    check(0.335, 1 / 3, 0.01)
+    with pytest.raises(NotYet):
+        check(0.335, 1 / 3, 0.001)
+    with pytest.raises(NotYet):
+        check(0.3333333, 1 / 3)
+
+
 def test_a_wrong_answer_is_not_told_the_right_one():
     with pytest.raises(NotYet) as error:
         check(7, 123456)
