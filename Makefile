@@ -46,14 +46,16 @@ notebooks: .venv/ready  ## Bring the chapters into the stored form (no outputs)
 # torch and torchvision are moved by hand, together; everything else takes the newest version that pyproject.toml allows.
 lock: .venv/ready   ## Write constraints.txt anew from the newest versions that fit
 	rm -rf _build/lock && $(PY) -m venv _build/lock
+	_build/lock/bin/python -m pip install -q 'pip>=25'
 	_build/lock/bin/python -m pip install -q -e '.[book,test]' $$(grep '^torch==' constraints.txt)
 	_build/lock/bin/python -m pip install -q --no-deps $$(grep '^torchvision==' constraints.txt)
 	(sed '/^[^#]/,$$d' constraints.txt; _build/lock/bin/python -m pip freeze -q --exclude-editable | sed 's/+cpu//') > _build/lock.txt
-	mv _build/lock.txt constraints.txt
+	mv _build/lock.txt constraints.txt && rm -rf _build/lock
 
 clean:              ## Remove all that was built; .venv stays
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+# A pip as old as Debian 12's cannot read what some packages say about themselves, hence the first of the three lines.
 # torchvision stands in a line of its own: its wheel asks for the torch it was built with, CUDA and all.
 .venv/ready: pyproject.toml constraints.txt tools/torchvision_beside_cpu_torch.py
 	@python=; for p in "$(PYTHON)" python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -64,6 +66,7 @@ clean:              ## Remove all that was built; .venv stays
 	test -x $(PY) || { echo "Making .venv with $$($$python --version) ..."; "$$python" -m venv .venv || \
 	  { rm -rf .venv; echo "Python's venv is missing here. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }; }
 	@echo "Installing into .venv (a few minutes the first time) ..."
+	@$(PY) -m pip install -q --disable-pip-version-check 'pip>=25'
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[book,test]'
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps torchvision
 	@$(PY) tools/torchvision_beside_cpu_torch.py

@@ -34,7 +34,9 @@ PACKAGES = ("numpy", "torch", "torchvision", "altair", "sympy", "jupyter-book", 
 
 
 def pytest_addoption(parser):
-    parser.addoption("--report", choices=sorted(TITLES), help="note the outcome under this name in _build/test-report.json")
+    parser.addoption(
+        "--report", choices=sorted(TITLES), help="note the outcome under this name in _build/test-report.json"
+    )
 
 
 def pytest_configure(config):

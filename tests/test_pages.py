@@ -9,7 +9,7 @@ import pytest
 from conftest import HTML
 
 pytestmark = pytest.mark.browser
-PAGES = sorted(str(p.relative_to(HTML)) for p in (HTML / "book").rglob("*.html")) or ["book/index.html"]
+PAGES = sorted(str(p.relative_to(HTML)) for p in (HTML / "book").rglob("*.html"))
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
 
 
@@ -44,14 +44,19 @@ def test_accessible(open_page, path, scheme):
     page = open_page(path, color_scheme=scheme)
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    found = axe.run(page, options={"preload": False}).response["violations"]  # preloading resolves @import against the page: a 404
-    grave = [f"{v['id']}: {v['help']}: {[n['html'][:120] for n in v['nodes'][:3]]}" for v in found if v["impact"] in ("serious", "critical")]
+    # Preloading would ask for the @import of a style beside the page, where it is not.
+    found = axe.run(page, options={"preload": False}).response["violations"]
+    grave = [
+        f"{v['id']}: {v['help']}: {[n['html'][:120] for n in v['nodes'][:3]]}"
+        for v in found
+        if v["impact"] in ("serious", "critical")
+    ]
     assert grave == []
 
 
 def test_formulas_are_drawn_offline(open_page):
     """Where a page holds a formula, MathJax from this book's own files draws it."""
-    with_math = [path for path in PAGES if 'class="math' in (HTML / path).read_text("utf8")] if (HTML / PAGES[0]).is_file() else []
+    with_math = [path for path in PAGES if 'class="math' in (HTML / path).read_text("utf8")]
     if not with_math:
         pytest.skip("no page with a formula yet")
     page = open_page(with_math[0])

@@ -46,7 +46,11 @@ def requirements(*extras: str) -> dict[str, str]:
 
 
 def locked() -> dict[str, str]:
-    pins = [line.split("==") for line in (ROOT / "constraints.txt").read_text("utf8").splitlines() if line and line[0] != "#"]
+    pins = [
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text("utf8").splitlines()
+        if line and line[0] != "#"
+    ]
     return {canonicalize_name(name): version for name, version in pins}
 
 
@@ -64,8 +68,12 @@ def test_constraints_pin_what_is_required():
     pins = locked()
     for name, wanted in requirements("book", "test").items():
         assert name in pins, f"constraints.txt does not pin {name}: run `make lock`"
-        assert Requirement(f"{name}{wanted}").specifier.contains(pins[name]), f"{name} {pins[name]} is not {wanted}: run `make lock`"
-    assert not [f"{name}=={version}" for name, version in pins.items() if "+" in version], "a local build cannot be installed elsewhere"
+        assert Requirement(f"{name}{wanted}").specifier.contains(pins[name]), (
+            f"{name} {pins[name]} is not {wanted}: run `make lock`"
+        )
+    assert not [f"{name}=={version}" for name, version in pins.items() if "+" in version], (
+        "a local build cannot be installed elsewhere"
+    )
     assert "torchvision" in pins
 
 
@@ -140,13 +148,23 @@ def test_chapter_is_in_the_stored_form(path):
 
 def test_tidying_keeps_ids_and_cleans():
     tool = load_tool()
-    cell = {"cell_type": "code", "metadata": {"tags": ["hide-input"], "collapsed": True}, "source": ["1 + 1"], "execution_count": 7, "outputs": [1]}
-    text = json.dumps({"cells": [{**cell, "id": "mine"}, cell, cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
+    cell = {
+        "cell_type": "code",
+        "metadata": {"tags": ["hide-input"], "collapsed": True},
+        "source": ["1 + 1"],
+        "execution_count": 7,
+        "outputs": [1],
+    }
+    text = json.dumps(
+        {"cells": [{**cell, "id": "mine"}, cell, cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    )
     once = tool.tidy(text, None)
     assert tool.tidy(once, None) == once
     cells = json.loads(once)["cells"]
     assert cells[0]["id"] == "mine" and len({c["id"] for c in cells}) == 3
-    assert all(c["outputs"] == [] and c["execution_count"] is None and c["metadata"] == {"tags": ["hide-input"]} for c in cells)
+    assert all(
+        c["outputs"] == [] and c["execution_count"] is None and c["metadata"] == {"tags": ["hide-input"]} for c in cells
+    )
 
 
 def test_every_page_is_in_the_contents():

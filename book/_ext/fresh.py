@@ -11,7 +11,17 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("numpy", "torch", "torchvision", "sympy", "altair", "vl-convert-python", "ipywidgets", "ipykernel", "myst-nb")
+PACKAGES = (
+    "numpy",
+    "torch",
+    "torchvision",
+    "sympy",
+    "altair",
+    "vl-convert-python",
+    "ipywidgets",
+    "ipykernel",
+    "myst-nb",
+)
 os.environ["FLOPKIT_BOOK"] = "1"  # the kernels inherit it: a figure then shows the form for a page without a kernel
 
 

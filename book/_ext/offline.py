@@ -54,8 +54,13 @@ def drop_thebe(app, pagename, templatename, context, doctree):
         context[kind][:] = [asset for asset in context[kind] if ours(asset)]
 
 
-RESOURCE = re.compile(r"""<(?:script|img|iframe|source|audio|video|embed)\b[^>]*?\bsrc=["']?((?:https?:)?//[^"'\s>]+)""", re.I)
-LINK = re.compile(r"""<link\b(?=[^>]*\brel=["']?(?:[\w -]*\b)?(?:stylesheet|preload|modulepreload|icon|preconnect|dns-prefetch|manifest)\b)[^>]*?\bhref=["']?((?:https?:)?//[^"'\s>]+)""", re.I)
+RESOURCE = re.compile(
+    r"""<(?:script|img|iframe|source|audio|video|embed)\b[^>]*?\bsrc=["']?((?:https?:)?//[^"'\s>]+)""", re.I
+)
+LINK = re.compile(
+    r"""<link\b(?=[^>]*\brel=["']?(?:[\w -]*\b)?(?:stylesheet|preload|modulepreload|icon|preconnect|dns-prefetch|manifest)\b)[^>]*?\bhref=["']?((?:https?:)?//[^"'\s>]+)""",
+    re.I,
+)
 STYLE = re.compile(r"""(?:@import\s+(?:url\()?|url\()\s*["']?((?:https?:)?//[^"')\s]+)""")
 
 

@@ -41,7 +41,8 @@ def tables():
         if group in groups:
             lines += ["", f"## {title}", "", "| File | Passed | Failed | Skipped |", "|:--|--:|--:|--:|"]
             lines += [
-                f"| `{path}` | {c.get('passed', 0)} | {c.get('failed', 0)} | {c.get('skipped', 0)} |" for path, c in sorted(groups[group])
+                f"| `{path}` | {c.get('passed', 0)} | {c.get('failed', 0)} | {c.get('skipped', 0)} |"
+                for path, c in sorted(groups[group])
             ]
     lines += ["", "## Left out, and why", "", *left_out(report)]
     return "\n".join(lines)
