@@ -20,7 +20,7 @@ from typing import Any
 
 from flopkit.arithmetic import reading, vega
 from flopkit.charts import theme
-from flopkit.charts.panel import Control, Shown, Sweep, check_name, listing, near
+from flopkit.charts.panel import Control, Fields, Shown, Sweep, check_name, listing, near
 
 _SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -272,7 +272,7 @@ class Signals(Results):
         parameter = self._altair.param(name=control.name, value=control.value)
         if not control.fields:
             return parameter
-        return Option(control, control.name, parameter, self._field)
+        return option(control, control.name, parameter, self._field)
 
     def _field(self, name: str, text: str) -> Any:
         self._fields[name] = text
@@ -295,7 +295,7 @@ class Signals(Results):
         swept = figure.controls.get(sweep.name)
         here = altair.datum[sweep.name]
         controls[sweep.name] = (
-            Option(swept, f"datum.{sweep.name}", here, row._field) if swept and swept.fields else here
+            option(swept, f"datum.{sweep.name}", here, row._field) if swept and swept.fields else here
         )
         (sweep.model or figure.model)(row, **controls)
         chart = altair.Chart(altair.Data(values=[{sweep.name: value} for value in figure._swept()]))
@@ -326,25 +326,19 @@ class Columns(Signals):
         return self._altair.datum[name]
 
 
-def Option(control: Control, key: str, parameter: Any, store: Callable[[str, str], Any]) -> Any:
+def option(control: Control, key: str, parameter: Any, store: Callable[[str, str], Any]) -> Any:
     """What a model gets for a choice with numbers or fields behind it: look-ups in an object literal, stored once each."""
-    fields = control.fields
-    if not isinstance(next(iter(fields.values())), Mapping):
-        return store(f"{control.name}_value", f"({literal(fields)})[{key}]")
+    behind = control.fields
+    first = next(iter(behind.values()))
+    if not isinstance(first, Mapping):
+        return store(f"{control.name}_value", f"({literal(behind)})[{key}]")
 
-    class Fields:
-        name = parameter
+    def read(field: str) -> Any:
+        if field == "name":
+            return parameter
+        return store(f"{control.name}_{field}", f"({literal({each: behind[each][field] for each in behind})})[{key}]")
 
-        def __getattr__(self, field: str) -> Any:
-            known = next(iter(fields.values()))
-            if field not in known:
-                raise AttributeError(
-                    f"the options of {control.name!r} have no field {field!r}{near(field, known)}; they have {listing(known)}"
-                )
-            table = {option: values[field] for option, values in fields.items()}
-            return store(f"{control.name}_{field}", f"({literal(table)})[{key}]")
-
-    return Fields()
+    return Fields(control.name, {"name": key, **first}, read)
 
 
 def pick(key: Any, table: Mapping[Any, Any]) -> Any:
@@ -387,12 +381,15 @@ def literal(table: Mapping[Any, Any]) -> str:
 
 
 def need(package: str) -> Any:
-    """The optional package, or an error that says how to get it."""
+    """The optional package, or an error that says who needs it and how to get it."""
     from importlib import import_module
 
     try:
         return import_module(package)
     except ImportError as error:
         install = {"vl_convert": "vl-convert-python"}.get(package, package)
-        message = f'flopkit figures need {install}, which is not installed: pip install "flopkit[charts]" (figure.at(...) works without it)'
-        raise ImportError(message) from error
+        extra = "widgets" if package == "ipywidgets" else "charts"
+        raise ImportError(
+            f'flopkit\'s figures need {install}, which is not installed: pip install "flopkit[{extra}]". '
+            "The numbers of a figure, figure.at(...), do not need it."
+        ) from error

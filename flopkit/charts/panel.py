@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from types import SimpleNamespace
 from typing import Any
 
 from flopkit import units
@@ -44,6 +43,23 @@ def steps(lo: int, hi: int, per_octave: int = 1) -> list[int]:
         if base * j % per_octave == 0
     }
     return sorted({step for step in ladder if lo < step < hi} | {lo, hi})
+
+
+class Fields:
+    """What stands behind an option, as attributes: ``device.peak``."""
+
+    def __init__(self, control: str, fields: Mapping[str, Any], read: Callable[[str], Any] | None = None) -> None:
+        self._control, self._fields, self._read = control, fields, read or fields.__getitem__
+
+    def __getattr__(self, field: str) -> Any:
+        if field.startswith("_"):
+            raise AttributeError(field)
+        if field not in self._fields:
+            known = self._fields
+            raise AttributeError(
+                f"the options of {self._control!r} have no field {field!r}{near(field, known)}; they have {listing(known)}"
+            )
+        return self._read(field)
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Control:
         if not self.fields:
             return value
         chosen = self.fields[value]
-        return SimpleNamespace(name=value, **chosen) if isinstance(chosen, Mapping) else chosen
+        return Fields(self.name, {"name": value, **chosen}) if isinstance(chosen, Mapping) else chosen
 
     def with_values(self, values: Iterable[Any]) -> Control:
         """A slider whose ladder also holds ``values``, so that a preset can be reached."""
