@@ -23,7 +23,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-KEPT_CELL_METADATA = ("mystnb", "slideshow", "tags")
+KEPT_CELL_METADATA = ("cellView", "jupyter", "mystnb", "slideshow", "tags")
 
 
 def install_cell(address: str | None) -> str:

@@ -90,12 +90,13 @@ def dense_roofline() -> Figure:
         ]
         here = s.now("intensity", "attainable", "tokens")
         dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y)
-        name = (
-            here.transform_calculate(label="format(datum.tokens, ',') + (datum.tokens == 1 ? ' token' : ' tokens')")
-            .mark_text(color=theme.ORANGE, fontWeight=600, fontSize=13, dy=24)
-            .encode(x=x, y=y, text="label:N")
-        )
-        return alt.layer(fall, roof, trail, *notes, dot, name)
+        label = here.transform_calculate(label="format(datum.tokens, ',') + (datum.tokens == 1 ? ' token' : ' tokens')")
+        style = {"color": theme.ORANGE, "fontWeight": 600, "fontSize": 13, "dy": 17}
+        names = [
+            label.transform_filter(f"datum.intensity {side} 300").mark_text(align=align, dx=dx, **style).encode(x=x, y=y, text="label:N")
+            for side, align, dx in (("<", "left", 9), (">=", "right", -6))
+        ]
+        return alt.layer(fall, roof, trail, *notes, dot, *names)
 
     return Figure(
         name="dense-roofline",

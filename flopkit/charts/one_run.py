@@ -1,0 +1,139 @@
+"""The figure of the preface: one training run, and what its utilisation is called under the conventions in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.arithmetic import where
+from flopkit.charts import theme
+from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.conventions import EXACT, TORCH
+from flopkit.cost import Cost
+from flopkit.devices import device
+from flopkit.layers.attentions import attention
+from flopkit.layers.embeddings import embedding
+from flopkit.layers.products import dense
+
+__all__ = ["llama_3_8b_forward", "one_run", "one_run_many_numbers"]
+
+FORWARDS = 3  # a training step does the products of three forward passes: one, and two more to go back
+RECIPES = (
+    "the pairs that the mask shows (EXACT)",
+    "half of all scores",
+    "every score (TORCH)",
+    "6N, N all parameters",
+    "6N and every score (PaLM's formula)",
+    "EXACT, a multiply-add as one",
+    "EXACT, against the sparse peak",
+)
+
+
+def llama_3_8b_forward(seq: Any) -> Cost:
+    """The matrix products and the attention core of Llama-3-8B, forward, for one sequence of *seq* tokens.
+
+    Sizes: the model's published config.json (hidden_size 4096, 32 layers, 32 heads, 8 key-value heads,
+    intermediate_size 14336, vocab_size 128256).
+    """
+    width, hidden, vocabulary = 4096, 14336, 128256
+    layer = Cost.total(
+        "layer",
+        [
+            dense(tokens=seq, d_in=width, d_out=width + 2 * 8 * 128).named("query, key, value"),
+            attention(batch=1, q=seq, kv=seq, heads=32, kv_heads=8, head_dim=128, mask="causal"),
+            dense(tokens=seq, d_in=width, d_out=width).named("output"),
+            (2 * dense(tokens=seq, d_in=width, d_out=hidden)).named("gate and up"),
+            dense(tokens=seq, d_in=hidden, d_out=width).named("down"),
+        ],
+    )
+    look_up = embedding(tokens=seq, vocab=vocabulary, d_model=width)
+    head = dense(tokens=seq, d_in=width, d_out=vocabulary).named("head")
+    return Cost.total("Llama-3-8B, forward", [look_up, 32 * layer, head])
+
+
+def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, multiply_add: Any, peak: Any) -> None:
+    """FLOPs of a training token, and the utilisation they make of a measured rate of tokens."""
+    forward = llama_3_8b_forward(seq)
+    s.visible = FORWARDS * forward.under(EXACT).flops / seq
+    s.every = FORWARDS * forward.under(TORCH).flops / seq
+    s.six_n = 2 * FORWARDS * forward.params
+    s.scores_every = FORWARDS * 32 * attention(batch=1, q=seq, kv=seq, heads=32, kv_heads=8, head_dim=128).flops / seq
+    s.half = s.every - s.scores_every / 2
+    s.flops_per_token = pick(scores, {"visible": s.visible, "half": s.half, "every": s.every, "6N": s.six_n}) * multiply_add / 2
+    s.rate = s.flops_per_token * tokens_per_s
+    s.utilisation = s.rate / peak
+    s.limit = float(device("h100-sxm").limit("bf16"))
+    s.possible = where(s.visible * tokens_per_s <= s.limit, "yes", "no")
+
+
+def one_run() -> Figure:
+    """One run of Llama-3-8B on H100s, and its utilisation under seven recipes that are in use."""
+    h100 = device("h100-sxm")
+    dense_peak = float(h100.peak("bf16"))
+
+    def row(r: Any, *, recipe: Any, tokens_per_s: Any, **_: Any) -> None:
+        exact, half, every, six_n, palm, macs, sparse = RECIPES
+        r.per_token = pick(
+            recipe,
+            {exact: r.visible, half: r.half, every: r.every, six_n: r.six_n, palm: r.six_n + r.scores_every, macs: r.visible / 2, sparse: r.visible / 2},
+        )
+        r.called = r.per_token * tokens_per_s / dense_peak
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        y = alt.Y("recipe:N", sort=list(RECIPES), title=None, axis=alt.Axis(labels=False, domain=False, ticks=False))
+        x = alt.X(
+            "called:Q",
+            title="utilisation, as it would be reported",
+            scale=alt.Scale(domain=[0, 1.05]),
+            axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
+        )
+        bars = s.rows.mark_bar(color=theme.BLUE, height=12, yOffset=9, clip=True).encode(
+            x=x, y=y, tooltip=[alt.Tooltip("recipe:N", title="recipe"), alt.Tooltip("called:Q", title="utilisation", format=".1%")]
+        )
+        names = s.rows.mark_text(align="left", baseline="middle", dy=-7, color=theme.INK).encode(
+            y=y, x=alt.value(2), text="recipe:N"
+        )
+        shares = s.rows.mark_text(align="left", baseline="middle", dx=5, dy=9, color=theme.BLUE, fontWeight=600).encode(
+            x=x, y=y, text=alt.Text("called:Q", format=".0%")
+        )
+        own = s.now(called=s.utilisation).mark_rule(color=theme.ORANGE, strokeWidth=2.5, clip=True).encode(x=x)
+        return alt.layer(own, bars, names, shares)
+
+    return Figure(
+        name="one-run",
+        title="One training run of Llama-3-8B: what is its utilisation called?",
+        alt="Seven bars for one and the same run. At 10,000 tokens a second on an H100 its utilisation is called 26 per cent "
+        "where a multiply-add counts as one or the peak is the sparse one, 49 per cent by 6N, 52 per cent by the pairs that "
+        "the causal mask shows, 59 per cent where every score counts, and 62 per cent by PaLM's formula.",
+        model=one_run_many_numbers,
+        controls=[
+            slider("tokens_per_s", "Measured, each H100", list(range(2000, 20001, 500)), value=10000, unit="tokens/s"),
+            slider("seq", "Sequence length", steps(1024, 131072), value=8192, unit="tokens"),
+            choice(
+                "scores", "FLOPs counted",
+                {"visible pairs": "visible", "half of the scores": "half", "every score": "every", "6N": "6N"},
+            ),
+            choice("multiply_add", "A multiply-add is", {"two FLOPs": 2, "one": 1}),
+            choice(
+                "peak", "Divided by",
+                {"dense bf16 peak": dense_peak, "sparse bf16 peak": 2 * dense_peak, "dense fp8 peak": float(h100.peak("fp8"))},
+            ),
+        ],
+        readouts=[
+            readout("utilisation", "Your recipe says", "%"),
+            readout("flops_per_token", "FLOPs a token, training", "FLOPs"),
+            readout("rate", "Rate", "FLOP/s"),
+            readout("possible", "Physically possible", text={"yes": "yes", "no": "no: above the chip's limit"}),
+        ],
+        rows=along("recipe", RECIPES, row),
+        chart=chart,
+        table=[
+            column("recipe", "Recipe"),
+            column("per_token", "FLOPs a token", "FLOPs"),
+            column("called", "Utilisation", "%"),
+        ],
+        caption="The rate of 10,000 tokens/s is an example, not a measurement: put in your own. The orange line is your recipe. "
+        "Sizes from the model's config; peaks from NVIDIA's data sheet.",
+        height=330,
+    )  # fmt: skip
