@@ -381,8 +381,9 @@ def test_the_table_shows_open_claims_as_open():
     )
     page = table._repr_html_()
     assert "1 of 2 claims are settled" in page
-    assert "Ice &lt; water." in page and "<strong>open</strong>" in page and "chapter 3" in page
-    assert '<a href="02_dense.html#claim-Z1">chapter 2</a>' in page and "<strong>misleading</strong><br>By touch." in page
+    assert "Ice &lt; water." in page and "<td>open</td>" in page and "<td>3</td>" in page
+    assert '<a href="02_dense.html#claim-Z1">2</a>' in page
+    assert "Water is wet.<br><em>Found:</em> By touch.</td><td><strong>misleading</strong></td>" in page
     assert "open" in repr(table) and "misleading, 1.2×" in repr(table)
 
 

@@ -64,7 +64,7 @@ class ClaimsTable(tuple[Claim, ...]):
 <table class="fk-claims">
 <caption>{settled} of {len(self)} claims are settled; the others are open until their chapter is written.</caption>
 <thead><tr><th scope="col">Id</th><th scope="col">Claim</th><th scope="col">Verdict</th>\
-<th scope="col">Our number</th><th scope="col">Computed in</th></tr></thead>
+<th scope="col">Our number</th><th scope="col">Chapter</th></tr></thead>
 <tbody>
 {rows}
 </tbody>
@@ -121,16 +121,15 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
 
 
 def _row(claim: Claim) -> str:
-    state = "open" if claim.verdict is None else html.escape(claim.verdict)
-    finding = f"<br>{html.escape(claim.finding)}" if claim.finding else ""
-    where = f"chapter {claim.chapter}"
+    state = "open" if claim.verdict is None else f"<strong>{html.escape(claim.verdict)}</strong>"
+    finding = f"<br><em>Found:</em> {html.escape(claim.finding)}" if claim.finding else ""
+    where = str(claim.chapter)
     if claim.verdict is not None:
         where = f'<a href="{claim.page}.html#{claim.anchor}">{where}</a>'
     return (
         f'<tr id="{claim.id}" class="fk-{"open" if claim.verdict is None else "settled"}">'
-        f'<th scope="row">{claim.id}</th><td>{html.escape(claim.claim)}</td>'
-        f"<td><strong>{state}</strong>{finding}</td>"
-        f"<td>{html.escape(claim.number or '')}</td><td>{where}</td></tr>"
+        f'<th scope="row">{claim.id}</th><td>{html.escape(claim.claim)}{finding}</td><td>{state}</td>'
+        f'<td style="white-space:nowrap">{html.escape(claim.number or "")}</td><td>{where}</td></tr>'
     )
 
 
