@@ -279,11 +279,15 @@ def _rate(name: str, value: Any, unit: str) -> float:
 
 
 @cache
-def _catalogue() -> Mapping[str, Device]:
+def _data() -> Mapping[str, Any]:
     text = files("flopkit").joinpath("data/devices.toml").read_text(encoding="utf-8")
-    data = tomllib.loads(text, parse_float=Decimal)
-    sources = data.pop("sources")
-    return MappingProxyType({name: _read(name, entry, sources) for name, entry in data.items()})
+    return tomllib.loads(text, parse_float=Decimal)  # Decimal: 989.4 x 10^12 is then a whole number
+
+
+@cache
+def _catalogue() -> Mapping[str, Device]:
+    sources = _data()["sources"]
+    return MappingProxyType({name: _read(name, entry, sources) for name, entry in _data().items() if name != "sources"})
 
 
 def _read(name: str, entry: Mapping[str, Any], sources: Mapping[str, Any]) -> Device:
@@ -319,8 +323,7 @@ def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
 
 @cache
 def _names() -> Mapping[str, str]:
-    data = tomllib.loads(files("flopkit").joinpath("data/devices.toml").read_text(encoding="utf-8"))
-    return {_key(spelled): name for name in _catalogue() for spelled in (name, *data[name].get("aliases", ()))}
+    return {_key(spelled): name for name in _catalogue() for spelled in (name, *_data()[name].get("aliases", ()))}
 
 
 def _revive(state: dict[str, Any]) -> Device:
