@@ -169,7 +169,7 @@ class Cost:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row a part (or one row), with its share of the FLOPs; the total stands last."""
+        """One row a part, with its share of the FLOPs, and the total last; one row where there are no parts."""
         lines = [*self.parts, self] if self.parts else [self]
         whole = self.flops
         rows = []
@@ -183,7 +183,9 @@ class Cost:
                 "FLOP/byte": line.intensity,
                 "params": line.params,
             }
-            rows.append(row if _known(whole) else {k: v for k, v in row.items() if k != "share"})
+            if not (self.parts and _known(whole)):
+                del row["share"]
+            rows.append(row)
         formats = {
             "FLOPs": lambda v: _amount(v, "FLOPs"),
             "share": lambda v: _amount(v, "%"),
@@ -192,7 +194,7 @@ class Cost:
             "FLOP/byte": lambda v: _amount(v, ""),
             "params": lambda v: _amount(v, ""),
         }
-        return Table(rows, caption=f"{self.name} (convention {self.convention})", formats=formats)
+        return Table(rows, caption=f"{self.name}, convention {self.convention}{self._elsewhere()}", formats=formats)
 
     def __repr__(self) -> str:
         amounts = [_amount(self.flops, "FLOPs")]
@@ -204,8 +206,7 @@ class Cost:
         return f"{self.name}: {', '.join(amounts)} [{self.convention}{self._elsewhere()}]"
 
     def _repr_html_(self) -> str:
-        note = self._elsewhere()
-        return self.table()._repr_html_() + (f"<p>Convention {self.convention}{note}</p>" if note else "")
+        return self.table()._repr_html_()
 
     def _elsewhere(self) -> str:
         """What other conventions would say, where they say something else because of a mask."""

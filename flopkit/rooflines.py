@@ -40,7 +40,7 @@ class Roofline:
             f"intensity {_shown(self.intensity, 'FLOP/B')}, ridge {_shown(self.ridge, 'FLOP/B')}",
             f"attainable {_shown(self.attainable_flops_per_s, 'FLOP/s')}",
         ]
-        return "; ".join(shown)
+        return "\n".join(shown)
 
 
 def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
