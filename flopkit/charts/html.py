@@ -11,6 +11,7 @@ import gzip
 import itertools
 import json
 import os
+import re
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -37,25 +38,18 @@ def fragment(figure: Figure, live: bool = False) -> str:
     """The figure alone. The page around it loads ``figure.css`` and ``figure.js``, with Vega beside it as ``vendor/vega.js``."""
     key = f"fk{next(_numbers)}-{figure.name}"
     parts = [
-        f'<figure class="fk-figure"{"" if live else f" id={figure.name}"} data-name="{figure.name}" aria-label="{escape(figure.title)}">',
+        f'<figure class="fk-figure"{"" if live else f" id={figure.name}"} data-name="{figure.name}" '
+        f'aria-label="{escape(figure.title)}">',
         '<script>document.documentElement.classList.add("fk-js")</script>',
         f"<figcaption>{escape(figure.title)}</figcaption>",
-        _panel(figure, key, live),
+        _picture(figure, key),
         _readouts(figure),
+        _panel(figure, key, live),
+        f'<p class="fk-caption">{escape(figure.caption)}</p>' if figure.caption else "",
+        _table(figure) if figure.table else "",
     ]
-    if figure.chart:
-        picture = theme.for_page(shrink(figure.svg(), key))
-        parts.append(
-            f'<div class="fk-chart" style="--fk-height:{figure.height}px" role="img" aria-label="{escape(figure.alt)}">{picture}</div>'
-        )
-    else:
-        parts.append('<div class="fk-chart fk-none"></div>')
-    if figure.table:
-        parts.append(_table(figure))
-    if figure.caption:
-        parts.append(f'<p class="fk-caption">{escape(figure.caption)}</p>')
     parts.append(f'<script type="application/json" class="fk-json">{_for_script(_data(figure))}</script></figure>')
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
 
 
 def standalone(figure: Figure) -> str:
@@ -82,6 +76,19 @@ def vega_bundle() -> str:
 @cache
 def _packed_vega() -> str:
     return base64.b64encode(gzip.compress(vega_bundle().encode(), mtime=0)).decode()
+
+
+def _picture(figure: Figure, key: str) -> str:
+    """The chart, drawn here; its height is kept for the live one, so that nothing moves when that takes its place."""
+    if not figure.chart:
+        return '<div class="fk-chart fk-none"></div>'
+    drawn = shrink(figure.svg(), key)
+    height = re.search(r'height="([\d.]+)"', drawn)
+    assert height
+    return (
+        f'<div class="fk-chart" style="--fk-height:{height[1]}px" role="img" aria-label="{escape(figure.alt)}">'
+        f"{theme.for_page(drawn)}</div>"
+    )
 
 
 def _panel(figure: Figure, key: str, live: bool) -> str:
@@ -124,7 +131,7 @@ def _readouts(figure: Figure) -> str:
         return ""
     results, texts = figure.at(), figure.texts()
     entries = "".join(
-        f'<div><dt>{escape(each.label)}</dt><dd><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
+        f'<div><dt>{escape(each.label)}</dt><dd{" class=fk-words" if each.text else ""}><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
         f"{escape(texts[each.name])}</data></dd></div>"
         for each in figure.readouts
     )

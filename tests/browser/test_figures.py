@@ -330,8 +330,9 @@ def test_phone(open_page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_page_does_not_jump_when_a_figure_comes_to_life(open_page):
-    page = open_page("figures.html", viewport={"width": 760, "height": 900})
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_the_page_does_not_jump_when_a_figure_comes_to_life(open_page, options):
+    page = open_page("figures.html", **options)
     page.wait_for_selector('figure[data-name="demo-roofline"][data-ready="yes"]')
     shifts = "new Promise(done => new PerformanceObserver(list => done(list.getEntries().map(e => e.value))).observe({type: 'layout-shift', buffered: true}))"
     total = page.evaluate(f"Promise.race([{shifts}, new Promise(done => setTimeout(() => done([]), 300))])")
