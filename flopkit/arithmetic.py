@@ -133,6 +133,7 @@ def where(condition: Any, then: Any, otherwise: Any) -> Any:
     if kind == "sympy":
         import sympy
 
+        then, otherwise = (sympy.Symbol(one) if isinstance(one, str) else one for one in (then, otherwise))
         return sympy.Piecewise((then, condition), (otherwise, True))
     return _call("if", condition, then, otherwise)
 

@@ -93,7 +93,7 @@ def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
     intensity = ratio(flops, bytes)
     return Roofline(
         seconds=maximum(compute_seconds, memory_seconds),
-        bound=where(compute_seconds >= memory_seconds, *_words(compute_seconds, memory_seconds)),
+        bound=where(compute_seconds >= memory_seconds, "compute", "memory"),
         attainable_flops_per_s=minimum(peak, intensity * bandwidth),
         intensity=intensity,
         ridge=peak / bandwidth,
@@ -102,15 +102,6 @@ def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
         peak=peak,
         bandwidth=bandwidth,
     )
-
-
-def _words(*seconds: Any) -> tuple[Any, Any]:
-    """The two answers of `Roofline.bound`: text, which SymPy wants as symbols."""
-    if reading(*seconds) != "sympy":
-        return "compute", "memory"
-    import sympy
-
-    return sympy.Symbol("compute"), sympy.Symbol("memory")
 
 
 def _shown(value: Any, unit: str) -> str:

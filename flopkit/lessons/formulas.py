@@ -19,6 +19,7 @@ class Formula:
     expression: Any
     values: tuple[tuple[str, Any], ...] = ()
     unit: str = ""
+    order: tuple[str, ...] = ()
 
     @property
     def value(self) -> Any:
@@ -34,8 +35,12 @@ class Formula:
         """The formula in LaTeX, without dollars."""
         import sympy
 
-        names = {symbol: _symbol_latex(symbol.name) for symbol in self.expression.free_symbols}
-        text = f"{_name_latex(self.name)} = {sympy.latex(self.expression, symbol_names=names)}"
+        # SymPy sorts factors and terms by name: stand-ins whose names sort as the reader wants them.
+        places = {name: place for place, name in enumerate(self.order)}
+        symbols = sorted(self.expression.free_symbols, key=lambda one: (places.get(one.name, len(places)), one.name))
+        stand_ins = {one: sympy.Symbol(f"x{place:03d}", **one.assumptions0) for place, one in enumerate(symbols)}
+        names = {stand_in: _symbol_latex(one.name) for one, stand_in in stand_ins.items()}
+        text = f"{_name_latex(self.name)} = {sympy.latex(self.expression.xreplace(stand_ins), symbol_names=names)}"
         if self.values:
             text += f" = {_value_latex(self.value, self.unit)}"
         return text
@@ -52,7 +57,7 @@ class Formula:
         return [(symbol, given[symbol.name]) for symbol in self.expression.free_symbols if symbol.name in given]
 
 
-def derivation(name: str, expression: Any, unit: str = "", **values: Any) -> Formula:
+def derivation(name: str, expression: Any, unit: str = "", order: str = "", **values: Any) -> Formula:
     """Show a formula that a flopkit function gave when its sizes were SymPy symbols.
 
     Parameters
@@ -60,6 +65,7 @@ def derivation(name: str, expression: Any, unit: str = "", **values: Any) -> For
     name : what stands left of the equals sign.
     expression : the SymPy expression, such as ``fk.matmul(m=m, k=k, n=n).flops``.
     unit : of the value, where numbers are put in.
+    order : the symbols in the order in which factors are written, such as "M K N"; else alphabetical.
     values : a number for each symbol by its name, to show the result as well.
 
     >>> import flopkit as fk, sympy
@@ -79,7 +85,11 @@ def derivation(name: str, expression: Any, unit: str = "", **values: Any) -> For
     for given in values:
         if given not in known:
             raise ValueError(f"{given}={values[given]!r}: {name} has no symbol {given}; it has {', '.join(sorted(known))}")
-    return Formula(name, expression, tuple(values.items()), unit)
+    wanted = tuple(order.split())
+    for one in wanted:
+        if one not in known:
+            raise ValueError(f"order={order!r}: {name} has no symbol {one}; it has {', '.join(sorted(known))}")
+    return Formula(name, expression, tuple(values.items()), unit, wanted)
 
 
 def _symbol_latex(name: str) -> str:
