@@ -1,0 +1,170 @@
+"""Speed and size, as ratios measured side by side in one run.
+
+    python benchmarks/run.py                 imports, counts, figures and pages (needs `make book` and, for figures, Chromium)
+    python benchmarks/run.py --commands      also time `make book` and `make test` in a fresh clone, install included
+    python benchmarks/run.py --readme        also write the table into README.md
+
+A figure that a limit is named for is compared with it here and nowhere else: no test fails because a machine is slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HTML = ROOT / "_build" / "html"
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+
+def rows_imports(runs=15):
+    """Wall time of whole interpreters, the two in turn, so that a drift of the machine falls on both."""
+
+    def clock(code):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+        return time.perf_counter() - start
+
+    codes = {"nothing": "pass", "flopkit": "import flopkit", "numpy": "import numpy"}
+    taken = {name: [] for name in codes}
+    for _ in range(runs):
+        for name, code in codes.items():
+            taken[name].append(clock(code))
+    ours, theirs = (
+        statistics.median(a - b for a, b in zip(taken[name], taken["nothing"], strict=True))
+        for name in ("flopkit", "numpy")
+    )
+    yield "`import flopkit`, beyond starting Python", f"{1000 * ours:.0f} ms", f"{ours / theirs:.2f} of `import numpy`", "< 100 ms"
+
+
+def rows_counting(runs=200):
+    """One dense layer: the closed form, and torch's counter around the layer on meta tensors."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    import flopkit as fk
+
+    linear, x = torch.nn.Linear(4096, 16384, bias=False, device="meta"), torch.empty(64, 4096, device="meta")
+
+    def closed_form():
+        return fk.dense(tokens=64, d_in=4096, d_out=16384).flops
+
+    def torch_counter():
+        with FlopCounterMode(display=False) as counter:
+            linear(x)
+        return counter.get_total_flops()
+
+    assert closed_form() == torch_counter()
+    taken = {closed_form: [], torch_counter: []}
+    for _ in range(runs):
+        for function, times in taken.items():
+            start = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - start)
+    ours, theirs = (statistics.median(taken[function]) for function in (closed_form, torch_counter))
+    yield "FLOPs of a dense layer, `fk.dense(…)`", f"{1e6 * ours:.0f} µs", f"{ours / theirs:.2f} of torch's counter on meta", ""
+
+
+STEP = """async node => {
+  const slider = node.querySelector('input[type=range]'), taken = [];
+  const settled = () => new Promise(done => {
+    const seen = new MutationObserver(() => { seen.disconnect(); done(); });
+    seen.observe(node, {attributeFilter: ['data-settled']});
+  });
+  for (let round = 0; round < 3; round++) for (let i = 0; i <= +slider.max; i++) {
+    if (+slider.value === i) continue;
+    const start = performance.now(), after = settled();
+    slider.value = i;
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+    await after;
+    taken.push(performance.now() - start);
+    await new Promise(requestAnimationFrame);
+  }
+  return taken;
+}"""
+
+
+def rows_figures():
+    """A slider of each figure along its ladder: from the input event to the chart and the read-outs brought up to date."""
+    from conftest import FLAGS, chromium_path
+    from playwright.sync_api import sync_playwright
+
+    if chromium_path() is None:
+        print("no Chromium on this machine: figures are not measured", file=sys.stderr)
+        return
+    medians = []
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium_path(), args=FLAGS)
+        for path in sorted((HTML / "book").glob("*.html")):
+            page = browser.new_page()
+            page.goto(path.as_uri())
+            for node in page.locator("figure[data-name]").all():
+                node.scroll_into_view_if_needed()
+                page.wait_for_function("n => n.dataset.ready === 'yes'", arg=node.element_handle(), timeout=30_000)
+                if node.locator("input[type=range]").count():
+                    medians.append((statistics.median(node.evaluate(STEP)), node.get_attribute("data-name")))
+            page.close()
+        browser.close()
+    if medians:
+        slowest, name = max(medians)
+        middle = statistics.median(value for value, _ in medians)
+        yield f"slider to redrawn figure, median ({len(medians)} figures)", f"{middle:.1f} ms", f"slowest `{name}`: {slowest:.1f} ms", "≤ 16 ms"
+
+
+def rows_pages():
+    """Compressed size of a page with what its figures need, beyond the theme and MathJax."""
+
+    def packed(path):
+        return len(gzip.compress(path.read_bytes(), 6)) / 1000
+
+    shared = sum(packed(HTML / "_static" / name) for name in ("figure.js", "figure.css", "vendor/vega.js"))
+    pages = {path.stem: packed(path) for path in (HTML / "book").glob("*.html")}
+    if pages:
+        name = max(pages, key=pages.get)
+        yield f"heaviest page (`{name}`), gzip, with Vega", f"{pages[name] + shared:.0f} KB", f"{pages[name]:.0f} KB its own, {shared:.0f} KB once a book", "≤ 350 KB"
+
+
+def rows_commands():
+    """The README's two commands in a fresh clone, each in one of its own, install included."""
+    for command, limit in (("book", 5), ("test", 10)):
+        with tempfile.TemporaryDirectory() as folder:
+            clone = Path(folder) / "clone"
+            subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+            start = time.perf_counter()
+            subprocess.run(["make", command], check=True, cwd=clone, stdout=subprocess.DEVNULL)
+            minutes = (time.perf_counter() - start) / 60
+        yield f"`make {command}`, fresh clone, install included", f"{minutes:.1f} min", f"on {os.cpu_count()} cores", f"≤ {limit} min"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commands", action="store_true", help="time make book and make test in fresh clones")
+    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    options = parser.parse_args()
+    if not (HTML / "book").is_dir() or shutil.which("git") is None:
+        sys.exit("the book is not built: run `make book` first")
+    parts = [rows_imports, rows_counting, rows_figures, rows_pages] + [rows_commands] * options.commands
+    lines = ["| what | measured | beside it | aim |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join(row) + " |" for part in parts for row in part()]
+    note = f"Python {platform.python_version()}, {os.cpu_count()} cores; `python benchmarks/run.py` measures anew."
+    table = "\n".join([*lines, "", note])
+    print(table)
+    if options.readme:
+        readme = ROOT / "README.md"
+        start, end = "<!-- benchmarks -->", "<!-- end of benchmarks -->"
+        text = re.sub(f"{start}.*?{end}", lambda _: f"{start}\n{table}\n{end}", readme.read_text("utf8"), flags=re.DOTALL)
+        readme.write_text(text, "utf8")
+
+
+if __name__ == "__main__":
+    main()
