@@ -137,28 +137,30 @@ def residual(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXA
     )
 
 
-def scale(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
-    """Multiplication of every element by one constant.
+def scale(*, elements: Any, factors: Any = 0, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+    """Multiplication of every element by a factor: one constant, or factors that are read.
 
-    FLOPs: none. Vector FLOPs: ``elements`` multiplications. Bytes: the input read, the output written. Parameters: none.
+    FLOPs: none. Vector FLOPs: ``elements`` multiplications. Bytes: the input and the *factors* read, the output
+    written. Parameters: none.
 
     Parameters
     ----------
     elements : numbers of the tensor.
-    dtype : number format of input and output, for the bytes.
+    factors : numbers read beside it: none for a constant, batch·channels for squeeze-and-excite.
+    dtype : number format of input, factors and output, for the bytes.
 
-    Not counted: the constant itself; a matrix product with a general scale does not need this pass at all.
+    Not counted: a constant itself; a matrix product with a general scale does not need this pass at all.
 
     Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
 
     >>> scale(elements=4096).vector_flops
     4096
     """
-    elements = size("elements", elements)
+    elements, factors = size("elements", elements), size("factors", factors, minimum=0)
     return Cost(
         "scale",
         vector_by_kind={"products": elements},
-        bytes=2 * nbytes(elements, real(dtype)),
+        bytes=2 * nbytes(elements, real(dtype)) + nbytes(factors, dtype),
         convention=convention,
     )
 

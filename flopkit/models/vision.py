@@ -7,8 +7,10 @@ compared layer by layer. Nothing here needs torch.
 from __future__ import annotations
 
 import difflib
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from typing import Any
 
 from flopkit.conventions import EXACT, Convention
@@ -20,7 +22,10 @@ from flopkit.layers.pooling import avg_pool2d, max_pool2d
 from flopkit.layers.products import dense
 from flopkit.sizes import size
 
-__all__ = ["cnn", "cnn_names"]
+__all__ = ["KINDS", "cnn", "cnn_kinds", "cnn_names", "cnn_published"]
+
+KINDS = ("convolution", "pointwise", "depthwise", "dense", "norm", "activation", "other")
+"""What a layer can be. Pointwise is a 1 × 1 convolution; other is pooling, residual sums and squeeze-and-excite's scaling."""
 
 
 def cnn(
@@ -44,13 +49,32 @@ def cnn(
     >>> network.macs, network.params
     (4089184256, 25557032)
     """
+    key = _known(name)
+    image = _Image(size("batch", batch), 3, size("height", height), size("width", width), dtype, convention)
+    _NETWORKS[key](image)
+    return Cost.total(key, image.parts)
+
+
+def cnn_kinds(name: str) -> dict[str, str]:
+    """What each layer of a network is, one of `KINDS`, by its name.
+
+    >>> kinds = cnn_kinds("mobilenet_v2")
+    >>> kinds["features.2.conv.0.0"], kinds["features.2.conv.1.0"]
+    ('pointwise', 'depthwise')
+
+    Raises ``ValueError`` for an unknown name, with near ones.
+    """
+    image = _Image(1, 3, 224, 224, "fp32", EXACT)
+    _NETWORKS[_known(name)](image)
+    return image.kinds
+
+
+def _known(name: str) -> str:
     key = name.lower().replace("-", "_")
     if key not in _NETWORKS:
         near = difflib.get_close_matches(key, _NETWORKS, n=3) or list(_NETWORKS)
         raise ValueError(f"name={name!r} is not a network known here: did you mean {', '.join(near)}?")
-    image = _Image(size("batch", batch), 3, size("height", height), size("width", width), dtype, convention)
-    _NETWORKS[key](image)
-    return Cost.total(key, image.parts)
+    return key
 
 
 def cnn_names() -> list[str]:
@@ -60,6 +84,17 @@ def cnn_names() -> list[str]:
     13
     """
     return list(_NETWORKS)
+
+
+def cnn_published() -> dict[str, dict[str, Any]]:
+    """What torchvision publishes: ``{"gmacs": {"resnet50": 4.089, …}, "params": {…}}``, with source and version.
+
+    GMACs of one image of 3 × 224 × 224, rounded to three decimals.
+
+    >>> cnn_published()["gmacs"]["vgg16"]
+    15.47
+    """
+    return tomllib.loads(files("flopkit").joinpath("data/torchvision_gmacs.toml").read_text(encoding="utf-8"))
 
 
 @dataclass
@@ -73,20 +108,22 @@ class _Image:
     dtype: Any
     convention: Convention
     parts: list[Cost] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
 
     @property
     def elements(self) -> int:
         return self.batch * self.channels * self.height * self.width
 
-    def _passed(self, name: str, cost: Cost) -> None:
+    def _passed(self, name: str, kind: str, cost: Cost) -> None:
         self.parts.append(cost.named(name))
+        self.kinds[name] = kind
 
     def _common(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "convention": self.convention}
 
     def fork(self) -> _Image:
         """The same map, on a branch of its own; its layers join the same list."""
-        return replace(self, parts=self.parts)
+        return replace(self, parts=self.parts, kinds=self.kinds)
 
     def conv(
         self, name: str, channels: int, kernel: int, *, stride: int = 1, padding: int | None = None, groups: int = 1,
@@ -101,19 +138,20 @@ class _Image:
             batch=self.batch, c_in=self.channels, c_out=channels, h_out=height, w_out=width, kernel=kernel,
             groups=groups, stride=stride, h_in=self.height, w_in=self.width, bias=bias, **self._common(),
         )  # fmt: skip
-        self._passed(name, cost)
+        kind = "depthwise" if groups == self.channels > 1 else "pointwise" if kernel == 1 else "convolution"
+        self._passed(name, kind, cost)
         self.channels, self.height, self.width = channels, height, width
 
     def norm(self, name: str) -> None:
         positions = self.height * self.width
         cost = batch_norm(batch=self.batch, channels=self.channels, positions=positions, **self._common())
-        self._passed(name, cost)
+        self._passed(name, "norm", cost)
 
     def act(self, name: str, kind: str) -> None:
-        self._passed(name, activation(kind, elements=self.elements, **self._common()))
+        self._passed(name, "activation", activation(kind, elements=self.elements, **self._common()))
 
     def add(self, name: str) -> None:
-        self._passed(name, residual(elements=self.elements, **self._common()))
+        self._passed(name, "other", residual(elements=self.elements, **self._common()))
 
     def max_pool(self, name: str, kernel: int, stride: int, padding: int = 0) -> None:
         sides = (
@@ -132,12 +170,13 @@ class _Image:
             batch=self.batch, channels=self.channels, h_out=height, w_out=width, kernel=kernel, stride=stride,
             h_in=self.height, w_in=self.width, **self._common(),
         )  # fmt: skip
-        self._passed(name, cost)
+        self._passed(name, "other", cost)
         self.height, self.width = height, width
 
     def dense(self, name: str, features: int) -> None:
         inputs = self.channels * self.height * self.width
-        self._passed(name, dense(tokens=self.batch, d_in=inputs, d_out=features, bias=True, **self._common()))
+        cost = dense(tokens=self.batch, d_in=inputs, d_out=features, bias=True, **self._common())
+        self._passed(name, "dense", cost)
         self.channels, self.height, self.width = features, 1, 1
 
     def gate(self, name: str, squeezed: int) -> None:
@@ -148,7 +187,8 @@ class _Image:
         branch.act(f"{name}.activation", "silu")
         branch.conv(f"{name}.fc2", self.channels, 1, bias=True)
         branch.act(f"{name}.scale_activation", "sigmoid")
-        self._passed(f"{name}.scale", scale(elements=self.elements, **self._common()))
+        factors = self.batch * self.channels
+        self._passed(f"{name}.scale", "other", scale(elements=self.elements, factors=factors, **self._common()))
 
 
 def _alexnet(image: _Image) -> None:
