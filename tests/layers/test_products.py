@@ -1,0 +1,170 @@
+"""Products and convolutions: named values, and what must hold for all sizes."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flopkit as fk
+
+quick = settings(deadline=None, max_examples=60, derandomize=True)
+few = st.integers(1, 8)
+some = st.integers(1, 64)
+big = st.integers(1, 10**6)
+
+
+def same(one, other):
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ("flops", "macs", "vector_flops", "bytes", "params")
+    )
+
+
+def test_values_of_the_contract():
+    assert fk.matmul(m=5, k=3, n=7).flops == 210
+    convolution = fk.conv2d(batch=5, c_in=24, c_out=16, h_out=9, w_out=4, kernel=3, groups=8)
+    assert convolution.flops == 2 * 5 * 16 * (9 * 4) * (24 // 8) * (3 * 3) == 155_520
+    assert fk.matmul(m=4096, k=4096, n=4096).flops == 137_438_953_472  # the 137.4 GFLOPs of the front page
+
+
+def test_inner_size_one_counts_like_any_other():
+    assert fk.matmul(m=5, k=1, n=7).flops == 70
+
+
+def test_a_complex_multiply_add_is_eight_flops():
+    """(a + bi)(c + di) takes four real multiplications and two additions; adding it to a sum takes two more."""
+    real, complex_ = fk.matmul(m=5, k=3, n=7), fk.matmul(m=5, k=3, n=7, dtype="complex64")
+    assert complex_.flops == 8 * 5 * 3 * 7 == 4 * real.flops
+    assert complex_.bytes == 8 * (15 + 21 + 35)
+    assert fk.dense(tokens=5, d_in=3, d_out=7, bias=True, dtype="complex64").vector_flops == 2 * 35
+
+
+def test_packed_formats_round_up_tensor_by_tensor():
+    cost = fk.matmul(m=1, k=3, n=1, dtype="fp4")  # 3, 3 and 1 numbers of half a byte
+    assert cost.bytes == 2 + 2 + 1
+    assert fk.dense(tokens=1, d_in=3, d_out=3, bias=True, dtype="int4").bytes == 2 + 5 + 2 + 2
+
+
+@quick
+@given(m=big, k=big, n=big, batch=few)
+def test_matmul(m, k, n, batch):
+    cost = fk.matmul(m=m, k=k, n=n, batch=batch)
+    assert cost.flops == 2 * cost.macs == 2 * batch * m * k * n
+    assert cost.bytes == 2 * batch * (m * k + k * n + m * n)
+    assert (cost.params, cost.vector_flops) == (0, 0)
+    assert same(cost, batch * fk.matmul(m=m, k=k, n=n))
+    assert same(cost, fk.matmul(m=n, k=k, n=m, batch=batch))  # (AB)ᵀ = BᵀAᵀ
+
+
+@quick
+@given(tokens=big, d_in=big, d_out=big)
+def test_a_dense_layer_is_a_product_whose_right_side_is_trained(tokens, d_in, d_out):
+    layer, product = fk.dense(tokens=tokens, d_in=d_in, d_out=d_out), fk.matmul(m=tokens, k=d_in, n=d_out)
+    assert (layer.flops, layer.bytes) == (product.flops, product.bytes)
+    assert layer.params == d_in * d_out
+    biased = fk.dense(tokens=tokens, d_in=d_in, d_out=d_out, bias=True)
+    assert biased.flops == layer.flops  # a bias is vector work
+    assert (biased.vector_flops, biased.params - layer.params) == (tokens * d_out, d_out)
+
+
+@quick
+@given(batch=few, c_in=some, c_out=some, h=some, w=some, kernel=st.integers(1, 7))
+def test_one_group_is_dense(batch, c_in, c_out, h, w, kernel):
+    """An ungrouped convolution is a dense layer on patches; groups=1 is the default."""
+    sizes = dict(batch=batch, c_in=c_in, c_out=c_out, h_out=h, w_out=w, kernel=kernel)
+    patches = fk.dense(tokens=batch * h * w, d_in=c_in * kernel**2, d_out=c_out)
+    convolution = fk.conv2d(**sizes)
+    assert (convolution.flops, convolution.params) == (patches.flops, patches.params)
+    assert same(convolution, fk.conv2d(**sizes, groups=1))
+
+
+@quick
+@given(batch=few, c_in=some, c_out=some, h=some, w=some, bias=st.booleans())
+def test_a_one_by_one_convolution_is_dense(batch, c_in, c_out, h, w, bias):
+    convolution = fk.conv2d(batch=batch, c_in=c_in, c_out=c_out, h_out=h, w_out=w, kernel=1, bias=bias)
+    assert same(convolution, fk.dense(tokens=batch * h * w, d_in=c_in, d_out=c_out, bias=bias))
+
+
+@quick
+@given(groups=few, c_in=few, c_out=few, h=some, kernel=few)
+def test_groups_divide_the_work_and_the_weight(groups, c_in, c_out, h, kernel):
+    sizes = dict(batch=2, c_in=groups * c_in, c_out=groups * c_out, h_out=h, w_out=h, kernel=kernel)
+    grouped, whole = fk.conv2d(**sizes, groups=groups), fk.conv2d(**sizes)
+    assert (groups * grouped.flops, groups * grouped.params) == (whole.flops, whole.params)
+    one = fk.conv2d(batch=2, c_in=c_in, c_out=c_out, h_out=h, w_out=h, kernel=kernel)
+    assert same(grouped, groups * one)  # which are that many small convolutions side by side
+
+
+@quick
+@given(channels=some, h=some, kernel=few)
+def test_depthwise(channels, h, kernel):
+    cost = fk.conv2d(batch=1, c_in=channels, c_out=channels, h_out=h, w_out=h, kernel=kernel, groups=channels)
+    assert cost.flops == 2 * channels * h * h * kernel**2
+    assert cost.params == channels * kernel**2
+
+
+@quick
+@given(h=some, w=some, stride=few, dilation=few)
+def test_stride_and_dilation_cost_nothing_at_a_given_output(h, w, stride, dilation):
+    sizes = dict(batch=1, c_in=8, c_out=8, h_out=h, w_out=w, kernel=3)
+    plain, wide = fk.conv2d(**sizes), fk.conv2d(**sizes, stride=stride, dilation=dilation)
+    assert (plain.flops, plain.params) == (wide.flops, wide.params)
+    inputs = (wide.bytes - plain.bytes) // 2  # and the input is taken as output times stride
+    assert inputs == 8 * (h * stride * w * stride - h * w)
+
+
+@quick
+@given(c_in=some, c_out=some, length=some, kernel=few, stride=few)
+def test_fewer_dimensions_are_a_dimension_of_one(c_in, c_out, length, kernel, stride):
+    line = fk.conv1d(batch=2, c_in=c_in, c_out=c_out, l_out=length, kernel=kernel, stride=stride)
+    rest = dict(batch=2, c_in=c_in, c_out=c_out)
+    assert same(line, fk.conv2d(**rest, h_out=1, w_out=length, kernel=(1, kernel), stride=(1, stride)))
+    assert same(line, fk.conv3d(**rest, d_out=1, h_out=1, w_out=length, kernel=(1, 1, kernel), stride=(1, 1, stride)))
+    up = fk.conv_transpose1d(**rest, l_in=length, kernel=kernel, stride=stride)
+    assert same(up, fk.conv_transpose2d(**rest, h_in=1, w_in=length, kernel=(1, kernel), stride=(1, stride)))
+    assert same(up, fk.conv_transpose3d(**rest, d_in=1, h_in=1, w_in=length, kernel=(1, 1, kernel), stride=(1, 1, stride)))
+
+
+@quick
+@given(groups=few, c_in=few, c_out=few, h=some, w=some, kernel=few, stride=few)
+def test_a_transposed_convolution_is_the_input_gradient_of_a_convolution(groups, c_in, c_out, h, w, kernel, stride):
+    """Each forward multiply-add x·w → y has one backward: dy·w → dx. Channels and sides change places."""
+    c_in, c_out = groups * c_in, groups * c_out
+    forward = fk.conv2d(
+        batch=2, c_in=c_in, c_out=c_out, h_out=h, w_out=w, kernel=kernel, groups=groups, stride=stride,
+    )  # fmt: skip
+    backward = fk.conv_transpose2d(
+        batch=2, c_in=c_out, c_out=c_in, h_in=h, w_in=w, kernel=kernel, groups=groups, stride=stride,
+    )  # fmt: skip
+    assert same(forward, backward)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_input_that_is_given_is_what_is_read(stride):
+    default = fk.conv2d(batch=1, c_in=1, c_out=1, h_out=10, w_out=10, kernel=3, stride=stride)
+    said = fk.conv2d(batch=1, c_in=1, c_out=1, h_out=10, w_out=10, kernel=3, stride=stride, h_in=10 * stride, w_in=10 * stride)
+    assert same(default, said)
+    unpadded = fk.conv2d(batch=1, c_in=1, c_out=1, h_out=10, w_out=10, kernel=3, h_in=12, w_in=12)
+    assert unpadded.bytes == 2 * (144 + 9 + 100)
+
+
+@quick
+@given(
+    size_in=some, kernel=few, stride=few, padding=st.integers(0, 4), dilation=st.integers(1, 3),
+)  # fmt: skip
+def test_conv_output_is_torch_s(size_in, kernel, stride, padding, dilation):
+    import torch
+
+    layer = torch.nn.Conv1d(1, 1, kernel, stride, padding, dilation, device="meta")
+    x = torch.empty(1, 1, size_in, device="meta")
+    if dilation * (kernel - 1) + 1 > size_in + 2 * padding:
+        with pytest.raises(ValueError, match="kernel=.*padding of at least"):
+            fk.conv_output(size_in=size_in, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    else:
+        found = fk.conv_output(size_in=size_in, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+        assert found == layer(x).shape[-1]
+
+
+def test_a_kernel_larger_than_its_input_is_refused():
+    with pytest.raises(ValueError, match=r"kernel=7 reaches over 7 positions.*h_in=3.*smaller kernel"):
+        fk.conv2d(batch=1, c_in=1, c_out=1, h_out=2, w_out=3, kernel=7, h_in=3, w_in=3)
+    same_padding = fk.conv2d(batch=1, c_in=1, c_out=1, h_out=3, w_out=3, kernel=7, h_in=3, w_in=3)
+    assert same_padding.flops == 2 * 9 * 49  # a kernel of 7 over 3 with a padding of 3 is fine
