@@ -43,13 +43,16 @@ lint: .venv/ready   ## Style, types, spelling
 notebooks: .venv/ready  ## Bring the chapters into the stored form (no outputs)
 	$(PY) tools/notebooks.py
 
-# torch and torchvision are moved by hand, together; everything else takes the newest version that pyproject.toml allows.
-lock: .venv/ready   ## Write constraints.txt anew from the newest versions that fit
+# torch and torchvision are moved by hand, together; everything else takes the newest version that pyproject.toml allows and
+# that Python 3.11 can have, from its first release on (soupsieve 3 wants 3.11.5). CUDA's libraries follow from torch and are not pinned.
+lock: .venv/ready   ## Write constraints.txt anew from the newest versions that fit (needs Python 3.11)
+	$(PY) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock needs a .venv of the oldest Python that is served, 3.11")'
 	rm -rf _build/lock && $(PY) -m venv _build/lock
 	_build/lock/bin/python -m pip install -q 'pip>=25'
-	_build/lock/bin/python -m pip install -q -e '.[book,test]' $$(grep '^torch==' constraints.txt)
+	_build/lock/bin/python -m pip install -q -e '.[book,test]' 'soupsieve<3' $$(grep '^torch==' constraints.txt)
 	_build/lock/bin/python -m pip install -q --no-deps $$(grep '^torchvision==' constraints.txt)
-	(sed '/^[^#]/,$$d' constraints.txt; _build/lock/bin/python -m pip freeze -q --exclude-editable | sed 's/+cpu//') > _build/lock.txt
+	(sed '/^[^#]/,$$d' constraints.txt; _build/lock/bin/python -m pip freeze -q --exclude-editable | sed 's/+cpu//' | \
+	  grep -v -E '^(cuda-|nvidia-|triton=|setuptools=|wheel=)') > _build/lock.txt
 	mv _build/lock.txt constraints.txt && rm -rf _build/lock
 
 clean:              ## Remove all that was built; .venv stays

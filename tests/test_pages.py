@@ -5,10 +5,12 @@ Figures have tests of their own; here a page is looked at as a page.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from conftest import HTML
 
 pytestmark = pytest.mark.browser
+HTML = Path(__file__).resolve().parent.parent / "_build" / "html"
 PAGES = sorted(str(p.relative_to(HTML)) for p in (HTML / "book").rglob("*.html"))
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
 

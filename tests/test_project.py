@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib.util
 import json
@@ -11,11 +12,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from flopkit import __about__
@@ -75,6 +78,15 @@ def test_constraints_pin_what_is_required():
         "a local build cannot be installed elsewhere"
     )
     assert "torchvision" in pins
+
+
+def test_constraints_can_be_had_on_the_oldest_python():
+    """Debian 12 has Python 3.11.2; a package that wants a later 3.11 cannot be pinned."""
+    for name, version in locked().items():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found = metadata.metadata(name)
+            if found["Version"] == version:
+                assert SpecifierSet(found.get("Requires-Python", "")).contains("3.11.0"), name
 
 
 def test_environment_agrees_with_pyproject():
