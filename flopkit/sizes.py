@@ -34,7 +34,7 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
         return _symbol(name, value, minimum)
     if isinstance(value, (list, tuple)) or type(value).__module__.startswith("pandas"):
         raise TypeError(f"{name}={_short(value)}: for a sweep pass a NumPy array, e.g. numpy.array([1, 2, 4])")
-    if kind == "numpy" and getattr(value, "ndim", 0):
+    if kind == "numpy" and getattr(value, "ndim", False):
         return _sweep(name, value, minimum)
     if kind == "numpy":
         value = value.item()
@@ -107,7 +107,7 @@ def flag(name: str, value: Any) -> Any:
     """
     if reading(value) in ("altair", "sympy"):
         return value
-    if isinstance(value, str) or value not in (0, 1):
+    if isinstance(value, str) or getattr(value, "ndim", False) or value not in (0, 1):
         raise TypeError(f"{name}={_short(value)}: must be True or False")
     return int(value)
 
@@ -136,7 +136,10 @@ def divides(name: str, value: Any, whole_name: str, whole: Any) -> None:
         rest = whole % value
         if "numpy" in kinds:
             if rest.any():
-                raise ValueError(f"{name} does not divide {whole_name} everywhere in the sweep")
+                part, total = (one.flat[rest.argmax()] for one in (value + 0 * rest, whole + 0 * rest))
+                raise ValueError(
+                    f"{name} must divide {whole_name} everywhere in the sweep, and {part:g} does not divide {total:g}"
+                )
         elif rest:
             around = sorted(range(1, min(2 * value, whole, 4096) + 1), key=lambda n: (abs(n - value), n))
             near = sorted([n for n in around if whole % n == 0][:2])

@@ -13,7 +13,7 @@ from flopkit.layers.attentions import attention, visible_rows
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.products import dense, matmul
-from flopkit.sizes import choice, divides, size
+from flopkit.sizes import choice, divides, flag, size
 
 __all__ = ["mla", "multi_head_attention"]
 
@@ -74,6 +74,7 @@ def multi_head_attention(
     head_dim = size("head_dim", head_dim)
     kv_heads = heads if kv_heads is None else size("kv_heads", kv_heads)
     kv_new = q if kv_new is None else size("kv_new", kv_new)
+    qkv_bias, out_bias = flag("qkv_bias", qkv_bias), flag("out_bias", out_bias)
     _within("kv_new", kv_new, kv)
 
     def project(name: str, tokens: Any, d_in: Any, d_out: Any, bias: Any) -> Cost:

@@ -1,0 +1,125 @@
+"""What is no size, switch, format, mask or convention is refused, by name, with its value and a way out."""
+
+import math
+import random
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy
+import pytest
+import sympy
+from formulas import FORMULAS
+
+import flopkit as fk
+
+NO_SIZES = [0, -1, math.nan, math.inf, -math.inf, True, "4", 4.0, 4.5, Fraction(4), Decimal(4), 4j, [4], {}, object]
+REMEDY = re.compile(r"must be|pass |give ")
+
+
+def arguments(name):
+    formula = FORMULAS[name]
+    return formula.draw(random.Random(name), 6) | formula.optional
+
+
+SIZES = [(name, size) for name in FORMULAS for size in arguments(name) if not name.startswith("activation ")]
+SIZES += [("activation gelu", "elements")]
+
+
+def refusal(call, *given, **named):
+    """The message of the error, which has to be one that a caller expects."""
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call(*given, **named)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES, ids=[" ".join(pair) for pair in SIZES])
+def test_no_size(name, size):
+    for bad in NO_SIZES:
+        if size == "shared" and bad == 0 and bad is not False:
+            continue  # no shared experts is an ordinary case
+        if size in ("kernel", "stride", "dilation") and isinstance(bad, list):
+            continue  # one size an axis: see below
+        message = refusal(FORMULAS[name].cost, arguments(name) | {size: bad})
+        spoken = "width" if size == "window" else size
+        value = str(bad) if isinstance(bad, (int, float)) else repr(bad)
+        assert message.startswith(f"{spoken}={value}"), (bad, message)
+        assert REMEDY.search(message), message
+
+
+def test_a_list_is_a_kernel():
+    """One size an axis may stand in a list as well as in a tuple; the message then names the axis."""
+    sizes = dict(batch=1, c_in=1, c_out=1, h_out=4, w_out=4)
+    assert fk.conv2d(**sizes, kernel=[3, 1]).flops == fk.conv2d(**sizes, kernel=(3, 1)).flops
+    assert refusal(fk.conv2d, **sizes, kernel=(3, 0)) == "kernel[1]=0: a size must be at least 1"
+    assert refusal(fk.conv2d, **sizes, kernel=(3, 3, 3)) == "kernel=(3, 3, 3): give one size, or 2 of them"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (numpy.array([4, 0]), "tokens contains 0: each size must be a whole number of at least 1"),
+        (numpy.array([4, -1]), "tokens contains -1: each size must"),
+        (numpy.array([4.0, 4.5]), "tokens contains 4.5: each size must"),
+        (numpy.array([4.0, math.nan]), "tokens contains nan: each size must"),
+        (numpy.array([4.0, math.inf]), "tokens contains inf: each size must"),
+        (numpy.array([True, False]), "tokens has dtype bool: a sweep of sizes must be"),
+        (numpy.array(["4"]), "tokens has dtype <U1: a sweep of sizes must be"),
+        (numpy.array([4 + 1j]), "tokens has dtype complex128: a sweep of sizes must be"),
+        (numpy.array(["2020-01-01"], dtype="datetime64[D]"), "tokens has dtype datetime64"),
+        (numpy.float64(4.0), "tokens=4.0: a size must be an int, not a float; pass 4"),
+        (numpy.bool_(True), "tokens=True: a size must be a whole number, not a bool"),
+        (sympy.Integer(0), "tokens=0: a size must"),
+        (sympy.Rational(1, 2), "tokens=1/2: a size must"),
+        (sympy.oo, "tokens=oo: a size must"),
+        (sympy.nan, "tokens=nan: a size must"),
+        ([1, 2, 4], "tokens=[1, 2, 4]: for a sweep pass a NumPy array"),
+    ],
+)
+def test_no_sweep_and_no_symbol(values, message):
+    assert refusal(fk.dense, tokens=values, d_in=4, d_out=4).startswith(message)
+
+
+def test_sweeps_that_do_not_divide():
+    message = refusal(fk.conv1d, batch=1, c_in=8, c_out=8, l_out=1, kernel=1, groups=numpy.array([1, 3]))
+    assert message == "groups must divide c_in everywhere in the sweep, and 3 does not divide 8"
+    message = refusal(fk.group_norm, batch=1, channels=numpy.array([8, 9]), positions=1, groups=4)
+    assert message == "groups must divide channels everywhere in the sweep, and 4 does not divide 9"
+
+
+@pytest.mark.parametrize("bad", [2, -1, 0.5, "yes", "", None, math.nan, [True], numpy.array([0, 1])])
+def test_no_switch(bad):
+    for name, formula in FORMULAS.items():
+        for switch in formula.switches:
+            message = refusal(formula.cost, arguments(name), **{switch: bad})
+            assert message.startswith(f"{switch}=") and "must be True or False" in message
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_no_format(name):
+    message = refusal(FORMULAS[name].cost, arguments(name), dtype="bf17")
+    assert message.startswith("dtype='bf17' is not a known number format; did you mean bf16")
+    for bad in (None, 16, ["bf16"]):
+        assert refusal(FORMULAS[name].cost, arguments(name), dtype=bad).startswith(f"dtype={bad!r} is not a known")
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_no_convention(name):
+    for bad in ("EXACT", None, 2):
+        message = refusal(FORMULAS[name].cost, arguments(name), convention=bad)
+        assert message.startswith(f"convention={bad!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT")
+
+
+def test_groups_that_do_not_divide():
+    sizes = dict(batch=1, c_in=6, c_out=8, h_out=1, w_out=1, kernel=1)
+    assert refusal(fk.conv2d, **sizes, groups=4) == "groups=4 does not divide c_in=6: near sizes that do are 2 and 3"
+    assert refusal(fk.conv2d, **sizes, groups=3) == "groups=3 does not divide c_out=8: near sizes that do are 2 and 4"
+    message = refusal(fk.group_norm, batch=1, channels=10, positions=1, groups=4)
+    assert message == "groups=4 does not divide channels=10: near sizes that do are 2 and 5"
+
+
+def test_an_unknown_name_has_near_ones():
+    with pytest.raises(AttributeError, match=r"no attribute 'conv2'; did you mean .*conv2d"):
+        fk.conv2
+    with pytest.raises(ImportError, match="sofmax"):
+        exec("from flopkit import sofmax")
