@@ -7,7 +7,7 @@ PORT ?= 8000
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: help book serve test test-fast html lint notebooks lock clean
+.PHONY: help book serve test test-fast html lint notebooks picture lock clean
 
 help:               ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -42,6 +42,9 @@ lint: .venv/ready   ## Style, types, spelling
 
 notebooks: .venv/ready  ## Bring the chapters into the stored form (no outputs)
 	$(PY) tools/notebooks.py
+
+picture: html       ## Take the README's picture from the built book
+	$(PY) tools/picture.py
 
 # torch and torchvision are moved by hand, together; everything else takes the newest version that pyproject.toml allows and
 # that Python 3.11 can have, from its first release on (soupsieve 3 wants 3.11.5). CUDA's libraries follow from torch and are not pinned.

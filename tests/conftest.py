@@ -185,7 +185,7 @@ class Watch:
 
 
 @pytest.fixture
-def open_page(chromium, site):
+def open_page(chromium, request):
     """`open_page("book/index.html", **context options) -> page`; `url=` opens another address, such as a file.
 
     At the end of the test each page must have asked no other host, logged no error or warning, and found all its files.
@@ -210,7 +210,7 @@ def open_page(chromium, site):
         page = context.new_page()
         page.on("console", watch.console)
         page.on("pageerror", watch.fault)
-        page.goto(url or f"{site}/{path}", wait_until="load")
+        page.goto(url or f"{request.getfixturevalue('site')}/{path}", wait_until="load")
         return page
 
     yield open_
