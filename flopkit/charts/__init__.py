@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from flopkit.charts.conventions import what_counts
 from flopkit.charts.dense import dense_roofline
 from flopkit.charts.figure import Figure, pick
 from flopkit.charts.one_run import one_run
 from flopkit.charts.panel import along, choice, column, readout, slider, steps, switch
 
-__all__ = ["Figure", "along", "choice", "column", "dense_roofline", "one_run", "pick", "readout", "slider", "steps", "switch"]
+__all__ = [
+    "Figure",
+    "along",
+    "choice",
+    "column",
+    "dense_roofline",
+    "one_run",
+    "pick",
+    "readout",
+    "slider",
+    "steps",
+    "switch",
+    "what_counts",
+]

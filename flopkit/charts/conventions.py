@@ -1,0 +1,267 @@
+"""The figure of the chapter on one FLOP: the same work under every convention, and who prints which number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit.arithmetic import where
+from flopkit.charts import theme
+from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.panel import along, choice, column, readout, switch
+from flopkit.conventions import EXACT, TORCH
+from flopkit.cost import Cost
+from flopkit.layers.attentions import attention
+from flopkit.layers.convolutions import conv2d
+from flopkit.layers.pointwise import activation
+from flopkit.layers.products import dense
+from flopkit.units import parse
+
+__all__ = ["Rule", "Work", "counted", "what_counts"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of a layer, in the parts that conventions take or leave.
+
+    `macs` are multiply-adds, `hidden` those of attention positions that the mask hides; `bias`, `vector` and
+    `hidden_vector` are additions of a bias, other element-wise operations, and those at hidden positions.
+    """
+
+    macs: Any
+    hidden: Any = 0
+    bias: Any = 0
+    vector: Any = 0
+    hidden_vector: Any = 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a tool counts, where its documentation or its source settles that."""
+
+    fma: int
+    bias: bool = False
+    vector: bool = False
+    hidden: bool = True
+
+
+def counted(work: Any, *, fma: Any, bias: Any, vector: Any, hidden: Any) -> Any:
+    """The number that these switches give for *work*.
+
+    >>> neuron = Work(macs=4, bias=1, vector=1)
+    >>> counted(neuron, fma=1, bias=False, vector=False, hidden=False)
+    4
+    >>> counted(neuron, fma=2, bias=True, vector=True, hidden=False)
+    10
+    """
+    macs = work.macs + where(hidden, work.hidden, 0)
+    elements = work.vector + where(hidden, work.hidden_vector, 0)
+    return fma * macs + where(bias, work.bias, 0) + where(vector, elements, 0)
+
+
+FVCORE, PTFLOPS, TORCH_COUNTER = Rule(1), Rule(1, bias=True, vector=True), Rule(2)
+TENSORFLOW, CALFLOPS = Rule(2, bias=True), Rule(2, bias=True, vector=True)
+CALFLOPS_DENSE = Rule(2, vector=True)  # it leaves the bias of F.linear out, and counts that of a convolution
+FLASH = Rule(2, hidden=False)
+EXACTLY = Rule(2, hidden=False)
+
+# From the top of the chart to its foot, with a name for each that fits a phone.
+TOOLS = {
+    "torchvision": "torchvision's table",
+    "fvcore": "fvcore",
+    "ptflops": "ptflops",
+    "thop": "thop",
+    "flash": "FlashAttention",
+    "flopkit": "this book",
+    "torch": "torch's counter",
+    "mlperf": "MLPerf",
+    "tensorflow": "TensorFlow",
+    "calflops": "calflops",
+}
+
+
+def _split(cost: Cost, bias: Any) -> Work:
+    everything = cost.under(TORCH)
+    exact = cost.under(EXACT)
+    return Work(
+        macs=exact.macs,
+        hidden=everything.macs - exact.macs,
+        bias=bias,
+        vector=exact.vector_flops - bias,
+        hidden_vector=everything.vector_flops - exact.vector_flops,
+    )
+
+
+def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
+    """Each layer with its work, and what tools make of it: a rule, or a number as it stands in print."""
+    from flopkit.models.vision import cnn
+
+    network = cnn("resnet50")
+    image = {"batch": 1, "c_in": 3, "c_out": 64, "h_out": 224, "w_out": 224, "kernel": 3}
+    outputs = 64 * 224 * 224
+    first = conv2d(**image, bias=True) + activation("relu", elements=outputs)
+    neuron = dense(tokens=1, d_in=4, d_out=1, bias=True) + activation("relu", elements=1)
+    core = attention(batch=1, q=1024, kv=1024, heads=12, head_dim=64, mask="causal")
+    return {
+        "ResNet-50, one image": (
+            _split(network, 1000),
+            {
+                "torchvision": "4.09 GFLOPs",  # its documentation, under GFLOPS
+                "fvcore": "4.09 GFLOPs",  # ptflops issue 94
+                "ptflops": "4.12 GMACs",  # ptflops issue 76
+                "thop": "4.14 GMACs",  # thop issue 46
+                "flopkit": EXACTLY,
+                "torch": TORCH_COUNTER,
+                "mlperf": "8.2 GFLOPs",  # Reddi et al., table I, in GOPS
+                "calflops": "8.21 GFLOPs",  # its README
+            },
+        ),
+        "VGG-16, first convolution and ReLU": (
+            _split(first, outputs),
+            {
+                "fvcore": FVCORE,
+                "ptflops": PTFLOPS,
+                "flopkit": EXACTLY,
+                "torch": TORCH_COUNTER,
+                "tensorflow": TENSORFLOW,
+                "calflops": CALFLOPS,
+            },
+        ),
+        "One neuron, 4 inputs and ReLU": (
+            _split(neuron, 1),
+            {
+                "fvcore": FVCORE,
+                "ptflops": PTFLOPS,
+                "flopkit": EXACTLY,
+                "torch": TORCH_COUNTER,
+                "tensorflow": TENSORFLOW,
+                "calflops": CALFLOPS_DENSE,
+            },
+        ),
+        "GPT-2, causal attention, 1,024 tokens": (
+            _split(core, 0),
+            {"fvcore": FVCORE, "flash": 4 * 1024**2 * 12 * 64 // 2, "flopkit": EXACTLY, "torch": TORCH_COUNTER},
+        ),
+    }
+
+
+def _fields(work: Work, prints: Mapping[str, Rule | str | int]) -> dict[str, float]:
+    """The numbers behind one option: the work, and for each tool its number with half of its last printed digit."""
+    fields: dict[str, float] = {**vars(work), "top": 2.55 * (work.macs + work.hidden)}
+    for tool in TOOLS:
+        printed = prints.get(tool, math.nan)
+        value: float = math.nan
+        slack: float = 0
+        if isinstance(printed, Rule):
+            value = counted(work, **vars(printed))
+        elif isinstance(printed, str):
+            value, _, slack = parse(printed)
+        else:
+            value = printed
+        fields |= {f"{tool}_prints": value, f"{tool}_slack": slack}
+    return fields
+
+
+def _agrees(count: Any, value: Any, slack: Any) -> Any:
+    return (count - value <= slack) & (value - count <= slack)
+
+
+def work_counted(s: Any, *, layer: Any, fma: Any, bias: Any, vector: Any, hidden: Any) -> None:
+    """The number that the switches give, and which tools print it."""
+    s.count = counted(layer, fma=fma, bias=bias, vector=vector, hidden=hidden)
+    s.macs = layer.macs
+    s.biases = layer.bias
+    s.elements = layer.vector
+    s.masked = layer.hidden
+    s.top = layer.top
+    found: Any = ""
+    for tool, label in TOOLS.items():
+        agrees = _agrees(s.count, getattr(layer, f"{tool}_prints"), getattr(layer, f"{tool}_slack"))
+        setattr(s, f"with_{tool}", where(agrees, where(found == "", label, found + ", " + label), found))
+        found = getattr(s, f"with_{tool}")
+    s.printed_by = where(found == "", "nobody here", found)
+
+
+def printed(r: Any, *, tool: Any, layer: Any, **switches: Any) -> None:
+    """What one tool prints for the layer, and whether that is the number of the switches."""
+    r.name = pick(tool, TOOLS)
+    r.prints = pick(tool, {key: getattr(layer, f"{key}_prints") for key in TOOLS})
+    r.slack = pick(tool, {key: getattr(layer, f"{key}_slack") for key in TOOLS})
+    r.agrees = where(_agrees(r.count, r.prints, r.slack), "yes", "no")
+    r.ratio = r.prints / (2 * layer.macs)
+
+
+def what_counts() -> Figure:
+    """One layer, the switches that conventions differ in, and the tools that print the number."""
+
+    def spaced(text: str) -> str:
+        return f"replace({text}, /[kMG]/, ' $&')"
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        x = alt.X(
+            "prints:Q",
+            title="printed for the same work",
+            scale=alt.Scale(zero=True, nice=False),
+            axis=alt.Axis(format="~s", tickCount=5, labelExpr=f"datum.value ? {spaced('datum.label')} : '0'"),
+        )
+        y = alt.Y("name:N", title=None, sort=None, axis=None)
+        rows = s.rows.transform_filter("isFinite(datum.prints)").transform_calculate(
+            value=spaced("format(datum.prints, '.4~s')")
+        )
+        tip = [alt.Tooltip("name:N", title="tool"), alt.Tooltip("prints:Q", title="prints", format=",")]
+        colour = alt.condition("datum.agrees == 'yes'", alt.value(theme.ORANGE), alt.value(theme.BLUE))
+        ink = alt.condition("datum.agrees == 'yes'", alt.value(theme.ORANGE), alt.value(theme.INK))
+        dots = rows.mark_point(size=120).encode(x=x, y=y, color=colour, tooltip=tip)
+        words = []
+        for text, place in (("name:N", {"align": "right", "dx": -11}), ("value:N", {"align": "left", "dx": 11})):
+            halo = rows.mark_text(**place, fontSize=12.5, stroke=theme.PAPER, strokeWidth=5, strokeJoin="round")
+            words += [halo.encode(x=x, y=y, text=text)]
+            words += [rows.mark_text(**place, fontSize=12.5).encode(x=x, y=y, text=text, color=ink)]
+        yours = s.now(prints=s.count).mark_rule(color=theme.ORANGE, strokeWidth=1.5).encode(x=x)
+        room = s.now(prints=s.top).mark_point(opacity=0).encode(x=x)
+        return alt.layer(room, yours, *words, dots)
+
+    return Figure(
+        name="what-counts",
+        title="One piece of work, many numbers",
+        alt="The number for one forward pass of ResNet-50 as eight sources print it. Four lie at 4.09 to 4.14 billion and four "
+        "at 8.18 to 8.21 billion: the switch that counts a multiply-add once or twice moves the line from one group to the "
+        "other, and bias and element-wise work move it by less than one per cent.",
+        model=work_counted,
+        controls=[
+            choice("layer", "Work", {name: _fields(*about) for name, about in _layers().items()}),
+            choice("fma", "A multiply-add counts", {"once": 1, "twice": 2}),
+            switch("bias", "Count the bias"),
+            switch("vector", "Count other element-wise work"),
+            switch("hidden", "Count attention scores that the mask hides"),
+        ],
+        presets={
+            "as fvcore counts": {"fma": "once", "bias": False, "vector": False, "hidden": True},
+            "as torch's counter counts": {"fma": "twice", "bias": False, "vector": False, "hidden": True},
+            "as this book counts (EXACT)": {"fma": "twice", "bias": False, "vector": False, "hidden": False},
+            "everything, one by one": {"fma": "twice", "bias": True, "vector": True, "hidden": True},
+        },
+        readouts=[
+            readout("count", "Counted", "FLOPs"),
+            readout("printed_by", "Same number printed by"),
+            readout("macs", "Multiply-adds", "MACs"),
+            readout("biases", "Bias additions", "FLOPs"),
+            readout("elements", "Other element-wise", "FLOPs"),
+            readout("masked", "Hidden multiply-adds", "MACs"),
+        ],
+        rows=along("tool", tuple(TOOLS), printed),
+        chart=chart,
+        table=[
+            column("name", "Source"),
+            column("prints", "Prints", "FLOPs"),
+            column("ratio", "of two per multiply-add", "%"),
+            column("agrees", "Your number"),
+        ],
+        caption="ResNet-50: as printed by each source, rounding included (the chapter links them). Layers: by what each tool "
+        "documents or its source counts; attention written out as two products. The printed name of the unit is left out: "
+        "that is the trouble.",
+        height=290,
+    )
