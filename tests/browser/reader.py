@@ -1,0 +1,86 @@
+"""What a reader does with a figure, and what they should then see. Used on the demo pages and on the built book."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+
+
+def show(page, name, nth=0):
+    """Scroll to a figure and wait until it answers."""
+    node = page.locator(f'figure[data-name="{name}"]').nth(nth)
+    node.scroll_into_view_if_needed()
+    page.wait_for_function("node => node.dataset.ready === 'yes'", arg=node.element_handle(), timeout=20_000)
+    return node
+
+
+def settle(page, node, settings):
+    """Wait until the figure has drawn these settings."""
+    page.wait_for_function(
+        "([node, want]) => { const is = JSON.parse(node.dataset.settled ?? '{}'); return Object.keys(want).every(k => is[k] === want[k]); }",
+        arg=[node.element_handle(), settings],
+    )
+
+
+def turn(page, figure, node, settings):
+    """Move controls as a hand would."""
+    for name, value in settings.items():
+        control = figure.controls[name]
+        if control.kind == "slider":
+            move = "(e, i) => { e.value = i; e.dispatchEvent(new Event('input', {bubbles: true})) }"
+            node.get_by_role("slider", name=control.label, exact=True).evaluate(move, control.options.index(value))
+        elif control.kind == "choice":
+            node.get_by_role("combobox", name=control.label, exact=True).select_option(str(value))
+        else:
+            node.get_by_role("checkbox", name=control.label, exact=True).set_checked(value)
+    settle(page, node, settings)
+
+
+def compare(figure, node, settings):
+    """Every control and read-out says what Python says: the number behind the text, and the text."""
+    want, texts = figure.at(**settings), figure.texts(**settings)
+    for shown in figure.readouts:
+        data = node.locator(f'data[data-name="{shown.name}"]')
+        behind, value = data.evaluate("e => e.value"), want[shown.name]
+        if isinstance(value, bool):
+            assert behind == str(value).lower()
+        elif isinstance(value, (int, float)):
+            assert float(behind) == pytest.approx(value, rel=1e-12)
+        else:
+            assert behind == value
+        assert data.inner_text() == texts[shown.name], shown.name
+    for name, text in figure.setting_texts(**settings).items():
+        assert node.locator(f'.fk-control:has([name="{name}"]) .fk-value').text_content() == text
+        if figure.controls[name].kind == "slider":
+            assert node.locator(f'[name="{name}"]').get_attribute("aria-valuetext") == text
+
+
+def compare_table(figure, node, settings):
+    want = [[column.format(row[column.name]) for column in figure.table] for row in figure.data(**settings)]
+    have = node.locator("tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    assert have == want
+
+
+def anything(figure, rng):
+    return {name: rng.choice(control.options) for name, control in figure.controls.items()}
+
+
+def pixels(image):
+    from PIL import Image
+
+    data = Image.open(io.BytesIO(image)).convert("RGB").tobytes()
+    return list(zip(data[::3], data[1::3], data[2::3], strict=True))
+
+
+def is_close(pixel, colour, tolerance=40):
+    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return all(abs(a - b) <= tolerance for a, b in zip(pixel, wanted, strict=True))
+
+
+def css(page, node, variable):
+    return node.evaluate("(e, v) => getComputedStyle(e).getPropertyValue(v).trim()", variable)

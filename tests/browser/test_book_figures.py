@@ -1,0 +1,90 @@
+"""Every figure of the built book: each control moved to random values, and what the page then says compared with flopkit's Python."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("playwright.sync_api")
+
+from reader import PHONE, anything, compare, compare_table, css, is_close, pixels, show, turn
+
+from flopkit import charts
+from flopkit.charts import theme
+
+pytestmark = pytest.mark.browser
+HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
+SHOWN = sorted(
+    (str(path.relative_to(HTML)), name)
+    for path in HTML.rglob("*.html")
+    for name in set(re.findall(r'<figure class="fk-figure"[^>]* data-name="([\w-]+)"', path.read_text("utf8")))
+)
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """Every ready figure of flopkit.charts, by name."""
+    makers = [getattr(charts, name) for name in charts.__all__]
+    made = [
+        make() for make in makers if getattr(make, "__annotations__", {}).get("return") in ("Figure", charts.Figure)
+    ]
+    return {figure.name: figure for figure in made}
+
+
+def made(figures, name):
+    assert name in figures, f"no function in flopkit.charts makes the figure {name!r}; tests cannot compare it"
+    return figures[name]
+
+
+@pytest.mark.parametrize(("path", "name"), SHOWN)
+def test_random_settings_give_what_python_gives(open_page, figures, path, name):
+    page, figure, rng = open_page(path), made(figures, name), random.Random(name)
+    node = show(page, name)
+    compare(figure, node, {})
+    if figure.table:
+        node.locator("summary").click()
+    for settings in [
+        *({**figure.settings(), **preset} for preset in figure.presets.values()),
+        *(anything(figure, rng) for _ in range(8)),
+    ]:
+        turn(page, figure, node, settings)
+        compare(figure, node, settings)
+        if figure.table:
+            compare_table(figure, node, settings)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("path", "name"), SHOWN)
+def test_the_picture_is_there(open_page, path, name, options, dark):
+    page = open_page(path, color_scheme="dark" if dark else "light", **options)
+    node = show(page, name)
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+    if node.locator(".fk-none").count():
+        return
+    svg = node.locator(".fk-live svg")
+    assert svg.bounding_box()["width"] > 300
+    assert css(page, node, "--fk-ink") == (theme.DARK[theme.INK] if dark else theme.INK)
+    seen = pixels(svg.screenshot())
+    ground, words = seen[0], theme.DARK[theme.MUTED] if dark else theme.MUTED
+    assert (sum(ground) < 200) == dark, f"the chart stands on {ground}"
+    inked = sum(max(abs(a - b) for a, b in zip(pixel, ground, strict=True)) > 60 for pixel in seen) / len(seen)
+    assert 0.003 < inked < 0.6 and sum(is_close(pixel, words) for pixel in seen) > 30
+
+
+@pytest.mark.parametrize(("path", "name"), SHOWN)
+def test_without_scripts(open_page, figures, path, name):
+    page, figure = open_page(path, java_script_enabled=False), made(figures, name)
+    node = page.locator(f'figure[data-name="{name}"]')
+    text = node.inner_text()
+    assert all(each in text for each in [*figure.texts().values(), *figure.setting_texts().values()])
+    assert node.locator(".fk-panel :is(input, select, button):visible").count() == 0, "a dead control"
+    if figure.chart:
+        assert (
+            node.locator(".fk-chart > svg").is_visible()
+            and node.locator(".fk-chart > svg").bounding_box()["width"] > 300
+        )
