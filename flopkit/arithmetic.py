@@ -207,11 +207,11 @@ def let_costs_answer(cost_type: type) -> None:
     Altair's operators accept any right-hand side and never return ``NotImplemented``, so without this a
     parameter on the left would swallow the cost whole. Only products with *cost_type* are touched.
     """
-    if "altair" not in sys.modules:
+    if sys.modules.get("altair") is None:
         return
     from altair.expr.core import OperatorMixin
 
-    plain = OperatorMixin.__mul__
+    plain: Any = OperatorMixin.__mul__
     if getattr(plain, "lets_costs_answer", False):
         return
 

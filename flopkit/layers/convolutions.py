@@ -79,7 +79,9 @@ def conv1d(
     dtype: Any = "bf16",
     convention: Convention = EXACT,
 ) -> Cost:
-    """A one-dimensional convolution: ``2·batch·c_out·l_out·(c_in/groups)·kernel`` FLOPs. See `conv2d`.
+    """A one-dimensional convolution: ``2·batch·c_out·l_out·(c_in/groups)·kernel`` FLOPs.
+
+    See `conv2d`; sizes of the one axis are *l_out* and *l_in*.
 
     >>> conv1d(batch=1, c_in=80, c_out=384, l_out=3000, kernel=3).flops  # Whisper-tiny's first layer
     552960000
@@ -139,8 +141,24 @@ def conv_transpose2d(
     """A transposed convolution: the input gradient of a convolution, run forward.
 
     FLOPs: ``2·batch·c_in·h_in·w_in·(c_out/groups)·k_h·k_w``: every input position spreads over the kernel's taps, so
-    it is the *input* positions that count. Bytes and parameters as for `conv2d`; *h_out*, *w_out* None: input times
-    stride. Products that land outside a cropped output count.
+    it is the *input* positions that count. Products that land outside a cropped output count.
+    Vector FLOPs: one addition an output where there is a bias.
+    Bytes: the input, the weight and the output, once each. Parameters: ``c_in·(c_out/groups)·k_h·k_w`` (and *c_out*).
+
+    Parameters
+    ----------
+    batch, c_in, c_out : images, channels in, channels out.
+    h_in, w_in : rows and columns of the input.
+    kernel, stride, dilation : an int, or a pair (height, width). Stride and dilation change no FLOP at a given input.
+    groups : independent groups of channels.
+    h_out, w_out : rows and columns of the output, for the bytes and the bias. None: input times stride.
+    bias : whether a bias is added.
+
+    Not counted: the zeros between the input's positions, where a kernel puts them there and convolves.
+
+    Raises ``ValueError`` or ``TypeError`` for a bad size, and groups that do not divide the channels.
+
+    Source: Dumoulin and Visin 2016, section 4.
 
     >>> conv_transpose2d(batch=1, c_in=8, c_out=4, h_in=5, w_in=5, kernel=2, stride=2).flops
     6400
@@ -168,7 +186,7 @@ def conv_transpose1d(
 ) -> Cost:
     """A one-dimensional transposed convolution: ``2·batch·c_in·l_in·(c_out/groups)·kernel`` FLOPs.
 
-    See `conv_transpose2d`.
+    See `conv_transpose2d`; sizes of the one axis are *l_in* and *l_out*.
 
     >>> conv_transpose1d(batch=1, c_in=8, c_out=4, l_in=5, kernel=2, stride=2).flops
     640
@@ -200,7 +218,7 @@ def conv_transpose3d(
 ) -> Cost:
     """A three-dimensional transposed convolution: ``2·batch·c_in·d_in·h_in·w_in·(c_out/groups)·k_d·k_h·k_w`` FLOPs.
 
-    See `conv_transpose2d`.
+    See `conv_transpose2d`; sizes of the third axis are *d_in* and *d_out*.
 
     >>> conv_transpose3d(batch=1, c_in=2, c_out=4, d_in=3, h_in=3, w_in=3, kernel=2, stride=2).flops
     3456

@@ -70,13 +70,7 @@ def avg_pool2d(
     division; taps on padding count. Bytes: the input read once, the output written once. Parameters: none.
     Global average pooling is ``h_out=1, w_out=1`` and a kernel as large as the image.
 
-    Parameters are those of `max_pool2d`.
-
-    Not counted: nothing of the operator itself.
-
-    Raises ``ValueError`` or ``TypeError`` for a bad size, or a kernel that does not fit the input that is given.
-
-    Source: Dumoulin and Visin 2016, section 3.
+    See `max_pool2d` for the sizes.
 
     >>> avg_pool2d(batch=1, channels=2048, h_out=1, w_out=1, kernel=7).vector_flops  # ResNet-50's last
     102400

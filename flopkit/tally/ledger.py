@@ -10,17 +10,7 @@ from typing import Any, NamedTuple
 
 from flopkit.tables import Table
 
-__all__ = [
-    "OPERATIONS",
-    "Ledger",
-    "contraction",
-    "counting",
-    "elementwise",
-    "record",
-    "take_up",
-    "too_large",
-    "undecided",
-]
+__all__ = ["OPERATIONS", "Ledger", "contraction", "counting", "elementwise"]
 
 OPERATIONS: Mapping[str, str] = {
     "multiplies": "multiplications",

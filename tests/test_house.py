@@ -1,0 +1,175 @@
+"""The walls of the house: imports run downwards, nothing heavy is loaded early, names do not clash, everything is explained."""
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from formulas import public_formulas
+
+import flopkit as fk
+
+PACKAGE = Path(fk.__file__).parent
+
+# From the top of the house to its foundation: a room imports itself and what stands below it.
+FLOORS = (
+    "widgets", "charts", "lessons", "models", "rooflines", "devices", "derivations", "layers", "tally", "cost",
+    "conventions", "sizes", "dtypes", "tables", "units", "arithmetic", "__about__",
+)  # fmt: skip
+HEAVY = {"numpy", "torch", "sympy", "altair", "pandas", "ipywidgets", "IPython", "vl_convert", "torchvision", "matplotlib"}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path):
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported(tree):
+    """(name, whether at the top level at run time) of every import; names of this package in full."""
+
+    def walk(node, top):
+        for child in ast.iter_child_nodes(node):
+            checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+            inside = top and not checking and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, top) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"line {child.lineno}: imports are absolute"
+                names = [f"flopkit.{alias.name}" for alias in child.names] if child.module == "flopkit" else [child.module]
+                yield from ((name, top) for name in names)
+            else:
+                yield from walk(child, inside)
+
+    return list(walk(tree, True))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_downwards(path):
+    if path == PACKAGE / "__init__.py":
+        return  # the face reaches every room, when asked
+    here = room(path)
+    assert here in FLOORS, f"flopkit/{here} has no place in the house yet: give it one in FLOORS"
+    for name, _ in imported(ast.parse(path.read_text("utf-8"))):
+        if name.startswith("flopkit."):
+            there = name.split(".")[1]
+            assert there in FLOORS, f"{path.name} imports {name}: what is needed of the face is to be imported from its room"
+            assert FLOORS.index(there) >= FLOORS.index(here), f"{path.name} ({here}) imports {name}, which stands above it"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_heavy_is_imported_at_the_top(path):
+    early = {name.split(".")[0] for name, top in imported(ast.parse(path.read_text("utf-8"))) if top}
+    assert not early & HEAVY
+
+
+def in_python(code, *blocked):
+    """Run *code* in a Python of its own where *blocked* packages are missing; what it prints as JSON."""
+    block = "".join(f"sys.modules[{name!r}] = None\n" for name in blocked)
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import json, sys\n{block}{code}"],
+        capture_output=True, text=True, cwd=PACKAGE.parent,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+def test_importing_flopkit_loads_nothing_heavy():
+    loaded = in_python(
+        "import flopkit as fk\n"
+        "fk.dense(tokens=1, d_in=2, d_out=3).flops, fk.conv2d, fk.attention, fk.moe, fk.mla, fk.roofline\n"
+        "str(fk.tally.matmul(m=1, k=2, n=3)), str(fk.dense(tokens=1, d_in=2, d_out=3).table())\n"
+        "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    assert "flopkit" in loaded and not HEAVY & set(loaded)
+
+
+def test_the_face_alone_loads_no_room():
+    loaded = in_python("import flopkit\nprint(json.dumps([name for name in sys.modules if name.startswith('flopkit')]))")
+    assert loaded == ["flopkit"]
+
+
+def test_the_core_works_without_the_rest():
+    """Counting needs nothing but Python."""
+    flops = in_python(
+        "import flopkit as fk\n"
+        "cost = fk.attention(batch=1, q=8, kv=8, heads=2, head_dim=4, mask='causal') + fk.rms_norm(tokens=8, d=8)\n"
+        "repr(cost), cost._repr_html_(), fk.tally.dense(tokens=1, d_in=2, d_out=2)\n"
+        "print(json.dumps([cost.flops, fk.roofline(cost, 'h100-sxm').bound]))",
+        *HEAVY,
+    )
+    assert flops == [2 * 2 * 36 * 8, "memory"]
+
+
+def test_all_names_of_the_face_exist():
+    for name in fk.__all__:
+        if name == "widgets":
+            continue  # needs ipywidgets; tried below
+        assert getattr(fk, name) is not None
+    assert set(dir(fk)) == set(fk.__all__)
+    typed = {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flopkit.")
+        for alias in node.names
+    }
+    assert typed == set(fk._HOME), "the names that type checkers see and the ones that exist differ"
+
+
+def test_no_room_is_named_like_a_public_function():
+    rooms = {module.name for module in pkgutil.iter_modules(fk.__path__)}
+    assert not rooms & set(fk._HOME)
+    assert set(fk._SUBMODULES) <= rooms
+
+
+DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
+
+
+def test_no_file_is_a_drawer():
+    assert not {path.stem for path in MODULES} & DRAWERS
+
+
+# -- explained --------------------------------------------------------------------------------------------------
+
+EXPLAINED = ("arithmetic", "sizes", "dtypes", "conventions", "cost", "tables", "layers", "tally")
+
+
+def public_functions():
+    for path in MODULES:
+        if room(path) in EXPLAINED:
+            parts = path.relative_to(PACKAGE).with_suffix("").parts
+            module = importlib.import_module(".".join(("flopkit", *(p for p in parts if p != "__init__"))))
+            for name in getattr(module, "__all__", ()):
+                thing = getattr(module, name)
+                if inspect.isfunction(thing) and thing.__module__ == module.__name__:
+                    yield f"{module.__name__}.{name}", thing
+    for name in fk._HOME:
+        thing = getattr(fk, name)
+        if inspect.isfunction(thing) or inspect.isclass(thing):
+            yield f"fk.{name}", thing
+
+
+FUNCTIONS = dict(public_functions())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_public_function_has_an_example(name):
+    assert ">>> " in (inspect.getdoc(FUNCTIONS[name]) or ""), f"{name} shows no example"
+
+
+@pytest.mark.parametrize("name", sorted(public_formulas()))
+def test_every_formula_says_what_it_counts_and_what_not(name):
+    formula = public_formulas()[name]
+    text = inspect.getdoc(formula)
+    if "See `" in text:  # a sibling, which explains the rest
+        assert "FLOPs" in text
+        text += inspect.getdoc(public_formulas()[text.split("See `")[1].split("`")[0]])
+    for part in ("FLOPs:", "Bytes", "Parameters", "Not counted:", "Raises"):
+        assert part in text, f"{name} does not say {part}"
+    for parameter in inspect.signature(formula).parameters:
+        assert parameter in text or parameter in ("dtype", "convention"), f"{name} does not explain {parameter}"
