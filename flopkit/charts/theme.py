@@ -33,7 +33,7 @@ DARK = {
     INK: "#ced6dd",
     MUTED: "#9ca7b5",
     GRID: "#3d4654",
-    PAPER: "#14181e",
+    PAPER: "#121212",
     BLUE: "#56b4e9",
     ORANGE: "#ff9248",
     GREEN: "#2dc798",
@@ -49,7 +49,7 @@ VARIABLES = {
 }
 """The CSS variable of each colour; ``static/figure.css`` sets them for light and dark pages."""
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _HEX = re.compile("|".join(VARIABLES), re.IGNORECASE)
 
 

@@ -210,7 +210,7 @@ def test_the_picture_is_there_and_in_the_right_colours(open_page, options, dark)
     assert sum(is_close(pixel, blue) for pixel in seen) > 400, "no curve"
     assert sum(is_close(pixel, orange) for pixel in seen) > 40, "no dot"
     assert sum(is_close(pixel, ink) for pixel in seen) > 40, "no axis labels"
-    assert is_close(seen[0], "#14181e" if dark else "#ffffff", 6)
+    assert is_close(seen[0], "#121212" if dark else "#ffffff", 6)
 
 
 def test_the_dot_moves(open_page):
