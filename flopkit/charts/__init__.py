@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from flopkit.charts.attention import attention_crossing, attention_pairs
+from flopkit.charts.cnns import cnn_anatomy
 from flopkit.charts.conventions import what_counts
+from flopkit.charts.convolutions import convolution_cost
 from flopkit.charts.dense import dense_roofline
 from flopkit.charts.figure import Figure, pick
 from flopkit.charts.one_run import one_run
@@ -11,8 +14,12 @@ from flopkit.charts.panel import along, choice, column, readout, slider, steps, 
 __all__ = [
     "Figure",
     "along",
+    "attention_crossing",
+    "attention_pairs",
     "choice",
+    "cnn_anatomy",
     "column",
+    "convolution_cost",
     "dense_roofline",
     "one_run",
     "pick",

@@ -154,11 +154,11 @@ class _Image:
         self._passed(name, "other", residual(elements=self.elements, **self._common()))
 
     def max_pool(self, name: str, kernel: int, stride: int, padding: int = 0) -> None:
-        sides = (
+        rows, columns = (
             conv_output(size_in=side, kernel=kernel, stride=stride, padding=padding)
             for side in (self.height, self.width)
         )
-        self._pool(name, max_pool2d, *sides, kernel, stride)
+        self._pool(name, max_pool2d, rows, columns, kernel, stride)
 
     def average_pool(self, name: str, side: int = 1) -> None:
         """Down to *side* × *side*, each window as large as a whole share of the map, rounded up."""

@@ -1,0 +1,180 @@
+"""Figure of the chapter on convolution: thirteen networks, and which layers hold their FLOPs, bytes and time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+from flopkit.arithmetic import where
+from flopkit.charts import theme
+from flopkit.charts.convolutions import DEVICES
+from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.hardware import device_choice, source_note
+from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.models.vision import KINDS, cnn, cnn_kinds
+from flopkit.rooflines import bound_by
+
+__all__ = ["NETWORKS", "cnn_anatomy", "networks_on_device"]
+
+NETWORKS = {
+    "AlexNet": "alexnet",
+    "VGG-11": "vgg11",
+    "VGG-13": "vgg13",
+    "VGG-16": "vgg16",
+    "VGG-19": "vgg19",
+    "ResNet-18": "resnet18",
+    "ResNet-34": "resnet34",
+    "ResNet-50": "resnet50",
+    "ResNet-101": "resnet101",
+    "ResNet-152": "resnet152",
+    "Wide ResNet-50": "wide_resnet50_2",
+    "MobileNetV2": "mobilenet_v2",
+    "EfficientNet-B0": "efficientnet_b0",
+}
+LABELS = {
+    "convolution": "convolution",
+    "pointwise": "1 × 1",
+    "depthwise": "depthwise",
+    "dense": "dense",
+    "norm": "batch norm",
+    "activation": "activation",
+    "other": "other",
+}
+COLOURS = [theme.BLUE, theme.SKY, theme.ORANGE, theme.PURPLE, theme.AMBER, theme.GREEN, theme.MUTED]
+SHOWN = {"least time": "s", "bytes": "B", "FLOPs": ""}
+
+
+@cache
+def layers(title: str) -> dict[str, Counter[tuple[int, int, int]]]:
+    """How often each kind of layer occurs: FLOPs and numbers read and written for an image, numbers read once a batch."""
+    name = NETWORKS[title]
+    kinds, found = cnn_kinds(name), {kind: Counter[tuple[int, int, int]]() for kind in KINDS}
+    for one, two in zip(cnn(name, dtype="int8").parts, cnn(name, batch=2, dtype="int8").parts, strict=True):
+        image = two.bytes - one.bytes
+        found[kinds[one.name]][one.flops, image, one.bytes - image] += 1
+    return found
+
+
+def totals(title: str, kind: str) -> tuple[int, int, int]:
+    """The three numbers of `layers`, summed over the layers of one kind."""
+    several = [[n * number for number in sizes] for sizes, n in layers(title)[kind].items()]
+    return tuple(map(sum, zip(*several, strict=True))) if several else (0, 0, 0)  # type: ignore[return-value]
+
+
+def networks_on_device(s: Any, *, network: Any, show: Any, batch: Any, device: Any) -> None:
+    """All networks on a device, an image: for every kind of layer the sum of what each layer takes at least."""
+    s.share = 1 / batch
+    s.rate = 8 * device.bandwidth / device.bits  # numbers read and written in a second
+    for title, name in NETWORKS.items():
+        for kind in KINDS:
+            if kind in ("norm", "activation", "other"):  # no FLOPs: the layers' bytes add up, and so does their time
+                _, image, once = totals(title, kind)
+                time = (image + once * s.share) / s.rate
+            else:
+                time = sum(
+                    n * bound_by(flops, image + once * s.share, device.peak, s.rate).seconds
+                    for (flops, image, once), n in layers(title)[kind].items()
+                )
+            setattr(s, f"{name}_{kind}", time)
+        setattr(s, f"{name}_seconds", sum(getattr(s, f"{name}_{kind}") for kind in KINDS))
+    sums = {
+        title: [sum(part) for part in zip(*(totals(title, kind) for kind in KINDS), strict=True)] for title in NETWORKS
+    }
+    s.flops = pick(network, {title: flops for title, (flops, _, _) in sums.items()})
+    s.numbers = pick(network, {title: image for title, (_, image, _) in sums.items()})
+    s.weights = pick(network, {title: once for title, (_, _, once) in sums.items()})
+    s.bytes = (s.numbers + s.weights * s.share) * device.bits / 8
+    s.seconds = pick(network, {title: getattr(s, f"{name}_seconds") for title, name in NETWORKS.items()})
+    s.busy = s.flops / device.peak / s.seconds
+    s.fewer_flops = sums["ResNet-50"][0] / s.flops
+    s.less_time = s.resnet50_seconds / s.seconds
+
+
+def one_network(r: Any, *, title: Any, show: Any, device: Any, **_: Any) -> None:
+    """A row: what is shown of a network, split by kind of layer."""
+
+    def each(values: dict[str, Any]) -> Any:
+        return pick(title, values)
+
+    for kind in KINDS:
+        flops, image, once = ({t: totals(t, kind)[i] for t in NETWORKS} for i in range(3))
+        time = each({t: getattr(r, f"{name}_{kind}") for t, name in NETWORKS.items()})
+        traffic = (each(image) + each(once) * r.share) * device.bits / 8
+        setattr(r, f"{kind}_all", where(show == "least time", time, where(show == "bytes", traffic, each(flops))))
+    r.whole = sum(getattr(r, f"{kind}_all") for kind in KINDS)
+    for kind in KINDS:
+        setattr(r, kind, getattr(r, f"{kind}_all") / r.whole)
+
+
+def cnn_anatomy() -> Figure:
+    """Thirteen networks as bars: which kind of layer holds the FLOPs, the bytes, or the least time on a device."""
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        y = alt.Y(
+            "title:N",
+            title=None,
+            sort=list(NETWORKS),
+            axis=alt.Axis(
+                labelFontWeight={"condition": {"test": "datum.value == network", "value": "bold"}, "value": "normal"}
+            ),
+        )
+        axis = alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1], domain=False)
+        scale = alt.Scale(domain=[0, 1.22], nice=False)
+        bars = (
+            s.rows.transform_fold(list(KINDS), as_=["kind", "part"])
+            .transform_calculate(label=f"({LABELS})[datum.kind]", place=f"indexof({list(KINDS)}, datum.kind)")
+            .mark_bar()
+            .encode(
+                y=y,
+                x=alt.X("part:Q", title="share, and the whole for one image", axis=axis, scale=scale),
+                color=alt.Color(
+                    "label:N",
+                    title=None,
+                    scale=alt.Scale(domain=list(LABELS.values()), range=COLOURS),
+                    legend=alt.Legend(columns=3, columnPadding=5, symbolSize=70, labelFontSize=11, symbolType="square"),
+                ),
+                order=alt.Order("place:Q"),
+                tooltip=[
+                    alt.Tooltip("title:N", title="network"),
+                    alt.Tooltip("label:N", title="layers"),
+                    alt.Tooltip("part:Q", title="share", format=".1%"),
+                ],
+            )
+        )
+        whole = (
+            s.rows.transform_calculate(text=f"format(datum.whole, '.3~s') + ({SHOWN})[show]", end="1")
+            .mark_text(align="left", dx=5)
+            .encode(y=y, x=alt.X("end:Q", scale=scale, axis=axis), text="text:N")
+        )
+        return alt.layer(bars, whole)
+
+    return Figure(
+        name="cnn-anatomy",
+        title="Who holds the FLOPs, and who holds the time?",
+        alt="Stacked bars of thirteen networks on an H100: convolutions hold almost all FLOPs of each, yet batch norms and "
+        "activations alone take about half of the least time of the ResNets, and nearly two thirds of MobileNetV2's.",
+        model=networks_on_device,
+        controls=[
+            choice("show", "Show", list(SHOWN)),
+            choice("network", "Network", list(NETWORKS), value="MobileNetV2"),
+            slider("batch", "Batch", steps(1, 512), value=64, unit="images"),
+            device_choice(pairs=DEVICES),
+        ],
+        readouts=[
+            readout("flops", "Arithmetic, an image", "FLOPs"),
+            readout("bytes", "Bytes, an image", "B"),
+            readout("seconds", "At least, an image", "s"),
+            readout("busy", "Arithmetic busy, at most", "%"),
+            readout("fewer_flops", "Fewer FLOPs than ResNet-50", "×"),
+            readout("less_time", "Less time than ResNet-50", "×"),
+        ],
+        rows=along("title", list(NETWORKS), one_network),
+        chart=chart,
+        table=[column("title", "Network"), *(column(kind, label, "%") for kind, label in LABELS.items())],
+        caption="Forward passes at 224 × 224, every operator run by itself: the sum of what each layer takes at least, a bound "
+        "and not a measurement. Convolution is any full one with a kernel larger than 1 × 1; other is residual sums, pooling and "
+        "squeeze-and-excite's scaling. " + source_note(DEVICES),
+        height=380,
+    )

@@ -1,0 +1,56 @@
+"""The figure of thirteen networks: what it adds up is what the trees and the roofline say, layer by layer."""
+
+import pytest
+
+from flopkit.charts.cnns import NETWORKS, cnn_anatomy, layers, totals
+from flopkit.devices import device
+from flopkit.models.vision import KINDS, cnn, cnn_kinds, cnn_names
+from flopkit.rooflines import roofline
+
+FIGURE = cnn_anatomy()
+PLACES = {"H100 SXM5 80 GB, bf16": ("h100-sxm", "bf16"), "P100 SXM2 16 GB, fp32": ("p100-sxm", "fp32")}
+
+
+def test_all_networks_are_there():
+    assert sorted(NETWORKS.values()) == sorted(cnn_names())
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("batch", [1, 64])
+@pytest.mark.parametrize("title", NETWORKS)
+def test_the_sums_are_those_of_the_layers(title, batch, place):
+    """The figure splits each layer into a part an image and a part a batch; here every layer is counted at its batch."""
+    name, dtype = PLACES[place]
+    network, kinds = cnn(NETWORKS[title], batch=batch, dtype=dtype), cnn_kinds(NETWORKS[title])
+    found = FIGURE.at(network=title, batch=batch, device=place)
+    assert found["flops"] * batch == network.flops
+    assert found["bytes"] * batch == pytest.approx(network.bytes, rel=1e-12)
+    seconds = dict.fromkeys(KINDS, 0.0)
+    for part in network.parts:
+        seconds[kinds[part.name]] += roofline(part, device(name), dtype).seconds
+    assert found["seconds"] * batch == pytest.approx(sum(seconds.values()), rel=1e-12)
+    for kind in KINDS:
+        assert found[f"{NETWORKS[title]}_{kind}"] * batch == pytest.approx(seconds[kind], rel=1e-12)
+
+
+@pytest.mark.parametrize("show", ["least time", "bytes", "FLOPs"])
+def test_the_bars_are_shares(show):
+    for row in FIGURE.rows(show=show):
+        assert sum(row[kind] for kind in KINDS) == pytest.approx(1)
+        assert row["whole"] == pytest.approx(sum(row[f"{kind}_all"] for kind in KINDS))
+
+
+def test_bars_of_flops_by_hand():
+    """VGG-16: 13 convolutions and three dense layers of 25,088 → 4,096 → 4,096 → 1,000."""
+    dense = 2 * (25088 * 4096 + 4096 * 4096 + 4096 * 1000)
+    assert totals("VGG-16", "dense") == (dense, 25088 + 4 * 4096 + 1000, dense // 2 + 2 * 4096 + 1000)
+    row = next(row for row in FIGURE.rows(show="FLOPs") if row["title"] == "VGG-16")
+    assert row["dense"] == pytest.approx(dense / (2 * 15_470_264_320))
+    assert row["norm"] == row["activation"] == row["depthwise"] == 0
+    assert sum(layers("VGG-16")["convolution"].values()) == 13
+
+
+def test_the_opening_question():
+    assert FIGURE.at()["fewer_flops"] == pytest.approx(4_089_184_256 / 300_774_272)
+    assert 2 < FIGURE.at()["less_time"] < 2.2
+    assert 4.4 < FIGURE.at(device="P100 SXM2 16 GB, fp32")["less_time"] < 4.6
