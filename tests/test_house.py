@@ -106,10 +106,23 @@ def test_the_core_works_without_the_rest():
     assert flops == [2 * 2 * 36 * 8, "memory"]
 
 
+@pytest.mark.parametrize(
+    ("missing", "code", "message"),
+    [
+        ("altair", "fk.charts.dense_roofline().spec()", 'need altair, which is not installed: pip install "flopkit[charts]"'),
+        ("ipywidgets", "fk.widgets.explore(fk.charts.dense_roofline())", 'pip install "flopkit[widgets]"'),
+        ("torch", "fk.device()", "install torch, or name a device, e.g. flopkit.device('h100-sxm')"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_way_to_get_it(missing, code, message):
+    said = in_python(
+        f"import flopkit as fk\ntry:\n    {code}\nexcept ImportError as error:\n    print(json.dumps(str(error)))", missing
+    )
+    assert message in said
+
+
 def test_all_names_of_the_face_exist():
     for name in fk.__all__:
-        if name == "widgets":
-            continue  # needs ipywidgets; tried below
         assert getattr(fk, name) is not None
     assert set(dir(fk)) == set(fk.__all__)
     typed = {

@@ -1,0 +1,149 @@
+"""What a cost is: numbers that add, multiply, translate and show themselves."""
+
+import copy
+import pickle
+
+import altair
+import numpy
+import pytest
+import sympy
+import vega
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flopkit as fk
+from flopkit.arithmetic import vega as expression_of
+from flopkit.conventions import EXACT, FVCORE, TORCH
+
+quick = settings(deadline=None, max_examples=60, derandomize=True)
+QUANTITIES = ("flops", "macs", "vector_flops", "bytes", "params")
+
+UP = fk.dense(tokens=4, d_in=8, d_out=16, bias=True).named("up")
+CORE = fk.attention(batch=1, q=4, kv=4, heads=2, head_dim=4, mask="causal").named("core")
+costs = st.sampled_from(
+    [UP, CORE, fk.rms_norm(tokens=4, d=8), fk.moe(tokens=4, d_model=8, d_ff=4, experts=4, top_k=2),
+     fk.embedding(tokens=4, vocab=10, d_model=8), UP + CORE]
+)  # fmt: skip
+
+
+def values(cost):
+    return {name: getattr(cost, name) for name in QUANTITIES}
+
+
+@quick
+@given(one=costs, other=costs, convention=st.sampled_from([EXACT, TORCH, FVCORE]))
+def test_costs_add(one, other, convention):
+    one, other = one.under(convention), other.under(convention)
+    total = one + other
+    assert values(total) == {name: getattr(one, name) + getattr(other, name) for name in QUANTITIES}
+    assert total.convention == convention
+    assert total.intensity == total.flops / total.bytes
+    assert values(sum([one, other])) == values(total) == values(other + one)
+    assert values(one + (other + one)) == values((one + other) + one)
+
+
+@quick
+@given(cost=costs, n=st.integers(0, 10**20))
+def test_costs_multiply(cost, n):
+    for scaled in (n * cost, cost * n):
+        assert values(scaled) == {name: n * getattr(cost, name) for name in QUANTITIES}
+        assert all(type(value) is int for value in values(scaled).values())
+    assert values(3 * cost) == values(cost + cost + cost)
+
+
+@quick
+@given(cost=costs)
+def test_translating_there_and_back_loses_nothing(cost):
+    assert cost.under(TORCH).under(FVCORE).under(EXACT) == cost
+    assert type(cost.under(TORCH)) is type(cost)
+
+
+def test_a_sum_keeps_its_parts():
+    total = UP + CORE + UP
+    assert [part.name for part in total.parts] == ["up", "core", "up"]
+    named = fk.Cost.total("block", [UP, CORE])
+    assert [part.name for part in (named + UP).parts] == ["block", "up"]
+    assert [part.convention for part in named.under(TORCH).parts] == [TORCH, TORCH]
+    assert [part.flops for part in (2 * named).parts] == [2 * UP.flops, 2 * CORE.flops]
+
+
+def test_the_sum_of_nothing():
+    nothing = fk.Cost.total("nothing", [])
+    assert values(nothing) == dict.fromkeys(QUANTITIES, 0)
+    assert nothing.intensity != nothing.intensity  # NaN, no error
+    assert "nothing" in repr(nothing)
+
+
+def test_costs_of_different_conventions_do_not_add():
+    for wrong in (lambda: UP + UP.under(TORCH), lambda: fk.Cost.total("t", [UP, CORE.under(FVCORE)])):
+        with pytest.raises(ValueError, match=r"cannot add a cost under EXACT and .* \.under\(\), e\.g\. cost\.under"):
+            wrong()
+
+
+@pytest.mark.parametrize("times", [0.5, "2", True, -1, None])
+def test_what_is_no_factor(times):
+    with pytest.raises((TypeError, ValueError), match="times="):
+        UP * times
+
+
+def test_what_has_no_meaning():
+    with pytest.raises(TypeError, match="a cost times a cost has no meaning"):
+        UP * CORE
+    for wrong in (lambda: UP + 1, lambda: 1 + UP, lambda: UP - CORE, lambda: UP / 2):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_arrays_and_parameters_multiply_from_either_side():
+    layers = numpy.array([1, 2, 4])
+    for scaled in (layers * UP, UP * layers):
+        assert isinstance(scaled, fk.Cost) and list(scaled.flops) == [UP.flops, 2 * UP.flops, 4 * UP.flops]
+    n = altair.param(name="n", value=1)
+    for scaled in (n * UP, UP * n, (n + 0) * UP):
+        assert isinstance(scaled, fk.Cost)
+        assert vega.evaluate(expression_of(scaled.flops), {"n": 3}) == 3 * UP.flops
+    x = sympy.Symbol("x", positive=True, integer=True)
+    for scaled in (x * UP, UP * x):
+        assert isinstance(scaled, fk.Cost) and scaled.flops == x * UP.flops
+    assert expression_of(2 * n) == "(2 * n)"  # and parameters still multiply as before
+
+
+def test_numbers_are_plain():
+    assert [type(value) for value in values(UP).values()] == [int] * 5
+    assert type(UP.intensity) is float
+    scaled = numpy.int64(3) * UP
+    assert [type(value) for value in values(scaled).values()] == [int] * 5
+
+
+def test_a_cost_is_a_value():
+    assert UP == fk.dense(tokens=4, d_in=8, d_out=16, bias=True).named("up") != CORE
+    assert copy.deepcopy(CORE) == CORE == pickle.loads(pickle.dumps(CORE))
+    with pytest.raises(AttributeError):
+        UP.bytes = 3
+
+
+def test_it_prints_its_convention_and_what_the_other_says():
+    text = repr(CORE)
+    assert "EXACT" in text and "320 FLOPs" in text and "512 FLOPs under TORCH" in text
+    assert CORE.under(TORCH).flops == 512 and "320 FLOPs under EXACT" in repr(CORE.under(TORCH))
+    assert "under" not in repr(UP)  # nothing is hidden: the conventions agree
+    page = CORE._repr_html_()
+    assert "EXACT" in page and "under TORCH" in page and "<table" in page
+
+
+def test_tables():
+    table = fk.Cost.total("block", [UP, CORE]).table()
+    assert [row["part"] for row in table] == ["up", "core", "total"]
+    assert [row["FLOPs"] for row in table] == [1024, 320, 1344]
+    assert sum(row["share"] for row in table) == pytest.approx(2)
+    assert table.rows[-1]["bytes"] == UP.bytes + CORE.bytes
+    assert "76.2%" in str(table) and "block, convention EXACT" in str(table)
+    assert len(UP.table()) == 1
+
+
+def test_a_symbolic_cost_shows_itself():
+    n = altair.param(name="n", value=1)
+    x = sympy.Symbol("x", positive=True, integer=True)
+    for size in (n, x, numpy.array([1, 2, 3])):
+        cost = fk.dense(tokens=size, d_in=8, d_out=16) + fk.rms_norm(tokens=size, d=8)
+        assert "FLOPs" in repr(cost) and "<table" in cost._repr_html_() and "total" in str(cost.table())
