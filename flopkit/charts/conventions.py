@@ -99,7 +99,7 @@ def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
     from flopkit.models.vision import cnn
 
     network = cnn("resnet50")
-    image = {"batch": 1, "c_in": 3, "c_out": 64, "h_out": 224, "w_out": 224, "kernel": 3}
+    image: dict[str, Any] = {"batch": 1, "c_in": 3, "c_out": 64, "h_out": 224, "w_out": 224, "kernel": 3}
     outputs = 64 * 224 * 224
     first = conv2d(**image, bias=True) + activation("relu", elements=outputs)
     neuron = dense(tokens=1, d_in=4, d_out=1, bias=True) + activation("relu", elements=1)
@@ -169,19 +169,17 @@ def _agrees(count: Any, value: Any, slack: Any) -> Any:
 
 
 def work_counted(s: Any, *, layer: Any, fma: Any, bias: Any, vector: Any, hidden: Any) -> None:
-    """The number that the switches give, and which tools print it."""
+    """The number that the switches give, and how many sources print it."""
     s.count = counted(layer, fma=fma, bias=bias, vector=vector, hidden=hidden)
     s.macs = layer.macs
     s.biases = layer.bias
     s.elements = layer.vector
     s.masked = layer.hidden
     s.top = layer.top
-    found: Any = ""
-    for tool, label in TOOLS.items():
-        agrees = _agrees(s.count, getattr(layer, f"{tool}_prints"), getattr(layer, f"{tool}_slack"))
-        setattr(s, f"with_{tool}", where(agrees, where(found == "", label, found + ", " + label), found))
-        found = getattr(s, f"with_{tool}")
-    s.printed_by = where(found == "", "nobody here", found)
+    found: Any = 0
+    for tool in TOOLS:
+        found = found + where(_agrees(s.count, getattr(layer, f"{tool}_prints"), getattr(layer, f"{tool}_slack")), 1, 0)
+    s.agreeing = found
 
 
 def printed(r: Any, *, tool: Any, layer: Any, **switches: Any) -> None:
@@ -236,7 +234,7 @@ def what_counts() -> Figure:
             choice("fma", "A multiply-add counts", {"once": 1, "twice": 2}),
             switch("bias", "Count the bias"),
             switch("vector", "Count other element-wise work"),
-            switch("hidden", "Count attention scores that the mask hides"),
+            switch("hidden", "Count scores that the mask hides", value=True),
         ],
         presets={
             "as fvcore counts": {"fma": "once", "bias": False, "vector": False, "hidden": True},
@@ -246,7 +244,7 @@ def what_counts() -> Figure:
         },
         readouts=[
             readout("count", "Counted", "FLOPs"),
-            readout("printed_by", "Same number printed by"),
+            readout("agreeing", "Same number in print", "sources"),
             readout("macs", "Multiply-adds", "MACs"),
             readout("biases", "Bias additions", "FLOPs"),
             readout("elements", "Other element-wise", "FLOPs"),
@@ -258,7 +256,7 @@ def what_counts() -> Figure:
             column("name", "Source"),
             column("prints", "Prints", "FLOPs"),
             column("ratio", "of two per multiply-add", "%"),
-            column("agrees", "Your number"),
+            column("agrees", "On your line"),
         ],
         caption="ResNet-50: as printed by each source, rounding included (the chapter links them). Layers: by what each tool "
         "documents or its source counts; attention written out as two products. The printed name of the unit is left out: "
