@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from conftest import FLAGS, chromium_path  # noqa: E402
 
 PAGE = ROOT / "_build" / "html" / "book" / "02_dense.html"
-PICTURE = ROOT / "book" / "_static" / "figure.png"
+PICTURE = ROOT / "book" / "_static" / "picture.png"
 STATE = "?dense-roofline.tokens=64"
 
 with sync_playwright() as p:

@@ -40,12 +40,8 @@ def on_page(app, pagename, templatename, context, doctree):
     app.add_css_file("book.css")
     if MARK not in context.get("body", ""):
         return
-    for folder in folders(app):
-        for name in sorted(path.name for path in folder.glob("figure.*")):
-            if name.endswith(".css"):
-                app.add_css_file(name)
-            else:
-                app.add_js_file(name, loading_method="defer")
+    app.add_css_file("figure.css")
+    app.add_js_file("figure.js", loading_method="defer")
 
 
 def setup(app):
