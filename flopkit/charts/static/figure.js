@@ -132,7 +132,6 @@
       return found;
     }
     for (const [key, input] of Object.entries(inputs)) input.addEventListener("input", () => {
-      if (preset) preset.selectedIndex = 0;
       set({[key]: input.type === "checkbox" ? input.checked : controls[key].values[input.type === "range" ? input.value : input.selectedIndex]});
     });
     preset?.addEventListener("input", () => preset.selectedIndex && set(presets[preset.selectedIndex - 1]));
