@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flopkit.charts.attention import attention_crossing, attention_pairs
+from flopkit.charts.attention import attention_pairs
+from flopkit.charts.attention_length import attention_crossing
 from flopkit.charts.cnns import cnn_anatomy
 from flopkit.charts.conventions import what_counts
 from flopkit.charts.convolutions import convolution_cost

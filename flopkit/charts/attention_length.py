@@ -1,0 +1,175 @@
+"""The figure of the crossing: from which length the attention core costs more than all other products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.arithmetic import ceil_div, where
+from flopkit.charts import theme
+from flopkit.charts.attention import EIGHT, FOUR, HEADS, MASKS, MHA, SHARING, band
+from flopkit.charts.figure import Figure, need
+from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.layers.attention_layers import mla, multi_head_attention
+from flopkit.layers.attentions import attention
+from flopkit.layers.products import dense
+
+__all__ = ["attention_crossing", "core_and_rest"]
+
+LAYERS: dict[str, dict[str, int]] = {
+    name: {"qk": sizes["qk"], "v": sizes["v"], "latent": 0}
+    for name, sizes in HEADS.items()
+    if sizes["qk"] == sizes["v"]
+} | {"192, values 128 (latent)": {"qk": 192, "v": 128, "latent": 1}}
+
+
+def core_and_rest(
+    s: Any, *, length: Any, mask: Any, span: Any, d_model: Any, heads: Any, sharing: Any, head: Any, d_ff: Any, mlp: Any
+) -> None:
+    """FLOPs of one transformer layer for one token of a sequence of *length*: the attention core, and all else."""
+    kv_heads = ceil_div(heads, sharing)
+    sizes: dict[str, Any] = {"batch": 1, "q": length, "kv": length, "heads": heads, "kv_heads": kv_heads}
+    sizes |= {"head_dim": head.qk, "v_head_dim": head.v}
+    core = where(mask == "full", attention(**sizes).flops, attention(**sizes, mask=band(mask, span, length)).flops)
+    s.core = core / length
+    s.torch = attention(**sizes).flops / length
+    s.projections = where(
+        head.latent == 1, latent_projections(d_model, heads), projections(d_model, heads, kv_heads, head.qk)
+    )
+    s.rest = s.projections + mlp * dense(tokens=1, d_in=d_model, d_out=d_ff).flops
+    s.share = s.core / (s.core + s.rest)
+    s.share_torch = s.torch / (s.torch + s.rest)
+    s.equal = length * s.rest / s.torch  # pairs of a token whose core costs as much as all else
+    s.inside = 2 * s.equal - 1  # a causal token has (T + 1)/2 pairs on average
+    spare = where(span > s.equal, span - s.equal, 1)
+    s.beyond = span * (span - 1) / (2 * spare)  # past the window it has w − w(w − 1)/2T
+    s.in_window = where(s.inside <= span, s.inside, where(span > s.equal, s.beyond, 0))
+    s.meets = where(mask == "full", s.equal, where(mask == "window", s.in_window, s.inside))
+    s.crossing = where(s.meets > 0, ceil_div(s.meets, 1), "never")
+    s.crossing_torch = ceil_div(s.equal, 1)
+
+
+def projections(d_model: Any, heads: Any, kv_heads: Any, head_dim: Any) -> Any:
+    """FLOPs for a token of the products to queries, keys and values, and of the output's."""
+    whole = multi_head_attention(batch=1, q=1, kv=1, d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    return _without_core(whole)
+
+
+def latent_projections(d_model: Any, heads: Any) -> Any:
+    """The same for the latent attention of DeepSeek-V3, brought up to keys and values of every head."""
+    latent: dict[str, Any] = {"q_lora": 1536, "kv_lora": 512, "qk_nope": 128, "qk_rope": 64, "v_head_dim": 128}
+    return _without_core(mla(batch=1, q=1, kv=1, d_model=d_model, heads=heads, **latent))
+
+
+def _without_core(layer: Any) -> Any:
+    parts = [part.flops for part in layer.parts if part.macs_by_kind.get("products") is not None]
+    total = parts[0]
+    for more in parts[1:]:
+        total = total + more
+    return total
+
+
+def attention_crossing() -> Figure:
+    """From which length the attention core costs more than all other products of a layer."""
+    lengths = steps(256, 1048576)
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        x = alt.X(
+            "length:Q",
+            title="length of the sequence (tokens)",
+            scale=alt.Scale(type="log", domain=[256, 1048576], nice=False),
+            axis=alt.Axis(values=[256, 1024, 4096, 16384, 65536, 262144, 1048576], format=",d"),
+        )
+        y = alt.Y("flops:Q", title="FLOPs of a layer, for a token", **theme.log_scale(1e6, 1e11))
+
+        def curve(result: str, **look: Any) -> Any:
+            tooltip = [
+                alt.Tooltip("length:Q", title="tokens", format=","),
+                alt.Tooltip("flops:Q", title="FLOPs", format=".4~s"),
+            ]
+            return (
+                s.rows.transform_calculate(flops=f"datum.{result}")
+                .mark_line(clip=True, **look)
+                .encode(x=x, y=y, tooltip=tooltip)
+            )
+
+        def note(at: Any, flops: Any, label: Any, **look: Any) -> Any:
+            return s.now(length=at, flops=flops, label=label).mark_text(**look).encode(x=x, y=y, text="label:N")
+
+        def met(at: Any, colour: str, **look: Any) -> list[Any]:
+            there = s.now(length=at, flops=s.rest, label=alt.expr.format(at, ",")).transform_filter(
+                "datum.length >= 256 && datum.length <= 1048576"
+            )
+            return [
+                there.mark_point(filled=False, size=90, strokeWidth=2, color=colour).encode(x=x, y=y),
+                there.mark_text(color=colour, fontWeight=600, **look).encode(x=x, y=y, text="label:N"),
+            ]
+
+        here = s.now("length", flops=s.core)
+        slope = s.torch / alt.param(name="length")
+        return alt.layer(
+            curve("rest", color=theme.GREEN),
+            curve("torch", color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5),
+            curve("core", color=theme.BLUE),
+            note(280, s.rest, "all other products", color=theme.GREEN, align="left", dy=-10),
+            note(180000, slope * 180000, "core, every score", color=theme.MUTED, align="right", dx=-8, dy=-8),
+            note(1200, slope * 600, "core, visible pairs", color=theme.BLUE, align="left", dx=10, dy=8),
+            *met(s.equal, theme.MUTED, align="right", dx=-6, dy=-12),
+            *met(s.meets, theme.BLUE, align="left", dx=7, dy=14),
+            here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y),
+            here.transform_calculate(label="format(datum.length, ',') + ' tokens'")
+            .mark_text(color=theme.ORANGE, fontWeight=600, fontSize=13, align="left", dx=14, dy=8)
+            .encode(x=x, y=y, text="label:N"),
+        )
+
+    llama = {"mask": "causal", "d_model": 4096, "heads": 32, "sharing": FOUR, "head": "128", "d_ff": 14336}
+    llama |= {"mlp": "three products (gated)"}
+    deepseek = {"d_model": 7168, "heads": 128, "d_ff": 18432}
+    gpt_2 = {"d_model": 768, "heads": 12, "d_ff": 3072}
+    return Figure(
+        name="attention-crossing",
+        title="From which length does attention cost more than all the rest?",
+        alt="On a log-log plot over the length of the sequence, all other products of a Llama-3-8B layer are a flat line, for they "
+        "cost every token the same. The attention core rises in proportion to the length. It meets the line at 26,624 tokens if "
+        "every score counts, and at 53,247 tokens if only the visible pairs do.",
+        model=core_and_rest,
+        controls=[
+            slider("length", "Length", steps(256, 1048576, per_octave=2), value=8192, unit="tokens"),
+            choice("mask", "Mask", MASKS, value="causal"),
+            slider("span", "Width of the window", steps(128, 131072), value=4096, unit="tokens"),
+            slider("d_model", "Width of the model", steps(512, 16384, per_octave=2), value=4096),
+            slider("heads", "Query heads", steps(4, 128), value=32),
+            choice("sharing", "Key-value heads", SHARING, value=FOUR),
+            choice("head", "Features of a head", LAYERS, value="128"),
+            slider("d_ff", "Width of the MLP", steps(1024, 65536, per_octave=2), value=14336),
+            choice("mlp", "MLP", {"three products (gated)": 3, "two products": 2}),
+        ],
+        presets={
+            "Llama-3-8B": llama,
+            "Llama-3-70B": {**llama, "d_model": 8192, "heads": 64, "sharing": EIGHT, "d_ff": 28672},
+            "Mistral-7B, window of 4,096": {**llama, "mask": "window", "span": 4096},
+            "DeepSeek-V3": {**llama, **deepseek, "sharing": MHA, "head": "192, values 128 (latent)"},
+            "GPT-2": {**llama, **gpt_2, "sharing": MHA, "head": "64", "mlp": "two products"},
+        },
+        readouts=[
+            readout("core", "Core, visible pairs", "FLOPs"),
+            readout("torch", "Core, every score", "FLOPs"),
+            readout("rest", "All other products", "FLOPs"),
+            readout("share", "Core's share", "%"),
+            readout("share_torch", "Share, every score", "%"),
+            readout("crossing", "Equal at", "tokens"),
+            readout("crossing_torch", "Equal, every score", "tokens"),
+        ],
+        rows=along("length", lengths),
+        chart=chart,
+        table=[
+            column("length", "Length", "tokens"),
+            column("core", "Core, visible pairs", "FLOPs"),
+            column("torch", "Core, every score", "FLOPs"),
+            column("rest", "All other products", "FLOPs"),
+            column("share", "Core's share", "%"),
+        ],
+        caption="Forward FLOPs of one layer for one token, on average over the sequence; a multiply-add is two FLOPs. Training triples "
+        "all three curves. The head, norms and softmax are not in it, nor the router of DeepSeek-V3, whose nine active experts "
+        "are as wide as one MLP of 18,432. A decode step costs what the dashed curve says, for its one query sees every key.",
+    )
