@@ -52,7 +52,11 @@ def conv(*positions: str) -> Callable[[random.Random, int], dict[str, int]]:
         groups = rng.randint(1, 3)
         free = {name: rng.randint(1, top) for name in ("batch", *positions)}
         steps = {"kernel": rng.randint(1, 3), "stride": rng.randint(1, 3), "dilation": rng.randint(1, 2)}
-        return free | steps | {"groups": groups, "c_in": groups * rng.randint(1, top), "c_out": groups * rng.randint(1, top)}
+        return (
+            free
+            | steps
+            | {"groups": groups, "c_in": groups * rng.randint(1, top), "c_out": groups * rng.randint(1, top)}
+        )
 
     return draw
 

@@ -100,6 +100,12 @@ def test_the_evaluator_refuses_what_formulas_do_not_use():
 
 
 def test_the_evaluator_agrees_with_vega():
-    expressions = ["n * 3 / 7 - -2", "if(n <= 10,min(n,3),ceil(n / 4))", "log(n) / log(2)", "pow(n, 0.5)", "max(1e300 * n, 2)"]
+    expressions = [
+        "n * 3 / 7 - -2",
+        "if(n <= 10,min(n,3),ceil(n / 4))",
+        "log(n) / log(2)",
+        "pow(n, 0.5)",
+        "max(1e300 * n, 2)",
+    ]
     for expression, found in zip(expressions, vega.in_vega({"n": 10}, expressions), strict=True):
         assert found == vega.evaluate(expression, {"n": 10}), expression

@@ -41,7 +41,11 @@ def reached(name, sizes):
     if not name.startswith("conv_transpose"):
         return {}
     span = sizes["dilation"] * (sizes["kernel"] - 1) + 1
-    return {f"{key[0]}_out": (sizes[key] - 1) * sizes["stride"] + span for key in sizes if key[1:] == "_in" and key != "c_in"}
+    return {
+        f"{key[0]}_out": (sizes[key] - 1) * sizes["stride"] + span
+        for key in sizes
+        if key[1:] == "_in" and key != "c_in"
+    }
 
 
 def shown(counts):

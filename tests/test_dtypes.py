@@ -18,7 +18,9 @@ def test_torch_formats(dtype):
     assert is_complex(dtype) == dtype.is_complex
 
 
-@pytest.mark.parametrize("name", ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "complex64"])
+@pytest.mark.parametrize(
+    "name", ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "complex64"]
+)
 def test_numpy_formats(name):
     kind = getattr(numpy, name)
     assert bits(kind) == bits(numpy.dtype(kind)) == bits(name) == 8 * numpy.dtype(kind).itemsize
@@ -55,7 +57,9 @@ def test_a_width_may_be_a_parameter():
     assert [vega.evaluate(expression, {"width": width}) for width in (4, 8, 16, 32)] == [2, 3, 6, 12]
 
 
-@pytest.mark.parametrize(("wrong", "hint"), [("bf17", "bf16"), ("flaot32", "float32"), ("fp9", "fp"), ("q", "known: complex128")])
+@pytest.mark.parametrize(
+    ("wrong", "hint"), [("bf17", "bf16"), ("flaot32", "float32"), ("fp9", "fp"), ("q", "known: complex128")]
+)
 def test_unknown_formats_have_near_names(wrong, hint):
     with pytest.raises(ValueError, match=f"dtype='{wrong}' is not a known number format; .*{hint}"):
         canonical(wrong)

@@ -21,7 +21,18 @@ FLOORS = (
     "widgets", "charts", "lessons", "models", "rooflines", "devices", "derivations", "layers", "tally", "cost",
     "conventions", "sizes", "dtypes", "tables", "units", "arithmetic", "__about__",
 )  # fmt: skip
-HEAVY = {"numpy", "torch", "sympy", "altair", "pandas", "ipywidgets", "IPython", "vl_convert", "torchvision", "matplotlib"}
+HEAVY = {
+    "numpy",
+    "torch",
+    "sympy",
+    "altair",
+    "pandas",
+    "ipywidgets",
+    "IPython",
+    "vl_convert",
+    "torchvision",
+    "matplotlib",
+}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -41,7 +52,9 @@ def imported(tree):
                 yield from ((alias.name, top) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
                 assert child.level == 0, f"line {child.lineno}: imports are absolute"
-                names = [f"flopkit.{alias.name}" for alias in child.names] if child.module == "flopkit" else [child.module]
+                names = (
+                    [f"flopkit.{alias.name}" for alias in child.names] if child.module == "flopkit" else [child.module]
+                )
                 yield from ((name, top) for name in names)
             else:
                 yield from walk(child, inside)
@@ -58,8 +71,12 @@ def test_imports_run_downwards(path):
     for name, _ in imported(ast.parse(path.read_text("utf-8"))):
         if name.startswith("flopkit."):
             there = name.split(".")[1]
-            assert there in FLOORS, f"{path.name} imports {name}: what is needed of the face is to be imported from its room"
-            assert FLOORS.index(there) >= FLOORS.index(here), f"{path.name} ({here}) imports {name}, which stands above it"
+            assert there in FLOORS, (
+                f"{path.name} imports {name}: what is needed of the face is to be imported from its room"
+            )
+            assert FLOORS.index(there) >= FLOORS.index(here), (
+                f"{path.name} ({here}) imports {name}, which stands above it"
+            )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -90,7 +107,9 @@ def test_importing_flopkit_loads_nothing_heavy():
 
 
 def test_the_face_alone_loads_no_room():
-    loaded = in_python("import flopkit\nprint(json.dumps([name for name in sys.modules if name.startswith('flopkit')]))")
+    loaded = in_python(
+        "import flopkit\nprint(json.dumps([name for name in sys.modules if name.startswith('flopkit')]))"
+    )
     assert loaded == ["flopkit"]
 
 
@@ -109,14 +128,19 @@ def test_the_core_works_without_the_rest():
 @pytest.mark.parametrize(
     ("missing", "code", "message"),
     [
-        ("altair", "fk.charts.dense_roofline().spec()", 'need altair, which is not installed: pip install "flopkit[charts]"'),
+        (
+            "altair",
+            "fk.charts.dense_roofline().spec()",
+            'need altair, which is not installed: pip install "flopkit[charts]"',
+        ),
         ("ipywidgets", "fk.widgets.explore(fk.charts.dense_roofline())", 'pip install "flopkit[widgets]"'),
         ("torch", "fk.device()", "install torch, or name a device, e.g. flopkit.device('h100-sxm')"),
     ],
 )
 def test_a_missing_package_is_named_with_the_way_to_get_it(missing, code, message):
     said = in_python(
-        f"import flopkit as fk\ntry:\n    {code}\nexcept ImportError as error:\n    print(json.dumps(str(error)))", missing
+        f"import flopkit as fk\ntry:\n    {code}\nexcept ImportError as error:\n    print(json.dumps(str(error)))",
+        missing,
     )
     assert message in said
 

@@ -29,8 +29,35 @@ def check(counted, right):
 def test_each_operation_is_written_once():
     x, y = Tally(3.0), Tally(2.0)
     with counting() as ledger:
-        results = [x + y, x - y, x * y, x / y, 1 - x, 1 / x, x > y, x >= 3, x < 1, x <= y, x == y, x.exp(), x.sqrt(), x**3]
-    assert [r.value if isinstance(r, Tally) else r for r in results][:11] == [5, 1, 6, 1.5, -2, 1 / 3, True, True, False, False, False]
+        results = [
+            x + y,
+            x - y,
+            x * y,
+            x / y,
+            1 - x,
+            1 / x,
+            x > y,
+            x >= 3,
+            x < 1,
+            x <= y,
+            x == y,
+            x.exp(),
+            x.sqrt(),
+            x**3,
+        ]
+    assert [r.value if isinstance(r, Tally) else r for r in results][:11] == [
+        5,
+        1,
+        6,
+        1.5,
+        -2,
+        1 / 3,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert (ledger.adds, ledger.subtracts, ledger.multiplies, ledger.divides) == (1, 2, 3, 2)
     assert (ledger.comparisons, ledger.exponentials, ledger.square_roots) == (5, 1, 1)
     assert ledger.operations == 15
@@ -247,7 +274,9 @@ def test_multi_head_attention_values():
 @pytest.mark.parametrize(("q", "kv", "kv_new"), [(1, 4, None), (2, 3, 3)])
 def test_a_cache_and_another_sequence(q, kv, kv_new):
     """Decoding with a cache, and cross-attention; two key-value heads for four query heads."""
-    counted = tally.multi_head_attention(batch=2, q=q, kv=kv, d_model=8, heads=4, kv_heads=2, kv_new=kv_new, mask="causal")
+    counted = tally.multi_head_attention(
+        batch=2, q=q, kv=kv, d_model=8, heads=4, kv_heads=2, kv_new=kv_new, mask="causal"
+    )
     given = tensors(counted)
     fresh = given["x"] if kv_new is None else given["memory"]
 
@@ -358,16 +387,25 @@ def test_norm_values(weight, bias):
     check(group, F.group_norm(given["x"], 2, given.get("weight"), given.get("bias"), eps))
     batch = tally.batch_norm(batch=2, channels=4, positions=3, affine=weight)
     given = tensors(batch)
-    check(batch, F.batch_norm(given["x"], given["running_mean"], given["running_var"], given.get("weight"), given.get("bias"), eps=eps))
+    check(
+        batch,
+        F.batch_norm(
+            given["x"], given["running_mean"], given["running_var"], given.get("weight"), given.get("bias"), eps=eps
+        ),
+    )
 
 
 def test_batch_norm_in_training():
     counted = tally.batch_norm(batch=2, channels=4, positions=3, training=True)
     given = tensors(counted)
     mean, variance = given["running_mean"], given["running_var"]
-    y = F.batch_norm(given["x"], mean, variance, given["weight"], given["bias"], training=True, eps=tally.normalisations.EPSILON)
+    y = F.batch_norm(
+        given["x"], mean, variance, given["weight"], given["bias"], training=True, eps=tally.normalisations.EPSILON
+    )
     for name, right in {"y": y, "running_mean": mean, "running_var": variance}.items():
-        torch.testing.assert_close(torch.tensor(counted.output[name], dtype=torch.float64), right, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            torch.tensor(counted.output[name], dtype=torch.float64), right, rtol=1e-12, atol=1e-12
+        )
 
 
 def test_embedding_values():

@@ -49,7 +49,9 @@ def test_bytes_of_products(dtype):
 @pytest.mark.parametrize("groups", [1, 4, 16])
 @pytest.mark.parametrize("bias", [False, True])
 def test_bytes_and_params_of_a_convolution(groups, bias):
-    layer = nn.Conv2d(16, 32, (3, 5), stride=2, padding=1, groups=groups, bias=bias, device="meta", dtype=torch.bfloat16)
+    layer = nn.Conv2d(
+        16, 32, (3, 5), stride=2, padding=1, groups=groups, bias=bias, device="meta", dtype=torch.bfloat16
+    )
     x = empty(8, 16, 57, 64)
     y = layer(x)
     cost = fk.conv2d(
@@ -75,7 +77,9 @@ def test_bytes_and_params_of_a_transposed_convolution(groups):
 def test_bytes_of_attention(kv_heads, v_head_dim):
     q, k, v = empty(2, 8, 100, 64), empty(2, kv_heads, 300, 64), empty(2, kv_heads, 300, v_head_dim)
     sizes = dict(batch=2, q=100, kv=300, heads=8, head_dim=64, kv_heads=kv_heads)
-    assert fk.attention(**sizes).bytes == moved(lambda *qkv: F.scaled_dot_product_attention(*qkv, enable_gqa=True), q, k, v)
+    assert fk.attention(**sizes).bytes == moved(
+        lambda *qkv: F.scaled_dot_product_attention(*qkv, enable_gqa=True), q, k, v
+    )
     scores = empty(2, 8, 100, 300)
     assert fk.attention(**sizes, kernel="math").bytes == fk.attention(**sizes).bytes + 4 * traffic(scores)
 
