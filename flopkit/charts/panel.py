@@ -20,7 +20,7 @@ from flopkit import units
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 # Names that mean something else inside a Vega expression or a Vega view.
 _TAKEN = frozenset(
-    "width height padding autosize background style parent datum event item group xy x y view unit cursor now rows data "
+    "width height padding autosize background style parent datum event item group xy x y view unit cursor now rows data found controls expressions "
     "E LN2 LN10 LOG2E LOG10E MAX_VALUE MIN_VALUE NaN PI SQRT1_2 SQRT2 true false null undefined Infinity".split()
 )
 
