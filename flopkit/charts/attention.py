@@ -130,6 +130,7 @@ def attention_pairs() -> Figure:
         )
         return alt.layer(asked, seen, *lines, whole, before, earlier, hidden)
 
+    # Sizes as in each model's published config.json.
     llama = {"cached": 0, "mask": "causal", "heads": 32, "sharing": FOUR, "head": "128"}
     deepseek = {"tokens": 4096, "cached": 0, "mask": "causal", "heads": 128}
     return Figure(

@@ -122,6 +122,7 @@ def attention_crossing() -> Figure:
             .encode(x=x, y=y, text="label:N"),
         )
 
+    # Sizes as in each model's published config.json.
     llama = {"mask": "causal", "d_model": 4096, "heads": 32, "sharing": FOUR, "head": "128", "d_ff": 14336}
     llama |= {"mlp": "three products (gated)"}
     deepseek = {"d_model": 7168, "heads": 128, "d_ff": 18432}
