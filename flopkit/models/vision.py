@@ -245,7 +245,9 @@ def _resnet(blocks: tuple[int, ...], *, bottleneck: bool, widen: int = 1) -> Cal
 def _residual_block(image: _Image, name: str, width: int, stride: int, bottleneck: bool, widen: int) -> None:
     shortcut = image.fork()
     inner = width * widen
-    convolutions = [(inner, 1, 1), (inner, 3, stride), (4 * width, 1, 1)] if bottleneck else [(width, 3, stride), (width, 3, 1)]
+    convolutions = (
+        [(inner, 1, 1), (inner, 3, stride), (4 * width, 1, 1)] if bottleneck else [(width, 3, stride), (width, 3, 1)]
+    )
     for place, (channels, kernel, step) in enumerate(convolutions, start=1):
         image.conv(f"{name}.conv{place}", channels, kernel, stride=step)
         image.norm(f"{name}.bn{place}")
