@@ -1,5 +1,7 @@
 """Products and convolutions: named values, and what must hold for all sizes."""
 
+import inspect
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,6 +140,12 @@ def test_a_transposed_convolution_is_the_input_gradient_of_a_convolution(groups,
         batch=2, c_in=c_out, c_out=c_in, h_in=h, w_in=w, kernel=kernel, groups=groups, stride=stride,
     )  # fmt: skip
     assert same(forward, backward)
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])
+def test_the_plain_convolution_is_the_default(name):
+    parameters = inspect.signature(getattr(fk, name)).parameters
+    assert [parameters[key].default for key in ("groups", "stride", "dilation", "bias")] == [1, 1, 1, False]
 
 
 @pytest.mark.parametrize("stride", [1, 2])
