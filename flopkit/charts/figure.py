@@ -142,8 +142,7 @@ class Figure:
         """The figure as a Vega-Lite specification: a parameter for each control, a named expression for each result."""
         altair = need("altair")
         values = self.settings(settings)
-        signals = Signals(self, altair)
-        self.model(signals, **signals.controls())
+        signals = self.signals()
         chart = self.chart(signals) if self.chart else altair.Chart(altair.Data(values=[])).mark_point()
         spec: dict[str, Any] = chart.to_dict(validate=False)
         spec.pop("config", None)
@@ -155,6 +154,14 @@ class Figure:
         params = [{"name": name, "value": value} for name, value in values.items()]
         params += [{"name": name, "expr": text} for name, text in signals.expressions().items()]
         return {**spec, "params": params + own, "config": theme.config()}
+
+    def signals(self) -> Signals:
+        """The namespace of the model in the Altair reading, filled; its ``flow()`` holds the rows."""
+        signals = Signals(self, need("altair"))
+        self.model(signals, **signals.controls())
+        if self.sweep:
+            signals.flow()  # so that every look-up that a row needs is among the expressions, used in the chart or not
+        return signals
 
     def svg(self, *, mode: str = "light", width: int = 640, **settings: Any) -> str:
         """The chart at these settings, drawn here (no browser)."""

@@ -168,7 +168,7 @@ def _data(figure: Figure) -> dict[str, Any]:
         "presets": list(figure.presets.values()),
         "readouts": [_shown(each) for each in figure.readouts],
         "columns": [_shown(each) for each in figure.table],
-        "rows": figure.sweep is not None,
+        "rows": figure.signals().flow() if figure.sweep and figure.table else None,
     }
 
 

@@ -97,6 +97,11 @@ class Signals(Results):
     @property
     def rows(self) -> Any:
         """A chart (without a mark) of the figure's rows: one for each swept value, its results calculated in the page."""
+        flow = self.flow()
+        return self._altair.Chart(self._altair.Data(values=flow["values"])).transform_calculate(**flow["columns"])
+
+    def flow(self) -> dict[str, Any]:
+        """The figure's rows as a flow of data: the swept values, and the expression of each further column."""
         figure, altair, sweep = self._figure, self._altair, self._figure.sweep
         if sweep is None:
             raise ValueError(f"figure {figure.name!r} has no rows; give Figure(rows=along('<control>'))")
@@ -108,8 +113,7 @@ class Signals(Results):
             option(swept, f"datum.{sweep.name}", here, row._field) if swept and swept.fields else here
         )
         (sweep.model or figure.model)(row, **controls)
-        chart = altair.Chart(altair.Data(values=[{sweep.name: value} for value in figure.swept()]))
-        return chart.transform_calculate(**row.expressions())
+        return {"values": [{sweep.name: value} for value in figure.swept()], "columns": row.expressions()}
 
     def now(self, *names: str, **columns: Any) -> Any:
         """A chart (without a mark) of one row that follows the controls: named results, and further columns by expression."""

@@ -76,7 +76,7 @@ def roofline(**changes):
 
 
 def parts(r, *, part, d_model, **_):
-    r.flops = pick(part, {"scores": r.scores, "values": r.values})
+    r.flops = pick(part, {"scores": r.scores, "values": r.values, "nothing": float("nan")})
     r.share = r.flops / (r.scores + r.values)
 
 
@@ -88,7 +88,9 @@ def attention(s, *, d_model):
 def bars():
     def chart(s):
         x, y = alt.X("flops:Q", title="FLOPs"), alt.Y("part:N", title=None, sort=None)
-        return s.rows.mark_bar().encode(x=x, y=y, tooltip=[alt.Tooltip("flops:Q")])
+        # What a table must not be misled by: a row that the chart leaves out, and a data set with all of the table's columns.
+        label = s.now(part="scores", flops=s.scores, share=1).mark_text(dx=10).encode(x=x, y=y, text="share:N")
+        return alt.layer(label, s.rows.mark_bar().encode(x=x, y=y, tooltip=[alt.Tooltip("flops:Q")]))
 
     return Figure(
         name="demo-bars",
@@ -97,7 +99,7 @@ def bars():
         model=attention,
         controls=[slider("d_model", "Width", steps(1, 64))],
         readouts=[readout("scores", "Scores", "FLOPs")],
-        rows=along("part", ["scores", "values"], parts),
+        rows=along("part", ["nothing", "scores", "values"], parts),
         chart=chart,
         table=[column("part", "Part"), column("flops", "Arithmetic", "FLOPs"), column("share", "Share", "%")],
         height=120,

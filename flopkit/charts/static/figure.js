@@ -74,7 +74,7 @@
     const preset = one(".fk-preset select"), status = one(".fk-status"), chart = one(".fk-chart"), table = one(".fk-data");
     const start = Object.fromEntries(Object.entries(controls).map(([key, c]) => [key, c.start]));
     const state = {};
-    let view, tableOf, busy = false, again = false;
+    let view, busy = false, again = false;
 
     function set(values) {
       for (const [key, value] of Object.entries(values)) {
@@ -107,14 +107,16 @@
     }
     function fill() {
       if (!view) return;
-      const has = row => row && columns.every(column => column.name in row);
-      tableOf ??= rows ? spec.names.find(each => has(view.data(each)[0])) : "";
-      const data = tableOf ? view.data(tableOf) : [Object.fromEntries(columns.map(({name}) => [name, view.signal(name)]))];
+      const data = rows ? view.data("fk_rows") : [Object.fromEntries(columns.map(({name}) => [name, view.signal(name)]))];
       table.querySelector("tbody").replaceChildren(...data.map(row => {
         const tr = document.createElement("tr");
         tr.append(...columns.map(column => Object.assign(document.createElement("td"), {textContent: say(column, row[column.name])})));
         return tr;
       }));
+    }
+    function withRows(vega) {                                   // the table's own data: a chart may filter or sort its rows
+      const transform = rows && Object.entries(rows.columns).map(([as, expr]) => ({type: "formula", as, expr}));
+      return rows ? {...vega, data: [...vega.data ?? [], {name: "fk_rows", values: rows.values, transform}]} : vega;
     }
     function link() {
       const url = new URL(location.href), kept = [...url.searchParams].filter(([key]) => !key.startsWith(name + "."));
@@ -150,8 +152,7 @@
       host.className = "fk-live";
       chart.append(host);                                       // in the page before it is drawn: its width is measured
       const result = await window.flopkitVega(host, spec, {
-        mode: "vega-lite", actions: false, renderer: "svg", defaultStyle: false, tooltip: {disableDefaultStyle: true}});
-      spec.names = (result.vgSpec.data ?? []).map(each => each.name);
+        mode: "vega-lite", actions: false, renderer: "svg", defaultStyle: false, tooltip: {disableDefaultStyle: true}, patch: withRows});
       view = result.view;
       host.querySelector("svg")?.setAttribute("aria-hidden", "true");
       await update();
