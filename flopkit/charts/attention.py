@@ -93,7 +93,7 @@ def attention_pairs() -> Figure:
         )
         asked = (
             s.now(left=0, right=1, down=top, bottom=1)
-            .mark_rect(color=theme.GRID)
+            .mark_rect(color=theme.GRID, opacity=0.7)
             .encode(x=x, x2=x2, y=y, y2=alt.Y2("bottom:Q"))
         )
         whole = (
