@@ -115,7 +115,7 @@ def dense_roofline() -> Figure:
             "4,096 → 16,384": {"d_in": 4096, "d_out": 16384},
             "Llama-3-8B, gate or up": {"d_in": 4096, "d_out": 14336},
             "Llama-3-8B, head": {"d_in": 4096, "d_out": 128256},
-            "Llama-3-70B, gate or up": {"d_in": 16384, "d_out": 28672},
+            "Llama-3-70B, gate or up": {"d_in": 8192, "d_out": 28672},
             "GPT-2, first of the MLP": {"d_in": 768, "d_out": 3072},
             "DeepSeek-V3, one expert's up": {"d_in": 7168, "d_out": 2048},
             "Narrow, 256 → 256": {"d_in": 256, "d_out": 256},
