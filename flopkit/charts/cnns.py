@@ -87,8 +87,8 @@ def networks_on_device(s: Any, *, network: Any, show: Any, batch: Any, device: A
     s.bytes = (s.numbers + s.weights * s.share) * device.bits / 8
     s.seconds = pick(network, {title: getattr(s, f"{name}_seconds") for title, name in NETWORKS.items()})
     s.busy = s.flops / device.peak / s.seconds
-    s.fewer_flops = sums["ResNet-50"][0] / s.flops
-    s.less_time = s.resnet50_seconds / s.seconds
+    s.resnet50_work = sums["ResNet-50"][0] / s.flops
+    s.resnet50_time = s.resnet50_seconds / s.seconds
 
 
 def one_network(r: Any, *, title: Any, show: Any, device: Any, **_: Any) -> None:
@@ -167,8 +167,8 @@ def cnn_anatomy() -> Figure:
             readout("bytes", "Bytes, an image", "B"),
             readout("seconds", "At least, an image", "s"),
             readout("busy", "Arithmetic busy, at most", "%"),
-            readout("fewer_flops", "Fewer FLOPs than ResNet-50", "×"),
-            readout("less_time", "Less time than ResNet-50", "×"),
+            readout("resnet50_work", "FLOPs of ResNet-50", "×"),
+            readout("resnet50_time", "Least time of ResNet-50", "×"),
         ],
         rows=along("title", list(NETWORKS), one_network),
         chart=chart,
