@@ -110,7 +110,7 @@ def test_the_face_alone_loads_no_room():
     loaded = in_python(
         "import flopkit\nprint(json.dumps([name for name in sys.modules if name.startswith('flopkit')]))"
     )
-    assert loaded == ["flopkit"]
+    assert set(loaded) <= {"flopkit", "flopkit.__about__"}
 
 
 def test_the_core_works_without_the_rest():
@@ -155,7 +155,7 @@ def test_all_names_of_the_face_exist():
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flopkit.")
         for alias in node.names
     }
-    assert typed == set(fk._HOME), "the names that type checkers see and the ones that exist differ"
+    assert typed - {"__version__"} == set(fk._HOME), "the names that type checkers see and the ones that exist differ"
 
 
 def test_no_room_is_named_like_a_public_function():
