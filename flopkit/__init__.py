@@ -14,9 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 _ROOMS = {
+    "flopkit.__about__": ("__version__",),
     "flopkit.arithmetic": ("ceil_div", "exact_div", "log2", "maximum", "minimum", "where"),
     "flopkit.conventions": ("Convention",),
     "flopkit.cost": ("Cost",),
@@ -43,9 +42,10 @@ _ROOMS = {
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _SUBMODULES = ("charts", "conventions", "lessons", "tally", "units", "widgets")
 
-__all__ = sorted([*_HOME, *_SUBMODULES, "__version__"])
+__all__ = sorted([*_HOME, *_SUBMODULES])
 
 if TYPE_CHECKING:
+    from flopkit.__about__ import __version__
     from flopkit.arithmetic import ceil_div, exact_div, log2, maximum, minimum, where
     from flopkit.conventions import Convention
     from flopkit.cost import Cost

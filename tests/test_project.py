@@ -249,3 +249,12 @@ def test_starting_python_loads_no_torch():
     """The line in .venv that helps torchvision waits until torchvision is imported."""
     code = "import sys; sys.exit(int('torch' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_api_page_names_every_public_name():
+    import flopkit as fk
+
+    page = (ROOT / "book" / "api.md").read_text("utf8")
+    rooms = {"charts", "conventions", "lessons", "tally", "units", "widgets", "__version__"}
+    missing = [name for name in fk.__all__ if name not in rooms and f":: flopkit.{name}\n" not in page]
+    assert missing == [], f"book/api.md does not show {missing}"

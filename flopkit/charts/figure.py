@@ -28,18 +28,21 @@ _SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 class Figure:
     """A chart with controls and read-outs that answers in a static page, in a notebook and on paper.
 
-    ``name``       short, with hyphens; the figure's anchor in the page and its key in a shared link
-    ``title``      what the figure shows
-    ``alt``        what it says, as a sentence: the alternative text of the picture
-    ``model``      ``model(s, *, <a keyword for each control>)`` sets results on ``s``; no ``if`` on a size, use ``where``
-    ``controls``   from :func:`slider`, :func:`choice`, :func:`switch`
-    ``presets``    label to settings; a slider's ladder gains the values that presets need
-    ``readouts``   from :func:`readout`, shown as text above the chart
-    ``rows``       :func:`along`: the data set behind the chart
-    ``chart``      ``chart(s)`` gives an Altair chart (single or layered); ``s.rows`` is a chart of the rows, ``s.now("x", y=s.rate)`` one
-                   of a single row that follows the controls, ``s.<result>`` an expression
-    ``table``      from :func:`column`; the columns of the data table, taken from the rows, or from the results where there are none
-    ``caption``    a note below the chart (source of the data, convention)
+    Parameters
+    ----------
+    name : short, with hyphens; the figure's anchor in the page and its key in a shared link
+    title : what the figure shows
+    alt : what it says, as a sentence: the alternative text of the picture
+    model : ``model(s, *, <a keyword for each control>)`` sets results on ``s``; no ``if`` on a size, use ``where``
+    controls : from :func:`slider`, :func:`choice`, :func:`switch`
+    presets : label to settings; a slider's ladder gains the values that presets need
+    readouts : from :func:`readout`, shown as text above the chart
+    rows : :func:`along`: the data set behind the chart
+    chart : ``chart(s)`` gives an Altair chart (single or layered); ``s.rows`` is a chart of the rows, ``s.now("x",
+        y=s.rate)`` one of a single row that follows the controls, ``s.<result>`` an expression
+    table : from :func:`column`; the columns of the data table, taken from the rows, or from the results where there
+        are none
+    caption : a note below the chart (source of the data, convention)
 
     >>> from flopkit.charts import Figure, readout, slider
     >>> def model(s, *, n):

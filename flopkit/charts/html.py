@@ -131,7 +131,7 @@ def _readouts(figure: Figure) -> str:
         return ""
     results, texts = figure.at(), figure.texts()
     entries = "".join(
-        f'<div><dt>{escape(each.label)}</dt><dd{" class=fk-words" if each.text else ""}><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
+        f'<div><dt>{escape(each.label)}</dt><dd{" class=fk-words" if each.text or isinstance(results[each.name], str) else ""}><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
         f"{escape(texts[each.name])}</data></dd></div>"
         for each in figure.readouts
     )

@@ -21,7 +21,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 # Names that mean something else inside a Vega expression or a Vega view.
 _TAKEN = frozenset(
     "width height padding autosize background style parent datum event item group xy x y view unit cursor now rows data found controls expressions "
-    "E LN2 LN10 LOG2E LOG10E MAX_VALUE MIN_VALUE NaN PI SQRT1_2 SQRT2 true false null undefined Infinity".split()
+    "E LN2 LN10 LOG2E LOG10E MAX_VALUE MIN_VALUE NaN PI SQRT1_2 SQRT2 true false null undefined Infinity "
+    "break case catch class const continue debugger default delete do else enum export extends finally for function if import in instanceof let "
+    "new return static super switch this throw try typeof var void while with yield".split()
 )
 
 

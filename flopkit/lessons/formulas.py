@@ -40,7 +40,9 @@ class Formula:
         symbols = sorted(self.expression.free_symbols, key=lambda one: (places.get(one.name, len(places)), one.name))
         stand_ins = {one: sympy.Symbol(f"x{place:03d}", **one.assumptions0) for place, one in enumerate(symbols)}
         names = {stand_in: _symbol_latex(one.name) for one, stand_in in stand_ins.items()}
-        text = f"{_name_latex(self.name)} = {sympy.latex(self.expression.xreplace(stand_ins), symbol_names=names)}"
+        words = any(len(one.name.partition("_")[0]) > 1 for one in symbols)
+        gap = r" \, " if words else None  # two upright words side by side would read as one
+        text = f"{_name_latex(self.name)} = {sympy.latex(self.expression.xreplace(stand_ins), symbol_names=names, mul_symbol=gap)}"
         if self.values:
             text += f" = {_value_latex(self.value, self.unit)}"
         return text
