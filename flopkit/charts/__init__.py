@@ -1,15 +1,20 @@
-"""Figures whose sliders run flopkit's formulas: in the published page, in a notebook, and (as a picture) on paper."""
+"""Figures whose sliders run flopkit's formulas: in the published page, in a notebook, and (as a picture) on paper.
+
+What a figure is made of stands here; the book's own figures stand in `flopkit.charts.gallery`.
+"""
 
 from __future__ import annotations
 
-from flopkit.charts.attention import attention_pairs
-from flopkit.charts.attention_length import attention_crossing
-from flopkit.charts.cnns import cnn_anatomy
-from flopkit.charts.conventions import what_counts
-from flopkit.charts.convolutions import convolution_cost
-from flopkit.charts.dense import dense_roofline
 from flopkit.charts.figure import Figure, pick
-from flopkit.charts.one_run import one_run
+from flopkit.charts.gallery import (
+    attention_crossing,
+    attention_pairs,
+    cnn_anatomy,
+    convolution_cost,
+    dense_roofline,
+    one_run,
+    what_counts,
+)
 from flopkit.charts.panel import along, choice, column, readout, slider, steps, switch
 
 __all__ = [

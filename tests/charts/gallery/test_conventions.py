@@ -7,7 +7,7 @@ import math
 import pytest
 
 from flopkit.charts import what_counts
-from flopkit.charts.conventions import TOOLS, Work, counted
+from flopkit.charts.gallery.conventions import TOOLS, Work, counted
 
 NETWORK = "ResNet-50, one image"
 CONVOLUTION = "VGG-16, first convolution and ReLU"

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from flopkit.charts.convolutions import convolution_cost
+from flopkit.charts.gallery.convolutions import convolution_cost
 
 FIGURE = convolution_cost()
 

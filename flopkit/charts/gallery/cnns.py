@@ -8,7 +8,7 @@ from typing import Any
 
 from flopkit.arithmetic import where
 from flopkit.charts import theme
-from flopkit.charts.convolutions import DEVICES
+from flopkit.charts.gallery.convolutions import DEVICES
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.hardware import device_choice, source_note
 from flopkit.charts.panel import along, choice, column, readout, slider, steps

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flopkit.charts.cnns import NETWORKS, cnn_anatomy, layers, totals
+from flopkit.charts.gallery.cnns import NETWORKS, cnn_anatomy, layers, totals
 from flopkit.devices import device
 from flopkit.models.vision import KINDS, cnn, cnn_kinds, cnn_names
 from flopkit.rooflines import roofline

@@ -1,0 +1,19 @@
+"""The book's figures, one subject a file. Each function takes no arguments and returns a `Figure`."""
+
+from flopkit.charts.gallery.attention import attention_pairs
+from flopkit.charts.gallery.attention_length import attention_crossing
+from flopkit.charts.gallery.cnns import cnn_anatomy
+from flopkit.charts.gallery.conventions import what_counts
+from flopkit.charts.gallery.convolutions import convolution_cost
+from flopkit.charts.gallery.dense import dense_roofline
+from flopkit.charts.gallery.one_run import one_run
+
+__all__ = [
+    "attention_crossing",
+    "attention_pairs",
+    "cnn_anatomy",
+    "convolution_cost",
+    "dense_roofline",
+    "one_run",
+    "what_counts",
+]

@@ -1,0 +1,58 @@
+"""The preface's figure: FLOPs of a token of Llama-3-8B added up by hand."""
+
+import pytest
+
+from flopkit.charts import one_run
+from flopkit.charts.gallery.one_run import RECIPES, llama_3_8b_forward
+
+FIGURE = one_run()
+LAYER = 4096 * 4096 * 2 + 4096 * 1024 * 2 + 4096 * 14336 * 3  # query and output, key and value, the three of the MLP
+TABLE = 128256 * 4096
+SEQ = 8192
+
+
+def test_parameters_are_those_of_the_model_but_for_its_norms():
+    """8,030,261,248 are published; 65 norms of 4,096 are not in this count."""
+    assert llama_3_8b_forward(SEQ).params == 32 * LAYER + 2 * TABLE == 8_030_261_248 - 65 * 4096
+
+
+def test_every_recipe_by_hand():
+    products = 2 * (32 * LAYER + TABLE)
+    pair = 32 * 32 * 2 * 2 * 128  # layers, heads, score and value, two for each multiply-add
+    visible, every = pair * (SEQ + 1) / 2, pair * SEQ
+    six_n = 6 * (32 * LAYER + 2 * TABLE)
+    want = [
+        3 * (products + visible),
+        3 * (products + every / 2),
+        3 * (products + every),
+        six_n,
+        six_n + 3 * every,
+        3 * (products + visible) / 2,
+        3 * (products + visible) / 2,
+    ]
+    rows = FIGURE.rows(seq=SEQ, tokens_per_s=10000)
+    assert [row["recipe"] for row in rows] == list(RECIPES)
+    for row, flops in zip(rows, want, strict=True):
+        assert row["per_token"] == pytest.approx(flops, rel=1e-12), row["recipe"]
+        assert row["called"] == pytest.approx(flops * 10000 / 989.4e12, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe"),
+    [
+        ({}, 0),
+        ({"scores": "half of the scores"}, 1),
+        ({"scores": "every score"}, 2),
+        ({"scores": "6N"}, 3),
+        ({"multiply_add": "one"}, 5),
+        ({"peak": "sparse bf16 peak"}, 6),
+    ],
+)
+def test_the_reader_s_recipe_lands_on_a_bar(settings, recipe):
+    assert FIGURE.at(**settings)["utilisation"] == pytest.approx(FIGURE.rows()[recipe]["called"])
+
+
+def test_a_rate_above_the_chip_s_limit_is_called_impossible():
+    """The limit is 132 · 4,096 · 1,980 MHz = 1.0705e15 FLOP/s; a token of 51.47 GFLOPs reaches it at 20,799 a second."""
+    assert FIGURE.at(tokens_per_s=20000)["possible"] == "yes"
+    assert FIGURE.at(tokens_per_s=20000, seq=16384)["possible"] == "no"
