@@ -8,8 +8,8 @@ from typing import Any
 
 from flopkit.arithmetic import where
 from flopkit.charts import theme
-from flopkit.charts.gallery.convolutions import DEVICES
 from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.gallery.convolutions import DEVICES
 from flopkit.charts.hardware import device_choice, source_note
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.models.vision import KINDS, cnn, cnn_kinds
