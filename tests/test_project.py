@@ -190,11 +190,14 @@ def test_every_page_is_in_the_contents():
 
 
 def test_readme_examples_run():
-    """Each ```python block of README.md with `>>>` is run as one doctest."""
+    """The ```python blocks of README.md with `>>>` run one after the other, in one session."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf8"), re.M | re.S)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    session: dict = {}
     for number, block in enumerate(b for b in blocks if ">>>" in b):
-        runner.run(doctest.DocTestParser().get_doctest(block, {}, f"README block {number}", "README.md", 0))
+        test = doctest.DocTestParser().get_doctest(block, session, f"README block {number}", "README.md", 0)
+        runner.run(test, clear_globs=False)
+        session = test.globs
     assert runner.failures == 0
 
 
