@@ -91,14 +91,17 @@ def one_run() -> Figure:
         bars = s.rows.mark_bar(color=theme.BLUE, height=12, yOffset=9, clip=True).encode(
             x=x, y=y, tooltip=[alt.Tooltip("recipe:N", title="recipe"), alt.Tooltip("called:Q", title="utilisation", format=".1%")]
         )
-        names = s.rows.mark_text(align="left", baseline="middle", dy=-7, color=theme.INK).encode(
-            y=y, x=alt.value(2), text="recipe:N"
-        )
-        shares = s.rows.mark_text(align="left", baseline="middle", dx=5, dy=9, color=theme.BLUE, fontWeight=600).encode(
-            x=x, y=y, text=alt.Text("called:Q", format=".0%")
-        )
+        texts = []
+        for halo in ({"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):  # so that the line does not cross a word
+            place = {"align": "left", "baseline": "middle", **halo}
+            names = s.rows.mark_text(dy=-7, color=theme.INK, **place)
+            shares = s.rows.mark_text(dx=5, dy=9, color=theme.BLUE, fontWeight=600, **place)
+            texts += [
+                names.encode(y=y, x=alt.value(2), text="recipe:N"),
+                shares.encode(x=x, y=y, text=alt.Text("called:Q", format=".0%")),
+            ]
         own = s.now(called=s.utilisation).mark_rule(color=theme.ORANGE, strokeWidth=2.5, clip=True).encode(x=x)
-        return alt.layer(own, bars, names, shares)
+        return alt.layer(own, bars, *texts)
 
     return Figure(
         name="one-run",

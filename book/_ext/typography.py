@@ -1,0 +1,22 @@
+"""Sphinx extension: a number and its unit stay on one line. The chapters themselves hold plain spaces."""
+
+import re
+
+from docutils import nodes
+
+PREFIX = "[kMGTPEZ]?"
+UNIT = rf"%|{PREFIX}(?:FLOPs?|MACs?|B|FLOP/s|B/s|FLOP/B)\b|[µmn]?s\b|[GMT]i?B\b|tokens?\b|FLOPs per byte\b"
+GAP = re.compile(rf"(?<=\d) (?={UNIT})")
+
+
+def keep_together(app, doctree, docname):
+    for text in list(doctree.findall(nodes.Text)):
+        if not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw)):
+            kept = GAP.sub("\u00a0", text)
+            if kept != text:
+                text.parent.replace(text, nodes.Text(kept))
+
+
+def setup(app):
+    app.connect("doctree-resolved", keep_together)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
