@@ -40,7 +40,7 @@ _ROOMS = {
     "flopkit.rooflines": ("roofline",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
-_SUBMODULES = ("charts", "conventions", "lessons", "tally", "units", "widgets")
+_SUBMODULES = ("charts", "conventions", "lessons", "models", "tally", "units", "widgets")
 
 __all__ = sorted([*_HOME, *_SUBMODULES])
 

@@ -48,6 +48,7 @@ class Cost:
     convention: Convention = EXACT
     parts: tuple[Cost, ...] = ()
 
+    __hash__ = None  # type: ignore[assignment]  # it holds mappings
     __array_ufunc__ = None  # a NumPy array on the left hands the product to __rmul__
 
     def __post_init__(self) -> None:
@@ -55,6 +56,8 @@ class Cost:
         for kind in (*self.macs_by_kind, *self.vector_by_kind):
             if kind not in KINDS:
                 raise ValueError(f"kind={kind!r} is not a kind of work; known: {', '.join(KINDS)}")
+        if any(getattr(getattr(n, "dtype", None), "kind", "") == "O" for n in (*self.macs_by_kind.values(), self.bytes)):
+            raise TypeError("cannot mix NumPy arrays with symbols or parameters in one formula: use one kind for all sizes")
         if not isinstance(self.convention, Convention):
             raise TypeError(
                 f"convention={self.convention!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT or .TORCH"
@@ -103,6 +106,9 @@ class Cost:
         Raises ``ValueError`` where they are of different conventions.
         """
         parts = tuple(parts)
+        for part in parts:
+            if not isinstance(part, Cost):
+                raise TypeError(f"parts hold {part!r}: each part must be a Cost, such as the result of fk.dense(...)")
         for part in parts[1:]:
             if part.convention != parts[0].convention:
                 raise ValueError(

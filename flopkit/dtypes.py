@@ -58,6 +58,9 @@ _ALIASES = {
 }
 
 
+_PYTHON = {float: "fp64", int: "int64", bool: "bool", complex: "complex128"}  # what torch and NumPy take them for
+
+
 def names() -> list[str]:
     """The canonical names, widest first.
 
@@ -75,6 +78,8 @@ def canonical(dtype: Any) -> str:
 
     Raises ``ValueError`` for a format that is not known, with near names.
     """
+    if isinstance(dtype, type) and dtype in _PYTHON:
+        return _PYTHON[dtype]
     spelled = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
     key = spelled.removeprefix("torch.").lower().replace("_", "").replace("-", "").replace(" ", "")
     key = _ALIASES.get(key, key)

@@ -55,6 +55,9 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
         the rate in FLOP/s itself.
     dtype : chooses the peak, nothing else: the bytes are those of *cost*, which has a dtype of its own.
 
+    Peaks count a multiply-add as two FLOPs, so a cost under a convention that counts it as one is brought to two first.
+    Under TORCH the hidden pairs of attention are work, too: then this bounds a kernel that computes them.
+
     Returns a `Roofline`. Only `flops` meets the peak: element-wise work (`vector_flops`), launches and
     synchronisation are not in the bound, so a measured time is longer.
 
@@ -77,8 +80,11 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
             f"device={device!r}: must be a name such as 'h100-sxm', a flopkit.Device, "
             "or an object with .peak in FLOP/s and .bandwidth in bytes/s"
         )
+    flops = cost.flops
+    if getattr(getattr(cost, "convention", None), "fma", 2) == 1:
+        flops = 2 * flops  # every peak counts a multiply-add as two
     peak = device.peak if reading(device.peak) != "plain" or not callable(device.peak) else device.peak(dtype)
-    return bound_by(cost.flops, cost.bytes, peak, device.bandwidth)
+    return bound_by(flops, cost.bytes, peak, device.bandwidth)
 
 
 def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:

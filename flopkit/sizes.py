@@ -32,7 +32,9 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
         return value
     if kind == "sympy":
         return _symbol(name, value, minimum)
-    if isinstance(value, (list, tuple)) or type(value).__module__.startswith("pandas"):
+    if isinstance(value, tuple):
+        raise TypeError(f"{name}={_short(value)}: one whole number is wanted here, not a pair")
+    if isinstance(value, list) or type(value).__module__.startswith("pandas"):
         raise TypeError(f"{name}={_short(value)}: for a sweep pass a NumPy array, e.g. numpy.array([1, 2, 4])")
     if kind == "numpy" and getattr(value, "ndim", False):
         return _sweep(name, value, minimum)
@@ -72,7 +74,11 @@ def _sweep(name: str, values: Any, minimum: int) -> Any:
 
 
 def _symbol(name: str, value: Any, minimum: int) -> Any:
-    if value.is_number and not (value.is_integer and value >= minimum):
+    if value.is_number:
+        impossible = not (value.is_integer and value >= minimum)
+    else:
+        impossible = value.is_integer is False or value.is_negative or (minimum > 0 and value.is_nonpositive)
+    if impossible:
         raise ValueError(f"{name}={value}: a size must be a whole number of at least {minimum}")
     return int(value) if value.is_number else value
 

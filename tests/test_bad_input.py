@@ -19,7 +19,13 @@ REMEDY = re.compile(r"must be|pass |give ")
 
 def arguments(name):
     formula = FORMULAS[name]
-    return formula.draw(random.Random(name), 6) | formula.optional
+    sizes = formula.draw(random.Random(name), 6)
+    inputs = {}
+    for optional, value in formula.optional.items():
+        letter, _, end = optional.rpartition("_")
+        other = f"{letter}_{'out' if end == 'in' else 'in'}"  # where both are sizes, they go together
+        inputs[optional] = sizes[other] * sizes.get("stride", 1) if end in ("in", "out") and other in sizes else value
+    return sizes | inputs
 
 
 SIZES = [(name, size) for name in FORMULAS for size in arguments(name) if not name.startswith("activation ")]
@@ -123,3 +129,37 @@ def test_an_unknown_name_has_near_ones():
         fk.conv2
     with pytest.raises(ImportError, match="sofmax"):
         exec("from flopkit import sofmax")
+
+
+@pytest.mark.parametrize(
+    ("h_in", "h_out", "stride"), [(10, 1000, 1), (1000, 10, 1), (9, 3, 2), (9, 9, 2)]
+)
+def test_no_output_that_no_padding_gives(h_in, h_out, stride):
+    """9 rows under a kernel of 2 with stride 2 give 4 rows, or up to 6 with padding; never 3 or 9."""
+    with pytest.raises(ValueError, match=rf"h_out={h_out}: a kernel of 2 .* over h_in={h_in} gives"):
+        fk.conv2d(batch=1, c_in=1, c_out=1, h_in=h_in, w_in=4, h_out=h_out, w_out=4, kernel=(2, 1), stride=(stride, 1))
+
+
+def test_no_transposed_output_beyond_the_kernel_s_reach():
+    """5 rows, stride 2, kernel 2: torch gives 10, or 11 with output_padding=1."""
+    assert fk.conv_transpose2d(batch=1, c_in=1, c_out=1, h_in=5, w_in=5, kernel=2, stride=2, h_out=11, w_out=10).flops
+    with pytest.raises(ValueError, match="h_out=12: .* at most 11 positions"):
+        fk.conv_transpose2d(batch=1, c_in=1, c_out=1, h_in=5, w_in=5, kernel=2, stride=2, h_out=12, w_out=10)
+
+
+@pytest.mark.parametrize("q", [0, -4, 2.5, "ab", True, [1, 2]])
+def test_no_pairs_of_what_is_no_size(q):
+    with pytest.raises((TypeError, ValueError), match="q="):
+        fk.visible_pairs(q, 5, "causal")
+
+
+def test_one_kind_of_value_in_one_formula():
+    with pytest.raises(TypeError, match="cannot mix"):
+        fk.dense(tokens=sympy.Symbol("t"), d_in=numpy.array([1, 2]), d_out=1)
+    with pytest.raises(ValueError, match="tokens=t"):
+        fk.dense(tokens=sympy.Symbol("t", negative=True), d_in=1, d_out=1)
+
+
+def test_a_part_of_a_total_is_a_cost():
+    with pytest.raises(TypeError, match="parts hold 3"):
+        fk.Cost.total("both", [fk.dense(tokens=1, d_in=1, d_out=1), 3])

@@ -45,7 +45,10 @@ def visible_pairs(q: Any, kv: Any, mask: Any) -> Any:
 
     >>> visible_pairs(4, 4, "full"), visible_pairs(4, 4, "causal"), visible_pairs(1, 4, "causal")
     (16, 10, 4)
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or an unknown mask.
     """
+    q, kv = size("q", q), size("kv", kv)
     if isinstance(mask, Window):
         w = mask.width
         return _triangle(kv) - _triangle(kv - q) - _triangle(kv - w) + _triangle(kv - q - w)
@@ -60,6 +63,7 @@ def visible_rows(q: Any, kv: Any, mask: Any) -> Any:
     >>> visible_rows(1, 8192, window(1024))
     1024
     """
+    q, kv = size("q", q), size("kv", kv)
     if isinstance(mask, Window):
         return minimum(kv, q + mask.width - 1)
     choice_of_mask(mask)

@@ -241,6 +241,8 @@ def conv_output(*, size_in: int, kernel: int, stride: int = 1, padding: int = 0,
     """
     size_in, kernel, stride = size("size_in", size_in), size("kernel", kernel), size("stride", stride)
     padding, dilation = size("padding", padding, minimum=0), size("dilation", dilation)
+    if reading(size_in, kernel, stride, padding, dilation) != "plain":
+        raise TypeError("conv_output takes ints only: it rounds down, which a sweep or a symbol cannot follow")
     reach = dilation * (kernel - 1) + 1
     if reach > size_in + 2 * padding:
         raise ValueError(
@@ -263,11 +265,14 @@ def _conv(
     taps = spread("kernel", kernel, len(axes))
     steps, gaps = spread("stride", stride, len(axes)), spread("dilation", dilation, len(axes))
     outs = [size(f"{letter}_out", out) for letter, _, out in axes]
-    ins = []
-    for (letter, given, _), out, tap, step, gap in zip(axes, outs, taps, steps, gaps, strict=True):
-        ins.append(out * step if given is None else size(f"{letter}_in", given))
+    ins = [
+        out * step if given is None else size(f"{letter}_in", given)
+        for (letter, given, _), out, step in zip(axes, outs, steps, strict=True)
+    ]
+    for (letter, given, _), in_, out, tap, step, gap in zip(axes, ins, outs, taps, steps, gaps, strict=True):
         if given is not None:
-            check_fit(letter, ins[-1], out, tap, step, gap)
+            check_fit(letter, in_, out, tap, step, gap)
+            _check_output(letter, in_, out, tap, step, gap)
     return _layer(name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype, convention)
 
 
@@ -279,12 +284,20 @@ def _transposed(
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     taps, steps = spread("kernel", kernel, len(axes)), spread("stride", stride, len(axes))
-    spread("dilation", dilation, len(axes))
+    gaps = spread("dilation", dilation, len(axes))
     ins = [size(f"{letter}_in", given) for letter, given, _ in axes]
     outs = [
         given_in * step if out is None else size(f"{letter}_out", out)
         for (letter, _, out), given_in, step in zip(axes, ins, steps, strict=True)
     ]
+    for (letter, _, given), in_, out, tap, step, gap in zip(axes, ins, outs, taps, steps, gaps, strict=True):
+        if given is not None and reading(in_, out, tap, step, gap) == "plain":
+            most = (in_ - 1) * step + gap * (tap - 1) + max(step, gap)  # no padding, and the largest output_padding
+            if out > most:
+                raise ValueError(
+                    f"{letter}_out={out}: a transposed kernel of {tap} with stride {step} spreads {letter}_in={in_} over at "
+                    f"most {most} positions; give {most} or fewer"
+                )
     return _layer(name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype, convention)
 
 
@@ -321,4 +334,18 @@ def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any
         raise ValueError(
             f"kernel={kernel} reaches over {reach} positions and the input has {letter}_in={size_in}: no padding gives "
             f"{letter}_out={size_out}; use a smaller kernel, or find the output with fk.conv_output"
+        )
+
+
+def _check_output(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
+    """Refuse an output that no padding of up to the kernel's reach on each side gives."""
+    if reading(size_in, size_out, kernel, stride, dilation) != "plain":
+        return
+    reach = dilation * (kernel - 1) + 1
+    least = (size_out - 1) * stride + reach - size_in  # padding in all, for the last position to fit
+    if least + stride - 1 < 0 or least > 2 * reach:
+        without = max((size_in - reach) // stride + 1, 0)
+        raise ValueError(
+            f"{letter}_out={size_out}: a kernel of {kernel} with stride {stride} over {letter}_in={size_in} gives {without} "
+            f"positions without padding and at most {(size_in + reach) // stride + 1} with it; see fk.conv_output"
         )

@@ -67,6 +67,7 @@ def activation(kind: str, *, elements: Any, dtype: Any = "bf16", convention: Con
     >>> act.vector_flops, act.bytes
     (57344, 86016)
     """
+    kind = kind.lower() if isinstance(kind, str) else kind
     recipe = ACTIVATIONS[choice("kind", kind, tuple(ACTIVATIONS))]
     elements = size("elements", elements)
     return Cost(

@@ -1,5 +1,6 @@
 """Attention: pairs by brute force, and what must hold for all sizes."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -224,3 +225,9 @@ def test_masks_and_kernels_that_are_not_known_are_refused():
         fk.attention(batch=1, q=2, kv=2, heads=32, head_dim=4, kv_heads=3)
     with pytest.raises(ValueError, match="heads=3 does not divide d_model=32"):
         fk.multi_head_attention(batch=1, q=2, kv=2, heads=3, d_model=32)
+
+
+def test_pairs_of_narrow_integers_do_not_wrap():
+    n = 131072
+    assert fk.visible_pairs(np.int32(n), np.int32(n), "causal") == n * (n + 1) // 2 == 8_590_000_128
+    assert fk.visible_pairs(np.array([n], dtype=np.int32), n, "full").tolist() == [float(n * n)]
