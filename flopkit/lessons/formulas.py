@@ -41,8 +41,9 @@ class Formula:
         stand_ins = {one: sympy.Symbol(f"x{place:03d}", **one.assumptions0) for place, one in enumerate(symbols)}
         names = {stand_in: _symbol_latex(one.name) for one, stand_in in stand_ins.items()}
         words = any(len(one.name.partition("_")[0]) > 1 for one in symbols)
+        terms = "old" if self.order else None
         gap = r" \, " if words else None  # two upright words side by side would read as one
-        text = f"{_name_latex(self.name)} = {sympy.latex(self.expression.xreplace(stand_ins), symbol_names=names, mul_symbol=gap)}"
+        text = f"{_name_latex(self.name)} = {sympy.latex(self.expression.xreplace(stand_ins), symbol_names=names, mul_symbol=gap, order=terms)}"
         if self.values:
             text += f" = {_value_latex(self.value, self.unit)}"
         return text

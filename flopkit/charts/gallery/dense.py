@@ -7,7 +7,7 @@ from typing import Any
 from flopkit.arithmetic import ceil_div, minimum, vega, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need
-from flopkit.charts.hardware import device_choice, source_note
+from flopkit.charts.hardware import device_choice
 from flopkit.charts.panel import along, column, readout, slider, steps
 from flopkit.layers.products import dense
 from flopkit.rooflines import bound_by
@@ -70,10 +70,8 @@ def dense_roofline() -> Figure:
             ],
         )
         fall = (
-            alt.Chart(alt.Data(values=[{"attainable": 1e11}, {"attainable": 0}]))
-            .transform_calculate(
-                intensity=vega(s.ridge), attainable=vega(where(alt.datum.attainable > 0, 1e11, s.peak))
-            )
+            alt.Chart(alt.Data(values=[{"end": 0}, {"end": 1}]))
+            .transform_calculate(intensity=vega(s.ridge), attainable=vega(where(alt.datum.end > 0, 1e11, s.peak)))
             .mark_line(color=theme.MUTED, strokeWidth=1, strokeDash=[3, 3])
             .encode(x=x, y=y)
         )
@@ -91,10 +89,13 @@ def dense_roofline() -> Figure:
         here = s.now("intensity", "attainable", "tokens")
         dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y)
         label = here.transform_calculate(label="format(datum.tokens, ',') + (datum.tokens == 1 ? ' token' : ' tokens')")
-        style = {"color": theme.ORANGE, "fontWeight": 600, "fontSize": 13, "dy": 17}
+        style = {"color": theme.ORANGE, "fontWeight": 600, "fontSize": 13}
         names = [
-            label.transform_filter(f"datum.intensity {side} 300").mark_text(align=align, dx=dx, **style).encode(x=x, y=y, text="label:N")
-            for side, align, dx in (("<", "left", 9), (">=", "right", -6))
+            label.transform_filter(f"datum.intensity {side} {vega(s.ridge)}").mark_text(**place, **style).encode(x=x, y=y, text="label:N")
+            for side, place in (
+                ("<", {"align": "left", "dx": 9, "dy": 17}),  # below the slope
+                (">=", {"align": "center", "dy": -18}),  # above the roof
+            )
         ]
         return alt.layer(fall, roof, trail, *notes, dot, *names)
 
@@ -127,7 +128,8 @@ def dense_roofline() -> Figure:
             readout("seconds", "At least", "s"),
             readout("busy", "Arithmetic busy, at most", "%"),
             readout("bound", "Limited by", text={"compute": "arithmetic", "memory": "memory"}),
-            readout("tokens_at_ridge", "Ridge reached with", "tokens"),
+            readout("ridge", "Ridge of the device", "FLOP/B"),
+            readout("tokens_at_ridge", "Reached with", "tokens"),
         ],
         rows=along("tokens", steps(1, 65536)),
         chart=chart,
@@ -138,5 +140,5 @@ def dense_roofline() -> Figure:
             column("seconds", "At least", "s"),
             column("bound", "Limited by", text={"compute": "arithmetic", "memory": "memory"}),
         ],
-        caption=source_note(),
+        caption="Peaks are dense, from the makers' data sheets. Bytes are those the layer cannot avoid.",
     )

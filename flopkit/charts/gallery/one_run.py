@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import where
+from flopkit.arithmetic import minimum, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
@@ -62,8 +62,7 @@ def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, mu
     s.flops_per_token = pick(scores, {"visible": s.visible, "half": s.half, "every": s.every, "6N": s.six_n}) * multiply_add / 2
     s.rate = s.flops_per_token * tokens_per_s
     s.utilisation = s.rate / peak
-    s.limit = float(device("h100-sxm").limit("bf16"))
-    s.possible = where(s.visible * tokens_per_s <= s.limit, "yes", "no")
+    s.possible = where(s.visible * tokens_per_s <= float(device("h100-sxm").limit("bf16")), "yes", "no")
 
 
 def one_run() -> Figure:
@@ -73,34 +72,34 @@ def one_run() -> Figure:
 
     def row(r: Any, *, recipe: Any, tokens_per_s: Any, **_: Any) -> None:
         exact, half, every, six_n, palm, macs, sparse = RECIPES
-        r.per_token = pick(
-            recipe,
-            {exact: r.visible, half: r.half, every: r.every, six_n: r.six_n, palm: r.six_n + r.scores_every, macs: r.visible / 2, sparse: r.visible / 2},
-        )
-        r.called = r.per_token * tokens_per_s / dense_peak
+        counts = {exact: r.visible, half: r.half, every: r.every, six_n: r.six_n, palm: r.six_n + r.scores_every}
+        r.per_token = pick(recipe, counts | {macs: r.visible / 2, sparse: r.visible})
+        r.divided_by = where(recipe == sparse, 2 * dense_peak, dense_peak)
+        r.called = r.per_token * tokens_per_s / r.divided_by
 
     def chart(s: Any) -> Any:
         alt = need("altair")
         y = alt.Y("recipe:N", sort=list(RECIPES), title=None, axis=alt.Axis(labels=False, domain=False, ticks=False))
-        x = alt.X(
-            "called:Q",
-            title="utilisation, as it would be reported",
-            scale=alt.Scale(domain=[0, 1.05]),
-            axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
-        )
-        bars = s.rows.mark_bar(color=theme.BLUE, height=12, yOffset=9, clip=True).encode(
-            x=x, y=y, tooltip=[alt.Tooltip("recipe:N", title="recipe"), alt.Tooltip("called:Q", title="utilisation", format=".1%")]
+        axis = {
+            "title": "utilisation, as it would be reported",
+            "scale": alt.Scale(domain=[0, 1.05]),
+            "axis": alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
+        }
+        rows = s.rows.transform_calculate(shown="min(datum.called, 1.05)", place="min(datum.called, 0.9)")
+        bars = rows.mark_bar(color=theme.BLUE, height=12, yOffset=9, clip=True).encode(
+            x=alt.X("shown:Q", **axis), y=y, tooltip=[alt.Tooltip("recipe:N", title="recipe"), alt.Tooltip("called:Q", title="utilisation", format=".1%")]
         )
         texts = []
         for halo in ({"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):  # so that the line does not cross a word
             place = {"align": "left", "baseline": "middle", **halo}
-            names = s.rows.mark_text(dy=-7, color=theme.INK, **place)
-            shares = s.rows.mark_text(dx=5, dy=9, color=theme.BLUE, fontWeight=600, **place)
+            names = rows.mark_text(dy=-7, color=theme.INK, **place)
+            shares = rows.mark_text(dx=5, dy=9, color=theme.BLUE, fontWeight=600, **place)
             texts += [
                 names.encode(y=y, x=alt.value(2), text="recipe:N"),
-                shares.encode(x=x, y=y, text=alt.Text("called:Q", format=".0%")),
+                shares.encode(x=alt.X("place:Q", **axis), y=y, text=alt.Text("called:Q", format=".0%")),
             ]
-        own = s.now(called=s.utilisation).mark_rule(color=theme.ORANGE, strokeWidth=2.5, clip=True).encode(x=x)
+        own = s.now(shown=minimum(s.utilisation, 1.05)).mark_rule(color=theme.ORANGE, strokeWidth=2.5, clip=True)
+        own = own.encode(x=alt.X("shown:Q", **axis))
         return alt.layer(own, bars, *texts)
 
     return Figure(
@@ -117,23 +116,24 @@ def one_run() -> Figure:
                 "scores", "FLOPs counted",
                 {"visible pairs": "visible", "half of the scores": "half", "every score": "every", "6N": "6N"},
             ),
-            choice("multiply_add", "A multiply-add is", {"two FLOPs": 2, "one": 1}),
+            choice("multiply_add", "A multiply-add counts as", {"two": 2, "one": 1}),
             choice(
                 "peak", "Divided by",
-                {"dense bf16 peak": dense_peak, "sparse bf16 peak": 2 * dense_peak, "dense fp8 peak": float(h100.peak("fp8"))},
+                {"dense bf16 peak": dense_peak, "sparse bf16 peak": 2 * dense_peak},
             ),
         ],
         readouts=[
             readout("utilisation", "Your recipe says", "%"),
-            readout("flops_per_token", "FLOPs a token, training", "FLOPs"),
-            readout("rate", "Rate", "FLOP/s"),
-            readout("possible", "Physically possible", text={"yes": "yes", "no": "no: above the chip's limit"}),
+            readout("flops_per_token", "Called FLOPs a token", "FLOPs"),
+            readout("rate", "Called FLOP/s", "FLOP/s"),
+            readout("possible", "Possible at all", text={"yes": "yes", "no": "no: the visible pairs alone pass the chip's limit"}),
         ],
         rows=along("recipe", RECIPES, row),
         chart=chart,
         table=[
             column("recipe", "Recipe"),
             column("per_token", "FLOPs a token", "FLOPs"),
+            column("divided_by", "Divided by", "FLOP/s"),
             column("called", "Utilisation", "%"),
         ],
         caption="The rate of 10,000 tokens/s is an example, not a measurement: put in your own. The orange line is your recipe. "
