@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("altair")
 pytest.importorskip("playwright.sync_api")
 
-from reader import PHONE, anything, compare, compare_table, css, is_close, pixels, show, turn
+from reader import PHONE, anything, compare, compare_table, css, is_close, pixels, settle, show, turn
 
 from flopkit import charts
 from flopkit.charts import theme
@@ -88,3 +88,22 @@ def test_without_scripts(open_page, figures, path, name):
             node.locator(".fk-chart > svg").is_visible()
             and node.locator(".fk-chart > svg").bounding_box()["width"] > 300
         )
+
+
+DRAWN = """node => [...node.querySelectorAll('.fk-live svg :is(path, text, rect, line)')].map(e =>
+  [e.tagName, e.getAttribute('d'), e.getAttribute('transform'), e.getAttribute('width'), e.textContent].join(' '))"""
+
+
+@pytest.mark.parametrize(("path", "name"), SHOWN)
+def test_the_picture_forgets_where_it_has_been(open_page, figures, path, name):
+    """Back at the start the chart is drawn as at first: nothing in it was computed from what it had computed before."""
+    page, figure, rng = open_page(path), made(figures, name), random.Random(name)
+    node = show(page, name)
+    if figure.chart is None:
+        return
+    at_first = node.evaluate(DRAWN)
+    for _ in range(3):
+        turn(page, figure, node, anything(figure, rng))
+    node.get_by_role("button", name="Reset").click()
+    settle(page, node, figure.settings())
+    assert len(at_first) > 10 and sorted(node.evaluate(DRAWN)) == sorted(at_first)  # filters may change the order
