@@ -102,8 +102,9 @@ def attention(
     FLOPs: ``2·batch·heads·pairs·(head_dim + v_head_dim)``: each pair costs one dot product for its score and one
     scaled row for its value. *pairs* are those that *mask* lets through (`visible_pairs`); under TORCH, all q·kv.
     Vector FLOPs: 6 a pair: scale, and softmax's compare, subtract, exponential, add, divide.
-    Bytes, ``kernel="flash"``: Q, K, V read and the output written; the scores never leave the chip.
-    ``kernel="math"``: the ``batch·heads·q·kv`` scores move four times more (written, read, written, read).
+    Bytes, ``kernel="flash"``: Q, K, V read once and the output written, the compulsory traffic: a lower bound. The scores
+    never leave the chip, but a tiled kernel reads K and V again for each block of queries, at best from cache.
+    ``kernel="math"``: the ``batch·heads·q·kv`` scores move four times as well (written, read, written, read).
     With a window only the min(kv, q+w−1) visible rows of K and V move.
 
     Parameters
@@ -114,15 +115,16 @@ def attention(
     kv_heads : heads of K and V where fewer (GQA, MQA): fewer bytes, the same FLOPs. None: as many as *heads*.
     v_head_dim : size of a value where it differs. None: *head_dim*.
     mask : ``"full"``, ``"causal"`` (aligned bottom-right) or ``fk.window(w)``.
-    kernel : ``"flash"`` or ``"math"``: what moves, not what is computed.
+    kernel : ``"flash"`` or ``"math"``: whether the scores move. It does not change the FLOPs.
 
     Not counted: projections, rotary embedding, dropout, the addition of a mask tensor, blocks that a kernel computes
-    and masks out.
+    and masks out, further passes over the scores where scale or mask are operators of their own.
 
     Raises ``ValueError`` or ``TypeError`` for a bad size, kv_heads not dividing heads, an unknown mask or kernel,
     a complex dtype.
 
-    Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the traffic of the flash kernel.
+    Source: Vaswani et al. 2017, eq. 1. Bytes: compulsory traffic, a lower bound; see Dao et al. 2022, Theorem 2, for what a
+    tiled kernel really moves.
 
     >>> attention(batch=5, q=3, kv=3, heads=4, head_dim=8, mask="causal").flops
     3840

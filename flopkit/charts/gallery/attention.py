@@ -54,6 +54,7 @@ def pairs_and_bytes(
     sizes |= {"head_dim": head.qk, "v_head_dim": head.v}
     full, masked = attention(**sizes), attention(**sizes, mask=near)
     s.pairs = where(mask == "full", visible_pairs(tokens, s.kv, "full"), visible_pairs(tokens, s.kv, near))
+    s.hidden = tokens * s.kv - s.pairs
     s.share = s.pairs / (tokens * s.kv)
     s.flops = where(mask == "full", full.flops, masked.flops)
     s.torch = full.under(TORCH).flops
@@ -168,12 +169,12 @@ def attention_pairs() -> Figure:
         },
         readouts=[
             readout("pairs", "Pairs that count", "pairs"),
-            readout("share", "Share of all", "%"),
+            readout("hidden", "Pairs hidden", "pairs"),
             readout("flops", "Core, these pairs", "FLOPs"),
             readout("torch", "Core, as torch counts", "FLOPs"),
-            readout("flash", "Bytes, flash kernel", "B"),
+            readout("flash", "Bytes, at least (flash)", "B"),
             readout("math", "Bytes, math kernel", "B"),
-            readout("intensity", "Intensity (flash)", "FLOP/B"),
+            readout("intensity", "Intensity, at most", "FLOP/B"),
             readout("cache", "KV cache a token", "B"),
         ],
         rows=along("mask"),
@@ -181,11 +182,12 @@ def attention_pairs() -> Figure:
         table=[
             column("mask", "Mask", text=NAMES),
             column("pairs", "Pairs that count", "pairs"),
-            column("share", "Share of all", "%"),
+            column("hidden", "Pairs hidden", "pairs"),
             column("flops", "Core, these pairs", "FLOPs"),
-            column("flash", "Bytes, flash kernel", "B"),
-            column("intensity", "Intensity", "FLOP/B"),
+            column("flash", "Bytes, at least", "B"),
+            column("intensity", "Intensity, at most", "FLOP/B"),
         ],
         caption="One layer, one sequence, bf16; pairs are those of one head. Drawn to scale, but a single query no thinner than "
-        "can be seen. A multiply-add is two FLOPs.",
+        "can be seen. A multiply-add is two FLOPs. Bytes are the least that must move: a tiled kernel reads keys and values "
+        "more than once where the chip's cache does not hold them.",
     )

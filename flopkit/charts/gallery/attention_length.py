@@ -1,4 +1,4 @@
-"""The figure of the crossing: from which length the attention core costs more than all other products."""
+"""The figure of the crossing: at which length the attention core costs as much as all other products."""
 
 from __future__ import annotations
 
@@ -69,8 +69,9 @@ def _without_core(layer: Any) -> Any:
 
 
 def attention_crossing() -> Figure:
-    """From which length the attention core costs more than all other products of a layer."""
+    """At which length the attention core costs as much as all other products of its layer."""
     lengths = steps(256, 1048576)
+    stops = sorted({*steps(256, 1048576, per_octave=2), 26624, 53247})  # where Llama-3-8B's two curves meet the line
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -129,13 +130,13 @@ def attention_crossing() -> Figure:
     gpt_2 = {"d_model": 768, "heads": 12, "d_ff": 3072}
     return Figure(
         name="attention-crossing",
-        title="From which length does attention cost more than all the rest?",
+        title="At which length does the core cost as much as the rest of its layer?",
         alt="On a log-log plot over the length of the sequence, all other products of a Llama-3-8B layer are a flat line, for they "
         "cost every token the same. The attention core rises in proportion to the length. It meets the line at 26,624 tokens if "
         "every score counts, and at 53,247 tokens if only the visible pairs do.",
         model=core_and_rest,
         controls=[
-            slider("length", "Length", steps(256, 1048576, per_octave=2), value=8192, unit="tokens"),
+            slider("length", "Length", stops, value=8192, unit="tokens"),
             choice("mask", "Mask", MASKS, value="causal"),
             slider("span", "Width of the window", steps(128, 131072), value=4096, unit="tokens"),
             slider("d_model", "Width of the model", steps(512, 16384, per_octave=2), value=4096),

@@ -16,9 +16,18 @@ CROSSING = attention_crossing()
 def test_eight_tokens_by_eye():
     # 1 + 2 + … + 8 pairs, 32 heads, 128 multiply-adds for a score and 128 for a value.
     found = PAIRS.at()
-    assert found["pairs"] == 36 and found["share"] == 36 / 64
+    assert found["pairs"] == 36 and found["hidden"] == 28 and found["share"] == 36 / 64
     assert found["flops"] == 2 * 36 * 32 * 256
     assert found["torch"] == 2 * 64 * 32 * 256
+
+
+@pytest.mark.parametrize("tokens", [8, 8192, 131_072])
+def test_what_counts_exceeds_what_is_hidden_by_the_diagonal(tokens):
+    # Below the diagonal and above it lie equally many pairs, and on it one for each token; the panel shows every digit.
+    found = PAIRS.at(tokens=tokens)
+    assert found["pairs"] - found["hidden"] == tokens
+    shown = PAIRS.texts(tokens=tokens)
+    assert shown["pairs"] != shown["hidden"]
 
 
 def test_bytes_of_both_kernels():
@@ -98,6 +107,7 @@ def test_llama_3_8b():
 def test_at_the_crossing_both_are_equal():
     assert CROSSING.at(length=53_247)["share"] == 0.5
     assert CROSSING.at(length=26_624)["share_torch"] == 0.5
+    assert {26_624, 53_247} <= set(CROSSING.controls["length"].options)  # the slider stops there
     assert CROSSING.at(length=26_624, mask="full")["share"] == 0.5
     assert CROSSING.at(mask="full")["crossing"] == 26_624
 
