@@ -7,6 +7,7 @@ compared layer by layer. Nothing here needs torch.
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -29,19 +30,21 @@ KINDS = ("convolution", "pointwise", "depthwise", "dense", "norm", "activation",
 
 
 def cnn(
-    name: str, *, batch: int = 1, height: int = 224, width: int = 224, dtype: Any = "fp32",
+    name: str, *, batch: int = 1, height: int = 224, width: int = 224, dtype: Any = "bf16",
     convention: Convention = EXACT,
 ) -> Cost:  # fmt: skip
     """The forward pass of a convolutional network, one part a layer, in the order in which they run.
 
     Parameters
     ----------
-    name : one of `cnn_names()`.
+    name : one of `cnn_names()`; case, space, ``_``, ``-`` and ``.`` do not matter.
     batch, height, width : images, and their size in pixels; three channels in, 1,000 classes out.
+    dtype : number format of weights and maps, for the bytes.
 
     Batch normalisation runs as in inference, as an operator of its own. Not counted: flattening, which moves nothing.
 
-    Raises ``ValueError`` for an unknown name, with near ones, and for an image too small for the network.
+    Raises ``ValueError`` for an unknown name, with near ones, and for an image too small for the network, with the
+    layer that it does not fit; ``TypeError`` for a name that is not a string.
 
     Source: torchvision.models, of which each layer has the name and the sizes.
 
@@ -50,7 +53,8 @@ def cnn(
     (4089184256, 25557032)
     """
     key = _known(name)
-    image = _Image(size("batch", batch), 3, size("height", height), size("width", width), dtype, convention)
+    pixels = size("height", height), size("width", width)
+    image = _Image(size("batch", batch), 3, *pixels, dtype, convention, key, pixels)
     _NETWORKS[key](image)
     return Cost.total(key, image.parts)
 
@@ -62,19 +66,27 @@ def cnn_kinds(name: str) -> dict[str, str]:
     >>> kinds["features.2.conv.0.0"], kinds["features.2.conv.1.0"]
     ('pointwise', 'depthwise')
 
-    Raises ``ValueError`` for an unknown name, with near ones.
+    Raises ``ValueError`` for an unknown name, with near ones, and ``TypeError`` for one that is not a string.
     """
-    image = _Image(1, 3, 224, 224, "fp32", EXACT)
-    _NETWORKS[_known(name)](image)
+    key = _known(name)
+    image = _Image(1, 3, 224, 224, "bf16", EXACT, key, (224, 224))
+    _NETWORKS[key](image)
     return image.kinds
 
 
 def _known(name: str) -> str:
-    key = name.lower().replace("-", "_")
-    if key not in _NETWORKS:
-        near = difflib.get_close_matches(key, _NETWORKS, n=3) or list(_NETWORKS)
-        raise ValueError(f"name={name!r} is not a network known here: did you mean {', '.join(near)}?")
-    return key
+    if not isinstance(name, str):
+        raise TypeError(f"name={name!r} is not a string: give the name of a network, such as 'resnet50'")
+    plain = {_plain(key): key for key in _NETWORKS}
+    if _plain(name) not in plain:
+        near = difflib.get_close_matches(_plain(name), plain, n=3) or list(plain)
+        names = ", ".join(plain[each] for each in near)
+        raise ValueError(f"name={name!r} is not a network known here: did you mean {names}?")
+    return plain[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_.-]", "", name.lower())
 
 
 def cnn_names() -> list[str]:
@@ -107,6 +119,8 @@ class _Image:
     width: int
     dtype: Any
     convention: Convention
+    network: str
+    pixels: tuple[int, int]  # of the image that went in
     parts: list[Cost] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
 
@@ -125,15 +139,27 @@ class _Image:
         """The same map, on a branch of its own; its layers join the same list."""
         return replace(self, parts=self.parts, kinds=self.kinds)
 
+    def _slid(self, layer: str, kernel: int, stride: int, padding: int) -> tuple[int, int]:
+        """Rows and columns that a kernel leaves of the map."""
+        for what, pixels, side in zip(("height", "width"), self.pixels, (self.height, self.width), strict=True):
+            if kernel > side + 2 * padding:
+                padded = f" ({side + 2 * padding} with padding)" if padding else ""
+                raise ValueError(
+                    f"{what}={pixels} is too small for {self.network}: a map of {what} {side}{padded} reaches layer {layer!r}, "
+                    f"whose kernel is {kernel}; use a larger image, such as 224 × 224"
+                )
+        rows, columns = (
+            conv_output(size_in=side, kernel=kernel, stride=stride, padding=padding)
+            for side in (self.height, self.width)
+        )
+        return rows, columns
+
     def conv(
         self, name: str, channels: int, kernel: int, *, stride: int = 1, padding: int | None = None, groups: int = 1,
         bias: bool = False,
     ) -> None:  # fmt: skip
         padding = (kernel - 1) // 2 if padding is None else padding
-        height, width = (
-            conv_output(size_in=side, kernel=kernel, stride=stride, padding=padding)
-            for side in (self.height, self.width)
-        )
+        height, width = self._slid(name, kernel, stride, padding)
         cost = conv2d(
             batch=self.batch, c_in=self.channels, c_out=channels, h_out=height, w_out=width, kernel=kernel,
             groups=groups, stride=stride, h_in=self.height, w_in=self.width, bias=bias, **self._common(),
@@ -154,10 +180,7 @@ class _Image:
         self._passed(name, "other", residual(elements=self.elements, **self._common()))
 
     def max_pool(self, name: str, kernel: int, stride: int, padding: int = 0) -> None:
-        rows, columns = (
-            conv_output(size_in=side, kernel=kernel, stride=stride, padding=padding)
-            for side in (self.height, self.width)
-        )
+        rows, columns = self._slid(name, kernel, stride, padding)
         self._pool(name, max_pool2d, rows, columns, kernel, stride)
 
     def average_pool(self, name: str, side: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from flopkit.layers.convolutions import conv2d
 from flopkit.models.vision import KINDS, cnn, cnn_kinds, cnn_names, cnn_published
 
 
@@ -107,11 +108,44 @@ def test_flops_grow_with_batch_and_area():
     assert large.flops - fc == 4 * (one.flops - fc)
 
 
-def test_names():
-    assert cnn("MobileNet-V2").flops == cnn("mobilenet_v2").flops
+@pytest.mark.parametrize("spelled", ["MobileNet-V2", "mobilenet_v2", "MOBILENET V2", "mobilenetv2"])
+def test_names_are_read_generously(spelled):
+    assert cnn(spelled).name == "mobilenet_v2"
+    assert cnn_kinds(spelled) == cnn_kinds("mobilenet_v2")
+
+
+def test_bad_names():
     with pytest.raises(ValueError, match=r"name='resnet51'.*resnet50"):
         cnn("resnet51")
     with pytest.raises(ValueError, match="vgg16"):
         cnn_kinds("vgg")
-    with pytest.raises(ValueError, match=r"kernel"):
-        cnn("alexnet", height=16, width=16)
+    for name in (50, None, b"resnet50"):
+        with pytest.raises(TypeError, match=r"name=.* is not a string.*'resnet50'"):
+            cnn(name)
+
+
+@pytest.mark.parametrize(
+    "name, pixels, message",
+    [
+        (
+            "alexnet",
+            {"height": 16, "width": 16},
+            r"height=16 is too small for alexnet: .*'features\.5', whose kernel is 3",
+        ),
+        ("alexnet", {"width": 16}, r"width=16 is too small for alexnet: a map of width 1"),
+        ("vgg16", {"height": 8}, r"height=8 is too small for vgg16: a map of height 1 reaches layer 'features\.23'"),
+    ],
+)
+def test_too_small_an_image(name, pixels, message):
+    with pytest.raises(ValueError, match=message):
+        cnn(name, **pixels)
+
+
+def test_the_default_format_is_the_default_of_the_formulas_and_of_the_roofline():
+    """Mixed formats would put fp32's bytes beside bf16's peak without a word."""
+    assert cnn("resnet50").bytes == cnn("resnet50", dtype="bf16").bytes
+    assert 2 * cnn("resnet50").bytes == cnn("resnet50", dtype="fp32").bytes
+    assert (
+        cnn("vgg11").parts[0].bytes
+        == conv2d(batch=1, c_in=3, c_out=64, h_out=224, w_out=224, kernel=3, bias=True).bytes
+    )

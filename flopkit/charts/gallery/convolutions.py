@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import exact_div, minimum, where
+from flopkit.arithmetic import exact_div, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need
 from flopkit.charts.hardware import device_choice, source_note
-from flopkit.charts.panel import along, column, readout, slider, steps
+from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.layers.convolutions import conv2d
 from flopkit.rooflines import bound_by
 
@@ -28,21 +28,30 @@ DEVICES = (
 )
 """Beside today's devices the P100 in fp32, with which the study of the thirteen networks was made."""
 
-EUCLID = 7  # divisions that the pairs of sizes below need at most; a test tries them all
+READS = {
+    "one channel (depthwise)": 0,
+    "a sixteenth of them": 16,
+    "an eighth of them": 8,
+    "a quarter of them": 4,
+    "half of them": 2,
+    "all of them (full)": 1,
+}
+"""What an output channel reads of the input channels, and the number of groups that does it; 0 stands for one a channel."""
+
+CHANNELS = [16 * n for n in steps(1, 128, per_octave=2)]
+"""Multiples of 16, as the channels of the presets are, so that each of the shares above is a whole number."""
+
+HALO = {"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}
+"""Behind a word, so that no line crosses it."""
 
 
 def convolution_on_device(
-    s: Any, *, reads: Any, c_in: Any, c_out: Any, kernel: Any, side: Any, stride: Any, batch: Any, device: Any
+    s: Any, *, reads: Any, channels: Any, kernel: Any, side: Any, stride: Any, batch: Any, device: Any
 ) -> None:
-    """A convolution in which an output reads *reads* input channels: 1 is depthwise, all of them is full.
-
-    Groups must divide both numbers of channels, so the next smaller number of groups is taken that does.
-    """
-    s.most = minimum(reads, c_in)
-    s.fan = _common_divisor(s, "in", c_in, s.most)
-    s.groups = _common_divisor(s, "out", exact_div(c_in, s.fan), c_out)
-    s.read = exact_div(c_in, s.groups)
-    sizes = {"batch": batch, "c_in": c_in, "c_out": c_out, "h_out": side, "w_out": side, "kernel": kernel}
+    """A convolution with as many channels out as in, in groups; *reads* is their number, or 0 for a depthwise layer."""
+    s.groups = where(reads == 0, channels, reads)
+    s.read = exact_div(channels, s.groups)
+    sizes = {"batch": batch, "c_in": channels, "c_out": channels, "h_out": side, "w_out": side, "kernel": kernel}
     cost = conv2d(**sizes, groups=s.groups, stride=stride, dtype=device)
     s.flops = cost.flops
     s.bytes = cost.bytes
@@ -53,21 +62,12 @@ def convolution_on_device(
     s.seconds = bound.seconds
     s.bound = bound.bound
     full = conv2d(**sizes, stride=stride, dtype=device)
-    s.channels = c_in
-    s.full_arithmetic = full.flops / device.peak
+    lone = conv2d(**sizes, groups=channels, stride=stride, dtype=device)
+    s.depthwise_arithmetic = lone.flops / device.peak
+    s.depthwise_memory = lone.bytes / device.bandwidth
     s.fewer_flops = full.flops / s.flops
     s.less_time = bound_by(full.flops, full.bytes, device.peak, device.bandwidth).seconds / s.seconds
-    s.place = where(s.groups == 1, "full", where(s.read == 1, "depthwise", "grouped"))
-
-
-def _common_divisor(s: Any, name: str, a: Any, b: Any) -> Any:
-    """The greatest common divisor by Euclid's algorithm, without a loop that looks at the sizes."""
-    for step in range(EUCLID):
-        setattr(s, f"{name}_d{step}", where(b > 0, b, a))
-        divisor = getattr(s, f"{name}_d{step}")
-        setattr(s, f"{name}_r{step}", a % divisor)
-        a, b = divisor, getattr(s, f"{name}_r{step}")
-    return a
+    s.place = where(s.read == 1, "depthwise", where(s.groups == 1, "full", "grouped"))
 
 
 def convolution_cost() -> Figure:
@@ -97,38 +97,37 @@ def convolution_cost() -> Figure:
             s.rows.mark_line(color=colour, point={"color": colour, "size": 28}).encode(x=x, y=y(column), tooltip=tips)
             for column, colour in (("memory", theme.GREEN), ("arithmetic", theme.BLUE))
         ]
-        depthwise = s.now(read=1, seconds=s.memory, label="for the bytes")
-        full = s.now(read=s.channels, seconds=s.full_arithmetic, label="for the arithmetic")
-        here = s.now("read", "seconds", "groups", "place")
-        dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y("seconds"))
-        name = (
-            here.transform_calculate(
-                label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
-            )
-            .mark_text(color=theme.ORANGE, fontWeight=600, fontSize=13, dy=-18)
-            .encode(x=x, y=y("seconds"), text="label:N")
+        bytes_from = s.now(read=1, seconds=s.depthwise_memory, label="for the bytes")
+        arithmetic_from = s.now(read=1, seconds=s.depthwise_arithmetic, label="for the arithmetic")
+        here = s.now("read", "seconds", "groups", "place").transform_calculate(
+            label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
         )
+        dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y("seconds"))
+        beside = {"expr": "place == 'depthwise' ? 'center' : 'right'"}
         words = [
-            depthwise.mark_text(color=theme.GREEN, fontWeight=600, align="left", dx=12, dy=14).encode(
+            place.mark_text(**{"color": colour, "fontWeight": 600, **style, **halo}).encode(
                 x=x, y=y("seconds"), text="label:N"
-            ),
-            full.mark_text(color=theme.BLUE, fontWeight=600, align="right", dx=-12, dy=-4).encode(
-                x=x, y=y("seconds"), text="label:N"
-            ),
+            )
+            for place, colour, style in (
+                (bytes_from, theme.GREEN, {"align": "left", "dx": 12, "dy": 14}),
+                (arithmetic_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
+                (here, theme.ORANGE, {"align": beside, "dy": -18, "fontSize": 13}),
+            )
+            for halo in (HALO, {})
         ]
-        return alt.layer(*lines, *words, dot, name)
+        return alt.layer(*lines, *words, dot)
 
     return Figure(
         name="convolution-cost",
         title="From depthwise to full: the arithmetic grows, the bytes hardly do",
-        alt="Least time of a 3 × 3 convolution of 144 channels on an H100, over the input channels that each output reads, both "
-        "axes logarithmic. The time for the arithmetic rises in proportion; the time for the bytes is flat and lies above it "
-        "up to about 64 channels. A depthwise convolution needs 144 times fewer FLOPs than a full one and 2.2 times less time.",
+        alt="Least time of a 3 × 3 convolution with 144 channels in and out on an H100, over the input channels that each output "
+        "reads, both axes logarithmic. The time for the arithmetic rises in proportion to them. The time for the bytes is flat; "
+        "it is the longer one from the depthwise layer up to a quarter of the channels, and the shorter one from half of them on. "
+        "The depthwise layer has 144 times fewer FLOPs than the full one and takes 2.2 times less time.",
         model=convolution_on_device,
         controls=[
-            slider("reads", "Channels that each output reads", steps(1, 2048), value=1, unit="channels"),
-            slider("c_in", "Channels in", steps(32, 2048, per_octave=2), value=144),
-            slider("c_out", "Channels out", steps(32, 2048, per_octave=2), value=144),
+            choice("reads", "Input channels that each output reads", READS),
+            slider("channels", "Channels, in and out", CHANNELS, value=144),
             slider("kernel", "Kernel, on a side", [1, 3, 5, 7, 9, 11], value=3),
             slider("side", "Output map, on a side", [7, 14, 28, 56, 112, 224], value=56),
             slider("stride", "Stride", [1, 2], value=1),
@@ -136,13 +135,12 @@ def convolution_cost() -> Figure:
             device_choice(pairs=DEVICES),
         ],
         presets={
-            "MobileNetV2, 3 × 3 depthwise": _layer(144, 144, 3, 56, reads=1),
-            "EfficientNet-B0, 5 × 5 depthwise": _layer(240, 240, 5, 28, reads=1),
-            "ConvNeXt-T, 7 × 7 depthwise": _layer(96, 96, 7, 56, reads=1),
-            "ResNet-50, 3 × 3 of layer2": _layer(128, 128, 3, 28),
-            "ResNet-50, 1 × 1 of layer1": _layer(64, 256, 1, 56),
-            "ResNet-50, first layer": _layer(3, 64, 7, 112, stride=2),
-            "VGG-16, second layer": _layer(64, 64, 3, 224),
+            "MobileNetV2, 3 × 3 depthwise": _layer(144, 3, 56, "one channel (depthwise)"),
+            "EfficientNet-B0, 5 × 5 depthwise": _layer(240, 5, 28, "one channel (depthwise)"),
+            "ConvNeXt-T, 7 × 7 depthwise": _layer(96, 7, 56, "one channel (depthwise)"),
+            "ResNet-50, 3 × 3 of layer2": _layer(128, 3, 28, "all of them (full)"),
+            "ResNet-50, 1 × 1 of layer1": _layer(64, 1, 56, "all of them (full)"),
+            "VGG-16, second layer": _layer(64, 3, 224, "all of them (full)"),
         },
         readouts=[
             readout("flops", "Arithmetic", "FLOPs"),
@@ -154,7 +152,7 @@ def convolution_cost() -> Figure:
             readout("fewer_flops", "Fewer FLOPs than full", "×"),
             readout("less_time", "Less time than full", "×"),
         ],
-        rows=along("reads", steps(1, 2048)),
+        rows=along("reads", list(READS)),
         chart=chart,
         table=[
             column("read", "Channels read"),
@@ -164,16 +162,12 @@ def convolution_cost() -> Figure:
             column("bytes", "Bytes", "B"),
             column("memory", "Time for them", "s"),
         ],
-        caption="The layer takes at least the longer of the two times. Groups must divide the channels: where the slider asks "
-        "for a number that does not, the next one that does is taken. " + source_note(DEVICES),
+        caption="The layer takes at least the longer of the two times. It has as many channels out as in, a multiple of 16, so "
+        "that every share is a whole number. On a small map and batch most of the bytes are weights, and grow as well. "
+        + source_note(DEVICES),
     )
 
 
-def _layer(
-    c_in: int, c_out: int, kernel: int, side: int, *, stride: int = 1, reads: int | None = None
-) -> dict[str, Any]:
-    """A preset. Without *reads* the layer is full."""
-    return {
-        "c_in": c_in, "c_out": c_out, "kernel": kernel, "side": side, "stride": stride,
-        "reads": c_in if reads is None else reads,
-    }  # fmt: skip
+def _layer(channels: int, kernel: int, side: int, reads: str) -> dict[str, Any]:
+    """A preset."""
+    return {"channels": channels, "kernel": kernel, "side": side, "stride": 1, "reads": reads}

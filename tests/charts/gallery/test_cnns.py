@@ -33,9 +33,25 @@ def test_the_sums_are_those_of_the_layers(title, batch, place):
         assert found[f"{NETWORKS[title]}_{kind}"] * batch == pytest.approx(seconds[kind], rel=1e-12)
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("title", NETWORKS)
+def test_folded_in_norms_and_activations_cost_nothing(title, place):
+    name, dtype = PLACES[place]
+    kinds = cnn_kinds(NETWORKS[title])
+    network = cnn(NETWORKS[title], batch=64, dtype=dtype)
+    left = [part for part in network.parts if kinds[part.name] not in ("norm", "activation")]
+    found = FIGURE.at(network=title, device=place, folded=True)
+    assert found["flops"] * 64 == sum(part.flops for part in left) == network.flops
+    assert found["bytes"] * 64 == pytest.approx(sum(part.bytes for part in left), rel=1e-12)
+    assert found["seconds"] * 64 == pytest.approx(sum(roofline(part, name, dtype).seconds for part in left), rel=1e-12)
+
+
+@pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("show", ["least time", "bytes", "FLOPs"])
-def test_the_bars_are_shares(show):
-    for row in FIGURE.rows(show=show):
+def test_the_bars_are_shares(show, folded):
+    for row in FIGURE.rows(show=show, folded=folded):
+        if folded:
+            assert row["norm"] == row["activation"] == 0
         assert sum(row[kind] for kind in KINDS) == pytest.approx(1)
         assert row["whole"] == pytest.approx(sum(row[f"{kind}_all"] for kind in KINDS))
 
@@ -54,3 +70,14 @@ def test_the_opening_question():
     assert FIGURE.at()["resnet50_work"] == pytest.approx(4_089_184_256 / 300_774_272)
     assert 2 < FIGURE.at()["resnet50_time"] < 2.2
     assert 4.4 < FIGURE.at(device="P100 SXM2 16 GB, fp32")["resnet50_time"] < 4.6
+    assert 3.0 < FIGURE.at(folded=True)["resnet50_time"] < 3.1
+    assert 8.5 < FIGURE.at(folded=True, device="P100 SXM2 16 GB, fp32")["resnet50_time"] < 8.6
+
+
+def test_what_the_description_says():
+    share = {row["title"]: round(100 * (row["norm"] + row["activation"])) for row in FIGURE.rows()}
+    assert share["MobileNetV2"] == 64 and share["EfficientNet-B0"] == 55
+    resnets = [percent for title, percent in share.items() if "ResNet" in title]
+    assert (min(resnets), max(resnets)) == (44, 49)
+    others = [percent for title, percent in share.items() if title == "AlexNet" or "VGG" in title]
+    assert (min(others), max(others)) == (21, 33)

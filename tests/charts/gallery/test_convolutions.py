@@ -1,13 +1,14 @@
-"""The figure of one convolution: hand-derived numbers, and groups that always divide."""
+"""The figure of one convolution: hand-derived numbers, and settings that are what happens."""
 
 import itertools
-import math
 
 import pytest
 
-from flopkit.charts.gallery.convolutions import convolution_cost
+from flopkit.charts.gallery.convolutions import READS, convolution_cost
 
 FIGURE = convolution_cost()
+DEPTHWISE, *GROUPED, FULL = READS
+SHARES = dict(zip(GROUPED, (16, 8, 4, 2), strict=True))
 
 
 def test_it_starts_at_a_depthwise_layer_of_mobilenet():
@@ -19,8 +20,8 @@ def test_it_starts_at_a_depthwise_layer_of_mobilenet():
     assert start["seconds"] == pytest.approx(start["bytes"] / 3.35e12)
 
 
-def test_the_star_full_is_one_move_away():
-    full = FIGURE.at(reads=144)
+def test_the_full_layer_is_one_move_away():
+    full = FIGURE.at(reads=FULL)
     assert full["flops"] == 144 * FIGURE.at()["flops"]
     assert full["bytes"] - FIGURE.at()["bytes"] == 143 * 144 * 9 * 2, "only the weight grows"
     assert (full["groups"], full["place"], full["bound"]) == (1, "full", "compute")
@@ -34,25 +35,47 @@ def test_on_a_device_with_a_low_ridge_the_flops_pay():
     assert h100["less_time"] < 2.5 < 20 < p100["less_time"]
 
 
-@pytest.mark.parametrize("reads", FIGURE.controls["reads"].options)
-def test_groups_always_divide_and_the_ends_are_exact(reads):
-    channels = FIGURE.controls["c_in"].options, FIGURE.controls["c_out"].options
-    for c_in, c_out in itertools.product(*channels):
-        found = FIGURE.at(reads=reads, c_in=c_in, c_out=c_out)
-        assert c_in % found["groups"] == c_out % found["groups"] == 0
-        assert found["groups"] == math.gcd(c_in // math.gcd(c_in, min(reads, c_in)), c_out)
-        if reads >= c_in:
-            assert found["groups"] == 1
-        if reads == 1:
-            assert found["groups"] == math.gcd(c_in, c_out)
+SIZES = ("channels", "kernel", "side", "stride", "batch")
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_what_is_set_is_what_happens(reads):
+    """Every combination of the sizes: whole numbers, groups that divide the channels, and the share that the label names."""
+    for values in itertools.product(*(FIGURE.controls[name].options for name in SIZES)):
+        sizes = dict(zip(SIZES, values, strict=True))
+        found, channels = FIGURE.at(reads=reads, **sizes), sizes["channels"]
+        expected = {DEPTHWISE: 1, FULL: channels}.get(reads) or channels / SHARES[reads]
+        assert found["read"] == expected and found["read"] * found["groups"] == channels
+        assert all(type(found[name]) is int for name in ("read", "groups", "flops"))
+        assert found["place"] == ("depthwise" if expected == 1 else "full" if expected == channels else "grouped")
+        outputs = sizes["batch"] * channels * sizes["side"] ** 2
+        assert found["flops"] == 2 * outputs * expected * sizes["kernel"] ** 2
+
+
+def test_depthwise_can_be_reached_at_every_width():
+    for channels in FIGURE.controls["channels"].options:
+        assert FIGURE.at(reads=DEPTHWISE, channels=channels)["groups"] == channels
+
+
+@pytest.mark.parametrize("channels", FIGURE.controls["channels"].options)
+def test_the_dot_lies_on_a_point_of_the_line(channels):
+    rows = FIGURE.rows(channels=channels)
+    for words, line in (("depthwise_arithmetic", "arithmetic"), ("depthwise_memory", "memory")):
+        assert {row[words] for row in rows} == {rows[0][line]}, "a line's name stands where the line begins"
+    assert [row["read"] for row in rows] == sorted(row["read"] for row in rows)
+    for reads in READS:
+        here = FIGURE.at(channels=channels, reads=reads)
+        row = next(row for row in rows if row["reads"] == reads)
+        assert (row["read"], row["groups"]) == (here["read"], here["groups"])
+        assert here["seconds"] == max(row["arithmetic"], row["memory"])
 
 
 @pytest.mark.parametrize(
     "preset, macs",
     [
         ("ResNet-50, 3 × 3 of layer2", 28 * 28 * 128 * 128 * 9),
-        ("ResNet-50, 1 × 1 of layer1", 56 * 56 * 256 * 64),
-        ("ResNet-50, first layer", 112 * 112 * 64 * 3 * 49),
+        ("MobileNetV2, 3 × 3 depthwise", 56 * 56 * 144 * 9),
+        ("ResNet-50, 1 × 1 of layer1", 56 * 56 * 64 * 64),
         ("VGG-16, second layer", 224 * 224 * 64 * 64 * 9),
         ("ConvNeXt-T, 7 × 7 depthwise", 56 * 56 * 96 * 49),
         ("EfficientNet-B0, 5 × 5 depthwise", 28 * 28 * 240 * 25),
@@ -66,3 +89,9 @@ def test_stride_changes_the_bytes_alone():
     one, two = FIGURE.at(), FIGURE.at(stride=2)
     assert one["flops"] == two["flops"]
     assert two["bytes"] - one["bytes"] == 3 * 64 * 144 * 56 * 56 * 2, "the input is four times as large"
+
+
+def test_what_the_description_says():
+    bounds = {row["read"]: row["bound"] for row in FIGURE.rows()}
+    assert bounds == {1: "memory", 9: "memory", 18: "memory", 36: "memory", 72: "compute", 144: "compute"}
+    assert FIGURE.texts()["fewer_flops"] == "144×" and round(FIGURE.at()["less_time"], 1) == 2.2
