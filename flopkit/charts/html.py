@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flopkit.charts.figure import Figure
     from flopkit.charts.panel import Control
 
+_KEYS = re.compile(r"<(input|select|button|summary)\b")
 STATIC = Path(__file__).parent / "static"
 _numbers = itertools.count(1)  # keeps the ids of a page apart
 
@@ -49,7 +50,9 @@ def fragment(figure: Figure, live: bool = False) -> str:
         _table(figure) if figure.table else "",
     ]
     parts.append(f'<script type="application/json" class="fk-json">{_for_script(_data(figure))}</script></figure>')
-    return "\n".join(part for part in parts if part)
+    text = "\n".join(part for part in parts if part)
+    # JupyterLab takes arrow keys and Enter for itself unless the element under them says no.
+    return _KEYS.sub(r"<\1 data-lm-suppress-shortcuts=true", text) if live else text
 
 
 def standalone(figure: Figure) -> str:

@@ -163,3 +163,11 @@ def test_log_scale():
     assert theme.log_scale(4, 100)["axis"]["values"] == [5, 10, 20, 50, 100]
     with pytest.raises(ValueError, match="0 < lo < hi"):
         theme.log_scale(0, 1)
+
+
+def test_in_a_live_kernel_the_keys_belong_to_the_controls():
+    """JupyterLab runs a command of its own on an arrow key or Enter unless the element that has the focus says no."""
+    live, book = html.fragment(figure(), live=True), html.fragment(figure())
+    controls = re.findall(r"<(?:input|select|button|summary)\b[^>]*>", live)
+    assert len(controls) >= 4 and all(" data-lm-suppress-shortcuts=true" in each for each in controls)
+    assert "suppress" not in book
