@@ -140,7 +140,7 @@ def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
                 "calflops": CALFLOPS_DENSE,
             },
         ),
-        "GPT-2, causal attention, 1,024 tokens": (
+        "GPT-2, attention of one layer, 1,024 tokens": (
             _split(core, 0),
             {"fvcore": FVCORE, "flash": 4 * 1024**2 * 12 * 64 // 2, "flopkit": EXACTLY, "torch": TORCH_COUNTER},
         ),
@@ -173,7 +173,7 @@ def work_counted(s: Any, *, layer: Any, fma: Any, bias: Any, vector: Any, hidden
     s.count = counted(layer, fma=fma, bias=bias, vector=vector, hidden=hidden)
     s.macs = layer.macs
     s.biases = layer.bias
-    s.elements = layer.vector
+    s.elements = layer.vector + where(hidden, layer.hidden_vector, 0)
     s.masked = layer.hidden
     s.top = layer.top
     found: Any = 0
@@ -205,7 +205,7 @@ def what_counts() -> Figure:
             scale=alt.Scale(zero=True, nice=False),
             axis=alt.Axis(format="~s", tickCount=5, labelExpr=f"datum.value ? {spaced('datum.label')} : '0'"),
         )
-        y = alt.Y("name:N", title=None, sort=None, axis=None)
+        y = alt.Y("name:N", title=None, sort=list(TOOLS.values()), axis=None)
         rows = s.rows.transform_filter("isFinite(datum.prints)").transform_calculate(
             value=spaced("format(datum.prints, '.4~s')")
         )
@@ -240,11 +240,11 @@ def what_counts() -> Figure:
             "as fvcore counts": {"fma": "once", "bias": False, "vector": False, "hidden": True},
             "as torch's counter counts": {"fma": "twice", "bias": False, "vector": False, "hidden": True},
             "as this book counts (EXACT)": {"fma": "twice", "bias": False, "vector": False, "hidden": False},
-            "everything, one by one": {"fma": "twice", "bias": True, "vector": True, "hidden": True},
+            "everything, added up": {"fma": "twice", "bias": True, "vector": True, "hidden": True},
         },
         readouts=[
             readout("count", "Counted", "FLOPs"),
-            readout("agreeing", "Same number in print", "sources"),
+            readout("agreeing", "Sources on your line", "sources"),
             readout("macs", "Multiply-adds", "MACs"),
             readout("biases", "Bias additions", "FLOPs"),
             readout("elements", "Other element-wise", "FLOPs"),
@@ -259,7 +259,7 @@ def what_counts() -> Figure:
             column("agrees", "On your line"),
         ],
         caption="ResNet-50: as printed by each source, rounding included (the chapter links them). Layers: by what each tool "
-        "documents or its source counts; attention written out as two products. The printed name of the unit is left out: "
-        "that is the trouble.",
+        "documents or its source counts; attention written out as two products. Whether a source says FLOPs, MACs or GOPS, all "
+        "stand on one axis here. A bias on top of twice the multiply-adds is one addition too many for each output.",
         height=290,
     )

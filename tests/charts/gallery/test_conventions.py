@@ -12,7 +12,7 @@ from flopkit.charts.gallery.conventions import TOOLS, Work, counted
 NETWORK = "ResNet-50, one image"
 CONVOLUTION = "VGG-16, first convolution and ReLU"
 NEURON = "One neuron, 4 inputs and ReLU"
-ATTENTION = "GPT-2, causal attention, 1,024 tokens"
+ATTENTION = "GPT-2, attention of one layer, 1,024 tokens"
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +124,11 @@ def test_in_vega(figure):
     params = {param["name"]: param for param in figure.spec()["params"]}
     assert {"count", "agreeing", "top"} <= params.keys()
     assert "None" not in str(params) and "True" not in params["count"]["expr"]
+
+
+def test_element_wise_work_follows_the_mask():
+    """Twelve heads, 1,024 queries: 524,800 visible pairs and 523,776 hidden ones, six element-wise operations each."""
+    layer = "GPT-2, attention of one layer, 1,024 tokens"
+    figure = what_counts()
+    assert figure.at(layer=layer, hidden=False)["elements"] == 12 * 524_800 * 6
+    assert figure.at(layer=layer, hidden=True)["elements"] == 12 * 1024 * 1024 * 6
