@@ -7,7 +7,7 @@ import math
 import pytest
 
 from flopkit.charts import what_counts
-from flopkit.charts.gallery.conventions import TOOLS, Work, counted
+from flopkit.charts.gallery.conventions import DOTS, RESNET_50_OUTPUTS, TOOLS, Work, counted
 
 NETWORK = "ResNet-50, one image"
 CONVOLUTION = "VGG-16, first convolution and ReLU"
@@ -32,11 +32,43 @@ def prints(figure, layer):
         ({"fma": 2, "bias": True, "vector": False, "hidden": False}, 9),
         ({"fma": 1, "bias": True, "vector": True, "hidden": False}, 6),
         ({"fma": 2, "bias": True, "vector": True, "hidden": True}, 8 + 2 * 3 + 1 + 1 + 5),
+        ({"fma": 2, "unpaired": 1, "bias": False, "vector": False, "hidden": False}, 4 + 3),
+        ({"fma": 2, "unpaired": 1, "bias": True, "vector": True, "hidden": True}, (4 + 3) + (3 + 1) + 1 + 1 + 5),
     ],
 )
 def test_switches(switches, expected):
-    work = Work(macs=4, hidden=3, bias=1, vector=1, hidden_vector=5)
+    work = Work(macs=4, dots=1, hidden=3, hidden_dots=2, bias=1, vector=1, hidden_vector=5)
     assert counted(work, **switches) == expected
+
+
+DONE = {"dot": "2K − 1 operations", "bias": True, "vector": True}
+
+
+def test_what_is_done(figure):
+    """A neuron multiplies 4 times, adds 3 times and once for the bias, and compares once. Tally counts the same."""
+    from flopkit import tally
+
+    assert figure.at(layer=NEURON, **DONE)["count"] == 4 + 3 + 1 + 1
+    ledger = tally.dense(tokens=1, d_in=4, d_out=1, bias=True)
+    assert figure.at(layer=NEURON, **DONE)["count"] == ledger.operations + 1
+    outputs = 224 * 224 * 64
+    assert figure.at(layer=CONVOLUTION, **DONE)["count"] == (27 + 26 + 1 + 1) * outputs
+
+
+@pytest.mark.parametrize(("hidden", "pairs"), [(False, 1024 * 1025 // 2), (True, 1024**2)])
+def test_attention_as_it_is_done(figure, hidden, pairs):
+    """A score is 64 products and 63 additions; a number of the result adds one product fewer than it has pairs."""
+    scores = pairs * (64 + 63)
+    values = 64 * (pairs + (pairs - 1024))
+    assert figure.at(layer=ATTENTION, hidden=hidden, **DONE)["count"] == 12 * (scores + values + 6 * pairs)
+
+
+def test_the_read_outs_follow_the_mask(figure):
+    """Twelve heads, 1,024 queries: 524,800 visible pairs and 523,776 hidden ones, six element-wise operations each."""
+    seen, everything = figure.at(layer=ATTENTION, hidden=False), figure.at(layer=ATTENTION, hidden=True)
+    assert (seen["macs"], everything["macs"]) == (12 * 128 * 524_800, 12 * 128 * 1024**2)
+    assert (seen["elements"], everything["elements"]) == (12 * 6 * 524_800, 12 * 6 * 1024**2)
+    assert seen["masked"] == everything["masked"] == 12 * 128 * 523_776
 
 
 def test_neuron(figure):
@@ -73,7 +105,7 @@ def test_attention(figure):
         "torch's counter": 2 * per_position * 1024**2,
     }
     softmax_and_scale = 6 * 12
-    everything = figure.at(layer=ATTENTION, fma="twice", vector=True, hidden=True)
+    everything = figure.at(layer=ATTENTION, dot="2K FLOPs", vector=True, hidden=True)
     assert everything["count"] == (2 * per_position + softmax_and_scale) * 1024**2
 
 
@@ -82,13 +114,14 @@ def test_who_prints_the_number(figure):
         return [row["name"] for row in figure.rows(**settings) if row["agrees"] == "yes"]
 
     assert on_the_line() == ["torchvision's table", "fvcore"]
-    assert on_the_line(fma="twice") == ["this book", "torch's counter", "MLPerf"]
+    assert on_the_line(dot="2K FLOPs") == ["this book", "torch's counter", "MLPerf"]
     assert on_the_line(layer=ATTENTION) == ["fvcore", "FlashAttention"]
-    assert on_the_line(layer=ATTENTION, fma="twice", hidden=False) == ["this book"]
+    assert on_the_line(layer=ATTENTION, dot="2K FLOPs", hidden=False) == ["this book"]
     for layer in (NETWORK, CONVOLUTION, NEURON, ATTENTION):
-        for fma in ("once", "twice"):
-            settings = {"layer": layer, "fma": fma, "bias": True}
-            assert figure.at(**settings)["agreeing"] == len(on_the_line(**settings))
+        for dot in DOTS:
+            settings = {"layer": layer, "dot": dot, "bias": True}
+            others = [name for name in on_the_line(**settings) if name != "this book"]
+            assert figure.at(**settings)["agreeing"] == len(others)
 
 
 def test_printed_numbers_round_the_exact_ones(figure):
@@ -113,6 +146,19 @@ def test_torch_counts_the_convolution(figure):
     assert counter.get_total_flops() == prints(figure, CONVOLUTION)["torch's counter"]
 
 
+def test_dot_products_of_the_network():
+    """One to each number that a convolution or a dense layer gives."""
+    torch, torchvision = pytest.importorskip("torch"), pytest.importorskip("torchvision")
+    outputs = []
+    with torch.device("meta"):
+        model, image = torchvision.models.resnet50().eval(), torch.empty(1, 3, 224, 224)
+    for module in model.modules():
+        if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)):
+            module.register_forward_hook(lambda module, inputs, output: outputs.append(output.numel()))
+    model(image)
+    assert sum(outputs) == RESNET_50_OUTPUTS
+
+
 def test_every_tool_stands_somewhere(figure):
     named = {name for layer in figure.controls["layer"].options for name in prints(figure, layer)}
     assert named == set(TOOLS.values())
@@ -124,11 +170,3 @@ def test_in_vega(figure):
     params = {param["name"]: param for param in figure.spec()["params"]}
     assert {"count", "agreeing", "top"} <= params.keys()
     assert "None" not in str(params) and "True" not in params["count"]["expr"]
-
-
-def test_element_wise_work_follows_the_mask():
-    """Twelve heads, 1,024 queries: 524,800 visible pairs and 523,776 hidden ones, six element-wise operations each."""
-    layer = "GPT-2, attention of one layer, 1,024 tokens"
-    figure = what_counts()
-    assert figure.at(layer=layer, hidden=False)["elements"] == 12 * 524_800 * 6
-    assert figure.at(layer=layer, hidden=True)["elements"] == 12 * 1024 * 1024 * 6
