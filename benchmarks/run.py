@@ -128,7 +128,8 @@ def rows_pages():
         return len(gzip.compress(path.read_bytes(), 6)) / 1000
 
     shared = sum(packed(HTML / "_static" / name) for name in ("figure.js", "figure.css", "vendor/vega.js"))
-    pages = {path.stem: packed(path) for path in (HTML / "book").glob("*.html")}
+    theme = packed(HTML / "search.html")  # a page on which nothing stands
+    pages = {path.stem: packed(path) - theme for path in (HTML / "book").glob("*.html")}
     if pages:
         name = max(pages, key=pages.get)
         yield f"heaviest page (`{name}`), gzip, with Vega", f"{pages[name] + shared:.0f} KB", f"{pages[name]:.0f} KB its own, {shared:.0f} KB once a book", "≤ 350 KB"
