@@ -163,7 +163,7 @@ def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
                 "calflops": CALFLOPS_DENSE,
             },
         ),
-        "GPT-2, attention of one layer, 1,024 tokens": (
+        "GPT-2, one layer's attention": (
             _split(core, 0, heads * (pairs + tokens * width), heads * (tokens**2 - pairs)),
             {"fvcore": FVCORE, "flash": 4 * tokens**2 * heads * width // 2, "flopkit": EXACTLY, "torch": TORCH_COUNTER},
         ),
@@ -285,7 +285,7 @@ def what_counts() -> Figure:
         ],
         caption="ResNet-50: each number as its source prints it, rounded as there (the chapter links them), whether the source "
         "calls it FLOPs, GFLOPS, GMac or GOPS. The other three: by what each tool documents or its source code counts, "
-        "attention written out as two products. GPT-2: one layer of 12. 2K and a bias is one addition too many for each "
+        "attention written out as two products. GPT-2: one layer of 12, 1,024 tokens. 2K and a bias is one addition too many for each "
         "output; 2K − 1 and a bias is what is done.",
         height=290,
     )

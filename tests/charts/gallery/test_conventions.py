@@ -12,7 +12,7 @@ from flopkit.charts.gallery.conventions import DOTS, RESNET_50_OUTPUTS, TOOLS, W
 NETWORK = "ResNet-50, one image"
 CONVOLUTION = "VGG-16, first convolution and ReLU"
 NEURON = "One neuron, 4 inputs and ReLU"
-ATTENTION = "GPT-2, attention of one layer, 1,024 tokens"
+ATTENTION = "GPT-2, one layer's attention"
 
 
 @pytest.fixture(scope="module")
