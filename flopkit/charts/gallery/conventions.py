@@ -81,7 +81,6 @@ def _elements(work: Any, hidden: Any) -> Any:
 FVCORE, PTFLOPS, TORCH_COUNTER = Rule(1), Rule(1, bias=True, vector=True), Rule(2)
 TENSORFLOW, CALFLOPS = Rule(2, bias=True), Rule(2, bias=True, vector=True)
 CALFLOPS_DENSE = Rule(2, vector=True)  # it leaves the bias of F.linear out, and counts that of a convolution
-FLASH = Rule(2, hidden=False)
 EXACTLY = Rule(2, hidden=False)
 
 RESNET_50_OUTPUTS = 11_114_984  # the numbers that its convolutions and its dense layer give: a dot product each
