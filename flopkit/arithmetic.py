@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, Literal
 
 Reading = Literal["plain", "numpy", "sympy", "altair"]
 
-__all__ = ["Reading", "ceil_div", "exact_div", "log2", "maximum", "minimum", "reading", "vega", "where"]
+__all__ = ["Reading", "ceil_div", "exact_div", "log2", "maximum", "minimum", "reading", "same", "unmixed", "vega", "where"]
 
 
 def reading(*values: Any) -> Reading:
@@ -36,6 +39,42 @@ def reading(*values: Any) -> Reading:
     return found.pop()
 
 
+def unmixed(*values: Any) -> None:
+    """Refuse *values* of different readings, also where one hides in another.
+
+    Altair's operators take any operand, a symbol or an array too, and NumPy puts one that it does not know into an
+    array of objects: the result looks like a formula and is none.
+
+    >>> unmixed(3, 4)
+    """
+    kind = reading(*values)
+    if kind == "numpy":
+        _unboxed(values)
+    if kind == "altair":
+        for value in values:
+            reading(value, *(leaf for leaf in _leaves(value) if getattr(leaf, "ndim", True)))
+
+
+def _unboxed(values: Iterable[Any]) -> None:
+    if any(getattr(getattr(value, "dtype", None), "kind", "") == "O" for value in values):
+        raise TypeError("cannot mix NumPy arrays with symbols or parameters in one formula: use one kind for all sizes")
+
+
+def _leaves(expression: Any) -> Iterator[Any]:
+    """What an Altair expression is made of."""
+    waiting, seen = [expression], set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (list, tuple)):
+            waiting.extend(node)
+        elif _reading_of(type(node)) != "altair":
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            inside = vars(node)
+            waiting.extend([inside["expr"]] if "expr" in inside else inside.get("_kwds", {}).values())
+
+
 _ROOMS: dict[str, Reading] = {"numpy": "numpy", "sympy": "sympy", "altair": "altair"}
 _SEEN: dict[type, Reading] = {}
 
@@ -47,13 +86,24 @@ def _reading_of(kind: type) -> Reading:
     return _SEEN[kind]
 
 
+def _read(*values: Any) -> tuple[Reading, tuple[Any, ...]]:
+    """The reading of *values*, and the values, NumPy's scalars as the plain numbers that they are."""
+    if reading(*values) == "numpy":
+        _unboxed(values)
+        values = tuple(
+            value.item() if _reading_of(type(value)) == "numpy" and not getattr(value, "ndim", True) else value
+            for value in values
+        )
+    return reading(*values), values
+
+
 def maximum(a: Any, b: Any) -> Any:
     """The larger of *a* and *b*.
 
     >>> maximum(3, 5)
     5
     """
-    kind = reading(a, b)
+    kind, (a, b) = _read(a, b)
     if kind == "plain":
         return max(a, b)
     if kind == "numpy":
@@ -71,7 +121,7 @@ def minimum(a: Any, b: Any) -> Any:
     >>> minimum(3, 5)
     3
     """
-    kind = reading(a, b)
+    kind, (a, b) = _read(a, b)
     if kind == "plain":
         return min(a, b)
     if kind == "numpy":
@@ -89,7 +139,7 @@ def ceil_div(a: Any, b: Any) -> Any:
     >>> ceil_div(7, 2)
     4
     """
-    kind = reading(a, b)
+    kind, (a, b) = _read(a, b)
     if kind == "plain":
         return -(-a // b)
     if kind == "numpy":
@@ -111,7 +161,8 @@ def exact_div(a: Any, b: Any) -> Any:
         ...
     ValueError: 13 is not divisible by 4: remainder 1
     """
-    if reading(a, b) != "plain" or not (isinstance(a, int) and isinstance(b, int)):
+    kind, (a, b) = _read(a, b)
+    if kind != "plain" or not (isinstance(a, int) and isinstance(b, int)):
         return a / b
     quotient, remainder = divmod(a, b)
     if remainder:
@@ -125,7 +176,7 @@ def where(condition: Any, then: Any, otherwise: Any) -> Any:
     >>> where(3 > 2, "compute", "memory")
     'compute'
     """
-    kind = reading(condition, then, otherwise)
+    kind, (condition, then, otherwise) = _read(condition, then, otherwise)
     if kind == "plain":
         return then if condition else otherwise
     if kind == "numpy":
@@ -144,7 +195,7 @@ def log2(a: Any) -> Any:
     >>> log2(8)
     3.0
     """
-    kind = reading(a)
+    kind, (a,) = _read(a)
     if kind == "plain":
         return math.log2(a)
     if kind == "numpy":
@@ -162,11 +213,30 @@ def ratio(a: Any, b: Any) -> Any:
     >>> ratio(6, 4)
     1.5
     """
-    if reading(a, b) != "plain":
+    kind, (a, b) = _read(a, b)
+    if kind != "plain":
         return a / b
     if b == 0:
         return math.nan if a == 0 else math.inf
     return float(Fraction(a) / Fraction(b)) if isinstance(a, int) and isinstance(b, int) else a / b
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether *a* and *b* are equal, as True or False in every reading.
+
+    ``==`` of two arrays is an array, and of two Altair parameters an expression, which is always truthy.
+
+    >>> same({"weight": 3}, {"weight": 4})
+    False
+    """
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    kinds = {_reading_of(type(a)), _reading_of(type(b))}
+    if "altair" in kinds:
+        return kinds == {"altair"} and vega(a) == vega(b)
+    if "numpy" in kinds:
+        return bool(_numpy().array_equal(a, b))
+    return bool(a == b)
 
 
 def vega(expression: Any) -> str:
@@ -202,21 +272,48 @@ def _call(function: str, *arguments: Any) -> Any:
 
 
 def let_costs_answer(cost_type: type) -> None:
-    """Let ``parameter * cost`` reach ``cost.__rmul__``.
+    """Let ``parameter * cost`` reach ``cost.__rmul__``, whether Altair is loaded already or later.
 
-    Altair's operators accept any right-hand side and never return ``NotImplemented``, so without this a
-    parameter on the left would swallow the cost whole. Only products with *cost_type* are touched.
+    NumPy and SymPy ask the right-hand side whether it would rather answer (``__array_ufunc__``, ``NotImplemented``).
+    Altair's operators take anything and ask nothing, so without this a parameter on the left swallows the cost whole.
+    There is no way to answer from outside: its ``__mul__`` learns to step back for a *cost_type*, and for nothing else.
     """
-    if sys.modules.get("altair") is None:
-        return
-    from altair.expr.core import OperatorMixin
 
-    plain: Any = OperatorMixin.__mul__
-    if getattr(plain, "lets_costs_answer", False):
-        return
+    def teach(module: ModuleType) -> None:
+        plain: Any = module.OperatorMixin.__mul__
 
-    def __mul__(self: Any, other: Any) -> Any:
-        return NotImplemented if isinstance(other, cost_type) else plain(self, other)
+        def __mul__(self: Any, other: Any) -> Any:
+            return NotImplemented if isinstance(other, cost_type) else plain(self, other)
 
-    __mul__.lets_costs_answer = True  # type: ignore[attr-defined]
-    OperatorMixin.__mul__ = __mul__  # type: ignore[method-assign]
+        module.OperatorMixin.__mul__ = __mul__
+
+    name = "altair.expr.core"
+    if loaded := sys.modules.get(name):
+        teach(loaded)
+    sys.meta_path.insert(0, _Afterwards(name, teach))
+
+
+class _Afterwards:
+    """An import hook for one module: others find and load it, and *then* sees it as soon as it is there."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self.name, self.then, self.asking = name, then, False
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != self.name or self.asking:
+            return None
+        self.asking = True  # the others may ask each other, and so this one
+        try:
+            found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+            spec = next((one for one in found if one is not None), None)
+        finally:
+            self.asking = False
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                self.then(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -35,7 +35,8 @@ class Convention:
     source : whose convention it is, and where they say so.
     fma : FLOPs in one multiply-add, 2 or 1. Where it is 1, "FLOPs" are MACs.
     scores : which query-key pairs count. ``"visible"``: those the mask lets through. ``"full"``: every
-        position of the score matrix. ``"half"``: half of them, whatever the mask.
+        position of the score matrix. ``"half"``: half of them, whatever the mask. Their element-wise work (scale and
+        softmax, in `Cost.vector_flops`) counts for the same pairs.
     router, head, embedding, recompute : whether work of that kind counts.
 
     Not counted under any convention here: element-wise work, which has a number of its own
@@ -55,12 +56,17 @@ class Convention:
     recompute: bool = True
 
     def __post_init__(self) -> None:
-        if self.fma not in (1, 2):
+        if not isinstance(self.name, str) or not isinstance(self.source, str):
+            raise TypeError(f"name={self.name!r}, source={self.source!r}: must be text, for a number is printed with them")
+        if self.fma not in (1, 2) or type(self.fma) is not int:
             raise ValueError(f"fma={self.fma!r}: a multiply-add counts as 2 FLOPs or as 1")
         if self.scores not in ("visible", "full", "half"):
             raise ValueError(f"scores={self.scores!r}: must be 'visible', 'full' or 'half'")
         if self.scores == "half" and self.fma == 1:
             raise ValueError("fma=1 with scores='half' has no whole-number weights: no published convention uses it")
+        for name in ("router", "head", "embedding", "recompute"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name}={getattr(self, name)!r}: must be True or False")
 
     def weight(self, kind: str) -> int:
         """FLOPs that one multiply-add of *kind* is worth.

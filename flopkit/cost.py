@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from flopkit import units
-from flopkit.arithmetic import let_costs_answer, ratio, reading, vega
+from flopkit.arithmetic import let_costs_answer, ratio, reading, same, unmixed, vega
 from flopkit.conventions import EXACT, KINDS, TORCH, Convention
 from flopkit.sizes import size
 from flopkit.tables import Table
@@ -15,7 +15,7 @@ from flopkit.tables import Table
 __all__ = ["Cost"]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Cost:
     """The cost of an operation, or of several added up.
 
@@ -52,16 +52,22 @@ class Cost:
     __array_ufunc__ = None  # a NumPy array on the left hands the product to __rmul__
 
     def __post_init__(self) -> None:
-        let_costs_answer(Cost)
         for kind in (*self.macs_by_kind, *self.vector_by_kind):
             if kind not in KINDS:
                 raise ValueError(f"kind={kind!r} is not a kind of work; known: {', '.join(KINDS)}")
-        if any(getattr(getattr(n, "dtype", None), "kind", "") == "O" for n in (*self.macs_by_kind.values(), self.bytes)):
-            raise TypeError("cannot mix NumPy arrays with symbols or parameters in one formula: use one kind for all sizes")
+        if self.parts:  # which have been through the other branch themselves
+            reading(*(n for part in self.parts for n in part._numbers()))
+        else:
+            unmixed(*self._numbers())
         if not isinstance(self.convention, Convention):
             raise TypeError(
                 f"convention={self.convention!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT or .TORCH"
             )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return all(same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
     # -- the numbers ------------------------------------------------------------------------------------------
 
@@ -73,15 +79,18 @@ class Cost:
     @property
     def macs(self) -> Any:
         """The multiply-adds that `flops` counts: half of it where a multiply-add is two FLOPs."""
-        flops, fma = self.flops, self.convention.fma
-        if isinstance(flops, int):
-            return flops // fma if flops % fma == 0 else flops / fma
-        return flops / fma
+        return _share(self.flops, self.convention.fma)
 
     @property
     def vector_flops(self) -> Any:
-        """Element-wise work: each add, multiply, compare, divide, exponential counts as one."""
-        return _total(n for kind, n in self.vector_by_kind.items() if self.convention.weight(kind))
+        """Element-wise work: each add, multiply, compare, divide, exponential counts as one.
+
+        Where the convention counts half of the scores, so it does here.
+        """
+        halved = ("scores", "hidden") if self.convention.scores == "half" else ()
+        whole = _total(n for kind, n in self.vector_by_kind.items() if self.convention.weight(kind) and kind not in halved)
+        twice = _total(n for kind, n in self.vector_by_kind.items() if kind in halved)
+        return whole if _is_zero(twice) else _total([whole, _share(twice, 2)])
 
     @property
     def params(self) -> Any:
@@ -92,6 +101,10 @@ class Cost:
     def intensity(self) -> Any:
         """Arithmetic intensity: `flops` per byte."""
         return ratio(self.flops, self.bytes)
+
+    def _numbers(self) -> tuple[Any, ...]:
+        mappings = (self.macs_by_kind, self.vector_by_kind, self.params_by_role)
+        return (self.bytes, *(n for mapping in mappings for n in mapping.values()))
 
     def _flops(self, convention: Convention) -> Any:
         weighted = ((convention.weight(kind), n) for kind, n in self.macs_by_kind.items())
@@ -221,6 +234,14 @@ class Cost:
             return ""
         other = TORCH if self.convention != TORCH else EXACT
         return f"; {_amount(self._flops(other), 'FLOPs')} under {other}"
+
+
+let_costs_answer(Cost)
+
+
+def _share(value: Any, among: int) -> Any:
+    """*value* / *among*, an int where it is one."""
+    return value // among if isinstance(value, int) and value % among == 0 else value / among
 
 
 def _total(values: Iterable[Any]) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from flopkit import devices, units
-from flopkit.arithmetic import maximum, minimum, ratio, reading, vega, where
+from flopkit.arithmetic import maximum, minimum, ratio, reading, same, unmixed, vega, where
 
 __all__ = ["Roofline", "bound_by", "roofline"]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Roofline:
     """The least time an operation can take on a device, and what sets it.
 
@@ -31,6 +31,13 @@ class Roofline:
     memory_seconds: Any
     peak: Any
     bandwidth: Any
+
+    __hash__ = None  # type: ignore[assignment]  # it may hold arrays
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Roofline):
+            return NotImplemented
+        return all(same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
     def __repr__(self) -> str:
         shown = [
@@ -94,7 +101,13 @@ def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
 
     >>> bound_by(flops=2e12, bytes=1e9, peak=1e15, bandwidth=1e12).bound
     'compute'
+
+    Raises ``ValueError`` for a rate that is not positive, ``TypeError`` for numbers and expressions of different kinds.
     """
+    unmixed(flops, bytes, peak, bandwidth)
+    for name, rate in (("peak", peak), ("bandwidth", bandwidth)):
+        if reading(rate) == "plain" and not rate > 0:
+            raise ValueError(f"{name}={rate!r}: a device does something in a second; give a positive number")
     compute_seconds, memory_seconds = flops / peak, bytes / bandwidth
     intensity = ratio(flops, bytes)
     return Roofline(

@@ -1,11 +1,14 @@
 """What is no size, switch, format, mask or convention is refused, by name, with its value and a way out."""
 
+import itertools
 import math
 import random
 import re
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
+import altair
 import numpy
 import pytest
 import sympy
@@ -153,9 +156,24 @@ def test_no_pairs_of_what_is_no_size(q):
         fk.visible_pairs(q, 5, "causal")
 
 
-def test_one_kind_of_value_in_one_formula():
-    with pytest.raises(TypeError, match="cannot mix"):
-        fk.dense(tokens=sympy.Symbol("t"), d_in=numpy.array([1, 2]), d_out=1)
+MIXED = {
+    "dense": lambda one, other: fk.dense(tokens=one, d_in=other, d_out=1),
+    "attention": lambda one, other: fk.attention(batch=1, q=one, kv=other, heads=1, head_dim=1, mask="causal"),
+    "layer_norm": lambda one, other: fk.layer_norm(tokens=one, d=other),
+    "moe": lambda one, other: fk.moe(tokens=one, d_model=1, d_ff=1, experts=other, top_k=1),
+    "roofline": lambda one, other: fk.roofline(fk.residual(elements=one), SimpleNamespace(peak=other, bandwidth=other)),
+}
+KINDS_OF_SIZE = {"symbol": sympy.Symbol("t"), "array": numpy.array([1, 2]), "parameter": altair.param(name="n", value=1)}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(KINDS_OF_SIZE, 2)))
+def test_one_kind_of_value_in_one_formula(name, one, other):
+    with pytest.raises(TypeError, match="cannot mix .* use one kind for all sizes"):
+        MIXED[name](KINDS_OF_SIZE[one], KINDS_OF_SIZE[other])
+
+
+def test_a_symbol_that_is_no_size():
     with pytest.raises(ValueError, match="tokens=t"):
         fk.dense(tokens=sympy.Symbol("t", negative=True), d_in=1, d_out=1)
 

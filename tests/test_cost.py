@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import altair
 import numpy
@@ -108,6 +110,46 @@ def test_arrays_and_parameters_multiply_from_either_side():
     assert expression_of(2 * n) == "(2 * n)"  # and parameters still multiply as before
 
 
+@pytest.mark.parametrize("first", ["import altair", "import flopkit as fk; cost = fk.dense(tokens=1, d_in=2, d_out=3)"])
+def test_a_parameter_on_the_left_whichever_is_loaded_first(first):
+    code = f"""
+{first}
+import flopkit as fk
+cost = fk.dense(tokens=1, d_in=2, d_out=3)
+import altair as alt
+n = alt.param(name="n", value=1)
+print(type(n * cost).__name__, type((n + 1) * cost).__name__, (n * cost).flops.to_dict()["expr"], (n * 2).to_dict()["expr"])
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert found.stdout == "Cost Cost (2 * (n * 6)) (n * 2)\n", found.stderr
+
+
+def test_altair_loaded_anew_still_steps_back():
+    code = """
+import importlib, sys
+import flopkit.cost
+import altair
+importlib.reload(sys.modules["flopkit.cost"])
+importlib.reload(sys.modules["altair.expr.core"])
+from flopkit.cost import Cost
+n = sys.modules["altair.expr.core"].ConstExpression("n")
+print((n * Cost("two", {"products": 2})).flops)
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert found.stdout == "(2 * (n * 2))\n", found.stderr
+
+
+def test_costs_of_different_readings_do_not_add():
+    n, x, sweep = altair.param(name="n", value=1), sympy.Symbol("x"), numpy.array([1, 2])
+    for one, other in ((n, x), (x, n), (n, sweep), (sweep, n), (x, sweep)):
+        with pytest.raises(TypeError, match="cannot mix .* use one kind for all sizes"):
+            fk.dense(tokens=one, d_in=2, d_out=3) + fk.dense(tokens=other, d_in=2, d_out=3)
+        with pytest.raises(TypeError, match="cannot mix .* use one kind for all sizes"):
+            one * fk.dense(tokens=other, d_in=2, d_out=3)
+        with pytest.raises(TypeError, match="cannot mix .* use one kind for all sizes"):
+            fk.residual(elements=one) * other
+
+
 def test_numbers_are_plain():
     assert [type(value) for value in values(UP).values()] == [int] * 5
     assert type(UP.intensity) is float
@@ -120,6 +162,17 @@ def test_a_cost_is_a_value():
     assert copy.deepcopy(CORE) == CORE == pickle.loads(pickle.dumps(CORE))
     with pytest.raises(AttributeError):
         UP.bytes = 3
+
+
+def test_equality_is_true_or_false_in_every_reading():
+    x, n = sympy.Symbol("x", positive=True, integer=True), altair.param(name="n", value=1)
+    for size in (numpy.array([1, 2]), x, n):
+        one, other = fk.residual(elements=size), fk.residual(elements=5 * size)
+        assert (one == fk.residual(elements=size)) is True and (one == other) is False and (one != other) is True
+        assert (one + other == one + other) is True and (one + other == other + one) is False
+    assert (UP == 3) is False
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(UP)
 
 
 def test_it_prints_its_convention_and_what_the_other_says():
