@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from flopkit.arithmetic import reading
 
-__all__ = ["choice", "divides", "flag", "pair", "size"]
+__all__ = ["choice", "divides", "flag", "offence", "pair", "size"]
 
 
 def size(name: str, value: Any, *, minimum: int = 1) -> Any:
@@ -86,6 +87,8 @@ def _symbol(name: str, value: Any, minimum: int) -> Any:
 def pair(name: str, value: Any) -> tuple[Any, Any]:
     """A kernel or stride: one size for both axes, or a pair (height, width).
 
+    A pair is a tuple or a list. A NumPy array is a sweep, here as everywhere, also where it holds two numbers.
+
     >>> pair("kernel", 3)
     (3, 3)
     """
@@ -93,7 +96,7 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
 
 
 def spread(name: str, value: Any, axes: int) -> tuple[Any, ...]:
-    """One size for every axis, or one size per axis.
+    """One size for every axis, or one size per axis, in a tuple or a list; an array is a sweep.
 
     >>> spread("kernel", (1, 7), 2)
     (1, 7)
@@ -119,12 +122,12 @@ def flag(name: str, value: Any) -> Any:
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
-    """One of a few names.
+    """One of a few names. A parameter, which is equal to anything, is none of them.
 
     >>> choice("kernel", "flash", ("flash", "math"))
     'flash'
     """
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(repr, options))}")
     return str(value)
 
@@ -137,20 +140,36 @@ def divides(name: str, value: Any, whole_name: str, whole: Any) -> None:
         ...
     ValueError: kv_heads=3 does not divide heads=32: near sizes that do are 2 and 4
     """
-    kinds = {reading(value), reading(whole)}
-    if kinds <= {"plain", "numpy"}:
-        rest = whole % value
-        if "numpy" in kinds:
-            if rest.any():
-                part, total = (one.flat[rest.argmax()] for one in (value + 0 * rest, whole + 0 * rest))
-                raise ValueError(
-                    f"{name} must divide {whole_name} everywhere in the sweep, and {part:g} does not divide {total:g}"
-                )
-        elif rest:
-            around = sorted(range(1, min(2 * value, whole, 4096) + 1), key=lambda n: (abs(n - value), n))
-            near = sorted([n for n in around if whole % n == 0][:2])
-            hint = " and ".join(map(str, near))
-            raise ValueError(f"{name}={value} does not divide {whole_name}={whole}: near sizes that do are {hint}")
+    wrong = offence(lambda part, total: total % part != 0, value, whole)
+    if wrong and reading(value, whole) == "numpy":
+        raise ValueError(
+            f"{name} must divide {whole_name} everywhere in the sweep, and {wrong[0]} does not divide {wrong[1]}"
+        )
+    if wrong:
+        around = sorted(range(1, min(2 * value, whole, 4096) + 1), key=lambda n: (abs(n - value), n))
+        near = sorted([n for n in around if whole % n == 0][:2])
+        hint = " and ".join(map(str, near))
+        raise ValueError(f"{name}={value} does not divide {whole_name}={whole}: near sizes that do are {hint}")
+
+
+def offence(wrong: Callable[..., Any], *sizes: Any) -> tuple[int, ...] | None:
+    """The first of *sizes* for which *wrong* holds, None where it never does.
+
+    In a sweep that is one row of it. Symbols and parameters have no value yet and pass.
+
+    >>> offence(lambda top_k, experts: top_k > experts, 3, 2)
+    (3, 2)
+    """
+    kind = reading(*sizes)
+    if kind == "plain":
+        return tuple(sizes) if wrong(*sizes) else None
+    if kind == "numpy":
+        import numpy
+
+        rows = numpy.broadcast_arrays(*sizes)
+        found = numpy.flatnonzero(wrong(*rows))
+        return tuple(int(row.flat[found[0]]) for row in rows) if found.size else None
+    return None
 
 
 def _short(value: Any) -> str:

@@ -96,6 +96,55 @@ def test_sweeps_that_do_not_divide():
     assert message == "groups must divide channels everywhere in the sweep, and 4 does not divide 9"
 
 
+MHA = dict(batch=1, d_model=8, heads=2)
+MLA = dict(batch=1, d_model=8, heads=2, kv_lora=4, qk_nope=4, v_head_dim=4)
+CONV = dict(batch=1, c_in=1, c_out=1, w_out=4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda n: fk.moe(tokens=1, d_model=1, d_ff=1, experts=n([8, 4]), top_k=n([2, 5])), "top_k=5 is more than experts=4"),
+        (lambda n: fk.learned_positions(batch=1, seq=n([4, 9]), positions=n([8, 8]), d_model=1), "seq=9 is longer than the table of positions=8"),
+        (lambda n: fk.rotary(batch=1, seq=1, heads=1, head_dim=n([4, 3])), "head_dim=3: features are turned in pairs"),
+        (lambda n: fk.mla(q=1, kv=1, qk_rope=n([4, 3]), **MLA), "qk_rope=3: features are turned in pairs"),
+        (lambda n: fk.mla(q=n([4, 5]), kv=n([4, 4]), qk_rope=2, **MLA), "q=5 is more than kv=4"),
+        (lambda n: fk.multi_head_attention(q=1, kv=n([4, 4]), kv_new=n([4, 5]), **MHA), "kv_new=5 is more than kv=4"),
+        (lambda n: fk.conv2d(h_in=n([3, 3]), h_out=n([3, 2]), kernel=7, **CONV), "kernel=7 reaches over 7 positions and the input has h_in=3"),
+        (lambda n: fk.conv2d(h_in=n([6, 60]), h_out=n([4, 4]), kernel=3, **CONV), "h_out=4: a kernel of 3 with stride 1 over h_in=60 gives 58"),
+        (lambda n: fk.conv_transpose1d(batch=1, c_in=1, c_out=1, l_in=n([5, 5]), kernel=2, stride=2, l_out=n([11, 12])), "l_out=12: .* at most 11 positions"),
+        (lambda n: fk.max_pool2d(batch=1, channels=1, w_out=1, kernel=2, h_in=n([9, 10]), h_out=n([4, 4])), "h_out=4: a window of 2 with stride 2 leaves positions of h_in=10 unread"),
+    ],
+)  # fmt: skip
+def test_sizes_that_do_not_go_together_in_every_reading(call, message):
+    """The last row of each sweep is wrong, whether it stands alone or in the sweep; without it all is well."""
+    for take in (lambda values: values[-1], numpy.array):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            call(take)
+    assert call(lambda values: values[0]).bytes > 0
+    symbols = itertools.count()
+    assert call(lambda values: sympy.Symbol(f"n{next(symbols)}", positive=True, integer=True)).bytes != 0
+
+
+def test_an_array_is_a_sweep_also_of_kernels():
+    sizes = dict(batch=1, c_in=1, c_out=1, h_out=4, w_out=4)
+    swept = fk.conv2d(**sizes, kernel=numpy.array([3, 5]))
+    assert swept.flops.tolist() == [fk.conv2d(**sizes, kernel=side).flops for side in (3, 5)]
+    for pair in ((3, 5), [3, 5], (numpy.int64(3), 5)):
+        assert fk.conv2d(**sizes, kernel=pair).flops == 2 * 16 * 15
+    assert fk.conv2d(**sizes, kernel=(numpy.array([1, 3]), 5)).flops.tolist() == [2 * 16 * 5, 2 * 16 * 15]
+
+
+def test_a_parameter_is_no_name():
+    """It is equal to everything."""
+    n, sizes = altair.param(name="n", value=1), dict(batch=1, q=2, kv=2, heads=1, head_dim=4)
+    for wrong in (n, n + 1, numpy.array(["math", "flash"]), None, ["flash"], 1):
+        assert refusal(fk.attention, **sizes, kernel=wrong).startswith("kernel=")
+        assert refusal(fk.attention, **sizes, mask=wrong).startswith("mask=")
+        assert refusal(fk.activation, wrong, elements=1).startswith("kind=")
+        assert refusal(fk.mla, q=1, kv=1, qk_rope=2, form=wrong, **MLA).startswith("form=")
+
+
 @pytest.mark.parametrize("bad", [2, -1, 0.5, "yes", "", None, math.nan, [True], numpy.array([0, 1])])
 def test_no_switch(bad):
     for name, formula in FORMULAS.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flopkit.arithmetic import exact_div, reading
+from flopkit.arithmetic import exact_div
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
@@ -13,7 +13,7 @@ from flopkit.layers.attentions import attention, visible_rows
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.products import dense, matmul
-from flopkit.sizes import choice, divides, flag, size
+from flopkit.sizes import choice, divides, flag, offence, size
 
 __all__ = ["mla", "multi_head_attention"]
 
@@ -164,8 +164,8 @@ def mla(
     v_head_dim = size("v_head_dim", v_head_dim)
     choice("form", form, ("expanded", "absorbed"))
     _within("q", q, kv)
-    if reading(qk_rope) == "plain" and qk_rope % 2:
-        raise ValueError(f"qk_rope={qk_rope}: features are turned in pairs, so pass an even number")
+    if wrong := offence(lambda qk_rope: qk_rope % 2 == 1, qk_rope):
+        raise ValueError(f"qk_rope={wrong[0]}: features are turned in pairs, so pass an even number")
     tokens = batch * q
     common: dict[str, Any] = dict(dtype=dtype, convention=convention)
 
@@ -209,5 +209,5 @@ def mla(
 
 
 def _within(name: str, value: Any, kv: Any) -> None:
-    if reading(value, kv) == "plain" and value > kv:
-        raise ValueError(f"{name}={value} is more than kv={kv}: kv counts all keys, the new ones included")
+    if wrong := offence(lambda value, kv: value > kv, value, kv):
+        raise ValueError(f"{name}={wrong[0]} is more than kv={wrong[1]}: kv counts all keys, the new ones included")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.arithmetic import exact_div, reading
+from flopkit.arithmetic import exact_div, maximum, reading
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.dtypes import is_complex, nbytes
 from flopkit.layers.products import contraction, weight_traffic
-from flopkit.sizes import divides, flag, size, spread
+from flopkit.sizes import divides, flag, offence, size, spread
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
@@ -43,7 +43,8 @@ def conv2d(
     ----------
     batch, c_in, c_out : images, channels in, channels out.
     h_out, w_out : rows and columns of the output (`conv_output` finds them from an input).
-    kernel, stride, dilation : an int, or a pair (height, width). Stride and dilation change no FLOP at a given output.
+    kernel, stride, dilation : an int, or a pair (height, width) in a tuple or list; an array is a sweep. Stride and dilation
+        change no FLOP at a given output.
     groups : independent groups of channels; ``groups=c_in`` is a depthwise convolution.
     h_in, w_in : rows and columns of the input, for the bytes. None: output times stride.
     bias : whether a bias is added.
@@ -149,7 +150,8 @@ def conv_transpose2d(
     ----------
     batch, c_in, c_out : images, channels in, channels out.
     h_in, w_in : rows and columns of the input.
-    kernel, stride, dilation : an int, or a pair (height, width). Stride and dilation change no FLOP at a given input.
+    kernel, stride, dilation : an int, or a pair (height, width) in a tuple or list; an array is a sweep. Stride and dilation
+        change no FLOP at a given input.
     groups : independent groups of channels.
     h_out, w_out : rows and columns of the output, for the bytes and the bias. None: input times stride.
     bias : whether a bias is added.
@@ -291,13 +293,14 @@ def _transposed(
         for (letter, _, out), given_in, step in zip(axes, ins, steps, strict=True)
     ]
     for (letter, _, given), in_, out, tap, step, gap in zip(axes, ins, outs, taps, steps, gaps, strict=True):
-        if given is not None and reading(in_, out, tap, step, gap) == "plain":
-            most = (in_ - 1) * step + gap * (tap - 1) + max(step, gap)  # no padding, and the largest output_padding
-            if out > most:
-                raise ValueError(
-                    f"{letter}_out={out}: a transposed kernel of {tap} with stride {step} spreads {letter}_in={in_} over at "
-                    f"most {most} positions; give {most} or fewer"
-                )
+        if given is None:
+            continue
+        if wrong := offence(lambda out, *others: out > _farthest(*others), out, in_, tap, step, gap):
+            most = int(_farthest(*wrong[1:]))
+            raise ValueError(
+                f"{letter}_out={wrong[0]}: a transposed kernel of {wrong[2]} with stride {wrong[3]} spreads "
+                f"{letter}_in={wrong[1]} over at most {most} positions; give {most} or fewer"
+            )
     return _layer(name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype, convention)
 
 
@@ -322,28 +325,41 @@ def _layer(
     )
 
 
+def _farthest(size_in: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+    """Positions that a transposed kernel reaches: no padding, and the largest output_padding."""
+    return (size_in - 1) * stride + dilation * (kernel - 1) + maximum(stride, dilation)
+
+
+def _padding(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+    """Padding in all that the last position needs to fit; below zero, as many positions are left over."""
+    return (size_out - 1) * stride + dilation * (kernel - 1) + 1 - size_in
+
+
+def _no_fit(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+    least = _padding(size_in, size_out, kernel, stride, dilation)  # the stride leaves a slack of stride - 1
+    return (dilation * (kernel - 1) + 1 > size_in) & ((least < 0) | ((least % 2 == 1) & (stride == 1)))
+
+
+def _no_output(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+    least = _padding(size_in, size_out, kernel, stride, dilation)
+    return (least + stride - 1 < 0) | (least > 2 * (dilation * (kernel - 1) + 1))
+
+
 def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
     """Refuse a kernel that is larger than the input unless some symmetric padding gives this output."""
-    if reading(size_in, size_out, kernel, stride, dilation) != "plain":
-        return
-    reach = dilation * (kernel - 1) + 1
-    if reach <= size_in:
-        return
-    least = (size_out - 1) * stride + reach - size_in  # padding in all; the stride leaves a slack of stride - 1
-    if least < 0 or (least % 2 and stride == 1):
+    if wrong := offence(_no_fit, size_in, size_out, kernel, stride, dilation):
+        size_in, size_out, kernel, stride, dilation = wrong
         raise ValueError(
-            f"kernel={kernel} reaches over {reach} positions and the input has {letter}_in={size_in}: no padding gives "
-            f"{letter}_out={size_out}; use a smaller kernel, or find the output with fk.conv_output"
+            f"kernel={kernel} reaches over {dilation * (kernel - 1) + 1} positions and the input has {letter}_in={size_in}: "
+            f"no padding gives {letter}_out={size_out}; use a smaller kernel, or find the output with fk.conv_output"
         )
 
 
 def _check_output(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
     """Refuse an output that no padding of up to the kernel's reach on each side gives."""
-    if reading(size_in, size_out, kernel, stride, dilation) != "plain":
-        return
-    reach = dilation * (kernel - 1) + 1
-    least = (size_out - 1) * stride + reach - size_in  # padding in all, for the last position to fit
-    if least + stride - 1 < 0 or least > 2 * reach:
+    if wrong := offence(_no_output, size_in, size_out, kernel, stride, dilation):
+        size_in, size_out, kernel, stride, dilation = wrong
+        reach = dilation * (kernel - 1) + 1
         without = max((size_in - reach) // stride + 1, 0)
         raise ValueError(
             f"{letter}_out={size_out}: a kernel of {kernel} with stride {stride} over {letter}_in={size_in} gives {without} "

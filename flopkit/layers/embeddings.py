@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import reading
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes, real
 from flopkit.layers.pointwise import ID_BYTES
-from flopkit.sizes import size
+from flopkit.sizes import offence, size
 
 __all__ = ["embedding", "learned_positions", "rotary", "sinusoidal_positions"]
 
@@ -75,8 +74,8 @@ def learned_positions(
     """
     batch, seq, positions = size("batch", batch), size("seq", seq), size("positions", positions)
     d_model = size("d_model", d_model)
-    if reading(seq, positions) == "plain" and seq > positions:
-        raise ValueError(f"seq={seq} is longer than the table of positions={positions}: use a shorter sequence")
+    if wrong := offence(lambda seq, positions: seq > positions, seq, positions):
+        raise ValueError(f"seq={wrong[0]} is longer than the table of positions={wrong[1]}: use a shorter sequence")
     return _added("learned_positions", batch, seq, d_model, dtype, convention, {"position": positions * d_model})
 
 
@@ -135,8 +134,8 @@ def rotary(
     """
     batch, seq = size("batch", batch), size("seq", seq)
     heads, head_dim = size("heads", heads), size("head_dim", head_dim)
-    if reading(head_dim) == "plain" and head_dim % 2:
-        raise ValueError(f"head_dim={head_dim}: features are turned in pairs, so pass an even number")
+    if wrong := offence(lambda head_dim: head_dim % 2 == 1, head_dim):
+        raise ValueError(f"head_dim={wrong[0]}: features are turned in pairs, so pass an even number")
     elements = batch * seq * heads * head_dim
     return Cost(
         "rotary",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import minimum, reading
+from flopkit.arithmetic import minimum
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes, real
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
-from flopkit.sizes import flag, size
+from flopkit.sizes import flag, offence, size
 
 __all__ = ["moe"]
 
@@ -61,8 +61,8 @@ def moe(
     tokens, d_model, d_ff = size("tokens", tokens), size("d_model", d_model), size("d_ff", d_ff)
     experts, top_k = size("experts", experts), size("top_k", top_k)
     shared, gated = size("shared", shared, minimum=0), flag("gated", gated)
-    if reading(experts, top_k) == "plain" and top_k > experts:
-        raise ValueError(f"top_k={top_k} is more than experts={experts}: choose at most as many as there are")
+    if wrong := offence(lambda top_k, experts: top_k > experts, top_k, experts):
+        raise ValueError(f"top_k={wrong[0]} is more than experts={wrong[1]}: choose at most as many as there are")
 
     expert = (2 + gated) * d_model * d_ff
     active = top_k + shared

@@ -8,7 +8,7 @@ from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes, real
 from flopkit.layers.convolutions import check_fit
-from flopkit.sizes import size, spread
+from flopkit.sizes import offence, size, spread
 
 __all__ = ["avg_pool2d", "max_pool2d"]
 
@@ -35,7 +35,7 @@ def max_pool2d(
     ----------
     batch, channels : images, and channels of each.
     h_out, w_out : rows and columns of the output (`conv_output` finds them from an input).
-    kernel, stride : an int, or a pair (height, width). Stride None: the kernel, so that windows touch and do not overlap.
+    kernel, stride : an int, or a pair (height, width) in a tuple or list; an array is a sweep. Stride None: the kernel, so that windows touch and do not overlap.
     h_in, w_in : rows and columns of the input, for the bytes. None: output times stride.
     dtype : number format of input and output, for the bytes.
 
@@ -91,6 +91,11 @@ def _pool(
         ins.append(out * step if given is None else size(f"{letter}_in", given))
         if given is not None:
             check_fit(letter, ins[-1], out, tap, step, 1)
+            if wrong := offence(lambda in_, out, tap, step: (out - 1) * step + tap + step - 1 < in_, ins[-1], out, tap, step):
+                raise ValueError(
+                    f"{letter}_out={wrong[1]}: a window of {wrong[2]} with stride {wrong[3]} leaves positions of "
+                    f"{letter}_in={wrong[0]} unread that make another output; see fk.conv_output"
+                )
     outputs = batch * channels * h_out * w_out
     return Cost(
         name,

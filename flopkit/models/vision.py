@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
+from flopkit.arithmetic import reading
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.layers.convolutions import conv2d, conv_output
@@ -54,6 +55,8 @@ def cnn(
     """
     key = _known(name)
     pixels = size("height", height), size("width", width)
+    if reading(*pixels) != "plain":
+        raise TypeError("height and width are ints, for maps are rounded down on their way; a sweep or a symbol may be the batch")
     image = _Image(size("batch", batch), 3, *pixels, dtype, convention, key, pixels)
     _NETWORKS[key](image)
     return Cost.total(key, image.parts)

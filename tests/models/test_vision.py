@@ -141,6 +141,16 @@ def test_too_small_an_image(name, pixels, message):
         cnn(name, **pixels)
 
 
+def test_a_sweep_or_a_symbol_is_a_batch_and_no_height():
+    numpy, sympy = pytest.importorskip("numpy"), pytest.importorskip("sympy")
+    one, n = cnn("resnet18").flops, sympy.Symbol("n", positive=True, integer=True)
+    assert cnn("resnet18", batch=numpy.array([1, 3])).flops.tolist() == [one, 3 * one]
+    assert cnn("resnet18", batch=n).flops == one * n
+    for pixels in (numpy.array([224, 256]), n):
+        with pytest.raises(TypeError, match="height and width are ints"):
+            cnn("resnet18", height=pixels)
+
+
 def test_the_default_format_is_the_default_of_the_formulas_and_of_the_roofline():
     """Mixed formats would put fp32's bytes beside bf16's peak without a word."""
     assert cnn("resnet50").bytes == cnn("resnet50", dtype="bf16").bytes
