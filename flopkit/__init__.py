@@ -40,11 +40,21 @@ _ROOMS = {
     "flopkit.rooflines": ("roofline",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
-_SUBMODULES = ("charts", "conventions", "lessons", "models", "tally", "units", "widgets")
+_SUBMODULES = ("charts", "conventions", "lessons", "models", "rooflines", "tally", "units", "widgets")
 
-__all__ = sorted([*_HOME, *_SUBMODULES])
+# Spelt out for type checkers, as is the list below it; a test holds both to the rooms above.
+__all__ = [
+    "Convention", "Cost", "Device", "__version__", "activation", "attention", "avg_pool2d", "batch_norm",
+    "ceil_div", "charts", "conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "conventions", "cross_entropy", "dense", "device", "device_names", "dropout", "embedding",
+    "exact_div", "group_norm", "layer_norm", "learned_positions", "lessons", "log2", "matmul", "max_pool2d",
+    "maximum", "minimum", "mla", "models", "moe", "multi_head_attention", "residual", "rms_norm", "roofline",
+    "rooflines", "rotary", "scale", "sinusoidal_positions", "softmax", "tally", "units", "visible_pairs", "where",
+    "widgets", "window",
+]  # fmt: skip
 
 if TYPE_CHECKING:
+    from flopkit import charts, conventions, lessons, models, rooflines, tally, units, widgets
     from flopkit.__about__ import __version__
     from flopkit.arithmetic import ceil_div, exact_div, log2, maximum, minimum, where
     from flopkit.conventions import Convention
@@ -70,15 +80,17 @@ if TYPE_CHECKING:
     from flopkit.rooflines import roofline
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-    elif name in _SUBMODULES:
-        value = import_module(f"flopkit.{name}")
-    else:
-        raise AttributeError(_unknown(name))
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker a misspelt name is an error, too
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+        elif name in _SUBMODULES:
+            value = import_module(f"flopkit.{name}")
+        else:
+            raise AttributeError(_unknown(name))
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import json
+import os
 import pkgutil
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(missing, code, messag
 def test_all_names_of_the_face_exist():
     for name in fk.__all__:
         assert getattr(fk, name) is not None
-    assert set(dir(fk)) == set(fk.__all__)
+    assert fk.__all__ == dir(fk) == sorted([*fk._HOME, *fk._SUBMODULES])
     typed = {
         alias.asname or alias.name
         for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text("utf-8")))
@@ -156,6 +157,29 @@ def test_all_names_of_the_face_exist():
         for alias in node.names
     }
     assert typed == set(fk._HOME), "the names that type checkers see and the ones that exist differ"
+
+
+def test_a_room_of_the_face_is_there_before_anything_else_has_loaded_it():
+    for name in fk._SUBMODULES:
+        assert in_python(f"import flopkit\nprint(json.dumps(flopkit.{name}.__name__))") == f"flopkit.{name}"
+
+
+def test_a_type_checker_finds_the_names_of_the_face(tmp_path):
+    """As in a strict project of the user's own: each name is offered, and a misspelt one is an error."""
+    names = ", ".join(name for name in fk.__all__ if name != "__version__")
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import flopkit as fk\nfrom flopkit import {names}\n"
+        "cost: fk.Cost = 2 * fk.dense(tokens=1, d_in=2, d_out=3)\n"
+        "fk.units.si(fk.device('h200').peak('bf16'), 'FLOP/s')\n"
+        "fk.conv2\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
+    )  # fmt: skip
+    errors = [line.split("error: ")[1] for line in found.stdout.splitlines() if f"{program.name}:" in line and "error: " in line]
+    assert len(errors) == 1 and errors[0].startswith('Module has no attribute "conv2"'), found.stdout + found.stderr
 
 
 def test_no_room_is_named_like_a_public_function():
