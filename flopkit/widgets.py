@@ -16,7 +16,8 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import Control
 from flopkit.charts.svg import shrink
 

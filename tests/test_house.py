@@ -1,6 +1,7 @@
 """The walls of the house: imports run downwards, nothing heavy is loaded early, names do not clash, everything is explained."""
 
 import ast
+import graphlib
 import importlib
 import inspect
 import json
@@ -19,7 +20,7 @@ PACKAGE = Path(fk.__file__).parent
 
 # From the top of the house to its foundation: a room imports itself and what stands below it.
 FLOORS = (
-    "widgets", "charts", "lessons", "models", "rooflines", "devices", "derivations", "layers", "tally", "cost",
+    "widgets", "charts", "lessons", "counter", "models", "rooflines", "devices", "derivations", "layers", "tally", "cost",
     "conventions", "sizes", "dtypes", "tables", "units", "arithmetic", "__about__",
 )  # fmt: skip
 HEAVY = {
@@ -78,6 +79,27 @@ def test_imports_run_downwards(path):
             assert FLOORS.index(there) >= FLOORS.index(here), (
                 f"{path.name} ({here}) imports {name}, which stands above it"
             )
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Late imports inside functions count; imports for type checkers alone do not."""
+    names = {".".join(("flopkit", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
+             for path in MODULES}  # fmt: skip
+
+    def needed(node):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                inner = [f"{child.module}.{alias.name}" for alias in child.names]
+                yield from (name if name in names else child.module for name in inner)
+            else:
+                yield from needed(child)
+
+    graph = {name: set(needed(ast.parse(path.read_text("utf-8")))) & names.keys() for name, path in names.items()}
+    list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the way round
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

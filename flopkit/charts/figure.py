@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flopkit.charts import theme
+from flopkit.charts.packages import need
 from flopkit.charts.panel import Control, Shown, Sweep, listing, near
 from flopkit.charts.readings import Signals, Values, pick
 
@@ -217,18 +218,3 @@ class Figure:
                     f"figure {self.name!r}: {what} {each.name!r} is not set by the model{near(each.name, known)}; it sets {listing(known)}"
                 )
             each.format(known[each.name])
-
-
-def need(package: str) -> Any:
-    """The optional package, or an error that says who needs it and how to get it."""
-    from importlib import import_module
-
-    try:
-        return import_module(package)
-    except ImportError as error:
-        install = {"vl_convert": "vl-convert-python"}.get(package, package)
-        extra = "widgets" if package == "ipywidgets" else "charts"
-        raise ImportError(
-            f'flopkit\'s figures need {install}, which is not installed: pip install "flopkit[{extra}]". '
-            "The numbers of a figure, figure.at(...), do not need it."
-        ) from error

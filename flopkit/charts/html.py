@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flopkit.charts import theme
-from flopkit.charts.figure import need
+from flopkit.charts.packages import need
 from flopkit.charts.svg import shrink
 
 if TYPE_CHECKING:
