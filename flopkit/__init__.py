@@ -19,6 +19,9 @@ _ROOMS = {
     "flopkit.arithmetic": ("ceil_div", "exact_div", "log2", "maximum", "minimum", "where"),
     "flopkit.conventions": ("Convention",),
     "flopkit.cost": ("Cost",),
+    "flopkit.counter.registry": ("formula",),
+    "flopkit.counter.report": ("Report",),
+    "flopkit.counter.running": ("UncountedError", "count", "counting"),
     "flopkit.devices": ("Device", "device", "device_names"),
     "flopkit.layers.attention_layers": ("mla", "multi_head_attention"),
     "flopkit.layers.attentions": ("attention", "visible_pairs", "window"),
@@ -59,6 +62,9 @@ if TYPE_CHECKING:
     from flopkit.arithmetic import ceil_div, exact_div, log2, maximum, minimum, where
     from flopkit.conventions import Convention
     from flopkit.cost import Cost
+    from flopkit.counter.registry import formula
+    from flopkit.counter.report import Report
+    from flopkit.counter.running import UncountedError, count, counting
     from flopkit.devices import Device, device, device_names
     from flopkit.layers.attention_layers import mla, multi_head_attention
     from flopkit.layers.attentions import attention, visible_pairs, window

@@ -1,0 +1,157 @@
+"""One call of an operator as a formula sees it: arguments by name, what it reads and what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Call", "extent", "name_of", "numel", "tensors"]
+
+
+def name_of(func: Any) -> str:
+    """``aten::mm`` of ``torch.ops.aten.mm.default``: the operator without its overload.
+
+    >>> import torch
+    >>> name_of(torch.ops.aten.mm.default)
+    'aten::mm'
+    """
+    schema = getattr(func, "_schema", None)
+    if schema is not None:
+        return str(schema.name)
+    name = getattr(func, "__name__", None)  # a higher-order operator
+    return f"{getattr(func, 'namespace', 'higher_order')}::{name() if callable(name) else name or func}"
+
+
+def tensors(value: Any) -> Iterator[Any]:
+    """The tensors in *value*, lists and tuples opened."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors(item)
+
+
+def numel(tensor: Any) -> int:
+    """Numbers in *tensor*, as a Python int."""
+    return int(tensor.numel())
+
+
+def extent(tensor: Any) -> int:
+    """Bytes that *tensor* stands on: an expanded dimension (stride 0) is read once; packed and sparse layouts by what they hold.
+
+    >>> import torch
+    >>> extent(torch.zeros(3, 1).expand(3, 100))
+    12
+    """
+    import torch
+
+    if tensor.layout is not torch.strided:
+        return _sparse_extent(tensor)
+    width = int(tensor.element_size())
+    if getattr(tensor, "is_nested", False):
+        return numel(tensor) * width
+    count = 1
+    for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride != 0 or length == 0:
+            count *= int(length)
+    return count * width
+
+
+def _sparse_extent(tensor: Any) -> int:
+    import torch
+
+    if tensor.layout is torch.sparse_coo:
+        parts = [tensor._indices(), tensor._values()]
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    else:  # a layout of its own (jagged, mkldnn): its numbers
+        return numel(tensor) * int(tensor.element_size())
+    return sum(extent(part) for part in parts)
+
+
+class Call:
+    """One call: `func` with its arguments by name, and its result `out`.
+
+    ``call["weight"]`` is the argument of that name, its default where it was not given. ``call.get("weight")`` is None where the
+    operator has no such argument.
+    """
+
+    __slots__ = ("_names", "args", "func", "kwargs", "node", "out")
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, node: Any = None) -> None:
+        self.func, self.args, self.kwargs, self.out, self.node = func, args, kwargs, out, node
+        self._names: dict[str, Any] | None = None
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """All arguments by their name in the operator's schema, defaults filled in."""
+        if self._names is None:
+            schema = getattr(self.func, "_schema", None)
+            names: dict[str, Any] = {}
+            for place, argument in enumerate(schema.arguments if schema is not None else ()):
+                if place < len(self.args) and not argument.kwarg_only:
+                    names[argument.name] = self.args[place]
+                else:
+                    names[argument.name] = self.kwargs.get(argument.name, argument.default_value)
+            self._names = names
+        return self._names
+
+    def __getitem__(self, name: str) -> Any:
+        return self.named[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The argument *name*, or *default* where the operator has none of that name."""
+        return self.named.get(name, default)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The tensors among the arguments, each once."""
+        return list({id(t): t for t in tensors((self.args, self.kwargs))}.values())
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The tensors of the result, each once."""
+        return list({id(t): t for t in tensors(self.out)}.values())
+
+    def bytes(self) -> int:
+        """Compulsory traffic: each input read once, each output written once.
+
+        An argument that is changed in place is read and written; one that only receives (``out=``, ``copy_``, ``fill_``) is
+        written.
+        """
+        written, only_written = self._changed()
+        reads = sum(extent(t) for t in self.inputs if id(t) not in only_written)
+        results = {id(t): t for t in self.outputs}
+        results.update(written)
+        return reads + sum(extent(t) for t in results.values())
+
+    def _changed(self) -> tuple[dict[int, Any], set[int]]:
+        schema = getattr(self.func, "_schema", None)
+        written: dict[int, Any] = {}
+        only: set[int] = set()
+        if schema is None or not schema.is_mutable:
+            return written, only
+        fresh = name_of(self.func).rsplit("::", 1)[-1] in RECEIVERS
+        for argument in schema.arguments:
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for tensor in tensors(self.named.get(argument.name)):
+                    written[id(tensor)] = tensor
+                    if argument.is_out or fresh:
+                        only.add(id(tensor))
+        for argument in schema.arguments:  # x.copy_(x): read after all
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                only -= {id(tensor) for tensor in tensors(self.named.get(argument.name))}
+        return written, only
+
+
+RECEIVERS = frozenset(
+    "copy_ _foreach_copy_ fill_ zero_ _foreach_zero_ uniform_ normal_ random_ bernoulli_ exponential_ geometric_ log_normal_ cauchy_ "
+    "set_ resize_".split()
+)

@@ -1,0 +1,87 @@
+"""Looking inside: tensor subclasses that run by other operators, and operators whose kernel calls others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["EAGER", "chooses", "inside_of", "is_wrapper"]
+
+_OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
+_HIDDEN = ("Python", "PythonTLSSnapshot", "PreDispatch", "ADInplaceOrView", "PythonDispatcher")
+
+
+def is_wrapper(kind: type) -> bool:
+    """Whether tensors of this class carry out their operators by calling others on the tensors inside them.
+
+    Jagged tensors, DTensors and quantised subclasses do; a plain tensor, a parameter and a fake tensor do not.
+    """
+    if kind.__name__ in _OPAQUE:
+        return False
+    handler = getattr(kind, "__torch_dispatch__", None)
+    return handler is not None and handler is not torch._C._disabled_torch_dispatch_impl
+
+
+def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+    """What carries out *func* with the dispatcher watching what it calls; None where that cannot be.
+
+    A composite operator is taken apart. A higher-order operator runs its eager implementation. Any other operator runs the kernel
+    of its device, except on meta and fake tensors, whose kernels only make up shapes.
+    """
+    if isinstance(func, torch._ops.HigherOrderOperator):
+        ours = EAGER.get(func.name())
+        if ours is not None:
+            return ours
+        kernels = getattr(func, "py_kernels", {})
+        return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)  # type: ignore[no-any-return]
+    if not isinstance(func, torch._ops.OpOverload):
+        return None
+    if func._can_decompose():
+        return func.decompose
+    from flopkit.counter.calls import tensors
+
+    found = list(tensors((args, kwargs)))
+    if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
+        return None
+    keys = torch._C._dispatch_keys(found[0])
+    for other in found[1:]:
+        keys = keys | torch._C._dispatch_keys(other)
+    keys = keys & torch._C._after_autograd_keyset
+    for name in _HIDDEN:
+        key = getattr(torch._C.DispatchKey, name, None)
+        if key is not None:
+            keys = keys.remove(key)
+    best = keys.highestPriorityTypeId()
+    if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), best.name):
+        return None
+    return lambda *a, **k: func.redispatch(keys, *a, **k)
+
+
+def chooses(func: Any, args: Any) -> bool:
+    """Whether *func* is control flow that can be followed here and now: its condition is a number, not a symbol.
+
+    torch would trace every branch in order to differentiate one, and tracing is not what is to be counted.
+    """
+    if func.name() not in EAGER or not args:
+        return False
+    first = args[0] if func.name() == "cond" else args[2] if len(args) > 2 else ()
+    asked = list(first) if isinstance(first, (list, tuple)) else [first]
+    return all(type(a) in (bool, int, float) or (type(a) is torch.Tensor and a.device.type != "meta") for a in asked)
+
+
+def _cond(predicate: Any, if_true: Any, if_false: Any, operands: Any = ()) -> Any:
+    """The branch that is taken. (torch's own refuses to run under a mode.)"""
+    return (if_true if predicate else if_false)(*operands)
+
+
+def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -> Any:
+    """Every round that is made."""
+    while condition(*carried, *additional):
+        found = body(*carried, *additional)
+        carried = tuple(found) if isinstance(found, (list, tuple)) else (found,)
+    return carried
+
+
+EAGER: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}

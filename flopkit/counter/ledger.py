@@ -1,0 +1,48 @@
+"""What was seen, added up: one line for each kind of call, so that a thousand steps take no more room than one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from flopkit.counter.work import Work
+
+__all__ = ["Entry", "Ledger", "Where"]
+
+
+class Where(NamedTuple):
+    """In which phase, in which module, and whether inside of an attention call that has a line of its own."""
+
+    phase: str
+    path: str
+    inside: bool = False
+
+
+class Entry:
+    """A call of an operator with certain shapes, and what it costs."""
+
+    __slots__ = ("func", "key", "op", "work")
+
+    def __init__(self, op: str, work: Work, func: Any = None, key: Any = None) -> None:
+        self.op, self.work, self.func, self.key = op, work, func, key
+
+
+class Ledger:
+    """Calls by entry and place. One for each thread; `merged` adds them up."""
+
+    __slots__ = ("calls", "merged_away")
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[Entry, Where], int] = {}
+        self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
+
+    def add(self, entry: Entry, where: Where) -> None:
+        """One more call."""
+        key = (entry, where)
+        self.calls[key] = self.calls.get(key, 0) + 1
+
+    def take(self, other: Ledger) -> None:
+        """Add all of *other*."""
+        for key, calls in list(other.calls.items()):
+            self.calls[key] = self.calls.get(key, 0) + calls
+        for phase, saved in list(other.merged_away.items()):
+            self.merged_away[phase] = self.merged_away.get(phase, 0) + saved

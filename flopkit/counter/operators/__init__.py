@@ -1,0 +1,80 @@
+"""What every operator costs: which of the four kinds it is of, and the formula where it is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit.counter import registry
+from flopkit.counter.calls import Call, name_of
+from flopkit.counter.ledger import Entry
+from flopkit.counter.operators import attentions, convolutions, movement, pointwise, products
+from flopkit.counter.work import Work, free, unknown
+
+__all__ = ["Plan", "explain"]
+
+ROOMS = (attentions, convolutions, movement, pointwise, products)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How calls of one operator are counted.
+
+    Parameters
+    ----------
+    op : its name in tables.
+    formula : gives the `Work` of one call.
+    constant : the entry itself, where every call costs the same (a view: nothing).
+    opens : nobody knows it: its inside is looked at.
+    composite : torch itself defines it by other operators.
+    by_value : the cost depends on more than shapes and dtypes.
+    by_result : the result's shape depends on the data.
+    chained : it is element-wise, and a compiler could merge it with its neighbours.
+    attends : it is attention as a whole, from which everything else follows.
+    """
+
+    op: str
+    formula: Callable[[Call], Work]
+    constant: Entry | None = None
+    opens: bool = False
+    composite: bool = False
+    by_value: bool = False
+    by_result: bool = False
+    chained: bool = False
+    attends: bool = False
+
+
+def explain(func: Any) -> Plan:
+    """The plan for *func*: the user's formula, ours, element-wise, free, or to be opened."""
+    import torch
+
+    name = name_of(func)
+    op = name.replace("aten::", "").replace("::", ".")
+    dynamic = getattr(torch.Tag, "dynamic_output_shape", None) in getattr(func, "tags", ())
+    mine = registry.theirs(func)
+    if mine is not None:
+        return Plan(op, mine, by_result=dynamic)
+    ours = registry.FORMULAS.get(name)
+    if ours is not None:
+        return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE)
+    if isinstance(func, torch._ops.OpOverload):
+        if movement.is_view(func, name):
+            return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
+        vector = pointwise.vector_formula(func, name)
+        if vector is not None:
+            return Plan(op, vector, by_result=dynamic, chained=pointwise.is_pointwise(func, name))
+        moved = movement.formula_of(func, name)
+        if moved is not None:
+            return Plan(op, moved, by_result=dynamic)
+        return Plan(
+            op,
+            lambda call: unknown(call.bytes()),
+            opens=True,
+            composite=func._can_decompose(),
+            attends=op == "scaled_dot_product_attention",
+        )
+    return Plan(op, lambda call: unknown(call.bytes()), opens=True)
+
+
+BY_VALUE = frozenset(name for room in ROOMS for name in getattr(room, "BY_VALUE", ()))

@@ -1,0 +1,150 @@
+"""Which operator is explained by which formula."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from flopkit.cost import Cost
+from flopkit.counter.calls import Call, name_of
+from flopkit.counter.work import COUNTED, Work, counted
+
+__all__ = ["FORMULAS", "explains", "formula", "forget", "theirs"]
+
+Formula = Callable[[Call], Work]
+
+FORMULAS: dict[str, Formula] = {}  # ours, by the operator's name
+_THEIRS: dict[Any, Formula] = {}  # the user's, by name or by the kernel itself
+_version = 0
+
+
+def explains(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
+    """Register one of our formulas for the operators *names* (``aten::mm``), every overload of them.
+
+    The formula takes a `Call` and gives a `Work`, or just the multiply-adds, which are then counted with the bytes that every
+    operator has: its inputs and outputs once.
+    """
+
+    def register(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
+        def work(call: Call) -> Work:
+            found = function(call)
+            return found if isinstance(found, Work) else counted(found, call.bytes())
+
+        for name in names:
+            if name in FORMULAS:
+                raise ValueError(f"two formulas explain {name}")
+            FORMULAS[name] = work
+        return function
+
+    return register
+
+
+def formula(op: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a formula for an operator of your own, so that `count` knows it.
+
+    Parameters
+    ----------
+    op : what is called: ``torch.ops.mylib.fused_mlp`` (all its overloads, or one), the function that
+        ``torch.library.custom_op`` made, a Triton kernel, or the operator's name, ``"mylib::fused_mlp"``.
+
+    The decorated function is called with the arguments of the operator, once for each set of shapes and dtypes, and with its
+    result as ``out`` where it takes such an argument. It returns FLOPs as an int, a multiply-add being two, or a `Cost`, whose
+    bytes and vector FLOPs are then taken over. A formula of yours goes before one of ours; registering again replaces it.
+
+    Raises ``TypeError`` where *op* is no operator, and, when counting, where the result is no number of FLOPs.
+
+    >>> import torch, flopkit as fk
+    >>> @torch.library.custom_op("docs::double_product", mutates_args=())
+    ... def double_product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    ...     return torch.from_numpy(2 * (x.numpy() @ w.numpy()))
+    >>> @fk.formula(double_product)
+    ... def _(x, w):
+    ...     return fk.matmul(m=x.shape[0], k=x.shape[1], n=w.shape[1], dtype=x.dtype)
+    >>> fk.count(double_product, torch.ones(2, 3), torch.ones(3, 5)).flops
+    60
+    """
+    key = _key(op)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        global _version
+        if not callable(function):
+            raise TypeError(f"@fk.formula({key}) decorates a function of the operator's arguments, not {function!r}")
+        _THEIRS[key] = _adapted(key, function)
+        _version += 1
+        return function
+
+    return register
+
+
+def forget(op: Any) -> None:
+    """Drop the formula that was registered for *op* with `formula`."""
+    global _version
+    _THEIRS.pop(_key(op), None)
+    _version += 1
+
+
+def version() -> int:
+    """Changes whenever a formula is registered or dropped."""
+    return _version
+
+
+def theirs(func: Any) -> Formula | None:
+    """The user's formula for an operator or a kernel: of this overload first, of the operator next."""
+    if not _THEIRS:
+        return None
+    found = _THEIRS.get(_full_name(func)) if hasattr(func, "_schema") else None
+    if found is None:
+        found = _THEIRS.get(name_of(func))
+    if found is None and hasattr(func, "__hash__") and func.__hash__ is not None:
+        found = _THEIRS.get(func)
+    return found
+
+
+def _full_name(func: Any) -> str:
+    return f"{func._schema.name}.{func._schema.overload_name or 'default'}"
+
+
+def _key(op: Any) -> Any:
+    """What *op* is found by again."""
+    if isinstance(op, str):
+        if "::" not in op:
+            raise TypeError(f"op={op!r}: the name of an operator has its namespace in front, e.g. 'mylib::{op}'")
+        return op
+    if hasattr(op, "_opoverload"):  # torch.library.custom_op
+        return name_of(op._opoverload)
+    if hasattr(op, "_schema"):  # one overload
+        return _full_name(op)
+    if hasattr(op, "_qualified_op_name"):  # all overloads
+        return op._qualified_op_name
+    if hasattr(op, "py_kernels"):  # a higher-order operator
+        return name_of(op)
+    if hasattr(op, "run") and hasattr(op, "fn"):  # a Triton kernel
+        return op
+    raise TypeError(
+        f"op={op!r} is no operator: pass torch.ops.mylib.name, what torch.library.custom_op made, a Triton kernel, or 'mylib::name'. "
+        "A plain Python function needs no formula: what it calls is counted"
+    )
+
+
+def _adapted(key: Any, function: Callable[..., Any]) -> Formula:
+    parameters = inspect.signature(function).parameters.values()
+    takes_out = any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+    def work(call: Call) -> Work:
+        extra = {"out": call.out} if takes_out and "out" not in call.kwargs else {}
+        found = function(*call.args, **call.kwargs, **extra)
+        if isinstance(found, Cost):
+            # The numbers of a Cost by kind: which of them count is the report's convention.
+            return Work(COUNTED, dict(found.macs_by_kind), vector=dict(found.vector_by_kind), bytes=found.bytes)
+        if isinstance(found, bool) or not hasattr(found, "__index__"):
+            if not (isinstance(found, float) and found.is_integer()):
+                raise TypeError(
+                    f"the formula for {key} returned {found!r}: it must return FLOPs as an int, or a Cost such as fk.matmul(...)"
+                )
+        flops = int(found)
+        if flops < 0:
+            raise ValueError(f"the formula for {key} returned {flops} FLOPs: a count is never negative")
+        return counted(flops // 2 if flops % 2 == 0 else flops / 2, call.bytes())
+
+    return work

@@ -1,0 +1,369 @@
+"""What a program did: by phase, by operator, by module, under a convention, and what nobody could explain."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from flopkit import units
+from flopkit.conventions import EXACT, TORCH, Convention
+from flopkit.cost import Cost
+from flopkit.counter.ledger import Entry, Ledger, Where
+from flopkit.counter.work import PHASES, UNKNOWN
+from flopkit.tables import Table
+
+__all__ = ["Report"]
+
+
+class Report:
+    """The FLOPs and bytes of a program that ran, as `flopkit.count` and `flopkit.counting` give it.
+
+    `model_flops` is what the mathematics asks for, forward and backward: divide it by time and peak for MFU. `flops` (or
+    `hardware_flops`) is what was executed, recomputation and the optimiser's products included: for HFU. `forward`, `backward`,
+    `recompute` and `optimizer` are the parts as `Cost`s.
+
+    Inside of ``with fk.counting() as report`` the numbers grow as the program runs.
+
+    >>> import torch, flopkit as fk
+    >>> layer = torch.nn.Linear(3, 5)
+    >>> report = fk.count(lambda: layer(torch.ones(2, 3)).sum().backward())
+    >>> report.forward.flops, report.backward.flops, report.uncounted
+    (60, 60, [])
+    """
+
+    def __init__(self, source: Any, convention: Convention = TORCH, name: str = "report") -> None:
+        self._source = source  # a Watcher that is running, or what it left
+        self.convention = convention
+        self.name = name
+
+    # -- the numbers ------------------------------------------------------------------------------------------
+
+    @property
+    def model_flops(self) -> Any:
+        """What the mathematics asks for, forward and backward; recomputation and the optimiser are not in it."""
+        weight = self.convention.weight
+        return _whole(
+            sum(
+                calls * sum(weight(kind) * macs for kind, macs in entry.work.model.items())
+                for entry, where, calls in self._lines()
+                if where.phase in ("forward", "backward")
+            )
+        )
+
+    @property
+    def hardware_flops(self) -> Any:
+        """What was executed, in every phase."""
+        return _whole(sum(getattr(self, phase).flops for phase in PHASES))
+
+    flops = hardware_flops
+
+    @property
+    def macs(self) -> Any:
+        """Multiply-adds that were executed: half of `flops` where one is two FLOPs."""
+        return _whole(
+            self.flops / self.convention.fma if self.flops % self.convention.fma else self.flops // self.convention.fma
+        )
+
+    @property
+    def vector_flops(self) -> Any:
+        """Element-wise FLOPs that were executed; never part of `flops`."""
+        return _whole(sum(getattr(self, phase).vector_flops for phase in PHASES))
+
+    @property
+    def bytes(self) -> int:
+        """Compulsory traffic of all operators, each run by itself; of those that nobody knows, too."""
+        return sum(calls * entry.work.bytes for entry, _, calls in self._lines())
+
+    @property
+    def intensity(self) -> float:
+        """Executed FLOPs for each byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+    @property
+    def forward(self) -> Cost:
+        """The forward pass, as a `Cost`."""
+        return self._phase("forward")
+
+    @property
+    def backward(self) -> Cost:
+        """The backward pass without what it computed again."""
+        return self._phase("backward")
+
+    @property
+    def recompute(self) -> Cost:
+        """Forward work done once more: checkpoints, and the scores that flash attention's backward computes again."""
+        return self._phase("recompute")
+
+    @property
+    def optimizer(self) -> Cost:
+        """Work inside of an optimiser's step, a closure's excepted."""
+        return self._phase("optimizer")
+
+    @property
+    def uncounted(self) -> list[dict[str, Any]]:
+        """Operators that nobody could explain: name, calls, bytes. Their FLOPs are in no number; see `flopkit.formula`."""
+        rows: dict[str, dict[str, Any]] = {}
+        for entry, _, calls in self._lines():
+            if entry.work.status == UNKNOWN:
+                row = rows.setdefault(entry.op, {"operator": entry.op, "calls": 0, "bytes": 0})
+                row["calls"] += calls
+                row["bytes"] += calls * entry.work.bytes
+        return sorted(rows.values(), key=lambda row: -row["bytes"])
+
+    @property
+    def coverage(self) -> float:
+        """Share of the bytes that belong to operators which are understood: 1.0 where nothing is uncounted."""
+        total = self.bytes
+        if not total:
+            return 1.0 if not self.uncounted else 0.0
+        return 1 - sum(row["bytes"] for row in self.uncounted) / total
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the numbers should know: masks that could not be seen, local work, kernels that were assumed."""
+        found = list(getattr(self._source, "notes", ()))
+        hidden: dict[str, int] = {}
+        for entry, where, calls in self._lines():
+            if entry.work.note and where.phase == "forward":
+                hidden[entry.work.note] = hidden.get(entry.work.note, 0) + calls
+        return [*found, *(f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items())]
+
+    # -- other views ------------------------------------------------------------------------------------------
+
+    def under(self, convention: Convention) -> Report:
+        """The same run as *convention* counts it.
+
+        Under EXACT attention counts the pairs that the program's own mask lets through; calls whose mask is hidden in a tensor are
+        named in `notes`. Raises ``ValueError`` for a convention that asks what a running program does not say, such as which
+        product is the router's.
+        """
+        if not isinstance(convention, Convention):
+            raise TypeError(f"convention={convention!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT")
+        asks = [
+            kind
+            for kind, usual in (("router", True), ("head", True), ("embedding", False))
+            if getattr(convention, kind) is not usual
+        ]
+        if asks:
+            raise ValueError(
+                f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "
+                "use a model's formula, fk.load(name), under that convention"
+            )
+        return Report(self._source, convention, self.name)
+
+    def by_op(self) -> Table:
+        """One row for each operator, phase and kernel, the most FLOPs first."""
+        groups: dict[tuple[str, str, str], list[tuple[Entry, int, bool]]] = {}
+        for entry, where, calls in self._lines():
+            groups.setdefault((entry.op, where.phase, entry.work.kernel), []).append((entry, calls, False))
+            if entry.work.again:
+                groups.setdefault((entry.op, "recompute", entry.work.kernel), []).append((entry, calls, True))
+        whole = self.flops
+        rows = []
+        for (op, phase, kernel), lines in groups.items():
+            flops = _whole(
+                sum(
+                    calls * self._flops(entry.work.again if again else entry.work.done) for entry, calls, again in lines
+                )
+            )
+            model = sum(calls * self._flops(entry.work.model) for entry, calls, again in lines if not again)
+            vector = sum(
+                calls * self._vector(entry.work.vector_again if again else entry.work.vector)
+                for entry, calls, again in lines
+            )
+            moved = sum(calls * entry.work.bytes for entry, calls, again in lines if not again)
+            rows.append(
+                {
+                    "operator": op,
+                    "phase": phase,
+                    "kernel": kernel,
+                    "calls": sum(calls for entry, calls, _ in lines if entry.work.done or not entry.work.model),
+                    "flops": flops,
+                    "share": flops / whole if whole else 0.0,
+                    "model_flops": _whole(model) if phase in ("forward", "backward") else 0,
+                    "vector_flops": _whole(vector),
+                    "bytes": moved,
+                    "intensity": flops / moved if moved else 0.0,
+                    "status": lines[0][0].work.status,
+                }
+            )
+        rows.sort(key=lambda row: (-row["flops"], -row["bytes"]))
+        return Table(rows, caption=f"by operator, convention {self.convention}", formats=_FORMATS)
+
+    def by_module(self, depth: int | None = None) -> Table:
+        """One row for each module, what it calls included, in the order in which they were called.
+
+        Names are those of `torch.nn.Module.named_modules`; the root's own is empty. Where several modules were called from
+        outside, each name begins with the class of its root. Parameters
+        ----------
+        depth : how deep to go; None: all the way.
+        """
+        inclusive: dict[str, dict[str, Any]] = {}
+        names = self._names()
+        for entry, where, calls in self._lines():
+            path = where.path
+            while True:
+                row = inclusive.setdefault(path, dict.fromkeys((*PHASES, "model", "vector", "bytes"), 0))
+                if where.phase in ("forward", "backward"):
+                    row["model"] += calls * self._flops(entry.work.model)
+                row[where.phase] += calls * self._flops(entry.work.done)
+                row["recompute"] += calls * self._flops(entry.work.again)
+                row["vector"] += calls * (self._vector(entry.work.vector) + self._vector(entry.work.vector_again))
+                row["bytes"] += calls * entry.work.bytes
+                if "." not in path:
+                    break
+                path = path.rsplit(".", 1)[0]
+        rows = []
+        order = {path: place for place, path in enumerate(self._order())}
+        for path in sorted(inclusive, key=lambda p: order.get(p, len(order))):
+            name = names(path)
+            if depth is not None and name.count(".") + bool(name) > depth:
+                continue
+            row = inclusive[path]
+            flops = sum(row[phase] for phase in PHASES)
+            rows.append(
+                {
+                    "module": name,
+                    "flops": _whole(flops),
+                    "share": flops / self.flops if self.flops else 0.0,
+                    **{phase: _whole(row[phase]) for phase in PHASES},
+                    "model_flops": _whole(row["model"]),
+                    "vector_flops": _whole(row["vector"]),
+                    "bytes": row["bytes"],
+                }
+            )
+        return Table(rows, caption=f"by module, convention {self.convention}", formats=_FORMATS)
+
+    def as_seen_by(self, tool: str) -> Any:
+        """What another counter would print of this program, its silent zeros included."""
+        from flopkit.counter import peers
+
+        return peers.seen_by(tool, self._source)
+
+    def roofline(self, device: Any, dtype: Any = "bf16") -> Any:
+        """Each operator's least time on *device*, what bounds it, and the sum."""
+        from flopkit.counter.timing import roofline
+
+        return roofline(self, device, dtype)
+
+    # -- showing itself ---------------------------------------------------------------------------------------
+
+    def summary(self) -> list[str]:
+        """The report in a few lines."""
+        other = self.under(EXACT if self.convention != EXACT else TORCH)
+        lines = [
+            f"{units.format_value(self.model_flops, 'FLOPs')} of the model, {units.format_value(self.flops, 'FLOPs')} executed "
+            f"[{self.convention}]"
+        ]
+        if other.model_flops != self.model_flops:
+            lines.append(
+                f"{units.format_value(other.model_flops, 'FLOPs')} of the model, {units.format_value(other.flops, 'FLOPs')} executed "
+                f"[{other.convention}]"
+            )
+        parts = [(phase, getattr(self, phase)) for phase in PHASES]
+        lines.append(
+            ", ".join(f"{phase} {units.format_value(cost.flops, 'FLOPs')}" for phase, cost in parts if _ran(cost))
+        )
+        lines.append(
+            f"{units.format_value(self.vector_flops, 'FLOPs')} element-wise, {units.format_value(self.bytes, 'B')}, "
+            f"{units.format_value(self.intensity, 'FLOP/B')}"
+        )
+        missing = self.uncounted
+        if missing:
+            names = ", ".join(f"{row['operator']} ({row['calls']:,} calls)" for row in missing[:5])
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            lines.append(
+                f"NOT COUNTED: {names}{more}; {units.format_value(self.coverage, '%')} of the bytes are understood. "
+                "Register a formula with @fk.formula"
+            )
+        else:
+            lines.append("every operator is accounted for")
+        lines += self.notes
+        return [line for line in lines if line]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.summary(), "", str(self._top())])
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + self._top()._repr_html_()
+
+    def _top(self, most: int = 12) -> Table:
+        rows = self.by_op().rows
+        shown = [row for row in rows if row["flops"] or row["vector_flops"] or row["bytes"]]
+        columns = ("operator", "phase", "kernel", "calls", "flops", "share", "vector_flops", "bytes", "intensity")
+        if not any(row["kernel"] for row in shown[:most]):
+            columns = tuple(column for column in columns if column != "kernel")
+        caption = f"by operator, convention {self.convention}"
+        if len(shown) > most:
+            caption += f" (the first {most} of {len(shown)}; .by_op() has all)"
+        return Table([{c: row[c] for c in columns} for row in shown[:most]], caption=caption, formats=_FORMATS)
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _lines(self) -> Iterable[tuple[Entry, Where, int]]:
+        ledger: Ledger = self._source.ledger()
+        return [(entry, where, calls) for (entry, where), calls in ledger.calls.items() if not where.inside]
+
+    def _order(self) -> list[str]:
+        found: dict[str, None] = {}
+        for _, where, _ in self._lines():
+            path = where.path
+            above = [path]
+            while "." in path:
+                path = path.rsplit(".", 1)[0]
+                above.append(path)
+            found.update(dict.fromkeys(reversed(above)))
+        return list(found)
+
+    def _names(self) -> Any:
+        roots = {path.split(".", 1)[0] for path in self._order() if path}
+        if len(roots) > 1:
+            return lambda path: path or "(no module)"
+        root = next(iter(roots), "")
+        outside = any(not path for path in self._order()) and root
+        return lambda path: ("(no module)" if outside else "") if not path else path[len(root) + 1 :]
+
+    def _flops(self, macs: Mapping[str, float]) -> Any:
+        return sum(self.convention.weight(kind) * n for kind, n in macs.items())
+
+    def _vector(self, flops: Mapping[str, float]) -> Any:
+        return sum(n for kind, n in flops.items() if self.convention.weight(kind))
+
+    def _phase(self, phase: str) -> Cost:
+        macs: dict[str, Any] = {}
+        vector: dict[str, Any] = {}
+        moved = 0
+        for entry, where, calls in self._lines():
+            work = entry.work
+            if where.phase == phase:
+                _add(macs, work.done, calls)
+                _add(vector, work.vector, calls)
+                moved += calls * work.bytes
+            if phase == "recompute":
+                _add(macs, work.again, calls)
+                _add(vector, work.vector_again, calls)
+        macs = {kind: _whole(n) for kind, n in macs.items()}
+        return replace(Cost(phase, macs_by_kind=macs, vector_by_kind=vector, bytes=moved), convention=self.convention)
+
+
+def _add(total: dict[str, Any], counts: Mapping[str, float], calls: int) -> None:
+    for kind, n in counts.items():
+        total[kind] = total.get(kind, 0) + calls * n
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _ran(cost: Cost) -> bool:
+    return bool(cost.flops or cost.vector_flops or cost.bytes)
+
+
+_FORMATS = {
+    **{name: (lambda v: units.format_value(v, "FLOPs")) for name in ("flops", "model_flops", "vector_flops", *PHASES)},
+    "share": lambda v: units.format_value(v, "%"),
+    "bytes": lambda v: units.format_value(v, "B"),
+    "intensity": lambda v: units.format_value(v, "FLOP/B"),
+}

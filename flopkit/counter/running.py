@@ -1,0 +1,141 @@
+"""`count` and `counting`: watch a program, and say what it did."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flopkit.counter.report import Report
+
+__all__ = ["UncountedError", "count", "counting"]
+
+
+class UncountedError(RuntimeError):
+    """Raised under ``strict=True``: an operator ran that nobody can explain. The report is at `report`."""
+
+    def __init__(self, report: Report) -> None:
+        rows = report.uncounted
+        names = ", ".join(f"{row['operator']} ({row['calls']:,} calls, {row['bytes']:,} bytes)" for row in rows)
+        super().__init__(
+            f"not counted: {names}. Register a formula with @fk.formula(op), or pass strict=False to have them listed"
+        )
+        self.report = report
+
+
+def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs: Any) -> Report:
+    """Run ``fn(*args, **kwargs)`` once, as it is, and say what it did.
+
+    FLOPs: two for each multiply-add of matrix products, convolutions, attention and what else is a contraction; element-wise work
+    stands apart in `Report.vector_flops`. Bytes: the compulsory traffic of each operator. The default convention is TORCH: every
+    position of a score matrix counts; ``report.under(fk.conventions.EXACT)`` counts those that the program's mask lets through.
+
+    Parameters
+    ----------
+    fn : a model, or any function. It really runs: BatchNorm's statistics move in train mode as they do in a call of your own, and
+        ``backward()`` adds to ``.grad``. Put the model on the meta device to count without memory or arithmetic.
+    strict : raise `UncountedError` if an operator ran that no formula explains, instead of listing it in `Report.uncounted`.
+
+    Everything else goes to *fn*. An exception inside *fn* reaches you unchanged, with nothing left behind.
+
+    Not counted: what no dispatcher sees: arithmetic in NumPy or in Python itself, extensions that launch kernels without an operator, other
+    processes. See the chapter on counters for the whole list.
+
+    Raises ``TypeError`` if *fn* cannot be called, ``ImportError`` without torch.
+
+    >>> import torch, flopkit as fk
+    >>> fk.count(torch.nn.Linear(16, 32), torch.ones(8, 16)).flops
+    8192
+    """
+    if not callable(fn):
+        raise TypeError(
+            f"fn={fn!r} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
+            "or use `with fk.counting() as report:` around your code"
+        )
+    with _counting(strict, "auto", _name(fn), _Progress(fn)) as report:
+        fn(*args, **kwargs)
+    return report
+
+
+@contextlib.contextmanager
+def counting(strict: bool = False, attention: str = "auto") -> Iterator[Report]:
+    """Count whatever runs in the block: forward, backward, the optimiser.
+
+    The report can be read inside of the block, too: its numbers grow. Threads that are started inside are counted.
+
+    Parameters
+    ----------
+    strict : raise `UncountedError` at the end if an operator ran that no formula explains.
+    attention : ``"auto"``: executed FLOPs and bytes follow the kernel that ran; on meta and fake tensors, where none runs,
+        flash is assumed. ``"flash"`` and ``"math"`` take that kernel instead. Model FLOPs are the same under each.
+
+    Raises ``ValueError`` for another *attention*, ``ImportError`` without torch.
+
+    >>> import torch, flopkit as fk
+    >>> w = torch.ones(4, 4, requires_grad=True)
+    >>> with fk.counting() as report:
+    ...     (torch.ones(2, 4) @ w).sum().backward()
+    >>> report.model_flops, report.backward.flops
+    (128, 64)
+    """
+    with _counting(strict, attention, "report", None) as report:
+        yield report
+
+
+@contextlib.contextmanager
+def _counting(strict: bool, attention: str, name: str, progress: _Progress | None) -> Iterator[Report]:
+    if not isinstance(strict, bool):
+        raise TypeError(f"strict={strict!r}: must be True or False")
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            'counting a program needs torch, which is not installed: pip install "flopkit[torch]"'
+        ) from None
+    from flopkit.counter import patches
+    from flopkit.counter.watch import Watcher
+
+    watcher = Watcher(attention, progress)
+    report = Report(watcher, name=name)
+    try:
+        with patches.installed(), watcher.on_this_thread():
+            yield report
+    finally:
+        watcher.closed = True
+        if progress is not None:
+            progress.close()
+    if strict and report.uncounted:
+        raise UncountedError(report)
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+class _Progress:
+    """A bar that appears when counting takes longer than two seconds."""
+
+    def __init__(self, fn: Any) -> None:
+        self.name = _name(fn)
+        self.seen = 0
+        self.shown = 0
+        self.start = time.monotonic()
+        self.bar: Any = None
+
+    def __call__(self) -> None:
+        self.seen += 1
+        if self.seen % 128:
+            return
+        if self.bar is None:
+            if time.monotonic() - self.start < 2:
+                return
+            from tqdm.auto import tqdm
+
+            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False)
+        self.bar.update(self.seen - self.shown)
+        self.shown = self.seen
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()

@@ -1,0 +1,354 @@
+"""Watching a program run: a dispatch mode for the operators, a function mode for attention, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from flopkit.counter import chains, inside, regions, registry
+from flopkit.counter.calls import Call
+from flopkit.counter.ledger import Entry, Ledger, Where
+from flopkit.counter.operators import explain
+from flopkit.counter.phases import backward_or_recompute, is_on_stack
+from flopkit.counter.places import OUTSIDE, Modules, Place, Trail
+from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work, unknown
+
+__all__ = ["Here", "Watcher"]
+
+_graph_task = torch._C._current_graph_task_id
+_node = torch._C._current_autograd_node
+_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+_grad_enabled = torch.is_grad_enabled
+_SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
+_local = threading.local()
+
+
+def heres() -> tuple[Here, ...]:
+    """Who watches this thread."""
+    return getattr(_local, "heres", ())
+
+
+class Here:
+    """What one watcher knows of one thread: where it is, and what it has seen."""
+
+    __slots__ = (
+        "arithmetic", "busy", "chain", "ledger", "optimizers", "place", "stack", "trail", "watcher"
+    )  # fmt: skip
+
+    def __init__(self, watcher: Watcher, base: Place) -> None:
+        self.watcher = watcher
+        self.place = base
+        self.stack: list[tuple[Place, int]] = []  # the places around, and the graph task in which each was entered
+        self.trail = Trail()
+        self.trail.mark(_number(), base)
+        self.ledger = Ledger()
+        self.busy = False
+        self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
+        self.optimizers: list[Any] = []
+        self.chain = chains.Chain(self.ledger)
+
+    def enter(self, place: Place) -> None:
+        """Go into a module or an attention call."""
+        self.stack.append((self.place, self.task))
+        self.place = place
+        self.trail.mark(_number(), place)
+
+    @property
+    def task(self) -> int:
+        """The graph task in which the present place was entered; -1 outside of a backward pass."""
+        return _graph_task()
+
+    def leave(self) -> None:
+        """Go back to where it was entered from."""
+        self.place, _ = self.stack.pop()
+        self.trail.mark(_number(), self.place)
+
+    def call_module(self, module: Any) -> None:
+        """Go into *module*."""
+        task = _graph_task()
+        under = self.place if task == -1 or (self.stack and self.stack[-1][1] == task) else self.of_node()
+        self.enter(self.watcher.modules.place(module, under, again=task != -1))
+
+    def of_node(self) -> Place:
+        """The place whose work autograd is now differentiating."""
+        node = _node()
+        if node is None:
+            return OUTSIDE
+        number = node._sequence_nr()
+        if number >= 1 << 63:  # a leaf: it only accumulates
+            return OUTSIDE
+        found = self.trail.at(number)
+        if found is None or found is OUTSIDE:
+            # The forward pass ran in another thread, as it does for every backward pass on a GPU.
+            for other in self.watcher.threads():
+                if other is not self and (there := other.trail.at(number)) is not None and there is not OUTSIDE:
+                    return there
+        return found or OUTSIDE
+
+    def where(self, depth: int) -> tuple[str, Place]:
+        """Phase and place of the operator that is running now, whose caller is *depth* frames up."""
+        task = _graph_task()
+        if task == -1:
+            if self.optimizers and self.in_optimizer():
+                return "optimizer", self.place
+            return "forward", self.place
+        phase = backward_or_recompute(sys._getframe(depth + 1))
+        place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
+        if phase == "backward" and _grad_enabled():  # create_graph: what is made here will be differentiated, too
+            self.trail.mark(_number() - 1, place)
+        return phase, place
+
+    def in_optimizer(self) -> bool:
+        """Whether an optimiser's step is what asks for work now."""
+        while self.optimizers:
+            frame = self.optimizers[-1]
+            if frame is None:  # inside of a closure, which has the phases of any other program
+                return False
+            if is_on_stack(frame):
+                return True
+            self.optimizers.pop()  # that step ended by an exception
+        return False
+
+
+class Watcher(TorchDispatchMode):
+    """Sees every operator of the threads it is entered in, and keeps the ledgers."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, attention: str = "auto", progress: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        if attention not in ("auto", "flash", "math"):
+            raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
+        self.attention = attention
+        self.modules = Modules()
+        self.entries: dict[Any, Entry] = {}
+        self.plans: dict[Any, Any] = {}
+        self.desugared: dict[Any, bool] = {}
+        self.closed = False
+        self.notes: set[str] = set()
+        self.progress = progress
+        self._here = threading.local()
+        self._all: list[Here] = []
+        self._functions = _Functions(self)
+        self._registered = registry.version()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:  # torch would import its whole compiler to guard us against it
+        return False
+
+    # -- threads ----------------------------------------------------------------------------------------------
+
+    @property
+    def here(self) -> Here:
+        """What is known of this thread."""
+        found = getattr(self._here, "value", None)
+        if found is None:
+            found = self._here.value = Here(self, OUTSIDE)
+            self._all.append(found)
+            _local.heres = (*heres(), found)
+        return found
+
+    def threads(self) -> list[Here]:
+        """Every thread that was seen."""
+        return list(self._all)
+
+    @contextlib.contextmanager
+    def on_this_thread(self, base: Place = OUTSIDE) -> Iterator[None]:
+        """Watch this thread until the block ends; what no module asks for belongs to *base*."""
+        here = self.here
+        here.place = base
+        if here not in heres():
+            _local.heres = (*heres(), here)
+        try:
+            with self._functions, self:
+                yield
+        finally:
+            here.chain.close()
+            _local.heres = tuple(other for other in heres() if other is not here)
+
+    def ledger(self) -> Ledger:
+        """All threads' calls."""
+        total = Ledger()
+        for here in self.threads():
+            total.take(here.ledger)
+        return total
+
+    # -- operators --------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        here = self.here
+        if here.busy or self.closed:
+            return func(*args, **kwargs)
+        if types and self._desugars(types):
+            return NotImplemented
+        plan = self.plans.get(func)
+        if plan is None or self._registered != registry.version():
+            plan = self._plan(func)
+        if plan.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
+            return regions.attention(self, lambda *a, **k: self._open(here, func, a, k, plan), args, kwargs)
+        if plan.opens:
+            return self._open(here, func, args, kwargs, plan)
+        here.busy = True
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            here.busy = False
+        self._record(here, plan, func, args, kwargs, out)
+        return out
+
+    def _record(self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        phase, place = here.where(2)
+        region = place.region
+        if plan.constant is not None:
+            entry = plan.constant
+            taken = region is not None
+        else:
+            with torch._C.DisableTorchFunction():
+                entry = self._look_up(plan, func, args, kwargs, out)
+                taken = region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place)
+                if taken:
+                    pass
+                elif plan.chained:
+                    here.chain.extend(phase, args, out, entry.work.bytes)
+                elif entry.work.status != FREE or entry.work.bytes:
+                    here.chain.close()
+        here.arithmetic += entry.work.status in (COUNTED, ELEMENTWISE)
+        here.ledger.add(entry, Where(phase, place.path, taken))
+        if self.progress is not None:
+            self.progress()
+
+    def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Entry:
+        key = None
+        try:
+            if plan.chained:
+                key = (func, _shapes(args), kwargs and _shapes(kwargs.values()), _same(args))
+            else:
+                key = (func, _signature(args), _signature(kwargs), _same(args), plan.by_result and _signature(out))
+            entry = self.entries.get(key)
+        except (TypeError, RuntimeError):  # a symbolic size, a sparse tensor: looked at each time
+            entry = key = None
+        if entry is None or plan.by_value:
+            entry = self._entry(plan, func, args, kwargs, out, key)
+        return entry
+
+    def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
+        work = plan.formula(Call(func, args, kwargs, out, _node() if _graph_task() != -1 else None))
+        if plan.by_value or key is None:
+            # Filed by what it came to, not by what it was made of: else each step could be a new line.
+            return self.entries.setdefault((func, key, repr(work)), Entry(plan.op, work, func, key))
+        entry = self.entries[key] = Entry(plan.op, work, func, key)
+        return entry
+
+    def _plan(self, func: Any) -> Any:
+        if self._registered != registry.version():
+            self.plans.clear()
+            self.entries.clear()
+            self._registered = registry.version()
+        plan = self.plans[func] = explain(func)
+        return plan
+
+    def _desugars(self, types: Any) -> bool:
+        """Whether a tensor subclass is at work that runs its operators by others: those are the ones to count."""
+        found = self.desugared.get(types)
+        if found is None:
+            found = any(inside.is_wrapper(kind) for kind in types)
+            self.desugared[types] = found
+            for kind in types:
+                if "DTensor" in kind.__name__:
+                    self.notes.add("DTensor: what is counted is this rank's local work")
+        return found
+
+    # -- operators that are opened ----------------------------------------------------------------------------
+
+    def _open(self, here: Here, func: Any, args: Any, kwargs: Any, plan: Any) -> Any:
+        """Run an operator that no formula explains with its inside in view; it is unknown if no arithmetic was seen there."""
+        kernel = inside.inside_of(func, args, kwargs)
+        if kernel is None:
+            here.busy = True
+            try:
+                out = func(*args, **kwargs)
+            finally:
+                here.busy = False
+            self._unknown(here, func, args, kwargs, out, plan)
+            return out
+        before = here.arithmetic
+        with self:
+            out = kernel(*args, **kwargs)
+        if out is NotImplemented:
+            return out
+        if here.arithmetic == before and not plan.composite:
+            self._unknown(here, func, args, kwargs, out, plan)
+        return out
+
+    def _unknown(self, here: Here, func: Any, args: Any, kwargs: Any, out: Any, plan: Any) -> None:
+        phase, place = here.where(3)
+        with torch._C.DisableTorchFunction():
+            work = unknown(Call(func, args, kwargs, out).bytes())
+        entry = self.entries.setdefault((func, repr(work)), Entry(plan.op, work, func, None))
+        here.chain.close()
+        here.ledger.add(entry, Where(phase, place.path))
+
+    def unseen(self, op: str, bytes: int, func: Any = None, work: Work | None = None) -> None:
+        """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
+        here = self.here
+        phase, place = here.where(2)
+        found = work or unknown(bytes)
+        entry = self.entries.setdefault((op, repr(found)), Entry(op, found, func, None))
+        here.ledger.add(entry, Where(phase, place.path))
+
+
+class _Functions(TorchFunctionMode):
+    """Sees attention before autograd takes it apart."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__()
+        self.watcher = watcher
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in regions.ATTENTION and not self.watcher.closed:
+            return regions.attention(self.watcher, func, args, kwargs or {})
+        if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
+            return inside.EAGER[func.name()](*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _signature(value: Any) -> Any:
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if isinstance(value, torch.Tensor):
+        return (value.shape, value.stride(), value.dtype)
+    if kind is float or kind is complex:
+        return kind
+    if isinstance(value, (list, tuple)):
+        return tuple([_signature(item) for item in value])
+    if isinstance(value, dict):
+        return tuple([(name, _signature(item)) for name, item in value.items()]) if value else ()
+    hash(value)
+    return value
+
+
+def _shapes(values: Any) -> Any:
+    """The signature of an element-wise operator: its tensors; scalars do not change what it costs."""
+    return tuple(
+        [
+            (v.shape, v.stride(), v.dtype)
+            if isinstance(v, torch.Tensor)
+            else _shapes(v)
+            if isinstance(v, (list, tuple))
+            else None
+            for v in values
+        ]
+    )
+
+
+def _same(args: Any) -> bool:
+    return len(args) > 1 and args[0] is args[1]

@@ -1,0 +1,78 @@
+"""What one call of one operator costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+__all__ = ["COUNTED", "ELEMENTWISE", "FREE", "PHASES", "UNKNOWN", "Work", "counted", "elementwise", "free", "unknown"]
+
+COUNTED = "counted"  # a formula gives its multiply-adds
+ELEMENTWISE = "element-wise"  # arithmetic outside of contractions: vector FLOPs
+FREE = "free"  # no arithmetic: a view moves nothing, a copy or a gather moves bytes
+UNKNOWN = "unknown"  # nobody has said what it does: listed, never a silent zero
+
+PHASES = ("forward", "backward", "recompute", "optimizer")
+
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, float]:
+    return _NOTHING
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call of one operator costs.
+
+    Parameters
+    ----------
+    status : ``COUNTED``, ``ELEMENTWISE``, ``FREE`` or ``UNKNOWN``.
+    model : multiply-adds that the mathematics asks for, by kind (`flopkit.conventions.KINDS`).
+    executed : multiply-adds that the kernel carries out, by kind; None: as *model*. They differ where a kernel computes pairs
+        that the mask hides, or gradients that nobody asked for.
+    again : multiply-adds that a fused backward carries out once more (the scores of flash attention).
+    vector : element-wise FLOPs, by kind.
+    vector_again : the same, of what is carried out once more.
+    bytes : compulsory traffic.
+    kernel : the kernel that ran, where one operator has several.
+    note : what could not be known, e.g. a mask that is hidden in a tensor.
+    """
+
+    status: str
+    model: Mapping[str, float] = field(default_factory=_nothing)
+    executed: Mapping[str, float] | None = None
+    again: Mapping[str, float] = field(default_factory=_nothing)
+    vector: Mapping[str, float] = field(default_factory=_nothing)
+    vector_again: Mapping[str, float] = field(default_factory=_nothing)
+    bytes: int = 0
+    kernel: str = ""
+    note: str = ""
+
+    @property
+    def done(self) -> Mapping[str, float]:
+        """Multiply-adds that the kernel carried out, apart from what it did again."""
+        return self.model if self.executed is None else self.executed
+
+
+def counted(macs: float, bytes: int = 0, vector: float = 0, kernel: str = "") -> Work:
+    """A contraction of *macs* multiply-adds."""
+    return Work(
+        COUNTED, {"products": macs}, bytes=bytes, vector={"products": vector} if vector else _NOTHING, kernel=kernel
+    )
+
+
+def elementwise(vector: float, bytes: int = 0) -> Work:
+    """Element-wise work of *vector* FLOPs."""
+    return Work(ELEMENTWISE, vector={"products": vector}, bytes=bytes)
+
+
+def free(bytes: int = 0) -> Work:
+    """Movement without arithmetic."""
+    return Work(FREE, bytes=bytes)
+
+
+def unknown(bytes: int = 0) -> Work:
+    """An operator that no formula explains."""
+    return Work(UNKNOWN, bytes=bytes)
