@@ -70,6 +70,18 @@ class Device:
     ) -> None:
         if not isinstance(peak, Mapping) or not peak:
             raise TypeError(f"peak={peak!r}: give FLOP/s by number format, e.g. peak={{'bf16': 989.4e12}}")
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"name={name!r}: must be text, such as 'my card'")
+        if isinstance(sparse, str):
+            raise TypeError(f"sparse={sparse!r}: give number formats in a list, e.g. sparse=[{sparse!r}]")
+        if derivation is not None and not isinstance(derivation, Derivation):
+            raise TypeError(f"derivation={derivation!r}: must be a flopkit.devices.Derivation")
+        peaks = {number_format(dtype): _rate(f"peak[{dtype!r}]", rate, "FLOP/s") for dtype, rate in peak.items()}
+        twice = frozenset(number_format(dtype) for dtype in sparse)
+        if len(peaks) < len(peak):
+            raise ValueError(f"peak={dict(peak)!r}: two of these names are the same number format; give each one peak")
+        if not twice <= peaks.keys():
+            raise ValueError(f"sparse={sorted(twice)}: of these, {name} has a dense peak for {sorted(twice & peaks.keys())} only")
         self.__dict__.update(
             name=name,
             title=title or name,
@@ -80,10 +92,8 @@ class Device:
             source=source,
             notes=notes,
             derivation=derivation,
-            sparse=frozenset(number_format(dtype) for dtype in sparse),
-            _peaks=MappingProxyType(
-                {number_format(dtype): _rate(f"peak[{dtype!r}]", rate, "FLOP/s") for dtype, rate in peak.items()}
-            ),
+            sparse=twice,
+            _peaks=MappingProxyType(peaks),
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -268,7 +278,7 @@ def _near(key: str) -> str:
 
 
 def _rate(name: str, value: Any, unit: str) -> float:
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or getattr(value, "ndim", 0):
         raise TypeError(f"{name}={value!r}: must be a number of {unit}")
     if not 0 < float(value) < float("inf"):
         raise ValueError(f"{name}={value!r}: must be a positive, finite number of {unit}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from flopkit.arithmetic import reading
 
-__all__ = ["choice", "divides", "flag", "offence", "pair", "size"]
+__all__ = ["choice", "divides", "flag", "number", "offence", "pair", "size", "spread"]
 
 
 def size(name: str, value: Any, *, minimum: int = 1) -> Any:
@@ -42,6 +42,18 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
     if kind == "numpy":
         value = value.item()
     return _whole(name, value, minimum)
+
+
+def number(name: str, value: Any, *, minimum: int = 1) -> int:
+    """A size where a sweep or a symbol has no place: for an algorithm that runs, or a division rounded down.
+
+    >>> number("tokens", 4096)
+    4096
+    """
+    value = size(name, value, minimum=minimum)
+    if not isinstance(value, int):
+        raise TypeError(f"{name}={_short(value)}: one whole number is wanted here, not a sweep or a symbol; pass an int")
+    return value
 
 
 def _whole(name: str, value: Any, minimum: int) -> int:
@@ -95,7 +107,7 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
     return spread(name, value, 2)
 
 
-def spread(name: str, value: Any, axes: int) -> tuple[Any, ...]:
+def spread(name: str, value: Any, axes: int, check: Callable[..., Any] = size) -> tuple[Any, ...]:
     """One size for every axis, or one size per axis, in a tuple or a list; an array is a sweep.
 
     >>> spread("kernel", (1, 7), 2)
@@ -104,8 +116,8 @@ def spread(name: str, value: Any, axes: int) -> tuple[Any, ...]:
     if isinstance(value, (tuple, list)):
         if len(value) != axes:
             raise ValueError(f"{name}={_short(value)}: give one size, or {axes} of them")
-        return tuple(size(f"{name}[{axis}]", one) for axis, one in enumerate(value))
-    return (size(name, value),) * axes
+        return tuple(check(f"{name}[{axis}]", one) for axis, one in enumerate(value))
+    return (check(name, value),) * axes
 
 
 def flag(name: str, value: Any) -> Any:
@@ -173,5 +185,5 @@ def offence(wrong: Callable[..., Any], *sizes: Any) -> tuple[int, ...] | None:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."

@@ -129,7 +129,7 @@ def parse(text: str) -> Quantity:
     Raises ValueError for text without a number, and for FLOPS, which could be a count or a rate.
     """
     match = _NUMBER.match(text)
-    if not match:
+    if not match or match["unit"][:1] in tuple(".,_0123456789"):  # "1,2 B" is no number here, and not one of ",2 B"
         raise ValueError(
             f"no number at the start of {text!r}; write it as in '137.4 GFLOPs', '4,096 tokens' or '52.7%'"
         )

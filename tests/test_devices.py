@@ -5,6 +5,7 @@ import pickle
 import re
 import sys
 
+import numpy
 import pytest
 
 import flopkit as fk
@@ -215,11 +216,17 @@ def test_one_of_your_own():
         ({"bandwidth": 0}, "bandwidth=0: must be a positive"),
         ({"bandwidth": "3 TB/s"}, "bandwidth='3 TB/s': must be a number of bytes/s"),
         ({"memory": True}, "memory=True: must be a number of bytes"),
+        ({"name": 3}, "name=3: must be text"),
+        ({"peak": {"bf16": 1e12, "bfloat16": 2e12}}, "two of these names are the same number format"),
+        ({"peak": {"bf16": numpy.array([1e12, 2e12])}}, r"peak\['bf16'\]=array.*must be a number of FLOP/s"),
+        ({"sparse": "bf16"}, r"sparse='bf16': give number formats in a list, e.g. sparse=\['bf16'\]"),
+        ({"sparse": ["bf16", "fp8"]}, r"sparse=\['bf16', 'fp8'\]: of these, mine has a dense peak for \['bf16'\] only"),
+        ({"derivation": "132 SM"}, "derivation='132 SM': must be a flopkit.devices.Derivation"),
     ],
 )
 def test_one_of_your_own_gone_wrong(wrong, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        fk.Device("mine", **({"peak": {"bf16": 1e12}, "bandwidth": 1e12} | wrong))
+        fk.Device(**({"name": "mine", "peak": {"bf16": 1e12}, "bandwidth": 1e12} | wrong))
 
 
 def test_a_device_does_not_change():

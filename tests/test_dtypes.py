@@ -9,6 +9,8 @@ from flopkit.dtypes import bits, canonical, is_complex, names, nbytes, real
 TORCH_FORMATS = [
     torch.complex128, torch.complex64, torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64,
     torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu, torch.uint16, torch.uint32, torch.uint64,
+    torch.complex32,
 ]  # fmt: skip
 
 

@@ -1,9 +1,14 @@
 """The counting scalar, and that the naive algorithms compute the right thing (torch, in float64, is asked)."""
 
+import random
+
+import altair
 import numpy
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
+from formulas import FORMULAS
 
 import flopkit as fk
 from flopkit import tally
@@ -429,3 +434,20 @@ def test_pooling_values():
     largest, mean = tally.max_pool2d(**sizes), tally.avg_pool2d(**sizes)
     check(largest, F.max_pool2d(tensors(largest)["x"], 3, 2, 1))
     check(mean, F.avg_pool2d(tensors(mean)["x"], 3, 2, 1))
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_an_algorithm_runs_on_numbers(name):
+    """A sweep, a symbol and a parameter are refused by name, and not taken for a number on the way."""
+    sizes = FORMULAS[name].draw(random.Random(1), 3)
+    for make in (
+        lambda key: numpy.array([1, 1]),
+        lambda key: sympy.Symbol(key, positive=True, integer=True),
+        lambda key: altair.param(name=key, value=1),
+    ):
+        for wrong in sizes:
+            arguments = {key: make(key) if key == wrong else value for key, value in sizes.items()}
+            if "window" in arguments:
+                arguments["mask"] = fk.window(arguments.pop("window"))
+            with pytest.raises(TypeError, match=f"^{'width' if wrong == 'window' else wrong}=.*not a sweep or a symbol"):
+                getattr(tally, FORMULAS[name].function.__name__)(*FORMULAS[name].args, **arguments)

@@ -149,3 +149,9 @@ def test_special_functions_agree_with_the_dispatch():
 def test_needs_no_numpy():
     code = "import sys; import flopkit.units; assert not {'numpy', 'sympy', 'altair', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("text", ["1,2 B", "12,5%", "1_000 B", "1.2.3 B", "1,0000 tokens"])
+def test_what_goes_on_after_a_number_is_not_a_unit(text):
+    with pytest.raises(ValueError, match="no number at the start"):
+        units.parse(text)

@@ -168,7 +168,9 @@ class Figure:
         return signals
 
     def svg(self, *, mode: str = "light", width: int = 640, **settings: Any) -> str:
-        """The chart at these settings, drawn here (no browser)."""
+        """The chart at these settings, drawn here (no browser), in the colours of ``mode="light"`` or ``"dark"``."""
+        if mode not in ("light", "dark"):
+            raise ValueError(f"mode={mode!r}: must be 'light' or 'dark'")
         spec = self.spec(**settings)
         if spec.get("width") == "container":
             spec["width"] = width

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.arithmetic import exact_div, maximum, reading
+from flopkit.arithmetic import exact_div, maximum
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.dtypes import is_complex, nbytes
 from flopkit.layers.products import contraction, weight_traffic
-from flopkit.sizes import divides, flag, offence, size, spread
+from flopkit.sizes import divides, flag, number, offence, size, spread
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
@@ -241,10 +241,8 @@ def conv_output(*, size_in: int, kernel: int, stride: int = 1, padding: int = 0,
 
     Raises ``ValueError`` where the kernel is larger than the padded input.
     """
-    size_in, kernel, stride = size("size_in", size_in), size("kernel", kernel), size("stride", stride)
-    padding, dilation = size("padding", padding, minimum=0), size("dilation", dilation)
-    if reading(size_in, kernel, stride, padding, dilation) != "plain":
-        raise TypeError("conv_output takes ints only: it rounds down, which a sweep or a symbol cannot follow")
+    size_in, kernel, stride = number("size_in", size_in), number("kernel", kernel), number("stride", stride)
+    padding, dilation = number("padding", padding, minimum=0), number("dilation", dilation)
     reach = dilation * (kernel - 1) + 1
     if reach > size_in + 2 * padding:
         raise ValueError(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
-from flopkit.arithmetic import reading
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.layers.convolutions import conv2d, conv_output
@@ -22,7 +21,7 @@ from flopkit.layers.normalisations import batch_norm
 from flopkit.layers.pointwise import activation, residual, scale
 from flopkit.layers.pooling import avg_pool2d, max_pool2d
 from flopkit.layers.products import dense
-from flopkit.sizes import size
+from flopkit.sizes import number, size
 
 __all__ = ["KINDS", "cnn", "cnn_kinds", "cnn_names", "cnn_published"]
 
@@ -54,9 +53,7 @@ def cnn(
     (4089184256, 25557032)
     """
     key = _known(name)
-    pixels = size("height", height), size("width", width)
-    if reading(*pixels) != "plain":
-        raise TypeError("height and width are ints, for maps are rounded down on their way; a sweep or a symbol may be the batch")
+    pixels = number("height", height), number("width", width)
     image = _Image(size("batch", batch), 3, *pixels, dtype, convention, key, pixels)
     _NETWORKS[key](image)
     return Cost.total(key, image.parts)

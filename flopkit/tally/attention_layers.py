@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.sizes import choice, divides, flag, size
+from flopkit.sizes import choice, divides, flag, number
 from flopkit.tally.attentions import attended
 from flopkit.tally.embeddings import turned
 from flopkit.tally.ledger import Ledger, elementwise
@@ -27,11 +27,11 @@ def multi_head_attention(
     >>> counted.macs_by_kind
     {'products': 512, 'scores': 96}
     """
-    batch, q, kv = size("batch", batch), size("q", q), size("kv", kv)
-    d_model, heads = size("d_model", d_model), size("heads", heads)
-    head_dim = d_model // heads if head_dim is None else size("head_dim", head_dim)
-    kv_heads = heads if kv_heads is None else size("kv_heads", kv_heads)
-    kv_new = q if kv_new is None else size("kv_new", kv_new)
+    batch, q, kv = number("batch", batch), number("q", q), number("kv", kv)
+    d_model, heads = number("d_model", d_model), number("heads", heads)
+    head_dim = d_model // heads if head_dim is None else number("head_dim", head_dim)
+    kv_heads = heads if kv_heads is None else number("kv_heads", kv_heads)
+    kv_new = q if kv_new is None else number("kv_new", kv_new)
     divides("kv_heads", kv_heads, "heads", heads)
     own, shared, old = kv_new == q, heads // kv_heads, kv - kv_new
 
@@ -79,8 +79,11 @@ def mla(
     >>> [round(x, 12) for row in one.output[0] for x in row] == [round(x, 12) for row in other.output[0] for x in row]
     True
     """
-    batch, q, kv = size("batch", batch), size("q", q), size("kv", kv)
-    d_model, heads = size("d_model", d_model), size("heads", heads)
+    batch, q, kv = number("batch", batch), number("q", q), number("kv", kv)
+    d_model, heads = number("d_model", d_model), number("heads", heads)
+    kv_lora, v_head_dim = number("kv_lora", kv_lora), number("v_head_dim", v_head_dim)
+    qk_nope, qk_rope = number("qk_nope", qk_nope), number("qk_rope", qk_rope)
+    q_lora = None if q_lora is None else number("q_lora", q_lora)
     choice("form", form, ("expanded", "absorbed"))
     old, scale = kv - q, (qk_nope + qk_rope) ** -0.5
 

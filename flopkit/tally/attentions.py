@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.sizes import choice, divides, size
+from flopkit.sizes import choice, divides, number
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import softened
 from flopkit.tally.products import dot
@@ -59,10 +59,12 @@ def attention(
     all                                      78            36
     48 multiply-adds, counted as 2 each: 96 FLOPs; 36 vector FLOPs
     """
-    batch, q, kv, heads = size("batch", batch), size("q", q), size("kv", kv), size("heads", heads)
-    head_dim = size("head_dim", head_dim)
-    kv_heads = heads if kv_heads is None else size("kv_heads", kv_heads)
-    v_head_dim = head_dim if v_head_dim is None else size("v_head_dim", v_head_dim)
+    batch, q, kv, heads = number("batch", batch), number("q", q), number("kv", kv), number("heads", heads)
+    head_dim = number("head_dim", head_dim)
+    if hasattr(mask, "width"):
+        number("width", mask.width)
+    kv_heads = heads if kv_heads is None else number("kv_heads", kv_heads)
+    v_head_dim = head_dim if v_head_dim is None else number("v_head_dim", v_head_dim)
     divides("kv_heads", kv_heads, "heads", heads)
     shared = heads // kv_heads
 

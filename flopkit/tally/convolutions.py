@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flopkit.sizes import divides, flag, size, spread
+from flopkit.sizes import divides, flag, number, spread
 from flopkit.tally.ledger import Ledger, contraction, elementwise
 from flopkit.tally.products import dot
 from flopkit.tally.runs import run
@@ -92,7 +92,7 @@ def _conv(
     for letter, out, tap, step, gap, pad in zip(positions, outs, taps, steps, gaps, pads, strict=True):
         least = (out - 1) * step + gap * (tap - 1) + 1 - 2 * pad
         given = inputs.pop(f"{letter}_in", None)
-        ins.append(max(least, 1) if given is None else size(f"{letter}_in", given))
+        ins.append(max(least, 1) if given is None else number(f"{letter}_in", given))
         if not least <= ins[-1] < least + step:
             raise ValueError(
                 f"{letter}_in={ins[-1]} does not give {letter}_out={out}: pass {max(least, 1)} or another padding"
@@ -175,18 +175,18 @@ def _sizes(
     name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], side: str, kernel: Any, groups: Any,
     stride: Any, dilation: Any, padding: Any, bias: Any,
 ) -> Any:  # fmt: skip
-    batch, c_in, c_out, groups = size("batch", batch), size("c_in", c_in), size("c_out", c_out), size("groups", groups)
+    batch, c_in, c_out, groups = number("batch", batch), number("c_in", c_in), number("c_out", c_out), number("groups", groups)
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     axes = len(positions)
-    places = [size(letter + side, n) for letter, n in positions.items()]
+    places = [number(letter + side, n) for letter, n in positions.items()]
     kernel, stride, dilation = (
-        spread("kernel", kernel, axes),
-        spread("stride", stride, axes),
-        spread("dilation", dilation, axes),
+        spread("kernel", kernel, axes, number),
+        spread("stride", stride, axes, number),
+        spread("dilation", dilation, axes, number),
     )
     pads = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * axes
-    padding = tuple(size("padding", pad, minimum=0) for pad in pads)
+    padding = tuple(number("padding", pad, minimum=0) for pad in pads)
     bias = bool(flag("bias", bias))
     listed = ", ".join(f"{letter}{side}={n}" for letter, n in zip(positions, places, strict=True))
     title = f"{name}({batch=}, {c_in=}, {c_out=}, {listed}, {kernel=}, {groups=}, {stride=}, {dilation=}, {padding=}, {bias=})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.sizes import size
+from flopkit.sizes import number
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.runs import run
 
@@ -27,7 +27,7 @@ def embedding(*, tokens: Any, vocab: Any, d_model: Any) -> Ledger:
     >>> embedding(tokens=3, vocab=10, d_model=4).operations
     0
     """
-    tokens, vocab, d_model = size("tokens", tokens), size("vocab", vocab), size("d_model", d_model)
+    tokens, vocab, d_model = number("tokens", tokens), number("vocab", vocab), number("d_model", d_model)
     return run(
         f"embedding({tokens=}, {vocab=}, {d_model=})",
         {"table": (vocab, d_model)},
@@ -43,7 +43,7 @@ def learned_positions(*, batch: Any, seq: Any, positions: Any, d_model: Any) -> 
     24
     """
     batch, seq, positions, d_model = (
-        size("batch", batch), size("seq", seq), size("positions", positions), size("d_model", d_model),
+        number("batch", batch), number("seq", seq), number("positions", positions), number("d_model", d_model),
     )  # fmt: skip
     title = f"learned_positions({batch=}, {seq=}, {positions=}, {d_model=})"
     return run(title, {"x": (batch, seq, d_model), "table": (positions, d_model)}, _added)
@@ -55,7 +55,7 @@ def sinusoidal_positions(*, batch: Any, seq: Any, d_model: Any) -> Ledger:
     >>> sinusoidal_positions(batch=2, seq=3, d_model=4).adds
     24
     """
-    batch, seq, d_model = size("batch", batch), size("seq", seq), size("d_model", d_model)
+    batch, seq, d_model = number("batch", batch), number("seq", seq), number("d_model", d_model)
     wave = (math.sin, math.cos)
     table = [[wave[i % 2](p * 10_000 ** (-(i - i % 2) / d_model)) for i in range(d_model)] for p in range(seq)]
     title = f"sinusoidal_positions({batch=}, {seq=}, {d_model=})"
@@ -75,7 +75,7 @@ def rotary(*, batch: Any, seq: Any, heads: Any, head_dim: Any) -> Ledger:
     72 vector FLOPs
     """
     batch, seq, heads, head_dim = (
-        size("batch", batch), size("seq", seq), size("heads", heads), size("head_dim", head_dim),
+        number("batch", batch), number("seq", seq), number("heads", heads), number("head_dim", head_dim),
     )  # fmt: skip
     if head_dim % 2:
         raise ValueError(f"head_dim={head_dim}: features are turned in pairs, so pass an even number")

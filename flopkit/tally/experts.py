@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.sizes import flag, size
+from flopkit.sizes import flag, number
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import silu, softened, total
 from flopkit.tally.products import linear
@@ -36,9 +36,9 @@ def moe(
     >>> moe(tokens=2, d_model=4, d_ff=3, experts=5, top_k=2).macs_by_kind
     {'router': 40, 'products': 144}
     """
-    tokens, d_model, d_ff = size("tokens", tokens), size("d_model", d_model), size("d_ff", d_ff)
-    experts, top_k = size("experts", experts), size("top_k", top_k)
-    shared, gated = size("shared", shared, minimum=0), bool(flag("gated", gated))
+    tokens, d_model, d_ff = number("tokens", tokens), number("d_model", d_model), number("d_ff", d_ff)
+    experts, top_k = number("experts", experts), number("top_k", top_k)
+    shared, gated = number("shared", shared, minimum=0), bool(flag("gated", gated))
     if top_k > experts:
         raise ValueError(f"top_k={top_k} is more than experts={experts}: choose at most as many as there are")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flopkit.sizes import divides, flag, size
+from flopkit.sizes import divides, flag, number
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import total
 from flopkit.tally.runs import run
@@ -39,7 +39,7 @@ def layer_norm(*, tokens: Any, d: Any, weight: Any = True, bias: Any = True) -> 
     >>> counted.divides, counted.square_roots, counted.vector_flops
     (3, 1, 61)
     """
-    tokens, d = size("tokens", tokens), size("d", d)
+    tokens, d = number("tokens", tokens), number("d", d)
     weight, bias = bool(flag("weight", weight)), bool(flag("bias", bias))
 
     def algorithm(x: Any, weight: Any = None, bias: Any = None) -> Any:
@@ -56,7 +56,7 @@ def rms_norm(*, tokens: Any, d: Any, weight: Any = True) -> Ledger:
     >>> rms_norm(tokens=1, d=8).vector_flops
     36
     """
-    tokens, d, weight = size("tokens", tokens), size("d", d), bool(flag("weight", weight))
+    tokens, d, weight = number("tokens", tokens), number("d", d), bool(flag("weight", weight))
 
     def algorithm(x: Any, weight: Any = None) -> Any:
         with elementwise():
@@ -72,7 +72,7 @@ def batch_norm(*, batch: Any, channels: Any, positions: Any, affine: Any = True,
     >>> batch_norm(batch=2, channels=3, positions=4).vector_flops
     105
     """
-    batch, channels, positions = size("batch", batch), size("channels", channels), size("positions", positions)
+    batch, channels, positions = number("batch", batch), number("channels", channels), number("positions", positions)
     affine, training = bool(flag("affine", affine)), bool(flag("training", training))
     momentum, length = 0.1, batch * positions
 
@@ -109,8 +109,8 @@ def group_norm(*, batch: Any, channels: Any, positions: Any, groups: Any, affine
     >>> group_norm(batch=1, channels=4, positions=2, groups=2).vector_flops
     66
     """
-    batch, channels, positions = size("batch", batch), size("channels", channels), size("positions", positions)
-    groups, affine = size("groups", groups), bool(flag("affine", affine))
+    batch, channels, positions = number("batch", batch), number("channels", channels), number("positions", positions)
+    groups, affine = number("groups", groups), bool(flag("affine", affine))
     divides("groups", groups, "channels", channels)
     width = channels // groups
 

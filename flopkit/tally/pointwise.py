@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flopkit.sizes import choice, size
+from flopkit.sizes import choice, number
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.runs import run
 from flopkit.tally.scalar import Tally
@@ -91,7 +91,7 @@ def activation(kind: str, *, elements: Any) -> Ledger:
     6 vector FLOPs
     """
     function = _FUNCTIONS[choice("kind", kind, tuple(_FUNCTIONS))]
-    elements = size("elements", elements)
+    elements = number("elements", elements)
     inputs = ("gate", "up") if kind in ("swiglu", "geglu", "reglu") else ("x",)
 
     def algorithm(**columns: Any) -> Any:
@@ -108,7 +108,7 @@ def softmax(*, rows: Any, columns: Any) -> Ledger:
     >>> counted.comparisons, counted.exponentials, counted.vector_flops
     (20, 20, 100)
     """
-    rows, columns = size("rows", rows), size("columns", columns)
+    rows, columns = number("rows", rows), number("columns", columns)
 
     def algorithm(x: Any) -> Any:
         with elementwise():
@@ -123,7 +123,7 @@ def residual(*, elements: Any) -> Ledger:
     >>> residual(elements=8).adds
     8
     """
-    elements = size("elements", elements)
+    elements = number("elements", elements)
 
     def algorithm(x: Any, branch: Any) -> Any:
         with elementwise():
@@ -138,7 +138,7 @@ def scale(*, elements: Any, by: float = 0.5) -> Ledger:
     >>> scale(elements=8).multiplies
     8
     """
-    elements = size("elements", elements)
+    elements = number("elements", elements)
 
     def algorithm(x: Any) -> Any:
         with elementwise():
@@ -154,7 +154,7 @@ def dropout(*, elements: Any, p: float = 0.5) -> Ledger:
     >>> counted.comparisons, counted.multiplies
     (8, 8)
     """
-    elements = size("elements", elements)
+    elements = number("elements", elements)
 
     def algorithm(x: Any, chance: Any) -> Any:
         with elementwise():
@@ -170,7 +170,7 @@ def cross_entropy(*, tokens: Any, vocab: Any) -> Ledger:
     >>> counted.exponentials, counted.vector_flops  # exponentials and logarithms
     (12, 49)
     """
-    tokens, vocab = size("tokens", tokens), size("vocab", vocab)
+    tokens, vocab = number("tokens", tokens), number("vocab", vocab)
 
     def algorithm(logits: Any, answers: list[int]) -> Any:
         with elementwise():

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.sizes import size, spread
+from flopkit.sizes import number, spread
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import largest, total
 from flopkit.tally.runs import run
@@ -39,11 +39,11 @@ def _pool(
     name: str, pooled: Callable[[list[Any]], Any], fill: float, *, batch: Any, channels: Any, h_out: Any, w_out: Any,
     kernel: Any, stride: Any = None, padding: Any = 0,
 ) -> Ledger:  # fmt: skip
-    batch, channels = size("batch", batch), size("channels", channels)
-    outs = size("h_out", h_out), size("w_out", w_out)
-    taps = spread("kernel", kernel, 2)
-    steps = taps if stride is None else spread("stride", stride, 2)
-    padding = size("padding", padding, minimum=0)
+    batch, channels = number("batch", batch), number("channels", channels)
+    outs = number("h_out", h_out), number("w_out", w_out)
+    taps = spread("kernel", kernel, 2, number)
+    steps = taps if stride is None else spread("stride", stride, 2, number)
+    padding = number("padding", padding, minimum=0)
     ins = tuple(max((n - 1) * s + k - 2 * padding, 1) for n, s, k in zip(outs, steps, taps, strict=True))
 
     def algorithm(x: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flopkit.sizes import flag, size
+from flopkit.sizes import flag, number
 from flopkit.tally.ledger import Ledger, contraction, elementwise
 from flopkit.tally.runs import run
 
@@ -54,7 +54,7 @@ def matmul(*, m: Any, k: Any, n: Any, batch: Any = 1) -> Ledger:
     all                          175             0
     105 multiply-adds, counted as 2 each: 210 FLOPs
     """
-    m, k, n, batch = size("m", m), size("k", k), size("n", n), size("batch", batch)
+    m, k, n, batch = number("m", m), number("k", k), number("n", n), number("batch", batch)
     return run(
         f"matmul({m=}, {k=}, {n=}, {batch=})",
         {"a": (batch, m, k), "b": (batch, k, n)},
@@ -73,7 +73,7 @@ def dense(*, tokens: Any, d_in: Any, d_out: Any, bias: Any = False) -> Ledger:
     all                           40             8
     24 multiply-adds, counted as 2 each: 48 FLOPs; 8 vector FLOPs
     """
-    tokens, d_in, d_out = size("tokens", tokens), size("d_in", d_in), size("d_out", d_out)
+    tokens, d_in, d_out = number("tokens", tokens), number("d_in", d_in), number("d_out", d_out)
     bias = bool(flag("bias", bias))
     shapes: dict[str, tuple[int, ...]] = {"x": (tokens, d_in), "weight": (d_out, d_in)}
     if bias:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.sizes import size
+from flopkit.sizes import number
 from flopkit.tally.ledger import record, take_up, undecided
 
 __all__ = ["Tally", "numbers", "plain"]
@@ -155,7 +155,7 @@ def numbers(*sizes: int, seed: int = 0) -> Any:
             return Tally(draw.uniform(-1, 1))
         return [block(lengths[1:]) for _ in range(lengths[0])]
 
-    return block(tuple(size(f"sizes[{axis}]", n) for axis, n in enumerate(sizes)))
+    return block(tuple(number(f"sizes[{axis}]", n) for axis, n in enumerate(sizes)))
 
 
 def plain(values: Any) -> Any:

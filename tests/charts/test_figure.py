@@ -246,3 +246,10 @@ else:
     raise AssertionError("no error")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_picture_has_two_modes():
+    from flopkit.charts import dense_roofline
+
+    with pytest.raises(ValueError, match="mode='dusk': must be 'light' or 'dark'"):
+        dense_roofline().svg(mode="dusk")
