@@ -7,6 +7,7 @@ import sys
 
 import numpy
 import pytest
+from printed_devices import PRINTED
 
 import flopkit as fk
 from flopkit.derivations import Derivation
@@ -281,3 +282,13 @@ def test_derivation_reads_as_a_product():
     made_of = Derivation("SM", 10, 1e9, {"fp16": 1024}, highest_clock=2e9)
     assert made_of.text("fp16") == "10 SM × 1,024 FLOP/clock × 1,000 MHz = 10.24 TFLOP/s"
     assert fk.Device("x", peak={"fp16": 10e12}, bandwidth=1e12, derivation=made_of).limit("fp16") == 20.48e12
+
+
+@pytest.mark.parametrize("name", fk.device_names())
+def test_the_numbers_that_are_printed(name):
+    memory, bandwidth, link, peaks = PRINTED[name]
+    known = fk.device(name)
+    assert (known.memory, known.bandwidth) == (memory * 1e9, bandwidth * 1e9)
+    assert known.link_bandwidth == (link and link * 1e9)
+    printed = dict(pair.split("=") for pair in peaks.split())
+    assert {key: known.peak(key) / 1e12 for key in known.dtypes} == pytest.approx({k: float(v) for k, v in printed.items()})

@@ -90,6 +90,8 @@ def test_work_that_no_module_holds():
     parts = {part.name: part for part in cnn("efficientnet_b0", dtype="int8").parts}
     assert parts["features.1.0.block.1.scale"].bytes == 2 * 32 * 112 * 112 + 32
     assert parts["features.1.0.block.1.scale"].vector_flops == 32 * 112 * 112
+    parts = {part.name: part for part in cnn("efficientnet_b0", batch=5, dtype="int8").parts}
+    assert parts["features.1.0.block.1.scale"].bytes == 5 * (2 * 32 * 112 * 112 + 32)  # factors of each image's own
 
 
 @pytest.mark.parametrize("name", cnn_names())

@@ -1,0 +1,41 @@
+"""What the makers print of each device, written a second time: GB, GB/s, GB/s of the links, and dense TFLOP/s by format.
+
+A slip of the finger in `flopkit/data/devices.toml` shows here; what either is based on stands there.
+"""
+
+PRINTED = {
+    "p100-sxm": (16, 720, 160, "fp64=5.3 fp32=10.6 fp16=21.2"),
+    "v100-sxm": (32, 900, 300, "fp64=7.8 fp32=15.7 fp16=125 fp16_nontensor=31.4"),
+    "t4": (16, 320, None, "fp32=8.1 fp16=65 int8=130 int4=260"),
+    "a10": (24, 600, None, "fp32=31.2 tf32=62.5 fp16=125 bf16=125 int8=250 int4=500"),
+    "a100-sxm-40gb": (40, 1555, 600, "fp64=9.7 fp64_tensor=19.5 fp32=19.5 tf32=156 fp16=312 bf16=312 int8=624 int4=1248 fp16_nontensor=78 bf16_nontensor=39"),
+    "a100-sxm-80gb": (80, 2039, 600, "fp64=9.7 fp64_tensor=19.5 fp32=19.5 tf32=156 fp16=312 bf16=312 int8=624 int4=1248 fp16_nontensor=78 bf16_nontensor=39"),
+    "a100-pcie-40gb": (40, 1555, 64, "fp64=9.7 fp64_tensor=19.5 fp32=19.5 tf32=156 fp16=312 bf16=312 int8=624 int4=1248 fp16_nontensor=78 bf16_nontensor=39"),
+    "a100-pcie-80gb": (80, 1935, 64, "fp64=9.7 fp64_tensor=19.5 fp32=19.5 tf32=156 fp16=312 bf16=312 int8=624 int4=1248 fp16_nontensor=78 bf16_nontensor=39"),
+    "l4": (24, 300, None, "fp32=30.3 tf32=60 fp16=121 bf16=121 fp8=242.5 int8=242.5 int4=485"),
+    "l40s": (48, 864, None, "fp32=91.6 tf32=183 fp16=362.05 bf16=362.05 fp8=733 int8=733 int4=733"),
+    "rtx-3090": (24, 936, 112.5, "fp32=35.6 tf32=35.6 fp16=71 bf16=71 fp16_fp16acc=142 int8=284 int4=568"),
+    "rtx-4090": (24, 1008, None, "fp32=82.6 tf32=82.6 fp16=165.2 bf16=165.2 fp16_fp16acc=330.3 fp8=330.3 fp8_fp16acc=660.6 int8=660.6 int4=1321.2"),
+    "rtx-5090": (32, 1792, None, "fp32=104.8 tf32=104.8 fp16=209.5 bf16=209.5 fp16_fp16acc=419 fp8=419 fp8_fp16acc=838 fp4=1676 int8=838"),
+    "h100-sxm": (80, 3350, 900, "fp64=33.5 fp64_tensor=67 fp32=67 tf32=494.7 fp16=989.4 bf16=989.4 fp8=1978.9 int8=1978.9"),
+    "h100-pcie": (80, 2000, 600, "fp64=25.6 fp64_tensor=51.2 fp32=51.2 tf32=378 fp16=756 bf16=756 fp8=1513 int8=1513"),
+    "h100-nvl": (94, 3938, 600, "fp64=30 fp64_tensor=60 fp32=60 tf32=417.5 fp16=835.5 bf16=835.5 fp8=1670.5 int8=1670.5"),
+    "h200": (141, 4800, 900, "fp64=33.5 fp64_tensor=67 fp32=67 tf32=494.5 fp16=989.5 bf16=989.5 fp8=1979 int8=1979"),
+    "h800-sxm": (80, 3350, 400, "fp64=1 fp32=67 fp16=989 bf16=989 fp8=1979"),
+    "b200": (180, 8000, 1800, "fp64=37 fp32=75 tf32=1125 fp16=2250 bf16=2250 fp8=4500 fp6=4500 fp4=9000 int8=4500"),
+    "gb200": (186, 8000, 1800, "fp64=40 fp32=80 tf32=1250 fp16=2500 bf16=2500 fp8=5000 fp6=5000 fp4=10000 int8=5000"),
+    "b300": (270, 8000, 1800, "fp64=1.2 fp32=75 tf32=1125 fp16=2250 bf16=2250 fp8=4500 fp4=13500 int8=150"),
+    "gb300": (279, 8000, 1800, "fp64=1.3 fp32=80 tf32=1250 fp16=2500 bf16=2500 fp8=5000 fp4=15000 int8=165"),
+    "mi250x": (128, 3277, 800, "fp64=47.9 fp64_matrix=95.7 fp32=47.9 fp32_matrix=95.7 fp16=383 bf16=383 int8=383"),
+    "mi300x": (192, 5300, 1024, "fp64=81.7 fp64_matrix=163.4 fp32=163.4 tf32=653.7 fp16=1307.4 bf16=1307.4 fp8=2614.9 int8=2614.9"),
+    "mi325x": (256, 6000, 1024, "fp32=163.4 fp16=1307.4 bf16=1307.4 fp8=2614.9 int8=2614.9"),
+    "mi355x": (288, 8000, 1075, "fp64=78.6 fp32=157.3 fp16=2516.6 bf16=2516.6 fp8=5033 fp6=10066 fp4=10066 int8=5033"),
+    "tpu-v3": (32, 900, None, "bf16=123"),
+    "tpu-v4": (32, 1228, 300, "bf16=275 int8=275"),
+    "tpu-v5e": (16, 819, 200, "bf16=197 int8=394"),
+    "tpu-v5p": (95, 2765, 1200, "bf16=459 int8=918"),
+    "tpu-v6e": (32, 1638, 800, "bf16=918 int8=1836"),
+    "tpu-v7x": (192, 7380, 1200, "bf16=2307 fp8=4614"),
+    "gaudi-2": (96, 2450, None, "bf16=432 fp8=865"),
+    "gaudi-3": (128, 3700, None, "bf16=1677 fp8=1677"),
+}
