@@ -97,6 +97,7 @@ def _watched(run: Any) -> Any:
             for watcher, place in watchers:
                 if not watcher.closed:
                     stack.enter_context(watcher.on_this_thread(place))
+                    watcher.here.foreign = True
             return run(*args, **kwargs)
 
     return watched

@@ -39,7 +39,7 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "arithmetic", "busy", "chain", "ledger", "optimizers", "place", "stack", "trail", "watcher"
+        "arithmetic", "beneath", "busy", "chain", "depth", "foreign", "ledger", "optimizers", "place", "stack", "trail", "watcher"
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Place) -> None:
@@ -53,6 +53,9 @@ class Here:
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
         self.chain = chains.Chain(self.ledger)
+        self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
+        self.beneath = Ledger()  # what ran inside of those
+        self.foreign = False  # a thread that the program started
 
     def enter(self, place: Place) -> None:
         """Go into a module or an attention call."""
@@ -221,7 +224,10 @@ class Watcher(TorchDispatchMode):
                 elif entry.work.status != FREE or entry.work.bytes:
                     here.chain.close()
         here.arithmetic += entry.work.status in (COUNTED, ELEMENTWISE)
-        here.ledger.add(entry, Where(phase, place.path, taken))
+        where = Where(phase, place.path, taken)
+        here.ledger.add(entry, where)
+        if here.depth:
+            here.beneath.add(entry, where)
         if self.progress is not None:
             self.progress()
 
@@ -280,8 +286,12 @@ class Watcher(TorchDispatchMode):
             self._unknown(here, func, args, kwargs, out, plan)
             return out
         before = here.arithmetic
-        with self:
-            out = kernel(*args, **kwargs)
+        here.depth += not plan.composite
+        try:
+            with self:
+                out = kernel(*args, **kwargs)
+        finally:
+            here.depth -= not plan.composite
         if out is NotImplemented:
             return out
         if here.arithmetic == before and not plan.composite:
