@@ -47,13 +47,13 @@ _SUBMODULES = ("charts", "conventions", "lessons", "models", "rooflines", "tally
 
 # Spelt out for type checkers, as is the list below it; a test holds both to the rooms above.
 __all__ = [
-    "Convention", "Cost", "Device", "__version__", "activation", "attention", "avg_pool2d", "batch_norm",
-    "ceil_div", "charts", "conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d", "conventions", "cross_entropy", "dense", "device", "device_names", "dropout", "embedding",
-    "exact_div", "group_norm", "layer_norm", "learned_positions", "lessons", "log2", "matmul", "max_pool2d",
-    "maximum", "minimum", "mla", "models", "moe", "multi_head_attention", "residual", "rms_norm", "roofline",
-    "rooflines", "rotary", "scale", "sinusoidal_positions", "softmax", "tally", "units", "visible_pairs", "where",
-    "widgets", "window",
+    "Convention", "Cost", "Device", "Report", "UncountedError", "__version__", "activation", "attention",
+    "avg_pool2d", "batch_norm", "ceil_div", "charts", "conv1d", "conv2d", "conv3d", "conv_output",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conventions", "count", "counting", "cross_entropy",
+    "dense", "device", "device_names", "dropout", "embedding", "exact_div", "formula", "group_norm", "layer_norm",
+    "learned_positions", "lessons", "log2", "matmul", "max_pool2d", "maximum", "minimum", "mla", "models", "moe",
+    "multi_head_attention", "residual", "rms_norm", "roofline", "rooflines", "rotary", "scale",
+    "sinusoidal_positions", "softmax", "tally", "units", "visible_pairs", "where", "widgets", "window",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
