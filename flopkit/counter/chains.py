@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
+from weakref import ref as _reference
 
 import torch
 
 from flopkit.counter.calls import extent, tensors
-from flopkit.counter.ledger import Ledger
+from flopkit.counter.ledger import Entry, Ledger
 
 __all__ = ["Chain"]
 
@@ -29,22 +29,32 @@ class Chain:
         self.read: dict[int, int] = {}  # what came from outside, by identity
         self.made: dict[int, tuple[Any, int]] = {}  # what was made inside: reference and bytes
 
-    def extend(self, phase: str, args: Any, out: Any, bytes: int) -> None:
-        """One more element-wise operator."""
+    def extend(self, phase: str, args: Any, out: Any, entry: Entry) -> None:
+        """One more element-wise operator. (How large its tensors are is kept with *entry*: that is what would take time here.)"""
         if phase != self.phase:
             self.close()
             self.phase = phase
-        self.apart += bytes
-        for tensor in args if type(args) is tuple else ():
-            if isinstance(tensor, torch.Tensor):
-                if id(tensor) not in self.made:
-                    self.read[id(tensor)] = extent(tensor)
-            elif isinstance(tensor, (list, tuple)):
-                for each in tensors(tensor):
-                    if id(each) not in self.made:
-                        self.read[id(each)] = extent(each)
-        for tensor in tensors(out):
-            self.made[id(tensor)] = (weakref.ref(tensor), extent(tensor))
+        if entry.extents is None:
+            entry.extents = ([extent(t) for t in tensors(args)], [extent(t) for t in tensors(out)])
+        reads, writes = entry.extents
+        self.apart += entry.work.bytes
+        made, read = self.made, self.read
+        place = 0
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                if (name := id(value)) not in made:
+                    read[name] = reads[place]
+                place += 1
+            elif isinstance(value, (list, tuple)):
+                for tensor in tensors(value):
+                    if (name := id(tensor)) not in made:
+                        read[name] = reads[place]
+                    place += 1
+        if isinstance(out, torch.Tensor):
+            made[id(out)] = (_reference(out), writes[0])
+        else:
+            for tensor, size in zip(tensors(out), writes, strict=True):
+                made[id(tensor)] = (_reference(tensor), size)
 
     def close(self) -> None:
         """Something else ran: settle what the chain would have saved."""

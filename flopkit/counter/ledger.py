@@ -20,10 +20,12 @@ class Where(NamedTuple):
 class Entry:
     """A call of an operator with certain shapes, and what it costs."""
 
-    __slots__ = ("func", "key", "op", "work")
+    __slots__ = ("extents", "func", "key", "op", "results", "work")
 
     def __init__(self, op: str, work: Work, func: Any = None, key: Any = None) -> None:
         self.op, self.work, self.func, self.key = op, work, func, key
+        self.extents: Any = None  # bytes of its tensors, kept for chains
+        self.results: Any = None  # how to make up what it returns, on meta
 
 
 class Ledger:

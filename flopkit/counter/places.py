@@ -14,6 +14,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
+from flopkit.counter.ledger import Where
+
 __all__ = ["OUTSIDE", "Modules", "Place", "Trail"]
 
 LONGEST_TRAIL = 200_000  # marks kept; older graphs than that are attributed to no module
@@ -27,6 +29,14 @@ class Place:
     module: weakref.ref[Any] | None = None
     region: Any = None
     inside: dict[int, Place] = field(default_factory=dict)  # places of the modules called from here, by id
+    spots: dict[tuple[str, bool], Where] = field(default_factory=dict)
+
+    def where(self, phase: str, taken: bool = False) -> Where:
+        """This place in *phase*, for the ledger."""
+        found = self.spots.get((phase, taken))
+        if found is None:
+            found = self.spots[phase, taken] = Where(phase, self.path, taken)
+        return found
 
 
 OUTSIDE = Place("")
@@ -89,11 +99,11 @@ class Modules:
     def _found(self, module: Any, under: Place, again: bool) -> Place:
         parent = under.module() if under.module is not None else None
         if parent is not None:
-            for name, child in parent.named_modules(remove_duplicate=False):
-                if child is module:
-                    found = under if not name else Place(f"{under.path}.{name}", weakref.ref(module))
-                    under.inside[id(module)] = found
-                    return found
+            name = _name_below(parent, module)
+            if name is not None:
+                found = under if not name else Place(f"{under.path}.{name}", weakref.ref(module))
+                under.inside[id(module)] = found
+                return found
         latest = self.latest.get(id(module))
         if (
             latest is not None
@@ -115,3 +125,22 @@ class Modules:
     def _holds(root: Place, module: Any) -> bool:
         top = root.module() if root.module is not None else None
         return top is not None and any(child is module for child in top.modules())
+
+
+def _name_below(parent: Any, module: Any) -> str | None:
+    """The name of *module* as seen from *parent*, the nearest first; empty for *parent* itself, None where it is not below."""
+    if module is parent:
+        return ""
+    level = [("", parent)]
+    seen = {id(parent)}
+    while level:
+        below = []
+        for prefix, owner in level:
+            for name, child in owner._modules.items():
+                if child is module:
+                    return prefix + name
+                if child is not None and id(child) not in seen:
+                    seen.add(id(child))
+                    below.append((f"{prefix}{name}.", child))
+        level = below
+    return None

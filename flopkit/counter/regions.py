@@ -84,7 +84,7 @@ class Region:
         """Enter a line of this call."""
         entry = here.watcher.entries.setdefault((OP, repr(work)), Entry(OP, work))
         here.chain.close()
-        here.ledger.add(entry, Where(phase, place.path))
+        here.ledger.add(entry, place.where(phase))
 
 
 def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -99,7 +99,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     region = Region(shape, torch._C._current_graph_task_id())
     phase, place = here.where(3)
-    inner = Place(place.path, place.module, region, place.inside)
+    inner = Place(place.path, place.module, region, place.inside, place.spots)
     here.enter(inner)
     try:
         out = func(*args, **kwargs)

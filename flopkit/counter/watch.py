@@ -199,15 +199,26 @@ class Watcher(TorchDispatchMode):
             return regions.attention(self, lambda *a, **k: self._open(here, func, a, k, plan), args, kwargs)
         if plan.opens:
             return self._open(here, func, args, kwargs, plan)
+        key = entry = None
+        if plan.constant is None and not plan.by_value:
+            key = _key(plan, args, kwargs)
+            entry = plan.entries.get(key) if key is not None else None
+            if entry is not None and entry.results is not None and _on_meta(args):
+                # A meta kernel only makes up a shape, slowly; this one was made up before.
+                out = _made_up(entry.results)
+                self._record(here, plan, func, args, kwargs, out, key, entry)
+                return out
         here.busy = True
         try:
             out = func(*args, **kwargs)
         finally:
             here.busy = False
-        self._record(here, plan, func, args, kwargs, out)
+        self._record(here, plan, func, args, kwargs, out, key, entry)
         return out
 
-    def _record(self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    def _record(
+        self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, entry: Entry | None
+    ) -> None:
         phase, place = here.where(2)
         region = place.region
         if plan.constant is not None:
@@ -215,43 +226,47 @@ class Watcher(TorchDispatchMode):
             taken = region is not None
         else:
             with torch._C.DisableTorchFunction():
-                entry = self._look_up(plan, func, args, kwargs, out)
+                if entry is None or plan.by_result:
+                    entry = self._look_up(plan, func, args, kwargs, out, key)
                 taken = region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place)
                 if taken:
                     pass
                 elif plan.chained:
-                    here.chain.extend(phase, args, out, entry.work.bytes)
+                    here.chain.extend(phase, args, out, entry)
                 elif entry.work.status != FREE or entry.work.bytes:
                     here.chain.close()
         here.arithmetic += entry.work.status in (COUNTED, ELEMENTWISE)
-        where = Where(phase, place.path, taken)
+        where = place.where(phase, taken)
         here.ledger.add(entry, where)
         if here.depth:
             here.beneath.add(entry, where)
         if self.progress is not None:
             self.progress()
 
-    def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Entry:
-        key = None
-        try:
-            if plan.chained:
-                key = (func, _shapes(args), kwargs and _shapes(kwargs.values()), _same(args))
-            else:
-                key = (func, _signature(args), _signature(kwargs), _same(args), plan.by_result and _signature(out))
-            entry = self.entries.get(key)
-        except (TypeError, RuntimeError):  # a symbolic size, a sparse tensor: looked at each time
-            entry = key = None
-        if entry is None or plan.by_value:
-            entry = self._entry(plan, func, args, kwargs, out, key)
+    def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
+        if key is None:
+            return self._entry(plan, func, args, kwargs, out, None)
+        if plan.by_result:
+            key = (key, _signature(out))
+            entry: Entry | None = plan.entries.get(key)
+            if entry is not None:
+                return entry
+        entry = plan.entries[key] = self._entry(plan, func, args, kwargs, out, key)
+        if plan.fresh and _on_meta(args):
+            entry.results = _recipe(out)
         return entry
 
     def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
         work = plan.formula(Call(func, args, kwargs, out, _node() if _graph_task() != -1 else None))
-        if plan.by_value or key is None:
-            # Filed by what it came to, not by what it was made of: else each step could be a new line.
-            return self.entries.setdefault((func, key, repr(work)), Entry(plan.op, work, func, key))
-        entry = self.entries[key] = Entry(plan.op, work, func, key)
-        return entry
+        if key is not None:
+            return Entry(plan.op, work, func, (func, *key))
+        # Filed by what it came to, not by what it was made of: else each step could be a new line.
+        try:
+            shapes = (func, _signature(args), _signature(kwargs))
+            hash(shapes)
+        except (TypeError, RuntimeError):
+            shapes = (func,)
+        return self.entries.setdefault((shapes, repr(work)), Entry(plan.op, work, func, shapes))
 
     def _plan(self, func: Any) -> Any:
         if self._registered != registry.version():
@@ -304,7 +319,7 @@ class Watcher(TorchDispatchMode):
             work = unknown(Call(func, args, kwargs, out).bytes())
         entry = self.entries.setdefault((func, repr(work)), Entry(plan.op, work, func, None))
         here.chain.close()
-        here.ledger.add(entry, Where(phase, place.path))
+        here.ledger.add(entry, place.where(phase))
 
     def unseen(self, op: str, bytes: int, func: Any = None, work: Work | None = None) -> None:
         """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
@@ -312,7 +327,7 @@ class Watcher(TorchDispatchMode):
         phase, place = here.where(2)
         found = work or unknown(bytes)
         entry = self.entries.setdefault((op, repr(found)), Entry(op, found, func, None))
-        here.ledger.add(entry, Where(phase, place.path))
+        here.ledger.add(entry, place.where(phase))
 
 
 class _Functions(TorchFunctionMode):
@@ -360,5 +375,47 @@ def _shapes(values: Any) -> Any:
     )
 
 
-def _same(args: Any) -> bool:
-    return len(args) > 1 and args[0] is args[1]
+def _key(plan: Any, args: Any, kwargs: Any) -> Any:
+    """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
+    same = len(args) > 1 and args[0] is args[1]
+    with torch._C.DisableTorchFunction():
+        try:
+            if plan.chained:  # the values of scalars do not change what an element-wise operator costs
+                key = (_shapes(args), _shapes(kwargs.values()) if kwargs else None, same)
+            else:
+                key = (_signature(args), _signature(kwargs) if kwargs else None, same)
+            hash(key)
+        except (TypeError, RuntimeError):
+            return None
+    return key
+
+
+def _on_meta(args: Any) -> bool:
+    """Whether the first tensor has no numbers in it."""
+    for value in args:
+        if type(value) is list or type(value) is tuple:
+            value = value[0] if value else None
+        if isinstance(value, torch.Tensor):
+            return value.is_meta and type(value) in (torch.Tensor, torch.nn.Parameter)
+    return False
+
+
+_META = torch.device("meta")
+
+
+def _recipe(out: Any) -> Any:
+    """How to make up *out* again; None where it is more than one or several strided meta tensors."""
+    if isinstance(out, torch.Tensor):
+        whole = type(out) is torch.Tensor and out.is_meta and out.layout is torch.strided and not out.is_quantized
+        return (out.shape, out.stride(), out.dtype) if whole and out.storage_offset() == 0 else None
+    if type(out) is tuple:
+        parts = [None if part is None else _recipe(part) or False for part in out]
+        return None if False in parts else parts
+    return None
+
+
+def _made_up(recipe: Any) -> Any:
+    if type(recipe) is list:
+        return tuple([None if part is None else _made_up(part) for part in recipe])
+    shape, stride, dtype = recipe
+    return torch.empty_strided(shape, stride, dtype=dtype, device=_META)

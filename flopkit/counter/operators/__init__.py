@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flopkit.counter import registry
@@ -32,6 +32,8 @@ class Plan:
     by_result : the result's shape depends on the data.
     chained : it is element-wise, and a compiler could merge it with its neighbours.
     attends : it is attention as a whole, from which everything else follows.
+    fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
+    entries : what was found for the shapes that were seen.
     """
 
     op: str
@@ -43,10 +45,24 @@ class Plan:
     by_result: bool = False
     chained: bool = False
     attends: bool = False
+    fresh: bool = False
+    entries: dict[Any, Entry] = field(default_factory=dict)
 
 
 def explain(func: Any) -> Plan:
     """The plan for *func*: the user's formula, ours, element-wise, free, or to be opened."""
+    plan = _explain(func)
+    return replace(plan, fresh=plan.constant is None and not plan.by_result and _is_fresh(func))
+
+
+def _is_fresh(func: Any) -> bool:
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.name.startswith(("aten::", "prims::")) or schema.is_mutable:
+        return False
+    return bool(schema.returns) and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
+
+
+def _explain(func: Any) -> Plan:
     import torch
 
     name = name_of(func)
