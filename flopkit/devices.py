@@ -278,7 +278,7 @@ def _near(key: str) -> str:
 
 
 def _rate(name: str, value: Any, unit: str) -> float:
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or getattr(value, "ndim", 0):
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or getattr(value, "ndim", False):
         raise TypeError(f"{name}={value!r}: must be a number of {unit}")
     if not 0 < float(value) < float("inf"):
         raise ValueError(f"{name}={value!r}: must be a positive, finite number of {unit}")
