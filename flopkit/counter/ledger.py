@@ -31,10 +31,13 @@ class Entry:
 class Ledger:
     """Calls by entry and place. One for each thread; `merged` adds them up."""
 
-    __slots__ = ("calls", "merged_away")
+    __slots__ = ("calls", "elsewhere", "foreign", "hidden", "merged_away")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
+        self.foreign = False  # of a thread that the program started
+        self.elsewhere: dict[tuple[Entry, Where], int] = {}  # those of the calls that ran in such threads
+        self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
     def add(self, entry: Entry, where: Where) -> None:
@@ -42,9 +45,16 @@ class Ledger:
         key = (entry, where)
         self.calls[key] = self.calls.get(key, 0) + 1
 
+    def hide(self, entry: Entry, where: Where) -> None:
+        """The call that was just added ran inside an operator that had to be opened: a plain dispatch mode does not see it."""
+        key = (entry, where)
+        self.hidden[key] = self.hidden.get(key, 0) + 1
+
     def take(self, other: Ledger) -> None:
         """Add all of *other*."""
-        for key, calls in list(other.calls.items()):
-            self.calls[key] = self.calls.get(key, 0) + calls
+        elsewhere = other.calls if other.foreign else other.elsewhere
+        for mine, theirs in ((self.calls, other.calls), (self.elsewhere, elsewhere), (self.hidden, other.hidden)):
+            for key, calls in list(theirs.items()):
+                mine[key] = mine.get(key, 0) + calls
         for phase, saved in list(other.merged_away.items()):
             self.merged_away[phase] = self.merged_away.get(phase, 0) + saved

@@ -97,7 +97,7 @@ def _watched(run: Any) -> Any:
             for watcher, place in watchers:
                 if not watcher.closed:
                     stack.enter_context(watcher.on_this_thread(place))
-                    watcher.here.foreign = True
+                    watcher.here.ledger.foreign = True
             return run(*args, **kwargs)
 
     return watched

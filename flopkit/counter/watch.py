@@ -39,7 +39,7 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "arithmetic", "beneath", "busy", "chain", "depth", "foreign", "ledger", "optimizers", "place", "stack", "trail", "watcher"
+        "arithmetic", "busy", "chain", "depth", "ledger", "optimizers", "place", "stack", "trail", "watcher"
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Place) -> None:
@@ -54,8 +54,6 @@ class Here:
         self.optimizers: list[Any] = []
         self.chain = chains.Chain(self.ledger)
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
-        self.beneath = Ledger()  # what ran inside of those
-        self.foreign = False  # a thread that the program started
 
     def enter(self, place: Place) -> None:
         """Go into a module or an attention call."""
@@ -239,7 +237,7 @@ class Watcher(TorchDispatchMode):
         where = place.where(phase, taken)
         here.ledger.add(entry, where)
         if here.depth:
-            here.beneath.add(entry, where)
+            here.ledger.hide(entry, where)
         if self.progress is not None:
             self.progress()
 
