@@ -45,6 +45,11 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     found = list(tensors((args, kwargs)))
     if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
         return None
+    if any(
+        isinstance(given, (bool, int, float)) and "Tensor" in str(argument.type)
+        for argument, given in zip(func._schema.arguments, args, strict=False)
+    ):  # x // 2: the number was to become a tensor on the way, which a second dispatch does not do
+        return None
     keys = torch._C._dispatch_keys(found[0])
     for other in found[1:]:
         keys = keys | torch._C._dispatch_keys(other)
