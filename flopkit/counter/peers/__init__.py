@@ -1,0 +1,30 @@
+"""What other people's counters would print of a program: their silent zeros, and each gap with its reason.
+
+Each file here says what one tool makes of a run that flopkit has watched. The tool itself is not needed for that, and not called;
+the tests call it, and compare. `real` runs the tool itself, where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+from typing import Any
+
+from flopkit.counter.peers.seen import Row, Seen
+
+__all__ = ["TOOLS", "Row", "Seen", "seen_by"]
+
+TOOLS = {
+    "torch": "dispatch",
+}
+
+
+def seen_by(tool: str, source: Any) -> Seen:
+    """What *tool* would print of the run that *source*, a watcher, has seen."""
+    if tool not in TOOLS:
+        near = get_close_matches(str(tool).lower(), TOOLS, n=1, cutoff=0.5)
+        raise ValueError(
+            f"tool={tool!r} is not known{f' (did you mean {near[0]!r}?)' if near else ''}; known: {', '.join(map(repr, TOOLS))}"
+        )
+    found: Seen = importlib.import_module(f"flopkit.counter.peers.{TOOLS[tool]}").seen(source)
+    return found

@@ -1,0 +1,231 @@
+"""What FlopCounterMode would print: the same number as the real one, program by program, and the reasons by hand."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+import flopkit as fk
+
+
+def real(program):
+    with FlopCounterMode(display=False) as counter:
+        program()
+    return counter.get_total_flops()
+
+
+def ours(program):
+    with fk.counting() as report:
+        program()
+    return report
+
+
+def step(model, *shape, device="cpu", **kwargs):
+    model = model.to(device)
+
+    def run():
+        x = torch.ones(*shape, device=device, requires_grad=True)
+        out = model(x, **kwargs)
+        (out[0] if isinstance(out, tuple) else out).sum().backward()
+
+    return run
+
+
+class Block(nn.Module):
+    def __init__(self, kv_heads=4, causal=True):
+        super().__init__()
+        self.q, self.o = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.k, self.v = nn.Linear(32, 8 * kv_heads), nn.Linear(32, 8 * kv_heads)
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+        self.kv_heads, self.causal = kv_heads, causal
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        q, k, v = (f(x).view(b, t, -1, 8).transpose(1, 2) for f in (self.q, self.k, self.v))
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=self.kv_heads != 4)
+        x = x + self.o(a.transpose(1, 2).reshape(b, t, 32))
+        return x + self.down(F.gelu(self.up(x)))
+
+
+def products():
+    a, b = torch.ones(3, 4, 5), torch.ones(3, 5, 6)
+    torch.bmm(a, b)
+    torch.baddbmm(torch.ones(3, 4, 6), a, b)
+    a[0] @ b[0]
+    torch.addmm(torch.ones(6), a[0], b[0])
+    torch.mm(a[0], b[0], out=torch.empty(4, 6))
+    torch.einsum("bij,bjk->ik", a, b)
+    a[0] @ b[0][:, 0]
+    torch.dot(a[0, 0], b[0, :, 0])
+    torch.ones(4, 6).addmm_(a[0], b[0])
+    torch.addbmm(torch.ones(4, 6), a, b)
+    torch.mm(a[0].to(torch.complex64), b[0].to(torch.complex64))
+    F.bilinear(torch.ones(2, 3), torch.ones(2, 4), torch.ones(5, 3, 4))
+    torch.fft.fft(torch.ones(16))
+
+
+def convolutions():
+    for conv, shape in (
+        (nn.Conv1d(4, 6, 3, stride=2, padding=1), (2, 4, 9)),
+        (nn.Conv2d(4, 6, (3, 1), padding="same", dilation=2), (2, 4, 8, 9)),
+        (nn.Conv2d(8, 8, 3, groups=8), (2, 8, 8, 9)),
+        (nn.Conv2d(8, 12, 3, groups=4, bias=False), (8, 8, 9)),
+        (nn.Conv3d(2, 4, 2), (1, 2, 4, 5, 6)),
+        (nn.ConvTranspose2d(4, 6, 3, stride=2, output_padding=1), (2, 4, 5, 6)),
+        (nn.ConvTranspose2d(8, 4, 3, groups=4), (2, 8, 5, 6)),
+        (nn.ConvTranspose1d(4, 6, 3), (2, 4, 5)),
+    ):
+        conv(torch.ones(shape, requires_grad=True)).sum().backward()
+        conv(torch.ones(shape)).sum().backward()
+
+
+def experts():
+    torch._grouped_mm(
+        torch.ones(16, 32, dtype=torch.bfloat16),
+        torch.ones(4, 32, 64, dtype=torch.bfloat16),
+        torch.tensor([4, 8, 12, 16], dtype=torch.int32),
+    )
+    torch.ones(4, 4) @ torch.ones(4, 4)
+
+
+def own_operator():
+    torch.ops.flopkit_tests.peer_product(torch.ones(3, 4), torch.ones(4, 5))
+    torch.ones(3, 4) @ torch.ones(4, 5)
+
+
+@torch.library.custom_op("flopkit_tests::peer_product", mutates_args=())
+def peer_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a @ b
+
+
+def other_thread():
+    torch.ones(3, 4) @ torch.ones(4, 5)
+    thread = threading.Thread(target=lambda: torch.ones(8, 8) @ torch.ones(8, 8))
+    thread.start()
+    thread.join()
+
+
+def checkpointed():
+    layer = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+    for reentrant in (True, False):
+        checkpoint(layer, torch.ones(2, 8, requires_grad=True), use_reentrant=reentrant).sum().backward()
+
+
+def inference(model, *shape):
+    def run():
+        with torch.inference_mode():
+            model(torch.ones(shape))
+
+    return run
+
+
+def transforms():
+    w = torch.ones(4, 5)
+    torch.func.vmap(lambda x: x @ w)(torch.ones(3, 2, 4))
+    torch.func.grad(lambda v: (torch.ones(3, 4) @ v).sum())(w)
+    torch.func.jvp(lambda v: torch.ones(3, 4) @ v, (w,), (w,))
+
+
+def attention(device="cpu", grad=True, dims=(8, 8), mask=None):
+    def run():
+        q, k = (torch.ones(2, 4, n, dims[0], device=device, requires_grad=grad) for n in (6, 10))
+        v = torch.ones(2, 4, 10, dims[1], device=device, requires_grad=grad)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        if grad:
+            out.sum().backward()
+
+    return run
+
+
+def adam():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+
+
+PROGRAMS = {
+    "products": products,
+    "convolutions": convolutions,
+    "block, cpu": step(Block(), 2, 7, 32),
+    "block, meta": step(Block(), 2, 7, 32, device="meta"),
+    "block, grouped queries, cpu": step(Block(kv_heads=2), 2, 7, 32),
+    "block, grouped queries, meta": step(Block(kv_heads=2), 2, 7, 32, device="meta"),
+    "block, inference": inference(Block().eval(), 2, 7, 32),
+    "attention, values of another size": attention(dims=(8, 4)),
+    "attention, meta, values of another size": attention("meta", dims=(8, 4)),
+    "attention, no grad": attention(grad=False),
+    "attention, masked": attention(mask=torch.ones(6, 10, dtype=torch.bool)),
+    "encoder layer, train": step(nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), 2, 5, 32),
+    "encoder layer, inference": inference(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval(), 2, 5, 32),
+    "lstm": step(nn.LSTM(8, 16, 2), 5, 2, 8),
+    "lstm, meta": step(nn.LSTM(8, 16, 2), 5, 2, 8, device="meta"),
+    "gru, inference": inference(nn.GRU(8, 16), 5, 2, 8),
+    "experts": experts,
+    "own operator": own_operator,
+    "another thread": other_thread,
+    "checkpoints": checkpointed,
+    "transforms": transforms,
+    "optimiser": adam,
+    "embedding": lambda: nn.Embedding(10, 4)(torch.arange(3)).sum().backward(),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_number_as_the_real_one(name):
+    program = PROGRAMS[name]
+    expected = real(program)
+    report = ours(program)
+    seen = report.as_seen_by("torch")
+    assert int(seen) == seen.value == expected
+    assert sum(row.seen for row in seen.rows) == expected
+    assert sum(row.flops for row in seen.rows) == report.flops
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "vit_b_16", "swin_t", "convnext_tiny", "efficientnet_b0"])
+def test_torchvision(name):
+    models = pytest.importorskip("torchvision").models
+    model = models.get_model(name).to("meta")
+    assert_same = step(model, 2, 3, 224, 224, device="meta")
+    assert int(ours(assert_same).as_seen_by("torch")) == real(assert_same)
+
+
+def test_depthwise_by_hand():
+    """8 channels by themselves: the weight gradient is taken for one of a full convolution, 8 times as much."""
+    conv = nn.Conv2d(8, 8, 3, groups=8, bias=False)
+    seen = ours(lambda: conv(torch.ones(1, 8, 6, 6)).sum().backward()).as_seen_by("torch")
+    once = 2 * 8 * 16 * 9
+    assert seen.value == once + 8 * once
+    assert seen.flops == 2 * once
+    assert len(seen.missed) == 0
+    assert seen.reasons == ["it does not divide the weight gradient of a grouped convolution by the groups: +16.13 kFLOPs"]
+
+
+def test_attention_on_cpu_by_hand():
+    seen = ours(attention(grad=False)).as_seen_by("torch")
+    assert (seen.value, seen.flops, seen.share) == (0, 2 * 2 * 4 * 6 * 10 * 16, 0.0)
+    assert seen.missed.rows == [{"operator": "scaled_dot_product_attention", "calls": 1, "flops": 15360}]
+    assert "counts 0 and says nothing" in repr(seen) and "FlopCounterMode" in seen._repr_html_()
+
+
+def test_a_thread_and_an_operator_of_ones_own():
+    assert "the thread" in " ".join(ours(other_thread).as_seen_by("torch").reasons)
+    assert "look inside" in " ".join(ours(own_operator).as_seen_by("torch").reasons)
+
+
+def test_unknown_tool():
+    with pytest.raises(ValueError, match=r"'torhc'.*did you mean 'torch'.*known: 'torch'"):
+        ours(lambda: None).as_seen_by("torhc")
+
+
+def test_nothing_ran():
+    seen = ours(lambda: None).as_seen_by("torch")
+    assert (seen.value, seen.share, seen.reasons) == (0, 1.0, [])
