@@ -35,7 +35,7 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         if ours is not None:
             return ours
         kernels = getattr(func, "py_kernels", {})
-        return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)  # type: ignore[no-any-return]
+        return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
     if not isinstance(func, torch._ops.OpOverload):
         return None
     if func._can_decompose():

@@ -111,7 +111,7 @@ def _starting(original: Any) -> Any:
             run = _watched(thread.run)
 
             def once() -> None:
-                del thread.run  # type: ignore[method-assign]
+                del thread.run
                 run()
 
             thread.run = once  # type: ignore[method-assign]
@@ -196,7 +196,7 @@ def _fake(stack: contextlib.ExitStack) -> None:
         def __enter__(mode: Any) -> Any:
             found = original(mode)
             for here in heres():
-                here.watcher.__enter__()
+                here.watcher.on_top()
             return found
 
         return __enter__
@@ -204,7 +204,7 @@ def _fake(stack: contextlib.ExitStack) -> None:
     def leaving(original: Any) -> Any:
         def __exit__(mode: Any, *error: Any) -> Any:
             for here in reversed(heres()):
-                here.watcher.__exit__(*error)
+                here.watcher.off_top()
             return original(mode, *error)
 
         return __exit__

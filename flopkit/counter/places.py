@@ -138,7 +138,7 @@ def _name_below(parent: Any, module: Any) -> str | None:
         for prefix, owner in level:
             for name, child in owner._modules.items():
                 if child is module:
-                    return prefix + name
+                    return f"{prefix}{name}"
                 if child is not None and id(child) not in seen:
                     seen.add(id(child))
                     below.append((f"{prefix}{name}.", child))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,7 @@ class Report:
         self._source = source  # a Watcher that is running, or what it left
         self.convention = convention
         self.name = name
+        self._read: list[tuple[Entry, Where, int]] | None = None  # once nothing is added any more
 
     # -- the numbers ------------------------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ class Report:
     @property
     def intensity(self) -> float:
         """Executed FLOPs for each byte."""
-        return self.flops / self.bytes if self.bytes else 0.0
+        return float(self.flops / self.bytes) if self.bytes else 0.0
 
     @property
     def forward(self) -> Cost:
@@ -151,7 +152,9 @@ class Report:
                 f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "
                 "use a model's formula, fk.load(name), under that convention"
             )
-        return Report(self._source, convention, self.name)
+        other = Report(self._source, convention, self.name)
+        other._read = self._read
+        return other
 
     def by_op(self) -> Table:
         """One row for each operator, phase and kernel, the most FLOPs first."""
@@ -196,7 +199,9 @@ class Report:
         """One row for each module, what it calls included, in the order in which they were called.
 
         Names are those of `torch.nn.Module.named_modules`; the root's own is empty. Where several modules were called from
-        outside, each name begins with the class of its root. Parameters
+        outside, each name begins with the class of its root.
+
+        Parameters
         ----------
         depth : how deep to go; None: all the way.
         """
@@ -292,9 +297,9 @@ class Report:
     def _top(self, most: int = 12) -> Table:
         rows = self.by_op().rows
         shown = [row for row in rows if row["flops"] or row["vector_flops"] or row["bytes"]]
-        columns = ("operator", "phase", "kernel", "calls", "flops", "share", "vector_flops", "bytes", "intensity")
+        columns = ["operator", "phase", "kernel", "calls", "flops", "share", "vector_flops", "bytes", "intensity"]
         if not any(row["kernel"] for row in shown[:most]):
-            columns = tuple(column for column in columns if column != "kernel")
+            columns.remove("kernel")
         caption = f"by operator, convention {self.convention}"
         if len(shown) > most:
             caption += f" (the first {most} of {len(shown)}; .by_op() has all)"
@@ -302,9 +307,14 @@ class Report:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _lines(self) -> Iterable[tuple[Entry, Where, int]]:
+    def _lines(self) -> list[tuple[Entry, Where, int]]:
+        if self._read is not None:
+            return self._read
         ledger: Ledger = self._source.ledger()
-        return [(entry, where, calls) for (entry, where), calls in ledger.calls.items() if not where.inside]
+        lines = [(entry, where, calls) for (entry, where), calls in ledger.calls.items() if not where.inside]
+        if self._source.closed:
+            self._read = lines
+        return lines
 
     def _order(self) -> list[str]:
         found: dict[str, None] = {}

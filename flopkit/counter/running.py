@@ -13,7 +13,18 @@ __all__ = ["UncountedError", "count", "counting"]
 
 
 class UncountedError(RuntimeError):
-    """Raised under ``strict=True``: an operator ran that nobody can explain. The report is at `report`."""
+    """Raised under ``strict=True``: an operator ran that no formula explains. What was counted is at ``.report``.
+
+    >>> import torch, flopkit as fk
+    >>> @torch.library.custom_op("docs::halved", mutates_args=())
+    ... def halved(x: torch.Tensor) -> torch.Tensor:
+    ...     return torch.from_numpy(x.numpy() / 2)
+    >>> try:
+    ...     fk.count(halved, torch.ones(4), strict=True)
+    ... except fk.UncountedError as error:
+    ...     print(error.report.uncounted)
+    [{'operator': 'docs.halved', 'calls': 1, 'bytes': 32}]
+    """
 
     def __init__(self, report: Report) -> None:
         rows = report.uncounted
@@ -102,7 +113,7 @@ def _counting(strict: bool, attention: str, name: str, progress: _Progress | Non
         with patches.installed(), watcher.on_this_thread():
             yield report
     finally:
-        watcher.closed = True
+        watcher.finish()
         if progress is not None:
             progress.close()
     if strict and report.uncounted:

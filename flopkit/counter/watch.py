@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import chains, inside, regions, registry
 from flopkit.counter.calls import Call
-from flopkit.counter.ledger import Entry, Ledger, Where
+from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import explain
 from flopkit.counter.phases import backward_or_recompute, is_on_stack
 from flopkit.counter.places import OUTSIDE, Modules, Place, Trail
@@ -79,7 +79,7 @@ class Here:
 
     def of_node(self) -> Place:
         """The place whose work autograd is now differentiating."""
-        node = _node()
+        node: Any = _node()
         if node is None:
             return OUTSIDE
         number = node._sequence_nr()
@@ -139,6 +139,7 @@ class Watcher(TorchDispatchMode):
         self._all: list[Here] = []
         self._functions = _Functions(self)
         self._registered = registry.version()
+        self._final: Ledger | None = None
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:  # torch would import its whole compiler to guard us against it
@@ -174,8 +175,29 @@ class Watcher(TorchDispatchMode):
             here.chain.close()
             _local.heres = tuple(other for other in heres() if other is not here)
 
+    def on_top(self) -> None:
+        """Watch from above a mode that was entered since."""
+        self.__enter__()
+
+    def off_top(self) -> None:
+        """Undo `on_top`."""
+        self.__exit__(None, None, None)
+
+    def finish(self) -> None:
+        """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
+        self.closed = True
+        self._final = self.ledger()
+        self._all.clear()
+        self.plans.clear()
+        self.entries.clear()
+        self.modules = Modules()
+        for entry, _ in self._final.calls:
+            entry.results = entry.extents = None
+
     def ledger(self) -> Ledger:
         """All threads' calls."""
+        if self._final is not None:
+            return self._final
         total = Ledger()
         for here in self.threads():
             total.take(here.ledger)
@@ -259,6 +281,7 @@ class Watcher(TorchDispatchMode):
         if key is not None:
             return Entry(plan.op, work, func, (func, *key))
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
+        shapes: Any
         try:
             shapes = (func, _signature(args), _signature(kwargs))
             hash(shapes)
