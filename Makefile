@@ -52,8 +52,8 @@ lock: .venv/ready   ## Write constraints.txt anew from the newest versions that 
 	$(PY) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock needs a .venv of the oldest Python that is served, 3.11")'
 	rm -rf _build/lock && $(PY) -m venv _build/lock
 	_build/lock/bin/python -m pip install -q 'pip>=25'
-	_build/lock/bin/python -m pip install -q -e '.[book,test]' 'soupsieve<3' $$(grep '^torch==' constraints.txt)
-	_build/lock/bin/python -m pip install -q --no-deps $$(grep '^torchvision==' constraints.txt)
+	_build/lock/bin/python -m pip install -q -e '.[book,test,peers]' 'soupsieve<3' $$(grep '^torch==' constraints.txt)
+	_build/lock/bin/python -m pip install -q --no-deps $$(grep '^torchvision==' constraints.txt) ultralytics-thop
 	(sed '/^[^#]/,$$d' constraints.txt; _build/lock/bin/python -m pip freeze -q --exclude-editable | sed 's/+cpu//' | \
 	  grep -v -E '^(cuda-|nvidia-|triton=|setuptools=|wheel=)') > _build/lock.txt
 	mv _build/lock.txt constraints.txt && rm -rf _build/lock
@@ -62,7 +62,8 @@ clean:              ## Remove all that was built; .venv stays
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A pip as old as Debian 12's cannot read what some packages say about themselves, hence the first of the three lines.
-# torchvision stands in a line of its own: its wheel asks for the torch it was built with, CUDA and all.
+# torchvision stands in a line of its own: its wheel asks for the torch it was built with, CUDA and all. So does ultralytics-thop,
+# which has the same module name as thop: it goes into a folder of its own.
 .venv/ready: pyproject.toml constraints.txt tools/torchvision_beside_cpu_torch.py
 	@python=; for p in "$(PYTHON)" python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	  if test -z "$$python" && command -v "$$p" >/dev/null && \
@@ -73,7 +74,9 @@ clean:              ## Remove all that was built; .venv stays
 	  { rm -rf .venv; echo "Python's venv is missing here. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }; }
 	@echo "Installing into .venv (a few minutes the first time) ..."
 	@$(PY) -m pip install -q --disable-pip-version-check 'pip>=25'
-	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[book,test]'
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[book,test,peers]'
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps torchvision
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps --upgrade \
+	  --target "$$($(PY) -m flopkit.counter.peers.installed)" ultralytics-thop
 	@$(PY) tools/torchvision_beside_cpu_torch.py
 	@touch .venv/ready

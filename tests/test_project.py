@@ -69,7 +69,7 @@ def test_base_requirements_are_light():
 
 def test_constraints_pin_what_is_required():
     pins = locked()
-    for name, wanted in requirements("book", "test").items():
+    for name, wanted in requirements("book", "test", "peers").items():
         assert name in pins, f"constraints.txt does not pin {name}: run `make lock`"
         assert Requirement(f"{name}{wanted}").specifier.contains(pins[name]), (
             f"{name} {pins[name]} is not {wanted}: run `make lock`"
@@ -77,7 +77,7 @@ def test_constraints_pin_what_is_required():
     assert not [f"{name}=={version}" for name, version in pins.items() if "+" in version], (
         "a local build cannot be installed elsewhere"
     )
-    assert "torchvision" in pins
+    assert {"torchvision", "ultralytics-thop"} <= set(pins)
 
 
 def test_constraints_can_be_had_on_the_oldest_python():
@@ -93,7 +93,7 @@ def test_environment_agrees_with_pyproject():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text("utf8"))["dependencies"]
     listed = [line for line in environment if isinstance(line, str)]
     listed += next(entry["pip"] for entry in environment if isinstance(entry, dict))
-    from_conda = {CONDA_NAMES.get(name, name): name for name in requirements("book", "test")}
+    from_conda = {CONDA_NAMES.get(name, name): name for name in requirements("book", "test", "peers")}
     found = {}
     for line in listed:
         if line not in ("pip", "-e ."):
@@ -102,7 +102,20 @@ def test_environment_agrees_with_pyproject():
     assert found.pop("python") == PROJECT["requires-python"]
     assert "torchvision" in found, "chapter 3 counts torchvision's networks"
     del found["torchvision"]
-    assert found == requirements("book", "test")
+    assert found == requirements("book", "test", "peers")
+
+
+def test_two_counters_of_one_module_name_stand_apart():
+    """thop and ultralytics-thop are both the module `thop`: one of them has a folder of its own, named in one place."""
+    from flopkit.counter.peers import installed
+
+    makefile = (ROOT / "Makefile").read_text("utf8")
+    assert '--target "$$($(PY) -m flopkit.counter.peers.installed)" ultralytics-thop' in makefile
+    assert "ultralytics-thop" not in requirements("peers") and "thop" in requirements("peers")
+    folder = installed.APART.relative_to(sys.prefix)
+    assert "\\".join((".venv", *folder.parts)) in (ROOT / "README.md").read_text("utf8")
+    said = subprocess.run([sys.executable, "-m", "flopkit.counter.peers.installed"], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert said.stdout.strip() == str(installed.APART)
 
 
 def test_versions_agree():
