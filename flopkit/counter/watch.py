@@ -124,7 +124,7 @@ class Watcher(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, attention: str = "auto", progress: Callable[[], None] | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
         self.attention = attention
@@ -177,11 +177,11 @@ class Watcher(TorchDispatchMode):
 
     def on_top(self) -> None:
         """Watch from above a mode that was entered since."""
-        self.__enter__()
+        self.__enter__()  # type: ignore[no-untyped-call]
 
     def off_top(self) -> None:
         """Undo `on_top`."""
-        self.__exit__(None, None, None)
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def finish(self) -> None:
         """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
@@ -355,7 +355,7 @@ class _Functions(TorchFunctionMode):
     """Sees attention before autograd takes it apart."""
 
     def __init__(self, watcher: Watcher) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.watcher = watcher
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -373,6 +373,8 @@ def _signature(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return (value.shape, value.stride(), value.dtype)
     if kind is float or kind is complex:
+        return kind, value == 0  # beta=0: nothing is added to the product
+    if kind is torch.ScriptObject:  # packed weights come in a new wrapper at each call
         return kind
     if isinstance(value, (list, tuple)):
         return tuple([_signature(item) for item in value])

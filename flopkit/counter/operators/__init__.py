@@ -9,12 +9,40 @@ from typing import Any
 from flopkit.counter import registry
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.operators import attentions, convolutions, movement, pointwise, products
+from flopkit.counter.operators import (
+    attentions,
+    bilinear,
+    convolutions,
+    distances,
+    grouped,
+    movement,
+    pointwise,
+    products,
+    quantised,
+    recurrent,
+    solvers,
+    sparse,
+    transforms,
+)
 from flopkit.counter.work import Work, free, unknown
 
 __all__ = ["Plan", "explain"]
 
-ROOMS = (attentions, convolutions, movement, pointwise, products)
+ROOMS = (
+    attentions,
+    bilinear,
+    convolutions,
+    distances,
+    grouped,
+    movement,
+    pointwise,
+    products,
+    quantised,
+    recurrent,
+    solvers,
+    sparse,
+    transforms,
+)
 
 
 @dataclass(frozen=True)
