@@ -94,13 +94,15 @@ def seconds(value: float, digits: int = 4) -> str:
 
 
 def format_value(value: float | str, unit: str = "") -> str:
-    """The text of ``value`` in ``unit``: one of the functions above, chosen by the unit. Text passes through.
+    """The text of ``value`` in ``unit``: one of the functions above, chosen by the unit. Text passes through; NaN is "–".
 
     >>> format_value(989.4e12, "FLOP/s"), format_value(0.5, "%"), format_value(4096, "tokens"), format_value(295.3, "FLOP/B")
     ('989.4 TFLOP/s', '50%', '4,096 tokens', '295.3 FLOP/B')
     """
     if isinstance(value, str):
         return value
+    if value != value:  # no number, and so no unit
+        return "–"
     if isinstance(value, bool):
         raise TypeError(
             f"format_value got the truth value {value}; give its words instead, as in readout(..., text={{True: 'yes', False: 'no'}})"

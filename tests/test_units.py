@@ -59,7 +59,7 @@ def test_docstring_examples():
         (12345.6, "", "12,346"),
         (-1500, "FLOPs", "−1.5 kFLOPs"),
         (math.inf, "s", "∞ s"),
-        (math.nan, "%", "–%"),
+        (math.nan, "%", "–"),
         ("memory", "", "memory"),
     ],
 )

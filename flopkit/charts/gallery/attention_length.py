@@ -98,7 +98,7 @@ def attention_crossing() -> Figure:
             return s.now(length=at, flops=flops, label=label).mark_text(**look).encode(x=x, y=y, text="label:N")
 
         def met(at: Any, colour: str, **look: Any) -> list[Any]:
-            there = s.now(length=at, flops=s.rest, label=alt.expr.format(at, ",")).transform_filter(
+            there = s.now(length=at, flops=s.rest, label=alt.expr.format(alt.expr.ceil(at), ",")).transform_filter(
                 "datum.length >= 256 && datum.length <= 1048576"
             )
             return [
@@ -127,7 +127,7 @@ def attention_crossing() -> Figure:
     llama = {"mask": "causal", "d_model": 4096, "heads": 32, "sharing": FOUR, "head": "128", "d_ff": 14336}
     llama |= {"mlp": "three products (gated)"}
     deepseek = {"d_model": 7168, "heads": 128, "d_ff": 18432}
-    gpt_2 = {"d_model": 768, "heads": 12, "d_ff": 3072}
+    gpt_2 = {"length": 1024, "d_model": 768, "heads": 12, "d_ff": 3072}
     return Figure(
         name="attention-crossing",
         title="At which length does the core cost as much as the rest of its layer?",
@@ -173,5 +173,6 @@ def attention_crossing() -> Figure:
         ],
         caption="Forward FLOPs of one layer for one token, on average over the sequence; a multiply-add is two FLOPs. Training triples "
         "all three curves. The head, norms and softmax are not in it, nor the router of DeepSeek-V3, whose nine active experts "
-        "are as wide as one MLP of 18,432. A decode step costs what the dashed curve says, for its one query sees every key.",
+        "are as wide as one MLP of 18,432. A decode step costs what the dashed curve says, for its one query sees every key (latents "
+        "expanded, which DeepSeek's own decode avoids).",
     )

@@ -80,7 +80,7 @@ def dense_roofline() -> Figure:
             .mark_text(color=theme.MUTED, align="left", dx=6)
             .encode(x=x, y=y, text="label:N"),
             s.now(intensity=15000, attainable=s.peak, label="arithmetic")
-            .mark_text(color=theme.MUTED, align="right", dy=-11)
+            .mark_text(color=theme.MUTED, align="right", dy=14)
             .encode(x=x, y=y, text="label:N"),
             s.now(intensity=6, attainable=s.bandwidth * 6, label="memory")
             .mark_text(color=theme.MUTED, align="right", dx=-10, dy=-8)

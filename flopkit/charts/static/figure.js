@@ -44,6 +44,7 @@
   }
   function format(v, unit = "") {
     if (typeof v !== "number") return String(v);
+    if (v !== v) return "–";
     unit = ALIAS[unit] ?? unit;
     if (unit === "%") return plain(v, 3, 2) + "%";
     if (unit === "×") return plain(v, 3) + "×";
