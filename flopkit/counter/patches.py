@@ -8,6 +8,7 @@ here. Nothing is put on any module or tensor.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 
+from flopkit.counter import regions
 from flopkit.counter.watch import heres
 
 __all__ = ["installed"]
@@ -53,6 +55,7 @@ def _install(stack: contextlib.ExitStack) -> None:
     _replace(stack, threading.Thread, "start", _starting)
     _replace(stack, ThreadPoolExecutor, "submit", _submitting)
     _optimizers(stack)
+    _scripts(stack)
     _eager(stack)
     if "torch._subclasses.fake_tensor" in sys.modules:
         _fake(stack)
@@ -161,6 +164,27 @@ def _optimizers(stack: contextlib.ExitStack) -> None:
 
     stack.callback(register_optimizer_step_pre_hook(before).remove)
     stack.callback(register_optimizer_step_post_hook(after).remove)
+
+
+def _scripts(stack: contextlib.ExitStack) -> None:
+    """TorchScript calls attention from C++, where no function mode sees it: for a while the operator's own kernel tells."""
+    op = torch.ops.aten.scaled_dot_product_attention.default
+
+    def attention(*args: Any, **kwargs: Any) -> Any:
+        run: Any = op.decompose
+        for here in heres():
+            if not here.watcher.closed and here.place.region is None:
+                run = functools.partial(_as_region, here.watcher, run)
+        return run(*args, **kwargs)
+
+    library = torch.library.Library("aten", "IMPL")
+    stack.callback(library._destroy)
+    for device in ("CPU", "CUDA", "Meta"):
+        library.impl("scaled_dot_product_attention", attention, f"Autograd{device}")
+
+
+def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
+    return regions.attention(watcher, run, args, kwargs)
 
 
 def _eager(stack: contextlib.ExitStack) -> None:

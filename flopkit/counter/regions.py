@@ -7,18 +7,21 @@ inside, in the backward pass, too, are known to be part of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from flopkit.counter import attention_calls
+from flopkit.counter.attention_calls import Said
 from flopkit.counter.calls import Call, name_of
-from flopkit.counter.inside import is_wrapper
-from flopkit.counter.ledger import Entry, Where
-from flopkit.counter.operators.attentions import KERNELS, Shape, backward_work, forward_work, shape_of, wanted
+from flopkit.counter.ledger import Entry
+from flopkit.counter.operators.attention_kernels import BACKWARD, asked
+from flopkit.counter.operators.attentions import KERNELS, backward_work, forward_work, split_of
 from flopkit.counter.places import Place
-from flopkit.counter.work import COUNTED, Work
+from flopkit.counter.work import COUNTED, FREE, Work
 
 __all__ = ["ATTENTION", "Region", "attention"]
 
@@ -27,58 +30,119 @@ ATTENTION = {
     F.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention.default,
+    torch._scaled_dot_product_attention_math,
+    torch.ops.aten._scaled_dot_product_attention_math,
+    torch.ops.aten._scaled_dot_product_attention_math.default,
 }
+_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+_node = torch._C._current_autograd_node
 
 
 class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
-    __slots__ = ("done", "entered", "kernel", "seen", "shape")
+    __slots__ = ("assumed", "done", "first", "fused", "kernel", "last", "outer", "phase", "ran", "said")
 
-    def __init__(self, shape: Shape, entered: int) -> None:
-        self.shape = shape
-        self.entered = entered  # the graph task it was called in; -1 in a forward pass
+    def __init__(self, said: Said, outer: Place, phase: str, assumed: str) -> None:
+        self.said = said
+        self.outer = outer
+        self.phase = phase
+        self.assumed = assumed  # the kernel that nothing but products stands for, on meta; "" where all is as it runs
         self.kernel = ""
-        self.seen: set[str] = set()  # fused kernels that ran
+        self.fused = ""  # the fused kernel that ran
+        self.ran: list[Work] = []  # what ran inside
+        self.first = self.last = _number()  # autograd's numbers of the call's nodes
         self.done = -1  # the graph task whose backward work is counted
+
+    # -- the call itself --------------------------------------------------------------------------------------
+
+    def run(self, here: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Make the call, and enter what it cost."""
+        outer = self.outer
+        here.enter(Place(outer.path, outer.module, self, outer.inside))
+        try:
+            out = func(*args, **kwargs)
+        except BaseException as error:
+            self._end(here, error)
+            raise
+        self._end(here)
+        return out
+
+    def _end(self, here: Any, error: BaseException | None = None) -> None:
+        self.last = _number()
+        here.leave()
+        forced = here.watcher.attention
+        self.kernel = self.fused or self.assumed or "math" if forced == "auto" else forced
+        ran, self.ran = self.ran, []
+        if not self.said.whole or not (ran or self.fused):  # counted one by one, or a cache gave the result
+            return
+        # A checkpoint that has what it needs breaks off by an exception; a kernel that was at work has then done its all.
+        broken = error is not None and not self.fused
+        if broken and (self.kernel.startswith("math") or "StopRecomputation" not in type(error).__name__):
+            for work in ran:
+                self.put(here, self._as_ran(work), self.phase, self.outer)
+            return
+        self.put(here, forward_work(self.said.shape, self.kernel), self.phase, self.outer)
+
+    # -- operators inside of it, or of its backward pass ------------------------------------------------------
 
     def takes(
         self, here: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, place: Place
     ) -> bool:
         """Whether an operator inside of this call is accounted for here; False where it counts by itself."""
+        work = entry.work
+        if here.place.region is self:
+            return self._inside(here, work, func, out, phase)
+        if phase == "recompute":  # before the call is made again
+            return False
         name = name_of(func)
-        if name in KERNELS:
-            self.seen.add(name)
-        task = torch._C._current_graph_task_id()
-        if task == self.entered:  # the call itself: counted by its shapes
-            return True
-        watcher = here.watcher
-        if name.endswith("_backward") and name.removesuffix("_backward") in KERNELS:
-            kernel = self.kernel if watcher.attention == "auto" else watcher.attention
-            node = torch._C._current_autograd_node()
-            self.put(here, backward_work(self.shape, kernel, wanted(Call(func, args, kwargs, out, node))), phase, place)
-        elif self.kernel.startswith("math"):
-            self.put(here, self._as_ran(entry.work), phase, place)
-        else:  # products stand for a kernel that would have run (there is none on meta)
+        forced = here.watcher.attention
+        shape = self.said.shape
+        if name in BACKWARD:
+            kernel = self.kernel if forced == "auto" else forced
+            node = _node()
+            if not self.said.whole:
+                self.put(here, work, phase, self.outer)
+            else:
+                self.put(here, backward_work(shape, kernel, asked(Call(func, args, kwargs, out, node))), phase, place)
+        elif self.kernel.startswith("math") or not self.said.whole or self._again():
+            self.put(here, self._as_ran(work), phase, place)
+        elif self.fused and forced == "auto":  # what is around the kernel: casts, paddings
+            return False
+        elif work.model:  # products stand for a kernel that would have run (there is none on meta)
+            task = torch._C._current_graph_task_id()
             if self.done != task:
                 self.done = task
-                whole = backward_work(self.shape, self.kernel)
+                whole = backward_work(shape, self.kernel)
                 self.put(here, replace(whole, model={}, executed=whole.done), phase, place)
-            if entry.work.model:
-                self.put(here, Work(COUNTED, self._split(entry.work), {}, kernel=self.kernel), phase, place)
+            self.put(here, Work(COUNTED, split_of(work.model, shape), {}, kernel=self.kernel), phase, place)
         return True
 
-    def _as_ran(self, work: Work) -> Work:
-        """An operator of a backward pass without a kernel: a product is one of scores, and computes the hidden ones, too."""
-        if not work.model:
-            return replace(work, kernel=self.kernel)
-        done = {"scores": sum(work.model.values())}
-        return replace(work, model=self._split(work), executed=done, kernel=self.kernel, note=self.shape.note)
+    def _inside(self, here: Any, work: Work, func: Any, out: Any, phase: str) -> bool:
+        name = name_of(func)
+        if name in KERNELS:
+            self.fused = KERNELS[name]
+        if not self.said.whole:
+            self.put(here, self._as_ran(work), phase, self.outer)
+        elif name == "aten::_to_copy" and self.said.cast is not None and out.dtype == self.said.cast and not self.ran:
+            return False  # autocast's: an operator of its own
+        elif work.status != FREE:
+            self.ran.append(work)
+        return True
 
-    def _split(self, work: Work) -> dict[str, float]:
-        shape, macs = self.shape, int(sum(work.model.values()))
-        visible = macs * shape.visible // shape.pairs if shape.pairs else 0
-        return {"scores": visible, **({"hidden": macs - visible} if shape.hides else {})}
+    def _again(self) -> bool:
+        """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""
+        node = _node()
+        return node is not None and not self.first <= node._sequence_nr() < self.last
+
+    def _as_ran(self, work: Work) -> Work:
+        """An operator by itself: a product is one of scores, and computes the hidden ones, too."""
+        kernel = work.kernel or (self.kernel if self.kernel.startswith("math") else "math")
+        if not work.model or "scores" in work.model:
+            return replace(work, kernel=kernel)
+        done = {"scores": sum(work.model.values())}
+        shape = self.said.shape
+        return replace(work, model=split_of(work.model, shape), executed=done, kernel=kernel, note=shape.note)
 
     def put(self, here: Any, work: Work, phase: str, place: Place) -> None:
         """Enter a line of this call."""
@@ -90,43 +154,28 @@ class Region:
 def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Run a call of attention as one region."""
     here = watcher.here
-    shape = None
-    # Inside of vmap and the like the shapes that are seen here are not the whole: there the operators count by themselves.
-    if not here.busy and torch._C._functorch.peek_interpreter_stack() is None:
+    said = None
+    if not here.busy and here.place.region is None:
         with torch._C.DisableTorchFunction():
-            shape = _shape(*args, **kwargs)
-    if shape is None:
+            said = attention_calls.read(*args, **kwargs)
+    if said is None:
         return func(*args, **kwargs)
-    region = Region(shape, torch._C._current_graph_task_id())
     phase, place = here.where(3)
-    inner = Place(place.path, place.module, region, place.inside, place.spots)
-    here.enter(inner)
-    try:
-        out = func(*args, **kwargs)
-    finally:
-        here.leave()
-    region.kernel = _kernel(watcher, region, out)
-    with torch._C.DisableTorchFunction():
-        region.put(here, forward_work(shape, region.kernel), phase, place)
-    return out
+    if place.region is not None:  # called again in the backward pass of a call
+        place = place.region.outer
+    region = Region(said, place, phase, _assumed(func, args, kwargs))
+    return region.run(here, func, args, kwargs)
 
 
-def _kernel(watcher: Any, region: Region, out: Any) -> str:
-    if watcher.attention != "auto":
-        return str(watcher.attention)
-    if region.seen:
-        return KERNELS[min(region.seen)]
-    if out.device.type == "meta" or type(out).__name__ == "FakeTensor":
-        return "flash (assumed: nothing runs on meta)"
-    return "math"
-
-
-def _shape(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: Any = None,
-           enable_gqa: bool = False) -> Shape | None:  # fmt: skip
-    if not all(isinstance(t, torch.Tensor) for t in (query, key, value)):
-        return None
-    if any(is_wrapper(type(t)) for t in (query, key, value)) or query.is_nested:
-        return None
-    if min(query.dim(), key.dim(), value.dim()) < 2:
-        return None
-    return shape_of(query, key, value, causal=is_causal, mask=attn_mask)
+def _assumed(func: Any, args: Any, kwargs: Any) -> str:
+    """The kernel that is assumed where none runs."""
+    query = args[0] if args else kwargs["query"]
+    while torch._C._functorch.is_functorch_wrapped_tensor(query):
+        query = torch._C._functorch.get_unwrapped(query)
+    if query.device.type != "meta" and type(query).__name__ != "FakeTensor":
+        return ""
+    cuda = torch.backends.cuda
+    allowed = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled())
+    if "attention_math" in str(func) or not any(allowed):
+        return "math"
+    return "flash (assumed: nothing runs on meta)"

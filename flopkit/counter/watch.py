@@ -24,6 +24,7 @@ __all__ = ["Here", "Watcher"]
 
 _graph_task = torch._C._current_graph_task_id
 _node = torch._C._current_autograd_node
+_modes = torch._C._len_torch_dispatch_stack
 _number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _grad_enabled = torch.is_grad_enabled
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
@@ -223,7 +224,7 @@ class Watcher(TorchDispatchMode):
         if plan.constant is None and not plan.by_value:
             key = _key(plan, args, kwargs)
             entry = plan.entries.get(key) if key is not None else None
-            if entry is not None and entry.results is not None and _on_meta(args):
+            if entry is not None and entry.results is not None and _on_meta(args) and not _modes():
                 # A meta kernel only makes up a shape, slowly; this one was made up before.
                 out = _made_up(entry.results)
                 self._record(here, plan, func, args, kwargs, out, key, entry)

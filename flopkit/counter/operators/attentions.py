@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flopkit.counter.calls import Call, extent
-from flopkit.counter.registry import explains
+from flopkit.counter.operators.visibility import band_pairs, visible_rows
 from flopkit.counter.work import COUNTED, Work
 from flopkit.layers.attentions import SCALE_FLOPS
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 
-__all__ = ["BY_VALUE", "KERNELS", "Shape", "backward_work", "forward_work", "shape_of", "top_left_pairs", "wanted"]
+__all__ = ["HIDDEN_MASK", "KERNELS", "Shape", "backward_work", "forward_work", "of_lengths", "shape_of", "split_of", "wanted"]
 
 # Element-wise FLOPs of a pair in the backward pass of a fused kernel.
 AGAIN_FLOPS = 3  # the probability once more: scale, subtract, exponential
 GRADIENT_FLOPS = 3  # of the score: subtract, multiply, scale
 HIDDEN_MASK = "the mask is in a tensor: every position counts as visible"
+UNKNOWN_LENGTHS = "the lengths of the sequences have no values here: the longest was taken for all"
 
-# What torch names its kernels.
+# What torch names its kernels. A name that begins with "math" moves the scores.
 KERNELS: Mapping[str, str] = {
     "aten::_scaled_dot_product_flash_attention": "flash",
     "aten::_scaled_dot_product_efficient_attention": "efficient",
     "aten::_scaled_dot_product_cudnn_attention": "cudnn",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (CPU)",
     "aten::_scaled_dot_product_fused_attention_overrideable": "fused",
+    "aten::_scaled_dot_product_attention_math_for_mps": "math (MPS)",
+    "aten::_triton_scaled_dot_attention": "triton",
     "aten::_flash_attention_forward": "flash",
+    "aten::_flash_attention_forward_no_dropout_inplace": "flash",
     "aten::_efficient_attention_forward": "efficient",
     "aten::_cudnn_attention_forward": "cudnn",
+    "torch_attn::_varlen_attn": "flash",
+    "torch_attn::_varlen_attn_out": "flash",
 }
 
 
@@ -45,6 +51,7 @@ class Shape:
     width : bytes of a score.
     hides : whether the program says that some pairs are hidden.
     note : what could not be known.
+    computed : pairs that a kernel computes which skips what is hidden; None: the visible ones.
     """
 
     pairs: int
@@ -59,53 +66,100 @@ class Shape:
     width: int
     hides: bool = False
     note: str = ""
+    computed: int | None = None
 
     def split(self, each: float) -> dict[str, float]:
         """*each* for every pair, by what the mask says of it."""
-        hidden = {"hidden": (self.pairs - self.visible) * each} if self.hides else {}
-        return {"scores": self.visible * each, **hidden}
+        return self._split(each, self.visible)
+
+    def run(self, each: float) -> dict[str, float]:
+        """The same, of what a fused kernel computes: where it skips whole blocks only, the rest of a block is computed, too."""
+        return self._split(each, self.visible if self.computed is None else self.computed)
 
     def all(self, each: float) -> dict[str, float]:
         """*each* for every pair, none of them skipped."""
         return {"scores": self.pairs * each}
 
+    def _split(self, each: float, shown: int) -> dict[str, float]:
+        hidden = {"hidden": (self.pairs - shown) * each} if self.hides else {}
+        return {"scores": shown * each, **hidden}
 
-def top_left_pairs(q: int, kv: int) -> int:
-    """Pairs that torch's ``is_causal`` lets through: query i sees keys 0 to i.
+    def times(self, n: int, q: int = 1, k: int = 1, v: int = 1) -> Shape:
+        """*n* such calls at once, for which *q*, *k* and *v* of the tensors are read."""
+        return replace(
+            self, pairs=n * self.pairs, visible=n * self.visible, outputs=n * self.outputs, o_bytes=n * self.o_bytes,
+            q_bytes=q * self.q_bytes, k_bytes=k * self.k_bytes, v_bytes=v * self.v_bytes,
+            computed=None if self.computed is None else n * self.computed,
+        )  # fmt: skip
 
-    >>> top_left_pairs(3, 5), top_left_pairs(5, 3)
-    (6, 12)
+
+def split_of(macs: Mapping[str, float], shape: Shape) -> dict[str, float]:
+    """Products inside of a call of this shape, by what its mask says of their pairs."""
+    whole = sum(macs.values())
+    visible = int(whole) * shape.visible // shape.pairs if shape.pairs else 0
+    return {"scores": visible, **({"hidden": whole - visible} if shape.hides else {})}
+
+
+def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, heads_first: bool = True,
+             left: int | None = None, right: int | None = None, bottom_right: bool = False) -> Shape:  # fmt: skip
+    """The `Shape` of a call with (batch, heads, length, size) tensors, or (batch, length, heads, size).
+
+    Keys and values may have fewer heads (each then serves several query heads) or sizes of 1 that are broadcast. *causal* is
+    aligned with the first key as in `scaled_dot_product_attention`, or *bottom_right* with the last.
     """
-    short = min(q, kv)
-    return short * (short + 1) // 2 + max(q - kv, 0) * kv
-
-
-def shape_of(q: Any, k: Any, v: Any, *, causal: bool, mask: Any = None, heads_first: bool = True) -> Shape:
-    """The `Shape` of a call with (batch, heads, length, size) tensors, or (batch, length, heads, size)."""
     length, head = (-2, -3) if heads_first else (-3, -2)
     queries, keys = int(q.shape[length]), int(k.shape[length])
     rows = 1
-    for size in q.shape[:-3]:
-        rows *= int(size)
-    heads = int(q.shape[head]) if q.dim() > 2 else 1
-    rows *= heads
-    d, dv = int(q.shape[-1]), int(v.shape[-1])
+    for sizes in _aligned([tuple(t.shape[:-3]) + ((t.shape[head],) if t.dim() > 2 else ()) for t in (q, k, v)]):
+        rows *= 0 if 0 in sizes else max(sizes)
+    right = 0 if causal else right
+    band = (queries, keys, left, right, keys - queries if bottom_right else 0)
+    hides = left is not None or right is not None
     pairs = rows * queries * keys
-    width = int(q.element_size())
-    outputs = rows * queries * dv
+    d, dv = int(q.shape[-1]), int(v.shape[-1])
+    share = visible_rows(*band) if left is not None else keys
     return Shape(
         pairs=pairs,
-        visible=rows * top_left_pairs(queries, keys) if causal else pairs,
+        visible=rows * band_pairs(*band),
         head_dim=d,
         v_head_dim=dv,
         q_bytes=extent(q),
-        k_bytes=extent(k),
-        v_bytes=extent(v),
-        o_bytes=outputs * width,
-        outputs=outputs,
-        width=width,
-        hides=bool(causal),
+        k_bytes=extent(k) * share // keys if keys else 0,
+        v_bytes=extent(v) * share // keys if keys else 0,
+        o_bytes=rows * queries * dv * int(q.element_size()),
+        outputs=rows * queries * dv,
+        width=int(q.element_size()),
+        hides=hides,
         note=HIDDEN_MASK if mask is not None else "",
+    )
+
+
+def of_lengths(
+    lengths: Iterable[tuple[int, int]], *, heads: int, kv_heads: int, head_dim: int, v_head_dim: int, width: int,
+    causal: bool = False, left: int | None = None, right: int | None = None, bottom_right: bool = False, note: str = "",
+) -> Shape:  # fmt: skip
+    """The `Shape` of sequences of unequal length: (queries, keys) of each."""
+    right = 0 if causal else right
+    pairs = visible = queries = rows = 0
+    for q, kv in lengths:
+        band = (q, kv, left, right, kv - q if bottom_right else 0)
+        pairs += q * kv
+        visible += band_pairs(*band)
+        queries += q
+        rows += visible_rows(*band) if left is not None else kv
+    return Shape(
+        pairs=heads * pairs,
+        visible=heads * visible,
+        head_dim=head_dim,
+        v_head_dim=v_head_dim,
+        q_bytes=queries * heads * head_dim * width,
+        k_bytes=rows * kv_heads * head_dim * width,
+        v_bytes=rows * kv_heads * v_head_dim * width,
+        o_bytes=queries * heads * v_head_dim * width,
+        outputs=queries * heads * v_head_dim,
+        width=width,
+        hides=left is not None or right is not None,
+        note=note,
     )
 
 
@@ -118,53 +172,60 @@ def forward_work(shape: Shape, kernel: str) -> Work:
     return Work(
         COUNTED,
         model=shape.split(each),
-        executed=shape.all(each) if math else None,
-        vector=shape.all(vector) if math else shape.split(vector),
+        executed=shape.all(each) if math else shape.run(each) if shape.computed is not None else None,
+        vector=shape.all(vector) if math else shape.run(vector),
         bytes=moved + (4 * shape.pairs * shape.width if math else 0),
         kernel=kernel,
         note=shape.note,
     )
 
 
-def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, bool, bool] = (True, True, True)) -> Work:
+def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, True, True)) -> Work:
     """The gradients of values (v_head_dim a pair), probabilities (v_head_dim), queries and keys (head_dim each).
 
     A fused kernel computes all of them and, before, the scores once more (head_dim): that is ``again``. What the mathematics asks
-    for follows *wanted*: which of q, k, v need a gradient.
+    for follows *wanted*: which of q, k, v (and an additive mask) need a gradient; ``"math"`` computes just that.
     """
     d, dv = shape.head_dim, shape.v_head_dim
-    q, k, v = wanted
-    asked = dv * v + dv * (q or k) + d * q + d * k
+    q, k, v, *bias = wanted
+    inner = q or k or any(bias)
+    asked = dv * v + dv * inner + d * q + d * k
     inputs = shape.q_bytes + shape.k_bytes + shape.v_bytes
-    math = kernel.startswith("math")
-    rowsum = 2 * shape.outputs
-    split = shape.all if math else shape.split
-    vector = split(GRADIENT_FLOPS)
-    vector["scores"] += rowsum
-    # Read q, k, v, the output's gradient (and the output); write three gradients. Math: probabilities read for the gradient of
-    # the values, their gradient written, both read and the scores' gradient written by softmax, that one read for q and for k.
-    moved = 2 * inputs + shape.o_bytes * (1 if math else 2) + (7 * shape.pairs * shape.width if math else 0)
+    scores = shape.pairs * shape.width
+    if kernel.startswith("math"):
+        # Values: probabilities and the output's gradient in, one out. Probabilities: that gradient and the values in, theirs out;
+        # softmax: two read, one written. Queries and keys: the scores' gradient and the other of them in, one out.
+        moved = (
+            v * (scores + shape.o_bytes + shape.v_bytes)
+            + inner * (shape.o_bytes + shape.v_bytes + scores + 3 * scores)
+            + (q + k) * (scores + shape.q_bytes + shape.k_bytes)
+        )
+        vector = shape.all(inner * (GRADIENT_FLOPS + 2))
+        return Work(COUNTED, model=shape.split(asked), executed=shape.all(asked), vector=vector, bytes=moved, kernel=kernel,
+                    note=shape.note)  # fmt: skip
+    vector = shape.run(GRADIENT_FLOPS)
+    vector["scores"] += 2 * shape.outputs
     return Work(
         COUNTED,
         model=shape.split(asked),
-        executed=split(asked) if math else shape.split(2 * d + 2 * dv),
-        again={} if math else shape.split(d),
+        executed=shape.run(2 * d + 2 * dv),
+        again=shape.run(d),
         vector=vector,
-        vector_again={} if math else split(AGAIN_FLOPS),
-        bytes=moved,
+        vector_again=shape.run(AGAIN_FLOPS),
+        bytes=2 * inputs + 2 * shape.o_bytes,  # read q, k, v, the output and its gradient; write three gradients
         kernel=kernel,
         note=shape.note,
     )
 
 
-def wanted(call: Call) -> tuple[bool, bool, bool]:
-    """Which of q, k and v autograd needs a gradient of, in the backward pass that is running."""
+def wanted(call: Call) -> tuple[bool, ...]:
+    """Which of q, k, v (and what comes behind) autograd needs a gradient of, in the backward pass that is running."""
     import torch
 
     if call.node is None:
         return (True, True, True)
     answers = []
-    for follower, _ in call.node.next_functions[:3]:
+    for follower, _ in call.node.next_functions[:4]:
         if follower is None:
             answers.append(False)
             continue
@@ -173,33 +234,10 @@ def wanted(call: Call) -> tuple[bool, bool, bool]:
         except RuntimeError:  # a leaf, in autograd.grad: asked for
             answers.append(True)
     answers += [True] * (3 - len(answers))
-    if not any(answers):
-        return (True, True, True)
-    return (answers[0], answers[1], answers[2])
+    return tuple(answers) if any(answers) else (True, True, True)
 
 
-FORWARD = ("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
-           "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_flash_attention_for_cpu",
-           "aten::_scaled_dot_product_fused_attention_overrideable")  # fmt: skip
-BACKWARD = tuple(f"{name}_backward" for name in FORWARD)
-BY_VALUE = frozenset(BACKWARD)
-
-
-@explains(*FORWARD)
-def fused(call: Call) -> Work:
-    """Attention in one kernel, called without `scaled_dot_product_attention` in sight (compiled graphs, TorchScript)."""
-    mask = call.get("attn_mask") if call.get("attn_mask") is not None else call.get("attn_bias")
-    shape = shape_of(call["query"], call["key"], call["value"], causal=call["is_causal"], mask=mask)
-    return forward_work(shape, KERNELS[_name(call)])
-
-
-@explains(*BACKWARD)
-def fused_backward(call: Call) -> Work:
-    """Its gradients."""
-    mask = call.get("attn_mask") if call.get("attn_mask") is not None else call.get("attn_bias")
-    shape = shape_of(call["query"], call["key"], call["value"], causal=call["is_causal"], mask=mask)
-    return backward_work(shape, KERNELS[_name(call).removesuffix("_backward")], wanted(call))
-
-
-def _name(call: Call) -> str:
-    return str(call.func._schema.name)
+def _aligned(shapes: list[tuple[Any, ...]]) -> Iterable[tuple[int, ...]]:
+    """Sizes of a broadcast, dimension by dimension."""
+    longest = max(map(len, shapes))
+    return zip(*((1,) * (longest - len(s)) + tuple(map(int, s)) for s in shapes), strict=True)

@@ -1,0 +1,130 @@
+"""What a call of `scaled_dot_product_attention` says of itself: sizes, mask, and how many calls it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+
+from flopkit.counter.inside import is_wrapper
+from flopkit.counter.operators.attentions import UNKNOWN_LENGTHS, Shape, of_lengths, shape_of
+from flopkit.counter.operators.visibility import lengths_from
+
+__all__ = ["Said", "read"]
+
+_functorch = torch._C._functorch
+
+
+class Said(NamedTuple):
+    """A call: its shape, whether that is the whole of it, and the dtype that autocast turns its tensors to.
+
+    Where it is not the whole (forward-mode gradients, tensors that are distributed), the operators inside count, and the shape
+    only tells which share of their pairs is visible.
+    """
+
+    shape: Shape
+    whole: bool = True
+    cast: Any = None
+
+
+def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+         *rest: Any, **others: Any) -> Said | None:  # fmt: skip
+    """What the arguments of attention say; None where nothing can be said, and the operators inside speak for themselves."""
+    three = (query, key, value)
+    if not all(isinstance(t, torch.Tensor) for t in three):
+        return None
+    if any(t.is_nested for t in three):
+        return _nested(query, key, value, is_causal) if all(t.is_nested for t in three) else None
+    if min(t.dim() for t in three) < 2:
+        return None
+    last = False
+    if type(attn_mask).__name__ == "CausalBias":  # a mask that says what it is
+        is_causal, last, attn_mask = True, attn_mask.variant.name == "LOWER_RIGHT", None
+    shape = shape_of(query, key, value, causal=is_causal, bottom_right=last, mask=attn_mask)
+    if any(is_wrapper(type(t)) for t in three):
+        return Said(shape, whole=False)
+    cast = _cast(query)
+    if cast is not None:
+        shape = _in(shape, cast, query)
+    return _transformed(shape, three, cast)
+
+
+def _cast(tensor: Any) -> Any:
+    """The dtype that autocast gives to this call; None where it leaves it as it is."""
+    device = tensor.device.type
+    if device == "meta" or not torch.amp.autocast_mode.is_autocast_available(device):
+        return None
+    if not torch.is_autocast_enabled(device) or tensor.dtype is torch.float64 or not tensor.dtype.is_floating_point:
+        return None
+    dtype = torch.get_autocast_dtype(device)
+    return None if dtype == tensor.dtype else dtype
+
+
+def _in(shape: Shape, dtype: Any, tensor: Any) -> Shape:
+    """The same shape in another dtype."""
+    old, new = int(tensor.element_size()), int(dtype.itemsize)
+    sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes")}
+    return replace(shape, width=new, **sizes)
+
+
+def _transformed(shape: Shape, three: tuple[Any, ...], cast: Any) -> Said:
+    """Under `torch.vmap` a call stands for as many as it is mapped over; under forward-mode gradients for more products."""
+    if torch.autograd.forward_ad._current_level >= 0:
+        return Said(shape, whole=False, cast=cast)
+    if _functorch.peek_interpreter_stack() is None:
+        return Said(shape, cast=cast)
+    if any(level.key() == _functorch.TransformType.Jvp for level in _functorch.get_interpreter_stack()):
+        return Said(shape, whole=False, cast=cast)
+    q, k, v = map(_mapped, three)
+    every = {**q, **k, **v}
+    if set(q) | set(k) != set(every):  # the scores are the same for all values: they are computed once
+        return Said(shape, whole=False, cast=cast)
+    return Said(shape.times(_product(every), _product(q), _product(k), _product(v)), cast=cast)
+
+
+def _mapped(tensor: Any) -> dict[int, int]:
+    """The levels of `torch.vmap` that *tensor* is mapped over, and the size of each."""
+    found = {}
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        level = _functorch.maybe_get_level(tensor)
+        inner = _functorch.get_unwrapped(tensor)
+        if _functorch.is_batchedtensor(tensor):
+            found[level] = int(inner.shape[_functorch.maybe_get_bdim(tensor)])
+        tensor = inner
+    return found
+
+
+def _product(sizes: dict[int, int]) -> int:
+    total = 1
+    for size in sizes.values():
+        total *= size
+    return total
+
+
+def _nested(query: Any, key: Any, value: Any, causal: bool) -> Said | None:
+    """Sequences of unequal length, (batch, heads, length, size), in either layout."""
+    found = [_rows(t) for t in (query, key, value)]
+    if any(rows is None for rows in found):
+        return None
+    (q, d, heads, known), (kv, _, kv_heads, also), (_, dv, _, _) = found  # type: ignore[misc]
+    shape = of_lengths(
+        zip(q, kv, strict=True), heads=heads, kv_heads=kv_heads, head_dim=d, v_head_dim=dv,
+        width=int(query.element_size()), causal=causal, note="" if known and also else UNKNOWN_LENGTHS,
+    )  # fmt: skip
+    return Said(shape)
+
+
+def _rows(tensor: Any) -> tuple[list[int], int, int, bool] | None:
+    """Lengths, size and heads of nested (batch, heads, length, size) tensors, and whether the lengths are known."""
+    if tensor.dim() != 4:
+        return None
+    if tensor.layout is torch.strided:
+        sizes = tensor._nested_tensor_size().tolist()
+        return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 0)), True
+    if getattr(tensor, "_ragged_idx", None) != 2 or tensor.lengths() is not None:
+        return None
+    values = tensor._values
+    longest = getattr(tensor, "_maybe_max_seqlen", None)
+    lengths, known = lengths_from(tensor.offsets(), int(values.shape[1]), longest)
+    return list(lengths), int(tensor.shape[-1]), int(tensor.shape[1]), known

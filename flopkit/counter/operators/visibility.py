@@ -1,0 +1,85 @@
+"""Which pairs of queries and keys a mask lets through, where the program says it in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["band_pairs", "lengths_from", "top_left_pairs", "values_of", "visible_rows"]
+
+
+def band_pairs(q: int, kv: int, left: int | None = None, right: int | None = None, offset: int = 0) -> int:
+    """Pairs (i, j) of *q* queries and *kv* keys with ``i + offset - left <= j <= i + offset + right``; None: no bound.
+
+    An *offset* of 0 aligns the first query with the first key (top-left), ``kv - q`` the last with the last (bottom-right).
+
+    >>> band_pairs(3, 5, right=0), band_pairs(3, 5, right=0, offset=2), band_pairs(3, 3, left=1, right=0)
+    (6, 12, 5)
+    """
+    upper = q * kv if right is None else _below(q, kv, offset + right)
+    lower = 0 if left is None else _below(q, kv, offset - left - 1)
+    return max(upper - lower, 0)
+
+
+def top_left_pairs(q: int, kv: int) -> int:
+    """Pairs that torch's ``is_causal`` lets through: query i sees keys 0 to i.
+
+    >>> top_left_pairs(3, 5), top_left_pairs(5, 3)
+    (6, 12)
+    """
+    return band_pairs(q, kv, right=0)
+
+
+def _below(q: int, kv: int, diagonal: int) -> int:
+    """Pairs with ``j - i <= diagonal``: query i sees min(max(i + diagonal + 1, 0), kv) keys."""
+    return _growing(q + diagonal, kv) - _growing(diagonal, kv)
+
+
+def _growing(n: int, kv: int) -> int:
+    """``Σ min(m, kv)`` for m from 1 to n."""
+    short = min(max(n, 0), kv)
+    return short * (short + 1) // 2 + max(n - kv, 0) * kv
+
+
+def visible_rows(q: int, kv: int, left: int | None = None, right: int | None = None, offset: int = 0) -> int:
+    """Keys that at least one of *q* queries sees under the same band.
+
+    >>> visible_rows(1, 8192, left=1023, right=0, offset=8191)
+    1024
+    """
+    if q <= 0:
+        return 0
+    first = 0 if left is None else max(offset - left, 0)
+    last = kv - 1 if right is None else min(q - 1 + offset + right, kv - 1)
+    return max(last - first + 1, 0)
+
+
+def values_of(tensor: Any) -> list[int] | None:
+    """The whole numbers in *tensor*; None where it has none (meta and fake tensors, tensors under a transformation)."""
+    import torch
+
+    if tensor is None or tensor.device.type == "meta" or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None
+    with torch._C._DisableTorchDispatch():
+        found = tensor.detach().tolist()
+    return [int(number) for number in found]
+
+
+def lengths_from(offsets: Any, total: int, longest: int | None) -> tuple[Sequence[int], bool]:
+    """Lengths of sequences that lie one behind the other, of their cumulative *offsets*, and whether they are known.
+
+    Where the numbers cannot be read (meta, fake tensors), every sequence is taken to be as long as the longest is said to be,
+    which counts too much rather than too little; without that, all to be of one length.
+    """
+    found = values_of(offsets)
+    if found is not None:
+        return [b - a for a, b in zip(found[:-1], found[1:], strict=True)], True
+    batch = max(int(offsets.shape[0]) - 1, 0)
+    if batch == 0:
+        return [], True
+    if longest:
+        return [int(longest)] * batch, batch * int(longest) == total
+    each, rest = divmod(total, batch)
+    return [each + (place < rest) for place in range(batch)], batch == 1
