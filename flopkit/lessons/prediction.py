@@ -43,9 +43,11 @@ class Prediction:
     reveal: str
 
     def _repr_html_(self) -> str:
+        # JupyterLab takes the arrow keys for itself unless the element under them says no.
         name = "fk-" + hashlib.sha256(repr(self).encode()).hexdigest()[:10]
         choices = "\n".join(
-            f'<input type="radio" name="{name}" id="{name}-{i}" class="{"fk-right" if i == self.answer else "fk-wrong"}">'
+            f'<input type="radio" name="{name}" id="{name}-{i}" class="{"fk-right" if i == self.answer else "fk-wrong"}" '
+            'data-lm-suppress-shortcuts="true">'
             f'<label for="{name}-{i}">{inline_html(option)}</label>'
             for i, option in enumerate(self.options)
         )
