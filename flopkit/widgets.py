@@ -13,10 +13,13 @@ core ipywidgets only, no other front-end package and no network; the picture is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from html import escape
 from typing import Any
 
+from flopkit.charts import theme
 from flopkit.charts.figure import Figure
+from flopkit.charts.html import STATIC
 from flopkit.charts.packages import need
 from flopkit.charts.panel import Control
 from flopkit.charts.svg import shrink
@@ -52,7 +55,7 @@ class Explorer:
         self.figure = figure
         self.controls: dict[str, Any] = {name: _control(widgets, control) for name, control in figure.controls.items()}
         self.preset = widgets.Dropdown(
-            options=[CUSTOM, *figure.presets], value=CUSTOM, description="Preset", style=_STYLE
+            options=[CUSTOM, *figure.presets], value=CUSTOM, description="Preset", style=_STYLE, layout=_LAYOUT
         )
         self.reset = widgets.Button(description="Reset")
         self._text, self._picture = widgets.HTML(), widgets.HTML()
@@ -110,28 +113,32 @@ class Explorer:
     def _show(self) -> None:
         texts = self.figure.texts(**self.settings)
         cells = (
-            f"<td style='padding:0 1.5em 0 0'>{escape(each.label)}<br><b>{escape(texts[each.name])}</b></td>"
-            for each in self.figure.readouts
+            f"<div>{escape(each.label)}<br><b>{escape(texts[each.name])}</b></div>" for each in self.figure.readouts
         )
-        self._text.value = f"<table><tr>{''.join(cells)}</tr></table>"
+        self._text.value = f'<div role="status" style="display:flex;flex-wrap:wrap;gap:.3em 1.8em;line-height:1.4">{"".join(cells)}</div>'
         if self._drawing:
-            svg = shrink(self.figure.svg(**self.settings), f"fk-widget-{self.figure.name}")
-            self._picture.value = (
-                f'<div role="img" aria-label="{escape(self.figure.alt)}" style="background:#fff">{svg}</div>'
-            )
+            svg = theme.for_page(shrink(self.figure.svg(**self.settings), f"fk-widget-{self.figure.name}"))
+            self._picture.value = f'{_colours()}<div role="img" aria-label="{escape(self.figure.alt)}">{svg}</div>'
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return self.box._repr_mimebundle_(include=include, exclude=exclude)
 
 
-_STYLE = {"description_width": "12em"}
+_STYLE = {"description_width": "16em"}
+_LAYOUT = {"width": "40em", "max_width": "100%"}
+
+
+@cache
+def _colours() -> str:
+    """The style that says what each colour is on a light and on a dark page: the first rules of figure.css."""
+    rules = (STATIC / "figure.css").read_text("utf8").partition(".fk-figure.fk-figure")[0]
+    return f"<style>{rules}</style>"
 
 
 def _control(widgets: Any, control: Control) -> Any:
     options = {"description": control.label, "style": _STYLE}
-    layout = widgets.Layout(width="34em", max_width="100%")
     if control.kind == "switch":
         return widgets.Checkbox(value=control.value, **options)
     choices = [(control.text(option), option) for option in control.options]
     make: Callable[..., Any] = widgets.SelectionSlider if control.kind == "slider" else widgets.Dropdown
-    return make(options=choices, value=control.value, layout=layout, **options)
+    return make(options=choices, value=control.value, layout=_LAYOUT, **options)
