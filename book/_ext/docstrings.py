@@ -1,4 +1,4 @@
-"""Sphinx extension: the parameters of flopkit's docstrings (`name : what it is`, one a line) as a definition list."""
+"""Sphinx extension: the parameters of flopkit's docstrings (`name : what it is`, one a line) as a definition list, and short signatures."""
 
 import re
 
@@ -25,6 +25,14 @@ def parameters(app, what, name, obj, options, lines):
     lines[:] = out
 
 
+def signature(app, what, name, obj, options, signature, returns):
+    """The defaults of a dataclass as one would write them: a convention by its name, a container that is made anew as ``{}``."""
+    if signature:
+        signature = re.sub(r"Convention\(name='(\w+)'.*?\brecompute=\w+\)", r"\1", signature).replace("<factory>", "{}")
+    return signature, returns
+
+
 def setup(app):
+    app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-process-docstring", parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
