@@ -12,17 +12,23 @@ from flopkit.counter.work import Work, counted
 
 __all__ = ["BY_VALUE"]
 
-LINEAR = tuple(
-    f"quantized::linear{kind}"
-    for kind in ("", "_relu", "_leaky_relu", "_tanh", "_dynamic", "_relu_dynamic", "_dynamic_fp16", "_relu_dynamic_fp16",
-                 "_with_input_q_dq_qweight_dq_output_fp32", "_with_input_q_dq_qweight_dq_relu_output_fp32")
-) + ("_quantized::linear", "_quantized::linear_dynamic")  # fmt: skip
-CONVOLUTIONS = tuple(
-    f"quantized::conv{kind}"
-    for dims in "123"
-    for kind in (f"{dims}d", f"{dims}d_relu", f"{dims}d_dynamic", f"_transpose{dims}d", f"_transpose{dims}d_dynamic")
-) + tuple(f"_quantized::conv{kind}" for kind in ("2d", "2d_relu", "3d", "3d_relu", "_transpose1d", "_transpose2d")) + (
-    "quantized::conv2d_add", "quantized::conv2d_add_relu")  # fmt: skip
+LINEAR = (
+    "_quantized::linear",
+    "_quantized::linear_dynamic",
+    "quantized::linear_with_input_q_dq_qweight_dq_output_fp32",
+    "quantized::linear_with_input_q_dq_qweight_dq_relu_output_fp32",
+    *(
+        f"quantized::linear{kind}"
+        for kind in " _relu _leaky_relu _tanh _dynamic _relu_dynamic _dynamic_fp16 _relu_dynamic_fp16".split(" ")
+    ),
+)
+CONVOLUTIONS = (
+    "quantized::conv2d_add",
+    "quantized::conv2d_add_relu",
+    *(f"quantized::conv{d}d{kind}" for d in "123" for kind in ("", "_relu", "_dynamic")),
+    *(f"quantized::conv_transpose{d}d{kind}" for d in "123" for kind in ("", "_dynamic")),
+    *(f"_quantized::conv{kind}" for kind in "2d 2d_relu 3d 3d_relu _transpose1d _transpose2d".split()),
+)
 CELLS = {
     "quantized::quantized_lstm_cell_dynamic": 4,
     "quantized::quantized_gru_cell_dynamic": 3,
@@ -133,7 +139,9 @@ def four_bits(call: Call) -> Work:
     return counted(results * int(call["in_features"]), call.bytes(), vector=results + numel(call["inp"]))
 
 
-@explains("onednn::qconv_pointwise", "onednn::qconv1d_pointwise", "onednn::qconv2d_pointwise", "onednn::qconv3d_pointwise")
+@explains(
+    "onednn::qconv_pointwise", "onednn::qconv1d_pointwise", "onednn::qconv2d_pointwise", "onednn::qconv3d_pointwise"
+)
 def convolution_and_more(call: Call) -> Work:
     """oneDNN's convolution of integers with what follows it."""
     result = call.outputs[0]

@@ -13,7 +13,6 @@ computes the gradient of the initial state, and oneDNN's that of the input, too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from flopkit.counter.calls import Call, extent, numel, tensors
 from flopkit.counter.gradients import asked
@@ -122,7 +121,9 @@ def _library(call: Call) -> Layers:
 
 
 def _gradients(layers: Layers, model: int, executed: int, moved: int) -> Work:
-    return Work(COUNTED, {"products": model}, {"products": executed}, vector={"products": 2 * layers.vector}, bytes=moved)
+    return Work(
+        COUNTED, {"products": model}, {"products": executed}, vector={"products": 2 * layers.vector}, bytes=moved
+    )
 
 
 @explains("aten::mkldnn_rnn_layer")
@@ -157,7 +158,7 @@ def library(call: Call) -> Work:
 def library_backward(call: Call) -> Work:
     """Their gradients: of the data in one call of the library, of the weights, where they are asked for, in another."""
     layers = _library(call)
-    x, state, cell, weights = map(bool, call["output_mask"])
+    x, state, _, weights = map(bool, call["output_mask"])
     model = layers.backward(x, weights, state)
     executed = layers.backward(True, weights, True)
     buffer = call.get("weight_buf")

@@ -83,7 +83,9 @@ def cholesky(call: Call) -> Work:
     return _each(call["self"], Fraction(n**3, 3), call)
 
 
-@explains("aten::linalg_lu_factor_ex", "aten::linalg_lu", "aten::_linalg_det", "aten::_linalg_slogdet", "aten::_lu_with_info")
+@explains(
+    "aten::linalg_lu_factor_ex", "aten::linalg_lu", "aten::_linalg_det", "aten::_linalg_slogdet", "aten::_lu_with_info"
+)
 def lu(call: Call) -> Work:
     """``A = P·L·U``, and the determinant, which is read off it."""
     a = call.get("A", call.get("self"))
@@ -142,7 +144,7 @@ def qr(call: Call) -> Work:
     a, mode = call["A"], call["mode"]
     m, n = _size(a)
     k = min(m, n)
-    build = {"r": 0, "reduced": reflectors_flops(m, k, k), "complete": reflectors_flops(m, m, k)}[mode]
+    build = Fraction(0) if mode == "r" else reflectors_flops(m, m if mode == "complete" else k, k)
     return _each(a, qr_flops(m, n) + build, call)
 
 
