@@ -1,0 +1,58 @@
+"""Configurations of published models, as their ``config.json`` spells them, each with its source."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+__all__ = ["config_names", "config_source", "hf_config"]
+
+_FOLDER = files("flopkit") / "data" / "hf_configs"
+
+
+def config_names() -> list[str]:
+    """The models whose configuration is known.
+
+    >>> config_names()
+    ['deepseek-v3', 'llama-3-70b', 'mixtral-8x7b']
+    """
+    return sorted(entry.name.removesuffix(".json") for entry in _FOLDER.iterdir() if entry.name.endswith(".json"))
+
+
+def hf_config(name: str) -> dict[str, Any]:
+    """The configuration of *name*, for ``transformers.AutoConfig.for_model(**config)``. Case, spaces, ``_``, ``-`` and ``.`` do not matter.
+
+    >>> config = hf_config("Llama 3 70B")
+    >>> config["num_hidden_layers"], config["num_key_value_heads"]
+    (80, 8)
+
+    Raises ``ValueError`` for a model that is not known, with near names.
+    """
+    return dict(_entry(name)["config"])
+
+
+def config_source(name: str) -> str:
+    """Where the values of `hf_config` were read, and when.
+
+    >>> config_source("deepseek-v3").split(",")[0]
+    'transformers 5.23.0'
+    """
+    entry = _entry(name)
+    return f"{entry['source']} ({entry['retrieved']})"
+
+
+def _entry(name: str) -> dict[str, Any]:
+    known = {_plain(each): each for each in config_names()}
+    found = known.get(_plain(name)) if isinstance(name, str) else None
+    if found is None:
+        near = [known[match] for match in difflib.get_close_matches(_plain(str(name)), known, n=3, cutoff=0.4)]
+        hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known.values())}"
+        raise ValueError(f"name={name!r} is no model whose configuration is known; {hint}")
+    return dict(json.loads((_FOLDER / f"{found}.json").read_text("utf-8")))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_.-]", "", name.lower())
