@@ -126,13 +126,14 @@ class Call:
         An argument that is changed in place is read and written; one that only receives (``out=``, ``copy_``, ``fill_``) is
         written.
         """
-        written, only_written = self._changed()
+        written, only_written = self.changed()
         reads = sum(extent(t) for t in self.inputs if id(t) not in only_written)
         results = {id(t): t for t in self.outputs}
         results.update(written)
         return reads + sum(extent(t) for t in results.values())
 
-    def _changed(self) -> tuple[dict[int, Any], set[int]]:
+    def changed(self) -> tuple[dict[int, Any], set[int]]:
+        """The tensors that the operator writes to, by identity, and which of them it does not read."""
         schema = getattr(self.func, "_schema", None)
         written: dict[int, Any] = {}
         only: set[int] = set()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from typing import Any
-from weakref import ref as _reference
 
 import torch
 
-from flopkit.counter.calls import extent, tensors
+from flopkit.counter.calls import Call, extent, numel, tensors
 from flopkit.counter.ledger import Entry, Ledger
+from flopkit.counter.work import FREE
 
-__all__ = ["Chain"]
+__all__ = ["ON_CHIP", "Chain", "ends_chain"]
+
+ON_CHIP = 65_536  # numbers of a row that is kept on chip between being summed and being used again
+
+_weak_ref: Any = torch.UntypedStorage._weak_ref
+_expired: Any = torch.UntypedStorage._expired
+_free_weak_ref: Any = torch.UntypedStorage._free_weak_ref
 
 
 class Chain:
@@ -18,52 +24,139 @@ class Chain:
 
     Run one by one, each reads its inputs and writes its output. Fused, the chain reads what came from outside, once, and writes
     what somebody still holds at its end: the next operator, autograd, or the caller. The difference goes to the ledger.
+
+    Fills, casts, copies and masks belong to a chain as arithmetic does, and a view neither ends nor leaves it. A sum, softmax or
+    normalisation takes the chain before it in; the chain goes on after it where it runs along the last dimension of rows that stay
+    on chip (`ON_CHIP`), and ends there otherwise. Anything else ends it. What a program holds on to in a variable counts as written,
+    also if it is never used again: that only the program's author, or a compiler, can know.
+
+    Memory is told apart by its storage: views and results that autograd saved (as tensors of its own) stand on the same.
     """
 
-    __slots__ = ("apart", "ledger", "made", "phase", "read")
+    __slots__ = ("apart", "ended", "held", "ledger", "made", "phase", "read")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.phase = ""
         self.apart = 0  # bytes, one by one
-        self.read: dict[int, int] = {}  # what came from outside, by identity
-        self.made: dict[int, tuple[Any, int]] = {}  # what was made inside: reference and bytes
+        self.ended = False
+        self.read: dict[int, dict[int, int]] = {}  # what came from outside: bytes, by storage and place in it
+        self.made: dict[int, dict[int, int]] = {}  # what was made inside
+        self.held: dict[
+            int, tuple[int, int]
+        ] = {}  # weak handle (which keeps its number from being given out again) and size, by storage
 
-    def extend(self, phase: str, args: Any, out: Any, entry: Entry) -> None:
-        """One more element-wise operator. (How large its tensors are is kept with *entry*: that is what would take time here.)"""
-        if phase != self.phase:
+    def extend(self, phase: str, plan: Any, args: Any, kwargs: Any, out: Any, entry: Entry) -> None:
+        """One more operator that can be merged. (What its shapes say is kept with *entry*: that is what would take time here.)"""
+        if phase != self.phase or self.ended:
             self.close()
             self.phase = phase
         if entry.extents is None:
-            entry.extents = ([extent(t) for t in tensors(args)], [extent(t) for t in tensors(out)])
-        reads, writes = entry.extents
+            entry.extents = _looked_at(plan, entry, args, kwargs, out)
+        places, reads, writes, ends = entry.extents
+        held, made, read = self.held, self.made, self.read
+        try:
+            if places is None:
+                given = list(tensors((args, kwargs)))
+            else:
+                given = [args[place] for place in places]
+            for tensor, (size, width) in zip(given, reads, strict=False):
+                if size:
+                    storage = tensor.untyped_storage()
+                    name = storage._cdata
+                    start = tensor.storage_offset() * width
+                    if name in made and (start in made[name] or _within(made[name], start)):
+                        continue
+                    if name not in held:
+                        held[name] = (_weak_ref(storage), storage.nbytes())
+                    where = read.get(name)
+                    if where is None:
+                        read[name] = {start: size}
+                    elif where.get(start, 0) < size:
+                        where[start] = size
+            for tensor, (size, width) in zip(
+                (out,) if isinstance(out, torch.Tensor) else _results(args, out), writes, strict=False
+            ):
+                storage = tensor.untyped_storage()
+                name = storage._cdata
+                if name not in held:
+                    held[name] = (_weak_ref(storage), storage.nbytes())
+                start = tensor.storage_offset() * width
+                where = made.get(name)
+                if where is None:
+                    made[name] = {start: size}
+                elif where.get(start, 0) < size:
+                    where[start] = size
+        except (RuntimeError, NotImplementedError):  # a tensor without a storage: sparse, or a wrapper
+            self.close()
+            return
         self.apart += entry.work.bytes
-        made, read = self.made, self.read
-        place = 0
-        for value in args:
-            if isinstance(value, torch.Tensor):
-                if (name := id(value)) not in made:
-                    read[name] = reads[place]
-                place += 1
-            elif isinstance(value, (list, tuple)):
-                for tensor in tensors(value):
-                    if (name := id(tensor)) not in made:
-                        read[name] = reads[place]
-                    place += 1
-        if isinstance(out, torch.Tensor):
-            made[id(out)] = (_reference(out), writes[0])
-        else:
-            for tensor, size in zip(tensors(out), writes, strict=True):
-                made[id(tensor)] = (_reference(tensor), size)
+        # Not closed at once: what went into this operator is alive until it returns, and is not held for that.
+        self.ended = ends
 
     def close(self) -> None:
         """Something else ran: settle what the chain would have saved."""
-        if not self.made:
+        self.ended = False
+        if not self.held:
             return
-        kept = sum(size for held, size in self.made.values() if held() is not None)
-        saved = self.apart - sum(self.read.values()) - kept
-        if saved > 0:
-            self.ledger.merged_away[self.phase] = self.ledger.merged_away.get(self.phase, 0) + saved
+        if self.made:
+            held = self.held
+            moved = sum(min(sum(place.values()), held[name][1]) for name, place in self.read.items())
+            for name, place in self.made.items():
+                if not _expired(held[name][0]):
+                    moved += min(sum(place.values()), held[name][1])
+            if self.apart > moved:
+                self.ledger.merged_away[self.phase] = self.ledger.merged_away.get(self.phase, 0) + self.apart - moved
+        for handle, _ in self.held.values():
+            _free_weak_ref(handle)
         self.apart = 0
         self.read.clear()
         self.made.clear()
+        self.held.clear()
+
+
+def _within(places: dict[int, int], start: int) -> bool:
+    return any(first <= start < first + size for first, size in places.items())
+
+
+def _results(args: Any, out: Any) -> Any:
+    """The tensors that were written: returned or, where nothing is returned, the first argument's."""
+    found = list(tensors(out))
+    return found or list(tensors(args[0]))
+
+
+def _looked_at(plan: Any, entry: Entry, args: Any, kwargs: Any, out: Any) -> Any:
+    """What a chain asks of a call, by its shapes: which arguments are tensors (None where some are in lists or have names), bytes that are
+    read of each (0: it is only written, or only its shape asked for) and of a number, the same of the results, whether the chain ends."""
+    call = Call(entry.func, args, kwargs, out)
+    _, only = call.changed()
+    results = list(tensors(out)) or list(tensors(args[0]))
+    filled = entry.work.status == FREE and entry.work.bytes <= sum(map(extent, results))
+    flat = not kwargs and not any(isinstance(value, (list, tuple)) for value in args)
+    places = [place for place, value in enumerate(args) if isinstance(value, torch.Tensor)] if flat else None
+    reads = [(0 if filled or id(t) in only else extent(t), t.element_size()) for t in tensors((args, kwargs))]
+    return places, reads, [(extent(t), t.element_size()) for t in results], plan.merges == "row" and ends_chain(call)
+
+
+def ends_chain(call: Call) -> bool:
+    """Whether nothing after this row operator can be merged with it: it does not run along the last dimension, or rows are too long."""
+    source = next(tensors(call.args), None)
+    if source is None or source.dim() == 0:
+        return True
+    shape = call.get("normalized_shape")
+    name = call.func._schema.name
+    if name.endswith(("_backward", "_forward", "_loss")) or "batch_norm" in name or "group_norm" in name:
+        return True
+    if shape is not None:
+        dims = set(range(source.dim() - len(shape), source.dim()))
+    else:
+        dim = call.get("dim", call.get("dims"))
+        if dim is None or isinstance(dim, str):
+            return True
+        dims = {int(d) % source.dim() for d in (dim if isinstance(dim, (list, tuple)) else [dim])}
+    if not dims or dims != set(range(source.dim() - len(dims), source.dim())):
+        return True
+    row = 1
+    for place in dims:
+        row *= int(source.shape[place])
+    return row > ON_CHIP or numel(source) == row

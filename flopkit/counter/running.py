@@ -65,7 +65,8 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             "or use `with fk.counting() as report:` around your code"
         )
     with _counting(strict, "auto", _name(fn), _Progress(fn)) as report:
-        fn(*args, **kwargs)
+        result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
+    del result
     return report
 
 

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import chains, inside, regions, registry
-from flopkit.counter.calls import Call
+from flopkit.counter.calls import Call, tensors
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import explain
 from flopkit.counter.phases import backward_or_recompute, is_on_stack
@@ -252,8 +252,8 @@ class Watcher(TorchDispatchMode):
                 taken = region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place)
                 if taken:
                     pass
-                elif plan.chained:
-                    here.chain.extend(phase, args, out, entry)
+                elif plan.merges:
+                    here.chain.extend(phase, plan, args, kwargs, out, entry)
                 elif entry.work.status != FREE or entry.work.bytes:
                     here.chain.close()
         here.arithmetic += entry.work.status in (COUNTED, ELEMENTWISE)
@@ -386,26 +386,41 @@ def _signature(value: Any) -> Any:
 
 
 def _shapes(values: Any) -> Any:
-    """The signature of an element-wise operator: its tensors; scalars do not change what it costs."""
+    """The signature of an element-wise operator: of a scalar it matters what kind it is, and whether it is 1 (as a factor often is)."""
     return tuple(
         [
             (v.shape, v.stride(), v.dtype)
             if isinstance(v, torch.Tensor)
             else _shapes(v)
             if isinstance(v, (list, tuple))
-            else None
+            else (type(v), v == 1)
+            if isinstance(v, (int, float, complex))
+            else v
             for v in values
         ]
     )
 
 
+def _same(args: Any) -> Any:
+    """Which arguments are one and the same tensor, for that is read once; None where each is another."""
+    if len(args) < 2:
+        if not args or not isinstance(args[0], (list, tuple)):
+            return None
+    elif len(args) == 2 and not isinstance(args[0], (list, tuple)):
+        return args[0] is args[1] or None
+    names = [id(t) for t in tensors(args)]
+    first: dict[int, int] = {}
+    pattern = tuple([first.setdefault(name, place) for place, name in enumerate(names)])
+    return pattern if len(first) < len(names) else None
+
+
 def _key(plan: Any, args: Any, kwargs: Any) -> Any:
     """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
-    same = len(args) > 1 and args[0] is args[1]
     with torch._C.DisableTorchFunction():
         try:
+            same = _same(args)
             if plan.chained:  # the values of scalars do not change what an element-wise operator costs
-                key = (_shapes(args), _shapes(kwargs.values()) if kwargs else None, same)
+                key = (_shapes(args), (*kwargs, *_shapes(kwargs.values())) if kwargs else None, same)
             else:
                 key = (_signature(args), _signature(kwargs) if kwargs else None, same)
             hash(key)

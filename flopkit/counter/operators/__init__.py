@@ -15,15 +15,23 @@ from flopkit.counter.operators import (
     convolutions,
     distances,
     grouped,
+    indexing,
+    losses,
     movement,
+    normalisations,
+    optimizers,
     packing,
     pointwise,
+    pools,
     products,
     quantised,
     recurrent,
+    reductions,
+    sampling,
     solvers,
     sparse,
     transforms,
+    vision,
 )
 from flopkit.counter.work import Work, free, unknown
 
@@ -35,15 +43,23 @@ ROOMS = (
     convolutions,
     distances,
     grouped,
+    indexing,
+    losses,
     movement,
+    normalisations,
+    optimizers,
     packing,
     pointwise,
+    pools,
     products,
     quantised,
     recurrent,
+    reductions,
+    sampling,
     solvers,
     sparse,
     transforms,
+    vision,
 )
 
 
@@ -60,7 +76,9 @@ class Plan:
     composite : torch itself defines it by other operators.
     by_value : the cost depends on more than shapes and dtypes.
     by_result : the result's shape depends on the data.
-    chained : it is element-wise, and a compiler could merge it with its neighbours.
+    chained : it is element-wise: the values of its scalars change nothing.
+    merges : a compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after it
+        where a row stays on chip: ``"row"``. See `flopkit.counter.chains`.
     attends : it is attention as a whole, from which everything else follows.
     fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
     entries : what was found for the shapes that were seen.
@@ -74,6 +92,7 @@ class Plan:
     by_value: bool = False
     by_result: bool = False
     chained: bool = False
+    merges: str = ""
     attends: bool = False
     fresh: bool = False
     entries: dict[Any, Entry] = field(default_factory=dict)
@@ -103,16 +122,17 @@ def _explain(func: Any) -> Plan:
         return Plan(op, mine, by_result=dynamic)
     ours = registry.FORMULAS.get(name)
     if ours is not None:
-        return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE)
+        merges = "row" if name in ROWS else "link" if name in LINKS else ""
+        return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE, merges=merges)
     if isinstance(func, torch._ops.OpOverload):
         if movement.is_view(func, name):
             return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
         vector = pointwise.vector_formula(func, name)
         if vector is not None:
-            return Plan(op, vector, by_result=dynamic, chained=pointwise.is_pointwise(func, name))
+            return Plan(op, vector, by_result=dynamic, chained=True, merges="link")
         moved = movement.formula_of(func, name)
         if moved is not None:
-            return Plan(op, moved, by_result=dynamic)
+            return Plan(op, moved, by_result=dynamic, merges="link" if movement.moves_elementwise(name) else "")
         return Plan(
             op,
             lambda call: unknown(call.bytes()),
@@ -124,3 +144,5 @@ def _explain(func: Any) -> Plan:
 
 
 BY_VALUE = frozenset(name for room in ROOMS for name in getattr(room, "BY_VALUE", ()))
+ROWS = frozenset(name for room in ROOMS for name in getattr(room, "ROWS", ()))
+LINKS = frozenset(name for room in ROOMS for name in getattr(room, "LINKS", ()))

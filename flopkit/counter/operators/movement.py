@@ -1,117 +1,158 @@
-"""Operators without arithmetic: views, copies, gathers, fills, random numbers, communication."""
+"""Operators without arithmetic: views, copies, fills, random numbers, sparse and quantised bookkeeping, communication."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.counter.calls import Call, extent
+from flopkit.counter.calls import Call, extent, tensors
 from flopkit.counter.work import Work, free
 
-__all__ = ["formula_of", "is_view"]
+__all__ = ["COPIES", "FILLS", "PARTS", "STILL", "formula_of", "is_view", "moves_elementwise"]
 
-# Nothing moves: names, flags, memory that is only set aside.
+# Nothing moves: names, flags, memory that is only set aside, numbers about a tensor.
 STILL = frozenset(
-    "_unsafe_view _reshape_alias detach alias lift_fresh _has_compatible_shallow_copy_type is_same_size resize_ set_ "
-    "empty empty_like empty_strided new_empty new_empty_strided empty_permuted record_stream _assert_async _assert_scalar "
-    "_assert_tensor_metadata is_pinned _local_scalar_dense item size stride numel storage_offset sym_size sym_numel sym_stride "
-    "sym_storage_offset sym_constrain_range sym_constrain_range_for_size _fused_sdp_choice equal is_nonzero "
+    "_unsafe_view _reshape_alias detach detach_ alias lift lift_fresh resize_ resize_as_ set_ as_strided_ squeeze_ unsqueeze_ t_ transpose_ "
+    "swapdims_ swapaxes_ _resize_output_ sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ _mkldnn_reshape "
+    "empty empty_like empty_strided new_empty new_empty_strided empty_permuted empty_quantized _empty_affine_quantized "
+    "_empty_per_channel_affine_quantized from_file record_stream is_pinned _local_scalar_dense item size stride numel dim layout "
+    "storage_offset sym_size sym_numel sym_stride sym_storage_offset sym_constrain_range sym_constrain_range_for_size "
+    "_functional_sym_constrain_range _functional_sym_constrain_range_for_size _assert_async _assert_scalar _functional_assert_async "
+    "_functional_assert_scalar _assert_tensor_metadata _print _make_dep_token _linalg_check_errors _fused_sdp_choice is_nonzero is_same_size "
+    "is_set_to _has_same_storage_numel _has_compatible_shallow_copy_type _use_cudnn_ctc_loss _use_miopen_ctc_loss "
     "_nested_view_from_buffer _nested_tensor_storage_offsets _nested_tensor_size _nested_tensor_strides _nested_get_values "
     "_nested_get_offsets _nested_get_lengths _nested_get_ragged_idx _nested_get_min_seqlen _nested_get_max_seqlen "
-    "_coalesced_ _indices _values values indices crow_indices col_indices ccol_indices row_indices _nnz _dimI _dimV dense_dim "
-    "sparse_dim is_coalesced _version _debug_has_internal_overlap dim layout".split()
-)
+    "_nested_get_jagged_dummy _nested_compute_contiguous_strides_offsets _coalesced _coalesced_ _indices _values values indices "
+    "crow_indices col_indices ccol_indices row_indices _nnz _dimI _dimV dense_dim sparse_dim is_coalesced _version "
+    "_debug_has_internal_overlap _validate_compressed_sparse_indices _sparse_coo_tensor_with_dims _sparse_compressed_tensor_with_dims "
+    "qscheme q_scale q_zero_point q_per_channel_scales q_per_channel_zero_points q_per_channel_axis unsafe_split unsafe_split_with_sizes "
+    "_cudnn_init_dropout_state _philox_key_split _philox_key_fold_in".split()
+)  # fmt: skip
 
-# The result is written; nothing else is read than it holds.
-WRITTEN = frozenset(
-    "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full arange linspace logspace eye scalar_tensor rand randn "
-    "randint randperm rand_like randn_like randint_like normal uniform fill_ zero_ uniform_ normal_ random_ bernoulli_ exponential_ "
-    "geometric_ log_normal_ cauchy_ tril_indices triu_indices _efficientzerotensor complex_zeros hann_window hamming_window "
-    "multinomial bernoulli poisson native_dropout_mask _foreach_zero_ fill zero".split()
-)
+# The result is written; nothing is read, or no more than a shape.
+FILLS = frozenset(
+    "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full arange range linspace logspace eye scalar_tensor rand randn "
+    "randint randperm rand_like randn_like randint_like fill_ zero_ fill zero uniform_ normal_ random_ random exponential_ exponential "
+    "geometric_ geometric log_normal_ log_normal cauchy_ cauchy uniform tril_indices triu_indices _efficientzerotensor hann_window hamming_window "
+    "blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq _foreach_zero_ _foreach_zero _new_zeros_with_same_feature_meta "
+    "_philox_normal _philox_normal_ _philox_uniform _philox_uniform_ _fill_mem_eff_dropout_mask_ normal_functional _sparse_mask_projection "
+    "native_dropout_mask".split()
+)  # fmt: skip
 
 # Inputs are read, the result is written.
-COPIED = frozenset(
-    "clone copy copy_ _to_copy cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
-    "replication_pad2d replication_pad3d pad roll flip repeat repeat_interleave where masked_fill masked_fill_ tril triu tril_ triu_ "
-    "diag_embed im2col col2im pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _foreach_copy_ complex polar "
-    "view_copy slice_copy expand_copy permute_copy _conj_physical conj_physical lift_fresh_copy split_with_sizes_copy unfold_copy "
-    "slice_scatter select_scatter diagonal_scatter as_strided_scatter nonzero masked_select unique_dim _unique2 unique_consecutive "
-    "bucketize searchsorted one_hot _pin_memory _to_dense to_dense _to_sparse _to_sparse_csr to_mkldnn to_sparse coalesce _coalesce "
-    "sparse_coo_tensor _sparse_coo_tensor_unsafe _sparse_coo_tensor_with_dims_and_tensors _sparse_csr_tensor_unsafe "
-    "_sparse_compressed_tensor_unsafe sparse_mask quantize_per_tensor nonzero_static rot90 tensor_split_copy max_unpool2d "
-    "max_unpool3d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact2d positive "
-    "_nested_tensor_from_mask _nested_tensor_from_tensor_list nested_to_padded_tensor _padded_dense_to_jagged_forward "
-    "_jagged_to_padded_dense_forward _nested_from_padded _nested_from_padded_and_nested_example split_copy "
-    "unbind_copy linalg_diagonal_copy _foreach_clone fold unfold_backward slice_backward select_backward "
-    "diagonal_backward".split()
-)
+COPIES = frozenset(
+    "clone copy copy_ to _to_copy cat concat stack _stack _chunk_cat block_diag constant_pad_nd reflection_pad1d reflection_pad2d "
+    "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d pad roll flip repeat repeat_interleave where masked_fill "
+    "masked_fill_ tril triu tril_ triu_ diag_embed im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _foreach_copy "
+    "_foreach_copy_ _foreach_clone complex polar _lazy_clone _conj_physical conj_physical conj_physical_ lift_fresh_copy positive "
+    "nonzero nonzero_static masked_select one_hot _pin_memory pin_memory slice_scatter select_scatter diagonal_scatter as_strided_scatter "
+    "rot90 max_unpool2d max_unpool3d slice_backward select_backward diagonal_backward _nested_select_backward _copy_from _copy_from_and_resize "
+    "copy_sparse_to_sparse copy_sparse_to_sparse_ _to_dense to_dense _to_sparse to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr "
+    "_to_sparse_bsc _to_sparse_semi_structured to_mkldnn coalesce _coalesce sparse_mask _sparse_coo_tensor_unsafe sparse_coo_tensor "
+    "_sparse_coo_tensor_with_dims_and_tensors _sparse_csr_tensor_unsafe _sparse_compressed_tensor_unsafe sparse_compressed_tensor "
+    "_sparse_broadcast_to _sparse_sum_backward _spdiags _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo "
+    "_nested_tensor_from_mask _nested_tensor_from_mask_left_aligned _nested_tensor_from_tensor_list _nested_from_padded _nested_from_padded_tensor "
+    "_nested_from_padded_and_nested_example nested_to_padded_tensor to_padded_tensor _padded_dense_to_jagged_forward "
+    "_jagged_to_padded_dense_forward _nested_sum_backward _pack_padded_sequence _pad_packed_sequence _mkldnn_transpose _mkldnn_transpose_ "
+    "mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight _cudnn_rnn_flatten_weight _reshape_copy set resize resize_as _resize_output "
+    "resize_as_sparse sparse_resize sparse_resize_and_clear int_repr _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor "
+    "_convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu _dyn_quant_pack_4bit_weight _cslt_compress _sparse_semi_structured_tile "
+    "_sparse_semi_structured_apply _sparse_semi_structured_apply_dense lu_unpack _nested_get_values_copy bernoulli bernoulli_ poisson "
+    "multinomial binomial normal _standard_gamma _sample_dirichlet _triton_pack".split()
+)  # fmt: skip
 
-# As much is read as comes out; the indices are read; the rest of the source stays where it is.
-GATHERED = frozenset(
-    "embedding index index_select gather take take_along_dim _unsafe_index embedding_renorm_ _index_put_impl_get".split()
-)
+# A part of the input is read, as much as comes out.
+PARTS = frozenset("narrow_copy slice_copy select_copy diagonal_copy as_strided_copy unfold_copy diag_copy".split())
 
-# The rows that are named are written (and read, where they are added to).
-SCATTERED = frozenset(
-    "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ index_put index_put_ _index_put_impl_ _unsafe_index_put "
-    "index_add index_add_ index_copy index_copy_ index_fill index_fill_ masked_scatter masked_scatter_ put put_".split()
-)
+_PRIMS = {
+    **dict.fromkeys("view_of view_of_dtype view_element_type collapse_view as_strided broadcast_in_dim slice slice_in_dim split_dim squeeze "
+                    "transpose conj imag real empty conj_physical_view empty_strided empty_permuted maximum_value minimum_value _make_token _sink_tokens "
+                    "inductor_seed _inductor_test item resize".split(), "still"),  # fmt: skip
+    **dict.fromkeys("iota uniform full full_like scalar_tensor fill normal _uniform_helper inductor_random inductor_randint inductor_seeds inductor_lookup_seed "
+                    "_philox".split(), "fill"),  # fmt: skip
+    **dict.fromkeys("cat clone as_strided_scatter copy_to copy_strided convert_element_type device_put where reshape rev collapse conj_physical".split(), "copy"),
+}  # fmt: skip
 
-# The gradient of a gather: a whole table is written, the rows that were named are added to.
-SPREAD = frozenset(
-    "embedding_dense_backward gather_backward index_select_backward max_pool2d_with_indices_backward".split()
-)
+_INDUCTOR = dict.fromkeys(("_reinterpret_tensor", "resize_storage_bytes_", "_alloc_from_pool"), "still")
 
-COMMUNICATION = ("c10d::", "_c10d_functional::", "c10d_functional::", "symm_mem::", "fsdp::", "_dtensor::")
+COMMUNICATION = (
+    "c10d::",
+    "_c10d_functional::",
+    "_c10d_functional_autograd::",
+    "c10d_functional::",
+    "symm_mem::",
+    "fsdp::",
+    "_dtensor::",
+)
+_BOOKKEEPING = ("prim::", "profiler::", "streams::", "rngprims::")
+
+# Pointwise in the sense that a compiler can merge them with their neighbours.
+_MERGED = frozenset(
+    "clone copy copy_ _to_copy to where masked_fill masked_fill_ fill fill_ zero zero_ zeros_like ones_like full_like tril triu tril_ triu_ "
+    "positive conj_physical conj_physical_ _conj_physical bernoulli bernoulli_ rand_like randn_like uniform_ normal_ _foreach_copy "
+    "_foreach_copy_ _foreach_zero _foreach_zero_ _foreach_clone convert_element_type complex polar".split()
+)  # fmt: skip
 
 
 def is_view(func: Any, name: str) -> bool:
     """Whether the operator moves nothing at all."""
-    return bool(getattr(func, "is_view", False)) or name.rsplit("::", 1)[-1] in STILL
+    import torch
+
+    short = name.rsplit("::", 1)[-1]
+    if name.startswith(("prims::", "inductor::")):
+        return (_PRIMS if name.startswith("prims") else _INDUCTOR).get(short) == "still"
+    if torch.Tag.inplace_view in getattr(func, "tags", ()):
+        return True
+    return bool(getattr(func, "is_view", False)) or (name.startswith("aten::") and short in STILL)
+
+
+def moves_elementwise(name: str) -> bool:
+    """Whether the operator moves numbers one by one, so that a compiler can merge it with element-wise neighbours."""
+    return name.rsplit("::", 1)[-1] in _MERGED
 
 
 def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
     """The formula of an operator that moves numbers and does no arithmetic; None where it is not known as one."""
+    import torch
+
     if name.startswith(COMMUNICATION):
-        return _copied
-    if name.startswith(("prim::", "profiler::")):
+        return copied
+    if name.startswith(_BOOKKEEPING):
         return lambda call: free()
-    if not name.startswith(("aten::", "prims::")):
-        return None
     short = name.split("::", 1)[1]
-    if short in WRITTEN:
-        return _written
-    if short in COPIED:
-        return _copied
-    if short in GATHERED:
-        return _gathered
-    if short in SCATTERED:
-        return _scattered
-    if short in SPREAD:
-        return _spread
+    if name.startswith("prims::"):
+        return {"fill": filled, "copy": copied}.get(_PRIMS.get(short, ""))
+    if not name.startswith("aten::"):
+        return None
+    if short in FILLS:
+        return filled
+    if short in PARTS:
+        return parts
+    if short in COPIES or short.endswith("_copy") or torch.Tag.view_copy in getattr(func, "tags", ()):
+        return copied
     return None
 
 
-def _written(call: Call) -> Work:
+def filled(call: Call) -> Work:
+    """Only writes."""
     return free(sum(map(extent, call.outputs or call.inputs[:1])))
 
 
-def _copied(call: Call) -> Work:
+def copied(call: Call) -> Work:
+    """Reads its inputs, writes its result."""
     return free(call.bytes())
 
 
-def _gathered(call: Call) -> Work:
-    indices = sum(extent(t) for t in call.inputs[1:] if not t.dtype.is_floating_point)
-    return free(2 * sum(map(extent, call.outputs)) + indices)
+def parts(call: Call) -> Work:
+    """Reads as much as it writes."""
+    return free(2 * sum(map(extent, call.outputs)))
 
 
-def _scattered(call: Call) -> Work:
-    # The source and the indices are read; as many numbers as the source has are written.
-    rest = call.inputs[1:]
-    source = sum(extent(t) for t in rest if t.dtype == call.inputs[0].dtype)
-    return free(sum(map(extent, rest)) + source)
-
-
-def _spread(call: Call) -> Work:
-    return free(call.bytes())
+def changed(call: Call) -> list[Any]:
+    """The tensors that the operator changes in place."""
+    schema = call.func._schema
+    found: list[Any] = []
+    for argument in schema.arguments:
+        if argument.alias_info is not None and argument.alias_info.is_write and not argument.is_out:
+            found += tensors(call[argument.name])
+    return found

@@ -1,166 +1,141 @@
-"""Arithmetic outside of contractions: element by element, along a row, or in an optimiser's step."""
+"""Arithmetic element by element: which operators do it, and how much of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.counter.calls import Call, numel, tensors
+from flopkit.counter.calls import Call, name_of, numel, tensors
+from flopkit.counter.operators.recipes import RECIPES, Recipe, complex_flops
+from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
-from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 
-__all__ = ["EACH_INPUT", "EACH_OUTPUT", "NO_ARITHMETIC", "is_pointwise", "vector_formula"]
+__all__ = ["LINKS", "is_pointwise", "plain", "vector_formula"]
 
-# FLOPs of one output element. An operator that torch calls pointwise and that is not in the table counts 1.
-EACH_OUTPUT: dict[str, int] = {
-    **{
-        name: ACTIVATIONS[name].flops
-        for name in ("relu", "leaky_relu", "sigmoid", "tanh", "silu", "hardswish", "hardsigmoid")
-    },
-    "gelu": ACTIVATIONS["gelu"].flops,
-    "addcmul": 3,
-    "addcdiv": 3,
-    "lerp": 3,
-    "softplus": 3,
-    "elu": 4,
-    "celu": 4,
-    "selu": 4,
-    "mish": 5,
-    "log_sigmoid_forward": 4,
-    "hardtanh": 2,
-    "clamp": 2,
-    "hypot": 4,
-    "logaddexp": 4,
-    "sinc": 3,
-    "xlogy": 2,
-    "rsqrt": 2,
-    "native_dropout": 2,
-    "_fused_dropout": 2,
-    "sigmoid_backward": 3,
-    "tanh_backward": 3,
-    "silu_backward": 6,
-    "gelu_backward": 9,
-    "threshold_backward": 1,
-    "leaky_relu_backward": 2,
-    "hardtanh_backward": 2,
-    "hardswish_backward": 5,
-    "hardsigmoid_backward": 2,
-    "elu_backward": 4,
-    "softplus_backward": 4,
-    "native_dropout_backward": 2,
-    "_softmax_backward_data": 4,
-    "_log_softmax_backward_data": 4,
-    "mse_loss": 3,
-    "mse_loss_backward": 3,
-    "smooth_l1_loss": 5,
-    "huber_loss": 5,
-    "binary_cross_entropy": 6,
-    "binary_cross_entropy_with_logits": 7,
-    "upsample_bilinear2d": 8,
-    "_upsample_bilinear2d_aa": 8,
-    "upsample_bicubic2d": 40,
-    "grid_sampler_2d": 16,
-    "_unsafe_view": 0,
-    "_softmax": SOFTMAX_FLOPS,
-    "_safe_softmax": SOFTMAX_FLOPS,
-    "_log_softmax": SOFTMAX_FLOPS,
-    "_fused_adam_": 14,
-}
-
-# FLOPs of one input element: reductions and what walks over rows.
-EACH_INPUT: dict[str, int] = {
-    **dict.fromkeys(
-        "sum nansum prod mean amax amin aminmax max min argmax argmin all any cumsum cumprod cummax cummin logcumsumexp "
-        "count_nonzero trace median nanmedian mode _cummax_helper _cummin_helper".split(),
-        1,
-    ),
-    **dict.fromkeys("norm linalg_vector_norm _weight_norm_interface".split(), 2),
-    **dict.fromkeys("var std var_mean std_mean".split(), 4),
-    "logsumexp": 4,
-    "native_layer_norm": 7,
-    "native_group_norm": 7,
-    "native_batch_norm": 7,
-    "_native_batch_norm_legit": 7,
-    "_native_batch_norm_legit_no_training": 4,
-    "_batch_norm_with_update": 7,
-    "_batch_norm_no_update": 4,
-    "cudnn_batch_norm": 7,
-    "miopen_batch_norm": 7,
-    "batch_norm_backward": 11,
-    "native_batch_norm_backward": 11,
-    "cudnn_batch_norm_backward": 11,
-    "native_layer_norm_backward": 11,
-    "native_group_norm_backward": 11,
-    "_fused_rms_norm": 4,
-    "rms_norm": 4,
-    "_fused_rms_norm_backward": 9,
-    "max_pool2d_with_indices_backward": 1,
-    "nll_loss_forward": 1,
-    "nll_loss2d_forward": 1,
-    "sort": 1,
-    "topk": 1,
-    "kthvalue": 1,
-    "bincount": 1,
-    "histc": 1,
-    "renorm": 3,
-}
-
-# Pointwise by torch's own tag, and yet no arithmetic is done: numbers are copied, chosen, filled or compared for no result.
+# Pointwise by torch's own tag, and yet no arithmetic is done: numbers are copied, chosen or filled in. See `movement`.
 NO_ARITHMETIC = frozenset(
-    "clone copy copy_ _to_copy to fill fill_ zero zero_ positive alias lift_fresh lift_fresh_copy where masked_fill masked_fill_ "
-    "conj_physical conj_physical_ _conj_physical real imag _foreach_copy_ _foreach_zero_ ones_like zeros_like full_like empty_like "
-    "rand_like randn_like view_as_real view_as_complex bernoulli bernoulli_ normal_ uniform_ random_ exponential_ native_dropout_mask "
-    "polar complex angle_ copysign_ deg2rad_".split()
+    "clone copy to where masked_fill positive conj_physical _conj_physical fill zero equal frexp_".split()
 )
 
+# Element by element, and not (or not in every overload) tagged as such.
+UNTAGGED = frozenset(
+    "add sub mul div rsub floor_divide remainder true_divide eq ne lt le gt ge __and__ __or__ __xor__ __iand__ __ior__ "
+    "__lshift__ __rshift__ __ilshift__ __irshift__ bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift "
+    "isnan isinf isposinf isneginf heaviside gcd lcm deg2rad rad2deg copysign abs threshold hardshrink softshrink "
+    "linalg_cross dequantize quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic".split()
+)  # fmt: skip
 
-def _short(name: str) -> str:
-    return name.removeprefix("aten::")
+# Operators of prims (what torch's decompositions are written in) that work element by element.
+PRIMS = frozenset(
+    "abs acos acosh add asin asinh atan atan2 atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bitwise_and "
+    "bitwise_not bitwise_or bitwise_xor cbrt ceil cos cosh digamma div eq erf erf_inv erfc erfcx exp exp2 expm1 floor fmax fmin fmod "
+    "frexp gcd ge gt hypot igamma igammac isfinite le lgamma log log10 log1p log2 lt maximum minimum mul ndtri ne neg nextafter pow "
+    "real reciprocal remainder round rsqrt shift_left shift_right_arithmetic shift_right_logical sign signbit sin sinh "
+    "spherical_bessel_j0 sqrt sub tan tanh trunc zeta fma".split()
+)  # fmt: skip
+
+LINKS = frozenset(
+    ("aten::glu_backward", "aten::glu_jvp", "aten::glu_backward_jvp", "aten::_transform_bias_rescale_qkv")
+)
+
+# Pointwise, but one overload of the name is a reduction; told apart by the arguments.
+_BOTH = frozenset(("max", "min"))
+
+
+def plain(name: str) -> str:
+    """The operator's name without namespace, ``_`` of the in-place form and ``_foreach_``.
+
+    >>> plain("aten::_foreach_addcdiv_"), plain("aten::__and__")
+    ('addcdiv', '__and__')
+    """
+    short = name.rsplit("::", 1)[-1]
+    if short.endswith("_functional"):
+        short = short.removesuffix("_functional")
+    if short.endswith("_") and not short.endswith("__"):
+        short = short[:-1]
+    return short.removeprefix("_foreach_")
 
 
 def is_pointwise(func: Any, name: str) -> bool:
-    """Whether torch tags the operator as pointwise."""
+    """Whether the operator works element by element, by torch's own tag or by our lists."""
     import torch
 
-    return torch.Tag.pointwise in func.tags or _short(name).startswith("_foreach_")
+    short = plain(name)
+    if short in _BOTH and "::_foreach_" not in name:
+        return func._schema.overload_name in ("other", "out", "binary_out") and len(_tensor_arguments(func)) >= 2
+    if name.startswith("prims::"):
+        return short in PRIMS
+    if torch.Tag.pointwise in func.tags or short in RECIPES or short in UNTAGGED:
+        return True
+    if name.startswith("aten::_foreach_"):
+        return short not in ("norm", "max", "powsum", "mm")
+    if name.startswith("aten::") and hasattr(
+        torch.ops.aten, short
+    ):  # an overload without the tag: as the operator's others
+        packet = getattr(torch.ops.aten, short)
+        return any(torch.Tag.pointwise in getattr(packet, each).tags for each in packet.overloads())
+    return False
 
 
 def vector_formula(func: Any, name: str) -> Callable[[Call], Work] | None:
-    """The formula of an element-wise operator or a reduction; None where it is neither."""
-    if not name.startswith(("aten::", "prims::")):
-        return _each_output(1) if is_pointwise(func, name) else None
-    short = _short(name)
-    plain = short.removesuffix("_")
-    if short in NO_ARITHMETIC or plain in NO_ARITHMETIC:
+    """The formula of an element-wise operator; None where it is none."""
+    short = plain(name)
+    if short in NO_ARITHMETIC or not is_pointwise(func, name):
         return None
-    if plain in EACH_INPUT:
-        return _each_input(EACH_INPUT[plain])
-    if plain in EACH_OUTPUT:
-        return _each_output(EACH_OUTPUT[plain])
-    if plain.startswith("_foreach_"):
-        each = EACH_OUTPUT.get(plain.removeprefix("_foreach_"), 1)
-        return lambda call: elementwise(each * sum(map(numel, _list(call))), call.bytes())
-    if is_pointwise(func, name):
-        return _each_output(1)
-    return None
+    return _formula(RECIPES.get(short, _ONE), short)
 
 
-def _list(call: Call) -> list[Any]:
-    """The tensors that a foreach operator writes: its result, or its first argument."""
-    return list(tensors(call.out)) or list(tensors(call.args[0]))
+_ONE = Recipe(1, "one operation")
 
 
-def _each_output(flops: int) -> Callable[[Call], Work]:
+def _formula(recipe: Recipe, name: str) -> Callable[[Call], Work]:
     def work(call: Call) -> Work:
-        results = call.outputs
-        return elementwise(flops * (numel(results[0]) if results else 0), call.bytes())
+        results = _results(call)
+        flops = recipe.of(call)
+        if any(t.dtype.is_complex for t in tensors(call.args)):
+            flops = complex_flops(name, call, flops)
+        return elementwise(flops * sum(map(numel, results)), call.bytes())
 
     return work
 
 
-def _each_input(flops: int) -> Callable[[Call], Work]:
-    def work(call: Call) -> Work:
-        inputs = call.inputs
-        return elementwise(flops * (numel(inputs[0]) if inputs else 0), call.bytes())
+def _results(call: Call) -> list[Any]:
+    """The tensors that the elements are counted in: of the result or, where nothing is returned, what is changed in place."""
+    if "_foreach_" in name_of(call.func):
+        return list(tensors(call.out)) or list(tensors(call.args[0]))
+    found = call.outputs or call.inputs
+    return found[:1]
 
-    return work
+
+def _tensor_arguments(func: Any) -> list[str]:
+    return [a.name for a in func._schema.arguments if "Tensor" in str(a.type) and not a.is_out]
+
+
+@explains("aten::glu_backward")
+def glu_backward(call: Call) -> Work:
+    """Two gradients from a pair: sigmoid (3), g·s, ·(1 − s) (2), ·a: seven FLOPs for two elements."""
+    return elementwise(7 * numel(call.out) // 2, call.bytes())
+
+
+@explains("aten::glu_jvp")
+def glu_jvp(call: Call) -> Work:
+    """ȧ·s + y·(1 − s)·ḃ, s = σ(b): three for s, subtract, three multiplies, add."""
+    return elementwise(8 * numel(call.outputs[0]), call.bytes())
+
+
+@explains("aten::glu_backward_jvp")
+def glu_backward_jvp(call: Call) -> Work:
+    """The tangent of the two gradients: three for s, and about thirteen multiplies, adds and subtracts for a pair."""
+    return elementwise(8 * numel(call.outputs[0]), call.bytes())
+
+
+@explains("aten::_transform_bias_rescale_qkv")
+def transform_bias_rescale_qkv(call: Call) -> Work:
+    """Queries, keys and values get their bias, queries are scaled."""
+    return elementwise(numel(call["qkv"]) + numel(call["qkv"]) // 3, call.bytes())
+
+
+@explains("aten::equal")
+def equal(call: Call) -> Work:
+    """A compare for each element; the answer is a bool, not a tensor."""
+    return elementwise(numel(call.args[0]), call.bytes())

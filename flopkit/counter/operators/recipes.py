@@ -1,0 +1,185 @@
+"""How many FLOPs one output element of an element-wise operator takes, and what they are: the table behind `vector_flops`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from flopkit.counter.calls import Call, tensors
+from flopkit.layers.pointwise import ACTIVATIONS
+
+__all__ = ["COMPLEX", "RECIPES", "Recipe", "complex_flops"]
+
+
+class Recipe(NamedTuple):
+    """Vector FLOPs of one output element, and how they come about; a function of the call where an argument decides."""
+
+    flops: int | Callable[[Call], int]
+    steps: str
+
+    def of(self, call: Call) -> int:
+        """FLOPs of one output element of *call*."""
+        return self.flops(call) if callable(self.flops) else self.flops
+
+
+def _scaled(name: str, without: int) -> Callable[[Call], int]:
+    """One multiplication more where the factor *name* is not 1."""
+
+    def flops(call: Call) -> int:
+        factor = call.get(name, call.get("scalars", 1))
+        return without + (not (isinstance(factor, (int, float)) and factor == 1))
+
+    return flops
+
+
+def _bounds(call: Call) -> int:
+    """A compare for each bound that is given."""
+    return sum(call.get(name) is not None for name in ("min", "max"))
+
+
+def _divided(call: Call) -> int:
+    return 1 + (call.get("rounding_mode") is not None)
+
+
+def _gelu(exact: int, tanh: int) -> Callable[[Call], int]:
+    return lambda call: tanh if call.get("approximate") == "tanh" else exact
+
+
+def _binary(call: Call) -> int:
+    """The eight steps, and a multiplication by a weight."""
+    return 8 + (call.get("weight") is not None)
+
+
+def _of_layers(name: str) -> Recipe:
+    return Recipe(ACTIVATIONS[name].flops, ACTIVATIONS[name].steps)
+
+
+# What is not in this table and is called pointwise by torch counts one: an add, a multiply, a compare, a logical or bitwise
+# operation, one evaluation of the function the operator is named after. In-place, `out=`, `_foreach_` and prims forms count as
+# the operator itself does.
+RECIPES: Mapping[str, Recipe] = {
+    # numbers that stay what they are
+    "neg": Recipe(0, "a change of sign"),
+    "abs": Recipe(0, "a change of sign (of a complex number: two multiplies, add, square root)"),
+    "copysign": Recipe(0, "a change of sign"),
+    # sums and products
+    "add": Recipe(_scaled("alpha", 1), "add; and multiply where alpha is not 1"),
+    "sub": Recipe(_scaled("alpha", 1), "subtract; and multiply where alpha is not 1"),
+    "rsub": Recipe(_scaled("alpha", 1), "subtract; and multiply where alpha is not 1"),
+    "_add_relu": Recipe(_scaled("alpha", 2), "add, compare; and multiply where alpha is not 1"),
+    "addcmul": Recipe(_scaled("value", 2), "multiply, add; and multiply where value is not 1"),
+    "addcdiv": Recipe(_scaled("value", 2), "divide, add; and multiply where value is not 1"),
+    "lerp": Recipe(3, "start + weight·(end − start): subtract, multiply, add"),
+    "div": Recipe(_divided, "divide; and round where rounding_mode is given"),
+    "true_divide": Recipe(1, "divide"),
+    "floor_divide": Recipe(2, "divide, round"),
+    "remainder": Recipe(4, "x − y·floor(x/y): divide, round, multiply, subtract"),
+    "fmod": Recipe(4, "x − y·trunc(x/y): divide, round, multiply, subtract"),
+    "frac": Recipe(2, "round, subtract"),
+    "rsqrt": Recipe(2, "square root, divide"),
+    "hypot": Recipe(4, "two multiplies, add, square root"),
+    "ldexp": Recipe(2, "power of two, multiply"),
+    "_masked_scale": Recipe(2, "two multiplies"),
+    # bounds
+    "clamp": Recipe(_bounds, "a compare for each bound that is given"),
+    "clip": Recipe(_bounds, "a compare for each bound that is given"),
+    "heaviside": Recipe(2, "two compares"),
+    "nan_to_num": Recipe(3, "three compares"),
+    # logarithms
+    "logaddexp": Recipe(5, "compare, subtract, exponential, logarithm, add"),
+    "logaddexp2": Recipe(5, "compare, subtract, exponential, logarithm, add"),
+    "logit": Recipe(3, "log(x/(1 − x)): subtract, divide, logarithm"),
+    "logit_backward": Recipe(3, "g/(x·(1 − x)): subtract, multiply, divide"),
+    "xlogy": Recipe(2, "logarithm, multiply"),
+    "special_xlog1py": Recipe(2, "logarithm, multiply"),
+    "special_entr": Recipe(2, "logarithm, multiply"),
+    "sinc": Recipe(3, "multiply, sine, divide"),
+    # activations
+    **{name: _of_layers(name) for name in ("relu", "relu6", "leaky_relu", "sigmoid", "tanh", "silu", "hardswish", "hardsigmoid")},
+    "gelu": Recipe(
+        _gelu(ACTIVATIONS["gelu"].flops, ACTIVATIONS["gelu_tanh"].flops),
+        f"{ACTIVATIONS['gelu'].steps}; approximate='tanh': {ACTIVATIONS['gelu_tanh'].steps}",
+    ),
+    "hardtanh": Recipe(2, "two compares"),
+    "threshold": Recipe(1, "compare"),
+    "hardshrink": Recipe(2, "two compares"),
+    "softshrink": Recipe(3, "two compares, subtract"),
+    "prelu": Recipe(2, "compare, multiply"),
+    "_prelu_kernel": Recipe(2, "compare, multiply"),
+    "rrelu_with_noise": Recipe(2, "compare, multiply"),
+    "elu": Recipe(4, "compare, exponential, subtract, multiply"),
+    "selu": Recipe(4, "compare, exponential, subtract, multiply"),
+    "celu": Recipe(5, "compare, divide, exponential, subtract, multiply"),
+    "softplus": Recipe(5, "compare, multiply, exponential, logarithm, divide"),
+    "mish": Recipe(4, "x·tanh(log(1 + exp(x))): exponential, logarithm, tanh, multiply"),
+    "log_sigmoid_forward": Recipe(4, "min(x, 0) − log(1 + exp(−|x|)): compare, exponential, logarithm, subtract"),
+    "glu": Recipe(4, "a·sigmoid(b): exponential, add, divide, multiply"),
+    "native_dropout": Recipe(2, "compare, multiply (the random number itself is not counted)"),
+    "_fused_dropout": Recipe(2, "compare, multiply (the random number itself is not counted)"),
+    # their gradients; g is the gradient of the output
+    "sigmoid_backward": Recipe(3, "g·y·(1 − y): subtract, two multiplies"),
+    "tanh_backward": Recipe(3, "g·(1 − y²): multiply, subtract, multiply"),
+    "silu_backward": Recipe(8, "g·s·(1 + x·(1 − s)), s = 1/(1 + exp(−x)): three for s, subtract, add, three multiplies"),
+    "gelu_backward": Recipe(
+        _gelu(11, 18),
+        "g·(Φ(x) + x·φ(x)): four for Φ, four for φ (two multiplies, exponential, multiply), multiply, add, multiply; "
+        "approximate='tanh': twelve multiplies, tanh, four adds, subtract",
+    ),
+    "threshold_backward": Recipe(1, "compare"),
+    "leaky_relu_backward": Recipe(2, "compare, multiply"),
+    "_prelu_kernel_backward": Recipe(3, "compare, a multiply for each gradient"),
+    "hardtanh_backward": Recipe(2, "two compares"),
+    "hardshrink_backward": Recipe(2, "two compares"),
+    "softshrink_backward": Recipe(2, "two compares"),
+    "hardswish_backward": Recipe(5, "g·(x/3 + ½): two compares, divide, add, multiply"),
+    "hardsigmoid_backward": Recipe(3, "g/6: two compares, divide"),
+    "rrelu_with_noise_backward": Recipe(1, "multiply"),
+    "elu_backward": Recipe(4, "compare, exponential, two multiplies"),
+    "softplus_backward": Recipe(6, "g·z/(1 + z), z = exp(β·x): compare, multiply, exponential, add, divide, multiply"),
+    "log_sigmoid_backward": Recipe(5, "compare, add, divide, subtract, multiply"),
+    "mish_backward": Recipe(12, "g·(t + x·s·(1 − t²)): three for t, three for s, three multiplies, subtract, add, multiply"),
+    "native_dropout_backward": Recipe(2, "two multiplies"),
+    "angle_backward": Recipe(4, "two multiplies, add, divide"),
+    # losses, before they are summed
+    "binary_cross_entropy_backward": Recipe(
+        lambda call: 6 + (call.get("weight") is not None), "g·(p − y)/(p·(1 − p)): two subtracts, multiply, compare, multiply, divide"
+    ),
+    "mse_loss_backward": Recipe(3, "2g·(x − y)/n: subtract, two multiplies"),
+    "smooth_l1_loss_backward": Recipe(6, "subtract, two compares, divide, two multiplies"),
+    "huber_loss_backward": Recipe(5, "subtract, two compares, two multiplies"),
+    "soft_margin_loss_backward": Recipe(7, "z = exp(−x·y); g·y·z/(1 + z)/n: four multiplies, exponential, add, divide"),
+    "multi_margin_loss_backward": Recipe(4, "subtract, add, compare, multiply"),
+    # quantisation
+    "quantize_per_tensor": Recipe(5, "divide, round, add, two compares"),
+    "quantize_per_tensor_dynamic": Recipe(7, "minimum and maximum: two compares; divide, round, add, two compares"),
+    "quantize_per_channel": Recipe(5, "divide, round, add, two compares"),
+    "dequantize": Recipe(2, "subtract, multiply"),
+    "fake_quantize_per_tensor_affine_cachemask": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
+    "fake_quantize_per_channel_affine_cachemask": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
+    "_fake_quantize_learnable_per_tensor_affine": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
+    "_fake_quantize_learnable_per_channel_affine": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
+    "_fake_quantize_learnable_per_tensor_affine_backward": Recipe(12, "the forward's seven, two multiplies, subtract, two adds"),
+    "_fake_quantize_learnable_per_channel_affine_backward": Recipe(12, "the forward's seven, two multiplies, subtract, two adds"),
+    # gradients of random numbers: one evaluation
+    "_standard_gamma_grad": Recipe(1, "one evaluation"),
+    "_dirichlet_grad": Recipe(1, "one evaluation"),
+    # a stage of a Taylor polynomial, and parts of vector algebra
+    "linalg_cross": Recipe(3, "two multiplies, subtract"),
+    # mixed precision
+    "_amp_update_scale": Recipe(3, "two compares, multiply"),
+}  # fmt: skip
+
+# Of a complex number, where it is not twice the FLOPs of a real one.
+COMPLEX: Mapping[str, int] = {"mul": 6, "div": 11, "abs": 4, "square": 6, "reciprocal": 5, "neg": 0, "eq": 2, "ne": 2, "sgn": 6,
+                              "angle": 1}  # fmt: skip
+
+
+def complex_flops(name: str, call: Call, flops: int) -> int:
+    """FLOPs of one element that is complex, where *flops* are those of a real one."""
+    import torch
+
+    arguments = [t for t in tensors(call.args) if isinstance(t, torch.Tensor)]
+    if name in ("mul", "div") and not all(t.dtype.is_complex for t in arguments):
+        return 2  # a complex number by a real one
+    return COMPLEX.get(name, 2 * flops)

@@ -1,0 +1,189 @@
+"""Sums, extremes, norms, running sums, sorting and searching: what is counted for each element that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from flopkit.counter.calls import Call, numel, tensors
+from flopkit.counter.registry import explains
+from flopkit.counter.work import Work, elementwise
+
+__all__ = ["ROWS", "SIMPLE", "levels"]
+
+# FLOPs of an input element, of an output element, and what they are. Sums start from zero, so n numbers take n additions.
+SIMPLE: Mapping[str, tuple[int, int, str]] = {
+    "sum": (1, 0, "add"),
+    "nansum": (2, 0, "compare, add"),
+    "prod": (1, 0, "multiply"),
+    "mean": (1, 1, "add; a division"),
+    "nanmean": (2, 1, "compare, add; a division"),
+    "max": (1, 0, "compare"),
+    "min": (1, 0, "compare"),
+    "amax": (1, 0, "compare"),
+    "amin": (1, 0, "compare"),
+    "aminmax": (2, 0, "two compares"),
+    "_aminmax": (2, 0, "two compares"),
+    "argmax": (1, 0, "compare"),
+    "argmin": (1, 0, "compare"),
+    "all": (1, 0, "and"),
+    "any": (1, 0, "or"),
+    "_is_all_true": (1, 0, "and"),
+    "_is_any_true": (1, 0, "or"),
+    "count_nonzero": (2, 0, "compare, add"),
+    "trace": (1, 0, "add"),
+    "linalg_vector_norm": (2, 1, "power, add; a root"),
+    "norm": (2, 1, "power, add; a root"),
+    "native_norm": (2, 1, "power, add; a root"),
+    "linalg__powsum": (2, 0, "power, add"),
+    "var": (4, 2, "add, subtract, multiply, add; two divisions"),
+    "std": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
+    "var_mean": (4, 2, "add, subtract, multiply, add; two divisions"),
+    "std_mean": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
+    "logsumexp": (4, 2, "compare, subtract, exponential, add; a logarithm, an add"),
+    "hash_tensor": (1, 0, "exclusive or"),
+    # running sums: as many results as inputs
+    "cumsum": (1, 0, "add"),
+    "cumprod": (1, 0, "multiply"),
+    "cummax": (1, 0, "compare"),
+    "cummin": (1, 0, "compare"),
+    "_cummax_helper": (1, 0, "compare"),
+    "_cummin_helper": (1, 0, "compare"),
+    "logcumsumexp": (5, 0, "compare, subtract, exponential, logarithm, add"),
+    "_logcumsumexp": (5, 0, "compare, subtract, exponential, logarithm, add"),
+    # counting
+    "bincount": (1, 0, "add"),
+    "histc": (4, 0, "subtract, multiply, round, add"),
+    # selection: a compare for each element, whatever the method
+    "kthvalue": (1, 0, "compare"),
+    "median": (1, 0, "compare"),
+    "nanmedian": (1, 0, "compare"),
+    "mode": (1, 0, "compare"),
+    "renorm": (3, 0, "power, add, multiply"),
+    "_sparse_sum": (1, 0, "add"),
+    "_sparse_csr_sum": (1, 0, "add"),
+    "_sparse_csr_prod": (1, 0, "multiply"),
+}
+
+_IN_PLACE = ("cumsum", "cumprod", "renorm")
+_PRIMS = {"prims::sum": "sum", "prims::prod": "prod", "prims::amax": "amax", "prims::amin": "amin", "prims::var": "var",
+          "prims::xor_sum": "sum"}  # fmt: skip
+_FOREACH = {"aten::_foreach_norm": "norm", "aten::_foreach_max": "max", "aten::_foreach_powsum": "linalg__powsum"}
+
+# Operators that read whole rows: what runs before them can be merged with them.
+ROWS: set[str] = set()
+
+
+def levels(n: int) -> int:
+    """⌈log₂ n⌉: compares that place a number among n − 1 others.
+
+    >>> [levels(n) for n in (1, 2, 3, 1024, 1025)]
+    [0, 1, 2, 10, 11]
+    """
+    return max(n - 1, 0).bit_length()
+
+
+def _simple(name: str) -> Any:
+    each, last, _ = SIMPLE[name]
+
+    def work(call: Call) -> Work:
+        if name in ("max", "min") and len(list(tensors(call.args))) > 1:  # max(x, y): element by element
+            return elementwise(numel(call.outputs[0]), call.bytes())
+        source = list(tensors(call.args[0]))
+        results = list(tensors(call.out)) if isinstance(call.args[0], (list, tuple)) else call.outputs[:1]
+        flops = each * sum(map(numel, source)) + last * sum(map(numel, results))
+        complex_ = 2 if any(t.dtype.is_complex for t in source) else 1
+        return elementwise(complex_ * flops, call.bytes())
+
+    return work
+
+
+for _name in SIMPLE:
+    _ops = [f"aten::{_name}", *([f"aten::{_name}_"] if _name in _IN_PLACE else [])]
+    _ops += [op for op, base in (*_PRIMS.items(), *_FOREACH.items()) if base == _name]
+    explains(*_ops)(_simple(_name))
+    ROWS.update(_ops)
+ROWS -= {
+    "aten::hash_tensor",
+    "aten::bincount",
+    "aten::histc",
+    "aten::kthvalue",
+    "aten::median",
+    "aten::nanmedian",
+    "aten::mode",
+}
+
+
+@explains("aten::sort", "aten::argsort", "aten::msort", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
+          "aten::unique_dim", "aten::unique_dim_consecutive")  # fmt: skip
+def sort(call: Call) -> Work:
+    """⌈log₂ n⌉ compares for each of the n numbers of a row: what sorting by comparing takes. Consecutive: one."""
+    source = call.args[0]
+    if not hasattr(source, "shape"):  # TorchScript's own lists
+        return elementwise(0)
+    name = str(call.func._schema.name)
+    if "consecutive" in name:
+        return elementwise(numel(source), call.bytes())
+    whole = name.endswith(("_unique", "_unique2")) or source.dim() == 0
+    dim = call.get("dim")
+    n = numel(source) if whole else int(source.shape[-1 if dim is None else dim])
+    return elementwise(numel(source) * levels(n), call.bytes())
+
+
+@explains("aten::topk")
+def topk(call: Call) -> Work:
+    """A compare for each element to select, ⌈log₂ k⌉ for each of the k that are found, where they are sorted."""
+    order = numel(call.outputs[0]) * levels(int(call["k"])) if call["sorted"] else 0
+    return elementwise(numel(call["self"]) + order, call.bytes())
+
+
+@explains("aten::searchsorted", "aten::bucketize")
+def search(call: Call) -> Work:
+    """Bisection: ⌈log₂(n + 1)⌉ compares for each number that is looked up among n."""
+    among = call.get("sorted_sequence") if call.get("sorted_sequence") is not None else call["boundaries"]
+    return elementwise(numel(call.outputs[0]) * levels(int(among.shape[-1]) + 1), call.bytes())
+
+
+@explains("aten::isin")
+def isin(call: Call) -> Work:
+    """Looked up among the sorted test elements: ⌈log₂(n + 1)⌉ compares for each element; sorting them is not counted."""
+    tested = call.get("test_elements")
+    return elementwise(numel(call.outputs[0]) * levels((numel(tested) if tested is not None else 1) + 1), call.bytes())
+
+
+@explains(
+    "aten::histogram",
+    "aten::_histogramdd_from_bin_cts",
+    "aten::_histogramdd_from_bin_tensors",
+    "aten::_histogramdd_bin_edges",
+)
+def histogram(call: Call) -> Work:
+    """A bin for each number: subtract, multiply, round, add."""
+    return elementwise(4 * numel(call["self"]), call.bytes())
+
+
+@explains("aten::segment_reduce", "aten::_segment_reduce_backward")
+def segments(call: Call) -> Work:
+    """One operation for each number."""
+    source = call.get("data")
+    return elementwise(numel(source), call.bytes())
+
+
+@explains("aten::dist")
+def distance(call: Call) -> Work:
+    """‖x − y‖: subtract, power, add for each element; a root."""
+    return elementwise(3 * numel(call.args[0]) + 1, call.bytes())
+
+
+@explains("aten::allclose")
+def allclose(call: Call) -> Work:
+    """|x − y| ≤ a + r·|y|: subtract, multiply, add, compare, and an and."""
+    return elementwise(5 * numel(call.args[0]), call.bytes())
+
+
+@explains("aten::_compute_linear_combination")
+def combination(call: Call) -> Work:
+    """A sum of matrices with coefficients: multiply and add for each."""
+    terms = prod(int(n) for n in call["coefficients"].shape)
+    return elementwise(2 * terms * (numel(call["input"]) // max(int(call["input"].shape[0]), 1)), call.bytes())
