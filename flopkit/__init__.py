@@ -41,6 +41,7 @@ _ROOMS = {
     "flopkit.layers.pooling": ("avg_pool2d", "max_pool2d"),
     "flopkit.layers.products": ("dense", "matmul"),
     "flopkit.rooflines": ("roofline",),
+    "flopkit.training": ("attention_backward", "conv2d_backward", "dense_backward"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _SUBMODULES = ("charts", "conventions", "lessons", "models", "rooflines", "tally", "units", "widgets")
@@ -48,12 +49,13 @@ _SUBMODULES = ("charts", "conventions", "lessons", "models", "rooflines", "tally
 # Spelt out for type checkers, as is the list below it; a test holds both to the rooms above.
 __all__ = [
     "Convention", "Cost", "Device", "Report", "UncountedError", "__version__", "activation", "attention",
-    "avg_pool2d", "batch_norm", "ceil_div", "charts", "conv1d", "conv2d", "conv3d", "conv_output",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conventions", "count", "counting", "cross_entropy",
-    "dense", "device", "device_names", "dropout", "embedding", "exact_div", "formula", "group_norm", "layer_norm",
-    "learned_positions", "lessons", "log2", "matmul", "max_pool2d", "maximum", "minimum", "mla", "models", "moe",
-    "multi_head_attention", "residual", "rms_norm", "roofline", "rooflines", "rotary", "scale",
-    "sinusoidal_positions", "softmax", "tally", "units", "visible_pairs", "where", "widgets", "window",
+    "attention_backward", "avg_pool2d", "batch_norm", "ceil_div", "charts", "conv1d", "conv2d", "conv2d_backward",
+    "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conventions", "count",
+    "counting", "cross_entropy", "dense", "dense_backward", "device", "device_names", "dropout", "embedding",
+    "exact_div", "formula", "group_norm", "layer_norm", "learned_positions", "lessons", "log2", "matmul",
+    "max_pool2d", "maximum", "minimum", "mla", "models", "moe", "multi_head_attention", "residual", "rms_norm",
+    "roofline", "rooflines", "rotary", "scale", "sinusoidal_positions", "softmax", "tally", "units",
+    "visible_pairs", "where", "widgets", "window",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from flopkit.layers.pooling import avg_pool2d, max_pool2d
     from flopkit.layers.products import dense, matmul
     from flopkit.rooflines import roofline
+    from flopkit.training import attention_backward, conv2d_backward, dense_backward
 
 
 if not TYPE_CHECKING:  # to a type checker a misspelt name is an error, too

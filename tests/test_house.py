@@ -20,7 +20,7 @@ PACKAGE = Path(fk.__file__).parent
 
 # From the top of the house to its foundation: a room imports itself and what stands below it.
 FLOORS = (
-    "widgets", "charts", "lessons", "counter", "models", "rooflines", "devices", "derivations", "layers", "tally", "cost",
+    "widgets", "charts", "lessons", "counter", "models", "training", "rooflines", "devices", "derivations", "layers", "tally", "cost",
     "conventions", "sizes", "dtypes", "tables", "units", "arithmetic", "__about__",
 )  # fmt: skip
 HEAVY = {
@@ -230,7 +230,7 @@ def test_no_file_is_a_drawer():
 
 # -- explained --------------------------------------------------------------------------------------------------
 
-EXPLAINED = ("arithmetic", "sizes", "dtypes", "conventions", "cost", "tables", "layers", "tally")
+EXPLAINED = ("arithmetic", "sizes", "dtypes", "conventions", "cost", "tables", "layers", "training", "tally")
 
 
 def public_functions():

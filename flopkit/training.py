@@ -1,0 +1,187 @@
+"""The backward pass by cases: which gradients a layer has to compute, and what each of them costs.
+
+A layer that multiplies an input by a weight has three tensors and three products. Forward makes the output of input and weight; the
+gradient of the input is made of the output's gradient and the weight; the gradient of the weight of the input and the output's gradient.
+Every multiply-add of the forward pass, ``y += x·w``, comes back as one of each: ``dx += dy·w`` and ``dw += x·dy``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from flopkit.conventions import EXACT, Convention
+from flopkit.cost import Cost
+from flopkit.dtypes import is_complex, nbytes
+from flopkit.layers.attentions import attention, visible_pairs
+from flopkit.layers.convolutions import conv2d
+from flopkit.layers.products import dense
+from flopkit.sizes import choice, flag, size
+
+__all__ = ["attention_backward", "conv2d_backward", "dense_backward"]
+
+# Element-wise FLOPs of a pair, on the way back through the softmax.
+THROUGH_SOFTMAX = 5  # multiply and add for the row's sum of probability times gradient; subtract, multiply; scale
+FLASH_SOFTMAX = 3  # the same without the sum, which a flash kernel takes from the output instead
+ROW_SUM = 2  # that sum: multiply and add, for each number of the output
+SCORES_AGAIN = 3  # the probability from the score: scale, subtract, exponential
+
+
+def dense_backward(
+    *, tokens: Any, d_in: Any, d_out: Any, bias: Any = False, input: Any = True, weight: Any = True, dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:  # fmt: skip
+    """The backward pass of a dense layer: the gradients that are wanted.
+
+    FLOPs: ``2·tokens·d_in·d_out`` for the gradient of the *input*, dX = dY·Wᵀ, and as many for that of the *weight*, dW = Xᵀ·dY.
+    Vector FLOPs: ``tokens·d_out`` additions for the gradient of a *bias*, which is a sum over the tokens.
+    Bytes: each of the two products reads two of the three tensors X, W, Y (or its gradient) and writes the third, as the forward
+    product does: ``tokens·d_in + d_in·d_out + tokens·d_out`` numbers. The bias's sum reads dY and writes *d_out* numbers.
+
+    Parameters
+    ----------
+    tokens, d_in, d_out : the sizes of the layer, as in `dense`.
+    bias : whether there is a bias to be trained.
+    input : whether anything below the layer is trained, so that its input needs a gradient.
+    weight : whether the weight is trained. Each of the three switches may be a parameter that holds 1 or 0.
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: adding the gradient to one that is there already, the optimiser.
+
+    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1.
+
+    Source: Goodfellow et al. 2016, section 6.5.6.
+
+    >>> layer = {"tokens": 64, "d_in": 4096, "d_out": 16384}
+    >>> dense_backward(**layer).flops == 2 * dense(**layer).flops
+    True
+    >>> dense_backward(**layer, input=False).flops == dense(**layer).flops  # the first layer
+    True
+    """
+    forward = dense(tokens=tokens, d_in=d_in, d_out=d_out, dtype=dtype, convention=convention)
+    tokens, d_out = size("tokens", tokens), size("d_out", d_out)
+    return _gradients("dense, backward", forward, tokens * d_out, d_out, bias, input, weight, dtype)
+
+
+def conv2d_backward(
+    *, batch: Any, c_in: Any, c_out: Any, h_out: Any, w_out: Any, kernel: Any, groups: Any = 1, stride: Any = 1, dilation: Any = 1,
+    h_in: Any = None, w_in: Any = None, bias: Any = False, input: Any = True, weight: Any = True, dtype: Any = "bf16",
+    convention: Convention = EXACT,
+) -> Cost:  # fmt: skip
+    """The backward pass of a convolution: the gradients that are wanted.
+
+    FLOPs: ``2·batch·c_out·h_out·w_out·(c_in/groups)·taps`` for the gradient of the *input*, and as many for that of the *weight*. An
+    output meets the inputs of its own group only, and so does its gradient: both are divided by *groups*.
+    Vector FLOPs: ``batch·c_out·h_out·w_out`` additions for the gradient of a *bias*.
+    Bytes: each gradient by itself, as in `dense_backward`; an operator that computes both at once reads dY once.
+
+    Parameters
+    ----------
+    batch, c_in, c_out, h_out, w_out, kernel, groups, stride, dilation, h_in, w_in : the layer's, as in `conv2d`.
+    bias, input, weight : as in `dense_backward`.
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: what Winograd and the like save; products with zeros between the pixels of a strided gradient, which some kernels do.
+
+    Raises as `conv2d` does.
+
+    Source: Dumoulin and Visin 2016, section 4 (the gradient of the input is a transposed convolution).
+
+    >>> depthwise = {"batch": 1, "c_in": 16, "c_out": 16, "h_out": 56, "w_out": 56, "kernel": 3, "groups": 16}
+    >>> conv2d_backward(**depthwise).flops == 2 * conv2d(**depthwise).flops
+    True
+    """
+    forward = conv2d(
+        batch=batch, c_in=c_in, c_out=c_out, h_out=h_out, w_out=w_out, kernel=kernel, groups=groups, stride=stride, dilation=dilation,
+        h_in=h_in, w_in=w_in, dtype=dtype, convention=convention,
+    )  # fmt: skip
+    outputs = size("batch", batch) * size("c_out", c_out) * size("h_out", h_out) * size("w_out", w_out)
+    return _gradients("conv2d, backward", forward, outputs, size("c_out", c_out), bias, input, weight, dtype)
+
+
+def _gradients(name: str, forward: Cost, outputs: Any, biases: Any, bias: Any, input: Any, weight: Any, dtype: Any) -> Cost:
+    """Two products as large as the one that *forward* is, and the sum over *outputs* that is the bias's gradient."""
+    product = replace(forward, params_by_role={})
+    parts = [
+        (flag("input", input) * product).named("input gradient"),
+        (flag("weight", weight) * product).named("weight gradient"),
+    ]
+    bias = flag("bias", bias)
+    if not (isinstance(bias, int) and bias == 0):
+        parts.append(
+            Cost(
+                "bias gradient",
+                vector_by_kind={"products": bias * outputs * (2 if is_complex(dtype) else 1)},
+                bytes=nbytes(bias * outputs, dtype) + nbytes(bias * biases, dtype),
+                convention=forward.convention,
+            )
+        )
+    return Cost.total(name, parts)
+
+
+def attention_backward(
+    *, batch: Any, q: Any, kv: Any, heads: Any, head_dim: Any, kv_heads: Any = None, v_head_dim: Any = None, mask: Any = "full",
+    kernel: str = "flash", dtype: Any = "bf16", convention: Convention = EXACT,
+) -> Cost:  # fmt: skip
+    """The backward pass of the attention core, all of whose inputs need a gradient.
+
+    FLOPs: ``2·batch·heads·pairs·2·(head_dim + v_head_dim)``: four products for the two of the forward pass, since both factors of each
+    are activations: dV = Pᵀ·dO and dP = dO·Vᵀ, then dQ = dS·K and dK = dSᵀ·Q. ``kernel="flash"`` kept no scores and computes them
+    again, ``2·batch·heads·pairs·head_dim``: the part called "scores again". It is executed and is none of the model's FLOPs; where
+    values are as long as keys it makes the ratio to the forward pass 2.5.
+    Vector FLOPs: 5 a pair for ``"math"``; 3 a pair and 2 for each number of the output for ``"flash"``, and 3 a pair for the scores again.
+    Bytes: ``"flash"`` reads Q, K, V, the output and its gradient and writes three gradients, twice what moves in the forward pass.
+    ``"math"`` moves the ``batch·heads·q·kv`` scores seven times besides.
+
+    Parameters
+    ----------
+    batch, q, kv, heads, head_dim, kv_heads, v_head_dim, mask : the sizes and the mask, as in `attention`.
+    kernel : ``"flash"`` or ``"math"``: whether the scores are computed again or were kept.
+    dtype : number format of all tensors, for the bytes.
+
+    Not counted: the log-sum of each row that a flash kernel keeps; the projections, whose backward pass is `dense_backward`'s.
+
+    Raises as `attention` does.
+
+    Source: Dao et al. 2022, appendix B; Dao 2023, section 4.1 (FLOPs of the backward pass: 2.5 times the forward ones).
+
+    >>> core = {"batch": 1, "q": 4096, "kv": 4096, "heads": 32, "head_dim": 128, "mask": "causal"}
+    >>> attention_backward(**core).flops / attention(**core).flops
+    2.5
+    >>> attention_backward(**core, kernel="math").flops / attention(**core).flops
+    2.0
+    """
+    choice("kernel", kernel, ("flash", "math"))
+    forward = attention(
+        batch=batch, q=q, kv=kv, heads=heads, head_dim=head_dim, kv_heads=kv_heads, v_head_dim=v_head_dim, mask=mask, dtype=dtype,
+        convention=convention,
+    )  # fmt: skip
+    batch, q, kv, heads = size("batch", batch), size("q", q), size("kv", kv), size("heads", heads)
+    head_dim = size("head_dim", head_dim)
+    v_head_dim = head_dim if v_head_dim is None else size("v_head_dim", v_head_dim)
+    seen = visible_pairs(q, kv, mask)
+    pairs = {"scores": batch * heads * seen}
+    if "hidden" in forward.macs_by_kind:
+        pairs["hidden"] = batch * heads * (q * kv - seen)
+    flash = kernel == "flash"
+    each = FLASH_SOFTMAX if flash else THROUGH_SOFTMAX
+    vector = {kind: each * n for kind, n in pairs.items()}
+    if flash:
+        vector["products"] = ROW_SUM * batch * heads * q * v_head_dim
+    gradients = Cost(
+        "gradients",
+        macs_by_kind={kind: 2 * macs for kind, macs in forward.macs_by_kind.items()},
+        vector_by_kind=vector,
+        bytes=2 * forward.bytes + (0 if flash else 7 * nbytes(batch * heads * q * kv, dtype)),
+        convention=convention,
+    )
+    if not flash:
+        return Cost.total("attention, backward", [gradients])
+    again = Cost(
+        "scores again",
+        macs_by_kind={kind: n * head_dim for kind, n in pairs.items()},
+        vector_by_kind={kind: SCORES_AGAIN * n for kind, n in pairs.items()},
+        convention=convention,
+    )
+    return Cost.total("attention, backward", [gradients, again])
+
