@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from flopkit.counter import regions
-from flopkit.counter.watch import heres
+from flopkit.counter.watch import Functions, heres
 
 __all__ = ["installed"]
 
@@ -56,6 +56,7 @@ def _install(stack: contextlib.ExitStack) -> None:
     _replace(stack, ThreadPoolExecutor, "submit", _submitting)
     _optimizers(stack)
     _scripts(stack)
+    _replace(stack, torch.overrides, "has_torch_function", _asking)
     _eager(stack)
     if "torch._subclasses.fake_tensor" in sys.modules:
         _fake(stack)
@@ -185,6 +186,20 @@ def _scripts(stack: contextlib.ExitStack) -> None:
 
 def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
     return regions.attention(watcher, run, args, kwargs)
+
+
+def _asking(original: Any) -> Any:
+    """Transformer layers leave their fast path where a function mode is at work. Ours changes nothing: the path is that of the program."""
+    plain = torch._C._disabled_torch_function_impl
+
+    def has_torch_function(arguments: Any) -> Any:
+        modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+        if not all(isinstance(mode, Functions) for mode in modes):
+            return original(arguments)
+        kinds = {type(argument) for argument in arguments} - {torch.Tensor}
+        return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
+
+    return has_torch_function
 
 
 def _eager(stack: contextlib.ExitStack) -> None:

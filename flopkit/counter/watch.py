@@ -20,7 +20,7 @@ from flopkit.counter.phases import backward_or_recompute, is_on_stack
 from flopkit.counter.places import OUTSIDE, Modules, Place, Trail
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work, unknown
 
-__all__ = ["Here", "Watcher"]
+__all__ = ["Functions", "Here", "Watcher"]
 
 _graph_task = torch._C._current_graph_task_id
 _node = torch._C._current_autograd_node
@@ -138,7 +138,7 @@ class Watcher(TorchDispatchMode):
         self.progress = progress
         self._here = threading.local()
         self._all: list[Here] = []
-        self._functions = _Functions(self)
+        self._functions = Functions(self)
         self._registered = registry.version()
         self._final: Ledger | None = None
 
@@ -352,7 +352,7 @@ class Watcher(TorchDispatchMode):
         here.ledger.add(entry, place.where(phase))
 
 
-class _Functions(TorchFunctionMode):
+class Functions(TorchFunctionMode):
     """Sees attention before autograd takes it apart."""
 
     def __init__(self, watcher: Watcher) -> None:

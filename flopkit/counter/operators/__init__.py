@@ -10,7 +10,8 @@ from flopkit.counter import registry
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.operators import (
-    attentions,
+    attention_kernels,
+    attention_layers,
     bilinear,
     convolutions,
     distances,
@@ -38,7 +39,8 @@ from flopkit.counter.work import Work, free, unknown
 __all__ = ["Plan", "explain"]
 
 ROOMS = (
-    attentions,
+    attention_kernels,
+    attention_layers,
     bilinear,
     convolutions,
     distances,
