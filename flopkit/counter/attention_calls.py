@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from flopkit.counter.inside import is_wrapper
-from flopkit.counter.operators.attentions import UNKNOWN_LENGTHS, Shape, of_lengths, shape_of
-from flopkit.counter.operators.visibility import lengths_from
+from flopkit.counter.operators.attentions import HIDDEN_MASK, UNKNOWN_LENGTHS, Shape, of_lengths, shape_of
+from flopkit.counter.operators.visibility import lengths_from, top_left_pairs, values_of
 
-__all__ = ["Said", "read"]
+__all__ = ["Said", "read", "read_layer"]
 
 _functorch = torch._C._functorch
 
@@ -20,12 +20,13 @@ class Said(NamedTuple):
     """A call: its shape, whether that is the whole of it, and the dtype that autocast turns its tensors to.
 
     Where it is not the whole (forward-mode gradients, tensors that are distributed), the operators inside count, and the shape
-    only tells which share of their pairs is visible.
+    only tells which share of their pairs is visible; *only* names those operators where others are around them.
     """
 
     shape: Shape
     whole: bool = True
     cast: Any = None
+    only: frozenset[str] = frozenset()
 
 
 def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
@@ -48,6 +49,23 @@ def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: flo
     if cast is not None:
         shape = _in(shape, cast, query)
     return _transformed(shape, three, cast)
+
+
+def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
+               bias_k: Any, bias_v: Any, add_zero_attn: bool, *rest: Any, need_weights: bool = True, attn_mask: Any = None,
+               key_padding_mask: Any = None, is_causal: bool = False, **others: Any) -> Said | None:  # fmt: skip
+    """What `multi_head_attention_forward` says of the products between its projections, where it makes them itself."""
+    if not need_weights or not all(isinstance(t, torch.Tensor) for t in (query, key)):
+        return None  # it calls `scaled_dot_product_attention`
+    q, kv = int(query.shape[0]), int(key.shape[0])
+    more = (bias_k is not None) + bool(add_zero_attn)  # keys that no mask hides
+    causal = is_causal and key_padding_mask is None and attn_mask is not None
+    visible = q * more + (top_left_pairs(q, kv) if causal else q * kv)
+    masked = attn_mask is not None or key_padding_mask is not None
+    shape = Shape(
+        q * (kv + more), visible, 0, 0, 0, 0, 0, 0, 0, 0, hides=causal, note=HIDDEN_MASK if masked and not causal else ""
+    )
+    return Said(shape, whole=False, only=frozenset(("aten::bmm", "aten::baddbmm")))
 
 
 def _cast(tensor: Any) -> Any:
@@ -122,9 +140,11 @@ def _rows(tensor: Any) -> tuple[list[int], int, int, bool] | None:
     if tensor.layout is torch.strided:
         sizes = tensor._nested_tensor_size().tolist()
         return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 0)), True
-    if getattr(tensor, "_ragged_idx", None) != 2 or tensor.lengths() is not None:
+    if getattr(tensor, "_ragged_idx", None) != 2:
         return None
-    values = tensor._values
-    longest = getattr(tensor, "_maybe_max_seqlen", None)
-    lengths, known = lengths_from(tensor.offsets(), int(values.shape[1]), longest)
-    return list(lengths), int(tensor.shape[-1]), int(tensor.shape[1]), known
+    size, heads = int(tensor.shape[-1]), int(tensor.shape[1])
+    if tensor.lengths() is not None:  # sequences with room behind them
+        found = values_of(tensor.lengths())
+        return None if found is None else (found, size, heads, True)
+    lengths, known = lengths_from(tensor.offsets(), int(tensor._values.shape[1]), getattr(tensor, "_maybe_max_seqlen", None))
+    return list(lengths), size, heads, known

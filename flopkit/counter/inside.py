@@ -38,11 +38,12 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
     if not isinstance(func, torch._ops.OpOverload):
         return None
-    if func._can_decompose():
-        return func.decompose
     from flopkit.counter.calls import tensors
 
     found = list(tensors((args, kwargs)))
+    nested = any(t.is_nested for t in found)  # such tensors have no shape to take an operator apart by, but kernels of their own
+    if func._can_decompose() and not nested:
+        return func.decompose
     if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
         return None
     if any(

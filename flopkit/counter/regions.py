@@ -26,13 +26,19 @@ from flopkit.counter.work import COUNTED, FREE, Work
 __all__ = ["ATTENTION", "Region", "attention"]
 
 OP = "scaled_dot_product_attention"
-ATTENTION = {
-    F.scaled_dot_product_attention,
-    torch.ops.aten.scaled_dot_product_attention,
-    torch.ops.aten.scaled_dot_product_attention.default,
-    torch._scaled_dot_product_attention_math,
-    torch.ops.aten._scaled_dot_product_attention_math,
-    torch.ops.aten._scaled_dot_product_attention_math.default,
+ATTENTION: dict[Any, Callable[..., Said | None]] = {
+    F.multi_head_attention_forward: attention_calls.read_layer,
+    **dict.fromkeys(
+        (
+            F.scaled_dot_product_attention,
+            torch.ops.aten.scaled_dot_product_attention,
+            torch.ops.aten.scaled_dot_product_attention.default,
+            torch._scaled_dot_product_attention_math,
+            torch.ops.aten._scaled_dot_product_attention_math,
+            torch.ops.aten._scaled_dot_product_attention_math.default,
+        ),
+        attention_calls.read,
+    ),
 }
 _number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _node = torch._C._current_autograd_node
@@ -91,22 +97,24 @@ class Region:
     ) -> bool:
         """Whether an operator inside of this call is accounted for here; False where it counts by itself."""
         work = entry.work
+        name = name_of(func)
+        if self.said.only and name not in self.said.only:
+            return False
         if here.place.region is self:
-            return self._inside(here, work, func, out, phase)
+            return self._inside(here, entry, name, out, phase)
         if phase == "recompute":  # before the call is made again
             return False
-        name = name_of(func)
         forced = here.watcher.attention
         shape = self.said.shape
         if name in BACKWARD:
             kernel = self.kernel if forced == "auto" else forced
             node = _node()
             if not self.said.whole:
-                self.put(here, work, phase, self.outer)
+                self.put(here, work, phase, place, entry.op)
             else:
                 self.put(here, backward_work(shape, kernel, asked(Call(func, args, kwargs, out, node))), phase, place)
         elif self.kernel.startswith("math") or not self.said.whole or self._again():
-            self.put(here, self._as_ran(work), phase, place)
+            self.put(here, self._as_ran(work), phase, place, OP if self.said.whole else entry.op)
         elif self.fused and forced == "auto":  # what is around the kernel: casts, paddings
             return False
         elif work.model:  # products stand for a kernel that would have run (there is none on meta)
@@ -118,12 +126,12 @@ class Region:
             self.put(here, Work(COUNTED, split_of(work.model, shape), {}, kernel=self.kernel), phase, place)
         return True
 
-    def _inside(self, here: Any, work: Work, func: Any, out: Any, phase: str) -> bool:
-        name = name_of(func)
+    def _inside(self, here: Any, entry: Entry, name: str, out: Any, phase: str) -> bool:
+        work = entry.work
         if name in KERNELS:
             self.fused = KERNELS[name]
         if not self.said.whole:
-            self.put(here, self._as_ran(work), phase, self.outer)
+            self.put(here, self._as_ran(work), phase, self.outer, entry.op)
         elif name == "aten::_to_copy" and self.said.cast is not None and out.dtype == self.said.cast and not self.ran:
             return False  # autocast's: an operator of its own
         elif work.status != FREE:
@@ -144,9 +152,9 @@ class Region:
         shape = self.said.shape
         return replace(work, model=split_of(work.model, shape), executed=done, kernel=kernel, note=shape.note)
 
-    def put(self, here: Any, work: Work, phase: str, place: Place) -> None:
+    def put(self, here: Any, work: Work, phase: str, place: Place, op: str = OP) -> None:
         """Enter a line of this call."""
-        entry = here.watcher.entries.setdefault((OP, repr(work)), Entry(OP, work))
+        entry = here.watcher.entries.setdefault((op, repr(work)), Entry(op, work))
         here.chain.close()
         here.ledger.add(entry, place.where(phase))
 
@@ -157,7 +165,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     said = None
     if not here.busy and here.place.region is None:
         with torch._C.DisableTorchFunction():
-            said = attention_calls.read(*args, **kwargs)
+            said = ATTENTION.get(func, attention_calls.read)(*args, **kwargs)
     if said is None:
         return func(*args, **kwargs)
     phase, place = here.where(3)

@@ -219,7 +219,9 @@ class Watcher(TorchDispatchMode):
         if plan.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
             return regions.attention(self, lambda *a, **k: self._open(here, func, a, k, plan), args, kwargs)
         if plan.opens:
-            return self._open(here, func, args, kwargs, plan)
+            if plan.nested is None or not any(t.is_nested for t in args[:2]):
+                return self._open(here, func, args, kwargs, plan)
+            plan = plan.nested
         key = entry = None
         if plan.constant is None and not plan.by_value:
             key = _key(plan, args, kwargs)

@@ -81,6 +81,7 @@ class Plan:
     chained : it is element-wise: the values of its scalars change nothing.
     merges : a compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after it
         where a row stays on chip: ``"row"``. See `flopkit.counter.chains`.
+    nested : the plan for tensors that are nested, where that is another.
     attends : it is attention as a whole, from which everything else follows.
     fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
     entries : what was found for the shapes that were seen.
@@ -95,6 +96,7 @@ class Plan:
     by_result: bool = False
     chained: bool = False
     merges: str = ""
+    nested: Plan | None = None
     attends: bool = False
     fresh: bool = False
     entries: dict[Any, Entry] = field(default_factory=dict)
@@ -140,6 +142,7 @@ def _explain(func: Any) -> Plan:
             lambda call: unknown(call.bytes()),
             opens=True,
             composite=func._can_decompose(),
+            nested=Plan(op, products.nested_product) if name == "aten::matmul" else None,
             attends=op == "scaled_dot_product_attention",
         )
     return Plan(op, lambda call: unknown(call.bytes()), opens=True)

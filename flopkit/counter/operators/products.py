@@ -11,7 +11,7 @@ from flopkit.counter.operators.sparse import is_sparse, sparse_macs
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 
-__all__ = ["complex_factor", "product_macs"]
+__all__ = ["complex_factor", "nested_product", "product_macs"]
 
 
 def complex_factor(tensor: Any) -> int:
@@ -35,6 +35,11 @@ def product_macs(a: Any, b: Any) -> int:
         return sum(prod(left) * right[-1] for left, right in pairs)
     columns = int(b.shape[-1]) if b.dim() > 1 else 1
     return numel(a) * columns * complex_factor(a)
+
+
+def nested_product(call: Call) -> Work:
+    """`torch.matmul` of nested tensors: each pair of matrices by its own size."""
+    return counted(product_macs(call["self"], call["other"]), call.bytes())
 
 
 def _components(tensor: Any, other: Any) -> Iterator[list[int]]:
