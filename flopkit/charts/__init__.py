@@ -12,6 +12,7 @@ from flopkit.charts.gallery import (
     cnn_anatomy,
     convolution_cost,
     dense_roofline,
+    eight_tools,
     one_run,
     what_counts,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "column",
     "convolution_cost",
     "dense_roofline",
+    "eight_tools",
     "one_run",
     "pick",
     "readout",

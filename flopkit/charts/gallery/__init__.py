@@ -5,6 +5,7 @@ from flopkit.charts.gallery.attention_length import attention_crossing
 from flopkit.charts.gallery.cnns import cnn_anatomy
 from flopkit.charts.gallery.conventions import what_counts
 from flopkit.charts.gallery.convolutions import convolution_cost
+from flopkit.charts.gallery.counters import eight_tools
 from flopkit.charts.gallery.dense import dense_roofline
 from flopkit.charts.gallery.one_run import one_run
 
@@ -14,6 +15,7 @@ __all__ = [
     "cnn_anatomy",
     "convolution_cost",
     "dense_roofline",
+    "eight_tools",
     "one_run",
     "what_counts",
 ]

@@ -105,6 +105,12 @@ def _products(first: str, second: str) -> Callable[[dict[str, Any], Entry], int]
     return formula
 
 
+def _linear(args: dict[str, Any], entry: Entry) -> int:
+    """Under inference mode a layer arrives whole, and is taken apart into the same product."""
+    pair = _shapes(args, "input", "weight")
+    return 2 * prod(pair[0]) * prod(pair[1][:-1]) if pair else 0
+
+
 def _convolution(args: dict[str, Any], entry: Entry) -> int:
     pair = _shapes(args, "input", "weight")
     return _slides(pair[0], pair[1], _output(args, pair[0], pair[1]), bool(args.get("transposed"))) if pair else 0
@@ -191,6 +197,7 @@ FORMULAS: dict[str, Callable[[dict[str, Any], Entry], int]] = {
     "aten::bmm": _products("self", "mat2"),
     "aten::baddbmm": _products("batch1", "batch2"),
     "aten::_scaled_mm": _products("self", "mat2"),
+    "aten::linear": _linear,
     "aten::convolution_backward": _convolution_backward,
     "higher_order::flex_attention": _flex(_fused),
     "higher_order::flex_attention_backward": _flex(_fused_backward),

@@ -1,0 +1,148 @@
+"""The programs that every tool is asked about, and what they answered: flopkit/data/counters.toml.
+
+``python -m flopkit.counter.peers.programs`` asks the tools that are installed and prints the file anew, its reasons kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["PROGRAMS", "Recorded", "build", "recorded", "versions"]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What one program executes, what each tool printed of it, and why that is another number.
+
+    Parameters
+    ----------
+    program : its name.
+    about : in words: size, batch, mode.
+    flops : executed, convention TORCH.
+    printed : by tool.
+    reasons : by tool; empty where the tool is right.
+    """
+
+    program: str
+    about: str
+    flops: int
+    printed: Mapping[str, int]
+    reasons: Mapping[str, str]
+
+
+@cache
+def recorded() -> Mapping[str, Recorded]:
+    """The recorded answers, by program.
+
+    >>> recorded()["ViT-B/16"].printed["torch"], recorded()["ViT-B/16"].flops
+    (33697001472, 35127656448)
+    """
+    found = {
+        name: Recorded(name, it["about"], it["flops"], it["printed"], it.get("reasons", {}))
+        for name, it in _data()["programs"].items()
+    }
+    return MappingProxyType(found)
+
+
+def versions() -> Mapping[str, str]:
+    """The versions of the tools that the answers are from."""
+    return MappingProxyType(dict(_data()["versions"]))
+
+
+@cache
+def _data() -> Any:
+    return tomllib.loads(files("flopkit").joinpath("data/counters.toml").read_text(encoding="utf-8"))
+
+
+def build(program: str) -> tuple[Any, Any, bool]:
+    """The model of *program* on the CPU, its input, and whether gradients are recorded while it runs."""
+    model, x = PROGRAMS[program][0]()
+    return model.eval(), x, PROGRAMS[program][1]
+
+
+def _vision(name: str) -> Callable[[], tuple[Any, Any]]:
+    def made() -> tuple[Any, Any]:
+        import torch
+        from torchvision import models
+
+        return models.get_model(name), torch.ones(1, 3, 224, 224)
+
+    return made
+
+
+def _lstm() -> tuple[Any, Any]:
+    import torch
+
+    return torch.nn.LSTM(64, 128, num_layers=2, batch_first=True), torch.ones(1, 16, 64)
+
+
+def _language(kind: str) -> Callable[[], tuple[Any, Any]]:
+    def made() -> tuple[Any, Any]:
+        import torch
+        import transformers
+
+        config = getattr(transformers, f"{kind}Config")(
+            hidden_size=256,
+            intermediate_size=896,
+            num_hidden_layers=2,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            vocab_size=2000,
+        )
+        model = getattr(transformers, f"{kind}ForCausalLM")(config)
+
+        class Logits(torch.nn.Module):
+            """Tools that trace want a tensor back."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.model = model
+
+            def forward(self, tokens: Any) -> Any:
+                return self.model(tokens).logits
+
+        return Logits().to(torch.bfloat16), torch.arange(64).reshape(1, 64)
+
+    return made
+
+
+PROGRAMS: dict[str, tuple[Callable[[], tuple[Any, Any]], bool]] = {
+    "ResNet-50": (_vision("resnet50"), True),
+    "MobileNetV2": (_vision("mobilenet_v2"), True),
+    "ViT-B/16": (_vision("vit_b_16"), True),
+    "ViT-B/16, no gradients": (_vision("vit_b_16"), False),
+    "LSTM": (_lstm, True),
+    "small Llama": (_language("Llama"), True),
+    "small Mixtral": (_language("Mixtral"), True),
+}
+
+
+def _anew() -> str:
+    import torch
+
+    import flopkit as fk
+    from flopkit.counter.peers import asked
+    from flopkit.counter.peers.installed import version
+
+    lines = ["[versions]", *(f'"{tool}" = "{version(asked.TOOLS[tool][0])}"' for tool in asked.TOOLS)]
+    for name in PROGRAMS:
+        before = recorded().get(name) if files("flopkit").joinpath("data/counters.toml").is_file() else None
+        model, x, grad = build(name)
+        with contextlib.nullcontext() if grad else torch.no_grad():
+            flops = fk.count(model, x).flops
+            answers = [asked.ask(tool, model, x) for tool in asked.TOOLS]
+        lines += ["", f'[programs."{name}"]', f'about = "{before.about if before else ""}"', f"flops = {flops}"]
+        lines += [f'printed."{a.tool}" = {a.value}' for a in answers if a.value is not None]
+        lines += [f'reasons."{tool}" = "{why}"' for tool, why in (before.reasons if before else {}).items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(_anew())
