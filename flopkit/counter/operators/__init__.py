@@ -13,6 +13,7 @@ from flopkit.counter.operators import (
     attention_kernels,
     attention_layers,
     bilinear,
+    cells,
     convolutions,
     distances,
     grouped,
@@ -34,6 +35,7 @@ from flopkit.counter.operators import (
     transforms,
     vision,
 )
+from flopkit.counter.operators.unexplained import OPENED, UNEXPLAINED
 from flopkit.counter.work import Work, free, unknown
 
 __all__ = ["Plan", "explain"]
@@ -42,6 +44,7 @@ ROOMS = (
     attention_kernels,
     attention_layers,
     bilinear,
+    cells,
     convolutions,
     distances,
     grouped,
@@ -124,6 +127,8 @@ def _explain(func: Any) -> Plan:
     mine = registry.theirs(func)
     if mine is not None:
         return Plan(op, mine, by_result=dynamic)
+    if name in UNEXPLAINED and name not in OPENED:
+        return Plan(op, lambda call: unknown(call.bytes()), by_result=dynamic)
     ours = registry.FORMULAS.get(name)
     if ours is not None:
         merges = "row" if name in ROWS else "link" if name in LINKS else ""

@@ -90,7 +90,10 @@ def batch_norm(call: Call) -> Work:
     each = 2 + (weight is not None) + (bias is not None) + (STATISTICS_FLOPS - 1) * trains
     channel = ROOT_FLOPS + trains * (MEANS_FLOPS + 7 * (mean is not None))
     running = _moved(mean, variance)
-    moved = _moved(image, weight, bias) + running * (1 + trains) + sum(map(extent, call.outputs))
+    written = (
+        call.outputs if trains else call.outputs[:1]
+    )  # without training there is nothing to keep, whatever is returned
+    moved = _moved(image, weight, bias) + running * (1 + trains) + sum(map(extent, written))
     if "_functional" in str(call.func._schema.name):  # the new running statistics are among the results
         moved -= running * trains
     return elementwise(each * numel(image) + channel * channels, moved)

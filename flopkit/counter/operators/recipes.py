@@ -139,7 +139,6 @@ RECIPES: Mapping[str, Recipe] = {
     "log_sigmoid_backward": Recipe(5, "compare, add, divide, subtract, multiply"),
     "mish_backward": Recipe(12, "g·(t + x·s·(1 − t²)): three for t, three for s, three multiplies, subtract, add, multiply"),
     "native_dropout_backward": Recipe(2, "two multiplies"),
-    "angle_backward": Recipe(4, "two multiplies, add, divide"),
     # losses, before they are summed
     "binary_cross_entropy_backward": Recipe(
         lambda call: 6 + (call.get("weight") is not None), "g·(p − y)/(p·(1 − p)): two subtracts, multiply, compare, multiply, divide"

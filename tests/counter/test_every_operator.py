@@ -1,0 +1,78 @@
+"""Every operator of torch is one of: counted, element-wise, free, composite, or on the list of those that nobody explains."""
+
+import pytest
+import torch
+
+import flopkit as fk
+from flopkit.counter.calls import name_of
+from flopkit.counter.operators import explain
+from flopkit.counter.operators.pointwise import is_pointwise, plain
+from flopkit.counter.operators.recipes import RECIPES
+from flopkit.counter.operators.unexplained import OPENED, UNEXPLAINED
+from flopkit.counter.registry import FORMULAS
+
+SPACES = ("aten", "prims", "torchvision")
+
+
+def operators():
+    """Every overload of every operator that is registered."""
+    for full in torch._C._dispatch_get_all_op_names():
+        space, _, rest = full.partition("::")
+        if space in SPACES:
+            name, _, overload = rest.partition(".")
+            yield getattr(getattr(getattr(torch.ops, space), name), overload or "default")
+
+
+def unknown():
+    return {name_of(op) for op in operators() if (plan := explain(op)).opens and not plan.composite}
+
+
+def test_torch_has_what_it_always_had():
+    """The walk is no empty one."""
+    names = {name_of(op) for op in operators()}
+    assert (
+        len(names) > 1200
+        and {"aten::mm", "aten::relu_", "aten::_foreach_add_", "aten::_fused_adamw_", "prims::add"} <= names
+    )
+
+
+def test_what_is_unknown_is_on_the_list():
+    left = unknown() - set(UNEXPLAINED)
+    assert not left, f"no formula, and no reason why not: {sorted(left)}"
+
+
+def test_the_list_names_nothing_that_is_explained():
+    assert not set(UNEXPLAINED) & set(FORMULAS)
+    assert OPENED <= set(UNEXPLAINED)
+
+
+def test_each_reason_is_a_sentence():
+    assert all(len(reason) > 15 and reason[-1] != "." for reason in UNEXPLAINED.values())
+
+
+def test_an_in_place_operator_counts_as_its_other_form():
+    """relu_ and relu, relu.out: the same FLOPs an element; a name that is only spelled differently is no other operator."""
+    by_name = {}
+    for op in operators():
+        name = name_of(op)
+        if name.startswith("aten::") and not explain(op).opens:
+            by_name.setdefault(plain(name), set()).add(
+                is_pointwise(op, name) if plain(name) not in ("max", "min") else None
+            )
+    mixed = {name for name, kinds in by_name.items() if len(kinds) > 1}
+    assert mixed <= {"zero", "copy"}, mixed
+
+
+def test_recipes_name_operators():
+    there = {plain(name_of(op)) for op in operators()}
+    assert set(RECIPES) <= there
+    assert not {f"aten::{name}" for name in RECIPES} & set(FORMULAS), "explained twice"
+
+
+def test_what_is_on_the_list_is_listed_when_it_runs():
+    x, labels = torch.zeros(3, 5), torch.zeros(3, 5, dtype=torch.int64)
+    report = fk.count(torch.nn.functional.multilabel_margin_loss, x, labels)
+    assert [row["operator"] for row in report.uncounted] == ["multilabel_margin_loss_forward"]
+    assert report.coverage < 1
+    with pytest.raises(fk.UncountedError, match="multilabel_margin_loss_forward"):
+        fk.count(torch.nn.functional.multilabel_margin_loss, x, labels, strict=True)
