@@ -74,6 +74,8 @@ def chooses(func: Any, args: Any) -> bool:
     """
     if func.name() not in EAGER or not args:
         return False
+    if func.name() in ("scan", "map_impl"):  # how often is in a shape
+        return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is None
     first = args[0] if func.name() == "cond" else args[2] if len(args) > 2 else ()
     asked = list(first) if isinstance(first, (list, tuple)) else [first]
     return all(type(a) in (bool, int, float) or (type(a) is torch.Tensor and a.device.type != "meta") for a in asked)
@@ -92,4 +94,24 @@ def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -
     return carried
 
 
-EAGER: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
+def _scan(combine: Any, carried: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    """One step after the other; each gives what is carried on, and then its part of the results."""
+    carried, steps = list(carried), []
+    for place in range(xs[0].shape[0]):
+        found = list(combine(*carried, *(x.select(0, place) for x in xs), *additional_inputs))
+        steps.append(found[len(carried) :])
+        carried = found[: len(carried)]
+    return (*carried, *(_stacked(parts) for parts in zip(*steps, strict=True)))
+
+
+def _map(function: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    """The function of each row."""
+    rows = [function(*(x.select(0, place) for x in xs), *additional_inputs) for place in range(xs[0].shape[0])]
+    return torch.utils._pytree.tree_map(lambda *parts: _stacked(parts), *rows)
+
+
+def _stacked(parts: Any) -> Any:
+    return torch.stack(list(parts)) if isinstance(parts[0], torch.Tensor) else parts[0]
+
+
+EAGER: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map}

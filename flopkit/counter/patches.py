@@ -1,8 +1,9 @@
 """What has to be changed in torch while something is counted, and is put back afterwards, whatever happens.
 
-Three things do not announce themselves to a mode: which module is called, which threads are started, and compiled functions. While
-at least one count is running, the call of a module, the start of a thread and of a pool's task, and the entry into a fake-tensor mode pass by
-here. Nothing is put on any module or tensor.
+Some things do not announce themselves to a mode: which module is called, which threads are started, compiled functions, and custom
+functions whose backward pass runs their forward pass again. While at least one count is running, the call of a module, the start of a thread
+and of a pool's task, the backward of a custom function, and the entry into a fake-tensor mode pass by here. Nothing is put on any
+module or tensor.
 """
 
 from __future__ import annotations
@@ -13,15 +14,21 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from flopkit.counter import regions
-from flopkit.counter.watch import Functions, heres
+from flopkit.counter.watch import Functions, custom_backwards, heres
 
 __all__ = ["installed"]
 
+POOLS = frozenset({"concurrent.futures.thread", "multiprocessing.pool"})  # their tasks are watched one by one
+COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
+
+_TORCH = str(Path(torch.__file__).parent)
 _lock = threading.RLock()
 _users = 0
 _undo: contextlib.ExitStack | None = None
@@ -54,6 +61,9 @@ def _install(stack: contextlib.ExitStack) -> None:
     _replace(stack, torch.nn.Module, "__call__", _calling)
     _replace(stack, threading.Thread, "start", _starting)
     _replace(stack, ThreadPoolExecutor, "submit", _submitting)
+    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
+        _replace(stack, ThreadPool, name, _submitting)
+    _replace(stack, torch.autograd.function.BackwardCFunction, "apply", _applying)
     _optimizers(stack)
     _scripts(stack)
     _replace(stack, torch.overrides, "has_torch_function", _asking)
@@ -109,8 +119,7 @@ def _watched(run: Any) -> Any:
 
 def _starting(original: Any) -> Any:
     def start(thread: threading.Thread) -> None:
-        target = getattr(thread, "_target", None)
-        pool = getattr(target, "__module__", "") == "concurrent.futures.thread"  # its tasks are watched one by one
+        pool = getattr(getattr(thread, "_target", None), "__module__", "") in POOLS
         if heres() and not pool and "run" not in vars(thread):
             run = _watched(thread.run)
 
@@ -129,6 +138,21 @@ def _submitting(original: Any) -> Any:
         return original(pool, _watched(fn), *args, **kwargs)
 
     return submit
+
+
+def _applying(original: Any) -> Any:
+    def apply(node: Any, *gradients: Any) -> Any:
+        inside = custom_backwards()
+        inside.append((torch._C._current_graph_task_id(), torch.is_grad_enabled()))
+        if type(node).__name__ == "CompiledFunctionBackward":
+            for here in heres():
+                here.watcher.notes.add(COMPILED)
+        try:
+            return original(node, *gradients)
+        finally:
+            inside.pop()
+
+    return apply
 
 
 def _optimizers(stack: contextlib.ExitStack) -> None:
@@ -194,7 +218,8 @@ def _asking(original: Any) -> Any:
 
     def has_torch_function(arguments: Any) -> Any:
         modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
-        if not all(isinstance(mode, Functions) for mode in modes):
+        layer = sys._getframe(1).f_globals.get("__name__", "").startswith("torch.nn.modules.")
+        if not layer or not all(isinstance(mode, Functions) for mode in modes):
             return original(arguments)
         kinds = {type(argument) for argument in arguments} - {torch.Tensor}
         return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
@@ -228,25 +253,47 @@ def _eager(stack: contextlib.ExitStack) -> None:
 
 
 def _fake(stack: contextlib.ExitStack) -> None:
-    """A fake-tensor mode that is entered while counting would run its operators unseen: the watcher goes on top of it."""
+    """A fake-tensor mode that is entered while counting would run its operators unseen: the watcher goes on top of it.
+
+    Not where torch itself enters one, in order to find out shapes: that is no work of the program's.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    entered: dict[Any, list[tuple[bool, Any]]] = {}  # what was done about it, level by level
 
     def entering(original: Any) -> Any:
         def __enter__(mode: Any) -> Any:
             found = original(mode)
-            for here in heres():
-                here.watcher.on_top()
+            shapes = _torch_asks(sys._getframe(1))
+            for here in (watching := heres()):
+                if shapes:
+                    here.busy += 1
+                else:
+                    here.watcher.on_top()
+            entered.setdefault(mode, []).append((shapes, watching))
             return found
 
         return __enter__
 
     def leaving(original: Any) -> Any:
         def __exit__(mode: Any, *error: Any) -> Any:
-            for here in reversed(heres()):
-                here.watcher.off_top()
+            levels = entered.get(mode)
+            shapes, watching = levels.pop() if levels else (True, ())  # entered before counting began
+            for here in reversed(watching):
+                if shapes:
+                    here.busy -= 1
+                else:
+                    here.watcher.off_top()
             return original(mode, *error)
 
         return __exit__
 
     _replace(stack, FakeTensorMode, "__enter__", entering)
     _replace(stack, FakeTensorMode, "__exit__", leaving)
+
+
+def _torch_asks(frame: Any) -> bool:
+    """Whether the nearest caller that is no context manager is a part of torch."""
+    while frame is not None and frame.f_code.co_filename.endswith(("contextlib.py", "_contextlib.py")):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_TORCH)

@@ -24,6 +24,8 @@ def backward_or_recompute(frame: FrameType | None) -> str:
         code = frame.f_code
         verdict = _verdicts.get(code)
         if verdict is None:
+            if len(_verdicts) > 10_000:  # code that is made on the way, such as traced graphs
+                _verdicts.clear()
             verdict = _verdicts[code] = _judge(code)
         if verdict:
             return verdict

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,7 +49,7 @@ class Trail:
     __slots__ = ("numbers", "places")
 
     def __init__(self) -> None:
-        self.numbers: list[int] = []
+        self.numbers = array("q")
         self.places: list[Place] = []
 
     def mark(self, number: int, place: Place) -> None:
@@ -77,13 +78,14 @@ class Modules:
 
     A module that is called outside of any other is a root, and stands under its class's name (``Linear``, the next one
     ``Linear (2)``). One that is called by another is found among that one's descendants, so a module that two parents share has
-    two names. A module that is called again in a backward pass (checkpointing) keeps the name it was called by before.
+    two names. A module that is called again in a backward pass (checkpointing) keeps the name it was called by before. What is
+    not registered anywhere (a module in a plain list, or made on the spot) stands below its caller as ``(Linear)``. A copy that
+    data parallelism makes has its original's name. A root that is gone leaves its name to the next of its class.
     """
 
     def __init__(self) -> None:
         self.roots: dict[int, Place] = {}
         self.latest: dict[int, Place] = {}
-        self.taken: dict[str, int] = {}
         self.lock = threading.Lock()
 
     def place(self, module: Any, under: Place, again: bool = False) -> Place:
@@ -93,38 +95,68 @@ class Modules:
             return known
         with self.lock:
             found = self._found(module, under, again)
-        self.latest[id(module)] = found
+            if under.module is not None and found is not under:
+                _keep(under.inside, module, found)
+            _keep(self.latest, module, found)
         return found
 
     def _found(self, module: Any, under: Place, again: bool) -> Place:
         parent = under.module() if under.module is not None else None
         if parent is not None:
             name = _name_below(parent, module)
+            if name is None and getattr(module, "_is_replica", False):
+                name = _name_of_original(parent, module)
             if name is not None:
-                found = under if not name else Place(f"{under.path}.{name}", weakref.ref(module))
-                under.inside[id(module)] = found
-                return found
+                return Place(f"{under.path}.{name}", weakref.ref(module)) if name else under
         latest = self.latest.get(id(module))
-        if (
-            latest is not None
-            and latest.module is not None
-            and latest.module() is module
-            and (again or under is OUTSIDE)
-        ):
+        if latest is not None and (again or parent is None) and _stands_for(latest, module):
             return latest
-        root = next((r for r in self.roots.values() if self._holds(r, module)), None)
-        if root is not None and (again or under is not OUTSIDE):
-            return self._found(module, root, again)
-        name = type(module).__name__
-        number = self.taken[name] = self.taken.get(name, 0) + 1
-        found = Place(name if number == 1 else f"{name} ({number})", weakref.ref(module))
+        if again or parent is not None:
+            root = next((r for r in self.roots.values() if self._holds(r, module)), None)
+            if root is not None:
+                return self._found(module, root, again)
+        if parent is not None:
+            return Place(f"{under.path}.({type(module).__name__})", weakref.ref(module))
+        found = Place(self._free_name(type(module).__name__), weakref.ref(module))
         self.roots[id(module)] = found
         return found
+
+    def _free_name(self, name: str) -> str:
+        gone = [key for key, root in self.roots.items() if root.module is None or root.module() is None]
+        for key in gone:
+            del self.roots[key]
+        taken = {root.path for root in self.roots.values()}
+        if name not in taken:
+            return name
+        number = 2
+        while f"{name} ({number})" in taken:
+            number += 1
+        return f"{name} ({number})"
 
     @staticmethod
     def _holds(root: Place, module: Any) -> bool:
         top = root.module() if root.module is not None else None
         return top is not None and any(child is module for child in top.modules())
+
+
+def _stands_for(place: Place, module: Any) -> bool:
+    return place.module is not None and place.module() is module
+
+
+def _keep(known: dict[int, Place], module: Any, place: Place) -> None:
+    """Remember a module's place, and forget, now and then, those of modules that are gone."""
+    known[id(module)] = place
+    if len(known) & 1023 == 0:
+        for key in [key for key, old in known.items() if old.module is None or old.module() is None]:
+            del known[key]
+
+
+def _name_of_original(parent: Any, replica: Any) -> str | None:
+    """The name, seen from *parent*, of the module that *replica* was copied from: the first that has its class and its children."""
+    for name, child in parent.named_modules():
+        if name and type(child) is type(replica) and child._modules.keys() == replica._modules.keys():
+            return str(name)
+    return None
 
 
 def _name_below(parent: Any, module: Any) -> str | None:

@@ -198,8 +198,10 @@ class Report:
     def by_module(self, depth: int | None = None) -> Table:
         """One row for each module, what it calls included, in the order in which they were called.
 
-        Names are those of `torch.nn.Module.named_modules`; the root's own is empty. Where several modules were called from
-        outside, each name begins with the class of its root.
+        Names are those of `torch.nn.Module.named_modules`; the root's own is empty. A loss or another module without children
+        that was called beside it stands under its class; where several modules with children were called from outside, each name
+        begins with the class of its root. A module that is registered nowhere stands below its caller as ``(Linear)``; work outside
+        of all modules as ``(no module)``.
 
         Parameters
         ----------
@@ -329,11 +331,19 @@ class Report:
 
     def _names(self) -> Any:
         roots = {path.split(".", 1)[0] for path in self._order() if path}
-        if len(roots) > 1:
+        if not roots:
+            return lambda path: path
+        parents = roots if len(roots) == 1 else {path.split(".", 1)[0] for path in self._order() if "." in path}
+        if len(parents) != 1:
             return lambda path: path or "(no module)"
-        root = next(iter(roots), "")
-        outside = any(not path for path in self._order()) and root
-        return lambda path: ("(no module)" if outside else "") if not path else path[len(root) + 1 :]
+        (root,) = parents
+
+        def name(path: str) -> str:
+            if path == root or path.startswith(f"{root}."):
+                return path[len(root) + 1 :]
+            return path or "(no module)"
+
+        return name
 
     def _flops(self, macs: Mapping[str, float]) -> Any:
         return sum(self.convention.weight(kind) * n for kind, n in macs.items())

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from flopkit.counter import chains, inside, regions, registry
 from flopkit.counter.calls import Call, tensors
@@ -27,20 +27,32 @@ _node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
 _number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _grad_enabled = torch.is_grad_enabled
+_mode_stack = _get_current_dispatch_mode_stack
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _local = threading.local()
 
 
 def heres() -> tuple[Here, ...]:
     """Who watches this thread."""
-    return getattr(_local, "heres", ())
+    found: tuple[Here, ...] = getattr(_local, "heres", ())
+    if not found and _graph_task() != -1:  # autograd's own thread, which no one entered: the modes came along
+        return tuple([mode.here for mode in _mode_stack() if isinstance(mode, Watcher) and not mode.closed])
+    return found
+
+
+def custom_backwards() -> list[tuple[int, bool]]:
+    """The backward passes of custom functions that this thread is in: in which graph task, and whether with gradients on."""
+    found: list[tuple[int, bool]] | None = getattr(_local, "custom", None)
+    if found is None:
+        found = _local.custom = []
+    return found
 
 
 class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "arithmetic", "busy", "chain", "depth", "ledger", "optimizers", "place", "stack", "trail", "watcher"
+        "arithmetic", "busy", "chain", "depth", "entered", "ledger", "optimizers", "place", "stack", "trail", "watcher"
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Place) -> None:
@@ -50,7 +62,8 @@ class Here:
         self.trail = Trail()
         self.trail.mark(_number(), base)
         self.ledger = Ledger()
-        self.busy = False
+        self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
+        self.entered = False
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
         self.chain = chains.Chain(self.ledger)
@@ -97,11 +110,15 @@ class Here:
     def where(self, depth: int) -> tuple[str, Place]:
         """Phase and place of the operator that is running now, whose caller is *depth* frames up."""
         task = _graph_task()
+        optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
-            if self.optimizers and self.in_optimizer():
-                return "optimizer", self.place
-            return "forward", self.place
+            return ("optimizer" if optimizing else "forward"), self.place
+        if optimizing:
+            return "optimizer", self.place if self.stack else OUTSIDE
         phase = backward_or_recompute(sys._getframe(depth + 1))
+        if phase == "backward" and _grad_enabled() and (task, False) in custom_backwards()[-1:]:
+            # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
+            phase = "recompute"
         place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
         if phase == "backward" and _grad_enabled():  # create_graph: what is made here will be differentiated, too
             self.trail.mark(_number() - 1, place)
@@ -155,7 +172,8 @@ class Watcher(TorchDispatchMode):
         if found is None:
             found = self._here.value = Here(self, OUTSIDE)
             self._all.append(found)
-            _local.heres = (*heres(), found)
+            around = getattr(_local, "heres", ())
+            _local.heres = (*(here for here in around if not here.watcher.closed), found)
         return found
 
     def threads(self) -> list[Here]:
@@ -166,13 +184,21 @@ class Watcher(TorchDispatchMode):
     def on_this_thread(self, base: Place = OUTSIDE) -> Iterator[None]:
         """Watch this thread until the block ends; what no module asks for belongs to *base*."""
         here = self.here
-        here.place = base
+        if here.entered:  # a pool's thread, started while counting, that takes a task
+            before, here.place = here.place, base
+            try:
+                yield
+            finally:
+                here.place = before
+            return
+        here.place, here.entered = base, True
         if here not in heres():
             _local.heres = (*heres(), here)
         try:
             with self._functions, self:
                 yield
         finally:
+            here.entered = False
             here.chain.close()
             _local.heres = tuple(other for other in heres() if other is not here)
 
@@ -231,11 +257,11 @@ class Watcher(TorchDispatchMode):
                 out = _made_up(entry.results)
                 self._record(here, plan, func, args, kwargs, out, key, entry)
                 return out
-        here.busy = True
+        here.busy += 1
         try:
             out = func(*args, **kwargs)
         finally:
-            here.busy = False
+            here.busy -= 1
         self._record(here, plan, func, args, kwargs, out, key, entry)
         return out
 
@@ -317,11 +343,11 @@ class Watcher(TorchDispatchMode):
         """Run an operator that no formula explains with its inside in view; it is unknown if no arithmetic was seen there."""
         kernel = inside.inside_of(func, args, kwargs)
         if kernel is None:
-            here.busy = True
+            here.busy += 1
             try:
                 out = func(*args, **kwargs)
             finally:
-                here.busy = False
+                here.busy -= 1
             self._unknown(here, func, args, kwargs, out, plan)
             return out
         before = here.arithmetic
