@@ -29,6 +29,7 @@ _number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _grad_enabled = torch.is_grad_enabled
 _mode_stack = _get_current_dispatch_mode_stack
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
+_STRIDED = torch.strided
 _local = threading.local()
 
 
@@ -400,6 +401,8 @@ def _signature(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if isinstance(value, torch.Tensor):
+        if value.layout is not _STRIDED:  # what it stores does not show in its shape
+            raise TypeError(value.layout)
         return (value.shape, value.stride(), value.dtype)
     if kind is float or kind is complex:
         return kind, value == 0  # beta=0: nothing is added to the product
@@ -417,7 +420,7 @@ def _shapes(values: Any) -> Any:
     """The signature of an element-wise operator: of a scalar it matters what kind it is, and whether it is 1 (as a factor often is)."""
     return tuple(
         [
-            (v.shape, v.stride(), v.dtype)
+            _signature(v)
             if isinstance(v, torch.Tensor)
             else _shapes(v)
             if isinstance(v, (list, tuple))
