@@ -9,6 +9,7 @@ from flopkit.charts.figure import Figure, pick
 from flopkit.charts.gallery import (
     attention_crossing,
     attention_pairs,
+    backward_stack,
     cnn_anatomy,
     convolution_cost,
     dense_roofline,
@@ -23,6 +24,7 @@ __all__ = [
     "along",
     "attention_crossing",
     "attention_pairs",
+    "backward_stack",
     "choice",
     "cnn_anatomy",
     "column",

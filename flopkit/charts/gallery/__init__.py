@@ -2,6 +2,7 @@
 
 from flopkit.charts.gallery.attention import attention_pairs
 from flopkit.charts.gallery.attention_length import attention_crossing
+from flopkit.charts.gallery.backward import backward_stack
 from flopkit.charts.gallery.cnns import cnn_anatomy
 from flopkit.charts.gallery.conventions import what_counts
 from flopkit.charts.gallery.convolutions import convolution_cost
@@ -12,6 +13,7 @@ from flopkit.charts.gallery.one_run import one_run
 __all__ = [
     "attention_crossing",
     "attention_pairs",
+    "backward_stack",
     "cnn_anatomy",
     "convolution_cost",
     "dense_roofline",

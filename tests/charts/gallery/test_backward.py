@@ -1,0 +1,135 @@
+"""The model behind the figure of the backward pass, against a Llama of torch that runs on the meta device."""
+
+import random
+
+import pytest
+
+import flopkit as fk
+from flopkit.charts import backward_stack
+
+torch = pytest.importorskip("torch")
+nn, functional = torch.nn, torch.nn.functional
+
+FIGURE = backward_stack()
+WIDTH, HIDDEN, VOCABULARY = 4096, 14336, 128256
+
+
+class Product(nn.Module):
+    """A matrix, and beside it an adapter, base first as in PEFT."""
+
+    def __init__(self, d_in, d_out, how, rank):
+        super().__init__()
+        self.base = nn.Linear(d_in, d_out, bias=False)
+        self.base.weight.requires_grad_(how == "trained")
+        self.adapter = nn.Sequential(nn.Linear(d_in, rank, bias=False), nn.Linear(rank, d_out, bias=False)) if how == "LoRA" else None
+
+    def forward(self, x):
+        y = self.base(x)
+        return y if self.adapter is None else y + self.adapter(x) * 2.0
+
+
+class Layer(nn.Module):
+    def __init__(self, how, rank):
+        super().__init__()
+        self.q, self.o = (Product(WIDTH, WIDTH, how, rank) for _ in range(2))
+        self.k, self.v = (Product(WIDTH, 1024, how, rank) for _ in range(2))
+        self.gate, self.up = (Product(WIDTH, HIDDEN, how, rank) for _ in range(2))
+        self.down = Product(HIDDEN, WIDTH, how, rank)
+
+    def forward(self, x):
+        h = functional.rms_norm(x, (WIDTH,))
+        q, k, v = (one(h).unflatten(-1, (-1, 128)).transpose(1, 2) for one in (self.q, self.k, self.v))
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + self.o(mixed.transpose(1, 2).flatten(2))
+        h = functional.rms_norm(x, (WIDTH,))
+        return x + self.down(functional.silu(self.gate(h)) * self.up(h))
+
+
+class Llama(nn.Module):
+    def __init__(self, embedded, quarters, head, rank, checkpoint):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.embedding.weight.requires_grad_(embedded == "trained")
+        self.layers = nn.ModuleList(Layer(how, rank) for how in quarters for _ in range(8))
+        self.head = Product(WIDTH, VOCABULARY, head, rank)
+        self.checkpoint = checkpoint
+
+    def forward(self, tokens):
+        from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            if self.checkpoint == "none":
+                x = layer(x)
+            else:
+                with set_checkpoint_early_stop("early" in self.checkpoint):
+                    x = checkpoint(layer, x, use_reentrant=False)
+        return self.head(x)
+
+
+def run(settings):
+    quarters = [settings[name] for name in ("first", "second", "third", "fourth")]
+    with torch.device("meta"):
+        model = Llama(settings["embedded"], quarters, settings["head"], settings["rank"], settings["checkpoint"])
+        tokens = torch.zeros(1, settings["length"], dtype=torch.long)
+    with fk.counting(attention="flash" if "flash" in settings["again"] else "math") as report:
+        out = model(tokens)
+        if out.requires_grad:
+            out.sum().backward()
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return report.under(fk.conventions.EXACT), trained, sum(p.numel() for p in model.parameters())
+
+
+def drawn(n):
+    rng = random.Random("backward")
+    return [{name: rng.choice(control.options) for name, control in FIGURE.controls.items()} for _ in range(n)]
+
+
+@pytest.mark.parametrize("settings", [*FIGURE.presets.values(), *drawn(8)], ids=str)
+def test_a_program_does_what_the_figure_says(settings):
+    settings = {**FIGURE.settings(), **settings, "length": 512}
+    report, trained, params = run(settings)
+    found = FIGURE.at(**settings)
+    assert report.model_flops == found["whole_forward"] + found["model"]
+    assert found["params"] == trained and found["trained"] == trained / params
+    if "flash" in settings["again"]:  # a math kernel executes what the mask hides, too
+        assert report.forward.flops == found["whole_forward"]
+        assert report.backward.flops == found["model"]
+        assert report.recompute.flops == found["extra"]
+        assert report.flops == found["step"]
+
+
+def test_the_parts_are_those_of_the_program():
+    settings = {**FIGURE.settings(), **FIGURE.presets["Upper half"], "length": 256}
+    report, _, _ = run(settings)
+    layer = {row["module"]: row for row in report.by_module(depth=2)}
+    for row in FIGURE.rows(**settings):
+        if row["part"].startswith("layers"):
+            first, last = map(int, row["part"].removeprefix("layers ").split("–"))
+            inside = [layer[f"layers.{i - 1}"] for i in range(first, last + 1)]
+            assert sum(one["forward"] for one in inside) == row["forward"]
+            assert sum(one["backward"] + one["recompute"] for one in inside) == pytest.approx(row["times"] * row["forward"])
+
+
+def test_with_everything_trained_the_model_does_twice_the_forward_pass():
+    assert FIGURE.at()["ratio"] == 2
+    assert FIGURE.at(again="kept (math)")["executed"] == 2
+    assert [row["times"] for row in FIGURE.rows(again="kept (math)")] == [2] * 6
+
+
+def test_frozen_on_top_of_trained_still_passes_the_gradient_on():
+    rows = {row["part"]: row for row in FIGURE.rows(**FIGURE.presets["Lowest quarter"])}
+    assert rows["output head"]["times"] == 1
+    assert rows["layers 25–32"]["weight"] == 0 and rows["layers 25–32"]["times"] > 1
+
+
+def test_nothing_trained_below_costs_nothing():
+    rows = {row["part"]: row for row in FIGURE.rows(**FIGURE.presets["Head only"])}
+    assert rows["layers 25–32"]["times"] == 0 and rows["output head"]["times"] == 1
+
+
+def test_the_description_says_what_the_figure_shows():
+    rows = {row["part"]: row for row in FIGURE.rows()}
+    layers = rows["layers 9–16"]
+    for said in (layers["input"], layers["weight"], layers["core"], layers["scores"], layers["times"]):
+        assert f"{said:.2f}" in FIGURE.alt
