@@ -1,0 +1,199 @@
+"""Products of integers and of packed weights: an integer multiply-add is one, and a packed weight has the bytes it is packed in."""
+
+import warnings
+
+import pytest
+import torch
+from programs import row
+
+import flopkit as fk
+
+nn = torch.nn
+ENGINES = [engine for engine in torch.backends.quantized.supported_engines if engine != "none"]
+
+
+def dynamic(model, dtype=torch.qint8):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=dtype)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("dtype", "width"), [(torch.qint8, 1), (torch.float16, 2)], ids=str)
+@pytest.mark.parametrize("lead", [(3,), (2, 3), (1,)], ids=str)
+def test_dynamic_linear(lead, dtype, width, bias):
+    rows = int(torch.tensor(lead).prod())
+    layer = dynamic(nn.Sequential(nn.Linear(8, 16, bias=bias)), dtype)
+    report = fk.count(layer, torch.randn(*lead, 8))
+    assert (report.flops, report.uncounted) == (2 * rows * 8 * 16, [])
+    has = layer[0].bias() is not None
+    assert report.bytes == 4 * rows * (8 + 16) + width * 8 * 16 + 4 * 16 * has
+
+
+def test_a_thousand_steps_are_one_line():
+    layer = dynamic(nn.Sequential(nn.Linear(8, 16)))
+    with fk.counting() as report:
+        for _ in range(20):
+            layer(torch.randn(3, 8))
+    assert report.flops == 20 * 2 * 3 * 8 * 16
+    assert len([entry for entry, _ in report._source.ledger().calls if entry.op == "quantized.linear_dynamic"]) == 1
+
+
+def test_a_quantised_model_in_torchscript():
+    layer = dynamic(nn.Sequential(nn.Linear(8, 16)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        script = torch.jit.script(layer)
+    assert fk.count(script, torch.randn(3, 8)).flops == 2 * 3 * 8 * 16
+
+
+class Net(nn.Module):
+    def __init__(self, transposed: bool) -> None:
+        super().__init__()
+        self.into, self.out_of = torch.ao.quantization.QuantStub(), torch.ao.quantization.DeQuantStub()
+        self.conv, self.relu = nn.Conv2d(4, 6, 3, groups=2), nn.ReLU()
+        self.up = nn.ConvTranspose2d(6, 6, 3, groups=2) if transposed else nn.Identity()
+        self.linear = nn.Linear(6, 5)
+
+    def forward(self, x):
+        x = self.up(self.relu(self.conv(self.into(x))))
+        return self.out_of(self.linear(x.permute(0, 2, 3, 1).contiguous()))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_static_networks(engine):
+    transposed = engine == "qnnpack"  # the others want a weight scale for all channels
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = engine
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = Net(transposed).eval()
+            model.qconfig = torch.ao.quantization.get_default_qconfig("qnnpack" if transposed else "x86")
+            ready = torch.ao.quantization.prepare(torch.ao.quantization.fuse_modules(model, [["conv", "relu"]]))
+            ready(torch.randn(2, 4, 10, 9))
+            packed = torch.ao.quantization.convert(ready)
+            report = fk.count(packed, torch.randn(2, 4, 10, 9))
+    finally:
+        torch.backends.quantized.engine = before
+    conv = row(report, "quantized.conv2d_relu")
+    assert conv["flops"] == 2 * 2 * 6 * 8 * 7 * 2 * 9
+    assert conv["bytes"] == 2 * 4 * 90 + 2 * 6 * 56 + 6 * 2 * 9 + 6 * 4
+    positions = 8 * 7
+    if transposed:
+        assert row(report, "quantized.conv_transpose2d")["flops"] == 2 * 2 * 6 * 56 * 3 * 9
+        positions = 10 * 9
+    assert row(report, "quantized.linear")["flops"] == 2 * 2 * positions * 6 * 5
+
+
+def eight(*shape):
+    return torch.zeros(*shape, dtype=torch.int8)
+
+
+def half(*shape):
+    return torch.zeros(*shape, dtype=torch.bfloat16)
+
+
+def int4():
+    packed = torch._convert_weight_to_int4pack_for_cpu(torch.zeros(16, 64, dtype=torch.int32), 1)
+    return torch._weight_int4pack_mm_for_cpu(half(32, 64), packed, 32, half(2, 16, 2))
+
+
+def four_bits():
+    packed = torch.ops.aten._dyn_quant_pack_4bit_weight(
+        torch.zeros(16, 32, dtype=torch.uint8), torch.ones(16), None, 64, 64, 16
+    )
+    return torch.ops.aten._dyn_quant_matmul_4bit(torch.zeros(32, 64), packed, 64, 64, 16)
+
+
+def onednn_linear():
+    packed = torch.ops.onednn.qlinear_prepack(eight(16, 64), [32, 64])
+    zeros = torch.zeros(16, dtype=torch.int32)
+    return torch.ops.onednn.qlinear_pointwise(
+        torch.zeros(32, 64, dtype=torch.uint8), 1.0, 0, packed, torch.ones(16), zeros, None, 1.0, 0, torch.float32, "none", [], ""
+    )  # fmt: skip
+
+
+def onednn_half():
+    return torch.ops.onednn.linear_dynamic_fp16(
+        torch.zeros(32, 64), torch.ops.onednn.linear_prepack_fp16(torch.zeros(16, 64), [32, 64]), None
+    )
+
+
+def fbgemm_half():
+    packed = torch.ops._quantized.wrapped_fbgemm_pack_gemm_matrix_fp16(torch.zeros(16, 64))
+    return torch.ops._quantized.wrapped_fbgemm_linear_fp16_weight(torch.zeros(32, 64), packed, torch.zeros(16), 16)
+
+
+KERNELS = {
+    "_int_mm": lambda: torch._int_mm(eight(32, 64), eight(64, 16)),
+    "_weight_int8pack_mm": lambda: torch._weight_int8pack_mm(half(32, 64), eight(16, 64), half(16)),
+    "_weight_int4pack_mm_for_cpu": int4,
+    "_dyn_quant_matmul_4bit": four_bits,
+    "onednn.qlinear_pointwise": onednn_linear,
+    "onednn.linear_dynamic_fp16": onednn_half,
+    "_quantized.wrapped_fbgemm_linear_fp16_weight": fbgemm_half,
+    "quantized.linear_dynamic_fp16_unpacked_weight": lambda: torch.ops.quantized.linear_dynamic_fp16_unpacked_weight(
+        torch.zeros(32, 64), torch.zeros(16, 64), torch.zeros(16)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels(name):
+    try:
+        KERNELS[name]()
+    except (RuntimeError, AttributeError, NotImplementedError) as error:
+        pytest.skip(f"not in this build: {error}")
+    report = fk.count(KERNELS[name])
+    assert (report.flops, report.uncounted) == (2 * 32 * 64 * 16, [])
+    assert row(report, name)["flops"] == 2 * 32 * 64 * 16
+
+
+def test_eight_bits_move_eight_bits():
+    report = fk.count(KERNELS["_int_mm"])
+    assert row(report, "_int_mm")["bytes"] == 32 * 64 + 64 * 16 + 4 * 32 * 16
+
+
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [
+        ("_weight_int8pack_mm", ((16, 64), torch.int8)),
+        ("_int_mm", ((64, 16), torch.int8)),
+    ],
+)
+def test_on_meta(name, weight):
+    x = torch.empty(32, 64, dtype=torch.int8 if name == "_int_mm" else torch.bfloat16, device="meta")
+    w = torch.empty(weight[0], dtype=weight[1], device="meta")
+    more = () if name == "_int_mm" else (torch.empty(16, dtype=torch.bfloat16, device="meta"),)
+    report = fk.count(getattr(torch, name), x, w, *more)
+    assert (report.flops, report.uncounted) == (2 * 32 * 64 * 16, [])
+
+
+def test_quantised_matmul_and_convolution():
+    q = lambda *shape: torch.quantize_per_tensor(torch.zeros(*shape), 0.1, 0, torch.qint8)
+    report = fk.count(lambda: torch.ops.quantized.matmul(q(2, 3, 4), q(2, 4, 5), 0.1, 0))
+    assert row(report, "quantized.matmul")["flops"] == 2 * 2 * 3 * 4 * 5
+    packed = torch.ops.onednn.qconv_prepack(
+        eight(6, 2, 3, 3), torch.ones(6), 1.0, 0, [1, 1], [0, 0], [1, 1], 2, [2, 4, 10, 9]
+    )
+    arguments = (
+        torch.ones(6),
+        torch.zeros(6, dtype=torch.int32),
+        None,
+        [1, 1],
+        [0, 0],
+        [1, 1],
+        2,
+        1.0,
+        0,
+        torch.float32,
+        "none",
+        [],
+        "",
+    )
+    x = torch.zeros(2, 4, 10, 9, dtype=torch.uint8)
+    name = "qconv_pointwise" if hasattr(torch.ops.onednn, "qconv_pointwise") else "qconv2d_pointwise"
+    report = fk.count(getattr(torch.ops.onednn, name), x, 1.0, 0, packed, *arguments)
+    assert row(report, f"onednn.{name}")["flops"] == 2 * 2 * 6 * 56 * 2 * 9

@@ -1,0 +1,148 @@
+"""Products with sparse matrices: two FLOPs for each stored number and each column it meets."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import backward, count, leaf, row
+
+import flopkit as fk
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Sparse .* tensor support is in beta", "ignore:.*invariant checks are implicitly disabled"
+)
+
+DENSE = torch.tensor([[1.0, 0, 0, 0], [0, 2, 0, 3], [0, 0, 0, 0], [0, 0, 4, 5]])
+LAYOUTS = {
+    "coo": lambda m: m.to_sparse(),
+    "csr": lambda m: m.to_sparse_csr(),
+    "csc": lambda m: m.to_sparse_csc(),
+    "bsr": lambda m: m.to_sparse_bsr((2, 2)),
+}
+STORED = {"coo": 5, "csr": 5, "csc": 5, "bsr": 3 * 4}  # three of the four blocks have a number in them
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sparse_times_dense(layout):
+    s, nnz = LAYOUTS[layout](DENSE), STORED[layout]
+    for fn in (
+        lambda: s @ torch.ones(4, 7),
+        lambda: torch.sparse.mm(s, torch.ones(4, 7)),
+        lambda: torch.addmm(torch.ones(4, 7), s, torch.ones(4, 7)),
+    ):
+        report = fk.count(fn)
+        assert (report.flops, report.uncounted) == (2 * nnz * 7, [])
+    assert fk.count(lambda: torch.sparse.addmm(torch.ones(4, 7), s, torch.ones(4, 7))).flops == 2 * nnz * 7
+    assert fk.count(torch.mv, s, torch.ones(4)).flops == 2 * nnz
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_dense_times_sparse(layout):
+    s = LAYOUTS[layout](DENSE)
+    assert fk.count(lambda: torch.ones(7, 4) @ s).flops == 2 * 5 * 7
+    assert fk.count(torch.nn.functional.linear, torch.ones(7, 4), s).flops == 2 * 5 * 7
+
+
+def naive(a, b):
+    """Multiply-adds of a product that skips zeros, one place after the other."""
+    return sum(1 for i in range(a.shape[0]) for k in range(a.shape[1]) if a[i, k] for j in range(b.shape[1]) if b[k, j])
+
+
+bits = st.lists(st.booleans(), min_size=16, max_size=16).map(lambda b: torch.tensor(b).float().reshape(4, 4))
+
+
+@settings(max_examples=20, deadline=None)
+@given(a=bits, b=bits)
+def test_sparse_times_sparse_counts_real_multiply_adds(a, b):
+    for layout in ("coo", "csr", "csc"):
+        left, right = LAYOUTS[layout](a), LAYOUTS[layout](b)
+        assert fk.count(lambda left=left, right=right: left @ right).flops == 2 * naive(a, b)
+
+
+@settings(max_examples=15, deadline=None)
+@given(a=bits, n=st.integers(1, 5))
+def test_sparse_is_what_is_stored_times_columns(a, n):
+    assert fk.count(lambda: a.to_sparse() @ torch.ones(4, n)).flops == 2 * int(a.sum()) * n
+
+
+def test_shapes_alike_stored_numbers_not():
+    """The same shapes with other numbers stored are looked at anew."""
+    with fk.counting() as report:
+        DENSE.to_sparse() @ torch.ones(4, 7)
+        torch.ones(4, 4).to_sparse() @ torch.ones(4, 7)
+    assert report.flops == 2 * 5 * 7 + 2 * 16 * 7
+
+
+def test_backward():
+    s = DENSE.to_sparse_csr().requires_grad_()
+    report = count(lambda: torch.sparse.mm(s, leaf(4, 7)))
+    # The dense side's gradient is sparse times dense; the sparse side's is a product at the stored places.
+    assert (report.forward.flops, report.backward.flops) == (70, 140)
+    assert row(report, "sparse_sampled_addmm", "backward")["flops"] == 70
+    s = DENSE.to_sparse()
+    assert count(lambda: s @ leaf(4, 7)).backward.flops == 70
+
+
+def test_a_coo_gradient_is_taken_dense_and_masked_afterwards():
+    """So torch runs it: all 4 × 4 places, of which it keeps five."""
+    s = DENSE.to_sparse().requires_grad_()
+    report = fk.count(lambda: backward(torch.sparse.mm(s, leaf(4, 7))))
+    assert report.backward.flops == 2 * 4 * 4 * 7 + 70
+
+
+def test_sampled_and_reduced():
+    s = DENSE.to_sparse_csr()
+    report = fk.count(torch.sparse.sampled_addmm, s, torch.ones(4, 3), torch.ones(3, 4))
+    assert (report.flops, report.vector_flops) == (2 * 5 * 3, 5)
+    assert fk.count(torch.sparse.mm, s, torch.ones(4, 7), "mean").flops == 70
+    wanted = DENSE.to_sparse_csr().requires_grad_()
+    report = fk.count(lambda: backward(torch.sparse.mm(wanted, leaf(4, 7), "sum")))
+    assert row(report, "_sparse_mm_reduce_impl_backward", "backward")["flops"] == 140
+
+
+def test_sparse_results():
+    s = DENSE.to_sparse()
+    assert fk.count(torch.hspmm, s, torch.ones(4, 7)).flops == 70
+    assert fk.count(torch.sspaddmm, s, s, torch.ones(4, 4)).flops == 2 * 5 * 4
+    batch = torch.stack([DENSE, torch.eye(4)]).to_sparse()
+    assert fk.count(torch.bmm, batch, torch.ones(2, 4, 7)).flops == 2 * 9 * 7
+
+
+def test_complex_and_solving():
+    s = DENSE.to(torch.complex64).to_sparse()
+    assert fk.count(lambda: s @ torch.ones(4, 7, dtype=torch.complex64)).flops == 8 * 5 * 7
+    lower = (torch.eye(4) + DENSE.tril()).to_sparse_csr()
+    report = fk.count(torch.triangular_solve, torch.ones(4, 2), lower, upper=False)
+    assert report.flops == 2 * 5 * 2  # the diagonal, and one number below it
+
+
+def test_bytes_are_those_of_what_is_stored():
+    s = DENSE.to_sparse_csr()
+    stored = 5 * 4 + 5 * s.col_indices().element_size() + 5 * s.crow_indices().element_size()
+    report = fk.count(lambda: s @ torch.ones(4, 7))
+    assert row(report, "mm")["bytes"] == stored + 4 * 2 * 4 * 7
+
+
+def test_two_of_four():
+    """The kept half of the weight is counted. No CPU kernel runs it, so the calls are made by hand."""
+    from flopkit.counter.calls import Call
+    from flopkit.counter.operators import sparse
+
+    meta = dict(device="meta", dtype=torch.bfloat16)
+    x, weight, marks = (
+        torch.empty(8, 32, **meta),
+        torch.empty(64, 16, **meta),
+        torch.empty(64, 2, device="meta", dtype=torch.int16),
+    )
+    linear = Call(
+        torch.ops.aten._sparse_semi_structured_linear.default, (x, weight, marks), {}, torch.empty(8, 64, **meta)
+    )
+    assert sparse.half_linear(linear).model["products"] == 8 * 64 * 32 // 2
+    product = Call(
+        torch.ops.aten._sparse_semi_structured_mm.default, (weight, marks, x.T), {}, torch.empty(64, 8, **meta)
+    )
+    assert sparse.half_product(product).model["products"] == 8 * 64 * 32 // 2
+    packed = Call(
+        torch.ops.aten._cslt_sparse_mm.default, (torch.empty(64, 18, **meta), x.T), {}, torch.empty(64, 8, **meta)
+    )
+    assert sparse.half_product_cslt(packed).model["products"] == 8 * 64 * 32 // 2
