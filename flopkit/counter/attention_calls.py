@@ -11,7 +11,7 @@ from flopkit.counter.inside import is_wrapper
 from flopkit.counter.operators.attentions import HIDDEN_MASK, UNKNOWN_LENGTHS, Shape, of_lengths, shape_of
 from flopkit.counter.operators.visibility import lengths_from, top_left_pairs, values_of
 
-__all__ = ["Said", "read", "read_layer"]
+__all__ = ["Said", "cast_of", "in_dtype", "read", "read_layer"]
 
 _functorch = torch._C._functorch
 
@@ -45,9 +45,9 @@ def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: flo
     shape = shape_of(query, key, value, causal=is_causal, bottom_right=last, mask=attn_mask)
     if any(is_wrapper(type(t)) for t in three):
         return Said(shape, whole=False)
-    cast = _cast(query)
+    cast = cast_of(query)
     if cast is not None:
-        shape = _in(shape, cast, query)
+        shape = in_dtype(shape, cast, query)
     return _transformed(shape, three, cast)
 
 
@@ -68,7 +68,7 @@ def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_he
     return Said(shape, whole=False, only=frozenset(("aten::bmm", "aten::baddbmm")))
 
 
-def _cast(tensor: Any) -> Any:
+def cast_of(tensor: Any) -> Any:
     """The dtype that autocast gives to this call; None where it leaves it as it is."""
     device = tensor.device.type
     if device == "meta" or not torch.amp.autocast_mode.is_autocast_available(device):
@@ -79,7 +79,7 @@ def _cast(tensor: Any) -> Any:
     return None if dtype == tensor.dtype else dtype
 
 
-def _in(shape: Shape, dtype: Any, tensor: Any) -> Shape:
+def in_dtype(shape: Shape, dtype: Any, tensor: Any) -> Shape:
     """The same shape in another dtype."""
     old, new = int(tensor.element_size()), int(dtype.itemsize)
     sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes")}

@@ -12,10 +12,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from flopkit.counter import chains, inside, regions, registry
-from flopkit.counter.calls import Call, tensors
+from flopkit.counter import chains, flex, inside, regions, registry
+from flopkit.counter.calls import Call, name_of, tensors
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.operators import explain
+from flopkit.counter.operators import FLEX, explain
 from flopkit.counter.phases import backward_or_recompute, is_on_stack
 from flopkit.counter.places import OUTSIDE, Modules, Place, Trail
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work, unknown
@@ -245,6 +245,8 @@ class Watcher(TorchDispatchMode):
             plan = self._plan(func)
         if plan.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
             return regions.attention(self, lambda *a, **k: self._open(here, func, a, k, plan), args, kwargs)
+        if plan.flexes:
+            return flex.attention(self, func, args, kwargs)
         if plan.opens:
             if plan.nested is None or not any(t.is_nested for t in args[:2]):
                 return self._open(here, func, args, kwargs, plan)
@@ -391,6 +393,8 @@ class Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in regions.ATTENTION and not self.watcher.closed:
             return regions.attention(self.watcher, func, args, kwargs or {})
+        if isinstance(func, torch._ops.HigherOrderOperator) and name_of(func) in FLEX and not self.watcher.closed:
+            return flex.attention(self.watcher, func, args, kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
             return inside.EAGER[func.name()](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))

@@ -38,7 +38,7 @@ from flopkit.counter.operators import (
 from flopkit.counter.operators.unexplained import OPENED, UNEXPLAINED
 from flopkit.counter.work import Work, free, unknown
 
-__all__ = ["Plan", "explain"]
+__all__ = ["FLEX", "Plan", "explain"]
 
 ROOMS = (
     attention_kernels,
@@ -85,6 +85,7 @@ class Plan:
     merges : a compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after it
         where a row stays on chip: ``"row"``. See `flopkit.counter.chains`.
     nested : the plan for tensors that are nested, where that is another.
+    flexes : it is FlexAttention, whose kernel only a compiler makes.
     attends : it is attention as a whole, from which everything else follows.
     fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
     entries : what was found for the shapes that were seen.
@@ -100,6 +101,7 @@ class Plan:
     chained: bool = False
     merges: str = ""
     nested: Plan | None = None
+    flexes: bool = False
     attends: bool = False
     fresh: bool = False
     entries: dict[Any, Entry] = field(default_factory=dict)
@@ -133,6 +135,8 @@ def _explain(func: Any) -> Plan:
     if ours is not None:
         merges = "row" if name in ROWS else "link" if name in LINKS else ""
         return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE, merges=merges)
+    if name in FLEX:
+        return Plan(op, lambda call: unknown(call.bytes()), flexes=True)
     if isinstance(func, torch._ops.OpOverload):
         if movement.is_view(func, name):
             return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
@@ -153,6 +157,7 @@ def _explain(func: Any) -> Plan:
     return Plan(op, lambda call: unknown(call.bytes()), opens=True)
 
 
+FLEX = ("higher_order::flex_attention", "higher_order::flex_attention_backward")
 BY_VALUE = frozenset(name for room in ROOMS for name in getattr(room, "BY_VALUE", ()))
 ROWS = frozenset(name for room in ROOMS for name in getattr(room, "ROWS", ()))
 LINKS = frozenset(name for room in ROOMS for name in getattr(room, "LINKS", ()))

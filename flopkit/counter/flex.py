@@ -1,0 +1,110 @@
+"""FlexAttention: attention whose mask and scores are functions, counted as attention and not as what stands in for its kernel.
+
+Compiled, it is one kernel that skips whole blocks; uncompiled, torch makes the whole score matrix by products. So under
+``attention="auto"`` the kernel is ``"flex"`` where the program calls it through `torch.compile` (or on fake tensors), and ``"math"``
+where it does not. Model FLOPs are the same: TORCH counts every position, EXACT the pairs that ``mask_mod`` lets through. What the flex
+kernel executes is whole blocks: those that the block mask lists.
+
+Not counted: the arithmetic inside of ``score_mod`` and ``mask_mod``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from flopkit.counter.attention_calls import cast_of, in_dtype
+from flopkit.counter.calls import Call
+from flopkit.counter.ledger import Entry
+from flopkit.counter.operators.attentions import Shape, backward_work, forward_work, shape_of, wanted
+from flopkit.counter.operators.block_masks import pairs_of
+from flopkit.counter.places import Place
+
+__all__ = ["attention"]
+
+_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+
+
+class _Ran:
+    """A call of FlexAttention, for its backward pass to find."""
+
+    __slots__ = ("kernel", "outer")
+
+    def __init__(self, kernel: str, outer: Place) -> None:
+        self.kernel = kernel
+        self.outer = outer
+
+    def takes(self, *operator: Any) -> bool:
+        """Whatever else runs in the backward pass counts by itself."""
+        return False
+
+
+def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run one of the two operators, and enter what it is."""
+    here = watcher.here
+    if here.busy:
+        return func(*args, **kwargs)
+    first = _number()
+    here.busy += 1  # torch traces `score_mod` in order to differentiate it: that is not the program
+    try:
+        out = func(*args, **kwargs)
+    finally:
+        here.busy -= 1
+    phase, place = here.where(3)
+    before = place.region
+    outer = place if before is None else before.outer
+    backward = func.name().endswith("_backward")
+    with torch._C.DisableTorchFunction():
+        shape = _shape(args, backward)
+    if backward:
+        assumed = before.kernel if isinstance(before, _Ran) else "flex"
+    else:
+        assumed = _kernel(args[0])
+    kernel = assumed if watcher.attention == "auto" else watcher.attention
+    if backward:
+        work = backward_work(shape, kernel, wanted(Call(func, args, kwargs, out, torch._C._current_autograd_node())))
+    else:
+        work = forward_work(shape, kernel)
+        # Seen by the dispatcher only, the call got its number from autograd before.
+        here.trail.mark(min(first, _number() - 1), Place(outer.path, outer.module, _Ran(kernel, outer), outer.inside))
+        here.trail.mark(_number(), here.place)
+    key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
+    entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key))
+    here.arithmetic += 1
+    here.chain.close()
+    here.ledger.add(entry, outer.where(phase))
+    return out
+
+
+def _shape(args: Any, backward: bool) -> Shape:
+    query, key, value = args[:3]
+    mask, buffers = (args[9], args[13:14]) if backward else (args[4], args[8:9])
+    shape = shape_of(query, key, value)
+    cast = None if backward else cast_of(query)
+    if cast is not None:
+        shape = in_dtype(shape, cast, query)
+    batch, heads, q = (int(size) for size in query.shape[:3])
+    pairs = pairs_of(mask, tuple(buffers[0]) if buffers else (), batch, heads, q, int(key.shape[2]))
+    if pairs.visible is None:
+        return replace(shape, note=pairs.note)
+    return replace(shape, visible=pairs.visible, computed=pairs.computed, hides=True, note=pairs.note)
+
+
+def _kernel(query: Any) -> str:
+    """What runs in the program, seen from the stack: a compiled call, or the products that stand in for it."""
+    if query.device.type == "meta" or type(query).__name__ == "FakeTensor":
+        return "flex (assumed: nothing runs on meta)"
+    frame: Any = sys._getframe(1)
+    called = False
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_filename.replace("\\", "/")
+        if code.co_name == "flex_attention" and name.endswith("nn/attention/flex_attention.py"):
+            called = True
+        elif called and name.endswith("_dynamo/eval_frame.py"):
+            return "flex"
+        frame = frame.f_back
+    return "math" if called else "flex"
