@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from flopkit.counter import regions
+from flopkit.counter import kernels, regions
 from flopkit.counter.watch import Functions, custom_backwards, heres
 
 __all__ = ["installed"]
@@ -68,6 +68,7 @@ def _install(stack: contextlib.ExitStack) -> None:
     _scripts(stack)
     _replace(stack, torch.overrides, "has_torch_function", _asking)
     _eager(stack)
+    kernels.install(stack, _replace)
     if "torch._subclasses.fake_tensor" in sys.modules:
         _fake(stack)
 

@@ -15,6 +15,7 @@ __all__ = ["FORMULAS", "explains", "formula", "forget", "theirs"]
 Formula = Callable[[Call], Work]
 
 FORMULAS: dict[str, Formula] = {}  # ours, by the operator's name
+_PLACES: dict[str, str] = {}  # the file of each
 _THEIRS: dict[Any, Formula] = {}  # the user's, by name or by the kernel itself
 _version = 0
 
@@ -32,8 +33,9 @@ def explains(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], 
             return found if isinstance(found, Work) else counted(found, call.bytes())
 
         for name in names:
-            if name in FORMULAS:
-                raise ValueError(f"two formulas explain {name}")
+            place = inspect.getfile(function)
+            if _PLACES.setdefault(name, place) != place:  # a file that is loaded again says the same again
+                raise ValueError(f"two formulas explain {name}: in {_PLACES[name]} and {place}")
             FORMULAS[name] = work
         return function
 
@@ -49,7 +51,8 @@ def formula(op: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         ``torch.library.custom_op`` made, a Triton kernel, or the operator's name, ``"mylib::fused_mlp"``.
 
     The decorated function is called with the arguments of the operator, once for each set of shapes and dtypes, and with its
-    result as ``out`` where it takes such an argument. It returns FLOPs as an int, a multiply-add being two, or a `Cost`, whose
+    result as ``out`` where it takes such an argument. Of a Triton kernel's arguments by name (block sizes, warps) it gets those that it
+    has a parameter for, and it is called at each launch. It returns FLOPs as an int, a multiply-add being two, or a `Cost`, whose
     bytes and vector FLOPs are then taken over. A formula of yours goes before one of ours; registering again replaces it.
 
     Raises ``TypeError`` where *op* is no operator, and, when counting, where the result is no number of FLOPs.
@@ -129,11 +132,16 @@ def _key(op: Any) -> Any:
 
 def _adapted(key: Any, function: Callable[..., Any]) -> Formula:
     parameters = inspect.signature(function).parameters.values()
-    takes_out = any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in parameters)
+    anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    names = {p.name for p in parameters}
+    kernel = hasattr(key, "run")
+    launched = kernel and not anything  # of a kernel's arguments (block sizes, warps) it takes those that it names
+    takes_out = not kernel and any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in parameters)
 
     def work(call: Call) -> Work:
-        extra = {"out": call.out} if takes_out and "out" not in call.kwargs else {}
-        found = function(*call.args, **call.kwargs, **extra)
+        extra = {"out": call.out} if takes_out and "out" not in call.named else {}
+        given = {name: v for name, v in call.kwargs.items() if name in names} if launched else call.kwargs
+        found = function(*call.args, **given, **extra)
         if isinstance(found, Cost):
             # The numbers of a Cost by kind: which of them count is the report's convention.
             return Work(COUNTED, dict(found.macs_by_kind), vector=dict(found.vector_by_kind), bytes=found.bytes)

@@ -53,7 +53,7 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "arithmetic", "busy", "chain", "depth", "entered", "ledger", "optimizers", "place", "stack", "trail", "watcher"
+        "arithmetic", "busy", "chain", "depth", "entered", "ledger", "nodes", "optimizers", "place", "stack", "trail", "watcher"
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Place) -> None:
@@ -65,6 +65,7 @@ class Here:
         self.ledger = Ledger()
         self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
         self.entered = False
+        self.nodes = 0  # autograd's next number when last looked at
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
         self.chain = chains.Chain(self.ledger)
@@ -113,6 +114,7 @@ class Here:
         task = _graph_task()
         optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
+            self.nodes = _number()
             return ("optimizer" if optimizing else "forward"), self.place
         if optimizing:
             return "optimizer", self.place if self.stack else OUTSIDE
@@ -121,8 +123,9 @@ class Here:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"
         place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
-        if phase == "backward" and _grad_enabled():  # create_graph: what is made here will be differentiated, too
-            self.trail.mark(_number() - 1, place)
+        if _grad_enabled() and (nodes := _number()) > self.nodes:  # what was made for this operator will be differentiated, too
+            self.nodes = nodes
+            self.trail.mark(nodes - 1, place)
         return phase, place
 
     def in_optimizer(self) -> bool:
@@ -374,13 +377,17 @@ class Watcher(TorchDispatchMode):
         here.chain.close()
         here.ledger.add(entry, place.where(phase))
 
-    def unseen(self, op: str, bytes: int, func: Any = None, work: Work | None = None) -> None:
+    def unseen(self, op: str, work: Work) -> None:
         """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
         here = self.here
         phase, place = here.where(2)
-        found = work or unknown(bytes)
-        entry = self.entries.setdefault((op, repr(found)), Entry(op, found, func, None))
-        here.ledger.add(entry, place.where(phase))
+        entry = self.entries.setdefault((op, repr(work)), Entry(op, work))
+        here.chain.close()
+        here.arithmetic += 1  # an operator that was opened need not be listed beside what ran inside
+        where = place.where(phase)
+        here.ledger.add(entry, where)
+        if here.depth:
+            here.ledger.hide(entry, where)
 
 
 class Functions(TorchFunctionMode):

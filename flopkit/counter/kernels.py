@@ -1,0 +1,116 @@
+"""Triton kernels that are launched directly, ``kernel[grid](...)``: no dispatcher shows them, so their launch passes by here.
+
+A kernel with a formula (`flopkit.formula`) is counted by it; one without is a row of `uncounted` with the bytes of its tensor arguments,
+each once. An autotuner's trials are not counted: the launch is one call, however many kernels it tries. What an operator launches that
+has a formula of its own (`torch.library.triton_op` and `@fk.formula` on that) belongs to the operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flopkit.counter import registry
+from flopkit.counter.calls import Call, tensors
+from flopkit.counter.watch import heres
+from flopkit.counter.work import Work, unknown
+
+__all__ = ["MODULES", "install"]
+
+# Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "triton.runtime.jit": ("JITFunction",),
+    "triton.runtime.autotuner": ("Autotuner", "Heuristics"),
+    "triton.runtime.interpreter": ("InterpretedFunction",),
+}
+
+
+def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
+    """See launches until *stack* is closed, also of a Triton that is imported meanwhile. *replace* changes an attribute until then."""
+
+    def watch(module: Any) -> None:
+        for name in MODULES.get(module.__name__, ()):
+            if hasattr(module, name):
+                replace(stack, getattr(module, name), "run", _launching)
+
+    for name in MODULES:
+        if name in sys.modules:
+            watch(sys.modules[name])
+    finder = _Finder(watch)
+    sys.meta_path.insert(0, finder)
+    stack.callback(sys.meta_path.remove, finder)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds nothing itself, but hands one of `MODULES` to *watch* once it is imported."""
+
+    def __init__(self, watch: Callable[[Any], None]) -> None:
+        self.watch = watch
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in MODULES:
+            return None
+        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((each for each in found if each is not None), None)
+        if spec is not None and spec.loader is not None:
+            self._follow(spec.loader)
+        return spec
+
+    def _follow(self, loader: Any) -> None:
+        """Watch what *loader* loads next."""
+        load = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            load(module)
+            if self in sys.meta_path:  # else nobody counts any more
+                self.watch(module)
+
+        loader.exec_module = exec_module
+
+
+def _launching(original: Any) -> Any:
+    def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        watching = (
+            [] if kwargs.get("warmup") else [here for here in heres() if not here.watcher.closed and not here.busy]
+        )
+        if not watching:
+            return original(kernel, *args, **kwargs)
+        for here in watching:
+            here.busy += 1  # the kernels beneath, an autotuner's trials, the interpreter's own operators: all of it is this launch
+        try:
+            out = original(kernel, *args, **kwargs)
+        finally:
+            for here in watching:
+                here.busy -= 1
+        given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
+        for here in watching:
+            here.watcher.unseen(f"triton.{_name(kernel)}", _work(kernel, args, given))
+        return out
+
+    return run
+
+
+def _beneath(kernel: Any) -> list[Any]:
+    """The kernel, and what it wraps: an autotuner its heuristics, those a compiled function, that one a Python function."""
+    found = [kernel]
+    while getattr(found[-1], "fn", None) is not None and len(found) < 10:
+        found.append(found[-1].fn)
+    return found
+
+
+def _name(kernel: Any) -> str:
+    return str(getattr(_beneath(kernel)[-1], "__name__", type(kernel).__name__))
+
+
+def _work(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
+    call = Call(kernel, args, kwargs, None)
+    for each in _beneath(kernel):
+        formula = registry.theirs(each)
+        if formula is not None:
+            return formula(call)
+    found = {id(t): t for t in tensors((args, kwargs))}
+    return unknown(Call(kernel, tuple(found.values()), {}, None).bytes())
