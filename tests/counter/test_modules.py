@@ -1,0 +1,358 @@
+"""Work by module: named as in `named_modules`, forward and backward, however modules are shared, wrapped or called."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import flopkit as fk
+
+UNIT = 2 * 4 * 8 * 8  # a batch of 4 through 8 × 8
+PHASES = ("forward", "backward", "recompute", "optimizer")
+
+
+def linear():
+    return nn.Linear(8, 8)
+
+
+def data(grad=True):
+    return torch.ones(4, 8, requires_grad=grad)
+
+
+def parts(report, *phases):
+    """Products by module and phase, of modules that have any; sums are checked on the way."""
+    rows = {row["module"]: row for row in report.by_module()}
+    assert len(rows) == len(report.by_module().rows), "a name stands twice"
+    tops = {name for name in rows if not name or not any(name.startswith(f"{other}.") for other in rows if other)}
+    if "" in rows and len(tops) > 1:  # one root, whose own row is the empty name, and what stands beside it
+        tops = {"", *(name for name in tops if name == "(no module)" or name[:1].isupper())}
+    for column in ("flops", "model_flops", "vector_flops", "bytes", *PHASES):
+        whole = sum(rows[name][column] for name in tops)
+        theirs = getattr(report, column)
+        assert whole == (theirs.flops if column in PHASES else theirs), column
+    for row in rows.values():
+        assert row["flops"] == sum(row[phase] for phase in PHASES)
+    return {
+        name: tuple(row[phase] / UNIT for phase in phases or ("forward", "backward"))
+        for name, row in rows.items()
+        if row["flops"]
+    }
+
+
+class Net(nn.Module):
+    def __init__(self, forward, **children):
+        super().__init__()
+        for name, child in children.items():
+            setattr(self, name, child)
+        self.run = forward
+
+    def forward(self, *args):
+        return self.run(self, *args)
+
+
+def trained(module, x=None):
+    x = data() if x is None else x
+    return parts(fk.count(lambda: module(x).sum().backward()))
+
+
+def test_one_module_alone_has_the_empty_name():
+    assert trained(linear()) == {"": (1, 2)}
+
+
+def test_names_are_those_of_named_modules():
+    model = nn.Sequential(linear(), nn.Sequential(nn.ReLU(), linear()), nn.ModuleDict({"k": linear()}))
+    model.forward = lambda x: model[2]["k"](model[1](model[0](x)))
+    found = trained(model)
+    assert found == {"": (3, 6), "0": (1, 2), "1": (1, 2), "1.1": (1, 2), "2": (1, 2), "2.k": (1, 2)}
+    assert set(found) <= {name for name, _ in model.named_modules()}
+
+
+def test_rows_stand_in_the_order_of_the_calls():
+    model = Net(lambda self, x: self.a(self.b(x)), a=linear(), b=linear())
+    rows = fk.count(model, data()).by_module()
+    assert [row["module"] for row in rows] == ["", "b", "a"]
+    assert [row["share"] for row in rows] == [1, 0.5, 0.5]
+
+
+def test_depth():
+    model = nn.Sequential(nn.Sequential(nn.Sequential(linear())))
+    report = fk.count(model, data())
+    assert [[row["module"] for row in report.by_module(depth=d)] for d in (0, 1, 2, None)] == [
+        [""],
+        ["", "0"],
+        ["", "0", "0.0"],
+        ["", "0", "0.0", "0.0.0"],
+    ]
+
+
+def test_a_module_that_two_parents_share():
+    shared = linear()
+    parent = [Net(lambda self, x: self.sh(x), sh=shared) for _ in range(2)]
+    model = Net(lambda self, x: self.q(self.p(x)), p=parent[0], q=parent[1])
+    assert trained(model) == {"": (2, 4), "p": (1, 2), "p.sh": (1, 2), "q": (1, 2), "q.sh": (1, 2)}
+    assert trained(model, data(grad=False)) == {"": (2, 3), "p": (1, 1), "p.sh": (1, 1), "q": (1, 2), "q.sh": (1, 2)}
+
+
+def test_a_module_called_twice_and_one_with_two_names():
+    assert trained(Net(lambda self, x: self.a(self.a(x)), a=linear())) == {"": (2, 4), "a": (2, 4)}
+    one = linear()
+    assert trained(Net(lambda self, x: self.b(self.a(x)), a=one, b=one)) == {"": (2, 4), "a": (2, 4)}
+
+
+def test_siblings_of_one_class():
+    model = Net(lambda self, x: self.b(self.a(x)), a=linear(), b=linear())
+    assert trained(model) == {"": (2, 4), "a": (1, 2), "b": (1, 2)}
+
+
+def test_a_module_whose_input_needs_no_gradient():
+    model = Net(lambda self, x: self.c(self.b(self.a(x))), a=linear(), b=linear(), c=linear())
+    model.a.requires_grad_(False)
+    assert trained(model, data(grad=False)) == {"": (3, 3), "a": (1, 0), "b": (1, 1), "c": (1, 2)}
+
+
+@dataclasses.dataclass
+class Output:
+    y: torch.Tensor
+    n: int = 3
+
+
+@pytest.mark.parametrize("pack", [Output, lambda y: (y, None), lambda y: {"y": y}, lambda y: [[y]]])
+def test_outputs_of_any_kind(pack):
+    def unpack(found):
+        while not isinstance(found, torch.Tensor):
+            found = found.y if isinstance(found, Output) else found["y"] if isinstance(found, dict) else found[0]
+        return found
+
+    inner = Net(lambda self, x: pack(self.a(x)), a=linear())
+    model = Net(lambda self, x: self.b(unpack(self.d(x))), d=inner, b=linear())
+    assert trained(model) == {"": (2, 4), "d": (1, 2), "d.a": (1, 2), "b": (1, 2)}
+
+
+def test_recursion():
+    model = Net(lambda self, x, n=3: self.a(x) if n == 0 else self(self.a(x), n - 1), a=linear())
+    assert trained(model) == {"": (4, 8), "a": (4, 8)}
+
+
+def test_a_grandchild_that_is_called_past_its_parent():
+    model = Net(lambda self, x: self.inner[1][0](x), inner=nn.Sequential(linear(), nn.Sequential(linear())))
+    assert trained(model) == {"": (1, 2), "inner": (1, 2), "inner.1": (1, 2), "inner.1.0": (1, 2)}
+
+
+def test_several_modules_from_outside():
+    x = data()
+    a, b = linear(), linear()
+    report = fk.count(lambda: [b(a(x)).sum().backward() for _ in range(2)])
+    assert parts(report) == {"Linear": (2, 4), "Linear (2)": (2, 4)}
+    layers = nn.ModuleList([linear(), linear()])
+    assert parts(fk.count(lambda: [layer(x) for layer in layers])) == {"Linear": (1, 0), "Linear (2)": (1, 0)}
+    one, two = nn.Sequential(linear()), nn.Sequential(linear())
+    assert parts(fk.count(lambda: two(one(x)))) == {
+        "Sequential": (1, 0),
+        "Sequential.0": (1, 0),
+        "Sequential (2)": (1, 0),
+        "Sequential (2).0": (1, 0),
+    }
+
+
+def test_a_loss_beside_the_model_leaves_its_names_alone():
+    model, loss = nn.Sequential(linear(), linear()), nn.MSELoss()
+    report = fk.count(lambda: loss(model(data()), torch.zeros(4, 8)).backward())
+    assert parts(report) == {"": (2, 4), "0": (1, 2), "1": (1, 2)}
+    assert {"", "0", "1", "MSELoss"} <= {row["module"] for row in report.by_module()}
+
+
+def test_a_child_called_after_its_root():
+    model = nn.Sequential(linear(), linear())
+    assert parts(fk.count(lambda: (model(data()), model[0](data())))) == {"": (3, 0), "0": (2, 0), "1": (1, 0)}
+
+
+def test_a_module_that_is_registered_nowhere_stands_below_its_caller():
+    hidden = [linear()]
+    model = Net(lambda self, x: hidden[0](self.a(x)), a=linear())
+    assert trained(model) == {"": (2, 4), "a": (1, 2), "(Linear)": (1, 2)}
+    made = Net(lambda self, x: linear()(linear()(self.a(x))), a=linear())
+    assert trained(made) == {"": (3, 6), "a": (1, 2), "(Linear)": (2, 4)}
+
+
+def test_modules_that_come_and_go_take_no_new_names():
+    model = linear()
+
+    def steps():
+        for _ in range(5):
+            nn.MSELoss()(model(data()), torch.zeros(4, 8)).backward()
+
+    names = [row["module"] for row in fk.count(steps).by_module()]
+    assert sorted(names) == ["(no module)", "Linear", "MSELoss"]
+
+
+def test_after_an_exception_the_failed_module_is_left():
+    wrong = nn.Sequential(linear(), nn.Linear(3, 3))
+    after = linear()
+
+    def run():
+        with pytest.raises(RuntimeError):
+            wrong(data())
+        after(data())
+
+    assert parts(fk.count(run)) == {"": (1, 0), "0": (1, 0), "Linear": (1, 0)}
+
+
+def test_hooks_of_the_users_own_belong_to_the_module():
+    eye = torch.eye(8)
+    model = nn.Sequential(linear(), linear())
+    model.register_forward_hook(lambda m, i, o: o @ eye)
+    model[0].register_forward_pre_hook(lambda m, i: (i[0] @ eye,))
+    assert trained(model) == {"": (4, 6), "0": (2, 3), "1": (1, 2)}
+
+
+def test_parametrisations_are_modules_too():
+    model = nn.Sequential(nn.utils.parametrizations.spectral_norm(linear()), linear())
+    found = parts(fk.count(model, data(grad=False)))
+    name = "0.parametrizations.weight.0"
+    assert name in dict(model.named_modules())
+    assert found[name] == found["0.parametrizations"] and found[name][0] > 0
+    assert found["0"][0] == 1 + found[name][0]
+    weight_norm = nn.Sequential(nn.utils.parametrizations.weight_norm(linear()))
+    assert trained(weight_norm) == {"": (1, 2), "0": (1, 2)}
+
+
+def test_functional_call():
+    model = nn.Sequential(linear(), linear())
+    weights = {name: p.detach().requires_grad_() for name, p in model.named_parameters()}
+    report = fk.count(lambda: torch.func.functional_call(model, weights, (data(),)).sum().backward())
+    assert parts(report) == {"": (2, 4), "0": (1, 2), "1": (1, 2)}
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_blocks(reentrant):
+    blocks = nn.ModuleList(nn.Sequential(linear(), nn.Tanh(), linear()) for _ in range(2))
+
+    def forward(self, x):
+        for block in self.b:
+            x = checkpoint(block, x, use_reentrant=reentrant)
+        return x
+
+    model = Net(forward, b=blocks)
+    last = 1 if reentrant else 0  # early stop leaves out the last product
+    report = fk.count(lambda: model(data()).sum().backward())
+    assert parts(report, "forward", "backward", "recompute") == {
+        "": (4, 8, 2 + 2 * last),
+        "b": (4, 8, 2 + 2 * last),
+        **{
+            f"b.{i}{child}": work
+            for i in (0, 1)
+            for child, work in (("", (2, 4, 1 + last)), (".0", (1, 2, 1)), (".2", (1, 2, last)))
+        },
+    }
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_around_a_function_of_shared_modules(reentrant):
+    shared = linear()
+    model = Net(
+        lambda self, x: checkpoint(lambda t: self.q(self.p(t)).tanh(), x, use_reentrant=reentrant),
+        p=Net(lambda self, x: self.sh(x), sh=shared),
+        q=Net(lambda self, x: self.sh(x), sh=shared),
+    )
+    report = fk.count(lambda: model(data()).sum().backward())
+    each = (1, 2, 1)
+    assert parts(report, "forward", "backward", "recompute") == {
+        "": (2, 4, 2),
+        "p": each,
+        "p.sh": each,
+        "q": each,
+        "q.sh": each,
+    }
+
+
+def test_what_double_backward_makes_belongs_to_the_module_it_came_from():
+    model = Net(lambda self, x: self.b(self.a(x).tanh()), a=linear(), b=linear())
+    x = data()
+
+    def penalty():
+        (g,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        g.pow(2).sum().backward()
+
+    found = parts(fk.count(penalty))
+    # First dx through b and a. Then 1·W_b gives dW_b; d·W_a gives dW_a and dd; and, through tanh, a's own two.
+    assert found == {"": (2, 2 + 1 + 2 + 2), "a": (1, 1 + 2 + 2), "b": (1, 1 + 1)}
+
+
+def test_wrappers():
+    children = {"0": (1, 2), "1": (1, 2)}
+    plain = nn.Sequential(linear(), linear())
+    traced = torch.fx.symbolic_trace(plain)
+    assert trained(traced) == {"": (2, 4), **children}
+    compiled = torch.compile(plain, backend="eager")
+    assert trained(compiled) == {
+        "": (2, 4),
+        "_orig_mod": (2, 4),
+        **{f"_orig_mod.{name}": work for name, work in children.items()},
+    }
+    assert set(trained(compiled)) <= {name for name, _ in compiled.named_modules()}
+    plain.compile(backend="eager")
+    assert trained(plain) == {"": (2, 4), **children}
+
+
+class Replicated(nn.Module):
+    """What `nn.DataParallel` does, on devices that are there: shallow copies of the module's tree."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def copy(self, module):
+        replica = module._replicate_for_data_parallel()
+        replica._parameters = {}
+        for name, parameter in module._parameters.items():
+            setattr(replica, name, None if parameter is None else parameter.view_as(parameter))
+        for name, child in module._modules.items():
+            replica._modules[name] = self.copy(child)
+        return replica
+
+    def forward(self, x):
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(2) as pool:
+            return torch.cat(list(pool.map(lambda replica: replica(x), [self.copy(self.module) for _ in range(2)])))
+
+
+def test_replicas_have_their_originals_name():
+    model = Replicated(nn.Sequential(linear(), linear()))
+    found = parts(fk.count(lambda: [model(data()) for _ in range(3)]))
+    assert found == {"": (12, 0), "module": (12, 0), "module.0": (6, 0), "module.1": (6, 0)}
+
+
+def test_deep_nesting():
+    model = linear()
+    for _ in range(60):
+        model = nn.Sequential(model)
+    found = trained(model)
+    assert len(found) == 61 and set(found.values()) == {(1, 2)}
+    assert ".".join(["0"] * 60) in found
+
+
+def test_work_outside_of_modules():
+    w = torch.ones(8, 8)
+    model = linear()
+    report = fk.count(lambda: model(data()) @ w)
+    assert {row["module"]: row["flops"] / UNIT for row in report.by_module()} == {"": 1, "(no module)": 1}
+    assert [row["module"] for row in fk.count(lambda: data() @ w).by_module()] == [""]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_around_plain_operators_belongs_to_the_module_around(reentrant):
+    inner = Net(lambda self, x: checkpoint(lambda t: (t @ self.w).tanh() @ self.w, x, use_reentrant=reentrant))
+    inner.w = nn.Parameter(torch.ones(8, 8))
+    model = Net(lambda self, x: self.b(self.a(x)), a=inner, b=linear())
+    report = fk.count(lambda: model(data()).sum().backward())
+    again = 2 if reentrant else 1
+    assert parts(report, "forward", "backward", "recompute") == {
+        "": (3, 6, again),
+        "a": (2, 4, again),
+        "b": (1, 2, 0),
+    }
