@@ -143,7 +143,7 @@ def attention_backward(
 
     Raises as `attention` does.
 
-    Source: Dao et al. 2022, appendix B; Dao 2023, section 4.1 (FLOPs of the backward pass: 2.5 times the forward ones).
+    Source: Dao et al. 2022, appendix B; github.com/Dao-AILab/flash-attention, issue 1525 (two products forward, five backward).
 
     >>> core = {"batch": 1, "q": 4096, "kv": 4096, "heads": 32, "head_dim": 128, "mask": "causal"}
     >>> attention_backward(**core).flops / attention(**core).flops
