@@ -176,9 +176,9 @@ COMPLEX: Mapping[str, int] = {"mul": 6, "div": 11, "abs": 4, "square": 6, "recip
 
 def complex_flops(name: str, call: Call, flops: int) -> int:
     """FLOPs of one element that is complex, where *flops* are those of a real one."""
-    import torch
-
-    arguments = [t for t in tensors(call.args) if isinstance(t, torch.Tensor)]
-    if name in ("mul", "div") and not all(t.dtype.is_complex for t in arguments):
-        return 2  # a complex number by a real one
+    if name in ("mul", "div"):
+        for factor in call.args[:2]:
+            kind = getattr(next(tensors(factor), None), "dtype", None)
+            if not (kind.is_complex if kind is not None else isinstance(factor, complex)):
+                return 2  # a complex number by a real one
     return COMPLEX.get(name, 2 * flops)

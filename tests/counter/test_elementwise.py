@@ -1,0 +1,252 @@
+"""Vector FLOPs of operators that no layer of flopkit stands for: by hand."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import flopkit as fk
+
+META = torch.device("meta")
+
+
+def numbers(*shape, dtype=torch.float32):
+    return torch.empty(*shape, dtype=dtype, device=META)
+
+
+def whole(*shape):
+    return numbers(*shape, dtype=torch.int64)
+
+
+def vector(fn, *args, **kwargs):
+    with torch.no_grad():
+        report = fk.count(fn, *args, strict=True, **kwargs)
+    assert report.flops == 0
+    return report.vector_flops
+
+
+def backward(fn, *args):
+    """Vector FLOPs of the backward pass alone, for a gradient that is given."""
+    out = fn(*args)
+    with fk.counting(strict=True) as report:
+        torch.autograd.grad(out, [a for a in args if a.requires_grad], torch.empty_like(out))
+    return report.backward.vector_flops
+
+
+X, Y = numbers(4, 10), numbers(4, 10)
+
+
+@pytest.mark.parametrize(
+    "each, fn",
+    [
+        (1, lambda: X + Y), (1, lambda: X + 2), (2, lambda: torch.add(X, Y, alpha=3)), (1, lambda: torch.add(X, Y, alpha=1)),
+        (1, lambda: 1 - X), (2, lambda: torch.sub(X, Y, alpha=0.5)), (1, lambda: X * Y), (1, lambda: X / 2),
+        (2, lambda: torch.div(X, Y, rounding_mode="floor")), (2, lambda: X // 3), (4, lambda: X % 3), (0, lambda: -X), (0, lambda: X.abs()),
+        (1, lambda: X.exp()), (1, lambda: X.sqrt()), (2, lambda: X.rsqrt()), (1, lambda: X**2), (1, lambda: X > 0), (1, lambda: X == Y),
+        (3, lambda: (X > 0) & (Y > 0)), (2, lambda: X.clamp(0, 1)), (1, lambda: X.clamp(min=0)), (1, lambda: X.clamp(max=0)),
+        (1, lambda: X.clamp_min(0)), (1, lambda: torch.maximum(X, Y)), (1, lambda: torch.max(X, Y)), (3, lambda: torch.lerp(X, Y, 0.3)),
+        (2, lambda: torch.addcmul(X, X, Y)), (3, lambda: torch.addcmul(X, X, Y, value=0.1)), (3, lambda: torch.addcdiv(X, X, Y, value=-0.1)),
+        (4, lambda: F.elu(X)), (5, lambda: F.softplus(X)), (4, lambda: F.mish(X)), (2, lambda: F.prelu(X, numbers(1))),
+        (2, lambda: F.hardtanh(X)), (4, lambda: F.logsigmoid(X)), (1, lambda: torch.relu_(X)), (1, lambda: X.mul_(2)),
+        (0, lambda: X.to(torch.float64)), (0, lambda: X.clone()), (0, lambda: torch.where(X, X, Y) if False else torch.tril(X)),
+        (0, lambda: X.masked_fill(numbers(4, 10, dtype=torch.bool), 0)), (0, lambda: torch.zeros_like(X)), (0, lambda: X.T.contiguous()),
+    ],
+)  # fmt: skip
+def test_an_element(each, fn):
+    assert vector(fn) == each * 40
+
+
+def test_a_scalar_that_changes_the_work_is_not_taken_for_another():
+    """Calls with the same shapes are looked at once; what a scalar changes must not be lost by that."""
+    with fk.counting() as report:
+        torch.add(X, Y, alpha=1), torch.add(X, Y, alpha=2), torch.add(X, Y), X.clamp(0, 1), X.clamp(0), X.clamp(max=1)
+        F.gelu(X), F.gelu(X, approximate="tanh")
+    assert report.vector_flops == 40 * (1 + 2 + 1 + 2 + 1 + 1 + 5 + 9)
+
+
+def test_a_scalar_that_changes_the_result_is_not_taken_for_another():
+    """On meta the result of shapes that were seen is made up: an int times a float is none of ints."""
+    n = whole(3)
+    with fk.counting():
+        assert [(n * 2).dtype, (n * 2.5).dtype, (n * True).dtype, (n * 1j).dtype] == [
+            torch.int64, torch.float32, torch.int64, torch.complex64,
+        ]  # fmt: skip
+        assert [X.to(torch.float64).dtype, X.to(torch.bfloat16).dtype] == [torch.float64, torch.bfloat16]
+        assert [X.sum(0).shape, X.sum(1).shape] == [(10,), (4,)]
+
+
+def test_complex_numbers():
+    z = numbers(10, dtype=torch.complex64)
+    assert vector(lambda: z + z) == 2 * 10
+    assert vector(lambda: z * z) == 6 * 10  # four multiplies, an add, a subtract
+    assert vector(lambda: z * 2.0) == 2 * 10
+    assert vector(lambda: z.abs()) == 4 * 10
+    assert vector(lambda: z.sum()) == 2 * 10
+
+
+@pytest.mark.parametrize(
+    "flops, fn",
+    [
+        (40, lambda: X.sum()), (40, lambda: X.sum(0)), (40 + 4, lambda: X.mean(1)), (40, lambda: X.amax(0)), (40, lambda: X.max(1)),
+        (80, lambda: X.aminmax()), (40, lambda: X.argmax()), (4 * 40 + 2 * 4, lambda: X.var(1)), (4 * 40 + 3 * 4, lambda: X.std(1)),
+        (80 + 1, lambda: X.norm()), (80 + 4, lambda: torch.linalg.vector_norm(X, dim=1)), (4 * 40 + 2 * 4, lambda: X.logsumexp(1)),
+        (40, lambda: X.cumsum(1)), (40, lambda: X.cumsum_(1)), (40, lambda: X.prod()), (80, lambda: torch.count_nonzero(X)),
+        (40 * 4, lambda: X.sort(1)), (40 * 2, lambda: X.sort(0)), (40 + 4 * 3 * 2, lambda: X.topk(3, 1)),
+        (40, lambda: X.topk(3, 1, sorted=False)), (40 * 4, lambda: torch.searchsorted(numbers(15), X)),
+        (40 * 3, lambda: torch.bucketize(X, numbers(4))), (40, lambda: torch.equal(torch.ones(4, 10), torch.ones(4, 10))),
+    ],
+)  # fmt: skip
+def test_reductions(flops, fn):
+    assert vector(fn) == flops
+
+
+def test_losses():
+    target = numbers(4, 10)
+    for loss, each in (
+        (F.mse_loss, 2),
+        (F.smooth_l1_loss, 5),
+        (F.huber_loss, 4),
+        (F.binary_cross_entropy_with_logits, 7),
+    ):
+        assert vector(loss, X, target, reduction="none") == each * 40, loss
+        assert vector(loss, X, target, reduction="sum") == (each + 1) * 40, loss
+        assert vector(loss, X, target) == (each + 1) * 40 + 1, loss
+    assert vector(F.l1_loss, X, target) == 40 + 0 + 40 + 1  # subtract; a change of sign; the mean
+    answers = whole(4)
+    assert vector(F.nll_loss, X, answers) == 4 + 1
+    assert vector(F.nll_loss, X, answers, reduction="none") == 0
+    assert (
+        vector(F.nll_loss, X, answers, weight=numbers(10)) == 3 * 4 + 1
+    )  # weighed, weights summed, losses summed; one division
+
+
+def test_pooling_in_other_sizes():
+    assert vector(F.max_pool1d, numbers(2, 3, 12), 3) == 2 * 3 * 4 * 3
+    assert vector(F.avg_pool1d, numbers(2, 3, 12), 3) == 2 * 3 * 4 * (3 + 1)
+    assert vector(F.max_pool3d, numbers(2, 3, 4, 4, 4), 2) == 2 * 3 * 8 * 8
+    assert vector(F.avg_pool3d, numbers(2, 3, 4, 4, 4), (2, 1, 2)) == 2 * 3 * (2 * 4 * 2) * (4 + 1)
+    # From 5 to 3 windows of 2 (0–1), 3 (1–3) and 2 (3–4) elements; from 6 to 2, two of 3.
+    assert vector(F.adaptive_avg_pool2d, numbers(2, 3, 5, 6), (3, 2)) == 6 * ((2 + 3 + 2) * 6 + 3 * 2)
+    assert vector(F.adaptive_max_pool2d, numbers(2, 3, 5, 6), (3, 2)) == 6 * (2 + 3 + 2) * 6
+
+
+def test_sampling():
+    image = numbers(2, 3, 4, 5)
+    assert vector(F.interpolate, image, scale_factor=2) == 0  # nearest
+    assert vector(F.interpolate, image, scale_factor=2, mode="bilinear") == 9 * 2 * 3 * 8 * 10
+    assert vector(F.interpolate, image, scale_factor=2, mode="bicubic") == 35 * 2 * 3 * 8 * 10
+    assert vector(F.interpolate, numbers(2, 3, 5), scale_factor=2, mode="linear") == 3 * 2 * 3 * 10
+    assert vector(F.grid_sample, image, numbers(2, 7, 8, 2), align_corners=False) == 18 * 2 * 56 + 7 * 2 * 3 * 56
+
+
+def test_gathering_adds_nothing_and_scattering_adds_what_it_is_told_to():
+    rows, index = numbers(4, 10), whole(4)
+    assert vector(F.embedding, whole(4), numbers(100, 10)) == 0
+    assert vector(lambda: rows[index]) == vector(lambda: rows.gather(1, whole(4, 3))) == 0
+    assert vector(lambda: rows.scatter(1, whole(4, 3), numbers(4, 3))) == 0
+    assert vector(lambda: rows.scatter_add(1, whole(4, 3), numbers(4, 3))) == 12
+    assert vector(lambda: rows.index_add(0, whole(6), numbers(6, 10))) == 60
+    assert vector(lambda: rows.index_add(0, whole(6), numbers(6, 10), alpha=2)) == 120
+    assert vector(lambda: torch.index_put(rows, [whole(6)], numbers(6, 10), accumulate=True)) == 60
+    assert vector(lambda: torch.index_put(rows, [whole(6)], numbers(6, 10))) == 0
+
+
+def test_embedding_bag():
+    table, tokens, starts = torch.ones(100, 10), torch.zeros(12, dtype=torch.int64), torch.tensor([0, 4, 8])
+    for mode, flops in (("sum", 120), ("mean", 120 + 30), ("max", 120)):
+        assert vector(F.embedding_bag, tokens, table, starts, mode=mode) == flops
+
+
+def test_backward_of_activations():
+    for fn, each in (
+        (torch.relu, 1),
+        (F.silu, 8),
+        (torch.sigmoid, 3),
+        (torch.tanh, 3),
+        (F.gelu, 11),
+        (F.leaky_relu, 2),
+        (F.hardswish, 5),
+    ):
+        assert backward(fn, numbers(4, 10).requires_grad_()) == each * 40, fn
+    assert backward(lambda x: F.gelu(x, approximate="tanh"), numbers(4, 10).requires_grad_()) == 18 * 40
+    assert backward(F.glu, numbers(4, 20).requires_grad_()) == 7 * 40
+    assert backward(lambda x: F.softmax(x, -1), numbers(4, 10).requires_grad_()) == 4 * 40
+    assert backward(lambda x: F.log_softmax(x, -1), numbers(4, 10).requires_grad_()) == 4 * 40
+
+
+def test_backward_of_normalisations():
+    """By what is asked for: see the docstrings of `flopkit.counter.operators.normalisations`."""
+    x, w, b = (numbers(*shape).requires_grad_() for shape in ((4, 10), (10,), (10,)))
+    free = numbers(4, 10)
+    assert backward(lambda x, w, b: F.layer_norm(x, (10,), w, b), x, w, b) == (2 + 2 + 1 + 8) * 40 + 2 * 4
+    assert backward(lambda x: F.layer_norm(x, (10,)), x) == (2 + 7) * 40 + 2 * 4
+    assert backward(lambda w, b: F.layer_norm(free, (10,), w, b), w, b) == (2 + 2 + 1) * 40
+    running = numbers(10), numbers(10)
+    assert backward(lambda x, w, b: F.batch_norm(x, *running, w, b, training=True), x, w, b) == 9 * 40 + 3 * 10
+    assert backward(lambda x, w, b: F.batch_norm(x, *running, w, b), x, w, b) == 6 * 40 + 4 * 10
+    assert backward(lambda x: F.batch_norm(x, *running), x) == 40 + 4 * 10
+
+
+def test_backward_of_pooling_and_of_an_embedding():
+    image = numbers(2, 3, 8, 8).requires_grad_()
+    assert backward(lambda x: F.max_pool2d(x, 2), image) == 2 * 3 * 16
+    assert backward(lambda x: F.avg_pool2d(x, 2), image) == 2 * 3 * 16 * (4 + 1)
+    table = numbers(100, 10).requires_grad_()
+    assert backward(lambda w: F.embedding(whole(4), w), table) == 40
+
+
+STEP = 13  # Adam without any extras
+OPTIMIZERS = [
+    (torch.optim.SGD, {}, 2), (torch.optim.SGD, {"weight_decay": 0.1}, 4), (torch.optim.SGD, {"momentum": 0.9}, 4),
+    (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, 8), (torch.optim.SGD, {"momentum": 0.9, "dampening": 0.5}, 5),
+    (torch.optim.Adam, {}, STEP), (torch.optim.Adam, {"weight_decay": 0.1}, STEP + 2), (torch.optim.Adam, {"amsgrad": True}, STEP + 1),
+    (torch.optim.AdamW, {"weight_decay": 0.1}, STEP + 1), (torch.optim.AdamW, {"weight_decay": 0.0}, STEP),
+    (torch.optim.Adagrad, {}, 7), (torch.optim.Adagrad, {"weight_decay": 0.1}, 9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, options, each", OPTIMIZERS)
+def test_a_fused_optimizer_counts_what_its_algorithm_does(kind, options, each):
+    """The second step, for momentum's first one only copies."""
+    weights = [torch.ones(30, requires_grad=True), torch.ones(7, requires_grad=True)]
+    optimizer = kind(weights, lr=0.1, fused=True, **options)
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    with fk.counting(strict=True) as report:
+        optimizer.step()
+    rows = [row for row in report.by_op() if row["operator"].startswith("_fused")]
+    assert [row["vector_flops"] for row in rows] == [each * 37]
+    assert report.optimizer.vector_flops == report.vector_flops
+
+
+def test_adam_written_out_counts_as_much_as_in_one_operator():
+    """Operator by operator over lists: lerp 3, multiply 1 and addcmul 3, root, divide, add, addcdiv 3."""
+    weights = [torch.ones(30, requires_grad=True), torch.ones(7, requires_grad=True)]
+    optimizer = torch.optim.Adam(weights, lr=0.1, foreach=True)
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    with fk.counting(strict=True) as report:
+        optimizer.step()
+    steps = 2  # each counter of steps is a number on its own
+    assert report.vector_flops == STEP * 37 + steps
+
+
+def test_bytes_of_a_fused_optimizer():
+    """Parameters and states are read and written, gradients read, counters of steps read here and moved on by an operator of their own."""
+    weight = torch.ones(30, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight], fused=True)
+    weight.grad = torch.ones(30)
+    with fk.counting() as report:
+        optimizer.step()
+    row = next(row for row in report.by_op() if row["operator"] == "_fused_adamw_")
+    assert row["bytes"] == 4 * (30 * (2 + 1 + 2 + 2) + 1)
+    for momentum, reads_and_writes in ((0.0, 2 + 1), (0.9, 2 + 1 + 1)):
+        weight = torch.ones(30, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=momentum, fused=True)
+        for more in (0, bool(momentum)):  # the first step only writes the buffer
+            weight.grad = torch.ones(30)
+            with fk.counting() as report:
+                optimizer.step()
+            row = next(row for row in report.by_op() if row["operator"] == "_fused_sgd_")
+            assert row["bytes"] == 4 * 30 * (reads_and_writes + more)
