@@ -47,7 +47,7 @@ X, Y = numbers(4, 10), numbers(4, 10)
         (2, lambda: torch.addcmul(X, X, Y)), (3, lambda: torch.addcmul(X, X, Y, value=0.1)), (3, lambda: torch.addcdiv(X, X, Y, value=-0.1)),
         (4, lambda: F.elu(X)), (5, lambda: F.softplus(X)), (4, lambda: F.mish(X)), (2, lambda: F.prelu(X, numbers(1))),
         (2, lambda: F.hardtanh(X)), (4, lambda: F.logsigmoid(X)), (1, lambda: torch.relu_(X)), (1, lambda: X.mul_(2)),
-        (0, lambda: X.to(torch.float64)), (0, lambda: X.clone()), (0, lambda: torch.where(X, X, Y) if False else torch.tril(X)),
+        (0, lambda: X.to(torch.float64)), (0, lambda: X.clone()), (0, lambda: torch.tril(X)),
         (0, lambda: X.masked_fill(numbers(4, 10, dtype=torch.bool), 0)), (0, lambda: torch.zeros_like(X)), (0, lambda: X.T.contiguous()),
     ],
 )  # fmt: skip

@@ -135,7 +135,8 @@ def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
 
 def filled(call: Call) -> Work:
     """Only writes."""
-    return free(sum(map(extent, call.outputs or call.inputs[:1])))
+    lists = "_foreach_" in str(call.func._schema.name)
+    return free(sum(map(extent, call.outputs or (call.inputs if lists else call.inputs[:1]))))
 
 
 def copied(call: Call) -> Work:
