@@ -96,12 +96,14 @@ def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -
 
 def _scan(combine: Any, carried: Any, xs: Any, additional_inputs: Any = ()) -> Any:
     """One step after the other; each gives what is carried on, and then its part of the results."""
-    carried, steps = list(carried), []
+    tree = torch.utils._pytree
+    carried, steps, shape = list(carried), [], None
     for place in range(xs[0].shape[0]):
-        found = list(combine(*carried, *(x.select(0, place) for x in xs), *additional_inputs))
-        steps.append(found[len(carried) :])
-        carried = found[: len(carried)]
-    return (*carried, *(_stacked(parts) for parts in zip(*steps, strict=True)))
+        found = combine(*carried, *(x.select(0, place) for x in xs), *additional_inputs)
+        leaves, shape = tree.tree_flatten(tuple(found))
+        steps.append(leaves[len(carried) :])
+        carried = leaves[: len(carried)]
+    return tree.tree_unflatten([*carried, *(_stacked(parts) for parts in zip(*steps, strict=True))], shape)
 
 
 def _map(function: Any, xs: Any, additional_inputs: Any = ()) -> Any:

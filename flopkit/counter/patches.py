@@ -63,7 +63,9 @@ def _install(stack: contextlib.ExitStack) -> None:
     _replace(stack, ThreadPoolExecutor, "submit", _submitting)
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
         _replace(stack, ThreadPool, name, _submitting)
-    _replace(stack, torch.autograd.function.BackwardCFunction, "apply", _applying)
+    custom = torch.autograd.function.BackwardCFunction
+    for name in {"apply", "apply_boxed"} & vars(custom).keys():
+        _replace(stack, custom, name, _applying)
     _optimizers(stack)
     _scripts(stack)
     _replace(stack, torch.overrides, "has_torch_function", _asking)

@@ -22,7 +22,7 @@ class Report:
 
     `model_flops` is what the mathematics asks for, forward and backward: divide it by time and peak for MFU. `flops` (or
     `hardware_flops`) is what was executed, recomputation and the optimiser's products included: for HFU. `forward`, `backward`,
-    `recompute` and `optimizer` are the parts as `Cost`s.
+    `recompute` and `optimizer` are the parts, each a `Cost`.
 
     Inside of ``with fk.counting() as report`` the numbers grow as the program runs.
 
@@ -130,6 +130,10 @@ class Report:
             if entry.work.note and where.phase == "forward":
                 hidden[entry.work.note] = hidden.get(entry.work.note, 0) + calls
         return [*found, *(f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items())]
+
+    def add_note(self, note: str) -> None:
+        """Add a line to `notes`."""
+        self._source.notes.add(note)
 
     # -- other views ------------------------------------------------------------------------------------------
 

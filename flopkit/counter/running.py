@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,6 +67,13 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
         )
     with _counting(strict, "auto", _name(fn), _Progress(fn)) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
+        if inspect.isgenerator(result) or inspect.iscoroutine(result) or inspect.isasyncgen(result):
+            report.add_note(
+                f"{_name(fn)} returned a {type(result).__name__}, which has not run: nothing of it is counted; "
+                "run it in a function or in `with fk.counting()`"
+            )
+            if inspect.iscoroutine(result):
+                result.close()
     del result
     return report
 

@@ -30,6 +30,7 @@ _grad_enabled = torch.is_grad_enabled
 _mode_stack = _get_current_dispatch_mode_stack
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _STRIDED = torch.strided
+LOCAL = "DTensor: what is counted is this rank's local work"
 _local = threading.local()
 
 
@@ -140,6 +141,18 @@ class Here:
         return False
 
 
+_MANY = 20_000  # shapes that are remembered from one count to the next
+_known: tuple[int, dict[Any, Any]] = (-1, {})
+
+
+def _plans() -> dict[Any, Any]:
+    """What is known of operators and shapes from earlier counts, as long as no formula was registered since."""
+    global _known
+    if _known[0] != registry.version() or sum(len(plan.entries) for plan in list(_known[1].values())) > _MANY:
+        _known = (registry.version(), {})
+    return _known[1]
+
+
 class Watcher(TorchDispatchMode):
     """Sees every operator of the threads it is entered in, and keeps the ledgers."""
 
@@ -152,7 +165,7 @@ class Watcher(TorchDispatchMode):
         self.attention = attention
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}
-        self.plans: dict[Any, Any] = {}
+        self.plans = _plans()
         self.desugared: dict[Any, bool] = {}
         self.closed = False
         self.notes: set[str] = set()
@@ -218,12 +231,15 @@ class Watcher(TorchDispatchMode):
         """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
         self.closed = True
         self._final = self.ledger()
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+            rank, ranks = distributed.get_rank(), distributed.get_world_size()
+            self.notes.discard(LOCAL)
+            self.notes.add(f"rank {rank} of {ranks}: what is counted is this rank's local work")
         self._all.clear()
-        self.plans.clear()
+        self.plans = {}
         self.entries.clear()
         self.modules = Modules()
-        for entry, _ in self._final.calls:
-            entry.results = entry.extents = None
 
     def ledger(self) -> Ledger:
         """All threads' calls."""
@@ -257,7 +273,10 @@ class Watcher(TorchDispatchMode):
         key = entry = None
         if plan.constant is None and not plan.by_value:
             key = _key(plan, args, kwargs)
-            entry = plan.entries.get(key) if key is not None else None
+            try:
+                entry = plan.entries.get(key)
+            except (TypeError, RuntimeError):  # an argument that has no hash
+                key = None
             if entry is not None and entry.results is not None and _on_meta(args) and not _modes():
                 # A meta kernel only makes up a shape, slowly; this one was made up before.
                 out = _made_up(entry.results)
@@ -326,10 +345,12 @@ class Watcher(TorchDispatchMode):
 
     def _plan(self, func: Any) -> Any:
         if self._registered != registry.version():
-            self.plans.clear()
+            self.plans = _plans()
             self.entries.clear()
             self._registered = registry.version()
-        plan = self.plans[func] = explain(func)
+        plan = self.plans.get(func)
+        if plan is None:
+            plan = self.plans[func] = explain(func)
         return plan
 
     def _desugars(self, types: Any) -> bool:
@@ -340,7 +361,7 @@ class Watcher(TorchDispatchMode):
             self.desugared[types] = found
             for kind in types:
                 if "DTensor" in kind.__name__:
-                    self.notes.add("DTensor: what is counted is this rank's local work")
+                    self.notes.add(LOCAL)
         return found
 
     # -- operators that are opened ----------------------------------------------------------------------------
@@ -400,11 +421,16 @@ class Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in regions.ATTENTION and not self.watcher.closed:
             return regions.attention(self.watcher, func, args, kwargs or {})
+        if type(func) in _FUNCTIONS:
+            return func(*args, **(kwargs or {}))
         if isinstance(func, torch._ops.HigherOrderOperator) and name_of(func) in FLEX and not self.watcher.closed:
             return flex.attention(self.watcher, func, args, kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
             return inside.EAGER[func.name()](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+_FUNCTIONS = frozenset({type(torch.add), type(torch.Tensor.add), type(torch.Tensor.shape.__get__), type(_node), type(abs)})
 
 
 def _signature(value: Any) -> Any:
@@ -427,20 +453,20 @@ def _signature(value: Any) -> Any:
     return value
 
 
-def _shapes(values: Any) -> Any:
+def _shapes(values: Any, parts: list[Any]) -> list[Any]:
     """The signature of an element-wise operator: of a scalar it matters what kind it is, and whether it is 1 (as a factor often is)."""
-    return tuple(
-        [
-            _signature(v)
-            if isinstance(v, torch.Tensor)
-            else _shapes(v)
-            if isinstance(v, (list, tuple))
-            else (type(v), v == 1)
-            if isinstance(v, (int, float, complex))
-            else v
-            for v in values
-        ]
-    )
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.layout is not _STRIDED:
+                raise TypeError(value.layout)
+            parts += (value.shape, value.stride(), value.dtype)
+        elif isinstance(value, (int, float, complex)):
+            parts += (type(value), value == 1)
+        elif isinstance(value, (list, tuple)):
+            parts.append(tuple(_shapes(value, [])))
+        else:
+            parts.append(value)
+    return parts
 
 
 def _same(args: Any) -> Any:
@@ -460,15 +486,12 @@ def _key(plan: Any, args: Any, kwargs: Any) -> Any:
     """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
     with torch._C.DisableTorchFunction():
         try:
-            same = _same(args)
             if plan.chained:  # the values of scalars do not change what an element-wise operator costs
-                key = (_shapes(args), (*kwargs, *_shapes(kwargs.values())) if kwargs else None, same)
-            else:
-                key = (_signature(args), _signature(kwargs) if kwargs else None, same)
-            hash(key)
+                parts = _shapes(args, [_same(args)])
+                return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
+            return (_signature(args), _signature(kwargs) if kwargs else None, _same(args))
         except (TypeError, RuntimeError):
             return None
-    return key
 
 
 def _on_meta(args: Any) -> bool:
