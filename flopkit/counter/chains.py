@@ -14,6 +14,8 @@ __all__ = ["ON_CHIP", "Chain", "ends_chain"]
 
 ON_CHIP = 65_536  # numbers of a row that is kept on chip between being summed and being used again
 
+LONGEST = 2_000  # tensors that are looked at together; a longer chain is settled on the way
+
 _weak_ref: Any = torch.UntypedStorage._weak_ref
 _expired: Any = torch.UntypedStorage._expired
 _free_weak_ref: Any = torch.UntypedStorage._free_weak_ref
@@ -48,7 +50,7 @@ class Chain:
 
     def extend(self, phase: str, plan: Any, args: Any, kwargs: Any, out: Any, entry: Entry) -> None:
         """One more operator that can be merged. (What its shapes say is kept with *entry*: that is what would take time here.)"""
-        if phase != self.phase or self.ended:
+        if phase != self.phase or self.ended or len(self.held) > LONGEST:
             self.close()
             self.phase = phase
         if entry.extents is None:
