@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from flopkit.counter import chains, flex, inside, regions, registry
+from flopkit.counter import chains, complexes, flex, inside, regions, registry, spectra
 from flopkit.counter.calls import Call, name_of, tensors
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import FLEX, explain
@@ -423,6 +423,10 @@ class Functions(TorchFunctionMode):
             return regions.attention(self.watcher, func, args, kwargs or {})
         if type(func) in _FUNCTIONS:
             return func(*args, **(kwargs or {}))
+        if func in complexes.CONVOLUTIONS and not self.watcher.closed:
+            return complexes.convolution(self.watcher, func, args, kwargs or {})
+        if func in spectra.VALUES and not self.watcher.closed:
+            return spectra.values(func, args, kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator) and name_of(func) in FLEX and not self.watcher.closed:
             return flex.attention(self.watcher, func, args, kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
