@@ -205,13 +205,42 @@ def test_under_vmap_and_forward_mode():
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["", "transposed"])
-def test_complex(transposed):
-    """torch runs three real convolutions: (a+b)(c+d) shares one. The mathematics asks for four."""
-    layer = (nn.ConvTranspose2d if transposed else nn.Conv2d)(4, 6, 3, dtype=torch.complex64, bias=False)
-    x = leaf(2, 4, 10, 9, dtype=torch.complex64)
-    macs = 2 * 4 * 90 * 6 * 9 if transposed else 2 * 6 * 56 * 4 * 9
-    report = count(lambda: layer(x))
-    assert (report.forward.flops, report.backward.flops) == (3 * 2 * macs, 3 * 4 * macs)
+@pytest.mark.parametrize("place", PLACES)
+def test_complex(place, transposed):
+    """torch runs three real convolutions, two of which share their inputs' sums. The mathematics asks for four: 8 FLOPs each."""
+    with at(place) as device:
+        layer = (nn.ConvTranspose2d if transposed else nn.Conv2d)(4, 6, 3, dtype=torch.complex64, device=device)
+        x = leaf(2, 4, 10, 9, dtype=torch.complex64, device=device)
+        macs = 2 * 4 * 90 * 6 * 9 if transposed else 2 * 6 * 56 * 4 * 9
+        report = count(lambda: layer(x))
+        assert (report.forward.flops, report.backward.flops) == (3 * 2 * macs, 3 * 4 * macs)
+        assert report.model_flops == 8 * macs + 16 * macs
+        assert fk.count(layer, x.detach()).model_flops == 8 * macs
+        with torch.inference_mode():
+            assert fk.count(layer, x).model_flops == 8 * macs
+    assert report.by_module().rows[0]["model_flops"] == 24 * macs
+
+
+def test_complex_double_backward_and_two_layers():
+    x = leaf(2, 4, 8, 8, dtype=torch.complex64)
+    w, v = leaf(6, 2, 3, 3, dtype=torch.complex64), leaf(6, 1, 3, 3, dtype=torch.complex64)
+    once = 8 * (2 * 6 * 36 * 2 * 9)
+
+    def twice():
+        gradients = torch.autograd.grad(F.conv2d(x, w, groups=2).abs().pow(2).sum(), [x, w], create_graph=True)
+        backward(sum(g.abs().pow(2).sum() for g in gradients))
+
+    assert fk.count(twice).model_flops == 9 * once
+    report = fk.count(lambda: backward(F.conv2d(F.conv2d(x, w, groups=2), v, groups=6)))
+    assert report.model_flops == 3 * (once + 8 * (2 * 6 * 16 * 9))
+
+
+def test_a_real_convolution_beside_a_complex_one():
+    real = F.conv2d, torch.ones(2, 4, 8, 8), torch.ones(6, 4, 3, 3)
+    with fk.counting() as report:
+        F.conv2d(torch.ones(2, 4, 8, 8, dtype=torch.complex64), torch.ones(6, 4, 3, 3, dtype=torch.complex64))
+        real[0](*real[1:])
+    assert report.model_flops == 5 * 2 * (2 * 6 * 36 * 4 * 9)
 
 
 def test_kernels_that_are_called_by_name():

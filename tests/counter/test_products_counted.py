@@ -225,6 +225,18 @@ def test_bilinear_by_its_loops():
     macs = sum(1 for _ in itertools.product(range(n), range(o), range(i), range(j)))
     assert report.flops == 2 * macs
     assert fk.count(torch.nn.Bilinear(i, j, o), torch.ones(6, n, i), torch.ones(6, n, j)).flops == 6 * 2 * macs
+    assert fk.count(torch.nn.Bilinear(1, 1, 1), torch.ones(1, 1), torch.ones(1, 1)).flops == 2
+    assert fk.count(torch.nn.Bilinear(3, 4, 5), torch.ones(0, 3), torch.ones(0, 4)).flops == 0
+
+
+def test_the_other_step_of_a_bilinear_gradient_is_element_wise():
+    """Of the weight: the two inputs (or one of them and the gradient) are multiplied first, and then summed over the batch."""
+    x, y = torch.ones(7, 3), torch.ones(7, 4)
+    layer = torch.nn.Bilinear(3, 4, 5, bias=False)
+    report = count(lambda: layer(x, y))
+    found = row(report, "_trilinear", "backward")
+    assert found["flops"] == 2 * 7 * 5 * 3 * 4
+    assert found["vector_flops"] in (7 * 5 * 3, 7 * 5 * 4, 7 * 3 * 4)
 
 
 def test_bytes_are_those_of_the_formula():

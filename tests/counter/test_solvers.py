@@ -189,6 +189,26 @@ def test_backward_is_what_autograd_calls():
     assert row(report, "mm", "backward")["flops"] == 2 * 7 * 3 * 7
 
 
+VALUES = {
+    L.eigvalsh: (spd(7), Fraction(4 * 343, 3), 9 * 343),
+    L.svdvals: (tall(), 4 * 9 * 49 - Fraction(4 * 343, 3), 4 * 81 * 7 + 8 * 9 * 49 + 9 * 343),
+    L.eigvals: (tall(7, 7), 10 * 343, 25 * 343),
+}
+
+
+@pytest.mark.parametrize("fn", VALUES, ids=lambda fn: fn.__name__)
+def test_values_alone_are_cheaper_and_the_same(fn):
+    """Watched, torch would take the vectors along; they are needed where a gradient is."""
+    a, without, with_vectors = VALUES[fn]
+    with fk.counting() as report:
+        found = fn(a)
+    assert report.flops == even(without) == fk.count(fn, a.to("meta")).flops
+    torch.testing.assert_close(found, fn(a))
+    with torch.inference_mode():
+        assert fk.count(fn, a).flops == even(without)
+    assert fk.count(fn, a.clone().requires_grad_()).flops == even(with_vectors)
+
+
 def test_powers_are_products():
     assert fk.count(L.matrix_power, spd(7), 5).flops == 3 * 2 * 343
     assert fk.count(L.multi_dot, [tall(), tall(7, 9)]).flops == 2 * 9 * 7 * 9

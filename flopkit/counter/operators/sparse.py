@@ -25,7 +25,7 @@ def stored(tensor: Any) -> int:
     """Numbers that a sparse tensor holds, zeros inside of its blocks and duplicates included.
 
     >>> import torch
-    >>> stored(torch.eye(4).to_sparse_csr())
+    >>> stored(torch.eye(4).to_sparse())
     4
     """
     import torch
