@@ -46,7 +46,10 @@ def one_tool(r: Any, *, tool: Any, program: Any, **_: Any) -> None:
     r.share = pick(tool, {name: getattr(r, f"share_{_slug(name)}") for name in versions()})
     r.why = pick(
         tool,
-        {name: pick(program, {each: it.reasons.get(name, RIGHT) for each, it in recorded().items()}) for name in versions()},
+        {
+            name: pick(program, {each: it.reasons.get(name, RIGHT) for each, it in recorded().items()})
+            for name in versions()
+        },
     )
 
 
@@ -76,7 +79,9 @@ def eight_tools() -> Figure:
         )
         beside = s.rows.transform_calculate(place="datum.share > 0.8 && datum.share < 1 ? 1 : datum.share")
         shares = beside.mark_text(align="left", dx=5, color=theme.INK).encode(
-            y=y, x=alt.X("place:Q", scale=alt.Scale(domain=[0, 1.25], nice=False)), text=alt.Text("share:Q", format=".1%")
+            y=y,
+            x=alt.X("place:Q", scale=alt.Scale(domain=[0, 1.25], nice=False)),
+            text=alt.Text("share:Q", format=".1%"),
         )
         truth = s.now(whole=1).mark_rule(color=theme.MUTED, strokeDash=[4, 3]).encode(x=alt.X("whole:Q"))
         return alt.layer(bars, truth, shares)
@@ -90,8 +95,12 @@ def eight_tools() -> Figure:
         model=many_tools,
         controls=[
             choice("program", "Program", list(recorded()), value="ViT-B/16"),
-            choice("reading", "Read each number as", {"what it counts": "counts", "FLOPs, whatever it counts": "FLOPs"}),
-            slider("within", "Right means within", [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2], value=0.01, unit="%"),
+            choice(
+                "reading", "Read each number as", {"what it counts": "counts", "FLOPs, whatever it counts": "FLOPs"}
+            ),
+            slider(
+                "within", "Right means within", [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2], value=0.01, unit="%"
+            ),
         ],
         readouts=[
             readout("flops", "Executed", "FLOPs"),
@@ -107,7 +116,8 @@ def eight_tools() -> Figure:
             column("share", "Share", "%"),
             column("why", "Why"),
         ],
-        caption="One forward pass each, on a CPU. " + ", ".join(f"{tool} {version}" for tool, version in versions().items())
+        caption="One forward pass each, on a CPU. "
+        + ", ".join(f"{tool} {version}" for tool, version in versions().items())
         + ". What it counts: the multiply-adds of fvcore, ptflops, both thops and torchinfo are taken twice.",
         height=300,
     )

@@ -55,7 +55,14 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
         with _quiet():
             value = how(module, copy.deepcopy(model), inputs)
     except Exception as error:  # a tool may fail in any way on a model it was not made for
-        return Answer(tool, version(name), None, unit, fma, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        return Answer(
+            tool,
+            version(name),
+            None,
+            unit,
+            fma,
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        )
     if value is None:
         return Answer(tool, version(name), None, unit, fma, "gave no number")
     return Answer(tool, version(name), round(value), unit, fma)
@@ -92,9 +99,7 @@ def _profiler(module: Any, model: Any, inputs: Any) -> Any:
 
 
 def _fvcore(module: Any, model: Any, inputs: Any) -> Any:
-    from fvcore.nn import FlopCountAnalysis
-
-    counter = FlopCountAnalysis(model, tuple(inputs))
+    counter = module.FlopCountAnalysis(model, tuple(inputs))
     return counter.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none").total()
 
 

@@ -11,9 +11,8 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.ledger import Entry
-from flopkit.counter.peers.lines import Line, arguments, lines, name, shape, truth
+from flopkit.counter.peers.lines import ATTENTION, Line, arguments, lines, name, shape, truth
 from flopkit.counter.peers.seen import Row, Seen
-from flopkit.counter.regions import OP as ATTENTION
 
 __all__ = ["seen"]
 
@@ -209,5 +208,11 @@ FORMULAS: dict[str, Callable[[dict[str, Any], Entry], int]] = {
 for _kernel in ("efficient", "flash", "cudnn"):
     FORMULAS[f"aten::_scaled_dot_product_{_kernel}_attention"] = _fused
     FORMULAS[f"aten::_scaled_dot_product_{_kernel}_attention_backward"] = _fused_backward
-for _operator in ("convolution", "_convolution", "cudnn_convolution", "convolution_overrideable", "_slow_conv2d_forward"):
+for _operator in (
+    "convolution",
+    "_convolution",
+    "cudnn_convolution",
+    "convolution_overrideable",
+    "_slow_conv2d_forward",
+):
     FORMULAS[f"aten::{_operator}"] = _convolution

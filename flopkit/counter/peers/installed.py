@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
+import warnings
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 __all__ = ["APART", "load", "version"]
 
 APART = Path(sys.prefix) / "flopkit-peers" / "ultralytics-thop"
-_MODULES = {"ptflops": "ptflops", "torch": "torch.utils.flop_counter", "ultralytics-thop": "thop"}
+_MODULES = {"fvcore": "fvcore.nn", "torch": "torch.utils.flop_counter", "ultralytics-thop": "thop"}
 _loaded: dict[str, Any] = {}
 
 
@@ -27,7 +29,9 @@ def load(tool: str) -> Any:
     True
     """
     if tool not in _loaded:
-        _loaded[tool] = _apart() if tool == "ultralytics-thop" else _import(_MODULES.get(tool, tool))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old packages announce their own future
+            _loaded[tool] = _apart() if tool == "ultralytics-thop" else _import(_MODULES.get(tool, tool))
     return _loaded[tool]
 
 
@@ -37,7 +41,7 @@ def version(tool: str) -> str | None:
         found = next(iter(metadata.distributions(name=tool, path=[str(APART)])), None)
         return found.version if found else None
     try:
-        return metadata.version(tool)
+        return re.sub(r"-(\d+)$", r".post\1", metadata.version(tool))  # thop writes its version in an older form
     except metadata.PackageNotFoundError:
         return None
 

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from flopkit.counter.calls import name_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.regions import OP as ATTENTION
 
-__all__ = ["Line", "arguments", "lines", "shape", "truth"]
+__all__ = ["ATTENTION", "Line", "arguments", "lines", "shape", "truth"]
+
+ATTENTION = "scaled_dot_product_attention"  # flopkit.counter.regions.OP, which cannot be had without torch
 
 
 class Line(NamedTuple):

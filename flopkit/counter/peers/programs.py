@@ -86,8 +86,12 @@ def _lstm() -> tuple[Any, Any]:
 def _language(kind: str) -> Callable[[], tuple[Any, Any]]:
     def made() -> tuple[Any, Any]:
         import torch
-        import transformers
 
+        from flopkit.counter.peers.installed import load
+
+        transformers = load("transformers")
+        if transformers is None:
+            raise ImportError('a language model needs transformers: pip install "flopkit[peers]"')
         config = getattr(transformers, f"{kind}Config")(
             hidden_size=256,
             intermediate_size=896,

@@ -64,12 +64,8 @@ class Seen:
     @property
     def missed(self) -> Table:
         """Work that the tool does not see, or not all of: operator, calls, and the FLOPs that are not in its number."""
-        rows = [
-            {"operator": row.operator, "calls": row.calls, "flops": row.flops - row.seen}
-            for row in self.rows
-            if row.seen < row.flops
-        ]
-        rows.sort(key=lambda row: -int(row["flops"]))
+        short = sorted((row for row in self.rows if row.seen < row.flops), key=lambda row: row.seen - row.flops)
+        rows = [{"operator": row.operator, "calls": row.calls, "flops": row.flops - row.seen} for row in short]
         return Table(rows, caption=f"not seen by {self.tool}", formats={"flops": _flops})
 
     @property
@@ -93,7 +89,9 @@ class Seen:
     def summary(self) -> list[str]:
         """The same in a few lines."""
         called = f"{self.value:,} {self.unit}"
-        lines = [f"{self.tool} would print {called}" + (f" (they are {self.really})" if self.really != self.unit else "")]
+        lines = [
+            f"{self.tool} would print {called}" + (f" (they are {self.really})" if self.really != self.unit else "")
+        ]
         lines.append(f"it sees {units.format_value(self.share, '%')} of the {_flops(self.flops)} that were executed")
         return [*lines, *(f"- {reason}" for reason in self.reasons)]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -197,8 +196,8 @@ def test_the_same_number_as_the_real_one(name):
 def test_torchvision(name):
     models = pytest.importorskip("torchvision").models
     model = models.get_model(name).to("meta")
-    assert_same = step(model, 2, 3, 224, 224, device="meta")
-    assert int(ours(assert_same).as_seen_by("torch")) == real(assert_same)
+    program = step(model, 2, 3, 224, 224, device="meta")
+    assert int(ours(program).as_seen_by("torch")) == real(program)
 
 
 def test_depthwise_by_hand():
@@ -209,7 +208,9 @@ def test_depthwise_by_hand():
     assert seen.value == once + 8 * once
     assert seen.flops == 2 * once
     assert len(seen.missed) == 0
-    assert seen.reasons == ["it does not divide the weight gradient of a grouped convolution by the groups: +16.13 kFLOPs"]
+    assert seen.reasons == [
+        "it does not divide the weight gradient of a grouped convolution by the groups: +16.13 kFLOPs"
+    ]
 
 
 def test_attention_on_cpu_by_hand():
