@@ -450,6 +450,8 @@ def _signature(value: Any) -> Any:
     if kind is torch.ScriptObject:  # packed weights come in a new wrapper at each call
         return kind
     if isinstance(value, (list, tuple)):
+        if value and type(value[0]) in (int, bool):  # a stride, a shape, a mask of outputs
+            return tuple(value)
         return tuple([_signature(item) for item in value])
     if isinstance(value, dict):
         return tuple([(name, _signature(item)) for name, item in value.items()]) if value else ()
@@ -480,10 +482,16 @@ def _same(args: Any) -> Any:
             return None
     elif len(args) == 2 and not isinstance(args[0], (list, tuple)):
         return args[0] is args[1] or None
-    names = [id(t) for t in tensors(args)]
+    names = []
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            names.append(id(value))
+        elif value and type(value) in (list, tuple) and type(value[0]) is not int:
+            names += [id(tensor) for tensor in tensors(value)]
+    if len(set(names)) == len(names):
+        return None
     first: dict[int, int] = {}
-    pattern = tuple([first.setdefault(name, place) for place, name in enumerate(names)])
-    return pattern if len(first) < len(names) else None
+    return tuple([first.setdefault(name, place) for place, name in enumerate(names)])
 
 
 def _key(plan: Any, args: Any, kwargs: Any) -> Any:
