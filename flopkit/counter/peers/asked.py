@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit.counter.peers.installed import load, version
+from flopkit.counter.peers.recorded import versions
 
 __all__ = ["TOOLS", "Answer", "ask", "sure"]
 
@@ -73,8 +74,6 @@ def sure(*tools: str) -> bool:
 
     Where not, it says so.
     """
-    from flopkit.counter.peers.programs import versions
-
     good = True
     for tool in tools:
         here, then = version(TOOLS[tool][0]), versions()[tool]

@@ -1,4 +1,4 @@
-"""The programs that every tool is asked about, and what they answered: flopkit/data/counters.toml.
+"""The programs that every tool is asked about; what they answered stands in flopkit/data/counters.toml.
 
 ``python -m flopkit.counter.peers.programs`` asks the tools that are installed and prints the file anew, its reasons kept.
 """
@@ -6,59 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Any
 
-__all__ = ["PROGRAMS", "Recorded", "build", "recorded", "versions"]
+from flopkit.counter.peers.recorded import recorded
 
-
-@dataclass(frozen=True)
-class Recorded:
-    """What one program executes, what each tool printed of it, and why that is another number.
-
-    Parameters
-    ----------
-    program : its name.
-    about : in words: size, batch, mode.
-    flops : executed, convention TORCH.
-    printed : by tool.
-    reasons : by tool; empty where the tool is right.
-    """
-
-    program: str
-    about: str
-    flops: int
-    printed: Mapping[str, int]
-    reasons: Mapping[str, str]
-
-
-@cache
-def recorded() -> Mapping[str, Recorded]:
-    """The recorded answers, by program.
-
-    >>> recorded()["ViT-B/16"].printed["torch"], recorded()["ViT-B/16"].flops
-    (33697001472, 35127656448)
-    """
-    found = {
-        name: Recorded(name, it["about"], it["flops"], it["printed"], it.get("reasons", {}))
-        for name, it in _data()["programs"].items()
-    }
-    return MappingProxyType(found)
-
-
-def versions() -> Mapping[str, str]:
-    """The versions of the tools that the answers are from."""
-    return MappingProxyType(dict(_data()["versions"]))
-
-
-@cache
-def _data() -> Any:
-    return tomllib.loads(files("flopkit").joinpath("data/counters.toml").read_text(encoding="utf-8"))
+__all__ = ["PROGRAMS", "build"]
 
 
 def build(program: str) -> tuple[Any, Any, bool]:

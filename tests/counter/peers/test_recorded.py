@@ -8,7 +8,8 @@ import torch
 
 import flopkit as fk
 from flopkit.counter.peers import asked, installed, programs
-from flopkit.counter.peers.programs import PROGRAMS, recorded, versions
+from flopkit.counter.peers.programs import PROGRAMS
+from flopkit.counter.peers.recorded import recorded, versions
 
 
 def test_every_program_has_every_tool():
