@@ -411,22 +411,26 @@ class Watcher(TorchDispatchMode):
             here.ledger.hide(entry, where)
 
 
+_ABOVE: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys(regions.ATTENTION, regions.attention),
+    **dict.fromkeys(complexes.CONVOLUTIONS, complexes.convolution),
+    **dict.fromkeys(spectra.VALUES, spectra.values),
+}
+
+
 class Functions(TorchFunctionMode):
-    """Sees attention before autograd takes it apart."""
+    """Sees attention, and what else torch takes apart or does otherwise when it is watched, before the dispatcher does."""
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.watcher = watcher
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in regions.ATTENTION and not self.watcher.closed:
-            return regions.attention(self.watcher, func, args, kwargs or {})
+        above = _ABOVE.get(func)
+        if above is not None and not self.watcher.closed:
+            return above(self.watcher, func, args, kwargs or {})
         if type(func) in _FUNCTIONS:
             return func(*args, **(kwargs or {}))
-        if func in complexes.CONVOLUTIONS and not self.watcher.closed:
-            return complexes.convolution(self.watcher, func, args, kwargs or {})
-        if func in spectra.VALUES and not self.watcher.closed:
-            return spectra.values(func, args, kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator) and name_of(func) in FLEX and not self.watcher.closed:
             return flex.attention(self.watcher, func, args, kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
