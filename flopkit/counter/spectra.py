@@ -30,7 +30,7 @@ def _eigvals(A: Any) -> Any:
 VALUES = {torch.linalg.eigvalsh: _eigvalsh, torch.linalg.svdvals: _svdvals, torch.linalg.eigvals: _eigvals}
 
 
-def values(func: Any, args: Any, kwargs: Any) -> Any:
+def values(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Run one of them; as torch would where a gradient, a tangent or ``out=`` is asked for."""
     matrix: Any = args[0] if args else None
     if (
