@@ -4,7 +4,7 @@
     python tools/notebooks.py --check    say which ones are not in the form, and fail if any
 
 The form: no outputs, no execution counts, an id on every cell that stays what it is, the kernel `python3`, no editor's
-metadata, no blank cells. The cell tagged `install` is written here, from the repository's address in pyproject.toml.
+metadata, no blank cells; solutions and guards are folded in JupyterLab as they are in the book. The cell tagged `install` is written here, from the repository's address in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -43,8 +43,18 @@ def text_of(cell: dict) -> str:
     return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
 
 
+def folds(tags: list[str]) -> dict[str, bool]:
+    """What JupyterLab folds of a cell: a solution whole, so that running everything gives nothing away; of a guess and a guard the code."""
+    if "solution" in tags:
+        return {"outputs_hidden": True, "source_hidden": True}
+    return {"source_hidden": True} if {"remove-cell", "remove-input"} & set(tags) else {}
+
+
 def tidy_cell(cell: dict, taken: set[str], address: str | None) -> dict:
     metadata = {key: cell["metadata"][key] for key in KEPT_CELL_METADATA if cell.get("metadata", {}).get(key)}
+    folded = folds(metadata.get("tags", []))
+    if folded:
+        metadata = dict(sorted({**metadata, "jupyter": folded}.items()))
     text = text_of(cell).strip("\n")
     if cell["cell_type"] == "code" and "install" in metadata.get("tags", []):
         text = install_cell(address)
