@@ -202,16 +202,17 @@ def test_every_page_is_in_the_contents():
 # ------------------------------------------------------------------------------------------------------------------- readme
 
 
-def test_readme_examples_run():
-    """The ```python blocks of README.md with `>>>` run one after the other, in one session."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf8"), re.M | re.S)
+@pytest.mark.parametrize("page", ["README.md", "book/counter.md"])
+def test_examples_run(page):
+    """The ```python blocks of a page with `>>>` run one after the other, in one session."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf8"), re.M | re.S)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     session: dict = {}
     for number, block in enumerate(b for b in blocks if ">>>" in b):
-        test = doctest.DocTestParser().get_doctest(block, session, f"README block {number}", "README.md", 0)
+        test = doctest.DocTestParser().get_doctest(block, session, f"{page}, block {number}", page, 0)
         runner.run(test, clear_globs=False)
         session = test.globs
-    assert runner.failures == 0
+    assert runner.tries and not runner.failures
 
 
 # ----------------------------------------------------------------------------------------------------------------- commands
