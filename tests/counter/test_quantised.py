@@ -171,6 +171,22 @@ def test_on_meta(name, weight):
     assert (report.flops, report.uncounted) == (2 * 32 * 64 * 16, [])
 
 
+def test_a_convolution_packed_by_onednn():
+    packed = torch.ops.mkldnn_prepacked.conv2d_prepack(
+        torch.zeros(6, 2, 3, 3), torch.zeros(6), [1, 1], [0, 0], [1, 1], 2, [2, 4, 10, 9], "none"
+    )
+    report = fk.count(torch.ops.mkldnn_prepacked.conv2d_run, torch.zeros(2, 4, 10, 9), packed)
+    assert (report.flops, report.uncounted) == (2 * 2 * 6 * 56 * 2 * 9, [])
+    assert report.bytes == 4 * (2 * 4 * 90 + 6 * 2 * 9 + 6 + 2 * 6 * 56)
+
+
+def test_sums_of_quantised_tensors():
+    x = torch.quantize_per_tensor(torch.zeros(2, 6), 0.1, 0, torch.quint8)
+    for op, flops in ((torch.ops.quantized.add, 1), (torch.ops.quantized.add_relu, 2), (torch.ops.quantized.mul, 1)):
+        report = fk.count(op, x, x, 0.1, 0)
+        assert (report.flops, report.vector_flops, report.uncounted) == (0, 12 * flops, [])
+
+
 def test_quantised_matmul_and_convolution():
     q = lambda *shape: torch.quantize_per_tensor(torch.zeros(*shape), 0.1, 0, torch.qint8)
     report = fk.count(lambda: torch.ops.quantized.matmul(q(2, 3, 4), q(2, 4, 5), 0.1, 0))

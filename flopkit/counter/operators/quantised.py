@@ -8,7 +8,7 @@ from typing import Any
 from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.operators.convolutions import channel_macs
 from flopkit.counter.registry import explains
-from flopkit.counter.work import Work, counted
+from flopkit.counter.work import Work, counted, elementwise, free
 
 __all__ = ["BY_VALUE"]
 
@@ -35,7 +35,9 @@ CELLS = {
     "quantized::quantized_rnn_relu_cell_dynamic": 1,
     "quantized::quantized_rnn_tanh_cell_dynamic": 1,
 }
-BY_VALUE = frozenset((*LINEAR, *CONVOLUTIONS, *CELLS))  # what is packed does not show in the arguments
+BY_VALUE = frozenset(
+    (*LINEAR, *CONVOLUTIONS, *CELLS, "mkldnn_prepacked::conv2d_run")
+)  # what is packed does not show in the arguments
 
 
 def _unpacked(packed: Any) -> tuple[Any, Any]:
@@ -78,6 +80,16 @@ def convolution(call: Call) -> Work:
     results = numel(call.outputs[0])
     macs = (numel(x) if transposed else results) * prod(map(int, weight.shape[1:]))
     return counted(macs, _moved(call), vector=results * (1 + (bias is not None) + _activation(call)))
+
+
+@explains("mkldnn_prepacked::conv2d_run")
+def prepacked_convolution(call: Call) -> Work:
+    """oneDNN's convolution of plain numbers whose weight was packed ahead."""
+    weight, bias, *_ = call["W_prepack"].__getstate__()[0]
+    results = numel(call.outputs[0])
+    parts = sum(extent(t) for t in (weight, bias) if t is not None)
+    macs = results * prod(map(int, weight.shape[1:]))
+    return counted(macs, call.bytes() + parts, vector=results * (bias is not None))
 
 
 @explains(*CELLS)
@@ -148,3 +160,26 @@ def convolution_and_more(call: Call) -> Work:
     macs = channel_macs(call["qx"], result, call["qw"], int(call["groups"]))
     moved = call.bytes() if result is not call.get("qaccum") else call.bytes() + extent(result)
     return counted(macs, moved, vector=numel(result) * (1 + (call["bias"] is not None)))
+
+
+@explains(
+    *(
+        f"quantized::{what}{kind}{out}"
+        for what in ("add", "mul")
+        for kind in ("", "_scalar")
+        for out in ("_out", "_relu", "_relu_out")
+    ),
+    *(f"quantized::{what}_scalar" for what in ("add", "mul")),
+    "onednn::qadd",
+    "onednn::qadd_relu",
+    "onednn::qmul",
+)
+def element_by_element(call: Call) -> Work:
+    """A sum or a product of quantised numbers, and what a relu compares: one FLOP each. Scaling to and fro is left out."""
+    return elementwise(numel(call.outputs[0]) * (1 + _activation(call)), call.bytes())
+
+
+@explains("quantized::cat", "quantized::cat_out")
+def joined(call: Call) -> Work:
+    """Tensors side by side: they only move, but for a new scale."""
+    return free(call.bytes())
