@@ -208,7 +208,7 @@ def backward_stack() -> Figure:
             readout("executed", "Backward to forward, executed", "×"),
             readout("whole_forward", "Forward, a sequence", "FLOPs"),
             readout("step", "Whole step, executed", "FLOPs"),
-            readout("of_full", "Model FLOPs of full training", "%"),
+            readout("of_full", "Of full training's FLOPs, model", "%"),
             readout("trained", "Weights that are trained", "%"),
         ],
         rows=along("part", list(PARTS), one_part),
