@@ -104,7 +104,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 # Modes of torch and what they call for every operator: loaded when counting begins, never before.
 RUN_INSIDE_TORCH = {
-    PACKAGE / "counter" / f"{name}.py" for name in ("watch", "patches", "regions", "inside", "chains")
+    PACKAGE / "counter" / f"{name}.py" for name in ("watch", "patches", "regions", "inside", "chains", "layers")
 }
 
 

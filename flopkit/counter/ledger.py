@@ -31,13 +31,14 @@ class Entry:
 class Ledger:
     """Calls by entry and place. One for each thread; `merged` adds them up."""
 
-    __slots__ = ("calls", "elsewhere", "foreign", "hidden", "merged_away")
+    __slots__ = ("calls", "elsewhere", "foreign", "hidden", "layers", "merged_away")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
         self.foreign = False  # of a thread that the program started
         self.elsewhere: dict[tuple[Entry, Where], int] = {}  # those of the calls that ran in such threads
         self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
+        self.layers: dict[Any, int] = {}  # calls of layers, by layer and shapes
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
     def add(self, entry: Entry, where: Where) -> None:
@@ -53,7 +54,14 @@ class Ledger:
     def take(self, other: Ledger) -> None:
         """Add all of *other*."""
         elsewhere = other.calls if other.foreign else other.elsewhere
-        for mine, theirs in ((self.calls, other.calls), (self.elsewhere, elsewhere), (self.hidden, other.hidden)):
+        mine: dict[Any, int]
+        theirs: dict[Any, int]
+        for mine, theirs in (
+            (self.calls, other.calls),
+            (self.elsewhere, elsewhere),
+            (self.hidden, other.hidden),
+            (self.layers, other.layers),
+        ):
             for key, calls in list(theirs.items()):
                 mine[key] = mine.get(key, 0) + calls
         for phase, saved in list(other.merged_away.items()):

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from flopkit.counter import kernels, regions
+from flopkit.counter import kernels, layers, regions
 from flopkit.counter.watch import Functions, custom_backwards, heres
 
 __all__ = ["installed"]
@@ -95,7 +95,10 @@ def _calling(original: Any) -> Any:
         for here in watching:
             here.call_module(module)
         try:
-            return original(module, *args, **kwargs)
+            out = original(module, *args, **kwargs)
+            for here in watching:
+                layers.note(here, module, args, kwargs, out)
+            return out
         finally:
             for here in watching:
                 here.leave()

@@ -31,6 +31,7 @@ class Place:
     region: Any = None
     inside: dict[int, Place] = field(default_factory=dict)  # places of the modules called from here, by id
     spots: dict[tuple[str, bool], Where] = field(default_factory=dict)
+    layer: Any = None  # what a hook would know of the module, once it was called
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This place in *phase*, for the ledger."""

@@ -16,6 +16,8 @@ __all__ = ["TOOLS", "Row", "Seen", "seen_by"]
 
 TOOLS = {
     "torch": "dispatch",
+    "thop": "thop",
+    "torchinfo": "torchinfo",
 }
 
 
