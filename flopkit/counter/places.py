@@ -85,7 +85,7 @@ class Modules:
     """
 
     def __init__(self) -> None:
-        self.roots: dict[int, Place] = {}
+        self.roots: dict[str, Place] = {}  # and what is registered nowhere
         self.latest: dict[int, Place] = {}
         self.lock = threading.Lock()
 
@@ -116,23 +116,20 @@ class Modules:
             root = next((r for r in self.roots.values() if self._holds(r, module)), None)
             if root is not None:
                 return self._found(module, root, again)
-        if parent is not None:
-            return Place(f"{under.path}.({type(module).__name__})", weakref.ref(module))
-        found = Place(self._free_name(type(module).__name__), weakref.ref(module))
-        self.roots[id(module)] = found
-        return found
-
-    def _free_name(self, name: str) -> str:
-        gone = [key for key, root in self.roots.items() if root.module is None or root.module() is None]
-        for key in gone:
-            del self.roots[key]
-        taken = {root.path for root in self.roots.values()}
-        if name not in taken:
-            return name
-        number = 2
-        while f"{name} ({number})" in taken:
+        name = type(module).__name__
+        path = name if parent is None else f"{under.path}.({name})"
+        number = 1
+        while True:
+            found = self.roots.get(path)
+            if found is None or (parent is not None and not _is_gone(found)):
+                found = self.roots[path] = Place(path, weakref.ref(module))
+                return found
+            if _is_gone(found):
+                found.module = weakref.ref(module)
+                found.inside.clear()
+                return found
             number += 1
-        return f"{name} ({number})"
+            path = f"{name} ({number})"
 
     @staticmethod
     def _holds(root: Place, module: Any) -> bool:
@@ -144,11 +141,16 @@ def _stands_for(place: Place, module: Any) -> bool:
     return place.module is not None and place.module() is module
 
 
+def _is_gone(place: Place) -> bool:
+    return place.module is None or place.module() is None
+
+
 def _keep(known: dict[int, Place], module: Any, place: Place) -> None:
     """Remember a module's place, and forget, now and then, those of modules that are gone."""
     known[id(module)] = place
-    if len(known) & 1023 == 0:
-        for key in [key for key, old in known.items() if old.module is None or old.module() is None]:
+    size = len(known)
+    if size >= 64 and size & (size - 1) == 0:
+        for key in [key for key, old in known.items() if _is_gone(old)]:
             del known[key]
 
 

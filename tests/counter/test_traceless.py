@@ -1,0 +1,374 @@
+"""After counting nothing is different, however it ended; and counting for a long time takes no more room than counting for a short one."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim import optimizer as optimizers
+from torch.utils.checkpoint import checkpoint
+
+import flopkit as fk
+from flopkit.counter import patches, places, watch
+
+CLASSES = (
+    nn.Module,
+    nn.Linear,
+    threading.Thread,
+    ThreadPoolExecutor,
+    ThreadPool,
+    FakeTensorMode,
+    torch.autograd.function.BackwardCFunction,
+    torch.autograd.Function,
+    torch.optim.Optimizer,
+    torch.optim.SGD,
+    torch.Tensor,
+)
+MODULES = (torch, torch.overrides, F, torch.autograd, torch.autograd.graph, torch.utils.checkpoint, nn.modules.module)
+SDPA = "aten::scaled_dot_product_attention"
+
+
+def contents(owner):
+    """What can be called there. (Not every attribute: torch counts the hits of its caches.)"""
+    found = {name: getattr(value, "__func__", value) for name, value in vars(owner).items()}
+    return {name: id(value) for name, value in found.items() if callable(value) or isinstance(value, property)}
+
+
+def snapshot(model, optimizer):
+    """Whatever a counter might have changed."""
+    torch.ones(1)
+    return {
+        "classes": {kind: contents(kind) for kind in CLASSES},
+        "functions": {m.__name__: {n: id(v) for n, v in vars(m).items() if callable(v)} for m in MODULES},
+        "global hooks": {n: list(v) for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and v},
+        "optimizer hooks": (
+            list(optimizers._global_optimizer_pre_hooks),
+            list(optimizers._global_optimizer_post_hooks),
+            list(optimizer._optimizer_step_pre_hooks),
+            list(optimizer._optimizer_step_post_hooks),
+        ),
+        "optimizer": {name: id(value) for name, value in vars(optimizer).items()},
+        "modules": {
+            name: (type(m), {n: len(v) if isinstance(v, dict) else repr(v) for n, v in vars(m).items()})
+            for name, m in model.named_modules()
+        },
+        "parameters": {
+            name: (p.requires_grad, p._backward_hooks, p._post_accumulate_grad_hooks, vars(p) == {})
+            for name, p in model.named_parameters()
+        },
+        "state": list(model.state_dict()),
+        "modes": (torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()),
+        "grad": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")),
+        "kernels": {
+            key: torch._C._dispatch_has_kernel_for_dispatch_key(SDPA, key)
+            for key in ("AutogradCPU", "AutogradCUDA", "AutogradMeta", "CPU", "CompositeImplicitAutograd")
+        },
+        "stance": str(torch._dynamo.eval_frame._stance),
+        "threads": threading.active_count(),
+        "watching": (watch.heres(), patches._users, patches._undo),
+    }
+
+
+def network():
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 8))
+    model[2].eval()  # what is in eval mode stays in it
+    model[3].weight.requires_grad_(False)
+    return model
+
+
+def run(model, optimizer):
+    """A bit of everything."""
+    import torch._dynamo
+
+    x = torch.ones(4, 8, requires_grad=True)
+    optimizer.zero_grad()
+    y = checkpoint(model, x, use_reentrant=False) + checkpoint(model, x, use_reentrant=True)
+    F.scaled_dot_product_attention(y[None], y[None], y[None]).sum().backward()
+    optimizer.step()
+    thread = threading.Thread(target=model, args=(x,))
+    thread.start()
+    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(model, x).result()
+    torch.compile(lambda t: t + 1, backend="eager")(x)
+    with FakeTensorMode():
+        torch.ones(4, 8) @ torch.ones(8, 8)
+
+
+class Stop(Exception):
+    pass
+
+
+def fails_in_forward(model, optimizer):
+    run(model, optimizer)
+    handle = model[3].register_forward_pre_hook(lambda *_: fail())
+    try:
+        model(torch.ones(4, 8))
+    finally:
+        handle.remove()
+
+
+def fails_in_backward(model, optimizer):
+    y = model(torch.ones(4, 8, requires_grad=True))
+    y.register_hook(lambda g: fail())
+    y.sum().backward()
+
+
+def fails_in_a_checkpoint(model, optimizer):
+    x = torch.ones(4, 8, requires_grad=True)
+
+    def inside(t):
+        if torch._C._current_graph_task_id() != -1:
+            fail()
+        return model(t)
+
+    checkpoint(inside, x, use_reentrant=True).sum().backward()
+
+
+def fails_in_the_optimizer(model, optimizer):
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step(fail)
+
+
+def fails_in_attention(model, optimizer):
+    F.scaled_dot_product_attention(torch.ones(1, 4, 8), torch.ones(1, 4, 9), torch.ones(1, 4, 8))
+
+
+def fails_in_fake_mode(model, optimizer):
+    with FakeTensorMode():
+        fail()
+
+
+def fails_in_a_pool(model, optimizer):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(fail).result()
+
+
+def interrupted(model, optimizer):
+    model(torch.ones(4, 8))
+    raise KeyboardInterrupt
+
+
+THE_ERROR = Stop("the very same")
+
+
+def fail(*_):
+    raise THE_ERROR
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_nothing_is_left_behind(times):
+    import torch._dynamo
+
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    run(model, optimizer)  # what torch does the first time is not our doing
+    before = snapshot(model, optimizer)
+    for _ in range(times):
+        fk.count(run, model, optimizer)
+    assert snapshot(model, optimizer) == before
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        fails_in_forward,
+        fails_in_backward,
+        fails_in_a_checkpoint,
+        fails_in_the_optimizer,
+        fails_in_attention,
+        fails_in_fake_mode,
+        fails_in_a_pool,
+        interrupted,
+    ],
+)
+def test_an_exception_reaches_the_caller_unchanged_and_nothing_is_left(program):
+    import torch._dynamo
+
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    run(model, optimizer)
+
+    def error():
+        with pytest.raises(BaseException) as caught:
+            program(model, optimizer)
+        return caught.value
+
+    plain = error()
+    before = snapshot(model, optimizer)
+    with pytest.raises(type(plain)) as caught:
+        fk.count(program, model, optimizer)
+    assert str(caught.value) == str(plain)
+    assert caught.value.__cause__ is plain.__cause__
+    if isinstance(plain, Stop):
+        assert caught.value is THE_ERROR
+    assert snapshot(model, optimizer) == before
+    with pytest.raises(type(plain)), fk.counting() as report:
+        program(model, optimizer)
+    assert report.flops >= 0 and repr(report)
+    assert snapshot(model, optimizer) == before
+    THE_ERROR.__traceback__ = None
+    assert fk.count(model, torch.ones(4, 8)).flops == 2 * 2 * 4 * 8 * 8
+
+
+def test_a_strict_count_leaves_nothing_either():
+    @torch.library.custom_op("traceless::opaque", mutates_args=())
+    def opaque(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() * 2)
+
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    run(model, optimizer)
+    before = snapshot(model, optimizer)
+    with pytest.raises(fk.UncountedError):
+        fk.count(lambda: (run(model, optimizer), opaque(torch.ones(3))), strict=True)
+    assert snapshot(model, optimizer) == before
+
+
+def test_statistics_move_as_in_a_call_of_ones_own_and_not_on_meta():
+    one, two = network(), network()
+    two.load_state_dict(one.state_dict())
+    x = torch.arange(32.0).reshape(4, 8)
+    one(x)
+    fk.count(two, x)
+    for name, value in one.state_dict().items():
+        torch.testing.assert_close(value, two.state_dict()[name], msg=name)
+
+
+def test_the_result_is_that_of_the_program():
+    torch.manual_seed(0)
+    model, x = network(), torch.rand(4, 8, requires_grad=True)
+    model.eval()
+
+    def step():
+        x.grad = None
+        y = checkpoint(model, x, use_reentrant=False)
+        z = F.scaled_dot_product_attention(y[None], y[None], y[None], is_causal=True)
+        z.sum().backward()
+        return z.detach(), x.grad
+
+    plain = step()
+    found = []
+    fk.count(lambda: found.extend(step()))
+    for mine, theirs in zip(found, plain, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_random_numbers_are_those_of_the_program():
+    def draw():
+        torch.manual_seed(1)
+        return F.dropout(torch.rand(100), 0.5) + nn.Linear(100, 100)(torch.rand(100))
+
+    found = []
+    fk.count(lambda: found.append(draw()))
+    assert torch.equal(found[0], draw())
+
+
+def test_the_model_can_be_forgotten_though_the_report_is_kept():
+    model = network()
+    gone = [weakref.ref(m) for m in model.modules()] + [weakref.ref(p) for p in model.parameters()]
+    x = torch.ones(4, 8, requires_grad=True)
+    gone.append(weakref.ref(x))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step():
+        checkpoint(model, x, use_reentrant=False).sum().backward()
+        optimizer.step()
+
+    report = fk.count(step)
+    rows = report.by_module().rows
+    assert [row["module"] for row in rows] == ["", "0", "1", "3", "(no module)"]
+    del model, x, step, optimizer
+    gc.collect()
+    assert [ref for ref in gone if ref() is not None] == []
+    assert report.by_module().rows == rows
+
+
+def test_nothing_outlives_a_step_while_counting():
+    with fk.counting() as report:
+        model = network()
+        x = torch.ones(4, 8, requires_grad=True)
+        out = model(x)
+        alive = [weakref.ref(x), weakref.ref(out)]
+        out.sum().backward()
+        del x, out
+        gc.collect()
+        assert [ref for ref in alive if ref() is not None] == []
+    assert report.flops
+
+
+def training():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    optimizer = torch.optim.AdamW(model.parameters())
+    x = torch.ones(4, 8)
+
+    def step(loss=nn.MSELoss):
+        optimizer.zero_grad()
+        y = checkpoint(model, x, use_reentrant=False)
+        y = F.scaled_dot_product_attention(y[None], y[None], y[None])[0]
+        loss()(y, x).backward()
+        optimizer.step()
+
+    return step
+
+
+def held():
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def grown(monkeypatch, steps, warm):
+    monkeypatch.setattr(places, "LONGEST_TRAIL", 1000)
+    step = training()
+    for _ in range(3):
+        step()
+    tracemalloc.start()
+    try:
+        with fk.counting() as report:
+            for _ in range(warm):
+                step()
+            before, lines = held(), len(report._source.ledger().calls)
+            for _ in range(steps):
+                step()
+            assert len(report._source.ledger().calls) == lines
+            return held() - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_hundred_steps_take_no_more_room_than_ten(monkeypatch):
+    assert grown(monkeypatch, steps=40, warm=40) < 30_000
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_take_no_more_room_than_a_hundred(monkeypatch):
+    assert grown(monkeypatch, steps=1000, warm=100) < 60_000
+
+
+def test_the_trail_is_bounded():
+    trail = places.Trail()
+    somewhere = [places.Place("a"), places.Place("b")]
+    for number in range(places.LONGEST_TRAIL * 2):
+        trail.mark(number, somewhere[number % 2])
+    assert len(trail.numbers) == len(trail.places) <= places.LONGEST_TRAIL
+    last = places.LONGEST_TRAIL * 2 - 1
+    assert trail.at(last) is somewhere[last % 2]
+    assert trail.at(0) is None
+
+
+def test_many_shapes_share_no_line_and_many_calls_do():
+    with fk.counting() as report:
+        for n in range(1, 30):
+            for _ in range(3):
+                torch.ones(n, 4) @ torch.ones(4, 4)
+    assert report.flops == sum(3 * 2 * n * 16 for n in range(1, 30))
+    assert sum(row["calls"] for row in report.by_op() if row["operator"] == "mm") == 87
