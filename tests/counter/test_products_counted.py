@@ -11,6 +11,8 @@ from programs import PLACES, at, backward, count, leaf, passes, row
 
 import flopkit as fk
 from flopkit import tally
+from flopkit.counter.calls import Call
+from flopkit.counter.operators import products as products_room
 
 sizes = st.integers(0, 6)
 
@@ -172,6 +174,8 @@ def test_what_is_added_counts_apart_and_only_where_it_is():
     assert fk.count(torch._addmm_activation, c, a, b).vector_flops == 30
     report = fk.count(torch.addbmm, torch.ones(3, 5), torch.ones(7, 3, 4), torch.ones(7, 4, 5))
     assert report.vector_flops == 15 * (6 + 1)
+    assert fk.count(torch.addbmm, torch.ones(3, 5), torch.ones(1, 3, 4), torch.ones(1, 4, 5)).vector_flops == 15
+    assert fk.count(torch.addbmm, torch.ones(3, 5), torch.ones(0, 3, 4), torch.ones(0, 4, 5)).flops == 0
 
 
 DTYPES = [torch.float64, torch.float16, torch.bfloat16, torch.int64]
@@ -288,6 +292,24 @@ def test_strided_nested_products_count_true_lengths():
     assert fk.count(lambda: F.linear(x, torch.ones(6, 4))).flops == 2 * 7 * 4 * 6
     y = torch.nested.nested_tensor([torch.ones(4, 3), torch.ones(4, 2)])
     assert fk.count(lambda: torch.bmm(x, y)).flops == 2 * (2 * 4 * 3 + 5 * 4 * 2)
+
+
+def test_backward_in_one_kernel():
+    """What runs on Apple's GPUs, for nested tensors and in oneDNN's layout; called by hand."""
+    aten, empty = torch.ops.aten, torch.empty
+    with torch.device("meta"):
+        x, w, g = empty(3, 4), empty(6, 4), empty(3, 6)
+        for mask, products in (([True, True, True], 2), ([True, False, False], 1), ([False, True, True], 1)):
+            call = Call(aten.linear_backward.default, (x, g, w, mask), {}, (x, w, empty(6)))
+            work = products_room.linear_backward(call)
+            assert (work.model["products"], work.vector.get("products", 0)) == (products * 72, 18 * mask[2])
+        call = Call(aten.mkldnn_linear_backward_input.default, ([3, 4], g, w), {}, x)
+        assert products_room.linear_backward_half(call).model["products"] == 72
+        call = Call(aten.mkldnn_linear_backward_weights.default, (g, x, w, True), {}, (w, empty(6)))
+        work = products_room.linear_backward_half(call)
+        assert (work.model["products"], work.vector["products"]) == (72, 18)
+        call = Call(aten.matmul_backward.default, (g, x, w.T, [True, True]), {}, (x, w.T))
+        assert products_room.matmul_backward(call).model["products"] == 144
 
 
 def test_double_backward_of_a_product():

@@ -185,6 +185,19 @@ def test_cudnn(packed, projected):
     assert sum(whole.model.values()) == sum(whole.done.values()) == forward  # 2 · FLOPs forward, as multiply-adds
 
 
+@pytest.mark.parametrize(("mode", "kind"), list(enumerate(["RNN", "RNN", "LSTM", "GRU"])), ids=str)
+def test_gates_of_each_kind(mode, kind):
+    for steps in ([], [5, 5, 5]):
+        layers = Layers(mode, rows=sum(steps), batch=3, inputs=4, hidden=6, layers=2, directions=2)
+        assert 2 * layers.forward == truth(kind, steps, num_layers=2, bidirectional=True)[0]
+
+
+def test_a_call_without_steps():
+    call = by_hand("_cudnn_rnn")
+    call.kwargs["input"] = torch.empty(0, 3, 4, device="meta")
+    assert library(call).model == {"products": 0}
+
+
 def test_miopen_is_the_same_and_weights_are_read_once():
     cudnn, miopen = library(by_hand("_cudnn_rnn")), library(by_hand("miopen_rnn"))
     assert cudnn.model == miopen.model
