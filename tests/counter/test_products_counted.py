@@ -292,6 +292,9 @@ def test_strided_nested_products_count_true_lengths():
     assert fk.count(lambda: F.linear(x, torch.ones(6, 4))).flops == 2 * 7 * 4 * 6
     y = torch.nested.nested_tensor([torch.ones(4, 3), torch.ones(4, 2)])
     assert fk.count(lambda: torch.bmm(x, y)).flops == 2 * (2 * 4 * 3 + 5 * 4 * 2)
+    assert fk.count(torch.bmm, x, torch.ones(2, 4, 3)).flops == 2 * (2 * 4 * 3 + 5 * 4 * 3)
+    wide = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(2, 5)])
+    assert fk.count(torch.bmm, torch.ones(2, 3, 2), wide).flops == 2 * (3 * 2 * 4 + 3 * 2 * 5)
 
 
 def test_backward_in_one_kernel():

@@ -46,9 +46,7 @@ def _components(tensor: Any, other: Any) -> Iterator[list[int]]:
     """The shapes of the tensors in a nested one; of a plain batch, that of each of its items."""
     if getattr(tensor, "is_nested", False):
         return iter(tensor._nested_tensor_size().tolist())
-    items = int(other.size(0))
-    shape = list(map(int, tensor.shape))
-    return iter([shape[1:] if len(shape) > 2 else shape] * items)
+    return iter([list(map(int, tensor.shape[1:]))] * int(other.size(0)))
 
 
 def _adds(call: Call, each: int = 0) -> int:
