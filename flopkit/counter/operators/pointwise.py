@@ -65,7 +65,11 @@ def is_pointwise(func: Any, name: str) -> bool:
         return func._schema.overload_name in ("other", "out", "binary_out") and len(_tensor_arguments(func)) >= 2
     if name.startswith("prims::"):
         return short in PRIMS
-    if torch.Tag.pointwise in func.tags or short in RECIPES or short in UNTAGGED:
+    if torch.Tag.pointwise in func.tags:
+        return True
+    if not name.startswith(("aten::", "quantized::")):  # somebody else's operator may have any name
+        return False
+    if short in RECIPES or short in UNTAGGED:
         return True
     if name.startswith("aten::_foreach_"):
         return short not in ("norm", "max", "powsum", "mm")

@@ -1,0 +1,102 @@
+"""What moves and does not compute, what only looks, and names that mean something else elsewhere."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import flopkit as fk
+from flopkit.counter import registry
+
+
+def counted(fn, *args):
+    with torch.no_grad():
+        return fk.count(fn, *args, strict=True)
+
+
+def test_the_same_on_meta_and_on_the_cpu():
+    programs = [
+        lambda x: torch.cat([x, x]).T.contiguous().flip(0)[1:].clone(),
+        lambda x: F.pad(x.masked_fill(x > 0, 0), (1, 2)).tril().roll(1),
+        lambda x: x.repeat(2, 3).unfold(1, 4, 2).sum(-1).topk(2).values,
+        lambda x: F.softmax(F.gelu(x) + x.mean(-1, keepdim=True), -1).cumsum(0).to(torch.bfloat16),
+        lambda x: F.group_norm(x, 2) * torch.arange(10, device=x.device),
+        lambda x: F.max_pool1d(F.interpolate(x[None], scale_factor=2), 2),
+    ]
+    for program in programs:
+        there, here = (counted(program, torch.zeros(4, 10, device=device)) for device in ("meta", "cpu"))
+        assert (there.vector_flops, there.bytes) == (here.vector_flops, here.bytes)
+        assert there.flops == 0 and there.uncounted == []
+
+
+def test_looking_at_a_tensor_costs_nothing():
+    x = torch.ones(4, 10)
+    report = counted(
+        lambda: (
+            x.shape,
+            x.stride(),
+            x.is_contiguous(),
+            x.numel(),
+            x[0, 0].item(),
+            x.data_ptr(),
+            x.detach().requires_grad,
+        )
+    )
+    assert (report.vector_flops, report.bytes) == (0, 0)
+
+
+def test_a_name_of_aten_in_another_library_is_no_operator_of_aten():
+    """`mylib::gelu` may do anything: nobody knows it until somebody says so."""
+
+    @torch.library.custom_op("flopkit_tests::gelu", mutates_args=())
+    def gelu(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() @ x.numpy())
+
+    report = fk.count(gelu, torch.ones(4, 4))
+    assert [row["operator"] for row in report.uncounted] == ["flopkit_tests.gelu"] and report.vector_flops == 0
+
+
+def test_a_formula_for_an_operator_that_has_an_argument_named_out():
+    @torch.library.custom_op("flopkit_tests::into", mutates_args={"out"})
+    def into(x: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_(x)
+
+    fk.formula(into)(lambda x, out: 2 * out.numel())
+    try:
+        assert fk.count(into, torch.ones(3), torch.zeros(3)).flops == 6
+    finally:
+        registry.forget(into)
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+def test_quantised_tensors():
+    def quantised(shape):
+        return torch.quantize_per_tensor(torch.ones(shape), 0.1, 0, torch.quint8)
+
+    x, y = quantised((4, 10)), quantised((4, 10))
+    for name, flops in (("add", 1), ("mul", 1), ("add_relu", 2)):
+        report = counted(getattr(torch.ops.quantized, name), x, y, 0.1, 0)
+        assert (report.vector_flops, report.bytes) == (flops * 40, 3 * 40), name
+    assert counted(torch.ops.quantized.cat, [x, y], 0, 0.1, 0).bytes == 160
+    assert counted(x.dequantize).bytes == 40 + 160
+
+
+@pytest.mark.parametrize("ratio, uncounted", [(2, 0), (-1, 1)])
+def test_boxes_of_torchvision(ratio, uncounted):
+    """With a sampling_ratio the samples are known: 18 FLOPs for the place of each, 8 for its value, a division; else the boxes say."""
+    from flopkit.counter.calls import Call
+    from flopkit.counter.operators.vision import roi_align
+
+    class Schema:
+        name = "torchvision::roi_align"
+        arguments = [
+            type("A", (), {"name": n, "kwarg_only": False, "default_value": None})
+            for n in ("input", "rois", "sampling_ratio")
+        ]
+        is_mutable = False
+
+    operator = type("Operator", (), {"_schema": Schema})
+    image, boxes, out = torch.zeros(1, 3, 8, 8), torch.zeros(5, 5), torch.zeros(5, 3, 7, 7)
+    work = roi_align(Call(operator, (image, boxes, ratio), {}, out))
+    assert (work.status == "unknown") == bool(uncounted)
+    places, values = 5 * 49 * 4, 5 * 3 * 49
+    assert sum(work.vector.values()) == (0 if uncounted else 18 * places + values * (8 * 4 + 1))
