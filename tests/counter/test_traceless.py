@@ -274,22 +274,22 @@ def test_random_numbers_are_those_of_the_program():
 
 
 def test_the_model_can_be_forgotten_though_the_report_is_kept():
-    model = network()
-    gone = [weakref.ref(m) for m in model.modules()] + [weakref.ref(p) for p in model.parameters()]
-    x = torch.ones(4, 8, requires_grad=True)
-    gone.append(weakref.ref(x))
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    def counted():
+        model = network()
+        x = torch.ones(4, 8, requires_grad=True)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
-    def step():
-        checkpoint(model, x, use_reentrant=False).sum().backward()
-        optimizer.step()
+        def step():
+            checkpoint(model, x, use_reentrant=False).sum().backward()
+            optimizer.step()
 
-    report = fk.count(step)
+        return fk.count(step), [weakref.ref(thing) for thing in (*model.modules(), *model.parameters(), x)]
+
+    report, gone = counted()
     rows = report.by_module().rows
-    assert [row["module"] for row in rows] == ["", "0", "1", "3", "(no module)"]
-    del model, x, step, optimizer
     gc.collect()
     assert [ref for ref in gone if ref() is not None] == []
+    assert [row["module"] for row in rows] == ["", "0", "1", "3", "(no module)"]
     assert report.by_module().rows == rows
 
 
