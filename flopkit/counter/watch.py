@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from flopkit.counter import chains, complexes, flex, inside, regions, registry, spectra
+from flopkit.counter import chains, complexes, flex, inside, layers, regions, registry, spectra
 from flopkit.counter.calls import Call, name_of, tensors
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import FLEX, explain
@@ -412,6 +413,7 @@ class Watcher(TorchDispatchMode):
 
 
 _ABOVE: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys(layers.FUNCTIONS, layers.function),
     **dict.fromkeys(regions.ATTENTION, regions.attention),
     **dict.fromkeys(complexes.CONVOLUTIONS, complexes.convolution),
     **dict.fromkeys(spectra.VALUES, spectra.values),
@@ -434,11 +436,12 @@ class Functions(TorchFunctionMode):
         if isinstance(func, torch._ops.HigherOrderOperator) and name_of(func) in FLEX and not self.watcher.closed:
             return flex.attention(self.watcher, func, args, kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
-            return inside.EAGER[func.name()](*args, **(kwargs or {}))
+            return inside.EAGER[name_of(func).split("::")[-1]](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
-_FUNCTIONS = frozenset({type(torch.add), type(torch.Tensor.add), type(torch.Tensor.shape.__get__), type(_node), type(abs)})
+# torch.add, torch.Tensor.add, the getter of torch.Tensor.shape: what is called most, and is never attention by another name.
+_FUNCTIONS = frozenset({types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType})
 
 
 def _signature(value: Any) -> Any:
