@@ -31,13 +31,14 @@ class Entry:
 class Ledger:
     """Calls by entry and place. One for each thread; `merged` adds them up."""
 
-    __slots__ = ("calls", "elsewhere", "foreign", "hidden", "layers", "merged_away")
+    __slots__ = ("calls", "elsewhere", "foreign", "functions", "hidden", "layers", "merged_away")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
         self.foreign = False  # of a thread that the program started
         self.elsewhere: dict[tuple[Entry, Where], int] = {}  # those of the calls that ran in such threads
         self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
+        self.functions: dict[Any, int] = {}  # calls of functions that other counters go by
         self.layers: dict[Any, int] = {}  # calls of layers, by layer and shapes
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
@@ -60,6 +61,7 @@ class Ledger:
             (self.calls, other.calls),
             (self.elsewhere, elsewhere),
             (self.hidden, other.hidden),
+            (self.functions, other.functions),
             (self.layers, other.layers),
         ):
             for key, calls in list(theirs.items()):

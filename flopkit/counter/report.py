@@ -248,7 +248,24 @@ class Report:
         return Table(rows, caption=f"by module, convention {self.convention}", formats=_FORMATS)
 
     def as_seen_by(self, tool: str) -> Any:
-        """What another counter would print of this program, its silent zeros included."""
+        """What another counter would print of this program, its silent zeros included.
+
+        Parameters
+        ----------
+        tool : ``"torch"`` (its FlopCounterMode), ``"fvcore"``, ``"thop"``, ``"ultralytics-thop"`` or ``"torchinfo"``. The tool
+            need not be installed. Those but torch's know forward passes only, and see those of the run.
+
+        ``int(...)`` of the result is the number, `value`; `unit` is what the tool calls it, `missed` what it does not see, `reasons`
+        why it differs. Programs that the tool itself cannot run (a trace, a layer that it fails on) have no number there.
+
+        Raises ``ValueError`` for a tool that is not known.
+
+        >>> import torch, flopkit as fk
+        >>> q = torch.ones(1, 2, 8, 4)
+        >>> seen = fk.count(torch.nn.functional.scaled_dot_product_attention, q, q, q).as_seen_by("thop")
+        >>> int(seen), seen.flops, seen.missed[0]["operator"]
+        (0, 2048, 'scaled_dot_product_attention')
+        """
         from flopkit.counter import peers
 
         return peers.seen_by(tool, self._source)

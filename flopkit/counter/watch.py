@@ -424,7 +424,7 @@ class Functions(TorchFunctionMode):
     """Sees attention, and what else torch takes apart or does otherwise when it is watched, before the dispatcher does."""
 
     def __init__(self, watcher: Watcher) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.watcher = watcher
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

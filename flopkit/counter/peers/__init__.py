@@ -16,7 +16,9 @@ __all__ = ["TOOLS", "Row", "Seen", "seen_by"]
 
 TOOLS = {
     "torch": "dispatch",
+    "fvcore": "fvcore",
     "thop": "thop",
+    "ultralytics-thop": "ultralytics",
     "torchinfo": "torchinfo",
 }
 

@@ -14,7 +14,7 @@ from flopkit.counter.ledger import Entry
 from flopkit.counter.peers.lines import ATTENTION, Line, arguments, lines, name, shape, truth
 from flopkit.counter.peers.seen import Row, Seen
 
-__all__ = ["seen"]
+__all__ = ["count", "seen"]
 
 NO_FORMULA = "it has no formula for {}, counts 0 and says nothing"
 GROUPS = "it does not divide the weight gradient of a grouped convolution by the groups"
@@ -35,7 +35,7 @@ def seen(source: Any) -> Seen:
     remarks: dict[str, None] = {}
     for line in lines(source):
         true = truth(line)
-        told = 0 if line.hidden else line.calls * _count(line.entry)
+        told = 0 if line.hidden else line.calls * count(line.entry)
         total += true
         value += told
         if true or told:
@@ -76,7 +76,7 @@ def _attention(rows: list[Row]) -> list[Row]:
     return [*(row for row in rows if row.operator != ATTENTION), Row(ATTENTION, calls, flops, told, reason)]
 
 
-def _count(entry: Entry) -> int:
+def count(entry: Entry) -> int:
     formula = FORMULAS.get(name(entry))
     if formula is None:
         return 0

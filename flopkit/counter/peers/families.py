@@ -51,7 +51,9 @@ def rows_of(source: Any, seen: Mapping[str, int], added: Mapping[str, int], unse
         told = min(flops, left.get(family, 0))
         left[family] = left.get(family, 0) - told
         found.append(Row(op, calls, flops, told, "" if told == flops else unseen.format(op)))
-    found += [Row(f"{op}, not forward", *true[op, ahead], 0, FORWARD_ONLY) for op, ahead in true if not ahead]
+    for (op, ahead), (calls, flops) in true.items():
+        if not ahead:
+            found.append(Row(f"{op}, not forward", calls, flops, 0, FORWARD_ONLY))
     more = {f"{family} layers": flops for family, flops in left.items() if flops}
     found += [Row(name, 0, 0, flops, f"it adds {name}") for name, flops in {**more, **added}.items() if flops]
     return sum(flops for _, flops in true.values()), found

@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
     Parameters
     ----------
-    entry, calls, phase : what ran, how often, in which pass.
+    entry, calls, phase, path : what ran, how often, in which pass, in which module.
     group : the row it belongs to: its operator, or the attention call that it is a part of.
     inside : it is part of an attention call, which has a line of its own.
     hidden : who watches only the dispatcher of the main thread does not see it: "thread", "kernel", or "".
@@ -27,6 +27,7 @@ class Line(NamedTuple):
     entry: Entry
     calls: int
     phase: str
+    path: str
     group: str
     inside: bool
     hidden: str
@@ -42,7 +43,7 @@ def lines(source: Any) -> Iterator[Line]:
         beneath = min(ledger.hidden.get(key, 0), calls - elsewhere)
         for part, hidden in ((elsewhere, "thread"), (beneath, "kernel"), (calls - elsewhere - beneath, "")):
             if part:
-                yield Line(entry, part, where.phase, group, where.inside, hidden)
+                yield Line(entry, part, where.phase, where.path, group, where.inside, hidden)
 
 
 def truth(line: Line) -> int:

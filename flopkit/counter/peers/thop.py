@@ -59,7 +59,7 @@ def _count(kind: str, layer: Any, given: Any, out: Any) -> tuple[str, int]:
     if kind in ("Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"):
         return "upsampling", _UPSAMPLE.get(it["mode"], 0) * prod(out)
     if kind in ("RNN", "GRU", "LSTM"):
-        return "recurrent", prod(given[:2]) * _stack(kind, it)
+        return "recurrent", prod(given[:2]) * stack(kind, it)
     if kind in ("RNNCell", "GRUCell", "LSTMCell"):
         return "recurrent", given[0] * cell(kind[:-4], it["input_size"], it["hidden_size"], it["bias"])
     return "nothing", 0
@@ -71,7 +71,9 @@ def cell(kind: str, size: int, hidden: int, bias: bool) -> int:
     return {"RNN": state, "GRU": 3 * state + 4 * hidden, "LSTM": 4 * state + 4 * hidden}[kind]
 
 
-def _stack(kind: str, it: Any) -> int:
+def stack(kind: str, it: Any) -> int:
     ways = 2 if it["bidirectional"] else 1
     first = ways * cell(kind, it["input_size"], it["hidden_size"], it["bias"])
-    return first + (it["num_layers"] - 1) * ways * cell(kind, ways * it["hidden_size"], it["hidden_size"], it["bias"])
+    return int(
+        first + (it["num_layers"] - 1) * ways * cell(kind, ways * it["hidden_size"], it["hidden_size"], it["bias"])
+    )

@@ -19,9 +19,9 @@ def seen(source: Any) -> Seen:
     macs: Counter[str] = Counter()
     added: Counter[str] = Counter()
     for (layer, _, out), calls in source.ledger().layers.items():
-        if out is None:
-            continue
         name = layer.kind.__name__
+        if out is None or name == "MultiheadAttention":  # not a leaf
+            continue
         for parameter, size in layer.parameters.items():
             positions = 0
             if parameter in ("weight", "bias"):

@@ -226,7 +226,7 @@ def test_a_thread_and_an_operator_of_ones_own():
 
 
 def test_unknown_tool():
-    with pytest.raises(ValueError, match=r"'torhc'.*did you mean 'torch'.*known: 'torch'"):
+    with pytest.raises(ValueError, match=r"'torhc'.*did you mean 'torch'.*known: 'torch', 'fvcore'"):
         ours(lambda: None).as_seen_by("torhc")
 
 

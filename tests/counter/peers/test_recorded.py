@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import flopkit as fk
+from flopkit.counter import peers
 from flopkit.counter.peers import asked, installed, programs
 from flopkit.counter.peers.programs import PROGRAMS
 from flopkit.counter.peers.recorded import recorded, versions
@@ -42,7 +43,8 @@ def test_the_tools_still_say_so(program):
     with contextlib.nullcontext() if grad else torch.no_grad():
         report = fk.count(model, x)
         assert report.flops == report.model_flops == it.flops
-        assert int(report.as_seen_by("torch")) == it.printed["torch"]
+        for tool in peers.TOOLS:
+            assert int(report.as_seen_by(tool)) == it.printed[tool], tool
         for tool in asked.TOOLS:
             if asked.sure(tool):
                 answer = asked.ask(tool, model, x)
