@@ -318,15 +318,32 @@ class Report:
         return "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + self._top()._repr_html_()
 
     def _top(self, most: int = 12) -> Table:
-        rows = self.by_op().rows
-        shown = [row for row in rows if row["flops"] or row["vector_flops"] or row["bytes"]]
-        columns = ["operator", "phase", "kernel", "calls", "flops", "share", "vector_flops", "bytes", "intensity"]
-        if not any(row["kernel"] for row in shown[:most]):
-            columns.remove("kernel")
+        """The first rows of `by_op`, narrow enough for a page."""
+        rows = [row for row in self.by_op() if row["flops"] or row["vector_flops"] or row["bytes"]]
         caption = f"by operator, convention {self.convention}"
-        if len(shown) > most:
-            caption += f" (the first {most} of {len(shown)}; .by_op() has all)"
-        return Table([{c: row[c] for c in columns} for row in shown[:most]], caption=caption, formats=_FORMATS)
+        if len(rows) > most:
+            caption += f" (the first {most} of {len(rows)}; .by_op() has all)"
+        shown = [
+            {
+                "operator": f"{row['operator']} [{row['kernel'].replace(' (assumed: nothing runs on meta)', ', assumed')}]" if row["kernel"] else row["operator"],
+                "phase": row["phase"],
+                "calls": row["calls"],
+                "FLOPs": row["flops"],
+                "share": row["share"],
+                "vector": row["vector_flops"],
+                "bytes": row["bytes"],
+                "FLOP/B": row["intensity"],
+            }
+            for row in rows[:most]
+        ]
+        formats = {
+            "FLOPs": _short,
+            "share": _FORMATS["share"],
+            "vector": _short,
+            "bytes": _FORMATS["bytes"],
+            "FLOP/B": lambda v: units.format_value(v, ""),
+        }
+        return Table(shown, caption=caption, formats=formats)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -392,6 +409,10 @@ class Report:
 def _add(total: dict[str, Any], counts: Mapping[str, float], calls: int) -> None:
     for kind, n in counts.items():
         total[kind] = total.get(kind, 0) + calls * n
+
+
+def _short(flops: Any) -> str:
+    return units.format_value(flops, "FLOPs").removesuffix("FLOPs").removesuffix("FLOP").strip()
 
 
 def _whole(value: Any) -> Any:
