@@ -104,8 +104,12 @@ def test_no_module_imports_itself_by_way_of_others():
 
 # Modes of torch and what they call for every operator: loaded when counting begins, never before.
 RUN_INSIDE_TORCH = {
-    PACKAGE / "counter" / f"{name}.py" for name in ("watch", "patches", "regions", "inside", "chains", "layers")
-}
+    PACKAGE / "counter" / f"{name}.py"
+    for name in (
+        "watch", "patches", "regions", "inside", "chains", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels",
+        "operators/block_masks",
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
