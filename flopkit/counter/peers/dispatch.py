@@ -33,11 +33,14 @@ def seen(source: Any) -> Seen:
     found: dict[tuple[str, str], list[int]] = {}
     value = total = 0
     remarks: dict[str, None] = {}
+    parts = {ATTENTION}
     for line in lines(source):
         true = truth(line)
         told = 0 if line.hidden else line.calls * count(line.entry)
         total += true
         value += told
+        if line.inside:
+            parts.add(line.group)
         if true or told:
             row = found.setdefault((line.group, _reason(line, true, told)), [0, 0, 0])
             row[0] += 0 if line.inside else line.calls
@@ -46,7 +49,7 @@ def seen(source: Any) -> Seen:
         if name(line.entry).endswith("::cond"):
             remarks["it runs both branches of a cond, and takes the larger for each operator"] = None
     rows = [Row(op, calls, true, told, reason) for (op, reason), (calls, true, told) in found.items()]
-    return Seen("FlopCounterMode (torch)", value, "FLOPs", "FLOPs", total, _attention(rows), tuple(remarks))
+    return Seen("FlopCounterMode (torch)", value, "FLOPs", "FLOPs", total, _together(rows, parts), tuple(remarks))
 
 
 def _reason(line: Line, true: int, told: int) -> str:
@@ -66,14 +69,17 @@ def _reason(line: Line, true: int, told: int) -> str:
     return OTHER.format(line.group)
 
 
-def _attention(rows: list[Row]) -> list[Row]:
-    """Attention is one line for us and whatever ran inside for a dispatch mode: the two are put together."""
-    parts = [row for row in rows if row.operator == ATTENTION]
-    if not parts:
-        return rows
-    calls, flops, told = (sum(getattr(row, what) for row in parts) for what in ("calls", "flops", "seen"))
-    reason = "" if flops == told else NO_KERNEL if told else NO_FORMULA.format("attention as this device runs it")
-    return [*(row for row in rows if row.operator != ATTENTION), Row(ATTENTION, calls, flops, told, reason)]
+def _together(rows: list[Row], parts: set[str]) -> list[Row]:
+    """Attention is a line for us and whatever ran inside for a dispatch mode: the two are put together."""
+    found = [row for row in rows if row.operator not in parts]
+    for op in sorted(parts):
+        mine = [row for row in rows if row.operator == op]
+        if mine:
+            calls, flops, told = (sum(getattr(row, what) for row in mine) for what in ("calls", "flops", "seen"))
+            called = "attention as this device runs it" if op == ATTENTION else op
+            reason = "" if flops == told else NO_KERNEL if told else NO_FORMULA.format(called)
+            found.append(Row(op, calls, flops, told, reason))
+    return found
 
 
 def count(entry: Entry) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from flopkit.counter.peers import dispatch
 from flopkit.counter.peers.families import rows_of
-from flopkit.counter.peers.lines import lines, name
+from flopkit.counter.peers.lines import ATTENTION, lines, name
 from flopkit.counter.peers.seen import Seen
 
 __all__ = ["seen"]
@@ -29,7 +29,7 @@ def seen(source: Any) -> Seen:
     }  # one operator
     for line in lines(source):
         op = name(line.entry)
-        unseen = line.hidden or line.inside or line.path in whole
+        unseen = line.hidden or (line.inside and line.group == ATTENTION) or line.path in whole
         if line.phase == "forward" and not unseen and op in _PRODUCTS:
             family = "convolution" if "conv" in op else "dense"
             macs[family] += line.calls * dispatch.count(line.entry) // 2

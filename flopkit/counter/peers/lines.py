@@ -36,9 +36,10 @@ class Line(NamedTuple):
 def lines(source: Any) -> Iterator[Line]:
     """Every line of what *source* saw, those inside of attention included."""
     ledger = source.ledger()
+    named = {entry.op for entry, where in ledger.calls if entry.func is None and not where.inside}
     for key, calls in list(ledger.calls.items()):
         entry, where = key
-        group = ATTENTION if where.inside else entry.op
+        group = ATTENTION if where.inside and entry.op not in named else entry.op
         elsewhere = ledger.elsewhere.get(key, 0)
         beneath = min(ledger.hidden.get(key, 0), calls - elsewhere)
         for part, hidden in ((elsewhere, "thread"), (beneath, "kernel"), (calls - elsewhere - beneath, "")):

@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers import thop
-from flopkit.counter.peers.families import rows_of
-from flopkit.counter.peers.lines import ATTENTION, lines
+from flopkit.counter.peers.families import family_of, rows_of
+from flopkit.counter.peers.lines import ATTENTION, lines, truth
 from flopkit.counter.peers.seen import Seen
 
 __all__ = ["seen"]
@@ -41,8 +41,9 @@ def seen(source: Any) -> Seen:
 def _attend(source: Any, macs: Counter[str]) -> None:
     """Calls of attention outside of attention layers count by themselves; inside, what their rule counts is projections, too."""
     layers = [layer.path for layer, *_ in source.ledger().layers if "MultiheadAttention" in _ancestors(layer.kind)]
-    rule, inner, outer = macs["attention"], 0, 0
+    rule, inner, outer, apart = macs["attention"], 0, 0, True
     for line in lines(source):
+        apart = apart and not (truth(line) and family_of(line.group) == "attention")
         if line.group == ATTENTION and line.phase == "forward" and not line.inside:
             pairs = line.calls * round(sum(line.entry.work.model.values()))
             if any(line.path == path or line.path.startswith(f"{path}.") for path in layers):
@@ -51,6 +52,9 @@ def _attend(source: Any, macs: Counter[str]) -> None:
                 outer += pairs
     if inner:
         macs["dense"] += rule - inner
+    elif apart:  # it ran as products like any other
+        macs["dense"] += rule
+        rule = 0
     macs["attention"] = (inner or rule) + outer
 
 

@@ -37,6 +37,17 @@ class Heads(nn.Module):
         return self.attention(x, x, x, need_weights=False)[0]
 
 
+class Weights(nn.Module):
+    """Attention that also returns its weights: plain products, on every device."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x)[0]
+
+
 LAYERS = {
     "convolutions": (nn.Sequential(nn.Conv2d(4, 8, 3, groups=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1)), (2, 4, 9, 8)),
     "transposed": (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 6)),
@@ -48,6 +59,7 @@ LAYERS = {
     "elman": (nn.RNN(8, 6, batch_first=True), (2, 5, 8)),
     "products": (Products(), (2, 8, 8)),
     "attention": (Heads(), (2, 5, 16)),
+    "attention with weights": (Weights(), (2, 5, 16)),
     "upsampling": (nn.Sequential(nn.Conv2d(3, 4, 1), nn.Upsample(scale_factor=2, mode="bilinear")), (1, 3, 4, 4)),
 }  # fmt: skip
 
@@ -145,3 +157,10 @@ def test_attention_in_a_layer_and_beside_it():
     assert found.value == seen("ultralytics-thop", Heads(), 1, 5, 16).value + 2 * 25 * 16
     if sure("ultralytics-thop"):
         assert found.value == ask("ultralytics-thop", Both().eval(), torch.ones(1, 5, 16)).value
+
+
+def test_products_of_an_attention_layer_are_not_missed():
+    """Whatever the layer ran as, its rule has counted it: no row is short."""
+    for model in (Heads(), Weights()):
+        found = seen("ultralytics-thop", model, 2, 5, 16)
+        assert len(found.missed) == 0, found
