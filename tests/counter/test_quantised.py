@@ -27,6 +27,7 @@ def test_dynamic_linear(lead, dtype, width, bias):
     report = fk.count(layer, torch.randn(*lead, 8))
     assert (report.flops, report.uncounted) == (2 * rows * 8 * 16, [])
     has = layer[0].bias() is not None
+    assert report.vector_flops == rows * 16 * (1 + has)
     assert report.bytes == 4 * rows * (8 + 16) + width * 8 * 16 + 4 * 16 * has
 
 
@@ -79,6 +80,7 @@ def test_static_networks(engine):
     conv = row(report, "quantized.conv2d_relu")
     assert conv["flops"] == 2 * 2 * 6 * 8 * 7 * 2 * 9
     assert conv["bytes"] == 2 * 4 * 90 + 2 * 6 * 56 + 6 * 2 * 9 + 6 * 4
+    assert conv["vector_flops"] == 2 * 6 * 56 * 3  # scale, bias, relu
     positions = 8 * 7
     if transposed:
         assert row(report, "quantized.conv_transpose2d")["flops"] == 2 * 2 * 6 * 56 * 3 * 9
@@ -149,6 +151,8 @@ def test_kernels(name):
     report = fk.count(KERNELS[name])
     assert (report.flops, report.uncounted) == (2 * 32 * 64 * 16, [])
     assert row(report, name)["flops"] == 2 * 32 * 64 * 16
+    if name == "quantized.linear_dynamic_fp16_unpacked_weight":
+        assert row(report, name)["vector_flops"] == 32 * 16 * 2
 
 
 def test_eight_bits_move_eight_bits():

@@ -225,6 +225,10 @@ def test_quantised_layers(kind):
 @pytest.mark.parametrize("kind", GATES)
 def test_quantised_cells(kind):
     report = fk.count(quantised(nn.Sequential(getattr(nn, f"{kind}Cell")(4, 6))), torch.randn(2, 4))
+    found = next(r for r in report.by_op().rows if "cell_dynamic" in r["operator"])
+    rows, states = GATES[kind] * 6, 3 if kind == "LSTM" else 2  # one tensor of zeros is read
+    assert found["bytes"] == rows * (4 + 6) + 4 * (2 * rows + 2 * 4 + states * 2 * 6)
+    assert found["vector_flops"] == 12 * {"LSTM": 19 + 8, "GRU": 14 + 6, "RNN": 2 + 2}[kind]
     assert (report.flops, report.uncounted) == (truth(kind, [1, 1])[0], [])
 
 

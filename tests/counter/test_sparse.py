@@ -111,6 +111,12 @@ def test_sparse_results():
 def test_complex_and_solving():
     s = DENSE.to(torch.complex64).to_sparse()
     assert fk.count(lambda: s @ torch.ones(4, 7, dtype=torch.complex64)).flops == 8 * 5 * 7
+    mask, c = s.to_sparse_csr(), torch.complex64
+    assert (
+        fk.count(torch.sparse.sampled_addmm, mask, torch.ones(4, 3, dtype=c), torch.ones(3, 4, dtype=c)).flops
+        == 8 * 5 * 3
+    )
+    assert fk.count(torch.sparse.mm, s, s).flops == 8 * naive(DENSE, DENSE)
     lower = (torch.eye(4) + DENSE.tril()).to_sparse_csr()
     report = fk.count(torch.triangular_solve, torch.ones(4, 2), lower, upper=False)
     assert report.flops == 2 * 5 * 2  # the diagonal, and one number below it
@@ -138,10 +144,12 @@ def test_two_of_four():
         torch.ops.aten._sparse_semi_structured_linear.default, (x, weight, marks), {}, torch.empty(8, 64, **meta)
     )
     assert sparse.half_linear(linear).model["products"] == 8 * 64 * 32 // 2
+    assert sparse.half_linear(linear).vector.get("products", 0) == 0
     product = Call(
         torch.ops.aten._sparse_semi_structured_mm.default, (weight, marks, x.T), {}, torch.empty(64, 8, **meta)
     )
     assert sparse.half_product(product).model["products"] == 8 * 64 * 32 // 2
+    assert sparse.half_product(product).vector.get("products", 0) == 0
     packed = Call(
         torch.ops.aten._cslt_sparse_mm.default, (torch.empty(64, 18, **meta), x.T), {}, torch.empty(64, 8, **meta)
     )

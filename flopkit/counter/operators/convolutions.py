@@ -1,4 +1,8 @@
-"""Convolutions of every kind, forward and backward."""
+"""Convolutions of every kind, forward and backward.
+
+A second derivative reaches the dispatcher as convolutions and backward convolutions, and counts as those. A complex convolution
+reaches it as three real ones: see `flopkit.counter.complexes`.
+"""
 
 from __future__ import annotations
 

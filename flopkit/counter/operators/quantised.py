@@ -7,6 +7,7 @@ from typing import Any
 
 from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.operators.convolutions import channel_macs
+from flopkit.counter.operators.recurrent import Layers
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted, elementwise, free
 
@@ -29,11 +30,11 @@ CONVOLUTIONS = (
     *(f"quantized::conv_transpose{d}d{kind}" for d in "123" for kind in ("", "_dynamic")),
     *(f"_quantized::conv{kind}" for kind in "2d 2d_relu 3d 3d_relu _transpose1d _transpose2d".split()),
 )
-CELLS = {
-    "quantized::quantized_lstm_cell_dynamic": 4,
-    "quantized::quantized_gru_cell_dynamic": 3,
-    "quantized::quantized_rnn_relu_cell_dynamic": 1,
+CELLS = {  # by mode, as in recurrent layers
+    "quantized::quantized_rnn_relu_cell_dynamic": 0,
     "quantized::quantized_rnn_tanh_cell_dynamic": 1,
+    "quantized::quantized_lstm_cell_dynamic": 2,
+    "quantized::quantized_gru_cell_dynamic": 3,
 }
 BY_VALUE = frozenset(
     (*LINEAR, *CONVOLUTIONS, *CELLS, "mkldnn_prepacked::conv2d_run")
@@ -97,10 +98,10 @@ def cell(call: Call) -> Work:
     """One step of a recurrent layer, ``B·G·H·(I + H)`` multiply-adds with G gates."""
     x, hidden = call["input"], call["hx"]
     state = hidden[0] if isinstance(hidden, (list, tuple)) else hidden
-    gates = CELLS[str(call.func._schema.name)]
-    macs = numel(state) * gates * (int(x.shape[-1]) + int(state.shape[-1]))
+    mode = CELLS[str(call.func._schema.name)]
+    step = Layers(mode, int(state.shape[0]), int(state.shape[0]), int(x.shape[-1]), int(state.shape[-1]))
     weights = sum(numel(_unpacked(call[name])[0]) for name in ("w_ih", "w_hh"))
-    return counted(macs, call.bytes() + weights, vector=numel(state) * gates)
+    return counted(step.forward, call.bytes() + weights, vector=step.vector)
 
 
 @explains("quantized::matmul")
