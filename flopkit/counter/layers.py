@@ -82,7 +82,7 @@ def function(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
 def _told(value: Any) -> Any:
     """Of a tensor its shape, of plain settings their value, of tuples and lists each part, of the rest nothing."""
     if isinstance(value, torch.Tensor):
-        return value.shape
+        return _sizes(value)
     if isinstance(value, (tuple, list)):
         return tuple([_told(each) for each in value])
     return value if isinstance(value, (int, bool, str, float)) else None
@@ -91,7 +91,12 @@ def _told(value: Any) -> Any:
 def _shape(value: Any) -> tuple[int, ...] | None:
     """The shape of a tensor, or of the first one in a tuple; of packed sequences that of their data."""
     if isinstance(value, torch.Tensor):
-        return value.shape
+        return _sizes(value)
     if isinstance(value, tuple) and value:
         return _shape(value[0])
     return None
+
+
+def _sizes(tensor: torch.Tensor) -> Any:
+    """The shape of a tensor; None of a strided nested one, which has no single shape."""
+    return None if tensor.is_nested and tensor.layout is torch.strided else tensor.shape
