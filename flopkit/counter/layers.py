@@ -88,7 +88,7 @@ def _told(value: Any) -> Any:
     return value if isinstance(value, (int, bool, str, float)) else None
 
 
-def _shape(value: Any) -> tuple[int, ...] | None:
+def _shape(value: Any) -> Any:
     """The shape of a tensor, or of the first one in a tuple; of packed sequences that of their data."""
     if isinstance(value, torch.Tensor):
         return _sizes(value)
