@@ -21,7 +21,14 @@ PACKAGES = (
     "ipywidgets",
     "ipykernel",
     "myst-nb",
+    "transformers",
+    "fvcore",
+    "ptflops",
+    "thop",
+    "calflops",
+    "torchinfo",
 )
+os.environ["TQDM_DISABLE"] = "1"  # a bar that was in motion is noise on a page
 os.environ["FLOPKIT_BOOK"] = "1"  # the kernels inherit it: a figure then shows the form for a page without a kernel
 
 

@@ -152,7 +152,8 @@ class _Progress:
                 return
             from tqdm.auto import tqdm
 
-            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False)
+            self.shown = self.seen
+            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False, initial=self.seen)
         self.bar.update(self.seen - self.shown)
         self.shown = self.seen
 
