@@ -33,22 +33,47 @@ def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: flo
          *rest: Any, **others: Any) -> Said | None:  # fmt: skip
     """What the arguments of attention say; None where nothing can be said, and the operators inside speak for themselves."""
     three = (query, key, value)
-    if not all(isinstance(t, torch.Tensor) for t in three):
+    plain = type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN
+    if not plain and not all(isinstance(t, torch.Tensor) for t in three):
         return None
-    if any(t.is_nested for t in three):
+    if query.is_nested or key.is_nested or value.is_nested:
         return _nested(query, key, value, is_causal) if all(t.is_nested for t in three) else None
-    if min(t.dim() for t in three) < 2:
+    if min(query.dim(), key.dim(), value.dim()) < 2:
         return None
     last = False
     if type(attn_mask).__name__ == "CausalBias":  # a mask that says what it is
         is_causal, last, attn_mask = True, attn_mask.variant.name == "LOWER_RIGHT", None
-    shape = shape_of(query, key, value, causal=is_causal, bottom_right=last, mask=attn_mask)
-    if any(is_wrapper(type(t)) for t in three):
+    shape = _shape(query, key, value, is_causal, last, attn_mask)
+    if not plain and any(is_wrapper(type(t)) for t in three):
         return Said(shape, whole=False)
     cast = cast_of(query)
     if cast is not None:
         shape = in_dtype(shape, cast, query)
     return _transformed(shape, three, cast)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_known: dict[Any, Shape] = {}
+
+
+def _shape(query: Any, key: Any, value: Any, causal: bool, last: bool, mask: Any) -> Shape:
+    """The shape of a call; one that was met before is known."""
+    masked = mask is not None and 0 not in mask.shape
+    sign: Any = (
+        query.shape, query.stride(), query.dtype, key.shape, key.stride(), key.dtype, value.shape, value.stride(), value.dtype,
+        causal, last, masked,
+    )  # fmt: skip
+    try:
+        found = _known.get(sign)
+    except TypeError:  # a symbolic size
+        found = sign = None
+    if found is None:
+        found = shape_of(query, key, value, causal=causal, bottom_right=last, mask=mask)
+        if sign is not None:
+            if len(_known) >= 1024:
+                _known.clear()
+            _known[sign] = found
+    return found
 
 
 def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
@@ -63,13 +88,26 @@ def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_he
     visible = q * more + (top_left_pairs(q, kv) if causal else q * kv)
     masked = attn_mask is not None or key_padding_mask is not None
     shape = Shape(
-        q * (kv + more), visible, 0, 0, 0, 0, 0, 0, 0, 0, hides=causal, note=HIDDEN_MASK if masked and not causal else ""
+        q * (kv + more),
+        visible,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        hides=causal,
+        note=HIDDEN_MASK if masked and not causal else "",
     )
     return Said(shape, whole=False, only=frozenset(("aten::bmm", "aten::baddbmm")))
 
 
 def cast_of(tensor: Any) -> Any:
     """The dtype that autocast gives to this call; None where it leaves it as it is."""
+    if not torch._C._is_any_autocast_enabled():
+        return None
     device = tensor.device.type
     if device == "meta" or not torch.amp.autocast_mode.is_autocast_available(device):
         return None
@@ -146,5 +184,7 @@ def _rows(tensor: Any) -> tuple[list[int], int, int, bool] | None:
     if tensor.lengths() is not None:  # sequences with room behind them
         found = values_of(tensor.lengths())
         return None if found is None else (found, size, heads, True)
-    lengths, known = lengths_from(tensor.offsets(), int(tensor._values.shape[1]), getattr(tensor, "_maybe_max_seqlen", None))
+    lengths, known = lengths_from(
+        tensor.offsets(), int(tensor._values.shape[1]), getattr(tensor, "_maybe_max_seqlen", None)
+    )
     return list(lengths), size, heads, known

@@ -88,7 +88,12 @@ class Region:
             for work in ran:
                 self.put(here, self._as_ran(work), self.phase, self.outer)
             return
-        self.put(here, forward_work(self.said.shape, self.kernel), self.phase, self.outer)
+        key = (self.said.shape, self.kernel)
+        entry = here.watcher.entries.get(key)
+        if entry is None:
+            entry = here.watcher.entries[key] = Entry(OP, forward_work(*key))
+        here.chain.close()
+        here.ledger.add(entry, self.outer.where(self.phase))
 
     # -- operators inside of it, or of its backward pass ------------------------------------------------------
 
@@ -101,7 +106,7 @@ class Region:
         if self.said.only and name not in self.said.only:
             return False
         if here.place.region is self:
-            return self._inside(here, entry, name, out, phase)
+            return bool(self._inside(here, entry, name, out, phase))
         if phase == "recompute":  # before the call is made again
             return False
         forced = here.watcher.attention
@@ -140,8 +145,8 @@ class Region:
 
     def _again(self) -> bool:
         """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""
-        node = _node()
-        return node is not None and not self.first <= node._sequence_nr() < self.last
+        node: Any = _node()
+        return node is not None and not (self.first <= int(node._sequence_nr()) < self.last)
 
     def _as_ran(self, work: Work) -> Work:
         """An operator by itself: a product is one of scores, and computes the hidden ones, too."""
@@ -165,7 +170,8 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     said = None
     if not here.busy and here.place.region is None:
         with torch._C.DisableTorchFunction():
-            said = ATTENTION.get(func, attention_calls.read)(*args, **kwargs)
+            reader: Any = ATTENTION.get(func, attention_calls.read)
+            said = reader(*args, **kwargs)
     if said is None:
         return func(*args, **kwargs)
     phase, place = here.where(3)
@@ -182,7 +188,7 @@ def _assumed(func: Any, args: Any, kwargs: Any) -> str:
         query = torch._C._functorch.get_unwrapped(query)
     if query.device.type != "meta" and type(query).__name__ != "FakeTensor":
         return ""
-    cuda = torch.backends.cuda
+    cuda: Any = torch.backends.cuda
     allowed = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled())
     if "attention_math" in str(func) or not any(allowed):
         return "math"

@@ -13,7 +13,15 @@ from typing import Any
 
 from flopkit.counter.calls import Call, extent
 from flopkit.counter.operators.attentions import (
-    HIDDEN_MASK, KERNELS, UNKNOWN_LENGTHS, Shape, backward_work, forward_work, of_lengths, shape_of, wanted,
+    HIDDEN_MASK,
+    KERNELS,
+    UNKNOWN_LENGTHS,
+    Shape,
+    backward_work,
+    forward_work,
+    of_lengths,
+    shape_of,
+    wanted,
 )  # fmt: skip
 from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.registry import explains

@@ -19,7 +19,9 @@ from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 
 __all__ = ["BY_VALUE"]
 
-BY_VALUE = frozenset(("aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention"))  # nested lengths, a caller's word
+BY_VALUE = frozenset(
+    ("aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention")
+)  # nested lengths, a caller's word
 
 
 @explains("aten::_native_multi_head_attention", "aten::_triton_multi_head_attention")
@@ -55,7 +57,9 @@ def _layer(call: Call, macs: int, vector: int, shape: Shape, tokens: Any) -> Wor
     each = shape.head_dim + shape.v_head_dim
     model = {"products": macs, **shape.split(each)}
     pairs = shape.pairs
-    if tokens.is_nested and tokens.device.type == "cpu":  # projections run on the tokens there are, scores on padded ones
+    if (
+        tokens.is_nested and tokens.device.type == "cpu"
+    ):  # projections run on the tokens there are, scores on padded ones
         lengths = _lengths(tokens)
         heads = int(call["embed_dim"]) // shape.head_dim
         pairs = len(lengths) * heads * max(lengths, default=0) ** 2
@@ -87,7 +91,9 @@ def _told_causal() -> bool:
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if code.co_name == "forward" and code.co_filename.endswith(("modules/transformer.py", "modules\\transformer.py")):
+        if code.co_name == "forward" and code.co_filename.endswith(
+            ("modules/transformer.py", "modules\\transformer.py")
+        ):
             said = frame.f_locals
             if "src_key_padding_mask" in said and "src_mask" in said:
                 return bool(said.get("is_causal")) and said["src_key_padding_mask"] is None

@@ -12,13 +12,25 @@ from flopkit.counter.work import COUNTED, Work
 from flopkit.layers.attentions import SCALE_FLOPS
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 
-__all__ = ["HIDDEN_MASK", "KERNELS", "Shape", "backward_work", "forward_work", "of_lengths", "shape_of", "split_of", "wanted"]
+__all__ = [
+    "HIDDEN_MASK",
+    "KERNELS",
+    "Shape",
+    "backward_work",
+    "forward_work",
+    "of_lengths",
+    "shape_of",
+    "split_of",
+    "wanted",
+]
 
 # Element-wise FLOPs of a pair in the backward pass of a fused kernel.
 AGAIN_FLOPS = 3  # the probability once more: scale, subtract, exponential
 GRADIENT_FLOPS = 3  # of the score: subtract, multiply, scale
 HIDDEN_MASK = "the mask is in a tensor: every position counts as visible"
-UNKNOWN_LENGTHS = "the lengths of the sequences have no values here: the longest was taken for all"
+UNKNOWN_LENGTHS = (
+    "the lengths of the sequences have no values here: taken as unequal as their total and the longest allow"
+)
 
 # What torch names its kernels. A name that begins with "math" moves the scores.
 KERNELS: Mapping[str, str] = {
@@ -130,7 +142,7 @@ def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, 
         outputs=rows * queries * dv,
         width=int(q.element_size()),
         hides=hides,
-        note=HIDDEN_MASK if mask is not None else "",
+        note=HIDDEN_MASK if mask is not None and 0 not in mask.shape else "",
     )
 
 

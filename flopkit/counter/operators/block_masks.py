@@ -16,7 +16,9 @@ _EVERYTHING = 1 << 30  # the block size that says: no block mask
 UNSEEN = "the block mask has no values here: every position counts as visible"
 TOO_MANY = "the block mask is too large to look at pair by pair: whole blocks count as visible"
 
-_seen: dict[Any, tuple[weakref.ref[Any], Pairs, Any]] = {}  # the function is kept, so that its name is not given to another
+_seen: dict[
+    Any, tuple[weakref.ref[Any], Pairs, Any]
+] = {}  # the function is kept, so that its name is not given to another
 
 
 class Pairs(NamedTuple):
@@ -29,7 +31,7 @@ class Pairs(NamedTuple):
 
 def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, heads: int, q: int, kv: int) -> Pairs:
     """What the block mask of a call says: a tuple as the operator gets it, and what its function has captured."""
-    inner = [part for part in block_mask[:-1] if part is None or isinstance(part, torch.Tensor)]
+    inner: list[Any] = [part for part in block_mask[:-1] if part is None or isinstance(part, torch.Tensor)]
     counts, mask_mod = inner[0], block_mask[-1]
     rows, columns = (int(size) for size in block_mask[-3:-1])
     if rows >= _EVERYTHING and columns >= _EVERYTHING:
@@ -51,7 +53,9 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
     return Pairs((found.visible or 0) * times, (found.computed or 0) * times, found.note)
 
 
-def _look(inner: list[Any], mask_mod: Callable[..., Any], buffers: tuple[Any, ...], rows: int, columns: int, q: int, kv: int) -> Pairs:
+def _look(
+    inner: list[Any], mask_mod: Callable[..., Any], buffers: tuple[Any, ...], rows: int, columns: int, q: int, kv: int
+) -> Pairs:
     full = _blocks(inner[2], inner[3])
     partial = _blocks(inner[0], inner[1])
     whole = _area(full, rows, columns, q, kv)
@@ -79,7 +83,9 @@ def _area(blocks: Any, rows: int, columns: int, q: int, kv: int) -> int:
     return int((high * wide).sum())
 
 
-def _ask(mask_mod: Callable[..., Any], buffers: tuple[Any, ...], blocks: Any, rows: int, columns: int, q: int, kv: int) -> int:
+def _ask(
+    mask_mod: Callable[..., Any], buffers: tuple[Any, ...], blocks: Any, rows: int, columns: int, q: int, kv: int
+) -> int:
     """Pairs of these blocks that the function lets through, asked of each pair as FlexAttention does."""
     if blocks is None or not len(blocks):
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["band_pairs", "lengths_from", "top_left_pairs", "values_of", "visible_rows"]
@@ -70,16 +71,17 @@ def values_of(tensor: Any) -> list[int] | None:
 def lengths_from(offsets: Any, total: int, longest: int | None) -> tuple[Sequence[int], bool]:
     """Lengths of sequences that lie one behind the other, of their cumulative *offsets*, and whether they are known.
 
-    Where the numbers cannot be read (meta, fake tensors), every sequence is taken to be as long as the longest is said to be,
-    which counts too much rather than too little; without that, all to be of one length.
+    Where the numbers cannot be read (meta, fake tensors), the sequences are taken to be as unequal as their total and the longest
+    allow, which counts too much rather than too little; where the longest is not said either, to be of one length.
     """
     found = values_of(offsets)
     if found is not None:
-        return [b - a for a, b in zip(found[:-1], found[1:], strict=True)], True
+        return [b - a for a, b in pairwise(found)], True
     batch = max(int(offsets.shape[0]) - 1, 0)
     if batch == 0:
         return [], True
-    if longest:
-        return [int(longest)] * batch, batch * int(longest) == total
+    if longest and batch * int(longest) >= total:
+        whole, rest = divmod(total, int(longest))
+        return ([int(longest)] * whole + [rest] + [0] * batch)[:batch], batch * int(longest) == total
     each, rest = divmod(total, batch)
     return [each + (place < rest) for place in range(batch)], batch == 1

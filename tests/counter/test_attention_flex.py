@@ -1,0 +1,195 @@
+"""FlexAttention: its mask function asked pair by pair, its kernel's blocks, and nothing of what stands in for it."""
+
+import pytest
+import torch
+
+import flopkit as fk
+from flopkit.conventions import EXACT
+from flopkit.counter.operators import block_masks
+
+flex = pytest.importorskip("torch.nn.attention.flex_attention")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:flex_attention called without torch.compile",
+    "ignore:return_lse is deprecated",
+    "ignore:.*deprecated.*:DeprecationWarning",
+)
+
+B, H, D = 2, 4, 16
+
+
+def three(q=40, kv=40, d=D, dv=D, kv_heads=H, **options):
+    return [
+        torch.randn(B, heads, n, size, **options)
+        for heads, n, size in ((H, q, d), (kv_heads, kv, d), (kv_heads, kv, dv))
+    ]
+
+
+def causal(b, h, i, j):
+    return i >= j
+
+
+def window(b, h, i, j):
+    return (i >= j) & (i - j < 7)
+
+
+def by_head(b, h, i, j):
+    return (i + h) % 3 == (j + b) % 2
+
+
+def mask(mod, q=40, kv=40, batch=None, heads=None, block=16):
+    return flex.create_block_mask(mod, batch, heads, q, kv, device="cpu", BLOCK_SIZE=block)
+
+
+def visible(mod, q=40, kv=40):
+    """Asked of every pair, of every sequence and head."""
+    return sum(bool(mod(b, h, i, j)) for b in range(B) for h in range(H) for i in range(q) for j in range(kv))
+
+
+def blocks(mod, q=40, kv=40, size=16):
+    """Pairs in the blocks with at least one visible pair."""
+    total = 0
+    for b in range(B):
+        for h in range(H):
+            for top in range(0, q, size):
+                for left in range(0, kv, size):
+                    rows, columns = range(top, min(top + size, q)), range(left, min(left + size, kv))
+                    if any(mod(b, h, i, j) for i in rows for j in columns):
+                        total += len(rows) * len(columns)
+    return total
+
+
+def test_every_position_without_a_mask():
+    report = fk.count(flex.flex_attention, *three(dv=24), strict=True)
+    assert report.model_flops == report.under(EXACT).model_flops == report.flops == 2 * B * H * 40 * 40 * (D + 24)
+    assert not report.under(EXACT).notes
+    assert [row["operator"] for row in report.by_op() if row["flops"]] == ["flex_attention"]
+
+
+@pytest.mark.parametrize(
+    ("mod", "batch", "heads"), [(causal, None, None), (window, None, None), (by_head, B, H), (causal, B, 1)]
+)
+@pytest.mark.parametrize("kv", [40, 70])
+def test_the_mask_function_is_asked_pair_by_pair(mod, batch, heads, kv):
+    block_mask = mask(mod, kv=kv, batch=batch, heads=heads)
+    report = fk.count(flex.flex_attention, *three(kv=kv), block_mask=block_mask, strict=True)
+    assert report.model_flops == 4 * B * H * 40 * kv * D
+    assert report.under(EXACT).model_flops == 4 * visible(mod, kv=kv) * D
+    # Uncompiled, torch makes the whole score matrix.
+    assert report.flops == report.under(EXACT).flops == 4 * B * H * 40 * kv * D
+
+
+def test_a_mask_that_reads_a_tensor():
+    document = torch.tensor([0] * 11 + [1] * 29)
+    same = lambda b, h, i, j: document[i] == document[j]
+    report = fk.count(flex.flex_attention, *three(), block_mask=mask(same), strict=True)
+    assert report.under(EXACT).model_flops == 4 * B * H * (11 * 11 + 29 * 29) * D
+
+
+@pytest.mark.parametrize("mod", [causal, window])
+def test_compiled_the_kernel_computes_whole_blocks(mod):
+    compiled = torch.compile(flex.flex_attention, backend="aot_eager")
+    report = fk.count(compiled, *three(), block_mask=mask(mod)).under(EXACT)
+    assert report.model_flops == 4 * visible(mod) * D
+    assert report.flops == 4 * blocks(mod) * D
+    assert {row["kernel"] for row in report.by_op() if row["flops"]} == {"flex"}
+    assert report.under(fk.conventions.TORCH).flops == 4 * B * H * 40 * 40 * D
+
+
+def test_grouped_heads_scores_and_the_sum_of_exponentials():
+    q, k, v = three(kv_heads=2)
+    report = fk.count(
+        flex.flex_attention, q, k, v, enable_gqa=True, score_mod=lambda s, b, h, i, j: s + (i - j), return_lse=True
+    )
+    assert report.model_flops == 4 * B * H * 40 * 40 * D
+    assert report.bytes >= 4 * (q.numel() + k.numel() + v.numel() + q.numel() + 4 * B * H * 40 * 40)
+
+
+def test_bytes_by_kernel():
+    q, k, v = three()
+    for attention, scores in (("flash", 0), ("math", 4 * B * H * 40 * 40)):
+        with fk.counting(attention=attention) as report:
+            flex.flex_attention(q, k, v, block_mask=mask(causal))
+        row = next(row for row in report.by_op() if row["operator"] == "flex_attention")
+        assert row["bytes"] == 4 * (4 * q.numel() + scores)
+
+
+@pytest.mark.parametrize("need", [(True, True, True), (False, False, True), (True, False, False)])
+@pytest.mark.parametrize("dtype", [torch.float32])
+def test_forward_and_backward(need, dtype):
+    """The function refuses to differentiate on the CPU; the operator beneath does not."""
+    q, k, v = (t.requires_grad_(n) for t, n in zip(three(dv=24), need, strict=True))
+    block_mask = mask(causal).as_tuple()
+    with fk.counting(strict=True) as report:
+        out = torch.ops.higher_order.flex_attention(
+            q, k, v, lambda s, b, h, i, j: s * 2, block_mask, 0.25, {"BACKWARD": True}
+        )[0]
+        out.sum().backward()
+    each = 2 * B * H * 40 * 40
+    seen = 2 * visible(causal)
+    done = 2 * blocks(causal)
+    asked = 24 * need[2] + 24 * (need[0] or need[1]) + D * need[0] + D * need[1]
+    assert (report.forward.flops, report.backward.flops, report.recompute.flops) == (
+        each * (D + 24),
+        each * 2 * (D + 24),
+        each * D,
+    )
+    assert report.model_flops == each * (D + 24 + asked)
+    exact = report.under(EXACT)
+    assert exact.model_flops == seen * (D + 24 + asked)
+    assert (exact.forward.flops, exact.backward.flops, exact.recompute.flops) == (
+        done * (D + 24),
+        done * 2 * (D + 24),
+        done * D,
+    )
+    # Tracing the score function, in order to differentiate it, is not the program's work.
+    assert {row["operator"] for row in report.by_op() if row["vector_flops"]} == {
+        "flex_attention",
+        "flex_attention_backward",
+        "sum",
+    }
+
+
+def test_a_mask_is_looked_at_once(monkeypatch):
+    asked = []
+    look = block_masks._look
+    monkeypatch.setattr(block_masks, "_look", lambda *args: asked.append(1) or look(*args))
+    block_mask, qkv = mask(causal), three()
+    report = fk.count(lambda: [flex.flex_attention(*qkv, block_mask=block_mask) for _ in range(3)])
+    assert len(asked) == 1
+    assert report.under(EXACT).model_flops == 3 * 4 * visible(causal) * D
+    block_masks._seen.clear()
+
+
+def test_a_mask_too_large_to_be_asked_counts_by_blocks(monkeypatch):
+    monkeypatch.setattr(block_masks, "LIMIT", 100)
+    report = fk.count(flex.flex_attention, *three(), block_mask=mask(window)).under(EXACT)
+    assert report.model_flops == 4 * blocks(window) * D
+    assert any("too large" in note for note in report.notes)
+    block_masks._seen.clear()
+
+
+def test_asking_in_parts(monkeypatch):
+    monkeypatch.setattr(block_masks, "_CHUNK", 50)
+    report = fk.count(flex.flex_attention, *three(), block_mask=mask(by_head, batch=B, heads=H)).under(EXACT)
+    assert report.model_flops == 4 * visible(by_head) * D
+    block_masks._seen.clear()
+
+
+def test_a_mask_without_values_is_named():
+    block_mask = [part.to("meta") if isinstance(part, torch.Tensor) else part for part in mask(causal).as_tuple()]
+    pairs = block_masks.pairs_of(tuple(block_mask), (), B, H, 40, 40)
+    assert pairs.visible is None
+    assert "no values" in pairs.note
+
+
+def test_an_error_inside_leaves_nothing_behind():
+    q, k, v = three()
+
+    def wrong(score, b, h, i, j):
+        raise ZeroDivisionError
+
+    with fk.counting() as report:
+        with pytest.raises(ZeroDivisionError):
+            flex.flex_attention(q, k, v, score_mod=wrong)
+        flex.flex_attention(q, k, v)
+    assert report.flops == 4 * B * H * 40 * 40 * D

@@ -1,0 +1,263 @@
+"""The attention kernels called by themselves, each in its own layout; on meta, which knows their shapes."""
+
+import pytest
+import torch
+
+import flopkit as fk
+from flopkit.conventions import EXACT
+from flopkit.counter.calls import Call
+from flopkit.counter.operators import attention_kernels, explain
+from flopkit.counter.operators.visibility import band_pairs, lengths_from, visible_rows
+
+aten = torch.ops.aten
+B, H, Q, KV, D, DV = 2, 4, 6, 9, 8, 16
+HEADS_FIRST = [(B, H, Q, D), (B, H, KV, D), (B, H, KV, DV)]
+LENGTH_FIRST = [(B, Q, H, D), (B, KV, H, D), (B, KV, H, DV)]
+PAIRS = B * H * Q * KV
+TOP_LEFT = B * H * sum(j <= i for i in range(Q) for j in range(KV))
+BOTTOM_RIGHT = B * H * sum(j <= i + KV - Q for i in range(Q) for j in range(KV))
+
+
+def empty(*shape, dtype=torch.bfloat16):
+    return torch.empty(*shape, dtype=dtype, device="meta")
+
+
+def three(shapes):
+    return [empty(*shape) for shape in shapes]
+
+
+def forward(pairs, d=D, dv=DV):
+    return 2 * pairs * (d + dv)
+
+
+def flops(fn, *args, **kwargs):
+    report = fk.count(fn, *args, strict=True, **kwargs)
+    return report.flops, report.under(EXACT).flops
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("op", "visible"),
+    [
+        (lambda q, k, v, c: aten._scaled_dot_product_flash_attention(q, k, v, 0.0, c), BOTTOM_RIGHT),
+        (lambda q, k, v, c: aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, c), TOP_LEFT),
+        (lambda q, k, v, c: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, c), TOP_LEFT),
+        (lambda q, k, v, c: aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, c), TOP_LEFT),
+        (lambda q, k, v, c: aten._scaled_dot_product_fused_attention_overrideable(q, k, v, None, 0.0, c), TOP_LEFT),
+    ],
+    ids=["flash", "efficient", "cudnn", "cpu", "fused"],
+)
+def test_heads_before_length(op, visible, causal):
+    q, k, v = three(HEADS_FIRST)
+    report = fk.count(op, q, k, v, causal, strict=True)
+    assert report.flops == report.model_flops == forward(PAIRS)
+    assert report.under(EXACT).flops == forward(visible if causal else PAIRS)
+    assert report.bytes == 2 * (sum(t.numel() for t in (q, k, v)) + B * H * Q * DV)
+
+
+def test_the_fallback_called_by_name():
+    q, k, v = three(HEADS_FIRST)
+    for op in (aten._scaled_dot_product_attention_math, torch._scaled_dot_product_attention_math):
+        report = fk.count(op, q, k, v, None, 0.0, True, strict=True).under(EXACT)
+        assert report.model_flops == forward(TOP_LEFT)
+        assert report.flops == forward(PAIRS)
+
+
+def test_length_before_heads():
+    q, k, v = three(LENGTH_FIRST)
+    v = v[..., :D]  # the flash kernel wants one size
+    flash = lambda causal, **band: flops(
+        aten._flash_attention_forward, q, k, v, None, None, Q, KV, 0.0, causal, False, **band
+    )
+    assert flash(False) == (forward(PAIRS, D, D),) * 2
+    assert flash(True) == (forward(PAIRS, D, D), forward(BOTTOM_RIGHT, D, D))
+    window = B * H * sum(i + KV - Q - 2 <= j <= i + KV - Q + 1 for i in range(Q) for j in range(KV))
+    assert flash(False, window_size_left=2, window_size_right=1) == (forward(PAIRS, D, D), forward(window, D, D))
+    v = empty(*LENGTH_FIRST[2])
+    for kind, visible in enumerate((PAIRS, TOP_LEFT, BOTTOM_RIGHT)):
+        found = flops(aten._efficient_attention_forward, q, k, v, None, None, None, None, None, 0.0, kind, True)
+        assert found == (forward(PAIRS), forward(visible)), kind
+
+
+CUQ, CUK = torch.tensor([0, 2, 3, 6], dtype=torch.int32), torch.tensor([0, 4, 5, 9], dtype=torch.int32)
+LENGTHS = [(2, 4), (1, 1), (3, 4)]
+PACKED = H * sum(q * k for q, k in LENGTHS)
+PACKED_CAUSAL = H * sum(j <= i + k - q for q, k in LENGTHS for i in range(q) for j in range(k))
+
+
+def packed(dv=D):
+    return empty(6, H, D), empty(9, H, D), empty(9, H, dv)
+
+
+def test_sequences_one_behind_the_other_by_their_true_lengths():
+    q, k, v = packed()
+    found = flops(aten._flash_attention_forward, q, k, v, CUQ, CUK, 3, 4, 0.0, True, False)
+    assert found == (forward(PACKED, D, D), forward(PACKED_CAUSAL, D, D))
+    q, k, v = (t.unsqueeze(0) for t in packed(DV))
+    assert (
+        flops(aten._efficient_attention_forward, q, k, v, None, CUQ, CUK, 3, 4, 0.0, 0, True) == (forward(PACKED),) * 2
+    )
+
+
+def test_a_second_call_with_other_lengths_is_looked_at_again():
+    q, k, v = packed()
+    other = torch.tensor([0, 1, 5, 6], dtype=torch.int32)
+
+    def both():
+        for starts in (CUQ, other):
+            aten._flash_attention_forward(q, k, v, starts, CUK, 4, 4, 0.0, False, False)
+
+    assert fk.count(both).flops == forward(PACKED + H * (1 * 4 + 4 * 1 + 1 * 4), D, D)
+
+
+def test_lengths_without_values_are_counted_as_unequal_as_they_can_be():
+    q, k, v = packed()
+    report = fk.count(aten._flash_attention_forward, q, k, v, CUQ.to("meta"), CUK.to("meta"), 3, 4, 0.0, False, False)
+    assert report.flops == forward(H * (3 * 4 + 3 * 4 + 0 * 1), D, D)
+    assert any("no values here" in note for note in report.notes)
+    assert report.bytes == 2 * sum(t.numel() for t in (q, k, v, q))
+    assert lengths_from(CUQ.to("meta"), 6, 2) == ([2, 2, 2], True)
+    assert lengths_from(CUQ.to("meta"), 7, None) == ([3, 2, 2], False)
+    assert lengths_from(torch.tensor([0]), 0, 3) == ([], True)
+
+
+def test_a_cache_with_room_to_spare():
+    q, k, v = packed()
+    op = aten._flash_attention_forward.default
+    used = torch.tensor([3, 1, 2], dtype=torch.int32)
+    call = Call(op, (q, k, v, CUQ, CUK, 3, 4, 0.0, False, False), dict(seqused_k=used), (q,))
+    work = explain(op).formula(call)
+    assert work.model == {"scores": H * (2 * 3 + 1 * 1 + 3 * 2) * 2 * D}
+    assert work.bytes == 2 * H * D * (6 + 6 + (3 + 1 + 2) * 2)
+
+
+def test_backward_of_each():
+    q, k, v = three(HEADS_FIRST)
+    out, lse, seed, none = (
+        empty(B, H, Q, DV),
+        empty(B, H, Q, dtype=torch.float32),
+        empty(2, dtype=torch.int64),
+        empty(0),
+    )
+    whole = 2 * PAIRS * (2 * D + 2 * DV)
+    again = 2 * PAIRS * D
+
+    def check(op, *args, model=whole):
+        report = fk.count(op, *args, strict=True)
+        assert (report.model_flops, report.forward.flops + report.backward.flops, report.recompute.flops) == (
+            model,
+            whole,
+            again,
+        ), op
+
+    efficient = aten._scaled_dot_product_efficient_attention_backward
+    check(efficient, out, q, k, v, none, out, lse, seed, seed, 0.0, [True, True, True, False])
+    check(efficient, out, q, k, v, none, out, lse, seed, seed, 0.0, [False, False, True, False], model=2 * PAIRS * DV)
+    check(
+        efficient,
+        out,
+        q,
+        k,
+        v,
+        none,
+        out,
+        lse,
+        seed,
+        seed,
+        0.0,
+        [True, False, False, False],
+        model=2 * PAIRS * (DV + D),
+    )
+    check(efficient, out, q, k, v, none, out, lse, seed, seed, 0.0, [False, False, False, True], model=2 * PAIRS * DV)
+    cpu = aten._scaled_dot_product_flash_attention_for_cpu_backward
+    check(cpu, out, q, k, v, out, lse, 0.0, False)
+    q, k, v = three(LENGTH_FIRST)
+    out = empty(B, Q, H, DV)
+    check(
+        aten._efficient_attention_backward, out, q, k, v, None, out, None, None, Q, KV, lse, 0.0, seed, seed, 0, False
+    )
+
+
+def test_backward_of_flash_and_cudnn():
+    q, k, v = (empty(*shape[:-1], D) for shape in HEADS_FIRST)
+    lse, seed, none = empty(B, H, Q, dtype=torch.float32), empty(2, dtype=torch.int64), empty(0)
+    each = 2 * PAIRS * D
+    flash = aten._scaled_dot_product_flash_attention_backward
+    report = fk.count(flash, q, q, k, v, q, lse, None, None, Q, KV, 0.0, False, seed, seed)
+    assert (report.model_flops, report.recompute.flops) == (4 * each, each)
+    for op, args in {
+        aten._scaled_dot_product_cudnn_attention_backward.default: (
+            q,
+            q,
+            k,
+            v,
+            q,
+            lse,
+            seed,
+            seed,
+            none,
+            None,
+            None,
+            Q,
+            KV,
+            0.0,
+            True,
+        ),
+        aten._cudnn_attention_backward.default: (q, q, k, v, q, lse, seed, seed, none, none, none, Q, KV, 0.0, True),
+    }.items():
+        work = explain(op).formula(Call(op, args, {}, (q, k, v)))
+        assert work.model == {"scores": TOP_LEFT * 4 * D, "hidden": (PAIRS - TOP_LEFT) * 4 * D}, op
+        assert sum(work.again.values()) == PAIRS * D
+    q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
+    report = fk.count(aten._flash_attention_backward, q, q, k, v, q, lse, None, None, Q, KV, 0.0, True, seed, seed)
+    assert report.under(EXACT).model_flops == 2 * BOTTOM_RIGHT * 4 * D
+    q, k, v = packed()
+    report = fk.count(aten._flash_attention_backward, q, q, k, v, q, lse, CUQ, CUK, 3, 4, 0.0, True, seed, seed)
+    assert (report.model_flops, report.under(EXACT).model_flops) == (2 * PACKED * 4 * D, 2 * PACKED_CAUSAL * 4 * D)
+
+
+def test_cudnn_forward_reads_heads_before_length():
+    op = aten._cudnn_attention_forward.default
+    q, k, v = three(HEADS_FIRST)
+    work = explain(op).formula(Call(op, (q, k, v, None, None, None, Q, KV, True, 0.0, True), {}, (q,)))
+    assert work.model == {"scores": TOP_LEFT * (D + DV), "hidden": (PAIRS - TOP_LEFT) * (D + DV)}
+    assert work.kernel == "cudnn"
+
+
+def test_varlen_attn():
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    q, k, v = (t.requires_grad_() for t in packed())
+    with fk.counting(strict=True) as report:
+        varlen.varlen_attn(q, k, v, CUQ, CUK, 3, 4).sum().backward()
+    assert report.model_flops == 3 * forward(PACKED, D, D)
+    assert report.hardware_flops == 3.5 * forward(PACKED, D, D)
+
+
+@pytest.mark.parametrize("q", [0, 1, 3, 6])
+@pytest.mark.parametrize("kv", [0, 1, 4, 6])
+def test_bands_are_counted_as_one_counts_by_hand(q, kv):
+    for offset in (0, kv - q, 2, -2):
+        for left in (None, 0, 1, 4):
+            for right in (None, 0, 2):
+                inside = [
+                    (i, j)
+                    for i in range(q)
+                    for j in range(kv)
+                    if (left is None or j >= i + offset - left) and (right is None or j <= i + offset + right)
+                ]
+                assert band_pairs(q, kv, left, right, offset) == len(inside)
+                # Rows between the first and the last key that is seen.
+                if offset == kv - q and left is not None and inside:
+                    assert visible_rows(q, kv, left, right, offset) >= len({j for _, j in inside})
+
+
+def test_every_kernel_that_torch_names_has_a_formula():
+    known = {*attention_kernels.BACKWARD, *attention_kernels.KERNELS}
+    names = {n.split(".")[0] for n in torch._C._dispatch_get_all_op_names()}
+    fused = {
+        n
+        for n in names
+        if n.startswith("aten::") and ("attention_forward" in n or ("dot_product" in n and "choice" not in n))
+    }
+    composite = {"aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math"}
+    assert fused - known - composite == set()

@@ -1,0 +1,303 @@
+"""Attention in programs that transform, trace, checkpoint, compile, fail or run beside others: the same count, nothing left behind."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+import flopkit as fk
+from flopkit.conventions import EXACT
+
+B, H, L, D = 2, 4, 6, 8
+FULL = 4 * B * H * L * L * D
+SEEN = 4 * B * H * (L * (L + 1) // 2) * D
+DEVICES = pytest.mark.parametrize("device", ["cpu", "meta"])
+
+
+def three(device="cpu", grad=True):
+    return [torch.randn(B, H, L, D, device=device, requires_grad=grad) for _ in range(3)]
+
+
+def causal(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def phases(report):
+    return report.forward.flops, report.backward.flops, report.recompute.flops
+
+
+def models(report):
+    return report.model_flops, report.under(EXACT).model_flops
+
+
+# -- checkpoints ----------------------------------------------------------------------------------------------
+
+
+@DEVICES
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed(device, reentrant):
+    q, k, v = three(device)
+    report = fk.count(lambda: checkpoint(causal, q, k, v, use_reentrant=reentrant).sum().backward(), strict=True)
+    assert models(report) == (3 * FULL, 3 * SEEN)
+    assert phases(report) == (FULL, 2 * FULL, FULL + FULL // 2)  # the call again, and the kernel's own scores
+    assert phases(report.under(EXACT)) == (SEEN, 2 * SEEN, SEEN + SEEN // 2)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_products_stop_as_early_as_they_do(reentrant):
+    q, k, v = three()
+    with sdpa_kernel(SDPBackend.MATH):
+        report = fk.count(lambda: checkpoint(causal, q, k, v, use_reentrant=reentrant).sum().backward())
+    assert models(report) == (3 * FULL, 3 * SEEN)
+    # What the second product needs is there before it runs: without reentry it is not run again.
+    assert phases(report) == (FULL, 2 * FULL, FULL if reentrant else FULL // 2)
+
+
+def test_a_call_whose_result_was_kept_is_not_made_again():
+    selective = pytest.importorskip("torch.utils.checkpoint").create_selective_checkpoint_contexts
+    q, k, v = three()
+    kept = [torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default]
+
+    def run():
+        out = checkpoint(lambda q: causal(q, k, v) * 2, q, use_reentrant=False, context_fn=lambda: selective(kept))
+        out.sum().backward()
+
+    for early in (True, False):
+        with set_checkpoint_early_stop(early):
+            report = fk.count(run)
+        assert models(report) == (3 * FULL, 3 * SEEN)
+        assert report.recompute.flops == FULL // 2  # the kernel's own
+
+
+@DEVICES
+def test_operators_around_a_checkpointed_call(device):
+    q, k, v = three(device)
+
+    def block(q, k, v):
+        return causal(q * 2, k.clone(), v) + 1
+
+    report = fk.count(lambda: checkpoint(block, q, k, v, use_reentrant=False).sum().backward(), strict=True)
+    assert models(report) == (3 * FULL, 3 * SEEN)
+    again = [row for row in report.by_op() if row["phase"] == "recompute" and row["operator"] in ("mul", "clone")]
+    assert sorted((row["operator"], row["calls"]) for row in again) == [("clone", 1), ("mul", 1)]
+
+
+# -- autograd -------------------------------------------------------------------------------------------------
+
+
+@DEVICES
+def test_backward_twice(device):
+    q, k, v = three(device)
+
+    def run():
+        out = causal(q, k, v).sum()
+        out.backward(retain_graph=True)
+        out.backward()
+
+    report = fk.count(run)
+    assert models(report) == (5 * FULL, 5 * SEEN)
+    assert phases(report) == (FULL, 4 * FULL, FULL)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_differentiated_twice(device):
+    """Of the gradient of q alone: two products of the backward pass, each of which gives two gradients, and what the forward gives."""
+    q, k, v = three(device)
+
+    def run():
+        with sdpa_kernel(SDPBackend.MATH):
+            (gradient,) = torch.autograd.grad(causal(q, k, v).pow(2).sum(), q, create_graph=True)
+            gradient.sum().backward()
+
+    report = fk.count(run)
+    half = FULL // 2
+    # Forward: S = QK', O = PV. Once: dP = dO V', dQ = dS K. Twice: of dQ: dS, K; of dP: dO, V; of O: P, V; of S: Q, K.
+    assert report.model_flops == FULL + 2 * half + 8 * half
+    assert report.under(EXACT).model_flops == SEEN + 2 * SEEN // 2 + 8 * SEEN // 2
+    assert report.recompute.flops == 0
+
+
+def test_differentiated_twice_where_a_kernel_is_assumed():
+    q, k, v = three("meta")
+
+    def run():
+        (gradient,) = torch.autograd.grad(causal(q, k, v).pow(2).sum(), q, create_graph=True)
+        gradient.sum().backward()
+
+    report = fk.count(run)
+    assert models(report) == (FULL + 5 * FULL, SEEN + 5 * SEEN)
+    # The kernel's backward runs in both passes, each time with the scores again; no kernel differentiates it: those are products.
+    assert phases(report) == (FULL, 2 * 2 * FULL + 2 * FULL, 2 * FULL // 2)
+
+
+@DEVICES
+def test_only_the_backward_pass_is_counted_by_an_inner_count(device):
+    q, k, v = three(device)
+    with fk.counting() as outer:
+        out = causal(q, k, v).sum()
+        with fk.counting() as inner:
+            out.backward()
+    assert models(outer) == (3 * FULL, 3 * SEEN)
+    assert inner.model_flops == 2 * FULL
+
+
+@DEVICES
+def test_counts_within_counts(device):
+    q, k, v = three(device)
+    with fk.counting() as outer:
+        for _ in range(2):
+            with fk.counting(attention="math") as inner:
+                causal(q, k, v).sum().backward()
+            assert models(inner) == (3 * FULL, 3 * SEEN)
+            assert inner.recompute.flops == 0
+    assert models(outer) == (6 * FULL, 6 * SEEN)
+    assert outer.recompute.flops == FULL
+
+
+# -- transformations ------------------------------------------------------------------------------------------
+
+
+@DEVICES
+def test_under_vmap(device):
+    q, k, v = three(device, grad=False)
+    assert models(fk.count(torch.vmap(causal), q, k, v)) == (FULL, SEEN)
+    assert models(fk.count(torch.vmap(torch.vmap(causal)), q, k, v)) == (FULL, SEEN)
+    assert models(fk.count(torch.vmap(causal, in_dims=(0, None, None)), q, k[0], v[0])) == (FULL, SEEN)
+    assert models(fk.count(torch.vmap(causal, in_dims=(1, 1, 1)), q, k, v)) == (FULL, SEEN)
+    assert models(fk.count(torch.vmap(causal, in_dims=(None, 0, 0)), q[0], k, v)) == (FULL, SEEN)
+    # The scores of the one sequence are computed once, its values for each.
+    assert models(fk.count(torch.vmap(causal, in_dims=(None, None, 0)), q[0], k[0], v)) == (
+        3 * FULL // 4,
+        3 * SEEN // 4,
+    )
+    if device == "meta":
+        report = fk.count(torch.vmap(causal), q, k, v)
+        assert report.bytes == 4 * 4 * q.numel()
+        assert report.under(EXACT).flops == SEEN
+
+
+@DEVICES
+def test_under_torch_func_grad(device):
+    q, k, v = three(device, grad=False)
+    report = fk.count(torch.func.grad(lambda qkv: causal(*qkv).sum()), (q, k, v))
+    assert models(report) == (3 * FULL, 3 * SEEN)
+    assert phases(report) == (FULL, 2 * FULL, FULL // 2)
+    report = fk.count(torch.vmap(torch.func.grad(lambda q, k, v: causal(q, k, v).sum())), q, k, v)
+    assert models(report) == (2 * FULL, 2 * SEEN)  # of q alone
+
+
+def test_forward_mode():
+    """Each product has a tangent of each of its sides that has one: here of q and so of the probabilities."""
+    q, k, v = three("meta", grad=False)
+    report = fk.count(lambda: torch.func.jvp(lambda q: causal(q, k, v), (q,), (q,)))
+    assert report.model_flops == report.forward.flops
+    assert report.under(EXACT).model_flops * FULL == report.model_flops * SEEN
+
+    def dual():
+        with torch.autograd.forward_ad.dual_level():
+            causal(torch.autograd.forward_ad.make_dual(q, q), k, v)
+
+    assert models(fk.count(dual)) == models(report)
+    assert report.model_flops >= 2 * FULL
+
+
+# -- programs that are stored ---------------------------------------------------------------------------------
+
+
+@torch.jit.script
+def scripted(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+class Attention(torch.nn.Module):
+    def forward(self, q, k, v):
+        return causal(q, k, v)
+
+
+@DEVICES
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("dv", [D, 4])
+def test_torchscript(device, dv):
+    q, k, v = three(device)
+    v = v[..., :dv].detach().requires_grad_()
+    share = (D + dv) / (2 * D)
+    report = fk.count(lambda: scripted(q, k, v).sum().backward(), strict=True)
+    assert models(report) == (3 * FULL * share, 3 * SEEN * share)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert models(fk.count(scripted, q, k, v)) == (FULL * share, SEEN * share)
+
+
+@DEVICES
+def test_exported(device):
+    q, k, v = three(device)
+    program = torch.export.export(Attention(), (q, k, v)).module()
+    report = fk.count(lambda: program(q, k, v).sum().backward(), strict=True)
+    assert models(report) == (3 * FULL, 3 * SEEN)
+    assert phases(report.under(EXACT)) == (SEEN, 2 * SEEN, SEEN // 2)
+
+
+def test_compiled():
+    q, k, v = three()
+    compiled = torch.compile(causal, backend="aot_eager")
+    for _ in range(2):
+        assert models(fk.count(lambda: compiled(q, k, v).sum().backward())) == (3 * FULL, 3 * SEEN)
+
+
+# -- what may go wrong ----------------------------------------------------------------------------------------
+
+
+@DEVICES
+def test_a_call_that_fails_costs_nothing_and_leaves_nothing(device):
+    q, k, v = three(device)
+    with fk.counting() as report:
+        with pytest.raises(RuntimeError):
+            causal(q, k[..., :3], v)
+        (q * 2).sum()
+        causal(q, k, v)
+    assert models(report) == (FULL, SEEN)
+    assert {row["operator"] for row in report.by_op() if row["vector_flops"]} == {
+        "mul",
+        "sum",
+        "scaled_dot_product_attention",
+    }
+
+
+def test_nothing_remains_in_torch():
+    q, k, v = three()
+    kernels = torch._C._dispatch_dump("aten::scaled_dot_product_attention")
+    asks = torch.overrides.has_torch_function
+    with pytest.raises(ZeroDivisionError), fk.counting():
+        assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") != kernels
+        raise ZeroDivisionError
+    assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") == kernels
+    assert torch.overrides.has_torch_function is asks
+    assert causal(q, k, v).grad_fn.name().startswith("ScaledDotProductFlashAttentionForCpu")
+
+
+def test_threads_beside_each_other():
+    def work():
+        q, k, v = three()
+        for _ in range(5):
+            causal(q, k, v).sum().backward()
+
+    def run():
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert models(fk.count(run)) == (4 * 5 * 3 * FULL, 4 * 5 * 3 * SEEN)
+
+
+def test_the_same_call_many_times_is_one_line():
+    q, k, v = three(grad=False)
+    with fk.counting() as report:
+        for _ in range(200):
+            causal(q, k, v)
+    assert models(report) == (200 * FULL, 200 * SEEN)
+    assert [row["calls"] for row in report.by_op() if row["operator"] == "scaled_dot_product_attention"] == [200]
