@@ -12,6 +12,7 @@ import threading
 import weakref
 from array import array
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,10 @@ from flopkit.counter.ledger import Where
 
 __all__ = ["OUTSIDE", "Modules", "Place", "Trail"]
 
-LONGEST_TRAIL = 200_000  # marks kept; older graphs than that are attributed to no module
+# What is kept of a trail. The work of graphs that are older is still counted, but attributed to no module.
+LONGEST_TRAIL = 200_000  # marks
+PASSES = 64  # backward passes, of which at least one came back as far
+NEVER = 1 << 63
 
 
 @dataclass(eq=False, slots=True)
@@ -47,11 +51,13 @@ OUTSIDE = Place("")
 class Trail:
     """Which place was current when autograd gave out which sequence number, in one thread."""
 
-    __slots__ = ("numbers", "places")
+    __slots__ = ("lowest", "numbers", "passes", "places")
 
     def __init__(self) -> None:
         self.numbers = array("q")
         self.places: list[Place] = []
+        self.lowest = NEVER  # the oldest node that the backward pass under way came to
+        self.passes: deque[int] = deque(maxlen=PASSES)  # and that those before it came to
 
     def mark(self, number: int, place: Place) -> None:
         """From sequence number *number* on, nodes belong to *place*."""
@@ -67,6 +73,15 @@ class Trail:
         self.places.append(place)
         if len(self.numbers) > LONGEST_TRAIL:
             del self.numbers[: LONGEST_TRAIL // 2], self.places[: LONGEST_TRAIL // 2]
+
+    def end_pass(self) -> None:
+        """A backward pass is over: forget what none of the last ones came back to."""
+        self.passes.append(self.lowest)
+        self.lowest = NEVER
+        if len(self.passes) == PASSES and len(self.numbers) > 256:
+            past = bisect_right(self.numbers, min(self.passes)) - 1
+            if past > len(self.numbers) // 4:
+                del self.numbers[:past], self.places[:past]
 
     def at(self, number: int) -> Place | None:
         """The place that the node of this sequence number belongs to."""

@@ -13,12 +13,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from flopkit.counter import chains, complexes, flex, inside, layers, regions, registry, spectra
+from flopkit.counter import chains, complexes, fbgemm, flex, inside, layers, regions, registry, spectra
 from flopkit.counter.calls import Call, name_of, tensors
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import FLEX, explain
 from flopkit.counter.phases import backward_or_recompute, is_on_stack
-from flopkit.counter.places import OUTSIDE, Modules, Place, Trail
+from flopkit.counter.places import NEVER, OUTSIDE, Modules, Place, Trail
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work, unknown
 
 __all__ = ["Functions", "Here", "Watcher"]
@@ -101,14 +101,18 @@ class Here:
         if node is None:
             return OUTSIDE
         number = node._sequence_nr()
-        if number >= 1 << 63:  # a leaf: it only accumulates
+        if number >= NEVER:  # a leaf: it only accumulates
             return OUTSIDE
-        found = self.trail.at(number)
+        trail = self.trail
+        found = trail.at(number)
         if found is None or found is OUTSIDE:
             # The forward pass ran in another thread, as it does for every backward pass on a GPU.
             for other in self.watcher.threads():
                 if other is not self and (there := other.trail.at(number)) is not None and there is not OUTSIDE:
-                    return there
+                    trail, found = other.trail, there
+                    break
+        if number < trail.lowest:
+            trail.lowest = number
         return found or OUTSIDE
 
     def where(self, depth: int) -> tuple[str, Place]:
@@ -117,6 +121,8 @@ class Here:
         optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
             self.nodes = _number()
+            if self.trail.lowest != NEVER:
+                self.trail.end_pass()
             return ("optimizer" if optimizing else "forward"), self.place
         if optimizing:
             return "optimizer", self.place if self.stack else OUTSIDE
@@ -160,7 +166,7 @@ class Watcher(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, attention: str = "auto", progress: Callable[[], None] | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
         self.attention = attention
@@ -222,11 +228,11 @@ class Watcher(TorchDispatchMode):
 
     def on_top(self) -> None:
         """Watch from above a mode that was entered since."""
-        self.__enter__()  # type: ignore[no-untyped-call]
+        self.__enter__()
 
     def off_top(self) -> None:
         """Undo `on_top`."""
-        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self.__exit__(None, None, None)
 
     def finish(self) -> None:
         """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
@@ -417,6 +423,7 @@ _ABOVE: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(regions.ATTENTION, regions.attention),
     **dict.fromkeys(complexes.CONVOLUTIONS, complexes.convolution),
     **dict.fromkeys(spectra.VALUES, spectra.values),
+    **dict.fromkeys(fbgemm.PRODUCTS, fbgemm.product),
 }
 
 

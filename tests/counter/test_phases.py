@@ -567,3 +567,37 @@ def test_mixed_precision_training():
     report = fk.count(step)
     assert units(report) == (2, 4, 0, 0)
     assert report.uncounted == []
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_backward_pass_in_autograds_own_thread(reentrant):
+    """On a GPU autograd works in threads of its own, which no one starts and which only take the modes along."""
+    import _thread
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.scale = mlp(), nn.Parameter(torch.ones(8))
+
+        def forward(self, x):
+            return checkpoint(self.body, x, use_reentrant=reentrant)
+
+    model, x = Model(), data()
+    watcher = None
+    done = threading.Event()
+
+    def engine(y, g):
+        with watcher:
+            y.backward(g)
+        done.set()
+
+    with fk.counting() as report:
+        watcher = report._source
+        y = model(x)
+        _thread.start_new_thread(engine, (y, torch.ones(4, 8)))
+        assert done.wait(30)
+    again = 2 if reentrant else 1
+    assert units(report) == (2, 4, again, 0)
+    rows = {row["module"]: tuple(row[phase] / UNIT for phase in PHASES) for row in report.by_module()}
+    assert rows["body.0"] == (1, 2, 1, 0)
+    assert rows["body.2"] == (1, 2, again - 1, 0)

@@ -327,7 +327,7 @@ def held():
 
 
 def grown(monkeypatch, steps, warm):
-    monkeypatch.setattr(places, "LONGEST_TRAIL", 1000)
+    monkeypatch.setattr(places, "PASSES", 8)
     step = training()
     for _ in range(3):
         step()
@@ -346,7 +346,7 @@ def grown(monkeypatch, steps, warm):
 
 
 def test_a_hundred_steps_take_no_more_room_than_ten(monkeypatch):
-    assert grown(monkeypatch, steps=40, warm=40) < 30_000
+    assert grown(monkeypatch, steps=60, warm=60) < 40_000
 
 
 @pytest.mark.slow
@@ -363,6 +363,32 @@ def test_the_trail_is_bounded():
     last = places.LONGEST_TRAIL * 2 - 1
     assert trail.at(last) is somewhere[last % 2]
     assert trail.at(0) is None
+
+
+def test_the_trail_forgets_what_no_backward_pass_comes_back_to():
+    trail, somewhere = places.Trail(), [places.Place("a"), places.Place("b")]
+    number = 0
+    for _ in range(places.PASSES * 3):  # a graph of 40 marks, and its backward pass
+        first = number
+        for _ in range(40):
+            trail.mark(number, somewhere[number % 2])
+            number += 1
+        trail.lowest = first
+        assert all(trail.at(n) is somewhere[n % 2] for n in range(first, number))
+        trail.end_pass()
+    assert len(trail.numbers) < 40 * places.PASSES * 1.5
+    assert trail.at(0) is None
+
+
+def test_an_old_graph_that_is_come_back_to_keeps_its_modules():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    with fk.counting() as report:
+        loss = model(torch.ones(4, 8)).sum()
+        for _ in range(500):
+            (model(torch.ones(4, 8))).sum().backward()
+            loss.backward(retain_graph=True)
+    rows = {row["module"]: row["backward"] for row in report.by_module()}
+    assert rows["0"] == 1000 * 512 and rows["1"] == 2 * 1000 * 512
 
 
 def test_many_shapes_share_no_line_and_many_calls_do():
