@@ -8,6 +8,7 @@ The four take turns in one run, on one thread; each has its least time of severa
 from __future__ import annotations
 
 import gc
+import itertools
 import statistics
 import sys
 import time
@@ -155,7 +156,7 @@ def memory(steps=1000):
                 sizes.append(tracemalloc.get_traced_memory()[0])
         tracemalloc.stop()
     assert report.backward.flops == steps * 2 * 2 * 8 * 16 * 16 * 4 - steps * 2 * 8 * 16 * 16
-    growth = statistics.median(b - a for a, b in zip(sizes[2:], sizes[3:], strict=False)) / 100
+    growth = statistics.median(b - a for a, b in itertools.pairwise(sizes)) / 100
     return f"memory after {steps:,} training steps, counted", f"{growth:.0f} B a step", f"{sizes[-1] / 1e6:.1f} MB in all", "no growth"
 
 

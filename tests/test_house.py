@@ -107,7 +107,7 @@ RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
         "watch", "patches", "regions", "inside", "chains", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels",
-        "operators/block_masks",
+        "fbgemm", "operators/block_masks",
     )
 }  # fmt: skip
 

@@ -97,7 +97,8 @@ def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -
 def _scan(combine: Any, carried: Any, xs: Any, additional_inputs: Any = ()) -> Any:
     """One step after the other; each gives what is carried on, and then its part of the results."""
     tree = torch.utils._pytree
-    carried, steps, shape = list(carried), [], None
+    carried, steps = list(carried), []
+    shape: Any = None
     for place in range(xs[0].shape[0]):
         found = combine(*carried, *(x.select(0, place) for x in xs), *additional_inputs)
         leaves, shape = tree.tree_flatten(tuple(found))

@@ -208,10 +208,10 @@ def _scripts(stack: contextlib.ExitStack) -> None:
                 run = functools.partial(_as_region, here.watcher, run)
         return run(*args, **kwargs)
 
-    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    library = torch.library.Library("aten", "IMPL")
     stack.callback(library._destroy)
     for device in ("CPU", "CUDA", "Meta"):
-        library.impl("scaled_dot_product_attention", attention, f"Autograd{device}")  # type: ignore[no-untyped-call]
+        library.impl("scaled_dot_product_attention", attention, f"Autograd{device}")
 
 
 def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:

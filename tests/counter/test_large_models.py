@@ -107,7 +107,7 @@ def test_nothing_is_left_uncounted_and_little_memory_is_taken(counted):
 
 
 def test_modules_are_named_as_in_the_model(counted):
-    name, config, found = counted
+    _name, config, found = counted
     head = 2 * TOKENS * config["hidden_size"] * config["vocab_size"]
     assert found["rows"]["lm_head"] == head
     assert found["rows"][""] == found["forward"]

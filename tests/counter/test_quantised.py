@@ -217,3 +217,18 @@ def test_quantised_matmul_and_convolution():
     name = "qconv_pointwise" if hasattr(torch.ops.onednn, "qconv_pointwise") else "qconv2d_pointwise"
     report = fk.count(getattr(torch.ops.onednn, name), x, 1.0, 0, packed, *arguments)
     assert row(report, f"onednn.{name}")["flops"] == 2 * 2 * 6 * 56 * 2 * 9
+
+
+def test_torchs_first_packed_products_are_no_silent_zero():
+    """fbgemm_linear calls its library directly: no operator passes the dispatcher."""
+    x, weight = torch.randn(4, 16), torch.randn(8, 16)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            packed = torch.fbgemm_pack_gemm_matrix_fp16(weight)
+    except RuntimeError as error:
+        pytest.skip(f"fbgemm does not run here: {error}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = fk.count(torch.fbgemm_linear_fp16_weight_fp32_activation, x, packed, torch.zeros(8))
+    assert report.flops == 2 * 4 * 8 * 16
