@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 from flopkit.cost import Cost
@@ -145,12 +146,14 @@ def _adapted(key: Any, function: Callable[..., Any]) -> Formula:
         if isinstance(found, Cost):
             # The numbers of a Cost by kind: which of them count is the report's convention.
             return Work(COUNTED, dict(found.macs_by_kind), vector=dict(found.vector_by_kind), bytes=found.bytes)
-        if isinstance(found, bool) or not hasattr(found, "__index__"):
-            if not (isinstance(found, float) and found.is_integer()):
-                raise TypeError(
-                    f"the formula for {key} returned {found!r}: it must return FLOPs as an int, or a Cost such as fk.matmul(...)"
-                )
-        flops = int(found)
+        try:
+            flops = int(found) if isinstance(found, float) and found.is_integer() else index(found)
+        except TypeError:
+            flops = None
+        if flops is None or isinstance(found, bool):
+            raise TypeError(
+                f"the formula for {key} returned {found!r}: it must return FLOPs as an int, or a Cost such as fk.matmul(...)"
+            )
         if flops < 0:
             raise ValueError(f"the formula for {key} returned {flops} FLOPs: a count is never negative")
         return counted(flops // 2 if flops % 2 == 0 else flops / 2, call.bytes())
