@@ -134,6 +134,12 @@ def _starting(original: Any) -> Any:
                 run()
 
             thread.run = once  # type: ignore[method-assign]
+            try:
+                original(thread)
+            except BaseException:  # it did not start
+                vars(thread).pop("run", None)
+                raise
+            return
         original(thread)
 
     return start

@@ -338,7 +338,14 @@ class Watcher(TorchDispatchMode):
         return entry
 
     def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
-        work = plan.formula(Call(func, args, kwargs, out, _node() if _graph_task() != -1 else None))
+        call = Call(func, args, kwargs, out, _node() if _graph_task() != -1 else None)
+        try:
+            work = plan.formula(call)
+        except Exception as error:  # a mistake of ours must not end the program of somebody else
+            if registry.theirs(func) is not None:
+                raise
+            self.notes.add(f"{plan.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it")
+            work = unknown(call.bytes())
         if key is not None:
             return Entry(plan.op, work, func, (func, *key))
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
@@ -419,12 +426,12 @@ class Watcher(TorchDispatchMode):
 
 
 _ABOVE: dict[Any, Callable[..., Any]] = {
-    **dict.fromkeys(layers.FUNCTIONS, layers.function),
     **dict.fromkeys(regions.ATTENTION, regions.attention),
     **dict.fromkeys(complexes.CONVOLUTIONS, complexes.convolution),
     **dict.fromkeys(spectra.VALUES, spectra.values),
     **dict.fromkeys(fbgemm.PRODUCTS, fbgemm.product),
 }
+_ABOVE.update({func: layers.noting(func, _ABOVE.get(func)) for func in layers.FUNCTIONS})
 
 
 class Functions(TorchFunctionMode):

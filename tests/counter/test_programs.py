@@ -379,6 +379,22 @@ def test_a_thread_that_outlives_the_block_is_let_go():
     assert counted == report.flops == UNIT
 
 
+class Products(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.ones(8) @ torch.ones(8, 8)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a process that has threads is forked
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_of_data(workers):
+    loader = torch.utils.data.DataLoader(Products(), batch_size=4, num_workers=workers)
+    # Other processes are not seen: that is where a worker makes its batches.
+    assert units(lambda: [batch @ W for batch in loader]) == (2 + (2 * 8 * 8 * 8 / UNIT if not workers else 0), 0)
+
+
 def test_asyncio():
     async def one():
         await asyncio.sleep(0)
@@ -509,3 +525,13 @@ def test_options_are_checked():
 def test_results_that_are_no_tensors():
     for result in (None, 3, "text", object(), {"a": X}, [X], (x for x in ())):
         assert fk.count(lambda r=result: (product(), r)[1]).flops == UNIT
+
+
+def test_a_thread_that_is_watched_twice_is_counted_once():
+    model = nn.Sequential(nn.Linear(8, 8))
+    with fk.counting() as report:
+        with report._source.on_this_thread():  # a task of a pool, in a thread that is watched itself
+            model(X)
+        model(X)
+    assert report.flops == 2 * UNIT
+    assert [row["module"] for row in report.by_module()] == ["", "0"]

@@ -220,6 +220,20 @@ def test_an_exception_reaches_the_caller_unchanged_and_nothing_is_left(program):
     assert fk.count(model, torch.ones(4, 8)).flops == 2 * 2 * 4 * 8 * 8
 
 
+def test_a_thread_that_does_not_start_is_left_as_it_was():
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    before = set(vars(thread))
+
+    def again():
+        with pytest.raises(RuntimeError, match="only be started once"):
+            thread.start()
+
+    fk.count(again)
+    assert set(vars(thread)) == before
+
+
 def test_a_strict_count_leaves_nothing_either():
     @torch.library.custom_op("traceless::opaque", mutates_args=())
     def opaque(x: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import flopkit as fk
+from flopkit.counter import watch
 from flopkit.counter.registry import forget
 
 A, B = torch.ones(4, 8), torch.ones(8, 8)
@@ -336,3 +338,22 @@ def test_a_formula_in_backward():
     a, b = A.clone().requires_grad_(), B.clone().requires_grad_()
     report = fk.count(lambda: opaque(a, b).sum().backward())
     assert (report.forward.flops, report.backward.flops, report.uncounted) == (UNIT, 2 * UNIT, [])
+
+
+def test_a_mistake_in_a_formula_of_ours_does_not_end_the_program(monkeypatch):
+    from flopkit.counter import operators
+
+    def broken(call):
+        raise IndexError("of ours")
+
+    original = operators.explain
+    monkeypatch.setattr(
+        watch, "explain", lambda func: replace(original(func), formula=broken) if "mm" in str(func) else original(func)
+    )
+    a, b = torch.ones(3, 11), torch.ones(11, 2)
+    monkeypatch.setattr(watch, "_known", (-1, {}))
+    report = fk.count(lambda: (a @ b).relu())
+    monkeypatch.setattr(watch, "_known", (-1, {}))
+    assert report.uncounted == [{"operator": "mm", "calls": 1, "bytes": 4 * (33 + 22 + 6)}]
+    assert report.notes == ["mm: flopkit's formula failed (IndexError: of ours); please report it"]
+    assert report.vector_flops == 6
