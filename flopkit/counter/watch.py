@@ -467,7 +467,7 @@ def _signature(value: Any) -> Any:
             raise TypeError(value.layout)
         return (value.shape, value.stride(), value.dtype)
     if kind is float or kind is complex:
-        return kind, value == 0  # beta=0: nothing is added to the product
+        return kind, value == 0, value == 1  # beta=0: nothing is added to the product; p=1: no power is taken
     if kind is torch.ScriptObject:  # packed weights come in a new wrapper at each call
         return kind
     if isinstance(value, (list, tuple)):

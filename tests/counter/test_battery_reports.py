@@ -122,6 +122,15 @@ def test_element_wise(name):
     assert fk.count(fn, t(4, 6).to("meta")).vector_flops == flops
 
 
+def test_numbers_that_decide_are_not_forgotten():
+    """What is known of one call is used for the next that costs the same, and only there."""
+    rows, classes = t(4, 6), torch.zeros(4, dtype=torch.long)
+    margins = {p: fk.count(F.multi_margin_loss, rows, classes, p=p).vector_flops for p in (1.0, 2.0)}
+    assert margins[2.0] == margins[1.0] + 24  # a power for each class
+    added = {n: fk.count(torch.index_add, rows, 0, classes, rows, alpha=n).vector_flops for n in (1.0, 2.0)}
+    assert added == {1.0: 24, 2.0: 48}
+
+
 # -- rows ----------------------------------------------------------------------------------------------------------
 
 
