@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["backward_or_recompute", "is_on_stack"]
 
-_CHECKPOINT = re.compile(r"Checkpoint\w*\.backward$|\b(recompute_fn|unpack_hook|_recompute_fn)$")
+_CHECKPOINT = re.compile(r"Checkpoint\w*\.backward$|\b_?recompute_fn$")
 _verdicts: dict[CodeType, str] = {}
 
 

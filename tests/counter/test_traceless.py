@@ -220,6 +220,18 @@ def test_an_exception_reaches_the_caller_unchanged_and_nothing_is_left(program):
     assert fk.count(model, torch.ones(4, 8)).flops == 2 * 2 * 4 * 8 * 8
 
 
+def test_a_thread_that_ran_is_as_if_nobody_had_watched():
+    def ran():
+        thread = threading.Thread(target=lambda: torch.ones(2) + 1)
+        thread.start()
+        thread.join()
+        return thread
+
+    found = []
+    fk.count(lambda: found.append(ran()))
+    assert set(vars(found[0])) == set(vars(ran()))
+
+
 def test_a_thread_that_does_not_start_is_left_as_it_was():
     thread = threading.Thread(target=lambda: None)
     thread.start()
