@@ -3,6 +3,8 @@
 A kernel with a formula (`flopkit.formula`) is counted by it; one without is a row of `uncounted` with the bytes of its tensor arguments,
 each once. An autotuner's trials are not counted: the launch is one call, however many kernels it tries. What an operator launches that
 has a formula of its own (`torch.library.triton_op` and `@fk.formula` on that) belongs to the operator.
+
+A package that AOTInductor compiled calls its kernels from C++: it is a row of `uncounted`, too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import importlib.abc
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
 
 from flopkit.counter import registry
 from flopkit.counter.calls import Call, tensors
@@ -26,6 +30,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "triton.runtime.autotuner": ("Autotuner", "Heuristics"),
     "triton.runtime.interpreter": ("InterpretedFunction",),
 }
+PACKAGES = "torch._inductor.package.package"
 
 
 def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
@@ -35,8 +40,10 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
         for name in MODULES.get(module.__name__, ()):
             if hasattr(module, name):
                 replace(stack, getattr(module, name), "run", _launching)
+        if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
+            replace(stack, module.AOTICompiledModel, "__call__", _loaded)
 
-    for name in MODULES:
+    for name in (*MODULES, PACKAGES):
         if name in sys.modules:
             watch(sys.modules[name])
     finder = _Finder(watch)
@@ -45,13 +52,13 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing itself, but hands one of `MODULES` to *watch* once it is imported."""
+    """Finds nothing itself, but hands one of `MODULES`, or `PACKAGES`, to *watch* once it is imported."""
 
     def __init__(self, watch: Callable[[Any], None]) -> None:
         self.watch = watch
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in MODULES:
+        if name not in MODULES and name != PACKAGES:
             return None
         found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
         spec = next((each for each in found if each is not None), None)
@@ -92,6 +99,18 @@ def _launching(original: Any) -> Any:
         return out
 
     return run
+
+
+def _loaded(original: Any) -> Any:
+    def __call__(model: Any, *args: Any, **kwargs: Any) -> Any:
+        out = original(model, *args, **kwargs)
+        for here in [here for here in heres() if not here.watcher.closed and not here.busy]:
+            with torch._C.DisableTorchFunction():
+                work = unknown(Call(model, args, kwargs, out).bytes())
+            here.watcher.unseen("inductor.AOTICompiledModel", work)
+        return out
+
+    return __call__
 
 
 def _beneath(kernel: Any) -> list[Any]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils import _pytree as pytree
 
 import flopkit as fk
 from flopkit.counter.registry import forget
@@ -376,6 +377,24 @@ def inside(a: torch.Tensor, n: int = 1) -> torch.Tensor:
     for _ in range(n):
         a = a @ torch.ones(8, 8)
     return a
+
+
+class Loader:
+    """Stands for what AOTInductor's compiled package is loaded with."""
+
+    def get_call_spec(self):
+        return [pytree.treespec_dumps(pytree.tree_structure(tree)) for tree in (((0,), {}), 0)]
+
+    def boxed_run(self, inputs):
+        return [torch.from_numpy(inputs[0].numpy() @ inputs[0].numpy().T)]
+
+
+def test_compiled_packages_are_unknown():
+    package = pytest.importorskip("torch._inductor.package.package").AOTICompiledModel
+    call = package.__call__
+    report = fk.count(package(Loader()), X)
+    assert report.uncounted == [{"operator": "inductor.AOTICompiledModel", "calls": 1, "bytes": 4 * (32 + 16)}]
+    assert package.__call__ is call
 
 
 # -- formulas ------------------------------------------------------------------------------------------------------
