@@ -356,3 +356,10 @@ def test_a_checkpoint_around_plain_operators_belongs_to_the_module_around(reentr
         "a": (2, 4, again),
         "b": (1, 2, 0),
     }
+
+
+def test_a_module_that_another_branch_holds_keeps_its_registered_name():
+    encoder = Net(lambda self, x: self.a(x), a=linear())
+    decoder = Net(lambda self, x: encoder.a(x))  # not its own: weights that are tied by hand
+    model = Net(lambda self, x: self.dec(self.enc(x)), enc=encoder, dec=decoder)
+    assert trained(model) == {"": (2, 4), "enc": (2, 4), "enc.a": (2, 4)}
