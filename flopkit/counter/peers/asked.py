@@ -70,13 +70,14 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
 
 
 def sure(*tools: str) -> bool:
-    """Whether what is written about *tools* can be checked here: each is installed, in the version that it was written about.
+    """Whether what is written about *tools* can be checked here: each can be imported, in the version that it was written about.
 
     Where not, it says so.
     """
     good = True
     for tool in tools:
-        here, then = version(TOOLS[tool][0]), versions()[tool]
+        name = TOOLS[tool][0]
+        here, then = None if load(name) is None else version(name), versions()[tool]
         if here is None or here.split("+")[0] != then.split("+")[0]:
             good = False
             print(f"not checked here: {tool} {then} ({'missing' if here is None else f'this is {here}'})")
