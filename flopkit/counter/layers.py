@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import dis
+import sys
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._jit_internal import boolean_dispatch
 
-__all__ = ["FUNCTIONS", "Layer", "function", "note"]
+__all__ = ["FUNCTIONS", "Layer", "note", "noting"]
 
+_POOLS = [f"{kind}_pool{dims}d" for kind in ("avg", "max", "adaptive_avg", "adaptive_max") for dims in (1, 2, 3)]
+_POOLS += [f"{pool}_with_indices" for pool in _POOLS if "max" in pool]
+_BY_NAME = (
+    "linear", "multi_head_attention_forward", "relu", "prelu", "elu", "leaky_relu", "relu6", "silu", "gelu", "softmax",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "batch_norm", "layer_norm", "group_norm", "instance_norm", "interpolate", "grid_sample", *_POOLS,
+)  # fmt: skip
 FUNCTIONS: dict[Any, str] = {
-    F.linear: "linear",
-    **dict.fromkeys(
-        (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm), "matmul"
-    ),
+    **{getattr(F, name): name for name in _BY_NAME},
+    torch.batch_norm: "batch_norm",
+    torch.layer_norm: "layer_norm",
+    torch.group_norm: "group_norm",
+    **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__), "matmul"),
+    **dict.fromkeys((torch.mm, torch.Tensor.mm), "mm"),
+    **dict.fromkeys((torch.bmm, torch.Tensor.bmm), "bmm"),
+    **dict.fromkeys((torch.addmm, torch.Tensor.addmm), "addmm"),
+    torch.baddbmm: "baddbmm",
     torch.einsum: "einsum",
-    F.multi_head_attention_forward: "multi_head_attention_forward",
-    **dict.fromkeys((F.batch_norm, torch.batch_norm), "batch_norm"),
-    **dict.fromkeys((F.layer_norm, torch.layer_norm), "layer_norm"),
-    **dict.fromkeys((F.group_norm, torch.group_norm), "group_norm"),
-    F.instance_norm: "instance_norm",
-    F.adaptive_avg_pool2d: "adaptive_avg_pool2d",
-    F.interpolate: "interpolate",
-    F.grid_sample: "grid_sample",
+    **dict.fromkeys((torch.add, torch.Tensor.add), "add"),
+    **dict.fromkeys((torch.mul, torch.Tensor.mul), "mul"),
 }
+# A sign (``a + b``) calls the same method as its name does (``a.add(b)``), and only who calls it tells which: tools that replace
+# the method see the one and not the other.
+_SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, torch.Tensor.__matmul__})
+_NOT_F = frozenset({torch.batch_norm, torch.layer_norm, torch.group_norm})
 _WITH_PARTS = (torch.nn.MultiheadAttention,)  # layers that are made of others, and count as one
 _PLAIN = (int, bool, str, float, tuple, type(None))
 
@@ -49,10 +64,17 @@ class Layer:
 
 
 def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
-    """Put down a call of *module*, if it is a layer: one that is made of no others."""
-    if (module._modules and type(module) not in _WITH_PARTS) or here.task != -1:  # (in a backward pass: done again)
+    """Put down a call of *module*, if it is a layer: one that is made of no others. Of a root, whatever it is: the batch."""
+    if here.task != -1:  # in a backward pass: done again
         return
     place = here.place
+    if "." not in place.path:
+        if place.shared is None:
+            place.shared = _shared(module)
+        root = (place.path, _length(args), place.shared)
+        here.ledger.roots[root] = here.ledger.roots.get(root, 0) + 1
+    if module._modules and type(module) not in _WITH_PARTS:
+        return
     with torch._C.DisableTorchFunction():
         if type(module) in _WITH_PARTS:
             shapes: tuple[Any, ...] = (tuple(_told(each) for each in (*args, *kwargs.values())), _told(out))
@@ -65,18 +87,73 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
     layers[key] = layers.get(key, 0) + 1
 
 
-def function(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Call *func*, and put the call down: its name, the class of the layer that calls it, what it was given, what came out."""
-    out = func(*args, **kwargs)
-    here = watcher.here
-    if here.task == -1:
-        with torch._C.DisableTorchFunction():
-            module = here.place.module() if here.place.module is not None else None
-            given = tuple([_told(each) for each in args]), tuple([(name, _told(each)) for name, each in kwargs.items()])
-            key = (FUNCTIONS[func], type(module), given, _told(out))
-        functions = here.ledger.functions
-        functions[key] = functions.get(key, 0) + 1
-    return out
+def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
+    """How to call *func*, by *run* if it is given, and to put the call down: its name, the class of the layer that calls it, what it
+    was given, what came out, whether it was looked up by its name."""
+    name, own = FUNCTIONS[func].removesuffix("_with_indices"), func not in _NOT_F
+    sign = func in _SIGNS
+
+    def noted(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        called, looked_up = name, own and _looked_up(sys._getframe(2), func, name, sign)
+        if sign and not looked_up:
+            if name != "matmul":
+                return func(*args, **kwargs)
+            called = "@"
+        out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
+        here = watcher.here
+        if here.task == -1:
+            with torch._C.DisableTorchFunction():
+                module = here.place.module() if here.place.module is not None else None
+                given = tuple([_told(each) for each in args])
+                named = tuple([(word, _told(each)) for word, each in kwargs.items()])
+                key = (called, type(module), (given, named), _told(out), looked_up)
+            functions = here.ledger.functions
+            functions[key] = functions.get(key, 0) + 1
+        return out
+
+    return noted
+
+
+_SIGN_CODES = frozenset(code for name, code in dis.opmap.items() if name.startswith("BINARY_"))
+_BETWEEN = frozenset(
+    map(id, map(vars, (F, torch.overrides, torch.functional, sys.modules[boolean_dispatch.__module__])))
+)
+
+
+def _looked_up(frame: Any, func: Any, name: str, sign: bool) -> bool:
+    """Whether who calls *func* says ``F.name(...)``, ``torch.name(...)`` or ``x.name(...)`` there, so that what a tool puts in its
+    place is called: not a sign, nor ``sum(...)``, nor what was imported or kept under a name of its own."""
+    while id(frame.f_globals) in _BETWEEN and frame.f_back is not None:
+        frame = frame.f_back
+    code = frame.f_code
+    if name not in code.co_names or (frame.f_globals.get(name) is func and name not in _attributes(code)):
+        return False
+    return not sign or code.co_code[frame.f_lasti] not in _SIGN_CODES
+
+
+@lru_cache(256)
+def _attributes(code: Any) -> frozenset[str]:
+    """The names that *code* looks up in something else."""
+    return frozenset(step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_ATTR", "LOAD_METHOD"))
+
+
+def _length(args: Any) -> int | None:
+    """The batch that a root is given: the length of its first argument; 1 without any, None where it has none."""
+    if not args:
+        return 1
+    try:
+        return len(args[0])
+    except TypeError:
+        return None
+
+
+def _shared(root: Any) -> bool:
+    """Whether two modules below *root* have a child in common."""
+    parents: dict[int, int] = {}
+    for module in root.modules():
+        for child in module.children():
+            parents[id(child)] = parents.get(id(child), 0) + 1
+    return any(times > 1 for times in parents.values())
 
 
 def _told(value: Any) -> Any:

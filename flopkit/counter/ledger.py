@@ -31,7 +31,7 @@ class Entry:
 class Ledger:
     """Calls by entry and place. One for each thread; `merged` adds them up."""
 
-    __slots__ = ("calls", "elsewhere", "foreign", "functions", "hidden", "layers", "merged_away")
+    __slots__ = ("calls", "elsewhere", "foreign", "functions", "hidden", "layers", "merged_away", "roots")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
@@ -40,6 +40,7 @@ class Ledger:
         self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
         self.functions: dict[Any, int] = {}  # calls of functions that other counters go by
         self.layers: dict[Any, int] = {}  # calls of layers, by layer and shapes
+        self.roots: dict[Any, int] = {}  # calls of modules from outside of all others: path, batch, whether parts are shared
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
     def add(self, entry: Entry, where: Where) -> None:
@@ -63,6 +64,7 @@ class Ledger:
             (self.hidden, other.hidden),
             (self.functions, other.functions),
             (self.layers, other.layers),
+            (self.roots, other.roots),
         ):
             for key, calls in list(theirs.items()):
                 mine[key] = mine.get(key, 0) + calls

@@ -36,6 +36,7 @@ class Place:
     inside: dict[int, Place] = field(default_factory=dict)  # places of the modules called from here, by id
     spots: dict[tuple[str, bool], Where] = field(default_factory=dict)
     layer: Any = None  # what a hook would know of the module, once it was called
+    shared: bool | None = None  # of a root: whether two modules below it share a child; None until it was called
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This place in *phase*, for the ledger."""

@@ -17,8 +17,10 @@ __all__ = ["TOOLS", "Row", "Seen", "seen_by"]
 TOOLS = {
     "torch": "dispatch",
     "fvcore": "fvcore",
+    "ptflops": "ptflops",
     "thop": "thop",
     "ultralytics-thop": "ultralytics",
+    "calflops": "calflops",
     "torchinfo": "torchinfo",
 }
 

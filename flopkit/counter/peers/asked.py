@@ -53,7 +53,7 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
     if module is None:
         return Answer(tool, None, None, unit, fma, "missing")
     try:
-        with _quiet():
+        with _quiet(), _put_back():
             value = how(module, copy.deepcopy(model), inputs)
     except Exception as error:  # a tool may fail in any way on a model it was not made for
         return Answer(
@@ -134,6 +134,22 @@ TOOLS: dict[str, tuple[str, str, int, Any]] = {
     "calflops": ("calflops", "FLOPs", 2, _calflops),
     "torchinfo": ("torchinfo", "mult-adds", 1, _torchinfo),
 }
+
+
+@contextlib.contextmanager
+def _put_back() -> Iterator[None]:
+    """What a tool replaces in torch is put back, also where it failed in between."""
+    import torch
+
+    methods = ("matmul", "mm", "bmm", "addmm", "mul", "add")
+    kept: list[tuple[Any, str, Any]] = [(torch.Tensor, name, getattr(torch.Tensor, name)) for name in methods]
+    kept += [(owner, name, value) for owner in (torch, torch.nn.functional) for name, value in vars(owner).items()]
+    try:
+        yield
+    finally:
+        for owner, name, value in kept:
+            if getattr(owner, name, value) is not value:
+                setattr(owner, name, value)
 
 
 @contextlib.contextmanager

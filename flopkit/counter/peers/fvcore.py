@@ -34,7 +34,7 @@ def seen(source: Any) -> Seen:
             family = "convolution" if "conv" in op else "dense"
             macs[family] += line.calls * dispatch.count(line.entry) // 2
     added: Counter[str] = Counter()
-    for (function, _, (args, named), out), calls in source.ledger().functions.items():
+    for (function, _, (args, named), out, _), calls in source.ledger().functions.items():
         what, each = _added(function, args, dict(named), out)
         added[what] += calls * each
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)

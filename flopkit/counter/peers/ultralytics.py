@@ -29,7 +29,7 @@ def seen(source: Any) -> Seen:
         (macs if family in ("convolution", "dense", "recurrent", "attention") else added)[family] += calls * each
         if family == "attention":  # a softmax stands in the same rule
             added["softmax"] += calls * _softmax(layer, given, out)
-    for (function, within, (args, named), out), calls in ledger.functions.items():
+    for (function, within, (args, named), out, _), calls in ledger.functions.items():
         if not any(name in _WITH_RULE for name in _ancestors(within)):
             macs["dense"] += calls * _product(function, args, dict(named), out)
     _attend(source, macs)
@@ -140,7 +140,7 @@ def _softmax(layer: Any, given: Any, out: Any) -> int:
 
 
 def _product(function: str, args: Any, named: dict[str, Any], out: Any) -> int:
-    if function in ("linear", "matmul") and out is not None:
+    if function in ("linear", "matmul", "@", "bmm") and out is not None:
         first = args[0] if args else named.get("input")
         return int(prod(out) * first[-1]) if first else 0
     if function == "einsum":
