@@ -227,6 +227,7 @@ class Report:
                     break
                 path = path.rsplit(".", 1)[0]
         rows = []
+        whole = self.flops
         order = {path: place for place, path in enumerate(self._order())}
         for path in sorted(inclusive, key=lambda p: order.get(p, len(order))):
             name = names(path)
@@ -238,7 +239,7 @@ class Report:
                 {
                     "module": name,
                     "flops": _whole(flops),
-                    "share": flops / self.flops if self.flops else 0.0,
+                    "share": flops / whole if whole else 0.0,
                     **{phase: _whole(row[phase]) for phase in PHASES},
                     "model_flops": _whole(row["model"]),
                     "vector_flops": _whole(row["vector"]),
