@@ -253,11 +253,12 @@ class Report:
 
         Parameters
         ----------
-        tool : ``"torch"`` (its FlopCounterMode), ``"fvcore"``, ``"thop"``, ``"ultralytics-thop"`` or ``"torchinfo"``. The tool
-            need not be installed. Those but torch's know forward passes only, and see those of the run.
+        tool : ``"torch"`` (its FlopCounterMode), ``"torch.profiler"`` (with_flops=True, on a CPU), ``"fvcore"``, ``"ptflops"`` (its
+            usual backend), ``"thop"``, ``"ultralytics-thop"``, ``"calflops"`` or ``"torchinfo"``. The tool need not be installed.
+            Those but torch's two know forward passes only, and see those of the run.
 
         ``int(...)`` of the result is the number, `value`; `unit` is what the tool calls it, `missed` what it does not see, `reasons`
-        why it differs. Programs that the tool itself cannot run (a trace, a layer that it fails on) have no number there.
+        why it differs, and what cannot be told. Programs that the tool itself cannot run (a trace, a layer that it fails on) have no number there.
 
         Raises ``ValueError`` for a tool that is not known.
 
@@ -301,7 +302,7 @@ class Report:
         )
         missing = self.uncounted
         if missing:
-            names = ", ".join(f"{row['operator']} ({row['calls']:,} calls)" for row in missing[:5])
+            names = ", ".join(f"{row['operator']} ({row['calls']:,} call{'s' * (row['calls'] != 1)})" for row in missing[:5])
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             lines.append(
                 f"NOT COUNTED: {names}{more}; {units.format_value(self.coverage, '%')} of the bytes are understood. "

@@ -18,7 +18,13 @@ import json, resource, sys, warnings
 warnings.simplefilter("ignore")
 import torch, transformers, flopkit as fk
 from flopkit.models.configs import hf_config
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def peak():
+    try:  # of this program alone; ru_maxrss also knows the one that started it
+        return 1024 * int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
 config = transformers.AutoConfig.for_model(**hf_config(sys.argv[1]))
 with torch.device("meta"):
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
@@ -31,7 +37,7 @@ print(json.dumps({
     "params": sum(p.numel() for p in model.parameters()),
     "forward": report.forward.flops, "backward": report.backward.flops, "recompute": report.recompute.flops,
     "model": report.model_flops, "exact": exact.forward.flops, "coverage": report.coverage, "rows": rows,
-    "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "before": before * 1024,
+    "peak": peak(),
 }))
 """
 

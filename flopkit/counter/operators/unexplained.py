@@ -8,6 +8,7 @@ __all__ = ["OPENED", "UNEXPLAINED"]
 
 _BY_LABELS = "how much there is to do follows from the labels' values, not from a shape"
 _TESTS = "torch's own tests use it; no program does"
+_COMPILERS = "torch's compiler makes it for graphs of its own; what it compiles runs as it was written while it is counted"
 _BY_NUMBERS = "how many steps it takes follows from the numbers in the matrix"
 
 UNEXPLAINED: Mapping[str, str] = {
@@ -24,6 +25,10 @@ UNEXPLAINED: Mapping[str, str] = {
     "torchvision::qnms": "how many boxes are compared follows from which of them overlap",
     "aten::linalg_matrix_exp": f"{_BY_NUMBERS}; on a real device the products inside are counted",
     "aten::_spsolve": "how many numbers a sparse factor has follows from where the zeros are",
+    **dict.fromkeys(
+        ("prims::_low_memory_max_pool_offsets_to_indices", "prims::_low_memory_max_pool_with_offsets", "prims::_unsafe_index_put_",
+         "prims::inductor_cvt_e8m0_rceil", "prims::inductor_force_stride_order", "prims::inductor_rand_eager_offset",
+         "prims::inductor_rand_eager_offsets", "prims::prepare_softmax_online"), _COMPILERS),
     "aten::_cslt_sparse_mm_search": "it tries kernels, and returns the number of one",
     **dict.fromkeys(("torchvision::roi_pool", "torchvision::_roi_pool_backward", "torchvision::ps_roi_pool",
                      "torchvision::_ps_roi_pool_backward"), "how many pixels a box covers follows from the boxes"),

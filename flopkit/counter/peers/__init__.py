@@ -22,6 +22,7 @@ TOOLS = {
     "ultralytics-thop": "ultralytics",
     "calflops": "calflops",
     "torchinfo": "torchinfo",
+    "torch.profiler": "profiler",
 }
 
 
