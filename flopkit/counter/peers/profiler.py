@@ -1,0 +1,136 @@
+"""``torch.profiler`` with ``with_flops=True``, as of torch 2.13 on a CPU: products and 2-d convolutions, and every number of the first
+factor of ``mul`` and summand of ``add``; it sees what operators call inside of themselves, and backward passes, too."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from flopkit.counter.peers import dispatch
+from flopkit.counter.peers.families import family_of
+from flopkit.counter.peers.lines import Line, arguments, lines, name, shape, truth
+from flopkit.counter.peers.seen import Row, Seen
+
+__all__ = ["seen"]
+
+NO_FORMULA = "it has no formula for {}, nor for what that calls inside"
+AGAIN = "it has no formula for {}, of which the backward pass consists"
+INSIDE = (
+    "what operators call inside of themselves is in this number for lstm, grouped products and attention layers alone"
+)
+BIASES = "sums with a vector are taken for biases, which it does not see, for they are added in place"
+GRADIENTS = (
+    "which sums of gradients are added in place, where it does not see them, cannot be told: none is in this number"
+)
+META = "on meta it also sees what torch makes shapes up with, which is not in this number"
+_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")
+_INSIDE = ("aten::_grouped_mm", "aten::_native_multi_head_attention")  # run as products on a CPU
+_EMPTY = ("aten::mkldnn_rnn_layer", "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::mv", "aten::dot")
+_BACKWARD = ("aten::convolution_backward", "aten::_scaled_dot_product_flash_attention_for_cpu_backward")
+
+
+def seen(source: Any) -> Seen:
+    """The sum of ``event.flops`` over ``key_averages()``, for all that *source* watched."""
+    true: dict[tuple[str, bool], list[int]] = {}
+    told: dict[tuple[str, bool], int] = {}
+    added: dict[str, int] = {}
+    remarks: dict[str, None] = {}
+    for line in lines(source):
+        ahead = line.phase == "forward"
+        if flops := truth(line):
+            row = true.setdefault((line.group, ahead), [0, 0])
+            row[0] += line.calls
+            row[1] += flops
+            op = name(line.entry)
+            known = (*_PRODUCTS, *_INSIDE, *_EMPTY, *_BACKWARD, "aten::convolution", "")
+            if op not in known:
+                remarks[INSIDE] = None
+        if line.entry.results is not None:
+            remarks[META] = None
+        if line.hidden == "thread":
+            continue
+        if unsure := _in_place(line):
+            remarks[unsure] = None
+            continue
+        what, each = _count(line)
+        if what:
+            added[what] = added.get(what, 0) + line.calls * each
+        elif each:
+            told[line.group, ahead] = told.get((line.group, ahead), 0) + line.calls * each
+    slides = _convolutions(source)
+    found = []
+    for (group, ahead), (calls, flops) in true.items():
+        mine = told.pop((group, ahead), 0)
+        if ahead and family_of(group) == "convolution":
+            mine = min(flops, slides)
+            slides -= mine
+        label = group if ahead else f"{group}, not forward"
+        found.append(
+            Row(label, calls, flops, mine, "" if mine == flops else (NO_FORMULA if ahead else AGAIN).format(group))
+        )
+    for (group, _), flops in told.items():  # parts of attention, whose line is above
+        found.append(Row(f"{group}, its parts", 0, 0, flops, f"it adds {group}"))
+    if slides:
+        added["convolutions"] = slides
+    found += [Row(what, 0, 0, flops, f"it adds {what}") for what, flops in added.items() if flops]
+    value = sum(row.seen for row in found)
+    total = sum(flops for _, flops in true.values())
+    return Seen(
+        "torch.profiler", value, "FLOPs", "FLOPs, sums and products of numbers too", total, found, tuple(remarks)
+    )
+
+
+def _in_place(line: Line) -> str:
+    """Why a sum is taken for one that is added in place where no mode watches; empty where it is not."""
+    if name(line.entry) != "aten::add":
+        return ""
+    if line.phase == "backward":
+        return GRADIENTS
+    sizes = _sizes(line.entry.key)
+    return BIASES if len(sizes) > 1 and len(sizes[0]) > 2 and len(sizes[1]) == 1 else ""
+
+
+def _count(line: Line) -> tuple[str, int]:
+    """What one call adds under a name of its own, or else FLOPs of the operator."""
+    op, entry = name(line.entry), line.entry
+    if op in ("aten::add", "aten::mul"):
+        sizes = _sizes(entry.key)
+        return ("sums" if op == "aten::add" else "products of numbers"), prod(sizes[0]) if sizes else 0
+    if op in _PRODUCTS:
+        return "", dispatch.count(entry)
+    if op in _INSIDE:
+        return "", round(2 * sum(entry.work.done.values()))
+    if op == "aten::repeat":
+        times = arguments(entry).get("repeats") or ()
+        return "sums inside of repeat", 0 if 0 in times else len(times)
+    if op == "aten::mkldnn_rnn_layer":
+        args = arguments(entry)
+        return "sums of biases", prod(shape(args.get("weight2")) or (0,)) if args.get("has_biases") else 0
+    return "", 0
+
+
+def _sizes(key: Any) -> list[Any]:
+    """The shapes of the arguments, however the call is filed; a number that comes first has the shape ()."""
+    import torch
+
+    found: list[Any] = []
+    for part in key[1:] if isinstance(key, tuple) else ():
+        if isinstance(part, torch.Size):
+            found.append(part)
+        elif isinstance(part, type) and not found:
+            found.append(())
+        elif isinstance(part, tuple) and part and not isinstance(part[0], (int, bool)):
+            found += _sizes((None, *part))
+    return found
+
+
+def _convolutions(source: Any) -> int:
+    """Convolutions of images by `conv2d`, with a padding in numbers."""
+    flops = 0
+    for (function, _, (args, named), out, _), calls in source.ledger().functions.items():
+        if function == "conv2d":
+            given = dict(named) | dict(zip(("input", "weight", "bias", "stride", "padding"), args, strict=False))
+            x, w, padding = given["input"], given["weight"], given.get("padding", 0)
+            if len(x) == 4 and not isinstance(padding, str):
+                flops += calls * 2 * x[0] * prod(w) * prod(out[2:])
+    return flops
