@@ -182,6 +182,9 @@ def _name_below(parent: Any, module: Any) -> str | None:
     """The name of *module* as seen from *parent*, the nearest first; empty for *parent* itself, None where it is not below."""
     if module is parent:
         return ""
+    for name, child in parent._modules.items():
+        if child is module:
+            return str(name)
     level = [("", parent)]
     seen = {id(parent)}
     while level:
