@@ -106,7 +106,7 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        "watch", "patches", "regions", "inside", "chains", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels",
+        "watch", "here", "signatures", "patches", "regions", "inside", "chains", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels",
         "fbgemm", "operators/block_masks",
     )
 }  # fmt: skip

@@ -19,7 +19,7 @@ import torch
 
 from flopkit.counter import registry
 from flopkit.counter.calls import Call, tensors
-from flopkit.counter.watch import heres
+from flopkit.counter.here import heres
 from flopkit.counter.work import Work, unknown
 
 __all__ = ["MODULES", "install"]

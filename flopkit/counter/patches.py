@@ -21,7 +21,8 @@ from typing import Any
 import torch
 
 from flopkit.counter import kernels, layers, regions
-from flopkit.counter.watch import Functions, custom_backwards, heres
+from flopkit.counter.here import custom_backwards, heres
+from flopkit.counter.watch import Functions
 
 __all__ = ["installed"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -11,141 +10,22 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from flopkit.counter import chains, complexes, fbgemm, flex, inside, layers, regions, registry, spectra
-from flopkit.counter.calls import Call, name_of, tensors
+from flopkit.counter import complexes, fbgemm, flex, inside, layers, regions, registry, spectra
+from flopkit.counter.calls import Call, name_of
+from flopkit.counter.here import Here, graph_task, heres, local
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import FLEX, explain
-from flopkit.counter.phases import backward_or_recompute, is_on_stack
-from flopkit.counter.places import NEVER, OUTSIDE, Modules, Place, Trail
+from flopkit.counter.places import OUTSIDE, Modules, Place
+from flopkit.counter.signatures import key_of, made_up, on_meta, recipe_of, signature
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work, unknown
 
-__all__ = ["Functions", "Here", "Watcher"]
+__all__ = ["Functions", "Watcher"]
 
-_graph_task = torch._C._current_graph_task_id
 _node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
-_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
-_grad_enabled = torch.is_grad_enabled
-_mode_stack = _get_current_dispatch_mode_stack
-_SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
-_STRIDED = torch.strided
 LOCAL = "DTensor: what is counted is this rank's local work"
-_local = threading.local()
-
-
-def heres() -> tuple[Here, ...]:
-    """Who watches this thread."""
-    found: tuple[Here, ...] = getattr(_local, "heres", ())
-    if not found and _graph_task() != -1:  # autograd's own thread, which no one entered: the modes came along
-        return tuple([mode.here for mode in _mode_stack() if isinstance(mode, Watcher) and not mode.closed])
-    return found
-
-
-def custom_backwards() -> list[tuple[int, bool]]:
-    """The backward passes of custom functions that this thread is in: in which graph task, and whether with gradients on."""
-    found: list[tuple[int, bool]] | None = getattr(_local, "custom", None)
-    if found is None:
-        found = _local.custom = []
-    return found
-
-
-class Here:
-    """What one watcher knows of one thread: where it is, and what it has seen."""
-
-    __slots__ = (
-        "arithmetic", "busy", "chain", "depth", "entered", "ledger", "nodes", "optimizers", "place", "stack", "trail", "watcher"
-    )  # fmt: skip
-
-    def __init__(self, watcher: Watcher, base: Place) -> None:
-        self.watcher = watcher
-        self.place = base
-        self.stack: list[tuple[Place, int]] = []  # the places around, and the graph task in which each was entered
-        self.trail = Trail()
-        self.trail.mark(_number(), base)
-        self.ledger = Ledger()
-        self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
-        self.entered = False
-        self.nodes = 0  # autograd's next number when last looked at
-        self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
-        self.optimizers: list[Any] = []
-        self.chain = chains.Chain(self.ledger)
-        self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
-
-    def enter(self, place: Place) -> None:
-        """Go into a module or an attention call."""
-        self.stack.append((self.place, self.task))
-        self.place = place
-        self.trail.mark(_number(), place)
-
-    @property
-    def task(self) -> int:
-        """The graph task in which the present place was entered; -1 outside of a backward pass."""
-        return _graph_task()
-
-    def leave(self) -> None:
-        """Go back to where it was entered from."""
-        self.place, _ = self.stack.pop()
-        self.trail.mark(_number(), self.place)
-
-    def call_module(self, module: Any) -> None:
-        """Go into *module*."""
-        task = _graph_task()
-        under = self.place if task == -1 or (self.stack and self.stack[-1][1] == task) else self.of_node()
-        self.enter(self.watcher.modules.place(module, under, again=task != -1))
-
-    def of_node(self) -> Place:
-        """The place whose work autograd is now differentiating."""
-        node: Any = _node()
-        if node is None:
-            return OUTSIDE
-        number = node._sequence_nr()
-        if number >= NEVER:  # a leaf: it only accumulates
-            return OUTSIDE
-        trail = self.trail
-        found = trail.at(number)
-        if found is None or found is OUTSIDE:
-            # The forward pass ran in another thread, as it does for every backward pass on a GPU.
-            for other in self.watcher.threads():
-                if other is not self and (there := other.trail.at(number)) is not None and there is not OUTSIDE:
-                    trail, found = other.trail, there
-                    break
-        if number < trail.lowest:
-            trail.lowest = number
-        return found or OUTSIDE
-
-    def where(self, depth: int) -> tuple[str, Place]:
-        """Phase and place of the operator that is running now, whose caller is *depth* frames up."""
-        task = _graph_task()
-        optimizing = bool(self.optimizers) and self.in_optimizer()
-        if task == -1:
-            self.nodes = _number()
-            if self.trail.lowest != NEVER:
-                self.trail.end_pass()
-            return ("optimizer" if optimizing else "forward"), self.place
-        if optimizing:
-            return "optimizer", self.place if self.stack else OUTSIDE
-        phase = backward_or_recompute(sys._getframe(depth + 1))
-        if phase == "backward" and _grad_enabled() and (task, False) in custom_backwards()[-1:]:
-            # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
-            phase = "recompute"
-        place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
-        if _grad_enabled() and (nodes := _number()) > self.nodes:  # what was made for this operator will be differentiated, too
-            self.nodes = nodes
-            self.trail.mark(nodes - 1, place)
-        return phase, place
-
-    def in_optimizer(self) -> bool:
-        """Whether an optimiser's step is what asks for work now."""
-        while self.optimizers:
-            frame = self.optimizers[-1]
-            if frame is None:  # inside of a closure, which has the phases of any other program
-                return False
-            if is_on_stack(frame):
-                return True
-            self.optimizers.pop()  # that step ended by an exception
-        return False
 
 
 _MANY = 20_000  # shapes that are remembered from one count to the next
@@ -164,6 +44,7 @@ class Watcher(TorchDispatchMode):
     """Sees every operator of the threads it is entered in, and keeps the ledgers."""
 
     supports_higher_order_operators = True
+    keeps_heres = True  # one for each thread
 
     def __init__(self, attention: str = "auto", progress: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -196,8 +77,8 @@ class Watcher(TorchDispatchMode):
         if found is None:
             found = self._here.value = Here(self, OUTSIDE)
             self._all.append(found)
-            around = getattr(_local, "heres", ())
-            _local.heres = (*(here for here in around if not here.watcher.closed), found)
+            around = getattr(local, "heres", ())
+            local.heres = (*(here for here in around if not here.watcher.closed), found)
         return found
 
     def threads(self) -> list[Here]:
@@ -217,14 +98,14 @@ class Watcher(TorchDispatchMode):
             return
         here.place, here.entered = base, True
         if here not in heres():
-            _local.heres = (*heres(), here)
+            local.heres = (*heres(), here)
         try:
             with self._functions, self:
                 yield
         finally:
             here.entered = False
             here.chain.close()
-            _local.heres = tuple(other for other in heres() if other is not here)
+            local.heres = tuple(other for other in heres() if other is not here)
 
     def on_top(self) -> None:
         """Watch from above a mode that was entered since."""
@@ -279,14 +160,14 @@ class Watcher(TorchDispatchMode):
             plan = plan.nested
         key = entry = None
         if plan.constant is None and not plan.by_value:
-            key = _key(plan, args, kwargs)
+            key = key_of(plan, args, kwargs)
             try:
                 entry = plan.entries.get(key)
             except (TypeError, RuntimeError):  # an argument that has no hash
                 key = None
-            if entry is not None and entry.results is not None and _on_meta(args) and not _modes():
+            if entry is not None and entry.results is not None and on_meta(args) and not _modes():
                 # A meta kernel only makes up a shape, slowly; this one was made up before.
-                out = _made_up(entry.results)
+                out = made_up(entry.results)
                 self._record(here, plan, func, args, kwargs, out, key, entry)
                 return out
         here.busy += 1
@@ -328,17 +209,17 @@ class Watcher(TorchDispatchMode):
         if key is None:
             return self._entry(plan, func, args, kwargs, out, None)
         if plan.by_result:
-            key = (key, _signature(out))
+            key = (key, signature(out))
             entry: Entry | None = plan.entries.get(key)
             if entry is not None:
                 return entry
         entry = plan.entries[key] = self._entry(plan, func, args, kwargs, out, key)
-        if plan.fresh and _on_meta(args):
-            entry.results = _recipe(out)
+        if plan.fresh and on_meta(args):
+            entry.results = recipe_of(out)
         return entry
 
     def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
-        call = Call(func, args, kwargs, out, _node() if _graph_task() != -1 else None)
+        call = Call(func, args, kwargs, out, _node() if graph_task() != -1 else None)
         try:
             work = plan.formula(call)
         except Exception as error:  # a mistake of ours must not end the program of somebody else
@@ -351,7 +232,7 @@ class Watcher(TorchDispatchMode):
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
         shapes: Any
         try:
-            shapes = (func, _signature(args), _signature(kwargs))
+            shapes = (func, signature(args), signature(kwargs))
             hash(shapes)
         except (TypeError, RuntimeError):
             shapes = (func,)
@@ -456,103 +337,3 @@ class Functions(TorchFunctionMode):
 
 # torch.add, torch.Tensor.add, the getter of torch.Tensor.shape: what is called most, and is never attention by another name.
 _FUNCTIONS = frozenset({types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType})
-
-
-def _signature(value: Any) -> Any:
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if isinstance(value, torch.Tensor):
-        if value.layout is not _STRIDED:  # what it stores does not show in its shape
-            raise TypeError(value.layout)
-        return (value.shape, value.stride(), value.dtype)
-    if kind is float or kind is complex:
-        return kind, value == 0, value == 1  # beta=0: nothing is added to the product; p=1: no power is taken
-    if kind is torch.ScriptObject:  # packed weights come in a new wrapper at each call
-        return kind
-    if isinstance(value, (list, tuple)):
-        if value and type(value[0]) in (int, bool):  # a stride, a shape, a mask of outputs
-            return tuple(value)
-        return tuple([_signature(item) for item in value])
-    if isinstance(value, dict):
-        return tuple([(name, _signature(item)) for name, item in value.items()]) if value else ()
-    hash(value)
-    return value
-
-
-def _shapes(values: Any, parts: list[Any]) -> list[Any]:
-    """The signature of an element-wise operator: of a scalar it matters what kind it is, and whether it is 1 (as a factor often is)."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if value.layout is not _STRIDED:
-                raise TypeError(value.layout)
-            parts += (value.shape, value.stride(), value.dtype)
-        elif isinstance(value, (int, float, complex)):
-            parts += (type(value), value == 1)
-        elif isinstance(value, (list, tuple)):
-            parts.append(tuple(_shapes(value, [])))
-        else:
-            parts.append(value)
-    return parts
-
-
-def _same(args: Any) -> Any:
-    """Which arguments are one and the same tensor, for that is read once; None where each is another."""
-    if len(args) < 2:
-        if not args or not isinstance(args[0], (list, tuple)):
-            return None
-    elif len(args) == 2 and not isinstance(args[0], (list, tuple)):
-        return args[0] is args[1] or None
-    names = []
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            names.append(id(value))
-        elif value and type(value) in (list, tuple) and type(value[0]) is not int:
-            names += [id(tensor) for tensor in tensors(value)]
-    if len(set(names)) == len(names):
-        return None
-    first: dict[int, int] = {}
-    return tuple([first.setdefault(name, place) for place, name in enumerate(names)])
-
-
-def _key(plan: Any, args: Any, kwargs: Any) -> Any:
-    """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
-    with torch._C.DisableTorchFunction():
-        try:
-            if plan.chained:  # the values of scalars do not change what an element-wise operator costs
-                parts = _shapes(args, [_same(args)])
-                return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
-            return (_signature(args), _signature(kwargs) if kwargs else None, _same(args))
-        except (TypeError, RuntimeError):
-            return None
-
-
-def _on_meta(args: Any) -> bool:
-    """Whether the first tensor has no numbers in it."""
-    for value in args:
-        if type(value) is list or type(value) is tuple:
-            value = value[0] if value else None
-        if isinstance(value, torch.Tensor):
-            return value.is_meta and type(value) in (torch.Tensor, torch.nn.Parameter)
-    return False
-
-
-_META = torch.device("meta")
-
-
-def _recipe(out: Any) -> Any:
-    """How to make up *out* again; None where it is more than one or several strided meta tensors."""
-    if isinstance(out, torch.Tensor):
-        whole = type(out) is torch.Tensor and out.is_meta and out.layout is torch.strided and not out.is_quantized
-        return (out.shape, out.stride(), out.dtype) if whole and out.storage_offset() == 0 else None
-    if type(out) is tuple:
-        parts = [None if part is None else _recipe(part) or False for part in out]
-        return None if False in parts else parts
-    return None
-
-
-def _made_up(recipe: Any) -> Any:
-    if type(recipe) is list:
-        return tuple([None if part is None else _made_up(part) for part in recipe])
-    shape, stride, dtype = recipe
-    return torch.empty_strided(shape, stride, dtype=dtype, device=_META)

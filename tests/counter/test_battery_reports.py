@@ -212,6 +212,16 @@ def test_attention_rows_name_the_kernel():
     assert "flash" in rows[0]["kernel"] and "assumed" in rows[0]["kernel"]
 
 
+def test_a_table_of_many_modules_adds_up_but_once(monkeypatch):
+    report = fk.count(nn.Sequential(*(nn.Linear(8, 8) for _ in range(100))), X)
+    calls = []
+    sums = type(report)._phase
+    monkeypatch.setattr(type(report), "_phase", lambda self, phase: (calls.append(phase), sums(self, phase))[1])
+    rows = report.by_module()
+    assert len(rows) == 101 and rows[100]["flops"] == U and rows[100]["share"] == 0.01
+    assert len(calls) <= 8
+
+
 # -- arguments -----------------------------------------------------------------------------------------------------
 
 

@@ -113,7 +113,7 @@ def test_listed_by_bytes_and_named_in_the_printout():
     assert [r["operator"] for r in report.uncounted] == ["unknown_tests.plain", "unknown_tests.opaque"]
     assert report.coverage == 1 - (NUMBERS + 12) / report.bytes
     for text in (repr(report), report._repr_html_()):
-        assert "NOT COUNTED" in text and "unknown_tests.plain (1 calls)" in text and "fk.formula" in text
+        assert "NOT COUNTED" in text and "unknown_tests.plain (1 call)" in text and "fk.formula" in text
         assert "every operator is accounted for" not in text
     known = fk.count(lambda: A @ B)
     assert known.coverage == 1.0 and "every operator is accounted for" in repr(known)

@@ -1,0 +1,140 @@
+"""What a watcher knows of one thread: where it is, and what it has seen."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
+
+from flopkit.counter import chains
+from flopkit.counter.ledger import Ledger
+from flopkit.counter.phases import backward_or_recompute, is_on_stack
+from flopkit.counter.places import NEVER, OUTSIDE, Place, Trail
+
+if TYPE_CHECKING:
+    from flopkit.counter.watch import Watcher
+
+__all__ = ["Here", "custom_backwards", "graph_task", "heres", "local"]
+
+graph_task = torch._C._current_graph_task_id
+_node = torch._C._current_autograd_node
+local = threading.local()
+_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+_grad_enabled = torch.is_grad_enabled
+
+
+def heres() -> tuple[Here, ...]:
+    """Who watches this thread."""
+    found: tuple[Here, ...] = getattr(local, "heres", ())
+    if not found and graph_task() != -1:  # autograd's own thread, which no one entered: the modes came along
+        modes: Any = _mode_stack()
+        return tuple([mode.here for mode in modes if getattr(mode, "keeps_heres", False) and not mode.closed])
+    return found
+
+
+def custom_backwards() -> list[tuple[int, bool]]:
+    """The backward passes of custom functions that this thread is in: in which graph task, and whether with gradients on."""
+    found: list[tuple[int, bool]] | None = getattr(local, "custom", None)
+    if found is None:
+        found = local.custom = []
+    return found
+
+
+class Here:
+    """What one watcher knows of one thread: where it is, and what it has seen."""
+
+    __slots__ = (
+        "arithmetic", "busy", "chain", "depth", "entered", "ledger", "nodes", "optimizers", "place", "stack", "trail", "watcher"
+    )  # fmt: skip
+
+    def __init__(self, watcher: Watcher, base: Place) -> None:
+        self.watcher = watcher
+        self.place = base
+        self.stack: list[tuple[Place, int]] = []  # the places around, and the graph task in which each was entered
+        self.trail = Trail()
+        self.trail.mark(_number(), base)
+        self.ledger = Ledger()
+        self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
+        self.entered = False
+        self.nodes = 0  # autograd's next number when last looked at
+        self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
+        self.optimizers: list[Any] = []
+        self.chain = chains.Chain(self.ledger)
+        self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
+
+    def enter(self, place: Place) -> None:
+        """Go into a module or an attention call."""
+        self.stack.append((self.place, self.task))
+        self.place = place
+        self.trail.mark(_number(), place)
+
+    @property
+    def task(self) -> int:
+        """The graph task in which the present place was entered; -1 outside of a backward pass."""
+        return graph_task()
+
+    def leave(self) -> None:
+        """Go back to where it was entered from."""
+        self.place, _ = self.stack.pop()
+        self.trail.mark(_number(), self.place)
+
+    def call_module(self, module: Any) -> None:
+        """Go into *module*."""
+        task = graph_task()
+        under = self.place if task == -1 or (self.stack and self.stack[-1][1] == task) else self.of_node()
+        self.enter(self.watcher.modules.place(module, under, again=task != -1))
+
+    def of_node(self) -> Place:
+        """The place whose work autograd is now differentiating."""
+        node: Any = _node()
+        if node is None:
+            return OUTSIDE
+        number = node._sequence_nr()
+        if number >= NEVER:  # a leaf: it only accumulates
+            return OUTSIDE
+        trail = self.trail
+        found = trail.at(number)
+        if found is None or found is OUTSIDE:
+            # The forward pass ran in another thread, as it does for every backward pass on a GPU.
+            for other in self.watcher.threads():
+                if other is not self and (there := other.trail.at(number)) is not None and there is not OUTSIDE:
+                    trail, found = other.trail, there
+                    break
+        if number < trail.lowest:
+            trail.lowest = number
+        return found or OUTSIDE
+
+    def where(self, depth: int) -> tuple[str, Place]:
+        """Phase and place of the operator that is running now, whose caller is *depth* frames up."""
+        task = graph_task()
+        optimizing = bool(self.optimizers) and self.in_optimizer()
+        if task == -1:
+            self.nodes = _number()
+            if self.trail.lowest != NEVER:
+                self.trail.end_pass()
+            return ("optimizer" if optimizing else "forward"), self.place
+        if optimizing:
+            return "optimizer", self.place if self.stack else OUTSIDE
+        phase = backward_or_recompute(sys._getframe(depth + 1))
+        if phase == "backward" and _grad_enabled() and (task, False) in custom_backwards()[-1:]:
+            # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
+            phase = "recompute"
+        place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
+        if _grad_enabled() and (nodes := _number()) > self.nodes:  # what was made for this operator will be differentiated, too
+            self.nodes = nodes
+            self.trail.mark(nodes - 1, place)
+        return phase, place
+
+    def in_optimizer(self) -> bool:
+        """Whether an optimiser's step is what asks for work now."""
+        while self.optimizers:
+            frame = self.optimizers[-1]
+            if frame is None:  # inside of a closure, which has the phases of any other program
+                return False
+            if is_on_stack(frame):
+                return True
+            self.optimizers.pop()  # that step ended by an exception
+        return False
