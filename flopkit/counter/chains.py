@@ -62,8 +62,10 @@ class Chain:
                 given = list(tensors((args, kwargs)))
             else:
                 given = [args[place] for place in places]
+            last = None
             for tensor, (size, width) in zip(given, reads, strict=False):
-                if size:
+                if size and tensor is not last:
+                    last = tensor
                     storage = tensor.untyped_storage()
                     name = storage._cdata
                     start = tensor.storage_offset() * width

@@ -40,6 +40,8 @@ FUNCTIONS: dict[Any, str] = {
 _SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, torch.Tensor.__matmul__})
 _NOT_F = frozenset({torch.batch_norm, torch.layer_norm, torch.group_norm})
 _WITH_PARTS = (torch.nn.MultiheadAttention,)  # layers that are made of others, and count as one
+_STRIDED = torch.strided
+_graph_task = torch._C._current_graph_task_id
 _PLAIN = (int, bool, str, float, tuple, type(None))
 
 
@@ -94,18 +96,19 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
     sign = func in _SIGNS
 
     def noted(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
-        called, looked_up = name, own and _looked_up(sys._getframe(2), func, name, sign)
+        called, looked_up = name, own and _asked_for(sys._getframe(2), func, name, sign)
         if sign and not looked_up:
             if name != "matmul":
                 return func(*args, **kwargs)
             called = "@"
         out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
         here = watcher.here
-        if here.task == -1:
+        if _graph_task() == -1:
             with torch._C.DisableTorchFunction():
                 module = here.place.module() if here.place.module is not None else None
-                given = tuple([_told(each) for each in args])
-                named = tuple([(word, _told(each)) for word, each in kwargs.items()])
+                given = tuple([each.shape if type(each) is torch.Tensor and each.layout is _STRIDED and not each.is_nested
+                               else _told(each) for each in args])  # fmt: skip
+                named = tuple([(word, _told(each)) for word, each in kwargs.items()]) if kwargs else ()
                 key = (called, type(module), (given, named), _told(out), looked_up)
             functions = here.ledger.functions
             functions[key] = functions.get(key, 0) + 1
@@ -118,6 +121,23 @@ _SIGN_CODES = frozenset(code for name, code in dis.opmap.items() if name.startsw
 _BETWEEN = frozenset(
     map(id, map(vars, (F, torch.overrides, torch.functional, sys.modules[boolean_dispatch.__module__])))
 )
+
+
+_sites: dict[Any, Any] = {}  # what was found for a place in the source: the code (held, so that its number is not given out again), the answer
+
+
+def _asked_for(frame: Any, func: Any, name: str, sign: bool) -> bool:
+    """`_looked_up`, found once for each place in the source and each function there."""
+    if id(frame.f_globals) in _BETWEEN:
+        return _looked_up(frame, func, name, sign)
+    code = frame.f_code
+    site = (id(code), frame.f_lasti, func)
+    found = _sites.get(site)
+    if found is None:
+        if len(_sites) > 10_000:
+            _sites.clear()
+        found = _sites[site] = (code, _looked_up(frame, func, name, sign))
+    return bool(found[1])
 
 
 def _looked_up(frame: Any, func: Any, name: str, sign: bool) -> bool:
