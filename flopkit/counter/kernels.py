@@ -10,8 +10,6 @@ A package that AOTInductor compiled calls its kernels from C++: it is a row of `
 from __future__ import annotations
 
 import contextlib
-import importlib.abc
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +18,7 @@ import torch
 from flopkit.counter import registry
 from flopkit.counter.calls import Call, tensors
 from flopkit.counter.here import heres
+from flopkit.counter.imports import when_imported
 from flopkit.counter.work import Work, unknown
 
 __all__ = ["MODULES", "install"]
@@ -43,40 +42,7 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
         if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
             replace(stack, module.AOTICompiledModel, "__call__", _loaded)
 
-    for name in (*MODULES, PACKAGES):
-        if name in sys.modules:
-            watch(sys.modules[name])
-    finder = _Finder(watch)
-    sys.meta_path.insert(0, finder)
-    stack.callback(sys.meta_path.remove, finder)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing itself, but hands one of `MODULES`, or `PACKAGES`, to *watch* once it is imported."""
-
-    def __init__(self, watch: Callable[[Any], None]) -> None:
-        self.watch = watch
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in MODULES and name != PACKAGES:
-            return None
-        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((each for each in found if each is not None), None)
-        if spec is not None and spec.loader is not None:
-            self._follow(spec.loader)
-        return spec
-
-    def _follow(self, loader: Any) -> None:
-        """Watch what *loader* loads next."""
-        load = loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            del loader.exec_module
-            load(module)
-            if self in sys.meta_path:  # else nobody counts any more
-                self.watch(module)
-
-        loader.exec_module = exec_module
+    when_imported(stack, (*MODULES, PACKAGES), watch)
 
 
 def _launching(original: Any) -> Any:

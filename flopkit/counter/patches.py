@@ -19,14 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 from flopkit.counter import kernels, layers, regions
 from flopkit.counter.here import custom_backwards, heres
-from flopkit.counter.watch import Functions
+from flopkit.counter.imports import when_imported
+from flopkit.counter.watch import Functions, Watcher
 
 __all__ = ["installed"]
 
 POOLS = frozenset({"concurrent.futures.thread", "multiprocessing.pool"})  # their tasks are watched one by one
+BIAS = "torch.nn.attention.bias"
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -70,6 +73,7 @@ def _install(stack: contextlib.ExitStack) -> None:
     _optimizers(stack)
     _scripts(stack)
     _replace(stack, torch.overrides, "has_torch_function", _asking)
+    when_imported(stack, (BIAS,), lambda module: _replace(stack, module.CausalBias, "__new__", _making))
     _eager(stack)
     kernels.install(stack, _replace)
     if "torch._subclasses.fake_tensor" in sys.modules:
@@ -238,6 +242,19 @@ def _asking(original: Any) -> Any:
         return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
 
     return has_torch_function
+
+
+def _making(original: Any) -> Any:
+    """Attention's `CausalBias` is made by calling the class, which torch cannot do where a dispatch mode is at work."""
+
+    def __new__(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        modes = _get_current_dispatch_mode_stack()
+        if not all(isinstance(mode, Watcher) for mode in modes):
+            return original(kind, *args, **kwargs)
+        with _disable_current_modes():
+            return original(kind, *args, **kwargs)
+
+    return staticmethod(__new__)
 
 
 def _eager(stack: contextlib.ExitStack) -> None:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
 import flopkit as fk
 
@@ -167,6 +168,25 @@ def chunked(q, k, v):
     )
 
 
+def biased(make, q, k, v):
+    return sdpa(q, k, v, attn_mask=make(q.shape[2], k.shape[2]))
+
+
+# torch calls its class, which it cannot do under a dispatch mode; lower right, as in a cache: 8 + 9 + 10
+case(
+    "a lower right bias",
+    lambda: call(biased, causal_lower_right, *qkv(q=3, kv=10)),
+    2 * 4 * 30 * PAIR,
+    visible=2 * 4 * 27 * PAIR,
+    ways=WAYS[:4],
+)
+case(
+    "an upper left bias",
+    lambda: call(biased, causal_upper_left, *qkv(q=3, kv=10)),
+    2 * 4 * 30 * PAIR,
+    visible=2 * 4 * 6 * PAIR,
+    ways=WAYS[:4],
+)
 case("written by hand", lambda: call(by_hand, *qkv()), FULL)
 case("in chunks", lambda: call(chunked, *qkv()), 2 * 4 * (9 + 18) * PAIR)
 case(
