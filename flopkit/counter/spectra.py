@@ -32,13 +32,13 @@ VALUES = {torch.linalg.eigvalsh: _eigvalsh, torch.linalg.svdvals: _svdvals, torc
 
 def values(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Run one of them; as torch would where a gradient, a tangent or ``out=`` is asked for."""
-    matrix: Any = args[0] if args else None
+    matrix: Any = args[0] if args else kwargs.get("A")
     if (
-        type(matrix) not in (torch.Tensor, torch.nn.Parameter)
+        not (type(matrix) in (torch.Tensor, torch.nn.Parameter) or type(matrix).__name__ == "FakeTensor")
         or (torch.is_grad_enabled() and matrix.requires_grad)
         or forward_ad._current_level >= 0
         or torch._C._functorch.peek_interpreter_stack() is not None
-        or kwargs.keys() - {"UPLO", "driver"}
+        or kwargs.keys() - {"A", "UPLO", "driver"}
     ):
         return func(*args, **kwargs)
     return VALUES[func](*args, **kwargs)

@@ -338,6 +338,8 @@ case(
     "triangular solve", lambda: call(torch.linalg.solve_triangular, spd(6, 4), t(4, 6, 5), upper=True), 4 * 36 * 5
 )  # n²·k
 case("det", lambda: call(torch.linalg.det, spd(6, 4)), 4 * 144)
+case("singular values", lambda: call(torch.linalg.svdvals, t(4, 6, 6)), 4 * 576)  # 4·m·n² − 4n³/3, without vectors
+case("eigenvalues of a symmetric one", lambda: call(torch.linalg.eigvalsh, spd(6, 4)), 4 * 288)  # 4n³/3
 case("cov", lambda: call(torch.cov, t(4, 9)), 2 * 4 * 4 * 9, ways=REAL)
 case("corrcoef", lambda: call(torch.corrcoef, t(4, 9)), 2 * 4 * 4 * 9, ways=REAL)
 
