@@ -9,10 +9,6 @@ from torch import nn
 
 import flopkit as fk
 
-EXACT, TORCH, FVCORE = fk.conventions.EXACT, fk.conventions.TORCH, fk.conventions.FVCORE
-X = torch.ones(4, 8)
-U = 2 * 4 * 8 * 8
-
 
 def t(*shape, dtype=None):
     return torch.rand(shape, dtype=dtype)
