@@ -58,18 +58,20 @@ class Chain:
         places, reads, writes, ends = entry.extents
         held, made, read = self.held, self.made, self.read
         try:
+            given: Any
             if places is None:
-                given = list(tensors((args, kwargs)))
+                given = zip(tensors((args, kwargs)), reads, strict=False)
             else:
-                given = [args[place] for place in places]
+                given = [(args[place], sizes) for place, sizes in places]
             last = None
-            for tensor, (size, width) in zip(given, reads, strict=False):
+            for tensor, (size, width) in given:
                 if size and tensor is not last:
                     last = tensor
                     storage = tensor.untyped_storage()
                     name = storage._cdata
                     start = tensor.storage_offset() * width
-                    if name in made and (start in made[name] or _within(made[name], start)):
+                    where = made.get(name)
+                    if where is not None and (start in where or _within(where, start)):
                         continue
                     if name not in held:
                         held[name] = (_weak_ref(storage), storage.nbytes())
@@ -78,8 +80,8 @@ class Chain:
                         read[name] = {start: size}
                     elif where.get(start, 0) < size:
                         where[start] = size
-            for tensor, (size, width) in zip(
-                (out,) if isinstance(out, torch.Tensor) else _results(args, out), writes, strict=False
+            for tensor, (size, width) in ((out, writes[0]),) if isinstance(out, torch.Tensor) else zip(
+                _results(args, out), writes, strict=False
             ):
                 storage = tensor.untyped_storage()
                 name = storage._cdata
@@ -137,8 +139,11 @@ def _looked_at(plan: Any, entry: Entry, args: Any, kwargs: Any, out: Any) -> Any
     results = list(tensors(out)) or list(tensors(args[0]))
     filled = entry.work.status == FREE and entry.work.bytes <= sum(map(extent, results))
     flat = not kwargs and not any(isinstance(value, (list, tuple)) for value in args)
-    places = [place for place, value in enumerate(args) if isinstance(value, torch.Tensor)] if flat else None
     reads = [(0 if filled or id(t) in only else extent(t), t.element_size()) for t in tensors((args, kwargs))]
+    places = None
+    if flat:
+        where = [place for place, value in enumerate(args) if isinstance(value, torch.Tensor)]
+        places = [(place, sizes) for place, sizes in zip(where, reads, strict=True) if sizes[0]]
     return places, reads, [(extent(t), t.element_size()) for t in results], plan.merges == "row" and ends_chain(call)
 
 

@@ -40,7 +40,8 @@ FUNCTIONS: dict[Any, str] = {
 _SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, torch.Tensor.__matmul__})
 _NOT_F = frozenset({torch.batch_norm, torch.layer_norm, torch.group_norm})
 _WITH_PARTS = (torch.nn.MultiheadAttention,)  # layers that are made of others, and count as one
-_STRIDED = torch.strided
+_TENSOR = torch.Tensor
+_other_modes = torch._C._len_torch_function_stack
 _graph_task = torch._C._current_graph_task_id
 _PLAIN = (int, bool, str, float, tuple, type(None))
 
@@ -102,19 +103,29 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
                 return func(*args, **kwargs)
             called = "@"
         out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
-        here = watcher.here
         if _graph_task() == -1:
-            with torch._C.DisableTorchFunction():
-                module = here.place.module() if here.place.module is not None else None
-                given = tuple([each.shape if type(each) is torch.Tensor and each.layout is _STRIDED and not each.is_nested
-                               else _told(each) for each in args])  # fmt: skip
-                named = tuple([(word, _told(each)) for word, each in kwargs.items()]) if kwargs else ()
-                key = (called, type(module), (given, named), _told(out), looked_up)
+            here = watcher.here
+            if _other_modes():
+                with torch._C.DisableTorchFunction():
+                    key = _call(called, here.place, args, kwargs, out, looked_up)
+            else:
+                key = _call(called, here.place, args, kwargs, out, looked_up)
             functions = here.ledger.functions
             functions[key] = functions.get(key, 0) + 1
         return out
 
     return noted
+
+
+def _call(called: str, place: Any, args: Any, kwargs: Any, out: Any, looked_up: bool) -> Any:
+    module = place.module() if place.module is not None else None
+    try:
+        given = tuple([each.shape if type(each) is _TENSOR else _told(each) for each in args])
+        came = out.shape if type(out) is _TENSOR else _told(out)
+    except RuntimeError:  # a strided nested tensor has no single shape
+        given, came = tuple([_told(each) for each in args]), _told(out)
+    named = tuple([(word, _told(each)) for word, each in kwargs.items()]) if kwargs else ()
+    return (called, type(module), (given, named), came, looked_up)
 
 
 _SIGN_CODES = frozenset(code for name, code in dis.opmap.items() if name.startswith("BINARY_"))
@@ -163,7 +174,7 @@ def _length(args: Any) -> int | None:
         return 1
     try:
         return len(args[0])
-    except TypeError:
+    except (TypeError, RuntimeError):  # a number; a strided nested tensor
         return None
 
 

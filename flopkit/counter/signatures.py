@@ -12,6 +12,7 @@ __all__ = ["key_of", "made_up", "on_meta", "recipe_of", "signature"]
 
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _STRIDED = torch.strided
+_function_modes = torch._C._len_torch_function_stack
 
 
 def signature(value: Any) -> Any:
@@ -73,14 +74,20 @@ def _same(args: Any) -> Any:
 
 def key_of(plan: Any, args: Any, kwargs: Any) -> Any:
     """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
-    with torch._C.DisableTorchFunction():
-        try:
-            if plan.chained:  # the values of scalars do not change what an element-wise operator costs
-                parts = _shapes(args, [_same(args)])
-                return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
-            return (signature(args), signature(kwargs) if kwargs else None, _same(args))
-        except (TypeError, RuntimeError):
-            return None
+    try:
+        if not _function_modes():  # a tensor's shape can be asked for without anybody else being asked first
+            return _key_of(plan, args, kwargs)
+        with torch._C.DisableTorchFunction():
+            return _key_of(plan, args, kwargs)
+    except (TypeError, RuntimeError):
+        return None
+
+
+def _key_of(plan: Any, args: Any, kwargs: Any) -> Any:
+    if plan.chained:  # the values of scalars do not change what an element-wise operator costs
+        parts = _shapes(args, [_same(args)])
+        return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
+    return (signature(args), signature(kwargs) if kwargs else None, _same(args))
 
 
 def on_meta(args: Any) -> bool:

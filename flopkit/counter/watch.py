@@ -25,6 +25,9 @@ __all__ = ["Functions", "Watcher"]
 
 _node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_NOTHING_TO_DO = contextlib.nullcontext()
+_ARITHMETIC = frozenset({COUNTED, ELEMENTWISE})
 LOCAL = "DTensor: what is counted is this rank's local work"
 
 
@@ -142,7 +145,7 @@ class Watcher(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        here = self.here
+        here = getattr(self._here, "value", None) or self.here
         if here.busy or self.closed:
             return func(*args, **kwargs)
         if types and self._desugars(types):
@@ -150,11 +153,13 @@ class Watcher(TorchDispatchMode):
         plan = self.plans.get(func)
         if plan is None or self._registered != registry.version():
             plan = self._plan(func)
-        if plan.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
+        if not plan.special:
+            pass
+        elif plan.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
             return regions.attention(self, lambda *a, **k: self._open(here, func, a, k, plan), args, kwargs)
-        if plan.flexes:
+        elif plan.flexes:
             return flex.attention(self, func, args, kwargs)
-        if plan.opens:
+        elif plan.opens:
             if plan.nested is None or not any(t.is_nested for t in args[:2]):
                 return self._open(here, func, args, kwargs, plan)
             plan = plan.nested
@@ -187,7 +192,7 @@ class Watcher(TorchDispatchMode):
             entry = plan.constant
             taken = region is not None
         else:
-            with torch._C.DisableTorchFunction():
+            with torch._C.DisableTorchFunction() if _function_modes() else _NOTHING_TO_DO:
                 if entry is None or plan.by_result:
                     entry = self._look_up(plan, func, args, kwargs, out, key)
                 taken = region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place)
@@ -197,9 +202,11 @@ class Watcher(TorchDispatchMode):
                     here.chain.extend(phase, plan, args, kwargs, out, entry)
                 elif entry.work.status != FREE or entry.work.bytes:
                     here.chain.close()
-        here.arithmetic += entry.work.status in (COUNTED, ELEMENTWISE)
+        here.arithmetic += entry.work.status in _ARITHMETIC
         where = place.where(phase, taken)
-        here.ledger.add(entry, where)
+        calls = here.ledger.calls
+        line = (entry, where)
+        calls[line] = calls.get(line, 0) + 1
         if here.depth:
             here.ledger.hide(entry, where)
         if self.progress is not None:

@@ -91,6 +91,7 @@ class Plan:
     attends : it is attention as a whole, from which everything else follows.
     fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
     entries : what was found for the shapes that were seen.
+    special : `attends`, `flexes` or `opens`: not just run and put down.
     """
 
     op: str
@@ -107,6 +108,10 @@ class Plan:
     attends: bool = False
     fresh: bool = False
     entries: dict[Any, Entry] = field(default_factory=dict)
+    special: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "special", self.attends or self.flexes or self.opens)
 
 
 def explain(func: Any) -> Plan:
