@@ -66,6 +66,7 @@ class Watcher(TorchDispatchMode):
         self._functions = Functions(self)
         self._registered = registry.version()
         self._final: Ledger | None = None
+        self.met_meta = False  # whether anything ran on meta
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:  # torch would import its whole compiler to guard us against it
@@ -170,11 +171,12 @@ class Watcher(TorchDispatchMode):
                 entry = plan.entries.get(key)
             except (TypeError, RuntimeError):  # an argument that has no hash
                 key = None
-            if entry is not None and entry.results is not None and on_meta(args) and not _modes():
-                # A meta kernel only makes up a shape, slowly; this one was made up before.
-                out = made_up(entry.results)
-                self._record(here, plan, func, args, kwargs, out, key, entry)
-                return out
+            if entry is not None and entry.results is not None and on_meta(args):
+                self.met_meta = True
+                if not _modes():  # a meta kernel only makes up a shape, slowly; this one was made up before
+                    out = made_up(entry.results)
+                    self._record(here, plan, func, args, kwargs, out, key, entry)
+                    return out
         here.busy += 1
         try:
             out = func(*args, **kwargs)
@@ -223,6 +225,7 @@ class Watcher(TorchDispatchMode):
         entry = plan.entries[key] = self._entry(plan, func, args, kwargs, out, key)
         if plan.fresh and on_meta(args):
             entry.results = recipe_of(out)
+            self.met_meta = True
         return entry
 
     def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:

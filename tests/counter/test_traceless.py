@@ -377,7 +377,7 @@ def test_more_steps_take_no_more_room(monkeypatch):
 
 @pytest.mark.slow
 def test_a_thousand_steps_take_no_more_room_than_a_hundred(monkeypatch):
-    assert grown(monkeypatch, steps=1000, warm=100) < 60_000
+    assert grown(monkeypatch, steps=1000, warm=100) < 100 * 1000  # less than the smallest thing that could be kept of each step
 
 
 def test_the_trail_is_bounded():

@@ -45,8 +45,6 @@ def seen(source: Any) -> Seen:
             known = (*_PRODUCTS, *_INSIDE, *_EMPTY, *_BACKWARD, "aten::convolution", "")
             if op not in known:
                 remarks[INSIDE] = None
-        if line.entry.results is not None:
-            remarks[META] = None
         if line.hidden == "thread":
             continue
         if unsure := _in_place(line):
@@ -57,6 +55,8 @@ def seen(source: Any) -> Seen:
             added[what] = added.get(what, 0) + line.calls * each
         elif each:
             told[line.group, ahead] = told.get((line.group, ahead), 0) + line.calls * each
+    if source.met_meta:
+        remarks[META] = None
     slides = _convolutions(source)
     found = []
     for (group, ahead), (calls, flops) in true.items():

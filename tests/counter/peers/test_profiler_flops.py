@@ -107,3 +107,11 @@ def test_what_cannot_be_told_is_said():
     reasons = " ".join(report.as_seen_by("torch.profiler").reasons)
     for said in ("taken for biases", "sums of gradients", "on meta", "inside of themselves"):
         assert said in reasons
+
+
+def test_what_ran_on_meta_before_is_no_matter():
+    """Shapes are remembered from one count to the next; where they ran is not."""
+    layer = torch.nn.Linear(3, 5, device="meta")
+    assert any("meta" in reason for reason in fk.count(layer, torch.ones(2, 3, device="meta")).as_seen_by("torch.profiler").reasons)
+    here = fk.count(torch.nn.Linear(3, 5), torch.ones(2, 3)).as_seen_by("torch.profiler")
+    assert not any("meta" in reason for reason in here.reasons)
