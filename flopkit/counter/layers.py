@@ -57,10 +57,10 @@ class Layer:
         self.settings = {
             name: value
             for name, value in vars(module).items()
-            if not name.startswith("_") and isinstance(value, _PLAIN)
+            if isinstance(value, _PLAIN) and name[0] != "_"
         }
         self.parameters = {
-            name: tuple(int(size) for size in parameter.shape)
+            name: tuple(parameter.shape)
             for name, parameter in module._parameters.items()
             if parameter is not None
         }
@@ -68,7 +68,7 @@ class Layer:
 
 def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
     """Put down a call of *module*, if it is a layer: one that is made of no others. Of a root, whatever it is: the batch."""
-    if here.task != -1:  # in a backward pass: done again
+    if _graph_task() != -1:  # in a backward pass: done again
         return
     place = here.place
     if "." not in place.path:
