@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from typing import Any
 
 from flopkit import units
@@ -108,7 +109,8 @@ class Cost:
 
     def _flops(self, convention: Convention) -> Any:
         weighted = ((convention.weight(kind), n) for kind, n in self.macs_by_kind.items())
-        return _total(weight * n for weight, n in weighted if weight)
+        total = _total(weight * n for weight, n in weighted if weight)
+        return int(total) if isinstance(total, Fraction) and total.denominator == 1 else total  # halves of an odd count
 
     # -- arithmetic -------------------------------------------------------------------------------------------
 

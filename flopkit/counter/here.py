@@ -67,14 +67,9 @@ class Here:
 
     def enter(self, place: Place) -> None:
         """Go into a module or an attention call."""
-        self.stack.append((self.place, self.task))
+        self.stack.append((self.place, graph_task()))
         self.place = place
         self.trail.mark(_number(), place)
-
-    @property
-    def task(self) -> int:
-        """The graph task in which the present place was entered; -1 outside of a backward pass."""
-        return graph_task()
 
     def leave(self) -> None:
         """Go back to where it was entered from."""

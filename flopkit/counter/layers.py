@@ -23,7 +23,7 @@ _BY_NAME = (
 )  # fmt: skip
 FUNCTIONS: dict[Any, str] = {
     **{getattr(F, name): name for name in _BY_NAME},
-    torch.batch_norm: "batch_norm",
+    torch.batch_norm: "torch.batch_norm",  # its arguments come in another order than those of F.batch_norm
     torch.layer_norm: "layer_norm",
     torch.group_norm: "group_norm",
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__), "matmul"),

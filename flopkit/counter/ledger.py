@@ -29,7 +29,7 @@ class Entry:
 
 
 class Ledger:
-    """Calls by entry and place. One for each thread; `merged` adds them up."""
+    """Calls by entry and place. One for each thread; `take` adds them up."""
 
     __slots__ = ("calls", "elsewhere", "foreign", "functions", "hidden", "layers", "merged_away", "roots")
 

@@ -18,7 +18,7 @@ from flopkit.counter import attention_calls
 from flopkit.counter.attention_calls import Said
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.operators.attention_kernels import BACKWARD, asked
+from flopkit.counter.operators.attention_kernels import BACKWARD, wanted_of_kernel
 from flopkit.counter.operators.attentions import KERNELS, backward_work, forward_work, split_of
 from flopkit.counter.places import Place
 from flopkit.counter.work import COUNTED, FREE, Work
@@ -117,7 +117,7 @@ class Region:
             if not self.said.whole:
                 self.put(here, work, phase, place, entry.op)
             else:
-                self.put(here, backward_work(shape, kernel, asked(Call(func, args, kwargs, out, node))), phase, place)
+                self.put(here, backward_work(shape, kernel, wanted_of_kernel(Call(func, args, kwargs, out, node))), phase, place)
         elif self.kernel.startswith("math") or not self.said.whole or self._again():
             self.put(here, self._as_ran(work), phase, place, OP if self.said.whole else entry.op)
         elif self.fused and forced == "auto":  # what is around the kernel: casts, paddings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from fractions import Fraction
 from operator import index
 from typing import Any
 
@@ -156,6 +157,6 @@ def _adapted(key: Any, function: Callable[..., Any]) -> Formula:
             )
         if flops < 0:
             raise ValueError(f"the formula for {key} returned {flops} FLOPs: a count is never negative")
-        return counted(flops // 2 if flops % 2 == 0 else flops / 2, call.bytes())
+        return counted(flops // 2 if flops % 2 == 0 else Fraction(flops, 2), call.bytes())
 
     return work

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from flopkit import units
-from flopkit.conventions import EXACT, TORCH, Convention
+from flopkit.conventions import TORCH, Convention
 from flopkit.cost import Cost
+from flopkit.counter import breakdown, printout
 from flopkit.counter.ledger import Entry, Ledger, Where
-from flopkit.counter.work import PHASES, UNKNOWN
+from flopkit.counter.work import PHASES, UNKNOWN, settled
 from flopkit.tables import Table
 
 __all__ = ["Report"]
@@ -33,10 +33,9 @@ class Report:
     (60, 60, [])
     """
 
-    def __init__(self, source: Any, convention: Convention = TORCH, name: str = "report") -> None:
+    def __init__(self, source: Any, convention: Convention = TORCH) -> None:
         self._source = source  # a Watcher that is running, or what it left
         self.convention = convention
-        self.name = name
         self._read: list[tuple[Entry, Where, int]] | None = None  # once nothing is added any more
 
     # -- the numbers ------------------------------------------------------------------------------------------
@@ -45,10 +44,10 @@ class Report:
     def model_flops(self) -> Any:
         """What the mathematics asks for, forward and backward; recomputation and the optimiser are not in it."""
         weight = self.convention.weight
-        return _whole(
+        return settled(
             sum(
                 calls * sum(weight(kind) * macs for kind, macs in entry.work.model.items())
-                for entry, where, calls in self._lines()
+                for entry, where, calls in self.lines()
                 if where.phase in ("forward", "backward")
             )
         )
@@ -56,26 +55,26 @@ class Report:
     @property
     def hardware_flops(self) -> Any:
         """What was executed, in every phase."""
-        return _whole(sum(getattr(self, phase).flops for phase in PHASES))
+        return settled(sum(getattr(self, phase).flops for phase in PHASES))
 
     flops = hardware_flops
 
     @property
     def macs(self) -> Any:
         """Multiply-adds that were executed: half of `flops` where one is two FLOPs."""
-        return _whole(
+        return settled(
             self.flops / self.convention.fma if self.flops % self.convention.fma else self.flops // self.convention.fma
         )
 
     @property
     def vector_flops(self) -> Any:
         """Element-wise FLOPs that were executed; never part of `flops`."""
-        return _whole(sum(getattr(self, phase).vector_flops for phase in PHASES))
+        return settled(sum(getattr(self, phase).vector_flops for phase in PHASES))
 
     @property
     def bytes(self) -> int:
         """Compulsory traffic of all operators, each run by itself; of those that nobody knows, too."""
-        return sum(calls * entry.work.bytes for entry, _, calls in self._lines())
+        return sum(calls * entry.work.bytes for entry, _, calls in self.lines())
 
     @property
     def intensity(self) -> float:
@@ -106,7 +105,7 @@ class Report:
     def uncounted(self) -> list[dict[str, Any]]:
         """Operators that nobody could explain: name, calls, bytes. Their FLOPs are in no number; see `flopkit.formula`."""
         rows: dict[str, dict[str, Any]] = {}
-        for entry, _, calls in self._lines():
+        for entry, _, calls in self.lines():
             if entry.work.status == UNKNOWN:
                 row = rows.setdefault(entry.op, {"operator": entry.op, "calls": 0, "bytes": 0})
                 row["calls"] += calls
@@ -126,8 +125,8 @@ class Report:
         """What a reader of the numbers should know: masks that could not be seen, local work, kernels that were assumed."""
         found = list(getattr(self._source, "notes", ()))
         hidden: dict[str, int] = {}
-        for entry, where, calls in self._lines():
-            if entry.work.note and where.phase == "forward":
+        for entry, where, calls in self.lines():
+            if entry.work.note and (where.phase == "forward" or entry.work.status == UNKNOWN):
                 hidden[entry.work.note] = hidden.get(entry.work.note, 0) + calls
         return [*found, *(f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items())]
 
@@ -156,48 +155,13 @@ class Report:
                 f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "
                 "use a model's formula, fk.load(name), under that convention"
             )
-        other = Report(self._source, convention, self.name)
+        other = Report(self._source, convention)
         other._read = self._read
         return other
 
     def by_op(self) -> Table:
         """One row for each operator, phase and kernel, the most FLOPs first."""
-        groups: dict[tuple[str, str, str], list[tuple[Entry, int, bool]]] = {}
-        for entry, where, calls in self._lines():
-            groups.setdefault((entry.op, where.phase, entry.work.kernel), []).append((entry, calls, False))
-            if entry.work.again:
-                groups.setdefault((entry.op, "recompute", entry.work.kernel), []).append((entry, calls, True))
-        whole = self.flops
-        rows = []
-        for (op, phase, kernel), lines in groups.items():
-            flops = _whole(
-                sum(
-                    calls * self._flops(entry.work.again if again else entry.work.done) for entry, calls, again in lines
-                )
-            )
-            model = sum(calls * self._flops(entry.work.model) for entry, calls, again in lines if not again)
-            vector = sum(
-                calls * self._vector(entry.work.vector_again if again else entry.work.vector)
-                for entry, calls, again in lines
-            )
-            moved = sum(calls * entry.work.bytes for entry, calls, again in lines if not again)
-            rows.append(
-                {
-                    "operator": op,
-                    "phase": phase,
-                    "kernel": kernel,
-                    "calls": sum(calls for entry, calls, _ in lines if entry.work.done or not entry.work.model),
-                    "flops": flops,
-                    "share": flops / whole if whole else 0.0,
-                    "model_flops": _whole(model) if phase in ("forward", "backward") else 0,
-                    "vector_flops": _whole(vector),
-                    "bytes": moved,
-                    "intensity": flops / moved if moved else 0.0,
-                    "status": lines[0][0].work.status,
-                }
-            )
-        rows.sort(key=lambda row: (-row["flops"], -row["bytes"]))
-        return Table(rows, caption=f"by operator, convention {self.convention}", formats=_FORMATS)
+        return breakdown.by_op(self)
 
     def by_module(self, depth: int | None = None) -> Table:
         """One row for each module, what it calls included, in the order in which they were called.
@@ -211,42 +175,7 @@ class Report:
         ----------
         depth : how deep to go; None: all the way.
         """
-        inclusive: dict[str, dict[str, Any]] = {}
-        names = self._names()
-        for entry, where, calls in self._lines():
-            path = where.path
-            while True:
-                row = inclusive.setdefault(path, dict.fromkeys((*PHASES, "model", "vector", "bytes"), 0))
-                if where.phase in ("forward", "backward"):
-                    row["model"] += calls * self._flops(entry.work.model)
-                row[where.phase] += calls * self._flops(entry.work.done)
-                row["recompute"] += calls * self._flops(entry.work.again)
-                row["vector"] += calls * (self._vector(entry.work.vector) + self._vector(entry.work.vector_again))
-                row["bytes"] += calls * entry.work.bytes
-                if "." not in path:
-                    break
-                path = path.rsplit(".", 1)[0]
-        rows = []
-        whole = self.flops
-        order = {path: place for place, path in enumerate(self._order())}
-        for path in sorted(inclusive, key=lambda p: order.get(p, len(order))):
-            name = names(path)
-            if depth is not None and name.count(".") + bool(name) > depth:
-                continue
-            row = inclusive[path]
-            flops = sum(row[phase] for phase in PHASES)
-            rows.append(
-                {
-                    "module": name,
-                    "flops": _whole(flops),
-                    "share": flops / whole if whole else 0.0,
-                    **{phase: _whole(row[phase]) for phase in PHASES},
-                    "model_flops": _whole(row["model"]),
-                    "vector_flops": _whole(row["vector"]),
-                    "bytes": row["bytes"],
-                }
-            )
-        return Table(rows, caption=f"by module, convention {self.convention}", formats=_FORMATS)
+        return breakdown.by_module(self, depth)
 
     def as_seen_by(self, tool: str) -> Any:
         """What another counter would print of this program, its silent zeros included.
@@ -282,74 +211,18 @@ class Report:
 
     def summary(self) -> list[str]:
         """The report in a few lines."""
-        other = self.under(EXACT if self.convention != EXACT else TORCH)
-        lines = [
-            f"{units.format_value(self.model_flops, 'FLOPs')} of the model, {units.format_value(self.flops, 'FLOPs')} executed "
-            f"[{self.convention}]"
-        ]
-        if other.model_flops != self.model_flops:
-            lines.append(
-                f"{units.format_value(other.model_flops, 'FLOPs')} of the model, {units.format_value(other.flops, 'FLOPs')} executed "
-                f"[{other.convention}]"
-            )
-        parts = [(phase, getattr(self, phase)) for phase in PHASES]
-        lines.append(
-            ", ".join(f"{phase} {units.format_value(cost.flops, 'FLOPs')}" for phase, cost in parts if _ran(cost))
-        )
-        lines.append(
-            f"{units.format_value(self.vector_flops, 'FLOPs')} element-wise, {units.format_value(self.bytes, 'B')}, "
-            f"{units.format_value(self.intensity, 'FLOP/B')}"
-        )
-        missing = self.uncounted
-        if missing:
-            names = ", ".join(f"{row['operator']} ({row['calls']:,} call{'s' * (row['calls'] != 1)})" for row in missing[:5])
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            lines.append(
-                f"NOT COUNTED: {names}{more}; {units.format_value(self.coverage, '%')} of the bytes are understood. "
-                "Register a formula with @fk.formula"
-            )
-        else:
-            lines.append("every operator is accounted for")
-        lines += self.notes
-        return [line for line in lines if line]
+        return printout.summary(self)
 
     def __repr__(self) -> str:
-        return "\n".join([*self.summary(), "", str(self._top())])
+        return "\n".join([*self.summary(), "", str(printout.table(self))])
 
     def _repr_html_(self) -> str:
-        return "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + self._top()._repr_html_()
-
-    def _top(self, most: int = 12) -> Table:
-        """The first rows of `by_op`, narrow enough for a page."""
-        rows = [row for row in self.by_op() if row["flops"] or row["vector_flops"] or row["bytes"]]
-        caption = f"by operator, convention {self.convention}"
-        if len(rows) > most:
-            caption += f" (the first {most} of {len(rows)}; .by_op() has all)"
-        shown = [
-            {
-                "operator": f"{row['operator']} [{row['kernel'].replace(' (assumed: nothing runs on meta)', ', assumed')}]" if row["kernel"] else row["operator"],
-                "phase": row["phase"],
-                "calls": row["calls"],
-                "FLOPs": row["flops"],
-                "share": row["share"],
-                "vector": row["vector_flops"],
-                "bytes": row["bytes"],
-                "FLOP/B": row["intensity"],
-            }
-            for row in rows[:most]
-        ]
-        formats = {
-            "FLOPs": _short,
-            "share": _FORMATS["share"],
-            "vector": _short,
-            "bytes": _FORMATS["bytes"],
-            "FLOP/B": lambda v: units.format_value(v, ""),
-        }
-        return Table(shown, caption=caption, formats=formats)
+        return "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + printout.table(self)._repr_html_()
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _lines(self) -> list[tuple[Entry, Where, int]]:
+    def lines(self) -> list[tuple[Entry, Where, int]]:
+        """What was seen: an operator with its cost, where it ran, how often."""
         if self._read is not None:
             return self._read
         ledger: Ledger = self._source.ledger()
@@ -358,44 +231,19 @@ class Report:
             self._read = lines
         return lines
 
-    def _order(self) -> list[str]:
-        found: dict[str, None] = {}
-        for _, where, _ in self._lines():
-            path = where.path
-            above = [path]
-            while "." in path:
-                path = path.rsplit(".", 1)[0]
-                above.append(path)
-            found.update(dict.fromkeys(reversed(above)))
-        return list(found)
-
-    def _names(self) -> Any:
-        roots = {path.split(".", 1)[0] for path in self._order() if path}
-        if not roots:
-            return lambda path: path
-        parents = roots if len(roots) == 1 else {path.split(".", 1)[0] for path in self._order() if "." in path}
-        if len(parents) != 1:
-            return lambda path: path or "(no module)"
-        (root,) = parents
-
-        def name(path: str) -> str:
-            if path == root or path.startswith(f"{root}."):
-                return path[len(root) + 1 :]
-            return path or "(no module)"
-
-        return name
-
-    def _flops(self, macs: Mapping[str, float]) -> Any:
+    def flops_of(self, macs: Mapping[str, float]) -> Any:
+        """FLOPs of multiply-adds by kind, as the convention counts them."""
         return sum(self.convention.weight(kind) * n for kind, n in macs.items())
 
-    def _vector(self, flops: Mapping[str, float]) -> Any:
+    def vector_of(self, flops: Mapping[str, float]) -> Any:
+        """Element-wise FLOPs by kind, those that the convention counts."""
         return sum(n for kind, n in flops.items() if self.convention.weight(kind))
 
     def _phase(self, phase: str) -> Cost:
         macs: dict[str, Any] = {}
         vector: dict[str, Any] = {}
         moved = 0
-        for entry, where, calls in self._lines():
+        for entry, where, calls in self.lines():
             work = entry.work
             if where.phase == phase:
                 _add(macs, work.done, calls)
@@ -404,30 +252,10 @@ class Report:
             if phase == "recompute":
                 _add(macs, work.again, calls)
                 _add(vector, work.vector_again, calls)
-        macs = {kind: _whole(n) for kind, n in macs.items()}
+        macs = {kind: settled(n) for kind, n in macs.items()}
         return replace(Cost(phase, macs_by_kind=macs, vector_by_kind=vector, bytes=moved), convention=self.convention)
 
 
 def _add(total: dict[str, Any], counts: Mapping[str, float], calls: int) -> None:
     for kind, n in counts.items():
         total[kind] = total.get(kind, 0) + calls * n
-
-
-def _short(flops: Any) -> str:
-    return units.format_value(flops, "FLOPs").removesuffix("FLOPs").removesuffix("FLOP").strip()
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _ran(cost: Cost) -> bool:
-    return bool(cost.flops or cost.vector_flops or cost.bytes)
-
-
-_FORMATS = {
-    **{name: (lambda v: units.format_value(v, "FLOPs")) for name in ("flops", "model_flops", "vector_flops", *PHASES)},
-    "share": lambda v: units.format_value(v, "%"),
-    "bytes": lambda v: units.format_value(v, "B"),
-    "intensity": lambda v: units.format_value(v, "FLOP/B"),
-}

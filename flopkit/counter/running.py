@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flopkit.counter.printout import calls_of
 from flopkit.counter.report import Report
 
 __all__ = ["UncountedError", "count", "counting"]
@@ -28,8 +29,7 @@ class UncountedError(RuntimeError):
     """
 
     def __init__(self, report: Report) -> None:
-        rows = report.uncounted
-        names = ", ".join(f"{row['operator']} ({row['calls']:,} calls, {row['bytes']:,} bytes)" for row in rows)
+        names = ", ".join(f"{calls_of(row)}, {row['bytes']:,} bytes" for row in report.uncounted)
         super().__init__(
             f"not counted: {names}. Register a formula with @fk.formula(op), or pass strict=False to have them listed"
         )
@@ -52,7 +52,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     Everything else goes to *fn*. An exception inside *fn* reaches you unchanged, with nothing left behind.
 
     Not counted: what no dispatcher sees: arithmetic in NumPy or in Python itself, extensions that launch kernels without an operator, other
-    processes. See the chapter on counters for the whole list.
+    processes. The page *What the counter counts* has the whole list.
 
     Raises ``TypeError`` if *fn* cannot be called, ``ImportError`` without torch.
 
@@ -65,7 +65,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             f"fn={fn!r} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
             "or use `with fk.counting() as report:` around your code"
         )
-    with _counting(strict, "auto", _name(fn), _Progress(fn)) as report:
+    with _counting(strict, "auto", _Progress(fn)) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
         if inspect.isgenerator(result) or inspect.iscoroutine(result) or inspect.isasyncgen(result):
             report.add_note(
@@ -99,12 +99,12 @@ def counting(strict: bool = False, attention: str = "auto") -> Iterator[Report]:
     >>> report.model_flops, report.backward.flops
     (128, 64)
     """
-    with _counting(strict, attention, "report", None) as report:
+    with _counting(strict, attention, None) as report:
         yield report
 
 
 @contextlib.contextmanager
-def _counting(strict: bool, attention: str, name: str, progress: _Progress | None) -> Iterator[Report]:
+def _counting(strict: bool, attention: str, progress: _Progress | None) -> Iterator[Report]:
     if not isinstance(strict, bool):
         raise TypeError(f"strict={strict!r}: must be True or False")
     try:
@@ -117,7 +117,7 @@ def _counting(strict: bool, attention: str, name: str, progress: _Progress | Non
     from flopkit.counter.watch import Watcher
 
     watcher = Watcher(attention, progress)
-    report = Report(watcher, name=name)
+    report = Report(watcher)
     try:
         with patches.installed(), watcher.on_this_thread():
             yield report

@@ -120,11 +120,11 @@ def roofline(report: Any, device: Any, dtype: Any = "bf16") -> Timing:
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     by_phase = dict.fromkeys(PHASES, 0.0)
     unknown = 0
-    for entry, where, calls in report._lines():
+    for entry, where, calls in report.lines():
         work = entry.work
         if work.status == FREE and not work.bytes:
             continue
-        flops = report._flops(work.done) + report._flops(work.again)
+        flops = report.flops_of(work.done) + report.flops_of(work.again)
         compute, memory = twice * flops / peak, work.bytes / bandwidth
         row = rows.setdefault((entry.op, where.phase), _row(entry.op, where.phase))
         row["calls"] += calls

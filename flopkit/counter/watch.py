@@ -6,6 +6,7 @@ import contextlib
 import threading
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -235,8 +236,8 @@ class Watcher(TorchDispatchMode):
         except Exception as error:  # a mistake of ours must not end the program of somebody else
             if registry.theirs(func) is not None:
                 raise
-            self.notes.add(f"{plan.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it")
-            work = unknown(call.bytes())
+            failed = f"{plan.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it"
+            work = replace(unknown(call.bytes()), note=failed)
         if key is not None:
             return Entry(plan.op, work, func, (func, *key))
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
@@ -301,6 +302,7 @@ class Watcher(TorchDispatchMode):
             work = unknown(Call(func, args, kwargs, out).bytes())
         entry = self.entries.setdefault((func, repr(work)), Entry(plan.op, work, func, None))
         here.chain.close()
+        here.arithmetic += 1  # listed: what it ran inside of need not be
         here.ledger.add(entry, place.where(phase))
 
     def unseen(self, op: str, work: Work) -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from types import MappingProxyType
+from typing import Any
 
-__all__ = ["COUNTED", "ELEMENTWISE", "FREE", "PHASES", "UNKNOWN", "Work", "counted", "elementwise", "free", "unknown"]
+__all__ = [
+    "COUNTED", "ELEMENTWISE", "FREE", "PHASES", "UNKNOWN", "Number", "Work", "counted", "elementwise", "free", "settled", "unknown",
+]  # fmt: skip
 
 COUNTED = "counted"  # a formula gives its multiply-adds
 ELEMENTWISE = "element-wise"  # arithmetic outside of contractions: vector FLOPs
 FREE = "free"  # no arithmetic: a view moves nothing, a copy or a gather moves bytes
 UNKNOWN = "unknown"  # nobody has said what it does: listed, never a silent zero
 
+Number = Any  # counts are ints; half of an odd one is a Fraction
+
 PHASES = ("forward", "backward", "recompute", "optimizer")
 
-_NOTHING: Mapping[str, float] = MappingProxyType({})
+_NOTHING: Mapping[str, Number] = MappingProxyType({})
 
 
-def _nothing() -> Mapping[str, float]:
+def _nothing() -> Mapping[str, Number]:
     return _NOTHING
 
 
@@ -41,22 +47,22 @@ class Work:
     """
 
     status: str
-    model: Mapping[str, float] = field(default_factory=_nothing)
-    executed: Mapping[str, float] | None = None
-    again: Mapping[str, float] = field(default_factory=_nothing)
-    vector: Mapping[str, float] = field(default_factory=_nothing)
-    vector_again: Mapping[str, float] = field(default_factory=_nothing)
+    model: Mapping[str, Number] = field(default_factory=_nothing)
+    executed: Mapping[str, Number] | None = None
+    again: Mapping[str, Number] = field(default_factory=_nothing)
+    vector: Mapping[str, Number] = field(default_factory=_nothing)
+    vector_again: Mapping[str, Number] = field(default_factory=_nothing)
     bytes: int = 0
     kernel: str = ""
     note: str = ""
 
     @property
-    def done(self) -> Mapping[str, float]:
+    def done(self) -> Mapping[str, Number]:
         """Multiply-adds that the kernel carried out, apart from what it did again."""
         return self.model if self.executed is None else self.executed
 
 
-def counted(macs: float, bytes: int = 0, vector: float = 0, kernel: str = "") -> Work:
+def counted(macs: Number, bytes: int = 0, vector: float = 0, kernel: str = "") -> Work:
     """A contraction of *macs* multiply-adds."""
     return Work(
         COUNTED, {"products": macs}, bytes=bytes, vector={"products": vector} if vector else _NOTHING, kernel=kernel
@@ -76,3 +82,15 @@ def free(bytes: int = 0) -> Work:
 def unknown(bytes: int = 0) -> Work:
     """An operator that no formula explains."""
     return Work(UNKNOWN, bytes=bytes)
+
+
+def settled(number: Number) -> Number:
+    """*number* as an int where it is one.
+
+    >>> settled(Fraction(6, 2)), settled(2.5)
+    (3, 2.5)
+    """
+    if isinstance(number, int):
+        return number
+    whole = number.denominator == 1 if isinstance(number, Fraction) else number.is_integer()
+    return int(number) if whole else number

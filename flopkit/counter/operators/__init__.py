@@ -4,70 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 from flopkit.counter import registry
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.operators import (
-    attention_kernels,
-    attention_layers,
-    bilinear,
-    cells,
-    convolutions,
-    distances,
-    grouped,
-    indexing,
-    losses,
-    movement,
-    normalisations,
-    optimizers,
-    packing,
-    pointwise,
-    pools,
-    products,
-    quantised,
-    quantised_elements,
-    recurrent,
-    reductions,
-    sampling,
-    solvers,
-    sparse,
-    transforms,
-    vision,
-)
+from flopkit.counter.operators import movement, pointwise, products
 from flopkit.counter.operators.unexplained import OPENED, UNEXPLAINED
 from flopkit.counter.work import Work, free, unknown
 
 __all__ = ["FLEX", "Plan", "explain"]
 
-ROOMS = (
-    attention_kernels,
-    attention_layers,
-    bilinear,
-    cells,
-    convolutions,
-    distances,
-    grouped,
-    indexing,
-    losses,
-    movement,
-    normalisations,
-    optimizers,
-    packing,
-    pointwise,
-    pools,
-    products,
-    quantised,
-    quantised_elements,
-    recurrent,
-    reductions,
-    sampling,
-    solvers,
-    sparse,
-    transforms,
-    vision,
-)
+# The files that register formulas when they are imported.
+ROOMS = tuple(
+    import_module(f"{__name__}.{name}")
+    for name in (
+        "attention_kernels", "attention_layers", "bilinear", "cells", "convolutions", "distances", "grouped", "indexing", "losses",
+        "movement", "normalisations", "optimizers", "packing", "pointwise", "pools", "products", "quantised", "quantised_elements",
+        "recurrent", "reductions", "sampling", "solvers", "sparse", "transforms", "vision",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work
 
-__all__ = ["BACKWARD", "BY_VALUE", "asked"]
+__all__ = ["BACKWARD", "BY_VALUE", "wanted_of_kernel"]
 
 _DENSE = ("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
           "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_flash_attention_for_cpu",
@@ -59,7 +59,7 @@ def dense(call: Call) -> Work:
 @explains(*_DENSE_BACKWARD)
 def dense_backward(call: Call) -> Work:
     """Its gradients."""
-    return backward_work(_dense_shape(call), KERNELS[BACKWARD[_name(call)]], asked(call))
+    return backward_work(_dense_shape(call), KERNELS[BACKWARD[_name(call)]], wanted_of_kernel(call))
 
 
 @explains(*_PACKED)
@@ -71,7 +71,7 @@ def packed(call: Call) -> Work:
 @explains(*_PACKED_BACKWARD)
 def packed_backward(call: Call) -> Work:
     """Its gradients."""
-    return backward_work(_packed_shape(call), KERNELS[BACKWARD[_name(call)]], asked(call))
+    return backward_work(_packed_shape(call), KERNELS[BACKWARD[_name(call)]], wanted_of_kernel(call))
 
 
 def _name(call: Call) -> str:
@@ -83,7 +83,7 @@ def _first(call: Call, *names: str) -> Any:
     return next((call.get(name) for name in names if call.get(name) is not None), None)
 
 
-def asked(call: Call) -> tuple[bool, ...]:
+def wanted_of_kernel(call: Call) -> tuple[bool, ...]:
     """Which gradients a call of a fused backward is for: of q, k, v and an additive mask."""
     mask = call.get("grad_input_mask")
     if mask is not None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flopkit.counter.calls import Call, extent
+from flopkit.counter.gradients import asked
 from flopkit.counter.operators.visibility import band_pairs, visible_rows
 from flopkit.counter.work import COUNTED, Work
 from flopkit.layers.attentions import SCALE_FLOPS
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
+from flopkit.training import FLASH_SOFTMAX, ROW_SUM, SCORES_AGAIN, THROUGH_SOFTMAX
 
 __all__ = [
     "HIDDEN_MASK",
@@ -24,9 +26,6 @@ __all__ = [
     "wanted",
 ]
 
-# Element-wise FLOPs of a pair in the backward pass of a fused kernel.
-AGAIN_FLOPS = 3  # the probability once more: scale, subtract, exponential
-GRADIENT_FLOPS = 3  # of the score: subtract, multiply, scale
 HIDDEN_MASK = "the mask is in a tensor: every position counts as visible"
 UNKNOWN_LENGTHS = (
     "the lengths of the sequences have no values here: taken as unequal as their total and the longest allow"
@@ -201,7 +200,7 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
     d, dv = shape.head_dim, shape.v_head_dim
     q, k, v, *bias = wanted
     inner = q or k or any(bias)
-    asked = dv * v + dv * inner + d * q + d * k
+    products = dv * v + dv * inner + d * q + d * k
     inputs = shape.q_bytes + shape.k_bytes + shape.v_bytes
     scores = shape.pairs * shape.width
     if kernel.startswith("math"):
@@ -212,18 +211,18 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
             + inner * (shape.o_bytes + shape.v_bytes + scores + 3 * scores)
             + (q + k) * (scores + shape.q_bytes + shape.k_bytes)
         )
-        vector = shape.all(inner * (GRADIENT_FLOPS + 2))
-        return Work(COUNTED, model=shape.split(asked), executed=shape.all(asked), vector=vector, bytes=moved, kernel=kernel,
+        vector = shape.all(inner * (THROUGH_SOFTMAX))
+        return Work(COUNTED, model=shape.split(products), executed=shape.all(products), vector=vector, bytes=moved, kernel=kernel,
                     note=shape.note)  # fmt: skip
-    vector = shape.run(GRADIENT_FLOPS)
-    vector["scores"] += 2 * shape.outputs
+    vector = shape.run(FLASH_SOFTMAX)
+    vector["scores"] += ROW_SUM * shape.outputs
     return Work(
         COUNTED,
-        model=shape.split(asked),
+        model=shape.split(products),
         executed=shape.run(2 * d + 2 * dv),
         again=shape.run(d),
         vector=vector,
-        vector_again=shape.run(AGAIN_FLOPS),
+        vector_again=shape.run(SCORES_AGAIN),
         bytes=2 * inputs + 2 * shape.o_bytes,  # read q, k, v, the output and its gradient; write three gradients
         kernel=kernel,
         note=shape.note,
@@ -232,21 +231,8 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
 
 def wanted(call: Call) -> tuple[bool, ...]:
     """Which of q, k, v (and what comes behind) autograd needs a gradient of, in the backward pass that is running."""
-    import torch
-
-    if call.node is None:
-        return (True, True, True)
-    answers = []
-    for follower, _ in call.node.next_functions[:4]:
-        if follower is None:
-            answers.append(False)
-            continue
-        try:
-            answers.append(bool(torch._C._will_engine_execute_node(follower)))
-        except RuntimeError:  # a leaf, in autograd.grad: asked for
-            answers.append(True)
-    answers += [True] * (3 - len(answers))
-    return tuple(answers) if any(answers) else (True, True, True)
+    inputs = 3 if call.node is None else len(call.node.next_functions)
+    return asked(call.node, min(max(inputs, 3), 4))
 
 
 def _aligned(shapes: list[tuple[Any, ...]]) -> Iterable[tuple[int, ...]]:

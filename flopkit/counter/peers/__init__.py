@@ -1,7 +1,7 @@
 """What other people's counters would print of a program: their silent zeros, and each gap with its reason.
 
 Each file here says what one tool makes of a run that flopkit has watched. The tool itself is not needed for that, and not called;
-the tests call it, and compare. `real` runs the tool itself, where it is installed.
+the tests call it, and compare. `asked` runs the tools themselves, where they are installed.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def _added(function: str, args: Any, named: dict[str, Any], out: Any) -> tuple[s
         return args[place] if place < len(args) else named.get(key)
 
     x = given(0, "input")
-    if function == "batch_norm":
-        scaled = given(3, "weight") is not None
+    if function in ("batch_norm", "torch.batch_norm"):
+        scaled = given(3 if function == "batch_norm" else 1, "weight") is not None
         training = bool(given(5, "training"))
         return "norms", prod(x) * (4 + scaled if training else 1 + scaled)
     if function in ("layer_norm", "group_norm", "instance_norm"):
