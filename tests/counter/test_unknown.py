@@ -164,7 +164,7 @@ def test_gradients_through_an_opened_operator():
 
 def test_strict_raises_at_the_end_with_the_report():
     ran = []
-    with pytest.raises(fk.UncountedError, match=r"unknown_tests.opaque \(1 calls, 512 bytes\).*@fk.formula") as caught:
+    with pytest.raises(fk.UncountedError, match=r"unknown_tests.opaque \(1 call\), 512 bytes.*@fk.formula") as caught:
         fk.count(lambda: (opaque(A, B), A @ B, ran.append(1)), strict=True)
     assert ran == [1]
     assert caught.value.report.flops == UNIT
@@ -352,8 +352,26 @@ def test_a_mistake_in_a_formula_of_ours_does_not_end_the_program(monkeypatch):
     )
     a, b = torch.ones(3, 11), torch.ones(11, 2)
     monkeypatch.setattr(watch, "_known", (-1, {}))
-    report = fk.count(lambda: (a @ b).relu())
+    reports = [fk.count(lambda: (a @ b).relu()) for _ in range(2)]  # the second remembers the shapes of the first
     monkeypatch.setattr(watch, "_known", (-1, {}))
-    assert report.uncounted == [{"operator": "mm", "calls": 1, "bytes": 4 * (33 + 22 + 6)}]
-    assert report.notes == ["mm: flopkit's formula failed (IndexError: of ours); please report it"]
-    assert report.vector_flops == 6
+    for report in reports:
+        assert report.uncounted == [{"operator": "mm", "calls": 1, "bytes": 4 * (33 + 22 + 6)}]
+        assert report.notes == ["mm: flopkit's formula failed (IndexError: of ours); please report it (1 call)"]
+        assert report.vector_flops == 6
+
+
+def test_an_odd_number_of_flops_is_exact():
+    odd = 2**60 + 1
+    fk.formula(opaque)(lambda a, b: odd)
+    report = fk.count(opaque, A, B)
+    assert (report.flops, report.forward.flops, report.by_op()[0]["flops"]) == (odd, odd, odd)
+    assert type(report.flops) is type(report.forward.flops) is int
+
+
+@torch.library.custom_op("unknown_tests::outer", mutates_args=())
+def outer(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return opaque(a, b)
+
+
+def test_an_unknown_operator_inside_of_another_is_listed_once():
+    assert fk.count(outer, A, B).uncounted == fk.count(opaque, A, B).uncounted
