@@ -106,8 +106,9 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        "watch", "here", "signatures", "patches", "regions", "inside", "chains", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels",
-        "fbgemm", "operators/block_masks",
+        *(f"watching/{name}" for name in ("watcher", "here", "signatures", "patches", "inside", "chains")),
+        *(f"beyond/{name}" for name in ("regions", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels", "fbgemm")),
+        "operators/block_masks",
     )
 }  # fmt: skip
 

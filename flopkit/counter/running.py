@@ -113,8 +113,8 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
         raise ImportError(
             'counting a program needs torch, which is not installed: pip install "flopkit[torch]"'
         ) from None
-    from flopkit.counter import patches
-    from flopkit.counter.watch import Watcher
+    from flopkit.counter.watching import patches
+    from flopkit.counter.watching.watcher import Watcher
 
     watcher = Watcher(attention, progress)
     report = Report(watcher)

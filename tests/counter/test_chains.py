@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import flopkit as fk
-from flopkit.counter.chains import ON_CHIP
+from flopkit.counter.watching.chains import ON_CHIP
 
 N = 4 * 1000  # bytes of a tensor of 1,000 numbers
 

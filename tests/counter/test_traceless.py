@@ -19,7 +19,7 @@ from torch.optim import optimizer as optimizers
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
-from flopkit.counter import patches, places, watch
+from flopkit.counter.watching import patches, places, watcher
 
 CLASSES = (
     nn.Module,
@@ -75,7 +75,7 @@ def snapshot(model, optimizer):
         },
         "stance": str(torch._dynamo.eval_frame._stance),
         "threads": threading.active_count(),
-        "watching": (watch.heres(), patches._users, patches._undo),
+        "watching": (watcher.heres(), patches._users, patches._undo),
     }
 
 

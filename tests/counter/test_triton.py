@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import flopkit as fk
-from flopkit.counter import kernels, registry
+from flopkit.counter import registry
+from flopkit.counter.beyond import kernels
 
 STAND_IN = '''
 class KernelInterface:

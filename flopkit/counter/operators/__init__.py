@@ -42,7 +42,7 @@ class Plan:
     by_result : the result's shape depends on the data.
     chained : it is element-wise: the values of its scalars change nothing.
     merges : a compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after it
-        where a row stays on chip: ``"row"``. See `flopkit.counter.chains`.
+        where a row stays on chip: ``"row"``. See `flopkit.counter.watching.chains`.
     nested : the plan for tensors that are nested, where that is another.
     flexes : it is FlexAttention, whose kernel only a compiler makes.
     attends : it is attention as a whole, from which everything else follows.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flopkit.counter.calls import Call, extent
-from flopkit.counter.gradients import asked
+from flopkit.counter.operators.gradients import asked
 from flopkit.counter.operators.visibility import band_pairs, visible_rows
 from flopkit.counter.work import COUNTED, Work
 from flopkit.layers.attentions import SCALE_FLOPS

@@ -1,7 +1,7 @@
 """Convolutions of every kind, forward and backward.
 
 A second derivative reaches the dispatcher as convolutions and backward convolutions, and counts as those. A complex convolution
-reaches it as three real ones: see `flopkit.counter.complexes`.
+reaches it as three real ones: see `flopkit.counter.beyond.complexes`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flopkit.counter.calls import Call, extent, numel, tensors
-from flopkit.counter.gradients import asked
+from flopkit.counter.operators.gradients import asked
 from flopkit.counter.registry import explains
 from flopkit.counter.work import COUNTED, Work, counted
 from flopkit.layers.pointwise import ACTIVATIONS

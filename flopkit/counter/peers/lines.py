@@ -10,7 +10,7 @@ from flopkit.counter.ledger import Entry
 
 __all__ = ["ATTENTION", "Line", "arguments", "lines", "shape", "truth"]
 
-ATTENTION = "scaled_dot_product_attention"  # flopkit.counter.regions.OP, which cannot be had without torch
+ATTENTION = "scaled_dot_product_attention"  # flopkit.counter.beyond.regions.OP, which cannot be had without torch
 
 
 class Line(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from flopkit.counter.ledger import Entry
-from flopkit.counter.places import Place
+from flopkit.counter.watching.places import Place
 from flopkit.counter.work import Work
 
 __all__ = ["CONVOLUTIONS", "Region", "convolution"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
 
-from flopkit.counter import chains
 from flopkit.counter.ledger import Ledger
-from flopkit.counter.phases import backward_or_recompute, is_on_stack
-from flopkit.counter.places import NEVER, OUTSIDE, Place, Trail
+from flopkit.counter.watching import chains
+from flopkit.counter.watching.phases import backward_or_recompute, is_on_stack
+from flopkit.counter.watching.places import NEVER, OUTSIDE, Place, Trail
 
 if TYPE_CHECKING:
-    from flopkit.counter.watch import Watcher
+    from flopkit.counter.watching.watcher import Watcher
 
 __all__ = ["Here", "custom_backwards", "graph_task", "heres", "local"]
 

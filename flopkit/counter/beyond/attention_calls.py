@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flopkit.counter.inside import is_wrapper
 from flopkit.counter.operators.attentions import HIDDEN_MASK, UNKNOWN_LENGTHS, Shape, of_lengths, shape_of
 from flopkit.counter.operators.visibility import lengths_from, top_left_pairs, values_of
+from flopkit.counter.watching.inside import is_wrapper
 
 __all__ = ["Said", "cast_of", "in_dtype", "read", "read_layer"]
 

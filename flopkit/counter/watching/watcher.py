@@ -13,13 +13,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flopkit.counter import complexes, fbgemm, flex, inside, layers, regions, registry, spectra
+from flopkit.counter import registry
+from flopkit.counter.beyond import complexes, fbgemm, flex, layers, regions, spectra
 from flopkit.counter.calls import Call, name_of
-from flopkit.counter.here import Here, graph_task, heres, local
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import FLEX, explain
-from flopkit.counter.places import OUTSIDE, Modules, Place
-from flopkit.counter.signatures import key_of, made_up, on_meta, recipe_of, signature
+from flopkit.counter.watching import inside
+from flopkit.counter.watching.here import Here, graph_task, heres, local
+from flopkit.counter.watching.places import OUTSIDE, Modules, Place
+from flopkit.counter.watching.signatures import key_of, made_up, on_meta, recipe_of, signature
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work, unknown
 
 __all__ = ["Functions", "Watcher"]

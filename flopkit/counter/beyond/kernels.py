@@ -17,8 +17,8 @@ import torch
 
 from flopkit.counter import registry
 from flopkit.counter.calls import Call, tensors
-from flopkit.counter.here import heres
-from flopkit.counter.imports import when_imported
+from flopkit.counter.watching.here import heres
+from flopkit.counter.watching.imports import when_imported
 from flopkit.counter.work import Work, unknown
 
 __all__ = ["MODULES", "install"]

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
-from flopkit.counter import kernels, layers, regions
-from flopkit.counter.here import custom_backwards, heres
-from flopkit.counter.imports import when_imported
-from flopkit.counter.watch import Functions, Watcher
+from flopkit.counter.beyond import kernels, layers, regions
+from flopkit.counter.watching.here import custom_backwards, heres
+from flopkit.counter.watching.imports import when_imported
+from flopkit.counter.watching.watcher import Functions, Watcher
 
 __all__ = ["installed"]
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.attention_calls import cast_of, in_dtype
+from flopkit.counter.beyond.attention_calls import cast_of, in_dtype
 from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry
 from flopkit.counter.operators.attentions import Shape, backward_work, forward_work, shape_of, wanted
 from flopkit.counter.operators.block_masks import pairs_of
-from flopkit.counter.places import Place
+from flopkit.counter.watching.places import Place
 
 __all__ = ["attention"]
 

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from flopkit.counter import attention_calls
-from flopkit.counter.attention_calls import Said
+from flopkit.counter.beyond import attention_calls
+from flopkit.counter.beyond.attention_calls import Said
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.operators.attention_kernels import BACKWARD, wanted_of_kernel
 from flopkit.counter.operators.attentions import KERNELS, backward_work, forward_work, split_of
-from flopkit.counter.places import Place
+from flopkit.counter.watching.places import Place
 from flopkit.counter.work import COUNTED, FREE, Work
 
 __all__ = ["ATTENTION", "Region", "attention"]
