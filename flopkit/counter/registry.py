@@ -44,20 +44,24 @@ def explains(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], 
     return register
 
 
-def formula(op: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a formula for an operator of your own, so that `count` knows it.
 
     Parameters
     ----------
     op : what is called: ``torch.ops.mylib.fused_mlp`` (all its overloads, or one), the function that
         ``torch.library.custom_op`` made, a Triton kernel, or the operator's name, ``"mylib::fused_mlp"``.
+    bytes : gives the bytes that the operator moves, an int, from the same arguments. Left out, they are its tensors, each read or
+        written once, as with every other operator: say otherwise of one that reads a part of a table.
 
     The decorated function is called with the arguments of the operator, once for each set of shapes and dtypes, and with its
     result as ``out`` where it takes such an argument. Of a Triton kernel's arguments by name (block sizes, warps) it gets those that it
     has a parameter for, and it is called at each launch. It returns FLOPs as an int, a multiply-add being two, or a `Cost`, whose
-    bytes and vector FLOPs are then taken over. A formula of yours goes before one of ours; registering again replaces it.
+    FLOPs and vector FLOPs are taken over; not its bytes, which are those of the dtype that the `Cost` was made with. A formula of
+    yours goes before one of ours; registering again replaces it.
 
-    Raises ``TypeError`` where *op* is no operator, and, when counting, where the result is no number of FLOPs.
+    Raises ``TypeError`` where *op* is no operator or *bytes* no function, and, when counting, where the result is no number of FLOPs or
+    of bytes.
 
     >>> import torch, flopkit as fk
     >>> @torch.library.custom_op("docs::double_product", mutates_args=())
@@ -65,17 +69,20 @@ def formula(op: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     ...     return torch.from_numpy(2 * (x.numpy() @ w.numpy()))
     >>> @fk.formula(double_product)
     ... def _(x, w):
-    ...     return fk.matmul(m=x.shape[0], k=x.shape[1], n=w.shape[1], dtype=x.dtype)
-    >>> fk.count(double_product, torch.ones(2, 3), torch.ones(3, 5)).flops
-    60
+    ...     return fk.matmul(m=x.shape[0], k=x.shape[1], n=w.shape[1])
+    >>> report = fk.count(double_product, torch.ones(2, 3), torch.ones(3, 5))
+    >>> report.flops, report.bytes == 4 * (2 * 3 + 3 * 5 + 2 * 5)
+    (60, True)
     """
     key = _key(op)
+    if bytes is not None and not callable(bytes):
+        raise TypeError(f"bytes={bytes!r}: must be a function of the operator's arguments that returns bytes as an int")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         global _version
         if not callable(function):
             raise TypeError(f"@fk.formula({key}) decorates a function of the operator's arguments, not {function!r}")
-        _THEIRS[key] = _adapted(key, function)
+        _THEIRS[key] = _adapted(key, function, bytes)
         _version += 1
         return function
 
@@ -132,31 +139,47 @@ def _key(op: Any) -> Any:
     )
 
 
-def _adapted(key: Any, function: Callable[..., Any]) -> Formula:
+def _adapted(key: Any, function: Callable[..., Any], moved: Callable[..., Any] | None) -> Formula:
+    flops_of = _called(key, function)
+    bytes_of = None if moved is None else _called(key, moved)
+
+    def work(call: Call) -> Work:
+        bytes = call.bytes() if bytes_of is None else _whole(key, "bytes", bytes_of(call), "bytes as an int")
+        found = flops_of(call)
+        if isinstance(found, Cost):
+            # The numbers of a Cost by kind: which of them count is the report's convention.
+            return Work(COUNTED, dict(found.macs_by_kind), vector=dict(found.vector_by_kind), bytes=bytes)
+        flops = _whole(key, "FLOPs", found, "FLOPs as an int, or a Cost such as fk.matmul(...)")
+        return counted(flops // 2 if flops % 2 == 0 else Fraction(flops, 2), bytes)
+
+    return work
+
+
+def _called(key: Any, function: Callable[..., Any]) -> Callable[[Call], Any]:
+    """How to call a function of the user's with the arguments of an operator's call."""
     parameters = inspect.signature(function).parameters.values()
     anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = {p.name for p in parameters}
     kernel = hasattr(key, "run")
     launched = kernel and not anything  # of a kernel's arguments (block sizes, warps) it takes those that it names
-    takes_out = not kernel and any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in parameters)
+    takes_out = not kernel and (anything or "out" in names)
 
-    def work(call: Call) -> Work:
+    def called(call: Call) -> Any:
         extra = {"out": call.out} if takes_out and "out" not in call.named else {}
         given = {name: v for name, v in call.kwargs.items() if name in names} if launched else call.kwargs
-        found = function(*call.args, **given, **extra)
-        if isinstance(found, Cost):
-            # The numbers of a Cost by kind: which of them count is the report's convention.
-            return Work(COUNTED, dict(found.macs_by_kind), vector=dict(found.vector_by_kind), bytes=found.bytes)
-        try:
-            flops = int(found) if isinstance(found, float) and found.is_integer() else index(found)
-        except TypeError:
-            flops = None
-        if flops is None or isinstance(found, bool):
-            raise TypeError(
-                f"the formula for {key} returned {found!r}: it must return FLOPs as an int, or a Cost such as fk.matmul(...)"
-            )
-        if flops < 0:
-            raise ValueError(f"the formula for {key} returned {flops} FLOPs: a count is never negative")
-        return counted(flops // 2 if flops % 2 == 0 else Fraction(flops, 2), call.bytes())
+        return function(*call.args, **given, **extra)
 
-    return work
+    return called
+
+
+def _whole(key: Any, what: str, found: Any, must: str) -> int:
+    """*found* as a count of *what*, or an error that names it."""
+    try:
+        whole = int(found) if isinstance(found, float) and found.is_integer() else index(found)
+    except TypeError:
+        whole = None
+    if whole is None or isinstance(found, bool):
+        raise TypeError(f"the formula for {key} returned {found!r}: it must return {must}")
+    if whole < 0:
+        raise ValueError(f"the formula for {key} returned {whole} {what}: a count is never negative")
+    return whole

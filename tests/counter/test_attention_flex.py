@@ -131,7 +131,7 @@ def test_forward_and_backward(need, dtype):
     assert (report.forward.flops, report.backward.flops, report.recompute.flops) == (
         each * (D + 24),
         each * 2 * (D + 24),
-        each * D,
+        each * (2 * D + 24),  # a pass for the queries' gradient, and one for those of keys and values: the scores twice, and dO·Vᵀ
     )
     assert report.model_flops == each * (D + 24 + asked)
     exact = report.under(EXACT)
@@ -139,8 +139,10 @@ def test_forward_and_backward(need, dtype):
     assert (exact.forward.flops, exact.backward.flops, exact.recompute.flops) == (
         done * (D + 24),
         done * 2 * (D + 24),
-        done * D,
+        done * (2 * D + 24),
     )
+    # Of each score in each pass: scale, subtract, exponential; through softmax: subtract, multiply, scale. One of the passes is again.
+    assert exact.recompute.vector_flops == (done // 2) * (2 * 3 + 3)
     # Tracing the score function, in order to differentiate it, is not the program's work.
     assert {row["operator"] for row in report.by_op() if row["vector_flops"]} == {
         "flex_attention",

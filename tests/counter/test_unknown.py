@@ -232,11 +232,11 @@ def test_what_a_formula_may_return(result, flops):
     assert report.uncounted == []
 
 
-def test_a_cost_brings_its_own_bytes_and_vector_flops():
-    cost = fk.matmul(m=4, k=8, n=8, dtype="fp32")
+def test_a_cost_brings_flops_and_vector_flops_and_not_the_bytes_of_its_dtype():
+    cost = fk.residual(elements=8) + fk.matmul(m=4, k=8, n=8)  # in bf16
     fk.formula(opaque)(lambda a, b: cost)
     report = fk.count(opaque, A, B)
-    assert (report.flops, report.vector_flops, report.bytes) == (cost.flops, cost.vector_flops, cost.bytes)
+    assert (report.flops, report.vector_flops, report.bytes) == (2 * 4 * 8 * 8, 8, 4 * (4 * 8 + 8 * 8 + 4 * 8))
     scores = fk.attention(batch=2, q=4, kv=4, heads=2, head_dim=8, mask="causal")
     fk.formula(opaque)(lambda a, b: scores)
     report = fk.count(opaque, A, B)
@@ -253,6 +253,24 @@ def test_what_it_may_not(result, error):
         fk.count(opaque, A, B)
     forget(opaque)
     assert fk.count(lambda: A @ B).flops == UNIT
+
+
+def test_a_formula_for_bytes():
+    fk.formula(opaque, bytes=lambda a, b, out: 3 * out.numel())(lambda a, b: 10)
+    report = fk.count(opaque, A, B)
+    assert (report.flops, report.bytes) == (10, 3 * 32)
+
+
+@pytest.mark.parametrize(("result", "error"), [(None, TypeError), (1.5, TypeError), (False, TypeError), (-1, ValueError)])
+def test_a_formula_for_bytes_that_gives_none(result, error):
+    fk.formula(opaque, bytes=lambda a, b: result)(lambda a, b: 10)
+    with pytest.raises(error, match=rf"formula for unknown_tests::opaque returned {result!r}.*(bytes|negative)"):
+        fk.count(opaque, A, B)
+
+
+def test_bytes_that_are_no_function():
+    with pytest.raises(TypeError, match="bytes=12: must be a function"):
+        fk.formula(opaque, bytes=12)
 
 
 def test_an_error_in_a_formula_reaches_the_caller():
@@ -366,6 +384,20 @@ def test_an_odd_number_of_flops_is_exact():
     report = fk.count(opaque, A, B)
     assert (report.flops, report.forward.flops, report.by_op()[0]["flops"]) == (odd, odd, odd)
     assert type(report.flops) is type(report.forward.flops) is int
+
+
+@torch.library.custom_op("unknown_tests::half", mutates_args=())
+def half(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return 0.5 * torch.from_numpy(a.numpy() @ b.numpy())
+
+
+def test_of_an_operator_that_is_counted_by_its_inside_a_note_says_so():
+    report = fk.count(lambda: (half(A, B), half(A, B)))
+    assert (report.flops, report.vector_flops, report.uncounted) == (0, 2 * 32, [])
+    assert [note for note in report.notes if note.startswith("unknown_tests.half: counted by the operators")], report.notes
+    assert any("counted by the operators" in line for line in report.summary())
+    assert not fk.count(opaque, A, B).notes
+    assert not fk.count(lambda: torch.nn.functional.gelu(A) @ B).notes
 
 
 @torch.library.custom_op("unknown_tests::outer", mutates_args=())

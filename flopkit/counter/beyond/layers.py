@@ -40,10 +40,11 @@ FUNCTIONS: dict[Any, str] = {
 _SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, torch.Tensor.__matmul__})
 _NOT_F = frozenset({torch.batch_norm, torch.layer_norm, torch.group_norm})
 _WITH_PARTS = (torch.nn.MultiheadAttention,)  # layers that are made of others, and count as one
-_TENSOR = torch.Tensor
+_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _other_modes = torch._C._len_torch_function_stack
 _graph_task = torch._C._current_graph_task_id
 _PLAIN = (int, bool, str, float, tuple, type(None))
+_SIMPLE = frozenset({int, bool, str, float, type(None)})
 
 
 class Layer:
@@ -57,12 +58,10 @@ class Layer:
         self.settings = {
             name: value
             for name, value in vars(module).items()
-            if isinstance(value, _PLAIN) and name[0] != "_"
+            if name[0] != "_" and isinstance(value, _PLAIN)
         }
         self.parameters = {
-            name: tuple(parameter.shape)
-            for name, parameter in module._parameters.items()
-            if parameter is not None
+            name: parameter.shape for name, parameter in module._parameters.items() if parameter is not None
         }
 
 
@@ -79,13 +78,13 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
     if module._modules and type(module) not in _WITH_PARTS:
         return
     with torch._C.DisableTorchFunction():
+        layer = place.layer
+        if layer is None:
+            layer = place.layer = Layer(module, place.path)
         if type(module) in _WITH_PARTS:
-            shapes: tuple[Any, ...] = (tuple(_told(each) for each in (*args, *kwargs.values())), _told(out))
+            key: Any = (layer, tuple(_told(each) for each in (*args, *kwargs.values())), _told(out))
         else:
-            shapes = (_shape(args[0]) if args else _shape(next(iter(kwargs.values()), None)), _shape(out))
-        if place.layer is None:
-            place.layer = Layer(module, place.path)
-    key = (place.layer, *shapes)
+            key = (layer, _shape(args[0]) if args else _shape(next(iter(kwargs.values()), None)), _shape(out))
     layers = here.ledger.layers
     layers[key] = layers.get(key, 0) + 1
 
@@ -104,28 +103,27 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
             called = "@"
         out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
         if _graph_task() == -1:
-            here = watcher.here
             if _other_modes():
                 with torch._C.DisableTorchFunction():
-                    key = _call(called, here.place, args, kwargs, out, looked_up)
+                    _note_call(watcher.here, called, args, kwargs, out, looked_up)
             else:
-                key = _call(called, here.place, args, kwargs, out, looked_up)
-            functions = here.ledger.functions
-            functions[key] = functions.get(key, 0) + 1
+                _note_call(watcher.here, called, args, kwargs, out, looked_up)
         return out
 
     return noted
 
 
-def _call(called: str, place: Any, args: Any, kwargs: Any, out: Any, looked_up: bool) -> Any:
-    module = place.module() if place.module is not None else None
+def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_up: bool) -> None:
+    module = here.place.module
     try:
-        given = tuple([each.shape if type(each) is _TENSOR else _told(each) for each in args])
-        came = out.shape if type(out) is _TENSOR else _told(out)
+        given = tuple([each.shape if type(each) in _TENSORS else _told(each) for each in args])
+        came = out.shape if type(out) in _TENSORS else _told(out)
     except RuntimeError:  # a strided nested tensor has no single shape
         given, came = tuple([_told(each) for each in args]), _told(out)
     named = tuple([(word, _told(each)) for word, each in kwargs.items()]) if kwargs else ()
-    return (called, type(module), (given, named), came, looked_up)
+    key = (called, type(None if module is None else module()), (given, named), came, looked_up)
+    functions = here.ledger.functions
+    functions[key] = functions.get(key, 0) + 1
 
 
 _SIGN_CODES = frozenset(code for name, code in dis.opmap.items() if name.startswith("BINARY_"))
@@ -189,11 +187,13 @@ def _shared(root: Any) -> bool:
 
 def _told(value: Any) -> Any:
     """Of a tensor its shape, of plain settings their value, of tuples and lists each part, of the rest nothing."""
+    if type(value) in _SIMPLE:
+        return value
     if isinstance(value, torch.Tensor):
         return _sizes(value)
     if isinstance(value, (tuple, list)):
         return tuple([_told(each) for each in value])
-    return value if isinstance(value, (int, bool, str, float)) else None
+    return value if isinstance(value, (int, str, float)) else None
 
 
 def _shape(value: Any) -> Any:

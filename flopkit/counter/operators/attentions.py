@@ -194,8 +194,10 @@ def forward_work(shape: Shape, kernel: str) -> Work:
 def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, True, True)) -> Work:
     """The gradients of values (v_head_dim a pair), probabilities (v_head_dim), queries and keys (head_dim each).
 
-    A fused kernel computes all of them and, before, the scores once more (head_dim): that is ``again``. What the mathematics asks
-    for follows *wanted*: which of q, k, v (and an additive mask) need a gradient; ``"math"`` computes just that.
+    A fused kernel computes all of them and, before, the scores once more (head_dim): that is ``again``. FlexAttention's goes over
+    the blocks twice, for the queries' gradient and for the keys' and values': it makes the scores and the probabilities' gradient in
+    both (torch/_inductor/kernel/flex/templates/flex_backwards.py.jinja: seven products). What the mathematics asks for follows
+    *wanted*: which of q, k, v (and an additive mask) need a gradient; ``"math"`` computes just that.
     """
     d, dv = shape.head_dim, shape.v_head_dim
     q, k, v, *bias = wanted
@@ -214,15 +216,16 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         vector = shape.all(inner * (THROUGH_SOFTMAX))
         return Work(COUNTED, model=shape.split(products), executed=shape.all(products), vector=vector, bytes=moved, kernel=kernel,
                     note=shape.note)  # fmt: skip
+    twice = kernel.startswith("flex")
     vector = shape.run(FLASH_SOFTMAX)
     vector["scores"] += ROW_SUM * shape.outputs
     return Work(
         COUNTED,
         model=shape.split(products),
         executed=shape.run(2 * d + 2 * dv),
-        again=shape.run(d),
+        again=shape.run(d + twice * (d + dv)),
         vector=vector,
-        vector_again=shape.run(SCORES_AGAIN),
+        vector_again=shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX)),
         bytes=2 * inputs + 2 * shape.o_bytes,  # read q, k, v, the output and its gradient; write three gradients
         kernel=kernel,
         note=shape.note,

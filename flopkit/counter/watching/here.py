@@ -67,7 +67,10 @@ class Here:
 
     def enter(self, place: Place) -> None:
         """Go into a module or an attention call."""
-        self.stack.append((self.place, graph_task()))
+        self._enter(place, graph_task())
+
+    def _enter(self, place: Place, task: int) -> None:
+        self.stack.append((self.place, task))
         self.place = place
         self.trail.mark(_number(), place)
 
@@ -80,7 +83,7 @@ class Here:
         """Go into *module*."""
         task = graph_task()
         under = self.place if task == -1 or (self.stack and self.stack[-1][1] == task) else self.of_node()
-        self.enter(self.watcher.modules.place(module, under, again=task != -1))
+        self._enter(self.watcher.modules.place(module, under, again=task != -1), task)
 
     def of_node(self) -> Place:
         """The place whose work autograd is now differentiating."""

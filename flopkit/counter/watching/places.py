@@ -13,7 +13,6 @@ import weakref
 from array import array
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.counter.ledger import Where
@@ -26,23 +25,27 @@ PASSES = 64  # backward passes, of which at least one came back as far
 NEVER = 1 << 63
 
 
-@dataclass(eq=False, slots=True)
 class Place:
     """A module path, and the attention call inside it, if any, that work belongs to."""
 
-    path: str
-    module: weakref.ref[Any] | None = None
-    region: Any = None
-    inside: dict[int, Place] = field(default_factory=dict)  # places of the modules called from here, by id
-    spots: dict[tuple[str, bool], Where] = field(default_factory=dict)
-    layer: Any = None  # what a hook would know of the module, once it was called
-    shared: bool | None = None  # of a root: whether two modules below it share a child; None until it was called
+    __slots__ = ("inside", "layer", "module", "path", "region", "shared", "spots", "taken")
+
+    def __init__(
+        self, path: str, module: weakref.ref[Any] | None = None, region: Any = None, inside: dict[int, Place] | None = None
+    ) -> None:
+        self.path, self.module, self.region = path, module, region
+        self.inside: dict[int, Place] = {} if inside is None else inside  # places of the modules called from here, by id
+        self.spots: dict[str, Where] = {}
+        self.taken: dict[str, Where] = {}  # the same, of what an attention call takes for its own
+        self.layer: Any = None  # what a hook would know of the module, once it was called
+        self.shared: bool | None = None  # of a root: whether two modules below it share a child; None until it was called
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This place in *phase*, for the ledger."""
-        found = self.spots.get((phase, taken))
+        spots = self.taken if taken else self.spots
+        found = spots.get(phase)
         if found is None:
-            found = self.spots[phase, taken] = Where(phase, self.path, taken)
+            found = spots[phase] = Where(phase, self.path, taken)
         return found
 
 

@@ -32,6 +32,10 @@ _function_modes = torch._C._len_torch_function_stack
 _NOTHING_TO_DO = contextlib.nullcontext()
 _ARITHMETIC = frozenset({COUNTED, ELEMENTWISE})
 LOCAL = "DTensor: what is counted is this rank's local work"
+BY_ITS_INSIDE = (
+    "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
+    "seen (@fk.formula counts it)"
+)
 
 
 _MANY = 20_000  # shapes that are remembered from one count to the next
@@ -294,8 +298,12 @@ class Watcher(TorchDispatchMode):
             here.depth -= not plan.composite
         if out is NotImplemented:
             return out
-        if here.arithmetic == before and not plan.composite:
+        if plan.composite:
+            return out
+        if here.arithmetic == before:
             self._unknown(here, func, args, kwargs, out, plan)
+        elif isinstance(func, torch._ops.OpOverload):
+            self.notes.add(f"{plan.op}: {BY_ITS_INSIDE}")
         return out
 
     def _unknown(self, here: Here, func: Any, args: Any, kwargs: Any, out: Any, plan: Any) -> None:
