@@ -22,7 +22,7 @@ __all__ = ["attention_backward", "conv2d_backward", "dense_backward"]
 
 # Element-wise FLOPs of a pair, on the way back through the softmax.
 THROUGH_SOFTMAX = 5  # multiply and add for the row's sum of probability times gradient; subtract, multiply; scale
-FLASH_SOFTMAX = 3  # the same without the sum, which a flash kernel takes from the output instead
+FLASH_SOFTMAX = 3  # the same without the sum, which a fused kernel takes from the output instead
 ROW_SUM = 2  # that sum: multiply and add, for each number of the output
 SCORES_AGAIN = 3  # the probability from the score: scale, subtract, exponential
 
@@ -126,36 +126,42 @@ def attention_backward(
     """The backward pass of the attention core, all of whose inputs need a gradient.
 
     FLOPs: ``2·batch·heads·pairs·2·(head_dim + v_head_dim)``: four products for the two of the forward pass, since both factors of each
-    are activations: dV = Pᵀ·dO and dP = dO·Vᵀ, then dQ = dS·K and dK = dSᵀ·Q. ``kernel="flash"`` kept no scores and computes them
-    again, ``2·batch·heads·pairs·head_dim``: the part called "scores again". It is executed and is none of the model's FLOPs; where
-    values are as long as keys it makes the ratio to the forward pass 2.5.
-    Vector FLOPs: 5 a pair for ``"math"``; 3 a pair and 2 for each number of the output for ``"flash"``, and 3 a pair for the scores again.
-    Bytes: ``"flash"`` reads Q, K, V, the output and its gradient and writes three gradients, twice what moves in the forward pass.
-    ``"math"`` moves the ``batch·heads·q·kv`` scores seven times besides.
+    are activations: dV = Pᵀ·dO and dP = dO·Vᵀ, then dQ = dS·K and dK = dSᵀ·Q. A fused kernel kept no scores and computes them again;
+    that part of the cost, "computed again", is executed and is none of the model's FLOPs. ``"flash"``, as FlashAttention does it, in one
+    pass: ``2·batch·heads·pairs·head_dim``, five products in all, and where values are as long as keys 2.5 times the forward pass.
+    ``"flex"``, as FlexAttention's Triton kernel does it, in two passes, one for dQ and one for dK and dV, each with scores and dP of
+    its own: ``2·batch·heads·pairs·(2·head_dim + v_head_dim)``, seven products, 3.5 times.
+    Vector FLOPs: 5 a pair for ``"math"``; 3 a pair and 2 for each number of the output for a fused kernel, and again 3 a pair for the
+    scores; ``"flex"`` does both 3 twice.
+    Bytes: a fused kernel reads Q, K, V, the output and its gradient and writes three gradients, each once; with a window it reads only
+    the visible rows of K and V, but writes all rows of their gradients. ``"math"`` moves the ``batch·heads·q·kv`` scores seven times
+    besides.
 
     Parameters
     ----------
     batch, q, kv, heads, head_dim, kv_heads, v_head_dim, mask : the sizes and the mask, as in `attention`.
-    kernel : ``"flash"`` or ``"math"``: whether the scores are computed again or were kept.
+    kernel : ``"flash"``, ``"flex"`` or ``"math"``: how much is computed again, or that the scores were kept.
     dtype : number format of all tensors, for the bytes.
 
-    Not counted: the log-sum of each row that a flash kernel keeps; the projections, whose backward pass is `dense_backward`'s.
+    Not counted: the log-sum of each row that a fused kernel keeps; where query heads share a head of K and V (GQA), adding up what each
+    of them has for dK and dV, if the kernel does not do so while it multiplies; the projections, whose backward pass is
+    `dense_backward`'s.
 
     Raises as `attention` does.
 
-    Source: Dao et al. 2022, appendix B; github.com/Dao-AILab/flash-attention, issue 1525 (two products forward, five backward).
+    Source: Dao et al. 2022, appendix B; github.com/Dao-AILab/flash-attention, issue 1525 (two products forward, five backward);
+    torch/_inductor/kernel/flex/templates/flex_backwards.py.jinja of torch 2.13 (seven).
 
     >>> core = {"batch": 1, "q": 4096, "kv": 4096, "heads": 32, "head_dim": 128, "mask": "causal"}
-    >>> attention_backward(**core).flops / attention(**core).flops
-    2.5
-    >>> attention_backward(**core, kernel="math").flops / attention(**core).flops
-    2.0
+    >>> [attention_backward(**core, kernel=kernel).flops / attention(**core).flops for kernel in ("math", "flash", "flex")]
+    [2.0, 2.5, 3.5]
     """
-    choice("kernel", kernel, ("flash", "math"))
-    forward = attention(
-        batch=batch, q=q, kv=kv, heads=heads, head_dim=head_dim, kv_heads=kv_heads, v_head_dim=v_head_dim, mask=mask, dtype=dtype,
-        convention=convention,
-    )  # fmt: skip
+    choice("kernel", kernel, ("flash", "flex", "math"))
+    sizes: dict[str, Any] = {
+        "batch": batch, "q": q, "kv": kv, "heads": heads, "head_dim": head_dim, "kv_heads": kv_heads, "v_head_dim": v_head_dim,
+    }  # fmt: skip
+    forward = attention(**sizes, mask=mask, dtype=dtype, convention=convention)
+    every_row = attention(**sizes, mask="full", dtype=dtype).bytes  # a gradient has them all, hidden rows as zeros
     batch, q, kv, heads = size("batch", batch), size("q", q), size("kv", kv), size("heads", heads)
     head_dim = size("head_dim", head_dim)
     v_head_dim = head_dim if v_head_dim is None else size("v_head_dim", v_head_dim)
@@ -163,25 +169,25 @@ def attention_backward(
     pairs = {"scores": batch * heads * seen}
     if "hidden" in forward.macs_by_kind:
         pairs["hidden"] = batch * heads * (q * kv - seen)
-    flash = kernel == "flash"
-    each = FLASH_SOFTMAX if flash else THROUGH_SOFTMAX
+    fused = kernel != "math"
+    each = FLASH_SOFTMAX if fused else THROUGH_SOFTMAX
     vector = {kind: each * n for kind, n in pairs.items()}
-    if flash:
+    if fused:
         vector["products"] = ROW_SUM * batch * heads * q * v_head_dim
     gradients = Cost(
         "gradients",
         macs_by_kind={kind: 2 * macs for kind, macs in forward.macs_by_kind.items()},
         vector_by_kind=vector,
-        bytes=2 * forward.bytes + (0 if flash else 7 * nbytes(batch * heads * q * kv, dtype)),
+        bytes=forward.bytes + every_row + (0 if fused else 7 * nbytes(batch * heads * q * kv, dtype)),
         convention=convention,
     )
-    if not flash:
+    if not fused:
         return Cost.total("attention, backward", [gradients])
+    length, each = (head_dim, SCORES_AGAIN) if kernel == "flash" else (2 * head_dim + v_head_dim, 2 * SCORES_AGAIN + FLASH_SOFTMAX)
     again = Cost(
-        "scores again",
-        macs_by_kind={kind: n * head_dim for kind, n in pairs.items()},
-        vector_by_kind={kind: SCORES_AGAIN * n for kind, n in pairs.items()},
+        "computed again",
+        macs_by_kind={kind: n * length for kind, n in pairs.items()},
+        vector_by_kind={kind: each * n for kind, n in pairs.items()},
         convention=convention,
     )
     return Cost.total("attention, backward", [gradients, again])
-

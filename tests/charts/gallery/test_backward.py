@@ -35,13 +35,14 @@ class Layer(nn.Module):
         self.k, self.v = (Product(WIDTH, 1024, how, rank) for _ in range(2))
         self.gate, self.up = (Product(WIDTH, HIDDEN, how, rank) for _ in range(2))
         self.down = Product(HIDDEN, WIDTH, how, rank)
+        self.before, self.between = (nn.RMSNorm(WIDTH).requires_grad_(how == "trained") for _ in range(2))
 
     def forward(self, x):
-        h = functional.rms_norm(x, (WIDTH,))
+        h = self.before(x)
         q, k, v = (one(h).unflatten(-1, (-1, 128)).transpose(1, 2) for one in (self.q, self.k, self.v))
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + self.o(mixed.transpose(1, 2).flatten(2))
-        h = functional.rms_norm(x, (WIDTH,))
+        h = self.between(x)
         return x + self.down(functional.silu(self.gate(h)) * self.up(h))
 
 
@@ -51,6 +52,7 @@ class Llama(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.embedding.weight.requires_grad_(embedded == "trained")
         self.layers = nn.ModuleList(Layer(how, rank) for how in quarters for _ in range(8))
+        self.norm = nn.RMSNorm(WIDTH).requires_grad_(quarters[-1] == "trained")
         self.head = Product(WIDTH, VOCABULARY, head, rank)
         self.checkpoint = checkpoint
 
@@ -64,7 +66,7 @@ class Llama(nn.Module):
             else:
                 with set_checkpoint_early_stop("early" in self.checkpoint):
                     x = checkpoint(layer, x, use_reentrant=False)
-        return self.head(x)
+        return self.head(self.norm(x))
 
 
 def run(settings):
@@ -76,8 +78,9 @@ def run(settings):
         out = model(tokens)
         if out.requires_grad:
             out.sum().backward()
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return report.under(fk.conventions.EXACT), trained, sum(p.numel() for p in model.parameters())
+    matrices = [p for p in model.parameters() if p.dim() == 2]
+    trained = sum(p.numel() for p in matrices if p.requires_grad)
+    return report.under(fk.conventions.EXACT), trained, sum(p.numel() for p in matrices)
 
 
 def drawn(n):
@@ -115,6 +118,12 @@ def test_with_everything_trained_the_model_does_twice_the_forward_pass():
     assert FIGURE.at()["ratio"] == 2
     assert FIGURE.at(again="kept (math)")["executed"] == 2
     assert [row["times"] for row in FIGURE.rows(again="kept (math)")] == [2] * 6
+
+
+def test_the_gain_of_a_norm_below_asks_for_a_gradient():
+    frozen = FIGURE.at(embedded="frozen")
+    assert frozen["ratio"] == 2 and frozen["trained"] < 1
+    assert FIGURE.at(**FIGURE.presets["LoRA, rank 16"])["ratio"] < FIGURE.at(**{**FIGURE.presets["LoRA, rank 16"], "embedded": "trained"})["ratio"]
 
 
 def test_frozen_on_top_of_trained_still_passes_the_gradient_on():
