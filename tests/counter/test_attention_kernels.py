@@ -216,6 +216,21 @@ def test_backward_of_flash_and_cudnn():
     assert (report.model_flops, report.under(EXACT).model_flops) == (2 * PACKED * 4 * D, 2 * PACKED_CAUSAL * 4 * D)
 
 
+@pytest.mark.parametrize("lengths", [None, (CUQ, CUK, 3, 4)])
+def test_under_a_window_the_gradients_of_keys_that_nobody_sees_are_written_nevertheless(lengths):
+    q, k, v = packed() if lengths else (empty(*LENGTH_FIRST[n][:-1], D) for n in range(3))
+    queries, keys = (CUQ.diff(), CUK.diff()) if lengths else (torch.tensor([Q] * B), torch.tensor([KV] * B))
+    lse, seed = empty(B, H, Q, dtype=torch.float32), empty(2, dtype=torch.int64)
+    where = lengths or (None, None, Q, KV)
+    report = fk.count(
+        aten._flash_attention_backward, q, q, k, v, q, lse, *where, 0.0, False, seed, seed, window_size_left=0, window_size_right=0
+    )  # a query sees one key: the diagonal that ends at the last key
+    seen = sum(min(n, m) for n, m in zip(queries.tolist(), keys.tolist(), strict=True))
+    read = 3 * q.numel() + 2 * seen * k.shape[-2] * D
+    assert seen < keys.sum()
+    assert report.bytes == q.element_size() * (read + q.numel() + k.numel() + v.numel())
+
+
 def test_cudnn_forward_reads_heads_before_length():
     op = aten._cudnn_attention_forward.default
     q, k, v = three(HEADS_FIRST)

@@ -120,7 +120,7 @@ def cast_of(tensor: Any) -> Any:
 def in_dtype(shape: Shape, dtype: Any, tensor: Any) -> Shape:
     """The same shape in another dtype."""
     old, new = int(tensor.element_size()), int(dtype.itemsize)
-    sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes")}
+    sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")}
     return replace(shape, width=new, **sizes)
 
 

@@ -39,6 +39,7 @@ FUNCTIONS: dict[Any, str] = {
 # the method see the one and not the other.
 _SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, torch.Tensor.__matmul__})
 _NOT_F = frozenset({torch.batch_norm, torch.layer_norm, torch.group_norm})
+_SETTINGS: dict[type, tuple[str, ...]] = {}  # their names, of torch's own layers
 _WITH_PARTS = (torch.nn.MultiheadAttention,)  # layers that are made of others, and count as one
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _other_modes = torch._C._len_torch_function_stack
@@ -55,11 +56,16 @@ class Layer:
     def __init__(self, module: Any, path: str) -> None:
         self.path = path
         self.kind = type(module)
-        self.settings = {
-            name: value
-            for name, value in vars(module).items()
-            if name[0] != "_" and isinstance(value, _PLAIN)
-        }
+        known = _SETTINGS.get(self.kind)
+        if known is None:
+            self.settings = {
+                name: value for name, value in vars(module).items() if name[0] != "_" and isinstance(value, _PLAIN)
+            }
+            if self.kind.__module__.startswith("torch.nn.modules."):  # whose constructors give all of a class the same settings
+                _SETTINGS[self.kind] = tuple(self.settings)
+        else:
+            given = vars(module)
+            self.settings = {name: given[name] for name in known if name in given}
         self.parameters = {
             name: parameter.shape for name, parameter in module._parameters.items() if parameter is not None
         }

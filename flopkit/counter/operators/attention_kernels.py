@@ -122,7 +122,7 @@ def _packed_shape(call: Call) -> Shape:
         return shape
     outputs = int(query.numel()) // int(query.shape[-1]) * shape.v_head_dim
     return replace(shape, q_bytes=extent(query), k_bytes=extent(key), v_bytes=extent(value), outputs=outputs,
-                   o_bytes=outputs * shape.width)  # fmt: skip
+                   o_bytes=outputs * shape.width, unseen=0)  # fmt: skip
 
 
 def _keys(call: Call, key: Any, batch: int) -> tuple[list[int], bool]:

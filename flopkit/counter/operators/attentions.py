@@ -57,12 +57,13 @@ class Shape:
     ----------
     pairs, visible : positions of the score matrices, and those that the mask lets through.
     head_dim, v_head_dim : of a key, of a value.
-    q_bytes, k_bytes, v_bytes, o_bytes : of the tensors.
+    q_bytes, k_bytes, v_bytes, o_bytes : of the tensors; of keys and values, those that a window lets any query see.
     outputs : numbers of the output.
     width : bytes of a score.
     hides : whether the program says that some pairs are hidden.
     note : what could not be known.
     computed : pairs that a kernel computes which skips what is hidden; None: the visible ones.
+    unseen : bytes of keys and values that no query sees: not read, but their gradients, zeros, are written.
     """
 
     pairs: int
@@ -78,6 +79,7 @@ class Shape:
     hides: bool = False
     note: str = ""
     computed: int | None = None
+    unseen: int = 0
 
     def split(self, each: float) -> dict[str, float]:
         """*each* for every pair, by what the mask says of it."""
@@ -101,6 +103,7 @@ class Shape:
             self, pairs=n * self.pairs, visible=n * self.visible, outputs=n * self.outputs, o_bytes=n * self.o_bytes,
             q_bytes=q * self.q_bytes, k_bytes=k * self.k_bytes, v_bytes=v * self.v_bytes,
             computed=None if self.computed is None else n * self.computed,
+            unseen=k * self.unseen,
         )  # fmt: skip
 
 
@@ -129,14 +132,16 @@ def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, 
     pairs = rows * queries * keys
     d, dv = int(q.shape[-1]), int(v.shape[-1])
     share = visible_rows(*band) if left is not None else keys
+    k_bytes, v_bytes = (extent(t) * share // keys if keys else 0 for t in (k, v))
     return Shape(
         pairs=pairs,
         visible=rows * band_pairs(*band),
         head_dim=d,
         v_head_dim=dv,
         q_bytes=extent(q),
-        k_bytes=extent(k) * share // keys if keys else 0,
-        v_bytes=extent(v) * share // keys if keys else 0,
+        k_bytes=k_bytes,
+        v_bytes=v_bytes,
+        unseen=extent(k) + extent(v) - k_bytes - v_bytes,
         o_bytes=rows * queries * dv * int(q.element_size()),
         outputs=rows * queries * dv,
         width=int(q.element_size()),
@@ -151,12 +156,13 @@ def of_lengths(
 ) -> Shape:  # fmt: skip
     """The `Shape` of sequences of unequal length: (queries, keys) of each."""
     right = 0 if causal else right
-    pairs = visible = queries = rows = 0
+    pairs = visible = queries = rows = keys = 0
     for q, kv in lengths:
         band = (q, kv, left, right, kv - q if bottom_right else 0)
         pairs += q * kv
         visible += band_pairs(*band)
         queries += q
+        keys += kv
         rows += visible_rows(*band) if left is not None else kv
     return Shape(
         pairs=heads * pairs,
@@ -171,6 +177,7 @@ def of_lengths(
         width=width,
         hides=left is not None or right is not None,
         note=note,
+        unseen=(keys - rows) * kv_heads * (head_dim + v_head_dim) * width,
     )
 
 
@@ -226,7 +233,7 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         again=shape.run(d + twice * (d + dv)),
         vector=vector,
         vector_again=shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX)),
-        bytes=2 * inputs + 2 * shape.o_bytes,  # read q, k, v, the output and its gradient; write three gradients
+        bytes=2 * inputs + 2 * shape.o_bytes + shape.unseen,  # read q, k, v, the output and its gradient; write three gradients
         kernel=kernel,
         note=shape.note,
     )

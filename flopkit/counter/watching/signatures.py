@@ -11,6 +11,7 @@ from flopkit.counter.calls import tensors
 __all__ = ["key_of", "made_up", "on_meta", "recipe_of", "signature"]
 
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
+_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _STRIDED = torch.strided
 _function_modes = torch._C._len_torch_function_stack
 
@@ -87,7 +88,21 @@ def _key_of(plan: Any, args: Any, kwargs: Any) -> Any:
     if plan.chained:  # the values of scalars do not change what an element-wise operator costs
         parts = _shapes(args, [_same(args)])
         return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
-    return (signature(args), signature(kwargs) if kwargs else None, _same(args))
+    parts, names, nested = [], [], False
+    for value in args:  # as `signature` does, in the time that a count has
+        kind = type(value)
+        if kind in _TENSORS:
+            if value.layout is not _STRIDED:
+                raise TypeError(value.layout)
+            parts.append((value.shape, value.stride(), value.dtype))
+            names.append(id(value))
+        elif kind in _SCALARS:
+            parts.append(value)
+        else:
+            parts.append(signature(value))
+            nested = nested or not (kind is list and value and type(value[0]) is int)
+    same = _same(args) if nested or len(set(names)) != len(names) else None
+    return tuple(parts), signature(kwargs) if kwargs else None, same
 
 
 def on_meta(args: Any) -> bool:
