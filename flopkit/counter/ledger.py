@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flopkit.counter.work import Work
+from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work
 
 __all__ = ["Entry", "Ledger", "Where"]
 
@@ -20,10 +20,12 @@ class Where(NamedTuple):
 class Entry:
     """A call of an operator with certain shapes, and what it costs."""
 
-    __slots__ = ("extents", "func", "key", "op", "results", "work")
+    __slots__ = ("calculates", "extents", "func", "key", "moves", "op", "results", "work")
 
     def __init__(self, op: str, work: Work, func: Any = None, key: Any = None) -> None:
         self.op, self.work, self.func, self.key = op, work, func, key
+        self.calculates = work.status in (COUNTED, ELEMENTWISE)
+        self.moves = work.status != FREE or bool(work.bytes)
         self.extents: Any = None  # bytes of its tensors, kept for chains
         self.results: Any = None  # how to make up what it returns, on meta
 

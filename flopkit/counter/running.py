@@ -138,24 +138,20 @@ class _Progress:
 
     def __init__(self, fn: Any) -> None:
         self.name = _name(fn)
-        self.seen = 0
         self.shown = 0
         self.start = time.monotonic()
         self.bar: Any = None
 
-    def __call__(self) -> None:
-        self.seen += 1
-        if self.seen % 128:
-            return
+    def __call__(self, seen: int) -> None:
         if self.bar is None:
             if time.monotonic() - self.start < 2:
                 return
             from tqdm.auto import tqdm
 
-            self.shown = self.seen
-            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False, initial=self.seen)
-        self.bar.update(self.seen - self.shown)
-        self.shown = self.seen
+            self.shown = seen
+            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False, initial=seen)
+        self.bar.update(seen - self.shown)
+        self.shown = seen
 
     def close(self) -> None:
         if self.bar is not None:

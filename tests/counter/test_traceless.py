@@ -41,7 +41,12 @@ SDPA = "aten::scaled_dot_product_attention"
 def contents(owner):
     """What can be called there. (Not every attribute: torch counts the hits of its caches.)"""
     found = {name: getattr(value, "__func__", value) for name, value in vars(owner).items()}
-    return {name: id(value) for name, value in found.items() if callable(value) or isinstance(value, property)}
+    return {name: same(value) for name, value in found.items() if callable(value) or isinstance(value, property)}
+
+
+def same(value):
+    """What tells whether a function is what it was: itself, and its code."""
+    return id(value), id(getattr(value, "__code__", None))
 
 
 def snapshot(model, optimizer):
@@ -49,7 +54,7 @@ def snapshot(model, optimizer):
     torch.ones(1)
     return {
         "classes": {kind: contents(kind) for kind in CLASSES},
-        "functions": {m.__name__: {n: id(v) for n, v in vars(m).items() if callable(v)} for m in MODULES},
+        "functions": {m.__name__: {n: same(v) for n, v in vars(m).items() if callable(v)} for m in MODULES},
         "global hooks": {n: list(v) for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and v},
         "optimizer hooks": (
             list(optimizers._global_optimizer_pre_hooks),
@@ -103,6 +108,24 @@ def run(model, optimizer):
     torch.compile(lambda t: t + 1, backend="eager")(x)
     with FakeTensorMode():
         torch.ones(4, 8) @ torch.ones(8, 8)
+
+
+@pytest.mark.parametrize("closure", [False, True])
+def test_whoever_replaced_the_call_of_a_module_is_still_called(monkeypatch, closure):
+    original, called = nn.Module.__call__, []
+
+    def watched(module, *args, **kwargs):
+        called.append(type(module).__name__)
+        return original(module, *args, **kwargs)
+
+    exec("def plain(module, *args, **kwargs): return watched(module, *args, **kwargs)", {"watched": watched}, made := {})
+    replaced = watched if closure else made["plain"]
+    monkeypatch.setattr(nn.Module, "__call__", replaced)
+    code = replaced.__code__
+    report = fk.count(nn.Sequential(nn.Linear(2, 3)), torch.ones(4, 2))
+    assert called == ["Sequential", "Linear"]
+    assert {row["module"] for row in report.by_module()} == {"", "0"}
+    assert nn.Module.__call__ is replaced and replaced.__code__ is code
 
 
 class Stop(Exception):

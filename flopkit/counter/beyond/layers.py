@@ -90,7 +90,11 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
         if type(module) in _WITH_PARTS:
             key: Any = (layer, tuple(_told(each) for each in (*args, *kwargs.values())), _told(out))
         else:
-            key = (layer, _shape(args[0]) if args else _shape(next(iter(kwargs.values()), None)), _shape(out))
+            given: Any = args[0] if args else next(iter(kwargs.values()), None)
+            try:
+                key = (layer, given.shape if type(given) in _TENSORS else _shape(given), out.shape if type(out) in _TENSORS else _shape(out))
+            except RuntimeError:  # a strided nested tensor has no single shape
+                key = (layer, _shape(given), _shape(out))
     layers = here.ledger.layers
     layers[key] = layers.get(key, 0) + 1
 
@@ -109,11 +113,12 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
             called = "@"
         out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
         if _graph_task() == -1:
+            here = getattr(watcher.local, "here", None) or watcher.here
             if _other_modes():
                 with torch._C.DisableTorchFunction():
-                    _note_call(watcher.here, called, args, kwargs, out, looked_up)
+                    _note_call(here, called, args, kwargs, out, looked_up)
             else:
-                _note_call(watcher.here, called, args, kwargs, out, looked_up)
+                _note_call(here, called, args, kwargs, out, looked_up)
         return out
 
     return noted
@@ -122,7 +127,9 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
 def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_up: bool) -> None:
     module = here.place.module
     try:
-        given = tuple([each.shape if type(each) in _TENSORS else _told(each) for each in args])
+        given = tuple([
+            each.shape if type(each) in _TENSORS else each if type(each) in _SIMPLE else _told(each) for each in args
+        ])  # fmt: skip
         came = out.shape if type(out) in _TENSORS else _told(out)
     except RuntimeError:  # a strided nested tensor has no single shape
         given, came = tuple([_told(each) for each in args]), _told(out)

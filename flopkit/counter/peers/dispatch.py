@@ -49,7 +49,7 @@ def seen(source: Any) -> Seen:
         if name(line.entry).endswith("::cond"):
             remarks["it runs both branches of a cond, and takes the larger for each operator"] = None
     rows = [Row(op, calls, true, told, reason) for (op, reason), (calls, true, told) in found.items()]
-    return Seen("FlopCounterMode (torch)", value, "FLOPs", "FLOPs", total, _together(rows, parts), tuple(remarks))
+    return Seen("torch (FlopCounterMode)", value, "FLOPs", "FLOPs", total, _together(rows, parts), tuple(remarks))
 
 
 def _reason(line: Line, true: int, told: int) -> str:

@@ -16,6 +16,7 @@ ON_CHIP = 65_536  # numbers of a row that is kept on chip between being summed a
 
 LONGEST = 2_000  # tensors that are looked at together; a longer chain is settled on the way
 
+_storage: Any = torch._C._storage_address  # type: ignore[attr-defined]
 _weak_ref: Any = torch.UntypedStorage._weak_ref
 _expired: Any = torch.UntypedStorage._expired
 _free_weak_ref: Any = torch.UntypedStorage._free_weak_ref
@@ -58,22 +59,18 @@ class Chain:
         places, reads, writes, ends = entry.extents
         held, made, read = self.held, self.made, self.read
         try:
-            given: Any
-            if places is None:
-                given = zip(tensors((args, kwargs)), reads, strict=False)
-            else:
-                given = [(args[place], sizes) for place, sizes in places]
             last = None
-            for tensor, (size, width) in given:
-                if size and tensor is not last:
+            for given, size, width in _given(args, kwargs, reads) if places is None else places:
+                tensor = given if places is None else args[given]
+                if tensor is not last:
                     last = tensor
-                    storage = tensor.untyped_storage()
-                    name = storage._cdata
+                    name = _storage(tensor)
                     start = tensor.storage_offset() * width
                     where = made.get(name)
                     if where is not None and (start in where or _within(where, start)):
                         continue
                     if name not in held:
+                        storage = tensor.untyped_storage()
                         held[name] = (_weak_ref(storage), storage.nbytes())
                     where = read.get(name)
                     if where is None:
@@ -83,9 +80,9 @@ class Chain:
             for tensor, (size, width) in ((out, writes[0]),) if isinstance(out, torch.Tensor) else zip(
                 _results(args, out), writes, strict=False
             ):
-                storage = tensor.untyped_storage()
-                name = storage._cdata
+                name = _storage(tensor)
                 if name not in held:
+                    storage = tensor.untyped_storage()
                     held[name] = (_weak_ref(storage), storage.nbytes())
                 start = tensor.storage_offset() * width
                 where = made.get(name)
@@ -121,6 +118,11 @@ class Chain:
         self.held.clear()
 
 
+def _given(args: Any, kwargs: Any, reads: Any) -> Any:
+    """The tensors that are read, and their sizes, where some are in lists or have names."""
+    return [(tensor, *sizes) for tensor, sizes in zip(tensors((args, kwargs)), reads, strict=False) if sizes[0]]
+
+
 def _within(places: dict[int, int], start: int) -> bool:
     return any(first <= start < first + size for first, size in places.items())
 
@@ -143,7 +145,7 @@ def _looked_at(plan: Any, entry: Entry, args: Any, kwargs: Any, out: Any) -> Any
     places = None
     if flat:
         where = [place for place, value in enumerate(args) if isinstance(value, torch.Tensor)]
-        places = [(place, sizes) for place, sizes in zip(where, reads, strict=True) if sizes[0]]
+        places = [(place, *sizes) for place, sizes in zip(where, reads, strict=True) if sizes[0]]
     return places, reads, [(extent(t), t.element_size()) for t in results], plan.merges == "row" and ends_chain(call)
 
 

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
@@ -62,7 +63,7 @@ def installed() -> Iterator[None]:
 
 
 def _install(stack: contextlib.ExitStack) -> None:
-    _replace(stack, torch.nn.Module, "__call__", _calling)
+    _modules(stack)
     _replace(stack, threading.Thread, "start", _starting)
     _replace(stack, ThreadPoolExecutor, "submit", _submitting)
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
@@ -94,8 +95,48 @@ def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> N
     stack.callback(put_back)
 
 
-def _calling(original: Any) -> Any:
+def _modules(stack: contextlib.ExitStack) -> None:
+    """Have the call of a module pass by here.
+
+    An attribute of `torch.nn.Module` could be set instead; but Python then goes through its several hundred subclasses, now and when it is
+    put back, and forgets what it knew of looking up their attributes: as much time as a hundred operators take that are counted. So the
+    function stays, and its code is another one for a while. Where that cannot be (somebody put a function with a closure in its place),
+    the attribute is set.
+    """
+    function: Any = torch.nn.Module.__call__
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_freevars:
+        _replace(stack, torch.nn.Module, "__call__", lambda original: _passing(_calling(original)))
+        return
+    original = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+    ours, calling = _by_constant.__code__, _calling(original)
+    consts = tuple([calling if const == _CALLING else const for const in ours.co_consts])
+    function.__code__ = ours.replace(co_consts=consts, co_name=code.co_name)  # the name that tracebacks and torch go by
+
+    def put_back() -> None:
+        function.__code__ = code
+
+    stack.callback(put_back)
+
+
+_CALLING = "in the place of this constant stands what is called"
+
+
+def _by_constant(module: Any, *args: Any, **kwargs: Any) -> Any:
+    calling: Any = "in the place of this constant stands what is called"
+    return calling(module, args, kwargs)
+
+
+def _passing(calling: Any) -> Any:
     def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return calling(module, args, kwargs)
+
+    return __call__
+
+
+def _calling(original: Any) -> Any:
+    def call(module: Any, args: Any, kwargs: Any) -> Any:
         watching = heres()
         if len(watching) != 1 or watching[0].watcher.closed:
             return several([here for here in watching if not here.watcher.closed], module, args, kwargs)
@@ -120,7 +161,7 @@ def _calling(original: Any) -> Any:
             for here in watching:
                 here.leave()
 
-    return __call__
+    return call
 
 
 def _watched(run: Any) -> Any:

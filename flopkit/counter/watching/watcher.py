@@ -22,15 +22,13 @@ from flopkit.counter.watching import inside
 from flopkit.counter.watching.here import Here, graph_task, heres, local
 from flopkit.counter.watching.places import OUTSIDE, Modules, Place
 from flopkit.counter.watching.signatures import key_of, made_up, on_meta, recipe_of, signature
-from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work, unknown
+from flopkit.counter.work import Work, unknown
 
 __all__ = ["Functions", "Watcher"]
 
 _node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
-_NOTHING_TO_DO = contextlib.nullcontext()
-_ARITHMETIC = frozenset({COUNTED, ELEMENTWISE})
 LOCAL = "DTensor: what is counted is this rank's local work"
 BY_ITS_INSIDE = (
     "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
@@ -56,7 +54,7 @@ class Watcher(TorchDispatchMode):
     supports_higher_order_operators = True
     keeps_heres = True  # one for each thread
 
-    def __init__(self, attention: str = "auto", progress: Callable[[], None] | None = None) -> None:
+    def __init__(self, attention: str = "auto", progress: Callable[[int], None] | None = None) -> None:
         super().__init__()
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
@@ -68,7 +66,8 @@ class Watcher(TorchDispatchMode):
         self.closed = False
         self.notes: set[str] = set()
         self.progress = progress
-        self._here = threading.local()
+        self.seen = 0  # operators
+        self.local = threading.local()
         self._all: list[Here] = []
         self._functions = Functions(self)
         self._registered = registry.version()
@@ -84,9 +83,9 @@ class Watcher(TorchDispatchMode):
     @property
     def here(self) -> Here:
         """What is known of this thread."""
-        found = getattr(self._here, "value", None)
+        found = getattr(self.local, "here", None)
         if found is None:
-            found = self._here.value = Here(self, OUTSIDE)
+            found = self.local.here = Here(self, OUTSIDE)
             self._all.append(found)
             around = getattr(local, "heres", ())
             local.heres = (*(here for here in around if not here.watcher.closed), found)
@@ -156,7 +155,7 @@ class Watcher(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        here = getattr(self._here, "value", None) or self.here
+        here = getattr(self.local, "here", None) or self.here
         if here.busy or self.closed:
             return func(*args, **kwargs)
         if types and self._desugars(types):
@@ -203,26 +202,36 @@ class Watcher(TorchDispatchMode):
         if plan.constant is not None:
             entry = plan.constant
             taken = region is not None
+        elif _function_modes():
+            with torch._C.DisableTorchFunction():
+                entry, taken = self._seen(here, plan, func, args, kwargs, out, key, entry, phase, place)
         else:
-            with torch._C.DisableTorchFunction() if _function_modes() else _NOTHING_TO_DO:
-                if entry is None or plan.by_result:
-                    entry = self._look_up(plan, func, args, kwargs, out, key)
-                taken = region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place)
-                if taken:
-                    pass
-                elif plan.merges:
-                    here.chain.extend(phase, plan, args, kwargs, out, entry)
-                elif entry.work.status != FREE or entry.work.bytes:
-                    here.chain.close()
-        here.arithmetic += entry.work.status in _ARITHMETIC
+            entry, taken = self._seen(here, plan, func, args, kwargs, out, key, entry, phase, place)
+        here.arithmetic += entry.calculates
         where = place.where(phase, taken)
         calls = here.ledger.calls
         line = (entry, where)
         calls[line] = calls.get(line, 0) + 1
         if here.depth:
             here.ledger.hide(entry, where)
-        if self.progress is not None:
-            self.progress()
+        self.seen += 1
+        if not self.seen & 127 and self.progress is not None:
+            self.progress(self.seen)
+
+    def _seen(
+        self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, entry: Entry | None, phase: str, place: Place
+    ) -> tuple[Entry, bool]:
+        """The entry of a call, and whether an attention call takes it for its own; if not, the chain is told."""
+        if entry is None or plan.by_result:
+            entry = self._look_up(plan, func, args, kwargs, out, key)
+        region = place.region
+        if region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place):
+            return entry, True
+        if plan.merges:
+            here.chain.extend(phase, plan, args, kwargs, out, entry)
+        elif entry.moves:
+            here.chain.close()
+        return entry, False
 
     def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
         if key is None:
