@@ -6,20 +6,16 @@ without gradients, on the CPU, on meta and with fake tensors.
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 import torch
 import torch.nn.functional as F
+from batteries import REAL, WAYS, call, counted, g, learns, made, t
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import flopkit as fk
 
 CASES = {}
 C64 = torch.complex64
-WAYS = ("cpu", "no_grad", "inference", "meta", "fake")
-REAL = ("cpu", "no_grad", "inference")
 
 
 def case(name, build, forward, backward=0, ways=WAYS, executed=1):
@@ -27,19 +23,6 @@ def case(name, build, forward, backward=0, ways=WAYS, executed=1):
     assert name not in CASES
     CASES[name] = (build, forward, backward, ways, executed)
 
-
-def g(*shape, dtype=None):
-    """A tensor that wants a gradient."""
-    return torch.rand(shape, dtype=dtype, requires_grad=True)
-
-
-def t(*shape, dtype=None):
-    """One that does not."""
-    return torch.rand(shape, dtype=dtype)
-
-
-def call(fn, *args, **kwargs):
-    return lambda: fn(*args, **kwargs)
 
 
 # fmt: off: a table
@@ -379,17 +362,14 @@ def test_flops(name, way):
     build, forward, backward, ways, executed = CASES[name]
     if way not in ways:
         pytest.skip("its result depends on the data")
-    torch.manual_seed(0)
-    device = torch.device("meta") if way == "meta" else FakeTensorMode() if way == "fake" else contextlib.nullcontext()
-    modes = {"no_grad": torch.no_grad, "inference": torch.inference_mode}
-    with device:
+    with made(way):
         run = build()
-        with modes.get(way, contextlib.nullcontext)(), fk.counting() as report:
+        with counted(way) as report:
             result = run()
-            if way not in modes and backward is not None:
+            if learns(way) and backward is not None:
                 differentiate(result)
     assert report.uncounted == [] and report.coverage == 1
-    whole = forward + backward * (way not in modes)
+    whole = forward + backward * learns(way)
     assert report.model_flops == whole
     assert (report.forward.flops, report.backward.flops) == (forward * executed, (whole - forward) * executed)
     assert report.hardware_flops == report.forward.flops + report.backward.flops + report.recompute.flops

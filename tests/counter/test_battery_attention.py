@@ -6,22 +6,19 @@ fused kernel computes the scores once more.
 
 from __future__ import annotations
 
-import contextlib
 from typing import NamedTuple
 
 import pytest
 import torch
 import torch.nn.functional as F
+from batteries import WAYS, call, counted, g, learns, made, t
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
 import flopkit as fk
 
 EXACT = fk.conventions.EXACT
-WAYS = ("cpu", "no_grad", "inference", "meta", "fake")
-REAL = ("cpu", "no_grad", "inference")
 sdpa = F.scaled_dot_product_attention
 
 
@@ -40,18 +37,6 @@ def case(name, build, forward, backward=None, visible=None, ways=WAYS):
     assert name not in CASES
     backward = 2 * forward if backward is None else backward
     CASES[name] = Truth(build, forward, backward, forward if visible is None else visible, ways)
-
-
-def g(*shape, dtype=None):
-    return torch.rand(shape, dtype=dtype, requires_grad=True)
-
-
-def t(*shape, dtype=None):
-    return torch.rand(shape, dtype=dtype)
-
-
-def call(fn, *args, **kwargs):
-    return lambda: fn(*args, **kwargs)
 
 
 def qkv(q=6, kv=6, heads=4, kv_heads=4, d=8, dv=8, batch=2):
@@ -283,21 +268,17 @@ def test_flops(name, way):
     truth = CASES[name]
     if way not in truth.ways:
         pytest.skip("torch cannot")
-    torch.manual_seed(0)
-    device = torch.device("meta") if way == "meta" else FakeTensorMode() if way == "fake" else contextlib.nullcontext()
-    modes = {"no_grad": torch.no_grad, "inference": torch.inference_mode}
-    learns = way not in modes
-    with device:
+    with made(way):
         run = truth.build()
-        with modes.get(way, contextlib.nullcontext)(), fk.counting() as report:
+        with counted(way) as report:
             result = run()
-            if learns:
+            if learns(way):
                 (result * 2).sum().backward()
     exact = report.under(EXACT)
     assert report.uncounted == [] and report.coverage == 1
     assert report.forward.flops == truth.forward
-    assert report.model_flops == truth.forward + truth.backward * learns
-    assert exact.model_flops == truth.visible + learns * (truth.backward - 2 * (truth.forward - truth.visible))
+    assert report.model_flops == truth.forward + truth.backward * learns(way)
+    assert exact.model_flops == truth.visible + learns(way) * (truth.backward - 2 * (truth.forward - truth.visible))
     for one in (report, exact):
         assert one.hardware_flops == one.forward.flops + one.backward.flops + one.recompute.flops
         assert sum(row["flops"] for row in one.by_op()) == one.hardware_flops

@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 import torch
-from torch import nn
+from batteries import Steps, linear, mlp, x
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-import flopkit as fk
-
-U = 2 * 4 * 8 * 8  # one product: a batch of 4 through 8 × 8
-CASES = {}
-
-
-def case(name, forward=0, backward=0, recompute=0, optimizer=0, model=None):
-    """Register a program that gives what is to be run, and what it costs in units of `U`."""
-
-    def register(build):
-        assert name not in CASES
-        CASES[name] = (build, (forward, backward, recompute, optimizer), forward + backward if model is None else model)
-        return build
-
-    return register
-
-
-def x(grad=False, rows=4):
-    return torch.ones(rows, 8, requires_grad=grad)
-
-
-def linear(**kwargs):
-    return nn.Linear(8, 8, **kwargs)
-
-
-def mlp():
-    return nn.Sequential(linear(), nn.GELU(), linear())
+CASES = Steps()
+case = CASES.case
 
 
 # -- gradients that are asked for --------------------------------------------------------------------------------
@@ -344,20 +317,4 @@ if hasattr(torch.optim, "Muon"):
 )
 @pytest.mark.parametrize("name", CASES)
 def test_phases(name):
-    build, phases, model = CASES[name]
-    torch.manual_seed(0)
-    run = build()
-    gc.disable()
-    try:
-        report = fk.count(run)
-    finally:
-        gc.enable()
-    found = [getattr(report, phase).flops / U for phase in ("forward", "backward", "recompute", "optimizer")]
-    assert report.uncounted == []
-    assert [n for n, true in zip(found, phases, strict=True) if true is not None] == [
-        n for n in phases if n is not None
-    ]
-    assert report.model_flops == model * U
-    assert report.hardware_flops == sum(found) * U
-    again = fk.count(build())
-    assert (again.model_flops, again.hardware_flops) == (report.model_flops, report.hardware_flops)
+    CASES.check(name)

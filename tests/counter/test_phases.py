@@ -7,6 +7,7 @@ import threading
 
 import pytest
 import torch
+from batteries import Product
 from torch import nn
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -321,17 +322,6 @@ class CheckpointWithoutGrad(torch.autograd.Function):
 def _plain_backward(ctx, g):
     x, w = ctx.saved_tensors
     return g @ w.t(), x.t() @ g
-
-
-class Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
-        return x @ w
-
-    @staticmethod
-    def backward(ctx, g):
-        return _plain_backward(ctx, g)
 
 
 class Differentiated(torch.autograd.Function):

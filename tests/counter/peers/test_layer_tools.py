@@ -48,6 +48,20 @@ class Weights(nn.Module):
         return self.attention(x, x, x)[0]
 
 
+class Norms(nn.Module):
+    """Batch norms called by torch's own function, whose arguments come in another order than those of torch.nn.functional's."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("var", torch.ones(4))
+
+    def forward(self, x):
+        y = torch.batch_norm(x, None, None, self.mean, self.var, False, 0.1, 1e-5, True)
+        return torch.batch_norm(y, self.scale, self.mean, self.mean, self.var, False, 0.1, 1e-5, True)
+
+
 LAYERS = {
     "convolutions": (nn.Sequential(nn.Conv2d(4, 8, 3, groups=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1)), (2, 4, 9, 8)),
     "transposed": (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 6)),
@@ -60,6 +74,7 @@ LAYERS = {
     "products": (Products(), (2, 8, 8)),
     "attention": (Heads(), (2, 5, 16)),
     "attention with weights": (Weights(), (2, 5, 16)),
+    "norms by torch's function": (Norms(), (2, 4, 3, 5)),
     "upsampling": (nn.Sequential(nn.Conv2d(3, 4, 1), nn.Upsample(scale_factor=2, mode="bilinear")), (1, 3, 4, 4)),
 }  # fmt: skip
 
