@@ -190,7 +190,7 @@ class Cost:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row a part, with its share of the FLOPs, and the total last; one row where there are no parts."""
+        """One row a part, its share of the FLOPs and, where there are any, parameters; the total last. One row where there are no parts."""
         lines = [*self.parts, self] if self.parts else [self]
         whole = self.flops
         rows = []
@@ -206,6 +206,8 @@ class Cost:
             }
             if not (self.parts and _known(whole)):
                 del row["share"]
+            if _is_zero(self.params):
+                del row["params"]
             rows.append(row)
         formats = {
             "FLOPs": lambda v: _amount(v, "FLOPs"),
