@@ -7,7 +7,7 @@ PORT ?= 8000
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: help book serve test test-fast html lint notebooks picture lock clean
+.PHONY: help book serve test test-fast html lint mutations notebooks picture lock clean
 
 help:               ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -39,6 +39,9 @@ lint: .venv/ready   ## Style, types, spelling
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -m codespell_lib flopkit book tests tools *.md
+
+mutations: .venv/ready  ## Change each number of a formula in turn, and name the changes that no test notices (hours)
+	$(PY) tools/mutations.py
 
 notebooks: .venv/ready  ## Bring the chapters into the stored form (no outputs)
 	$(PY) tools/notebooks.py

@@ -36,6 +36,17 @@ class JITFunction(KernelInterface):
             self.fn(*args, **kwargs)
 
 
+class Interpreted:
+    """As Triton's interpreter was up to 3.6: each kernel has a `run` of its own."""
+
+    def __init__(self, fn):
+        self.fn = fn
+        self.run = lambda *args, grid, warmup=False, **kwargs: fn(*args, **kwargs)
+
+    def __getitem__(self, grid):
+        return self.fn
+
+
 class Autotuner(KernelInterface):
     """Tries each configuration, then launches the best."""
 
@@ -55,7 +66,7 @@ def standin(tmp_path, monkeypatch):
     name = "standin_for_triton"
     (tmp_path / f"{name}.py").write_text(STAND_IN)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(kernels, "MODULES", {name: ("JITFunction", "Autotuner", "Missing")})
+    monkeypatch.setattr(kernels, "MODULES", {name: ("JITFunction", "Interpreted", "Autotuner", "Missing")})
     yield name
     sys.modules.pop(name, None)
 
@@ -120,6 +131,24 @@ def test_a_formula_in_flops_takes_the_bytes_of_the_tensors(triton):
     finally:
         registry.forget(kernel)
     assert (report.flops, report.bytes) == (2 * 15 * 16, 120)
+
+
+def test_an_interpreted_kernel_is_one_launch_by_itself_and_in_an_autotuner(triton):
+    kernel = triton.Interpreted(double)
+    plain = triton.Interpreted.__getitem__
+    x, out = torch.ones(3, 5), torch.zeros(3, 5)
+    with fk.counting() as report:
+        kernel[(1,)](x, out, 15)
+        triton.Autotuner(kernel, [{}, {}])[(1,)](x, out, 15)
+    assert report.uncounted == [{"operator": "triton.double", "calls": 2, "bytes": 240}]
+    assert triton.Interpreted.__getitem__ is plain
+    fk.formula(kernel)(lambda x, out, n: 2 * n)
+    try:
+        with fk.counting(strict=True) as report:
+            kernel[(1,)](x, out, n=15)
+    finally:
+        registry.forget(kernel)
+    assert report.flops == 30
 
 
 @pytest.mark.parametrize("outer", [True, False])

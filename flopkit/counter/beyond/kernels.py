@@ -10,6 +10,7 @@ A package that AOTInductor compiled calls its kernels from C++: it is a row of `
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,8 +38,11 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
 
     def watch(module: Any) -> None:
         for name in MODULES.get(module.__name__, ()):
-            if hasattr(module, name):
-                replace(stack, getattr(module, name), "run", _launching)
+            kind = getattr(module, name, None)
+            if hasattr(kind, "run"):
+                replace(stack, kind, "run", _launching)
+            elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
+                replace(stack, kind, "__getitem__", _indexing)
         if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
             replace(stack, module.AOTICompiledModel, "__call__", _loaded)
 
@@ -65,6 +69,14 @@ def _launching(original: Any) -> Any:
         return out
 
     return run
+
+
+def _indexing(original: Any) -> Any:
+    def __getitem__(kernel: Any, grid: Any) -> Any:
+        launch = original(kernel, grid)
+        return functools.partial(_launching(lambda _, *args, **kwargs: launch(*args, **kwargs)), kernel)
+
+    return __getitem__
 
 
 def _loaded(original: Any) -> Any:
