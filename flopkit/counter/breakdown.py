@@ -60,7 +60,7 @@ def by_op(report: Any) -> Table:
 
 
 def by_module(report: Any, depth: int | None) -> Table:
-    """One row for each module, what it calls included, in the order in which they were called."""
+    """One row for each module, what it calls included, in the order in which they were called; what no module asked for comes last."""
     inclusive: dict[str, dict[str, Any]] = {}
     names = _names(report)
     for entry, where, calls in report.lines():
@@ -79,7 +79,7 @@ def by_module(report: Any, depth: int | None) -> Table:
     rows = []
     whole = report.flops
     order = {path: place for place, path in enumerate(_order(report))}
-    for path in sorted(inclusive, key=lambda p: order.get(p, len(order))):
+    for path in sorted(inclusive, key=lambda p: (not p, order.get(p, len(order)))):  # what no module asked for comes last
         name = names(path)
         if depth is not None and name.count(".") + bool(name) > depth:
             continue
@@ -109,6 +109,7 @@ def _order(report: Any) -> list[str]:
             above.append(path)
         found.update(dict.fromkeys(reversed(above)))
     return list(found)
+
 
 def _names(report: Any) -> Any:
     roots = {path.split(".", 1)[0] for path in _order(report) if path}
