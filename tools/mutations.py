@@ -271,7 +271,7 @@ class Campaign:
         gc.collect()
         gc.freeze()
         self.map = self.learned()
-        open_ones = [m for m in self.mutants if m.key not in EQUIVALENT]
+        open_ones = sorted((m for m in self.mutants if m.key not in EQUIVALENT), key=lambda m: not m.live)  # the quick ones first
         for mutant, verdict in forked(open_ones, self.meet, self.options.jobs, "mutants"):
             self.results.append((mutant, verdict))
             if verdict in ("survived", "not run"):

@@ -5,6 +5,8 @@ import torch
 import torch.nn.functional as F
 
 import flopkit as fk
+from flopkit.counter.calls import Call
+from flopkit.counter.registry import FORMULAS
 
 META = torch.device("meta")
 
@@ -30,6 +32,11 @@ def backward(fn, *args):
     with fk.counting(strict=True) as report:
         torch.autograd.grad(out, [a for a in args if a.requires_grad], torch.empty_like(out))
     return report.backward.vector_flops
+
+
+def by_hand(name, out, *args):
+    """The work of an operator that no kernel here runs, given the tensors that it would get and return."""
+    return FORMULAS[f"aten::{name}"](Call(getattr(torch.ops.aten, name).default, args, {}, out))
 
 
 X, Y = numbers(4, 10), numbers(4, 10)
@@ -184,6 +191,75 @@ def test_backward_of_normalisations():
     assert backward(lambda x, w, b: F.batch_norm(x, *running, w, b, training=True), x, w, b) == 9 * 40 + 3 * 10
     assert backward(lambda x, w, b: F.batch_norm(x, *running, w, b), x, w, b) == 6 * 40 + 4 * 10
     assert backward(lambda x: F.batch_norm(x, *running), x) == 40 + 4 * 10
+    # No gradient of the input: x̂ (2), Σ g·x̂ (2) and Σ g (1); of the bias alone, the last.
+    for trains in (True, False):
+        assert backward(lambda w, b, t=trains: F.batch_norm(free, *running, w, b, t), w, b) == (2 + 2 + 1) * 40
+        assert backward(lambda b, t=trains: F.batch_norm(free, *running, free[0], b, t), b) == 40
+    assert backward(lambda b: F.layer_norm(free, (10,), free[0], b), b) == 40
+
+
+def test_backward_of_group_norm():
+    """60 numbers, 2 images, 3 groups, 6 channels: x̂ (2), Σ g·x̂ (2), Σ g (1); the input's (4), with a weight (1) more, and for each image 2 a
+    group and 4 a channel."""
+    x, w, b = (numbers(*shape).requires_grad_() for shape in ((2, 6, 5), (6,), (6,)))
+    free = numbers(2, 6, 5)
+    rest = 2 * (2 * 3 + 4 * 6)
+    assert backward(lambda x, w, b: F.group_norm(x, 3, w, b), x, w, b) == (2 + 2 + 1 + 4 + 1) * 60 + rest
+    assert backward(lambda x: F.group_norm(x, 3), x) == (2 + 2 + 1 + 4) * 60 + rest
+    assert backward(lambda w: F.group_norm(free, 3, w, free[0, :, 0]), w) == (2 + 2) * 60
+    assert backward(lambda b: F.group_norm(free, 3, free[0, :, 0], b), b) == 60
+
+
+def test_backward_of_rms_norm_in_one_kernel():
+    """x̂ (1), Σ g·x̂ (2); the input's: g·w (1), its sum with x̂ (2), a multiply, a subtract, a multiply (3); a division a row."""
+    x, w, root = numbers(4, 10), numbers(10), numbers(4, 1)
+    for mask, flops in (
+        ([True, True], (1 + 2 + 1 + 2 + 3) * 40 + 4), ([True, False], (1 + 1 + 2 + 3) * 40 + 4), ([False, True], (1 + 2) * 40)
+    ):  # fmt: skip
+        work = by_hand("_fused_rms_norm_backward", (x, w), x, x, [10], root, w, mask)
+        assert work.vector == {"products": flops}
+
+
+def test_batch_norm_over_several_devices():
+    """40 numbers in 10 channels. Statistics: add, subtract, multiply, add; of a channel two divisions, then add, root, divide, and for the running
+    ones 7: each (1 - m)·r + m·new, and n / (n - 1) for the variance."""
+    x, c, both = numbers(4, 10), numbers(10), (numbers(10), numbers(10))
+    work = by_hand("batch_norm_stats", both, x, 1e-5)
+    assert (work.vector, work.bytes) == ({"products": 4 * 40 + (2 + 3) * 10}, 4 * (40 + 2 * 10))
+    work = by_hand("batch_norm_update_stats", both, x, numbers(10), numbers(10), 0.1)
+    alone = by_hand("batch_norm_update_stats", both, x, None, None, 0.1)
+    assert work.vector["products"] - alone.vector["products"] == 7 * 10
+    assert (work.bytes, alone.bytes) == (4 * (40 + 2 * 20 + 20), 4 * (40 + 20))
+    for given, each in (((None, None), 2), ((c, None), 3), ((c, c), 4)):
+        assert by_hand("batch_norm_elemt", x, x, *given, c, c, 1e-5).vector == {"products": each * 40}
+    gathered = numbers(8, 10)  # of eight devices
+    work = by_hand("batch_norm_gather_stats", both, x, gathered, numbers(8, 10), *both, 0.1, 1e-5, 4)
+    assert (work.vector, work.bytes) == ({"products": 10 * 80}, 4 * (2 * 80 + 20 + 20))
+    # Σ g (1), and of g·(x − mean) a subtract, a multiply, an add.
+    assert by_hand("batch_norm_backward_reduce", (c, c, c, c), x, x, c, c, c, True, True, True).vector == {"products": 4 * 40}
+    assert by_hand("batch_norm_backward_elemt", x, x, x, c, c, c, c, c, whole(1)).vector == {"products": 6 * 40}
+
+
+def test_batch_norm_that_returns_its_running_statistics():
+    """Read: image, weight, bias, two running statistics. Written: the image, what backward needs, the new running statistics."""
+    c = [torch.ones(10) for _ in range(4)]
+    report = fk.count(torch.ops.aten._native_batch_norm_legit_functional, torch.ones(4, 10), *c, True, 0.1, 1e-5)
+    row = next(r for r in report.by_op() if r["operator"] == "_native_batch_norm_legit_functional")
+    assert row["bytes"] == 4 * ((40 + 4 * 10) + (40 + 2 * 10 + 2 * 10))
+
+
+def test_weight_norm():
+    """‖v‖ of 4 rows of 10: a multiply and an add a number; a root and a division a row; then a multiply. Backward: Σ g·v, two multiplies and a
+    subtraction a number, three divisions and a multiplication a row."""
+    v, g = torch.ones(4, 10, requires_grad=True), torch.ones(4, 1, requires_grad=True)
+    assert vector(torch._weight_norm_interface, v, g) == 3 * 40 + 2 * 4
+    assert backward(lambda v, g: torch._weight_norm_interface(v, g)[0], v, g) == 5 * 40 + 4 * 4
+
+
+def test_rows_of_a_logarithm_of_softmax():
+    """Five FLOPs a number, and a logarithm a row: a row may have one number, no number, or be no row but a number."""
+    for shape, dim, flops in (((6, 1), 1, 5 * 6 + 6), ((4, 0), 1, 0), ((), 0, 5 + 1), ((7,), 0, 5 * 7 + 1), ((2, 3), 0, 5 * 6 + 3)):
+        assert vector(F.log_softmax, torch.empty(shape, device=META), dim) == flops
 
 
 def test_backward_of_pooling_and_of_an_embedding():

@@ -192,6 +192,38 @@ def test_gates_of_each_kind(mode, kind):
         assert 2 * layers.forward == truth(kind, steps, num_layers=2, bidirectional=True)[0]
 
 
+@pytest.mark.parametrize(("mode", "cell"), [(0, 1 + 1), (1, 1 + 1), (2, 4 + 3 * 3 + 2 + 4), (3, 3 + 2 * 3 + 1 + 4)])
+def test_element_wise_work_of_a_unit(mode, cell):
+    """Each gate adds its two products; a sigmoid is three FLOPs, tanh and relu one. LSTM: three sigmoids, two tanh, three products, a sum.
+    GRU: two sigmoids, tanh, (h - n)·z + n, r·(W·h). Two biases for each gate."""
+    sizes = dict(rows=5, batch=1, inputs=4, hidden=6, layers=3, directions=2)
+    assert Layers(mode, biases=False, **sizes).vector == 3 * 2 * 5 * 6 * cell
+    assert Layers(mode, **sizes).vector == 3 * 2 * 5 * 6 * (cell + 2 * (1, 1, 4, 3)[mode])
+
+
+def test_a_projection_of_three_layers():
+    assert Layers(2, rows=5, batch=1, inputs=4, hidden=6, layers=3, directions=2, projected=2).projection == 3 * 2 * 5 * 6 * 2
+
+
+def test_the_library_tells_biases_by_the_number_of_weights():
+    """Two layers in two directions, 15 rows of 6 units: four weights for each with biases; projected and without biases three. Backward is taken
+    as twice as many."""
+    units = 2 * 2 * 15 * 6
+    assert library(by_hand("_cudnn_rnn")).vector == {"products": units * (19 + 8)}
+    call = by_hand("_cudnn_rnn", projected=3)
+    call.kwargs["weight"] = call.kwargs["weight"][:3] * 4
+    assert library(call).vector == {"products": units * 19}
+    back = library_backward(by_hand("_cudnn_rnn_backward", [True] * 4))
+    assert back.vector == {"products": 2 * units * (19 + 8)}
+
+
+def test_a_library_without_a_buffer_reads_its_weights():
+    for name, formula, mask in (("_cudnn_rnn", library, None), ("_cudnn_rnn_backward", library_backward, [True] * 4)):
+        call, apart = by_hand(name, mask), by_hand(name, mask)
+        apart.kwargs["weight_buf"] = None
+        assert formula(call).bytes == formula(apart).bytes  # the buffer holds the same weights, and is not read twice
+
+
 def test_a_call_without_steps():
     call = by_hand("_cudnn_rnn")
     call.kwargs["input"] = torch.empty(0, 3, 4, device="meta")
