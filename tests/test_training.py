@@ -347,3 +347,8 @@ def test_grouped_heads_save_bytes_only():
 def test_bad_input(call, error, said):
     with pytest.raises(error, match=said.replace("(", "\\(")):
         call()
+
+
+def test_the_gradient_of_a_complex_bias_adds_two_numbers_each():
+    layer = dict(tokens=3, d_in=4, d_out=5, bias=True)
+    assert [fk.dense_backward(**layer, dtype=dtype).vector_flops for dtype in ("fp32", "complex64")] == [3 * 5, 2 * 3 * 5]

@@ -1,5 +1,7 @@
 """The attention kernels called by themselves, each in its own layout; on meta, which knows their shapes."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ import flopkit as fk
 from flopkit.conventions import EXACT
 from flopkit.counter.calls import Call
 from flopkit.counter.operators import attention_kernels, explain
+from flopkit.counter.operators.attentions import Shape, backward_work, of_lengths, shape_of, split_of, wanted
 from flopkit.counter.operators.visibility import band_pairs, lengths_from, visible_rows
 
 aten = torch.ops.aten
@@ -276,3 +279,55 @@ def test_every_kernel_that_torch_names_has_a_formula():
     }
     composite = {"aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math"}
     assert fused - known - composite == set()
+
+
+# One call, each of whose numbers can be told from the others.
+ONE = Shape(pairs=100, visible=60, head_dim=8, v_head_dim=16, q_bytes=7, k_bytes=11, v_bytes=13, o_bytes=17, outputs=19, width=2, hides=True,
+            computed=70, unseen=23)  # fmt: skip
+
+
+def test_three_calls_at_once_that_share_a_tensor():
+    """Three times the queries' work; two different queries, five keys (hidden ones, too), one value are read."""
+    assert ONE.times(3, q=2, k=5) == Shape(
+        pairs=300, visible=180, head_dim=8, v_head_dim=16, q_bytes=14, k_bytes=55, v_bytes=13, o_bytes=51, outputs=57, width=2, hides=True,
+        computed=210, unseen=115,
+    )  # fmt: skip
+
+
+def test_products_inside_of_a_call_are_shared_out_as_its_pairs_are():
+    assert split_of({"products": 10}, ONE) == {"scores": 6, "hidden": 4}
+    assert shape_of(empty(1, 1, 6, 8), empty(9, 8), empty(9, 8)).pairs == 6 * 9
+    nothing = shape_of(*three([(0, 4, 6, 8)] * 3), causal=True)
+    assert (nothing.pairs, nothing.visible, nothing.outputs, nothing.o_bytes) == (0, 0, 0, 0)
+    assert split_of({"products": 0}, nothing) == {"scores": 0, "hidden": 0}
+
+
+def test_numbers_of_the_output_of_unequal_sequences():
+    shape = of_lengths([(3, 5), (2, 2)], heads=4, kv_heads=2, head_dim=8, v_head_dim=16, width=2)
+    assert (shape.outputs, shape.o_bytes) == ((3 + 2) * 4 * 16, 2 * (3 + 2) * 4 * 16)
+
+
+@pytest.mark.parametrize(
+    ("gradients", "macs", "vector", "bytes"),
+    [
+        # scores of 2 bytes: 200. Values: probabilities and the output's gradient in, the values' out.
+        ((False, False, True), 16, 0, 200 + 17 + 13),
+        # a mask that is added: the output's gradient and the values in, the probabilities' out; softmax: two in, one out
+        ((False, False, False, True), 16, 5, 17 + 13 + 200 + 600),
+        ((True, False, False), 16 + 8, 5, 17 + 13 + 200 + 600 + 200 + 7 + 11),
+        ((True, True, True), 16 + 16 + 8 + 8, 5, 200 + 17 + 13 + 17 + 13 + 200 + 600 + 2 * (200 + 7 + 11)),
+    ],
+)
+def test_the_fallback_computes_the_gradients_that_are_wanted(gradients, macs, vector, bytes):
+    work = backward_work(ONE, "math", gradients)
+    assert (work.model, work.done) == ({"scores": 60 * macs, "hidden": 40 * macs}, {"scores": 100 * macs})
+    assert (work.vector, work.bytes) == ({"scores": 100 * vector}, bytes)
+
+
+def test_three_gradients_are_asked_for_and_that_of_a_mask():
+    """Of a node's inputs the first four may be q, k, v and an additive mask; what comes behind them (offsets, a seed) is none of them."""
+    call = Call(aten._flash_attention_backward.default, (), {}, None)
+    assert wanted(call) == (True, True, True)
+    for inputs in (3, 4, 6):
+        call.node = SimpleNamespace(next_functions=((None, 0),) * inputs)
+        assert wanted(call) == (True,) * min(inputs, 4)  # where nobody asks, all are taken

@@ -11,6 +11,8 @@ from programs import PLACES, at, backward, count, leaf, passes, row
 
 import flopkit as fk
 from flopkit import tally
+from flopkit.counter.calls import Call
+from flopkit.counter.registry import FORMULAS
 
 nn = torch.nn
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -262,3 +264,34 @@ def test_kernels_that_are_called_by_name():
     assert row(report, "mkldnn._convolution_transpose_pointwise")["flops"] == 2 * 2 * 4 * 90 * 6 * 9
     packed = x.to_mkldnn()
     assert fk.count(F.conv2d, packed, w.to_mkldnn()).forward.flops == flops
+
+
+def test_kernels_of_gpus_and_complex_numbers():
+    """Called by hand. A bias, what is added and a relu are one FLOP a number each; a complex multiply-add is four of real numbers."""
+    with torch.device("meta"):
+        x, w, b, out = torch.empty(2, 4, 10, 9), torch.empty(6, 4, 3, 3), torch.empty(6), torch.empty(2, 6, 8, 7)
+        sequence, taps, later = torch.empty(9, 2, 4), torch.empty(3, 4, 6), torch.empty(7, 2, 6)
+    macs, results, rest = 2 * 6 * 56 * 36, 2 * 6 * 56, ([1, 1], [0, 0], [1, 1], 1)
+
+    def work(name, args, out):
+        found = FORMULAS[f"aten::{name}"](Call(getattr(torch.ops.aten, name).default, args, {}, out))
+        return found.model["products"], found.vector.get("products", 0)
+
+    assert work("cudnn_convolution_relu", (x, w, b, *rest), out) == (macs, 2 * results)
+    assert work("cudnn_convolution_relu", (x, w, None, *rest), out) == (macs, results)
+    assert work("cudnn_convolution_add_relu", (x, w, out, 1.0, b, *rest), out) == (macs, 3 * results)
+    assert work("cudnn_convolution_add_relu", (x, w, out, 1.0, None, *rest), out) == (macs, 2 * results)
+    kind = torch.complex64
+    given = (x.to(kind), w.to(kind), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    assert work("convolution", given, out.to(kind)) == (4 * macs, 0)
+    macs = 7 * 2 * 6 * 3 * 4
+    assert work("conv_tbc", (sequence, taps, torch.empty(6, device="meta")), later) == (macs, 7 * 2 * 6)
+    assert work("conv_tbc", (sequence.to(kind), taps.to(kind), None), later.to(kind))[0] == 4 * macs
+
+
+def test_the_gradient_of_a_bias_is_a_sum():
+    x, w, b = torch.ones(2, 4, 10, 9), torch.ones(6, 4, 3, 3), leaf(6)
+    report = fk.count(lambda: backward(F.conv2d(x, w.requires_grad_(), b)))
+    assert row(report, "convolution_backward", "backward")["vector_flops"] == 2 * 6 * 56
+    report = fk.count(lambda: backward(F.conv2d(x, w.requires_grad_())))
+    assert row(report, "convolution_backward", "backward")["vector_flops"] == 0

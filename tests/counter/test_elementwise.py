@@ -1,5 +1,7 @@
 """Vector FLOPs of operators that no layer of flopkit stands for: by hand."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -268,6 +270,95 @@ def test_backward_of_pooling_and_of_an_embedding():
     assert backward(lambda x: F.avg_pool2d(x, 2), image) == 2 * 3 * 16 * (4 + 1)
     table = numbers(100, 10).requires_grad_()
     assert backward(lambda w: F.embedding(whole(4), w), table) == 40
+
+
+@pytest.mark.parametrize(
+    "kind, sizes, each",
+    # for each tap of an element a multiplication a dimension, and an add
+    [("linear", (6,), 2 * 2), ("bilinear", (6, 8), 4 * 3), ("trilinear", (6, 8, 4), 8 * 4), ("bicubic", (6, 8), 16 * 3), ("nearest", (6, 8), 1)],
+)
+def test_backward_of_upsampling(kind, sizes, each):
+    image = numbers(2, 3, *(n // 2 for n in sizes)).requires_grad_()
+    assert backward(lambda x: F.interpolate(x, sizes, mode=kind), image) == each * 6 * math.prod(sizes)
+
+
+@pytest.mark.parametrize(
+    "kind, old, new, columns, rows",
+    # taps: 2·⌈support·scale⌉ + 1, the scale at least 1, the support 1 for bilinear, 2 for bicubic, 3 for lanczos
+    [
+        ("bilinear2d", (8, 12), (4, 4), 2 * 3 + 1, 2 * 2 + 1),
+        ("bicubic2d", (8, 12), (4, 4), 2 * 6 + 1, 2 * 4 + 1),
+        ("lanczos2d", (8, 12), (4, 4), 2 * 9 + 1, 2 * 6 + 1),
+        ("bilinear2d", (4, 4), (8, 12), 2 * 1 + 1, 2 * 1 + 1),
+        ("bilinear2d", (7, 5), (4, 4), 2 * 2 + 1, 2 * 2 + 1),
+    ],
+)
+def test_antialiased_images(kind, old, new, columns, rows):
+    """Each column of the result from the old rows, then each row: a sum of t taps is t multiplies and t - 1 adds. Backward the same."""
+    if not hasattr(torch.ops.aten, f"_upsample_{kind}_aa"):
+        pytest.skip("torch does not have it")
+    small, large = numbers(2, 3, *old), numbers(2, 3, *new)
+    flops = 6 * (old[0] * new[1] * (2 * columns - 1) + new[0] * new[1] * (2 * rows - 1))
+    assert by_hand(f"_upsample_{kind}_aa", large, small, list(new), False).vector == {"products": flops}
+    if hasattr(torch.ops.aten, f"_upsample_{kind}_aa_backward"):
+        work = by_hand(f"_upsample_{kind}_aa_backward", small, large, list(new), [2, 3, *old], False)
+        assert work.vector == {"products": flops}
+
+
+def test_backward_of_sampling_at_a_grid():
+    """70 positions, 210 elements. For each tap of an element a multiply and an add to the image; two and one multiply more to each coordinate."""
+    image, grid = numbers(2, 3, 8, 8), numbers(2, 5, 7, 2)
+    for mode, place, taps in (("bilinear", 18, 4), ("bicubic", 60, 16)):
+        sample = lambda x, g, mode=mode: F.grid_sample(x, g, mode=mode, align_corners=False)
+        x, g = numbers(2, 3, 8, 8).requires_grad_(), numbers(2, 5, 7, 2).requires_grad_()
+        assert backward(sample, x, g) == 70 * place + 210 * (2 * taps + 2 * 3 * taps)
+        assert backward(lambda x, f=sample: f(x, grid), x) == 70 * place + 210 * 2 * taps
+        assert by_hand("grid_sampler_2d_backward", (None, g), numbers(2, 3, 5, 7), image, g, {4: 0, 16: 2}[taps], 0, False, [False, True]).vector == {
+            "products": 70 * place + 210 * 2 * 3 * taps
+        }  # fmt: skip
+    x, g = numbers(2, 3, 8, 8).requires_grad_(), numbers(2, 5, 7, 2).requires_grad_()
+    # The nearest pixel does not move with the grid.
+    assert backward(lambda x, g: F.grid_sample(x, g, mode="nearest", align_corners=False), x, g) == 70 * 10 + 210 * 2
+    x, g = numbers(2, 3, 8, 8, 8).requires_grad_(), numbers(2, 5, 7, 2, 3).requires_grad_()
+    assert backward(lambda x, g: F.grid_sample(x, g, align_corners=False), x, g) == 140 * 37 + 420 * (2 * 8 + 3 * 3 * 8)
+    assert by_hand("cudnn_grid_sampler", numbers(2, 3, 5, 7), image, grid).vector == {"products": 70 * 18 + 210 * 7}
+
+
+def test_a_grid_is_a_product():
+    """Two images, 35 positions of two coordinates, each of three multiply-adds."""
+    theta, grid = numbers(2, 2, 3), numbers(2, 5, 7, 2)
+    for name, args, out in (
+        ("cudnn_affine_grid_generator", (theta, 2, 3, 5, 7), grid),
+        ("affine_grid_generator", (theta, [2, 3, 5, 7], False), grid),
+        ("cudnn_affine_grid_generator_backward", (grid, 2, 3, 5, 7), theta),
+    ):
+        work = by_hand(name, out, *args)
+        assert (work.model, work.bytes) == ({"products": 2 * 35 * 2 * 3}, 4 * (2 * 6 + 2 * 35 * 2))
+
+
+def test_rows_of_a_table_with_a_largest_norm():
+    """Four rows of ten: power and add for the norm, a multiply. Each is read and written, in a new table all others, too."""
+    table, places = numbers(100, 10), whole(4)
+    work = by_hand("embedding_renorm_", table, table, places, 1.0, 2.0)
+    assert (work.vector, work.bytes) == ({"products": 3 * 40}, 4 * 2 * 40 + 8 * 4)
+    assert by_hand("embedding_renorm", numbers(100, 10), table, places, 1.0, 2.0).bytes == work.bytes + 4 * 2 * 1000
+
+
+def test_a_bag_of_rows_with_weights():
+    """Two bags of three rows of ten: an add for each number, and a multiply with the sample's weight; read are the rows, their places, the bags'
+    starts and the weights. The gradient of a sample's weight multiplies and adds as many."""
+    table, places, starts, samples = numbers(100, 10), whole(6), whole(2), numbers(6)
+    out = numbers(2, 10), whole(0), whole(0), whole(0)
+    work = by_hand("_embedding_bag_forward_only", out, table, places, starts, False, 0, False, samples)
+    assert (work.vector, work.bytes) == ({"products": 2 * 60}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 6 + 4 * 20)
+    work = by_hand("_embedding_bag_forward_only", out, table, places, starts, False, 1)
+    assert (work.vector, work.bytes) == ({"products": 60 + 20}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 20)
+    work = by_hand("_embedding_bag_per_sample_weights_backward", samples, numbers(2, 10), table, places, starts, whole(6), 0)
+    assert (work.vector, work.bytes) == ({"products": 2 * 60}, 4 * 60 + 4 * 20 + 8 * (6 + 2 + 6) + 4 * 6)
+    table_gradient = numbers(100, 10)
+    for mode, given, each in ((0, None, 1), (0, samples, 2), (1, None, 2)):
+        work = by_hand("_embedding_bag_dense_backward", table_gradient, numbers(2, 10), places, whole(6), whole(2), whole(2), 100, False, mode, given)
+        assert work.vector == {"products": each * 60}
 
 
 STEP = 13  # Adam without any extras

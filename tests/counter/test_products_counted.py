@@ -168,6 +168,12 @@ def test_what_is_added_counts_apart_and_only_where_it_is():
     for beta, adds in ((1, 15), (0.5, 15), (0.0, 0), (0, 0)):
         report = fk.count(lambda beta=beta: torch.addmm(c, a, b, beta=beta))
         assert (report.flops, report.vector_flops) == (120, adds)
+    a, b, v = torch.ones(3, 4), torch.ones(4, 5), torch.ones(4)
+    for fn, args, adds in (
+        (torch.baddbmm, (torch.ones(7, 3, 5), a.expand(7, 3, 4), b.expand(7, 4, 5)), 7 * 15),
+        (torch.addmv, (torch.ones(3), a, v), 3), (torch.addr, (torch.ones(3, 4), torch.ones(3), v), 12),
+    ):  # fmt: skip
+        assert [fk.count(fn, *args, beta=beta).vector_flops for beta in (1, 0)] == [adds, 0]
     with fk.counting() as report:  # one cache for both
         torch.addmm(c, a, b, beta=0.5)
         torch.addmm(c, a, b, beta=0.0)
@@ -304,17 +310,25 @@ def test_backward_in_one_kernel():
     aten, empty = torch.ops.aten, torch.empty
     with torch.device("meta"):
         x, w, g = empty(3, 4), empty(6, 4), empty(3, 6)
-        for mask, products in (([True, True, True], 2), ([True, False, False], 1), ([False, True, True], 1)):
+        for mask, products in (([True, True, True], 2), ([True, False, False], 1), ([False, True, True], 1),
+                               ([False, True, False], 1), ([False, False, True], 0)):  # fmt: skip
             call = Call(aten.linear_backward.default, (x, g, w, mask), {}, (x, w, empty(6)))
             work = products_room.linear_backward(call)
             assert (work.model["products"], work.vector.get("products", 0)) == (products * 72, 18 * mask[2])
         call = Call(aten.mkldnn_linear_backward_input.default, ([3, 4], g, w), {}, x)
-        assert products_room.linear_backward_half(call).model["products"] == 72
+        work = products_room.linear_backward_half(call)
+        assert (work.model["products"], work.vector) == (72, {})
+        call = Call(aten.mkldnn_linear_backward_weights.default, (g, x, w, False), {}, (w, None))
+        assert products_room.linear_backward_half(call).vector == {}
         call = Call(aten.mkldnn_linear_backward_weights.default, (g, x, w, True), {}, (w, empty(6)))
         work = products_room.linear_backward_half(call)
         assert (work.model["products"], work.vector["products"]) == (72, 18)
         call = Call(aten.matmul_backward.default, (g, x, w.T, [True, True]), {}, (x, w.T))
         assert products_room.matmul_backward(call).model["products"] == 144
+        x, w, g = (t.to(torch.complex64) for t in (x, w, g))  # four multiply-adds of real numbers each
+        call = Call(aten.linear_backward.default, (x, g, w, [True, True, False]), {}, (x, w, None))
+        assert products_room.linear_backward(call).model["products"] == 4 * 2 * 72
+        assert products_room.linear(Call(aten.linear.default, (x, w), {}, g)).model["products"] == 4 * 72
 
 
 def test_double_backward_of_a_product():
