@@ -122,6 +122,14 @@ def test_lengths_without_values_are_counted_as_unequal_as_they_can_be():
     assert lengths_from(CUQ.to("meta"), 6, 2) == ([2, 2, 2], True)
     assert lengths_from(CUQ.to("meta"), 7, None) == ([3, 2, 2], False)
     assert lengths_from(torch.tensor([0]), 0, 3) == ([], True)
+    offsets = lambda sequences: empty(sequences + 1, dtype=torch.int32)
+    assert lengths_from(offsets(0), 0, 3) == lengths_from(empty(0, dtype=torch.int32), 0, None) == ([], True)
+    assert lengths_from(offsets(3), 10, 4) == ([4, 4, 2], False)
+    assert lengths_from(offsets(4), 8, 8) == ([8, 0, 0, 0], False)
+    assert lengths_from(offsets(1), 10, None) == lengths_from(offsets(1), 10, 10) == ([10], True)
+    # Keys and values are as many bytes as there are, none of them unseen.
+    op, given = aten._flash_attention_forward.default, (q, k, v, offsets(3), offsets(3), 3, 4, 0.0, False, False)
+    assert attention_kernels._packed_shape(Call(op, given, {}, (q,))).unseen == 0
 
 
 def test_a_cache_with_room_to_spare():
@@ -132,6 +140,27 @@ def test_a_cache_with_room_to_spare():
     work = explain(op).formula(call)
     assert work.model == {"scores": H * (2 * 3 + 1 * 1 + 3 * 2) * 2 * D}
     assert work.bytes == 2 * H * D * (6 + 6 + (3 + 1 + 2) * 2)
+    # Without values each cache is taken to be as long as the longest may be, or, where that is not said, empty.
+    for longest, keys in ((4, 4), (None, 0)):
+        call = Call(op, (q, k, v, CUQ, CUK, 3, longest, 0.0, False, False), dict(seqused_k=used.to("meta")), (q,))
+        assert sum(explain(op).formula(call).model.values()) == H * 6 * keys * 2 * D
+
+
+def test_windows_by_the_names_that_kernels_give_them():
+    """Efficient: *window_size* keys, that of the query included. Flash: so many to the left, so many to the right, none of them if negative."""
+    q, k, v = three(LENGTH_FIRST)
+    pairs = lambda sees: B * H * sum(sees(j - i) for i in range(Q) for j in range(KV))
+    for kind, offset in ((1, 0), (2, KV - Q)):
+        call = Call(aten._efficient_attention_forward.default, (q, k, v, None, None, None, None, None, 0.0, kind), dict(window_size=3), (q,))
+        shape = attention_kernels._packed_shape(call)
+        assert (shape.visible, shape.pairs) == (pairs(lambda step, o=offset: -2 <= step - o <= 0), PAIRS)
+    for left, right, sees in (
+        (2, 0, lambda step: -2 <= step - 3 <= 0), (-1, 0, lambda step: step - 3 <= 0), (0, -1, lambda step: step - 3 >= 0),
+        (1, 1, lambda step: -1 <= step - 3 <= 1), (-1, -1, lambda step: True),
+    ):  # fmt: skip
+        call = Call(aten._flash_attention_forward.default, (q, k, v, None, None, Q, KV, 0.0, False, False),
+                    dict(window_size_left=left, window_size_right=right), (q,))  # fmt: skip
+        assert attention_kernels._packed_shape(call).visible == pairs(sees)
 
 
 def test_backward_of_each():
@@ -264,9 +293,7 @@ def test_bands_are_counted_as_one_counts_by_hand(q, kv):
                     if (left is None or j >= i + offset - left) and (right is None or j <= i + offset + right)
                 ]
                 assert band_pairs(q, kv, left, right, offset) == len(inside)
-                # Rows between the first and the last key that is seen.
-                if offset == kv - q and left is not None and inside:
-                    assert visible_rows(q, kv, left, right, offset) >= len({j for _, j in inside})
+                assert visible_rows(q, kv, left, right, offset) == len({j for _, j in inside})
 
 
 def test_every_kernel_that_torch_names_has_a_formula():

@@ -6,6 +6,8 @@ from torch import nn
 
 import flopkit as fk
 from flopkit.conventions import EXACT
+from flopkit.counter.calls import Call
+from flopkit.counter.operators.attention_layers import multi_head_attention
 
 B, L, D, H, FF = 2, 6, 16, 4, 32
 PROJECTIONS = 4 * 2 * B * L * D * D
@@ -158,3 +160,15 @@ def test_decoder_layer(device, train):
     cross = 2 * B * D * D * (2 * L + 2 * 9) + 2 * 2 * B * L * 9 * D
     assert report.model_flops == PROJECTIONS + CORE + cross + 2 * 2 * B * L * D * FF
     assert kinds(report)[1] == (CORE + 2 * 2 * B * L * 9 * D) // 2
+
+
+def test_one_operator_with_more_keys_than_queries():
+    """2 sequences of 3 queries and 5 keys, 2 heads of 4: what query, key, value and output are projected with is 8 by 8."""
+    with torch.device("meta"):
+        q, k, w, b = torch.empty(2, 3, 8), torch.empty(2, 5, 8), torch.empty(24, 8), torch.empty(24)
+        args = (q, k, k, 8, 2, w, b, torch.empty(8, 8), torch.empty(8))
+    work = multi_head_attention(Call(torch.ops.aten._native_multi_head_attention.default, args, {}, (q, None)))
+    pairs = 2 * 2 * 3 * 5
+    assert work.model == {"products": (6 + 10 + 10 + 6) * 8 * 8, "scores": pairs * (4 + 4)}
+    # A bias for each projected number; scale, and five for softmax, a score.
+    assert work.vector == {"products": (6 + 10 + 10 + 6) * 8, "scores": pairs * (1 + 5)}

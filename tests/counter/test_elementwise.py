@@ -90,6 +90,7 @@ def test_complex_numbers():
     assert vector(lambda: z * 2.0) == 2 * 10
     assert vector(lambda: z.abs()) == 4 * 10
     assert vector(lambda: z.sum()) == 2 * 10
+    assert vector(lambda: z.sigmoid()) == 2 * vector(lambda: X[0].sigmoid()) == 2 * 3 * 10
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,16 @@ def test_losses():
     assert (
         vector(F.nll_loss, X, answers, weight=numbers(10)) == 3 * 4 + 1
     )  # weighed, weights summed, losses summed; one division
+
+
+def test_cross_entropy_of_two_classes():
+    """Forward: two logarithms, each compared with its least; subtract, two multiplies, an add. Backward: two subtracts, a multiply, a
+    compare, a multiply, a divide. A weight is one multiply more, in each."""
+    p, y, w = numbers(4, 10).requires_grad_(), numbers(4, 10), numbers(4, 10)
+    for weight in (None, w):
+        more = 40 * (weight is not None)
+        assert vector(F.binary_cross_entropy, p, y, weight, reduction="none") == 8 * 40 + more
+        assert backward(lambda p, weight=weight: F.binary_cross_entropy(p, y, weight, reduction="none"), p) == 6 * 40 + more
 
 
 def test_pooling_in_other_sizes():
