@@ -51,8 +51,8 @@ MODULES = ["flopkit/counter/operators", "flopkit/training.py", "flopkit/counter/
 TESTS = "tests/counter tests/layers tests/models tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py flopkit"  # fmt: skip
 PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 
-# Mutants that change nothing which anyone can see: file, function, what stood there, what it became: why.
-EQUIVALENT: dict[tuple[str, str, str, str], str] = {}
+# Mutants that change nothing which anyone can see: file, function, the changed line: why.
+EQUIVALENT: dict[tuple[str, str, str], str] = {}
 
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult, ast.Pow: ast.Mult,
@@ -74,10 +74,11 @@ class Mutant:
     names: frozenset[str]  # else: what the statement defines
     old: Any
     new: Any
+    changed: str  # the line as it becomes
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.path, self.where, ast.unparse(self.old), ast.unparse(self.new)
+    def key(self) -> tuple[str, str, str]:
+        return self.path, self.where, self.changed
 
     def __str__(self) -> str:
         return f"{self.path}:{self.old.lineno} {self.where or '(module)'}: {ast.unparse(self.old)}  ->  {ast.unparse(self.new)}"
@@ -107,8 +108,13 @@ def changes(node: Any, comparisons: bool) -> Iterator[ast.AST]:
         yield ast.Compare(node.left, [SWAPS[type(node.ops[0])](), *node.ops[1:]], node.comparators)
 
 
-def mutants(path: str, tree: ast.Module, comparisons: bool = False) -> Iterator[Mutant]:
+def mutants(path: str, text: str, tree: ast.Module, comparisons: bool = False) -> Iterator[Mutant]:
     """Every mutant of a file, from top to bottom; none in annotations, decorators, texts and errors."""
+    written = text.encode().splitlines()  # columns are counted in bytes
+
+    def changed(old: Any, new: ast.AST) -> str:
+        before, after = written[old.lineno - 1][: old.col_offset], written[old.end_lineno - 1][old.end_col_offset :]
+        return f"{before.decode()}{ast.unparse(new)}{after.decode()}".strip()
 
     def walk(node: Any, where: str, lines: range, live: bool, names: frozenset[str]) -> Iterator[Mutant]:
         if isinstance(node, ast.stmt):
@@ -118,7 +124,7 @@ def mutants(path: str, tree: ast.Module, comparisons: bool = False) -> Iterator[
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             where = f"{where}.{getattr(node, 'name', '<lambda>')}".lstrip(".")
         for new in changes(node, comparisons):
-            yield Mutant(path, where, lines, live, names, node, ast.copy_location(new, node))
+            yield Mutant(path, where, lines, live, names, node, ast.copy_location(new, node), changed(node, new))
         for field, value in ast.iter_fields(node):
             if field in ("annotation", "returns", "decorator_list") or isinstance(node, (ast.Raise, ast.JoinedStr)):
                 continue
@@ -223,7 +229,7 @@ class Campaign:
         self.home, self.root, self.options = home, root, options
         files = sorted(p for top in {c.split("/")[0] for c in chosen} for p in (home / top).rglob("*.py"))
         self.trees = {str(p.relative_to(home)): ast.parse(p.read_text("utf8")) for p in files}
-        self.mutants = [m for path in chosen for m in mutants(path, self.trees[path], options.comparisons)]
+        self.mutants = [m for path in chosen for m in mutants(path, (home / path).read_text("utf8"), self.trees[path], options.comparisons)]
         self.early = Tracer({str(home / path): path for path in self.trees})
         self.results: list[tuple[Mutant, str]] = []
         self.problem = ""

@@ -36,9 +36,9 @@ def backward(fn, *args):
     return report.backward.vector_flops
 
 
-def by_hand(name, out, *args):
+def by_hand(name, out, *args, **kwargs):
     """The work of an operator that no kernel here runs, given the tensors that it would get and return."""
-    return FORMULAS[f"aten::{name}"](Call(getattr(torch.ops.aten, name).default, args, {}, out))
+    return FORMULAS[f"aten::{name}"](Call(getattr(torch.ops.aten, name).default, args, kwargs, out))
 
 
 X, Y = numbers(4, 10), numbers(4, 10)
@@ -129,6 +129,35 @@ def test_losses():
     )  # weighed, weights summed, losses summed; one division
 
 
+def test_losses_with_weights():
+    """Of logits: a weight is one multiply an element; that of the positives, (1 + (p - 1)·y), a subtract, a multiply, an add, a multiply."""
+    w = numbers(4, 10)
+    for given, more in (({}, 0), ({"weight": w}, 1), ({"pos_weight": w}, 4), ({"weight": w, "pos_weight": w}, 5)):
+        assert vector(F.binary_cross_entropy_with_logits, X, Y, reduction="none", **given) == (7 + more) * 40
+    # Each of four log-probabilities is weighed; in a sum the weights are summed, too.
+    answers, weights, one, total = whole(4), numbers(10), torch.empty((), device=META), torch.empty((), device=META)
+    for reduction, out, flops in ((0, numbers(4), 4), (2, one, 4 + 2 * 4), (1, one, 4 + 2 * 4 + 1)):
+        work = by_hand("nll_loss_forward", (out, total), X, answers, weights, reduction, -100)
+        assert (work.vector, work.bytes) == ({"products": flops}, 4 * (4 + 4) + 8 * 4 + 4 * (out.numel() + 1))
+    # Backward: the zeros around each number are written, too; a mean divides, a weight multiplies.
+    for reduction, given, flops in ((2, None, 0), (1, None, 4), (2, weights, 4), (1, weights, 8)):
+        work = by_hand("nll_loss_backward", X, one, X, answers, given, reduction, -100, total)
+        assert work.vector == {"products": flops}
+        assert work.bytes == 4 * (1 + 1) + 8 * 4 + 4 * 40 + (4 * 4 if given is not None else 0)
+
+
+def test_margin_between_classes():
+    """Subtract, add, compare, add to the sum for each class, a power more for squares and a multiply for weights; a row is divided by the number of
+    classes, and joins the sum of rows."""
+    for source, p, weight, reduction, flops in (
+        (X, 1, None, 1, 4 * 40 + 2 * 4), (X, 1, None, 0, 4 * 40 + 4), (X, 2, None, 0, 5 * 40 + 4), (X, 1, numbers(10), 0, 5 * 40 + 4),
+        (X, 2, numbers(10), 1, 6 * 40 + 2 * 4), (X[0], 1, None, 0, 4 * 10 + 1),
+    ):  # fmt: skip
+        out = numbers(4) if reduction == 0 else torch.empty((), device=META)
+        work = by_hand("multi_margin_loss", out, source, whole(4), p, 1.0, weight, reduction)
+        assert work.vector == {"products": flops}
+
+
 def test_cross_entropy_of_two_classes():
     """Forward: two logarithms, each compared with its least; subtract, two multiplies, an add. Backward: two subtracts, a multiply, a
     compare, a multiply, a divide. A weight is one multiply more, in each."""
@@ -144,6 +173,10 @@ def test_pooling_in_other_sizes():
     assert vector(F.avg_pool1d, numbers(2, 3, 12), 3) == 2 * 3 * 4 * (3 + 1)
     assert vector(F.max_pool3d, numbers(2, 3, 4, 4, 4), 2) == 2 * 3 * 8 * 8
     assert vector(F.avg_pool3d, numbers(2, 3, 4, 4, 4), (2, 1, 2)) == 2 * 3 * (2 * 4 * 2) * (4 + 1)
+    # A window said by one number is that long in each dimension; kernels that return no positions.
+    assert by_hand("avg_pool2d", numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3]).vector == {"products": 24 * (9 + 1)}
+    assert by_hand("avg_pool1d", numbers(2, 3, 4), numbers(2, 3, 12), [3]).vector == {"products": 24 * (3 + 1)}
+    assert by_hand("mkldnn_max_pool2d", numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3, 3]).vector == {"products": 24 * 9}
     # From 5 to 3 windows of 2 (0–1), 3 (1–3) and 2 (3–4) elements; from 6 to 2, two of 3.
     assert vector(F.adaptive_avg_pool2d, numbers(2, 3, 5, 6), (3, 2)) == 6 * ((2 + 3 + 2) * 6 + 3 * 2)
     assert vector(F.adaptive_max_pool2d, numbers(2, 3, 5, 6), (3, 2)) == 6 * (2 + 3 + 2) * 6
@@ -428,3 +461,20 @@ def test_bytes_of_a_fused_optimizer():
                 optimizer.step()
             row = next(row for row in report.by_op() if row["operator"] == "_fused_sgd_")
             assert row["bytes"] == 4 * 30 * (reads_and_writes + more)
+
+
+def test_gradients_that_are_unscaled():
+    """37 weights, two moments of each, two step counts. Unscaled by the step itself: a division more, and the gradients are written back. A third
+    moment that is not used is not read."""
+    group = lambda: [numbers(30), numbers(7)]
+    options = dict(lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False)
+    weights, rest = group(), (group(), group(), group())
+    steps = [numbers(1), numbers(1)]
+    for third in ([], group()):
+        work = by_hand("_fused_adam_", None, weights, *rest, third, steps, **options)
+        assert (work.vector, work.bytes) == ({"products": 13 * 37}, 4 * (4 * 37 + 2 + 3 * 37))
+        work = by_hand("_fused_adam_", None, weights, *rest, third, steps, **options, grad_scale=numbers(1))
+        assert (work.vector, work.bytes) == ({"products": 14 * 37}, 4 * (4 * 37 + 2 + 3 * 37 + 37 + 1))
+    # By itself: a multiply, and whether the number is finite.
+    work = by_hand("_amp_foreach_non_finite_check_and_unscale_", None, weights, numbers(1), numbers(1))
+    assert work.vector == {"products": 2 * 37}

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from programs import backward, count
 
 import flopkit as fk
+from flopkit.counter.calls import Call
+from flopkit.counter.registry import FORMULAS
 
 grouped_mm = torch._grouped_mm
 
@@ -123,3 +125,20 @@ def test_backward_reaches_the_experts():
     out = grouped_mm(half(12, 16), experts, ends(4, 5, 12))
     backward(out)
     assert experts.grad is not None
+
+
+def test_a_bias_and_the_scales_are_one_flop_a_number():
+    with torch.device("meta"):
+        a, b, out, bias = torch.empty(12, 16), torch.empty(3, 16, 8), torch.empty(12, 8), torch.empty(3, 8)
+        offsets = torch.empty(3, dtype=torch.int32)
+        for given, vector in ((None, {}), (bias, {"products": 12 * 8})):
+            assert FORMULAS["aten::_grouped_mm"](Call(torch.ops.aten._grouped_mm.default, (a, b, offsets, given), {}, out)).vector == vector
+        one, out = torch.empty(()), torch.empty(16, 48)
+        kinds = [(torch.float8_e4m3fn, 32)]
+        if hasattr(torch, "float4_e2m1fn_x2"):
+            kinds.append((torch.float4_e2m1fn_x2, 16))  # two numbers in each
+        for dtype, stored in kinds:
+            a, b = torch.empty(16, stored, dtype=dtype), torch.empty(stored, 48, dtype=dtype)
+            for given, adds in ((None, 1), (torch.empty(48), 2)):
+                work = FORMULAS["aten::_scaled_mm"](Call(torch.ops.aten._scaled_mm.default, (a, b, one, one, given), {}, out))
+                assert (work.model, work.vector) == ({"products": 16 * 32 * 48}, {"products": adds * 16 * 48})

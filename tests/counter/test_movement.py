@@ -80,7 +80,7 @@ def test_quantised_tensors():
     assert counted(x.dequantize).bytes == 40 + 160
 
 
-@pytest.mark.parametrize("ratio, uncounted", [(2, 0), (-1, 1)])
+@pytest.mark.parametrize("ratio, uncounted", [(1, 0), (3, 0), (0, 1), (-1, 1)])
 def test_boxes_of_torchvision(ratio, uncounted):
     """With a sampling_ratio the samples are known: 18 FLOPs for the place of each, 8 for its value, a division; else the boxes say."""
     from flopkit.counter.calls import Call
@@ -95,8 +95,8 @@ def test_boxes_of_torchvision(ratio, uncounted):
         is_mutable = False
 
     operator = type("Operator", (), {"_schema": Schema})
-    image, boxes, out = torch.zeros(1, 3, 8, 8), torch.zeros(5, 5), torch.zeros(5, 3, 7, 7)
+    image, boxes, out = torch.zeros(1, 3, 8, 8), torch.zeros(9, 5), torch.zeros(9, 3, 6, 7)
     work = roi_align(Call(operator, (image, boxes, ratio), {}, out))
     assert (work.status == "unknown") == bool(uncounted)
-    places, values = 5 * 49 * 4, 5 * 3 * 49
-    assert sum(work.vector.values()) == (0 if uncounted else 18 * places + values * (8 * 4 + 1))
+    places, values = 9 * 42 * ratio**2, 9 * 3 * 42
+    assert sum(work.vector.values()) == (0 if uncounted else 18 * places + values * (8 * ratio**2 + 1))

@@ -232,3 +232,24 @@ def test_torchs_first_packed_products_are_no_silent_zero():
         warnings.simplefilter("ignore")
         report = fk.count(torch.fbgemm_linear_fp16_weight_fp32_activation, x, packed, torch.zeros(8))
     assert report.flops == 2 * 4 * 8 * 16
+
+
+def test_scale_bias_and_activation_are_one_flop_a_number():
+    results = 32 * 16
+    x, weight, bias = torch.zeros(32, 64), torch.zeros(16, 64), torch.zeros(16)
+    packed = torch.ops.quantized.linear_prepack_fp16(weight, bias)
+    assert fk.count(torch.ops.quantized.linear_dynamic_fp16, x, packed).vector_flops == 2 * results
+    assert fk.count(torch.ops.quantized.linear_relu_dynamic_fp16, x, packed).vector_flops == 3 * results
+    packed = torch.ops.onednn.linear_prepack_fp16(weight, [32, 64])
+    for given, adds in ((None, 1), (bias, 2)):
+        assert fk.count(torch.ops.onednn.linear_dynamic_fp16, x, packed, given).vector_flops == adds * results
+        assert fk.count(torch.ops.onednn.linear_relu_dynamic_fp16, x, packed, given).vector_flops == (adds + 1) * results
+    with fk.counting() as report:
+        four_bits()
+    assert row(report, "_dyn_quant_matmul_4bit")["vector_flops"] == results + 32 * 64  # rows are quantised on the way in
+    for given, adds in ((None, 0), (torch.zeros(6), 1)):
+        packed = torch.ops.mkldnn_prepacked.conv2d_prepack(
+            torch.zeros(6, 2, 3, 3), given, [1, 1], [0, 0], [1, 1], 2, [2, 4, 10, 9], "none"
+        )
+        report = fk.count(torch.ops.mkldnn_prepacked.conv2d_run, torch.zeros(2, 4, 10, 9), packed)
+        assert report.vector_flops == adds * 2 * 6 * 56

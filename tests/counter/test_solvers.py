@@ -221,3 +221,34 @@ def test_the_exponential_counts_the_products_that_run():
     found = fk.count(L.matrix_exp, large).flops
     assert found % (2 * 343) == 0 and found >= 5 * 2 * 343
     assert [r["operator"] for r in fk.count(L.matrix_exp, small.to("meta")).uncounted] == ["linalg_matrix_exp"]
+
+
+@pytest.mark.parametrize(
+    ("size", "values", "thin", "full"),
+    [
+        # Square: Golub and Reinsch's: 4·27 - 4·27/3; 4·27 + 8·27 + 9·27, less than 14·27 + 8·27.
+        ((3, 3), 72, 567, 567),
+        # 7 × 5: 4·175 - 4·125/3, against 2·175 + 2·125; 14·175 + 8·125, against 6·175 + 20·125; 4·245 + 8·175 + 9·125, against 980 + 22·125.
+        ((7, 5), Fraction(1600, 3), 3450, 3505),
+        # 6 × 3, where Chan's are cheaper: 2·54 + 2·27; 6·54 + 20·27; 4·108 + 22·27.
+        ((6, 3), 162, 864, 1026),
+    ],
+)
+def test_singular_values_by_the_cheaper_algorithm(size, values, thin, full):
+    for m, n in (size, size[::-1]):
+        assert solvers.svd_flops(m, n, vectors=False) == values
+        assert (solvers.svd_flops(m, n, vectors=True), solvers.svd_flops(m, n, vectors=True, full=True)) == (thin, full)
+
+
+def test_r_alone():
+    assert fk.count(lambda: L.qr(torch.eye(2), mode="r")).flops == even(2 * 8 - Fraction(2 * 8, 3)) == 10
+
+
+def test_scaling_between_the_factors_of_a_pseudo_inverse():
+    """Three matrices of 4 × 2: two rows of four are divided by the singular values. Read and written once."""
+    report = fk.count(L.pinv, torch.ones(3, 4, 2))
+    assert row(report, "linalg_pinv")["vector_flops"] == 3 * 2 * 4
+    assert row(report, "linalg_pinv")["bytes"] == 4 * (3 * 8 + 3 * 8)
+    for name in ("cholesky_ex", "inv_ex", "qr", "svd"):  # nothing but what the leading order counts
+        report = fk.count(getattr(L, name), torch.eye(3))
+        assert all(r["vector_flops"] == 0 for r in report.by_op().rows if r["status"] == "counted")

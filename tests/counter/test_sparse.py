@@ -7,6 +7,9 @@ from hypothesis import strategies as st
 from programs import backward, count, leaf, row
 
 import flopkit as fk
+from flopkit.counter.calls import Call
+from flopkit.counter.operators.solvers import triangular_solve
+from flopkit.counter.operators.sparse import half_linear, half_product, sparse_macs
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Sparse .* tensor support is in beta", "ignore:.*invariant checks are implicitly disabled"
@@ -154,3 +157,42 @@ def test_two_of_four():
         torch.ops.aten._cslt_sparse_mm.default, (torch.empty(64, 18, **meta), x.T), {}, torch.empty(64, 8, **meta)
     )
     assert sparse.half_product_cslt(packed).model["products"] == 8 * 64 * 32 // 2
+
+
+def test_rows_that_hold_nothing():
+    """The third row of the right side is empty; of the left side's two numbers one meets the first, which holds two."""
+    a = torch.tensor([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]).to_sparse()
+    b = torch.tensor([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]).to_sparse()
+    assert fk.count(torch.sparse.mm, a, b).flops == 2 * 2
+    assert sparse_macs(torch.ones(2), a) == 2  # a vector meets each stored number once
+
+
+def test_what_is_added_at_the_stored_places():
+    s = DENSE.to_sparse_csr()
+    for beta, adds in ((1.0, int((DENSE != 0).sum())), (0.0, 0)):
+        report = fk.count(lambda beta=beta: torch.sparse.sampled_addmm(s, torch.ones(4, 3), torch.ones(3, 4), beta=beta))
+        assert row(report, "sparse_sampled_addmm")["vector_flops"] == adds
+
+
+def test_triangles_of_complex_numbers():
+    lower = (torch.eye(4) + DENSE.tril(-1)).to(torch.complex64)
+    call = Call(torch.ops.aten.triangular_solve.default, (torch.ones(4, 3, dtype=torch.complex64), lower.to_sparse_csr()), {}, None)
+    call.out = (torch.ones(4, 3, dtype=torch.complex64), lower)
+    assert triangular_solve(call).model == {"products": 4 * 3 * int((lower != 0).sum())}
+
+
+def test_two_of_four_and_what_is_added():
+    aten = torch.ops.aten
+    with torch.device("meta"):
+        weight, marks, bias = torch.empty(64, 32), torch.empty(64, 4), torch.empty(64)
+        for rows in (8, 0):
+            x, out = torch.empty(rows, 64), torch.empty(rows, 64)
+            for given in (None, bias):
+                work = half_linear(Call(aten._sparse_semi_structured_linear.default, (x, weight, marks), dict(bias=given), out))
+                assert work.model == {"products": rows * 64 * 32}
+                assert work.vector.get("products", 0) == (0 if given is None else rows * 64)
+        b, out = torch.empty(64, 8), torch.empty(64, 8)
+        work = half_product(Call(aten._sparse_semi_structured_mm.default, (weight, marks, b), {}, out))
+        assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {})
+        work = half_product(Call(aten._sparse_semi_structured_addmm.default, (bias, weight, marks, b), {}, out))
+        assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {"products": 64 * 8})
