@@ -81,7 +81,7 @@ class Mutant:
         return self.path, self.where, self.changed
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.old.lineno} {self.where or '(module)'}: {ast.unparse(self.old)}  ->  {ast.unparse(self.new)}"
+        return f"{self.path}:{self.old.lineno} {self.where or '(module)'}: {ast.unparse(self.old)}  ->  {ast.unparse(self.new)}  in  {self.changed}"
 
 
 class Put(ast.NodeTransformer):
@@ -278,12 +278,13 @@ class Campaign:
         gc.freeze()
         self.map = self.learned()
         open_ones = sorted((m for m in self.mutants if m.key not in EQUIVALENT), key=lambda m: not m.live)  # the quick ones first
-        for mutant, verdict in forked(open_ones, self.meet, self.options.jobs, "mutants"):
-            self.results.append((mutant, verdict))
-            if verdict in ("survived", "not run"):
-                tqdm.write(f"{verdict}: {mutant}")
-            elif self.options.verbose:
-                tqdm.write(f"{mutant}  caught by {verdict}")
+        with contextlib.suppress(KeyboardInterrupt):  # what is known by then is shown
+            for mutant, verdict in forked(open_ones, self.meet, self.options.jobs, "mutants"):
+                self.results.append((mutant, verdict))
+                if verdict in ("survived", "not run"):
+                    tqdm.write(f"{verdict}: {mutant}")
+                elif self.options.verbose:
+                    tqdm.write(f"{mutant}  caught by {verdict}")
         return True
 
     def warm_up(self) -> None:
