@@ -78,6 +78,11 @@ def test_attention(layout, dv):
     assert report.model_flops == 3 * 2 * PAIRS * (D + dv)
 
 
+def test_a_batch_of_one_sequence():
+    x = torch.nested.nested_tensor([torch.randn(H, 3, D)])
+    assert fk.count(F.scaled_dot_product_attention, x, x, x).flops == 2 * H * 3 * 3 * 2 * D
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_attention_without_gradients(layout):
     q, k, v = same_lengths(layout, D, grad=False)

@@ -109,6 +109,14 @@ def test_reductions(flops, fn):
     assert vector(fn) == flops
 
 
+def test_what_two_results_share_is_counted_once():
+    assert vector(torch.var_mean, X, 1) == 4 * 40 + 2 * 4
+    assert vector(torch.std_mean, X, 1) == 4 * 40 + 3 * 4
+    assert vector(torch.sort, torch.empty((), device=META)) == 0  # one number is sorted
+    both = Call(torch.ops.aten.max.other, (numbers(4, 1), numbers(1, 10)), {}, X)  # the larger of two: a compare a result
+    assert FORMULAS["aten::max"](both).vector == {"products": 40}
+
+
 def test_losses():
     target = numbers(4, 10)
     for loss, each in (

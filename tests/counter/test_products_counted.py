@@ -230,6 +230,11 @@ def test_bilinear(place):
         assert report.vector_flops == 2 * 7 * 5 * 4 + 7 * 5
 
 
+def test_bilinear_of_complex_numbers():
+    x, y, w = (torch.ones(*shape, dtype=torch.complex64, device="meta") for shape in ((7, 3), (7, 4), (5, 3, 4)))
+    assert fk.count(torch.bilinear, x, y, w, None).flops == 8 * 7 * 5 * 3 * 4
+
+
 def test_bilinear_by_its_loops():
     n, o, i, j = 2, 3, 4, 5
     report = fk.count(torch.nn.Bilinear(i, j, o, bias=False), torch.ones(n, i), torch.ones(n, j))

@@ -184,6 +184,7 @@ def test_a_convolution_packed_by_onednn():
     assert report.bytes == 4 * (2 * 4 * 90 + 6 * 2 * 9 + 6 + 2 * 6 * 56)
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")  # torch says once that these will go
 def test_sums_of_quantised_tensors():
     x = torch.quantize_per_tensor(torch.zeros(2, 6), 0.1, 0, torch.quint8)
     for op, flops in ((torch.ops.quantized.add, 1), (torch.ops.quantized.add_relu, 2), (torch.ops.quantized.mul, 1)):
@@ -191,6 +192,7 @@ def test_sums_of_quantised_tensors():
         assert (report.flops, report.vector_flops, report.uncounted) == (0, 12 * flops, [])
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_quantised_matmul_and_convolution():
     q = lambda *shape: torch.quantize_per_tensor(torch.zeros(*shape), 0.1, 0, torch.qint8)
     report = fk.count(lambda: torch.ops.quantized.matmul(q(2, 3, 4), q(2, 4, 5), 0.1, 0))
