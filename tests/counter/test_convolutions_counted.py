@@ -12,6 +12,7 @@ from programs import PLACES, at, backward, count, leaf, passes, row
 import flopkit as fk
 from flopkit import tally
 from flopkit.counter.calls import Call
+from flopkit.counter.operators.convolutions import channel_macs
 from flopkit.counter.registry import FORMULAS
 
 nn = torch.nn
@@ -287,6 +288,7 @@ def test_kernels_of_gpus_and_complex_numbers():
     assert work("convolution", given, out.to(kind)) == (4 * macs, 0)
     macs = 7 * 2 * 6 * 3 * 4
     assert work("conv_tbc", (sequence, taps, torch.empty(6, device="meta")), later) == (macs, 7 * 2 * 6)
+    assert channel_macs(x.to(kind), out.to(kind), w.to(kind), groups=1) == 4 * 2 * 6 * 56 * 36
     assert work("conv_tbc", (sequence.to(kind), taps.to(kind), None), later.to(kind))[0] == 4 * macs
 
 

@@ -211,6 +211,20 @@ def test_gathering_adds_nothing_and_scattering_adds_what_it_is_told_to():
     assert vector(lambda: torch.index_put(rows, [whole(6)], numbers(6, 10))) == 0
 
 
+def test_how_many_numbers_are_added_to():
+    """Whole rows by their places, every place under a mask, and places that are broadcast against each other."""
+    added = lambda *args: by_hand("index_put", X, X, *args, numbers(1), True).vector["products"]
+    some, mask = whole(4), numbers(4, dtype=torch.bool)
+    assert added([some]) == added([mask]) == 4 * 10
+    assert added([numbers(4, 10, dtype=torch.bool)]) == 40
+    assert added([whole(3, 1), some]) == 3 * 4
+    assert added([whole(1, 4), some]) == added([some, whole(1, 4)]) == 4
+    assert added([whole(0), whole(1)]) == added([whole(0)]) == 0
+    assert added([None, some]) == 4 * 4
+    for target, places, numbers_named in ((numbers(1, 10), 4, 4 * 10), (torch.empty((), device=META), 1, 1), (numbers(2, 10), 3, 3 * 10)):
+        assert by_hand("index_add", target, target, 0, whole(places), numbers(places)).vector == {"products": numbers_named}
+
+
 def test_embedding_bag():
     table, tokens, starts = torch.ones(100, 10), torch.zeros(12, dtype=torch.int64), torch.tensor([0, 4, 8])
     for mode, flops in (("sum", 120), ("mean", 120 + 30), ("max", 120)):
