@@ -47,7 +47,9 @@ class Plan:
     flexes : it is FlexAttention, whose kernel only a compiler makes.
     attends : it is attention as a whole, from which everything else follows.
     fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
+    valued : a float among its arguments may change what it costs or returns (the p of a distance, the scale of a new size).
     entries : what was found for the shapes that were seen.
+    exact : the same, where floats were among the arguments.
     special : `attends`, `flexes` or `opens`: not just run and put down.
     """
 
@@ -64,7 +66,9 @@ class Plan:
     flexes: bool = False
     attends: bool = False
     fresh: bool = False
+    valued: bool = False
     entries: dict[Any, Entry] = field(default_factory=dict)
+    exact: dict[Any, Entry] = field(default_factory=dict)
     special: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +78,9 @@ class Plan:
 def explain(func: Any) -> Plan:
     """The plan for *func*: the user's formula, ours, element-wise, free, or to be opened."""
     plan = _explain(func)
-    return replace(plan, fresh=plan.constant is None and not plan.by_result and _is_fresh(func))
+    if plan.constant is not None:
+        return plan
+    return replace(plan, fresh=not plan.by_result and _is_fresh(func), valued=not plan.chained and _is_valued(func))
 
 
 def _is_fresh(func: Any) -> bool:
@@ -82,6 +88,18 @@ def _is_fresh(func: Any) -> bool:
     if schema is None or not schema.name.startswith(("aten::", "prims::")) or schema.is_mutable:
         return False
     return bool(schema.returns) and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
+
+
+def _is_valued(func: Any) -> bool:
+    """Whether it takes floats. Not what changes tensors in place, such as an optimiser's step: its rate changes with each step, and nothing
+    that is counted follows from it."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return False
+    within = any(a.alias_info is not None and a.alias_info.is_write and not a.is_out for a in schema.arguments)
+    return not within and any(
+        kind in str(a.type) for a in schema.arguments for kind in ("float", "number") if a.name not in ("eps", "momentum")
+    )
 
 
 def _explain(func: Any) -> Plan:
@@ -96,6 +114,9 @@ def _explain(func: Any) -> Plan:
     if name in UNEXPLAINED and name not in OPENED:
         return Plan(op, lambda call: unknown(call.bytes()), by_result=dynamic)
     ours = registry.FORMULAS.get(name)
+    if ours is not None and name not in KEPT and _is_composite(func):
+        # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
+        return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, nested=Plan(op, ours))
     if ours is not None:
         merges = "row" if name in ROWS else "link" if name in LINKS else ""
         return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE, merges=merges)
@@ -103,11 +124,15 @@ def _explain(func: Any) -> Plan:
         return Plan(op, lambda call: unknown(call.bytes()), flexes=True)
     if isinstance(func, torch._ops.OpOverload):
         if movement.is_view(func, name):
+            if _is_composite(func):  # a copy, if a view cannot be had: reshape, to, contiguous
+                return Plan(op, lambda call: free(), opens=True, composite=True)
             return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
         vector = pointwise.vector_formula(func, name)
-        if vector is not None:
+        if vector is not None and not _is_composite(func):
             return Plan(op, vector, by_result=dynamic, chained=True, merges="link")
         moved = movement.formula_of(func, name)
+        if moved is not None and _is_composite(func):
+            return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, nested=Plan(op, moved))
         if moved is not None:
             return Plan(op, moved, by_result=dynamic, merges="link" if movement.moves_elementwise(name) else "")
         return Plan(
@@ -121,6 +146,22 @@ def _explain(func: Any) -> Plan:
     return Plan(op, lambda call: unknown(call.bytes()), opens=True)
 
 
+def _is_composite(func: Any) -> bool:
+    """Whether torch itself defines the operator by others, in C++."""
+    import torch
+
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    return func._schema.name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), composite)
+
+
+# Composite by name, but what they run inside passes no dispatcher, or some device has a kernel of its own.
+KEPT = frozenset(
+    f"aten::{name}"
+    for name in (
+        "linear", "_fused_rms_norm", "fbgemm_linear_fp16_weight", "fbgemm_linear_fp16_weight_fp32_activation", "fbgemm_linear_int8_weight",
+        "fbgemm_linear_int8_weight_fp32_activation", "fbgemm_pack_gemm_matrix_fp16", "fbgemm_pack_quantized_matrix",
+    )
+)  # fmt: skip
 FLEX = ("higher_order::flex_attention", "higher_order::flex_attention_backward")
 BY_VALUE = frozenset(name for room in ROOMS for name in getattr(room, "BY_VALUE", ()))
 ROWS = frozenset(name for room in ROOMS for name in getattr(room, "ROWS", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 __all__ = ["EAGER", "chooses", "inside_of", "is_wrapper"]
 
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _HIDDEN = ("Python", "PythonTLSSnapshot", "PreDispatch", "ADInplaceOrView", "PythonDispatcher")
 
 
@@ -43,6 +45,8 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     found = list(tensors((args, kwargs)))
     nested = any(t.is_nested for t in found)  # such tensors have no shape to take an operator apart by, but kernels of their own
     if func._can_decompose() and not nested:
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
+            return functools.partial(func._op_dk, _COMPOSITE)  # what torch runs; Python has another version of some
         return func.decompose
     if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
         return None

@@ -8,7 +8,7 @@ import torch
 
 from flopkit.counter.calls import tensors
 
-__all__ = ["key_of", "made_up", "on_meta", "recipe_of", "signature"]
+__all__ = ["floats_in", "key_of", "made_up", "on_meta", "recipe_of", "signature"]
 
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -103,6 +103,17 @@ def _key_of(plan: Any, args: Any, kwargs: Any) -> Any:
             nested = nested or not (kind is list and value and type(value[0]) is int)
     same = _same(args) if nested or len(set(names)) != len(names) else None
     return tuple(parts), signature(kwargs) if kwargs else None, same
+
+
+def floats_in(args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """The floats among the arguments, which the key of a call leaves out."""
+    found: list[Any] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if type(value) is float or type(value) is complex:
+            found.append(value)
+        elif type(value) is list or type(value) is tuple:
+            found += floats_in(value, None)
+    return tuple(found)
 
 
 def on_meta(args: Any) -> bool:

@@ -21,7 +21,7 @@ from flopkit.counter.operators import FLEX, explain
 from flopkit.counter.watching import inside
 from flopkit.counter.watching.here import Here, graph_task, heres, local
 from flopkit.counter.watching.places import OUTSIDE, Modules, Place
-from flopkit.counter.watching.signatures import key_of, made_up, on_meta, recipe_of, signature
+from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta, recipe_of, signature
 from flopkit.counter.work import Work, unknown
 
 __all__ = ["Functions", "Watcher"]
@@ -36,6 +36,7 @@ BY_ITS_INSIDE = (
 )
 
 
+_MANY_FLOATS = 200  # of an operator
 _MANY = 20_000  # shapes that are remembered from one count to the next
 _known: tuple[int, dict[Any, Any]] = (-1, {})
 
@@ -170,32 +171,33 @@ class Watcher(TorchDispatchMode):
         elif plan.flexes:
             return flex.attention(self, func, args, kwargs)
         elif plan.opens:
-            if plan.nested is None or not any(t.is_nested for t in args[:2]):
+            if plan.nested is None or not any(isinstance(t, torch.Tensor) and t.is_nested for t in args[:2]):
                 return self._open(here, func, args, kwargs, plan)
             plan = plan.nested
-        key = entry = None
+        key = entry = floats = None
         if plan.constant is None and not plan.by_value:
             key = key_of(plan, args, kwargs)
+            floats = floats_in(args, kwargs) if plan.valued else None
             try:
-                entry = plan.entries.get(key)
+                entry = plan.exact.get((key, floats)) if floats else plan.entries.get(key)
             except (TypeError, RuntimeError):  # an argument that has no hash
                 key = None
             if entry is not None and entry.results is not None and on_meta(args):
                 self.met_meta = True
                 if not _modes():  # a meta kernel only makes up a shape, slowly; this one was made up before
                     out = made_up(entry.results)
-                    self._record(here, plan, func, args, kwargs, out, key, entry)
+                    self._record(here, plan, func, args, kwargs, out, key, floats, entry)
                     return out
         here.busy += 1
         try:
             out = func(*args, **kwargs)
         finally:
             here.busy -= 1
-        self._record(here, plan, func, args, kwargs, out, key, entry)
+        self._record(here, plan, func, args, kwargs, out, key, floats, entry)
         return out
 
     def _record(
-        self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, entry: Entry | None
+        self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any, entry: Entry | None
     ) -> None:
         phase, place = here.where(2)
         region = place.region
@@ -204,9 +206,9 @@ class Watcher(TorchDispatchMode):
             taken = region is not None
         elif _function_modes():
             with torch._C.DisableTorchFunction():
-                entry, taken = self._seen(here, plan, func, args, kwargs, out, key, entry, phase, place)
+                entry, taken = self._seen(here, plan, func, args, kwargs, out, key, floats, entry, phase, place)
         else:
-            entry, taken = self._seen(here, plan, func, args, kwargs, out, key, entry, phase, place)
+            entry, taken = self._seen(here, plan, func, args, kwargs, out, key, floats, entry, phase, place)
         here.arithmetic += entry.calculates
         where = place.where(phase, taken)
         calls = here.ledger.calls
@@ -219,11 +221,12 @@ class Watcher(TorchDispatchMode):
             self.progress(self.seen)
 
     def _seen(
-        self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, entry: Entry | None, phase: str, place: Place
-    ) -> tuple[Entry, bool]:
+        self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any, entry: Entry | None, phase: str,
+        place: Place,
+    ) -> tuple[Entry, bool]:  # fmt: skip
         """The entry of a call, and whether an attention call takes it for its own; if not, the chain is told."""
         if entry is None or plan.by_result:
-            entry = self._look_up(plan, func, args, kwargs, out, key)
+            entry = self._look_up(plan, func, args, kwargs, out, key, floats)
         region = place.region
         if region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place):
             return entry, True
@@ -233,18 +236,28 @@ class Watcher(TorchDispatchMode):
             here.chain.close()
         return entry, False
 
-    def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
+    def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any) -> Entry:
         if key is None:
             return self._entry(plan, func, args, kwargs, out, None)
         if plan.by_result:
             key = (key, signature(out))
-            entry: Entry | None = plan.entries.get(key)
+            entry: Entry | None = plan.exact.get((key, floats)) if floats else plan.entries.get(key)
             if entry is not None:
                 return entry
-        entry = plan.entries[key] = self._entry(plan, func, args, kwargs, out, key)
+        entry = self._entry(plan, func, args, kwargs, out, key)
         if plan.fresh and on_meta(args):
             entry.results = recipe_of(out)
             self.met_meta = True
+        if not floats:
+            plan.entries[key] = entry
+            return entry
+        # One entry for all floats that change nothing: else a float that is another one in each step would make a line in each.
+        first = plan.entries.setdefault((key, True), entry)
+        if first.work == entry.work and first.results == entry.results:
+            entry = first
+        if len(plan.exact) > _MANY_FLOATS:
+            plan.exact.clear()
+        plan.exact[key, floats] = entry
         return entry
 
     def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
