@@ -109,6 +109,24 @@ def test_reductions(flops, fn):
     assert vector(fn) == flops
 
 
+def test_searches_and_distances():
+    """Looked up among n sorted numbers: ⌈log₂(n + 1)⌉ compares. A bin: subtract, multiply, round, add. ‖x - y‖: subtract, power, add, and a root.
+    Close: subtract, multiply, add, compare, and. A sum of matrices with coefficients: multiply and add for each."""
+    found = numbers(4, 10, dtype=torch.bool)
+    for n, compares in ((1, 1), (3, 2), (4, 3), (7, 3), (8, 4)):
+        call = Call(torch.ops.aten.isin.Tensor_Tensor, (X, numbers(n)), {}, found)
+        assert FORMULAS["aten::isin"](call).vector == {"products": 40 * compares}
+    call = Call(torch.ops.aten.isin.Tensor_Scalar, (X, 3), {}, found)
+    assert FORMULAS["aten::isin"](call).vector == {"products": 40}
+    call = Call(torch.ops.aten.histogram.bin_ct, (X, 5), {}, (numbers(5), numbers(6)))
+    assert FORMULAS["aten::histogram"](call).vector == {"products": 4 * 40}
+    assert by_hand("dist", torch.empty((), device=META), X, Y).vector == {"products": 3 * 40 + 1}
+    assert by_hand("allclose", True, X, Y).vector == {"products": 5 * 40}
+    for terms in (1, 5):
+        work = by_hand("_compute_linear_combination", numbers(2, 7, 7), numbers(terms, 7, 7), numbers(2, terms))
+        assert work.vector == {"products": 2 * (2 * terms) * 49}
+
+
 def test_what_two_results_share_is_counted_once():
     assert vector(torch.var_mean, X, 1) == 4 * 40 + 2 * 4
     assert vector(torch.std_mean, X, 1) == 4 * 40 + 3 * 4
@@ -248,6 +266,13 @@ def test_backward_of_activations():
     assert backward(lambda x: F.log_softmax(x, -1), numbers(4, 10).requires_grad_()) == 4 * 40
 
 
+def test_a_gated_unit_differentiated_twice_and_attention_s_inputs():
+    """The tangent of both gradients of a pair: 3 + 13. Queries, keys and values: a bias each, and the queries a scale."""
+    assert by_hand("glu_backward_jvp", X, X, numbers(4, 5), X, numbers(4, 5), X, 1).vector == {"products": 16 * 20}
+    parts = (numbers(2, 2, 5, 4),) * 3
+    assert by_hand("_transform_bias_rescale_qkv", parts, numbers(2, 5, 24), numbers(24), 2).vector == {"products": 240 + 80}
+
+
 def test_backward_of_normalisations():
     """By what is asked for: see the docstrings of `flopkit.counter.operators.normalisations`."""
     x, w, b = (numbers(*shape).requires_grad_() for shape in ((4, 10), (10,), (10,)))
@@ -334,6 +359,12 @@ def test_backward_of_pooling_and_of_an_embedding():
     image = numbers(2, 3, 8, 8).requires_grad_()
     assert backward(lambda x: F.max_pool2d(x, 2), image) == 2 * 3 * 16
     assert backward(lambda x: F.avg_pool2d(x, 2), image) == 2 * 3 * 16 * (4 + 1)
+    # From 5 × 6 to 3 × 2: windows of 2, 3 and 2 rows, of 3 and 3 columns; an add for each of their elements, and a division.
+    image, gradient = numbers(2, 3, 5, 6), numbers(2, 3, 3, 2)
+    work = by_hand("_adaptive_avg_pool2d_backward", image, gradient, image)
+    assert (work.vector, work.bytes) == ({"products": 6 * ((2 + 3 + 2) * 6 + 3 * 2)}, 4 * 6 * (6 + 30))
+    # The maximum is looked for again: a compare a tap, and an add.
+    assert by_hand("max_pool2d_backward", numbers(2, 3, 6, 6), numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3, 3]).vector == {"products": 24 * 10}
     table = numbers(100, 10).requires_grad_()
     assert backward(lambda w: F.embedding(whole(4), w), table) == 40
 

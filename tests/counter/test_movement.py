@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 import flopkit as fk
 from flopkit.counter import registry
+from flopkit.counter.calls import Call
+from flopkit.counter.operators import vision
 
 
 def counted(fn, *args):
@@ -83,7 +85,6 @@ def test_quantised_tensors():
 @pytest.mark.parametrize("ratio, uncounted", [(1, 0), (3, 0), (0, 1), (-1, 1)])
 def test_boxes_of_torchvision(ratio, uncounted):
     """With a sampling_ratio the samples are known: 18 FLOPs for the place of each, 8 for its value, a division; else the boxes say."""
-    from flopkit.counter.calls import Call
     from flopkit.counter.operators.vision import roi_align
 
     class Schema:
@@ -100,3 +101,31 @@ def test_boxes_of_torchvision(ratio, uncounted):
     assert (work.status == "unknown") == bool(uncounted)
     places, values = 9 * 42 * ratio**2, 9 * 3 * 42
     assert sum(work.vector.values()) == (0 if uncounted else 18 * places + values * (8 * ratio**2 + 1))
+
+
+def vision_call(name, out, **named):
+    """A call of an operator of torchvision, which need not be there."""
+    arguments = [type("A", (), {"name": n, "kwarg_only": False, "default_value": None}) for n in named]
+    schema = type("Schema", (), {"name": f"torchvision::{name}", "arguments": arguments, "is_mutable": False})
+    return Call(type("Operator", (), {"_schema": schema}), tuple(named.values()), {}, out)
+
+
+def test_a_convolution_of_pixels_that_are_moved():
+    """2 images of 4 channels, 6 filters of 3 × 2 taps in 2 groups, results of 8 × 7. Each tap of each position, in each of 2 groups of offsets: 18 FLOPs for its
+    place; for each channel 7 for its value, one more with a mask, backward 8 and 24 for its neighbours; a bias for each result."""
+    x, w, b, out = torch.zeros(2, 4, 10, 9), torch.zeros(6, 2, 3, 2), torch.zeros(6), torch.zeros(2, 6, 8, 7)
+    results, offsets, columns = 2 * 6 * 56, 2 * 56 * 6 * 2, 2 * 56 * 6 * 4
+    for mask, bias in ((False, None), (True, None), (False, b)):
+        call = vision_call("deform_conv2d", out, input=x, weight=w, bias=bias, offset_groups=2, use_mask=mask)
+        work = vision.deform_conv2d(call)
+        assert work.model == {"products": results * 2 * 6}
+        assert work.vector == {"products": 18 * offsets + (7 + mask) * columns + results * (bias is not None)}
+    call = vision_call("_deform_conv2d_backward", (x, w, b), grad=out, input=x, weight=w, bias=b, offset_groups=2)
+    work = vision.deform_conv2d_backward(call)
+    assert (work.model, work.vector) == (
+        {"products": 2 * results * 2 * 6}, {"products": 18 * offsets + (7 + 8 + 24) * columns + results}
+    )  # fmt: skip
+    one = vision_call("deform_conv2d", out[:, :1], input=x, weight=w[:1], bias=None, offset_groups=1, use_mask=False)
+    assert vision.deform_conv2d(one).vector == {"products": 18 * 2 * 56 * 6 + 7 * columns}
+    one = vision_call("_deform_conv2d_backward", (x, w, b), grad=out[:, :1], input=x, weight=w[:1], bias=b, offset_groups=1)
+    assert vision.deform_conv2d_backward(one).vector == {"products": 18 * 2 * 56 * 6 + 39 * columns + 2 * 56}

@@ -7,6 +7,9 @@ import torch
 from programs import row
 
 import flopkit as fk
+from flopkit.counter.calls import Call
+from flopkit.counter.operators import quantised as room
+from flopkit.counter.registry import FORMULAS
 
 nn = torch.nn
 ENGINES = [engine for engine in torch.backends.quantized.supported_engines if engine != "none"]
@@ -255,3 +258,36 @@ def test_scale_bias_and_activation_are_one_flop_a_number():
         )
         report = fk.count(torch.ops.mkldnn_prepacked.conv2d_run, torch.zeros(2, 4, 10, 9), packed)
         assert report.vector_flops == adds * 2 * 6 * 56
+
+
+def test_norms_of_quantised_numbers():
+    """60 numbers, 2 images of 6 channels. Batch: subtract, multiply, a scale and a shift, a compare with relu; of a channel add, root, divide. The others
+    add, subtract, multiply, add first, then multiply; of a group two divisions, add, root, divide."""
+    with torch.device("meta"):
+        x, c = torch.empty(2, 6, 5), torch.empty(6)
+
+    def vector(name, *args):
+        call = Call(getattr(torch.ops.quantized, name).default, args, {}, x)
+        return FORMULAS[f"quantized::{name}"](call).vector["products"]
+
+    rest = (1e-5, 1.0, 0)
+    for given, more in (((None, None), 0), ((c, None), 1), ((c, c), 2)):
+        assert vector("batch_norm2d", x, *given, c, c, *rest) == (2 + more) * 60 + 3 * 6
+        assert vector("batch_norm2d_relu", x, *given, c, c, *rest) == (2 + more + 1) * 60 + 3 * 6
+        assert vector("layer_norm", x, [6, 5], *given, *rest) == (4 + 1 + more) * 60 + 5 * 2
+        assert vector("layer_norm", x, [5], *given, *rest) == (4 + 1 + more) * 60 + 5 * 12
+        assert vector("group_norm", x, 3, *given, *rest) == (4 + 1 + more) * 60 + 5 * 2 * 3
+        assert vector("instance_norm", x, *given, *rest) == (4 + 1 + more) * 60 + 5 * 2 * 6
+    assert vector("layer_norm", x.reshape(60, 1), [1], None, None, *rest) == 5 * 60 + 5 * 60  # each by itself
+    assert vector("softmax", x, 1, 1.0, 0) == 5 * 60
+    assert vector("cat_relu", [x[:1], x[1:]], 0, 1.0, 0) == 60
+
+
+def test_onednns_convolution_of_integers():
+    """Scale and bias are one FLOP a number."""
+    with torch.device("meta"):
+        x, w, b, out, one = torch.empty(2, 4, 10, 9), torch.empty(6, 4, 3, 3), torch.empty(6), torch.empty(2, 6, 8, 7), torch.empty(6)
+    for given, adds in ((None, 1), (b, 2)):
+        args = (x, 1.0, 0, w, one, one, given, [1, 1], [0, 0], [1, 1], 1, 1.0, 0, None, "none", [], "")
+        work = room.convolution_and_more(Call(torch.ops.onednn.qconv_pointwise.default, args, {}, out))
+        assert (work.model, work.vector) == ({"products": 2 * 6 * 56 * 36}, {"products": adds * 2 * 6 * 56})
