@@ -9,6 +9,7 @@ import flopkit as fk
 from flopkit.conventions import EXACT
 from flopkit.counter.calls import Call
 from flopkit.counter.operators import attention_kernels, explain
+from flopkit.counter.operators.attention_kernels import part_of
 from flopkit.counter.operators.attentions import Shape, backward_work, of_lengths, shape_of, split_of, wanted
 from flopkit.counter.operators.visibility import band_pairs, lengths_from, visible_rows
 
@@ -324,11 +325,35 @@ def test_three_calls_at_once_that_share_a_tensor():
     assert Shape(*range(1, 11)).unseen == 0
 
 
+@pytest.mark.parametrize("padded", [0, 3])
+def test_a_kernel_that_runs_once_for_each_sample(padded):
+    """Three samples with one key for all: a run has a third of the work, and reads the key as well. Heads may be padded for a kernel."""
+    whole = Shape(pairs=3 * PAIRS, visible=3 * TOP_LEFT, head_dim=D, v_head_dim=DV, q_bytes=3 * 7, k_bytes=11, v_bytes=3 * 13,
+                  o_bytes=3 * 17, outputs=3 * B * H * Q * DV, width=2, hides=True, note="a note", computed=3 * (TOP_LEFT + 1))  # fmt: skip
+    q, k, v, grad = (empty(*s[:-1], s[-1] + padded) for s in (*HEADS_FIRST, (B, H, Q, DV)))
+    flash = aten._scaled_dot_product_flash_attention_backward.default
+    rest = (None, None, None, None, Q, KV, 0.0, False, None, None)
+    part = part_of(whole, Call(flash, (grad, q, k, v, *rest), {}, None))
+    assert part == Shape(
+        pairs=PAIRS, visible=TOP_LEFT, head_dim=D, v_head_dim=DV, q_bytes=2 * B * H * Q * D, k_bytes=2 * B * H * KV * D,
+        v_bytes=2 * B * H * KV * DV, o_bytes=17, outputs=B * H * Q * DV, width=2, hides=True, note="a note", computed=TOP_LEFT + 1,
+    )  # fmt: skip
+    all_three = empty(3 * B, H, Q, DV + padded)
+    assert part_of(whole, Call(flash, (all_three, q, k, v, *rest), {}, None)) is whole
+    assert part_of(whole, Call(flash, (grad[:0], q[:0], k, v, *rest), {}, None)) is whole
+    packed = Call(aten._flash_attention_backward.default, (grad, q, k, v, *rest), {}, None)
+    assert part_of(whole, packed) is whole  # sequences of unequal length, which no vmap takes apart
+    efficient = aten._scaled_dot_product_efficient_attention_backward.default
+    assert part_of(whole, Call(efficient, (grad, q, k, v, None, None), {}, None)) == part
+
+
 def test_products_inside_of_a_call_are_shared_out_as_its_pairs_are():
     assert split_of({"products": 10}, ONE) == {"scores": 6, "hidden": 4}
     assert shape_of(empty(1, 1, 6, 8), empty(9, 8), empty(9, 8)).pairs == 6 * 9
     nothing = shape_of(*three([(0, 4, 6, 8)] * 3), causal=True)
     assert (nothing.pairs, nothing.visible, nothing.outputs, nothing.o_bytes) == (0, 0, 0, 0)
+    keyless = shape_of(empty(2, 4, 6, 8), *three([(2, 4, 0, 8)] * 2))
+    assert (keyless.pairs, keyless.k_bytes, keyless.v_bytes, keyless.unseen) == (0, 0, 0, 0)
     assert split_of({"products": 0}, nothing) == {"scores": 0, "hidden": 0}
 
 

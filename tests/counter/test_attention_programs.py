@@ -15,6 +15,7 @@ B, H, L, D = 2, 4, 6, 8
 FULL = 4 * B * H * L * L * D
 SEEN = 4 * B * H * (L * (L + 1) // 2) * D
 DEVICES = pytest.mark.parametrize("device", ["cpu", "meta"])
+SLOW = pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch runs the kernel once for each sample
 
 
 def three(device="cpu", grad=True):
@@ -187,6 +188,163 @@ def test_under_torch_func_grad(device):
     assert phases(report) == (FULL, 2 * FULL, FULL // 2)
     report = fk.count(torch.vmap(torch.func.grad(lambda q, k, v: causal(q, k, v).sum())), q, k, v)
     assert models(report) == (2 * FULL, 2 * SEEN)  # of q alone
+
+
+def several(device, *sizes, grad=True):
+    return [torch.randn(size, device=device, requires_grad=grad) for size in sizes]
+
+
+def of_attention(report, phase, what="bytes"):
+    rows = report.by_op()
+    return sum(r[what] for r in rows if r["operator"] == "scaled_dot_product_attention" and r["phase"] == phase)
+
+
+@SLOW
+@DEVICES
+@pytest.mark.parametrize("n", [2, 5])
+def test_differentiated_after_vmap(device, n):
+    """The kernel's backward runs once for each sample on the CPU, and is then that sample's alone."""
+    qkv = several(device, *3 * [(n, B, H, L, D)])
+    report = fk.count(lambda: torch.vmap(causal)(*qkv).sum().backward(), strict=True)
+    assert phases(report) == (n * FULL, 2 * n * FULL, n * FULL // 2)
+    assert phases(report.under(EXACT)) == (n * SEEN, 2 * n * SEEN, n * SEEN // 2)
+    assert of_attention(report, "backward") == 8 * n * 4 * B * H * L * D  # q, k, v, out and its gradient; three out
+
+
+@SLOW
+@DEVICES
+def test_differentiated_after_vmap_within_vmap(device):
+    qkv = several(device, *3 * [(2, 3, B, H, L, D)])
+    report = fk.count(lambda: torch.vmap(torch.vmap(causal), in_dims=1)(*qkv).sum().backward(), strict=True)
+    assert phases(report) == (6 * FULL, 12 * FULL, 6 * FULL // 2)
+    assert models(report) == (18 * FULL, 18 * SEEN)
+
+
+@SLOW
+@DEVICES
+@pytest.mark.parametrize("options", [dict(), dict(is_causal=True)])
+def test_differentiated_after_vmap_with_grouped_heads(device, options):
+    q, k, v = several(device, (3, B, H, L, D), (3, B, 2, 7, D), (3, B, 2, 7, D))
+
+    def call(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+
+    report = fk.count(lambda: torch.vmap(call)(q, k, v).sum().backward(), strict=True)
+    full, seen = 3 * 4 * B * H * L * 7 * D, 3 * 4 * B * H * (L * (L + 1) // 2 if options else L * 7) * D
+    assert models(report) == (3 * full, 3 * seen)
+    assert report.hardware_flops == 3.5 * full
+    assert of_attention(report, "backward") == 3 * 4 * D * B * (4 * H * L + 4 * 2 * 7)
+
+
+@SLOW
+@DEVICES
+@pytest.mark.parametrize(
+    ("shared", "need"), [((1, 2), (0, 1, 2)), ((1, 2), (0,)), ((0,), (0, 1, 2)), ((2,), (1, 2)), ((1,), (0,))]
+)
+def test_differentiated_after_vmap_where_some_are_shared(device, shared, need):
+    """Values' gradient, probabilities', queries' and keys': a quarter of twice the forward pass each."""
+    qkv = several(device, *[(B, H, L, D) if i in shared else (3, B, H, L, D) for i in range(3)], grad=False)
+    for i in need:
+        qkv[i].requires_grad_()
+    mapped = torch.vmap(causal, in_dims=tuple(None if i in shared else 0 for i in range(3)))
+    report = fk.count(lambda: mapped(*qkv).sum().backward(), strict=True)
+    products = (2 in need) + (0 in need or 1 in need) + (0 in need) + (1 in need)
+    assert report.model_flops == 3 * FULL + products * 3 * FULL // 2
+    assert report.hardware_flops == 3.5 * 3 * FULL
+
+
+@SLOW
+@DEVICES
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+def test_differentiated_after_vmap_as_by_another_kernel(device, kernel):
+    qkv = several(device, *3 * [(3, B, H, L, D)])
+    with fk.counting(attention=kernel) as report:
+        torch.vmap(causal)(*qkv).sum().backward()
+    assert models(report) == (9 * FULL, 9 * SEEN)
+    assert report.recompute.flops == (3 * FULL // 2 if kernel == "flash" else 0)
+
+
+@SLOW
+@DEVICES
+def test_differentiated_after_vmap_with_dropout(device):
+    qkv = several(device, *3 * [(3, B, H, L, D)])
+
+    def call(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+
+    report = fk.count(lambda: torch.vmap(call, randomness="different")(*qkv).sum().backward(), strict=True)
+    assert models(report) == (9 * FULL, 9 * FULL)
+
+
+@SLOW
+@DEVICES
+@pytest.mark.parametrize("argnums", [(0,), (2,), (0, 1, 2)])
+def test_gradients_of_each_sample(device, argnums):
+    q, k, v = several(device, *3 * [(3, B, H, L, D)], grad=False)
+    gradients = torch.func.grad(lambda *qkv: causal(*qkv).sum(), argnums=argnums)
+    report = fk.count(torch.vmap(gradients), q, k, v)
+    products = {(0,): 2, (2,): 1, (0, 1, 2): 4}[argnums]
+    assert models(report) == (3 * (FULL + products * FULL // 2), 3 * (SEEN + products * SEEN // 2))
+    assert report.hardware_flops == 3 * 3.5 * FULL
+
+
+@SLOW
+@DEVICES
+def test_gradients_of_each_sample_of_a_layer(device):
+    """Twice the forward pass, but for the samples, which need no gradient: their projections' inputs."""
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).to(device)
+    weights = {name: p.detach() for name, p in layer.named_parameters()}
+
+    def loss(weights, x):
+        return torch.func.functional_call(layer, weights, (x[None],)).sum()
+
+    x = torch.randn(3, 5, 16, device=device)
+    report = fk.count(torch.vmap(torch.func.grad(loss), in_dims=(None, 0)), weights, x)
+    linear = 2 * 3 * 5 * (16 * 48 + 16 * 16 + 2 * 16 * 32)
+    assert report.model_flops == 3 * (linear + 4 * 3 * 5 * 5 * 16) - 2 * 3 * 5 * 16 * 48
+
+
+@SLOW
+@DEVICES
+@pytest.mark.parametrize("dv", [D, 4])
+@pytest.mark.parametrize("need", [(0, 1, 2), (0,), (2,)])
+def test_many_output_gradients_at_once(device, dv, need):
+    """The backward pass of each, of which a fused kernel makes three gradients and the scores again."""
+    qkv = several(device, (B, H, L, D), (B, H, L, D), (B, H, L, dv))
+    pairs = 2 * B * H * L * L
+    with fk.counting(attention="auto" if dv == D else "flash") as report:
+        out = causal(*qkv)
+        wanted = [qkv[i] for i in need]
+        torch.autograd.grad(out, wanted, torch.randn(6, *out.shape, device=device), is_grads_batched=True)
+    products = dv * (2 in need) + dv * (need != (2,)) + D * (0 in need) + D * (1 in need)
+    assert report.model_flops == pairs * (D + dv) + 6 * pairs * products
+    assert report.hardware_flops == pairs * (D + dv) + 6 * pairs * (3 * D + 2 * dv)
+    assert of_attention(report, "backward") == 6 * 4 * 4 * B * H * L * (D + dv)
+
+
+@SLOW
+@DEVICES
+def test_a_jacobian_by_rows(device):
+    (q,) = several(device, (B, H, L, D), grad=False)
+    report = fk.count(torch.func.jacrev(lambda q: causal(q, q, q).sum((1, 3))), q)
+    assert models(report) == (FULL + B * L * 2 * FULL, SEEN + B * L * 2 * SEEN)
+    assert report.hardware_flops == FULL + B * L * FULL * 5 // 2
+
+
+@pytest.mark.parametrize("n", [1, 6])
+def test_many_gradients_of_a_gradient_where_a_kernel_is_assumed(n):
+    """Where the output's gradient is a constant, the scores' node is the first of the call's: its products are of other sizes.
+
+    Of dQ = dS K: dS, as a product. Of S = Q K': Q, where the kernel makes all there is.
+    """
+    q, k, v = several("meta", (B, H, L, 16), (B, H, L, 16), (B, H, L, 4))
+    with fk.counting(strict=True) as report:
+        (gradient,) = torch.autograd.grad(causal(q, k, v).sum(), q, create_graph=True)
+        many = torch.ones(n, *gradient.shape, device="meta")
+        torch.autograd.grad(gradient, q, many, is_grads_batched=True)
+    pairs = 2 * B * H * L * L
+    assert report.model_flops == pairs * (16 + 4) + pairs * (4 + 16) + n * pairs * (16 + 16)
+    assert report.hardware_flops == pairs * (16 + 4) + pairs * (3 * 16 + 2 * 4) + n * pairs * (16 + 3 * 16 + 2 * 4)
 
 
 def test_forward_mode():

@@ -18,7 +18,7 @@ from flopkit.counter.beyond import attention_calls
 from flopkit.counter.beyond.attention_calls import Said
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.operators.attention_kernels import BACKWARD, wanted_of_kernel
+from flopkit.counter.operators.attention_kernels import BACKWARD, part_of, wanted_of_kernel
 from flopkit.counter.operators.attentions import KERNELS, backward_work, forward_work, split_of
 from flopkit.counter.watching.places import Place
 from flopkit.counter.work import COUNTED, FREE, Work
@@ -47,7 +47,7 @@ _node = torch._C._current_autograd_node
 class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
-    __slots__ = ("assumed", "done", "first", "fused", "kernel", "last", "outer", "phase", "ran", "said")
+    __slots__ = ("assumed", "done", "first", "fused", "kernel", "last", "outer", "phase", "ran", "said", "scored")
 
     def __init__(self, said: Said, outer: Place, phase: str, assumed: str) -> None:
         self.said = said
@@ -58,6 +58,7 @@ class Region:
         self.fused = ""  # the fused kernel that ran
         self.ran: list[Work] = []  # what ran inside
         self.first = self.last = _number()  # autograd's numbers of the call's nodes
+        self.scored = 0  # autograd's number after the product that makes the scores
         self.done = -1  # the graph task whose backward work is counted
 
     # -- the call itself --------------------------------------------------------------------------------------
@@ -117,7 +118,8 @@ class Region:
             if not self.said.whole:
                 self.put(here, work, phase, place, entry.op)
             else:
-                self.put(here, backward_work(shape, kernel, wanted_of_kernel(Call(func, args, kwargs, out, node))), phase, place)
+                call = Call(func, args, kwargs, out, node)
+                self.put(here, backward_work(part_of(shape, call), kernel, wanted_of_kernel(call)), phase, place)
         elif self.kernel.startswith("math") or not self.said.whole or self._again():
             self.put(here, self._as_ran(work), phase, place, OP if self.said.whole else entry.op)
         elif self.fused and forced == "auto":  # what is around the kernel: casts, paddings
@@ -126,7 +128,8 @@ class Region:
             task = torch._C._current_graph_task_id()
             if self.done != task:
                 self.done = task
-                whole = backward_work(shape, self.kernel)
+                n = self._at_once(work)
+                whole = backward_work(shape.times(n, n, n, n), self.kernel)
                 self.put(here, replace(whole, model={}, executed=whole.done), phase, place)
             self.put(here, Work(COUNTED, split_of(work.model, shape), {}, kernel=self.kernel), phase, place)
         return True
@@ -141,12 +144,25 @@ class Region:
             return False  # autocast's: an operator of its own
         elif work.status != FREE:
             self.ran.append(work)
+            if work.model and not self.scored:
+                self.scored = _number()
         return True
 
     def _again(self) -> bool:
         """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""
         node: Any = _node()
         return node is not None and not (self.first <= int(node._sequence_nr()) < self.last)
+
+    def _at_once(self, work: Work) -> int:
+        """How many backward passes are made at once, by the first product of them: with ``is_grads_batched`` it is that of all.
+
+        The kernel would run once for each: torch has no batching rule for it.
+        """
+        node: Any = _node()
+        of_scores = node is not None and int(node._sequence_nr()) < self.scored
+        one = self.said.shape.pairs * (self.said.shape.head_dim if of_scores else self.said.shape.v_head_dim)
+        n, rest = divmod(int(sum(work.model.values())), one) if one else (1, 0)
+        return max(n, 1) if not rest else 1
 
     def _as_ran(self, work: Work) -> Work:
         """An operator by itself: a product is one of scores, and computes the hidden ones, too."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flopkit.counter.calls import Call, extent
+from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.operators.attentions import (
     HIDDEN_MASK,
     KERNELS,
@@ -27,7 +27,7 @@ from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work
 
-__all__ = ["BACKWARD", "BY_VALUE", "wanted_of_kernel"]
+__all__ = ["BACKWARD", "BY_VALUE", "part_of", "wanted_of_kernel"]
 
 _DENSE = ("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
           "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_flash_attention_for_cpu",
@@ -90,6 +90,24 @@ def wanted_of_kernel(call: Call) -> tuple[bool, ...]:
         return tuple(map(bool, mask))
     found = wanted(call)
     return (*found[:3], bool(call.get("bias_requires_grad", False)))
+
+
+def part_of(shape: Shape, call: Call) -> Shape:
+    """What *call*, of a fused backward, differentiates of a call of attention of this *shape*: the whole, as a rule.
+
+    Under `torch.vmap` these kernels run once for each sample (torch has no batching rule for them), whichever way the forward ran.
+    """
+    grad = _first(call, "grad_out", "grad_out_")
+    if BACKWARD[_name(call)] not in _DENSE or grad.is_nested or not (grad.numel() and shape.v_head_dim):
+        return shape
+    rows, whole = numel(grad) // int(grad.shape[-1]), shape.outputs // shape.v_head_dim
+    if rows == whole or not whole:
+        return shape
+    # Each run reads its own tensors, in the size that the program gave them: a kernel may have had its heads padded.
+    sizes = ((("query", "q"), shape.head_dim), (("key", "k"), shape.head_dim), (("value", "v"), shape.v_head_dim))
+    given = [(_first(call, *names), size) for names, size in sizes]
+    q, k, v = (extent(t) // int(t.shape[-1]) * size for t, size in given)
+    return replace(shape.part(rows, whole), q_bytes=q, k_bytes=k, v_bytes=v)
 
 
 def _dense_shape(call: Call) -> Shape:

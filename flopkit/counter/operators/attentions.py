@@ -106,6 +106,14 @@ class Shape:
             unseen=k * self.unseen,
         )  # fmt: skip
 
+    def part(self, rows: int, whole: int) -> Shape:
+        """The share that *rows* of the output are of the *whole*; what is read of keys and values is for the caller to say."""
+        return replace(
+            self, pairs=self.pairs * rows // whole, visible=self.visible * rows // whole,
+            outputs=self.outputs * rows // whole, o_bytes=self.o_bytes * rows // whole,
+            computed=None if self.computed is None else self.computed * rows // whole,
+        )  # fmt: skip
+
 
 def split_of(macs: Mapping[str, float], shape: Shape) -> dict[str, float]:
     """Products inside of a call of this shape, by what its mask says of their pairs."""
