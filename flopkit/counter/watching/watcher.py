@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.overrides import _get_current_function_mode_stack as _function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _dispatch_modes
 
 from flopkit.counter import registry
 from flopkit.counter.beyond import complexes, fbgemm, flex, layers, regions, spectra
@@ -28,6 +30,7 @@ __all__ = ["Functions", "Watcher"]
 
 _node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
+_pop: Any = torch._C._pop_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
 LOCAL = "DTensor: what is counted is this rank's local work"
 BY_ITS_INSIDE = (
@@ -47,6 +50,18 @@ def _plans() -> dict[Any, Any]:
     if _known[0] != registry.version() or sum(len(plan.entries) for plan in list(_known[1].values())) > _MANY:
         _known = (registry.version(), {})
     return _known[1]
+
+
+def _leave(mode: Any, stack: Callable[[], Any], pop: Callable[[], Any], push: Callable[[Any], Any]) -> None:
+    """Exit *mode*. Those that were entered after it and are still there (another count, in another task of the same thread) stay."""
+    if not any(other is mode for other in stack()):
+        return
+    above = []
+    while stack()[-1] is not mode:
+        above.append(pop())
+    mode.__exit__(None, None, None)
+    for other in reversed(above):
+        push(other)
 
 
 class Watcher(TorchDispatchMode):
@@ -110,10 +125,13 @@ class Watcher(TorchDispatchMode):
         here.place, here.entered = base, True
         if here not in heres():
             local.heres = (*heres(), here)
+        self._functions.__enter__()
+        self.__enter__()
         try:
-            with self._functions, self:
-                yield
+            yield
         finally:
+            _leave(self, _dispatch_modes, lambda: _pop(None), torch._C._push_on_torch_dispatch_stack)
+            _leave(self._functions, _function_mode_stack, torch.overrides._pop_mode, torch.overrides._push_mode)
             here.entered = False
             here.chain.close()
             local.heres = tuple(other for other in heres() if other is not here)
