@@ -52,7 +52,40 @@ TESTS = "tests/counter tests/layers tests/models tests/test_training.py tests/te
 PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 
 # Mutants that change nothing which anyone can see: file, function, the changed line: why.
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
+OPERATORS, CALLS = "flopkit/counter/operators/", "flopkit/counter/beyond/attention_calls.py"
+ONE_COLON = "an operator's name has one pair of colons"
+NO_NUMBERS = "there is nothing then that it could be multiplied with"
+EQUIVALENT = {
+    (OPERATORS + "attention_kernels.py", "wanted_of_kernel", 'return (*found[:4], bool(call.get("bias_requires_grad", False)))'): "both say it of the mask",
+    (OPERATORS + "attention_layers.py", "multi_head_attention", "shape = _core(call, lengths[0], lengths[2])"): "keys and values are as long",
+    (OPERATORS + "attention_layers.py", "_layer", "pairs = len(lengths) * heads * max(lengths, default=1) ** 2"): NO_NUMBERS,
+    (OPERATORS + "attention_layers.py", "_told_causal", "frame: Any = sys._getframe(2)"): "the frame left out is the formula's own",
+    (OPERATORS + "bilinear.py", "trilinear", "every = range(len(sides[1]))"): "all sides have as many dimensions",
+    (OPERATORS + "grouped.py", "scaled", 'inner = numel(a) * (2 if "x2" in str(a.dtype) else 1) // rows if rows else 1'): NO_NUMBERS,
+    (OPERATORS + "indexing.py", "_broadcast", "width = max(map(len, shapes), default=1)"): "without shapes there is nothing to pad",
+    (OPERATORS + "movement.py", "moves_elementwise", 'return name.rsplit("::", 2)[-1] in _MERGED'): ONE_COLON,
+    (OPERATORS + "movement.py", "is_view", 'short = name.rsplit("::", 2)[-1]'): ONE_COLON,
+    (OPERATORS + "movement.py", "formula_of", 'short = name.split("::", 2)[1]'): ONE_COLON,
+    (OPERATORS + "pointwise.py", "plain", 'short = name.rsplit("::", 2)[-1]'): ONE_COLON,
+    (OPERATORS + "pointwise.py", "equal", "return elementwise(numel(call.args[1]), call.bytes())"): "of one size, or nothing is compared",
+    (OPERATORS + "pools.py", "adaptive_max_pool", 'return elementwise(_windows(call["self"], call.outputs[1], _dims(call)), call.bytes())'): "maxima and positions are as many",
+    (OPERATORS + "quantised.py", "cell", "state = hidden[1] if isinstance(hidden, (list, tuple)) else hidden"): "of an LSTM's two states either will do",
+    (OPERATORS + "quantised.py", "cell", "step = Layers(mode, int(state.shape[0]), int(state.shape[1]), int(x.shape[-1]), int(state.shape[-1]))"): "only a backward pass asks for the batch",
+    (OPERATORS + "recipes.py", "complex_flops", "for factor in call.args[:3]:"): "products and quotients have two",
+    (OPERATORS + "recurrent.py", "quantised", "state = state[1] if isinstance(state, (list, tuple)) else state"): "of an LSTM's two states either will do",
+    (OPERATORS + "recurrent.py", "quantised", "batch=int(state.shape[2]),"): "only a backward pass asks for the batch",
+    (OPERATORS + "reductions.py", "topk", 'order = numel(call.outputs[1]) * levels(int(call["k"])) if call["sorted"] else 0'): "values and places are as many",
+    (OPERATORS + "sampling.py", "antialiased", 'kind = str(call.func._schema.name).removeprefix("aten::_upsample_").split("_", 2)[0]'): "the first part is the same",
+    (OPERATORS + "solvers.py", "_columns", "return Fraction(numel(result), rows) if rows else 1"): NO_NUMBERS,
+    (OPERATORS + "solvers.py", "eigh", 'return _each(a, eigh_flops(_size(a)[1], call["compute_v"]), call)'): "the matrix is square",
+    (OPERATORS + "transforms.py", "_transforms", "many = numel(whole) // points if points else 1"): "a transform of no points has no FLOPs",
+    (OPERATORS + "normalisations.py", "softmax_backward", "return elementwise(4 * numel(call.args[1]), call.bytes())"): "gradient and result are of one size",
+    (OPERATORS + "recurrent.py", "", "CELL = (1 + 1, 1 + _TANH, 4 + 3 * _SIGMOID + 2 + 4, 3 + 2 * _SIGMOID + _TANH + 4)"): "tanh is one FLOP",
+    (CALLS, "_shape", "if len(_known) >= 1025:"): "how many are remembered",
+    (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (1, 0)), True"): NO_NUMBERS,
+    (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 1)), True"): NO_NUMBERS,
+    (CALLS, "read_layer", "1,"): "of this shape only the pairs are read",
+}  # fmt: skip
 
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult, ast.Pow: ast.Mult,
