@@ -40,7 +40,7 @@ lint: .venv/ready   ## Style, types, spelling
 	$(PY) -m mypy
 	$(PY) -m codespell_lib flopkit book tests tools *.md
 
-mutations: .venv/ready  ## Change each number of a formula in turn, and name the changes that no test notices (hours)
+mutations: .venv/ready  ## Change each number of a formula in turn, and name the changes that no test notices (an hour or more)
 	$(PY) tools/mutations.py
 
 notebooks: .venv/ready  ## Bring the chapters into the stored form (no outputs)

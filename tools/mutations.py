@@ -1,6 +1,6 @@
 """Change one number or one sign of a formula at a time, and see whether a test goes red.
 
-    python tools/mutations.py                                         every formula: takes hours
+    python tools/mutations.py                                         every formula: takes an hour or more
     python tools/mutations.py flopkit/counter/operators/products.py   one file: minutes, and seconds more once the tests are known
     python tools/mutations.py --list flopkit/training.py              only show what would be changed
 
