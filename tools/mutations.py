@@ -81,6 +81,8 @@ EQUIVALENT = {
     (OPERATORS + "transforms.py", "_transforms", "many = numel(whole) // points if points else 1"): "a transform of no points has no FLOPs",
     (OPERATORS + "normalisations.py", "softmax_backward", "return elementwise(4 * numel(call.args[1]), call.bytes())"): "gradient and result are of one size",
     (OPERATORS + "recurrent.py", "", "CELL = (1 + 1, 1 + _TANH, 4 + 3 * _SIGMOID + 2 + 4, 3 + 2 * _SIGMOID + _TANH + 4)"): "tanh is one FLOP",
+    (OPERATORS + "normalisations.py", "batch_norm", "channels = int(image.shape[1]) if image.dim() > 1 else 2"): "torch refuses a vector",
+    (OPERATORS + "normalisations.py", "batch_norm_backward", "channels = int(image.shape[1]) if image.dim() > 1 else 2"): "torch refuses a vector",
     (CALLS, "_shape", "if len(_known) >= 1025:"): "how many are remembered",
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (1, 0)), True"): NO_NUMBERS,
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 1)), True"): NO_NUMBERS,

@@ -339,6 +339,8 @@ def test_batch_norm_that_returns_its_running_statistics():
     report = fk.count(torch.ops.aten._native_batch_norm_legit_functional, torch.ones(4, 10), *c, True, 0.1, 1e-5)
     row = next(r for r in report.by_op() if r["operator"] == "_native_batch_norm_legit_functional")
     assert row["bytes"] == 4 * ((40 + 4 * 10) + (40 + 2 * 10 + 2 * 10))
+    report = fk.count(torch.ops.aten._native_batch_norm_legit_functional, torch.ones(4, 10), *c, False, 0.1, 1e-5)
+    assert report.bytes == 4 * ((40 + 4 * 10) + 40)  # without training nothing is kept
 
 
 def test_weight_norm():
