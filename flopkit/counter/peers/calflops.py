@@ -9,14 +9,16 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers import ptflops
-from flopkit.counter.peers.calls import SHARED, Called, asked, both, called, is_shape, shared
-from flopkit.counter.peers.families import rows_of
+from flopkit.counter.peers.calls import SHARED, Called, asked, both, called, estimate, is_shape, shared
+from flopkit.counter.peers.families import failed, rows_of
 from flopkit.counter.peers.lines import lines
-from flopkit.counter.peers.seen import Seen
+from flopkit.counter.peers.seen import Fails, Seen
 
 __all__ = ["seen"]
 
 UNSEEN = "no function that it replaces computes {}: it counts 0"
+REALLY = "FLOPs, and operations of norms, activations, pools and biases of convolutions"
+BARE = "it fails with StopIteration on a model without parameters, and whether this one has any cannot be told"
 _ACTIVATIONS = ("relu", "prelu", "elu", "leaky_relu", "relu6", "silu", "gelu")
 _FAMILIES = ("convolution", "dense", "recurrent")
 _RECURRENT = ("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell")
@@ -24,6 +26,25 @@ _RECURRENT = ("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell")
 
 def seen(source: Any) -> Seen:
     """What ``calculate_flops`` would print of the forward passes that *source* watched."""
+    bare = _bare(source)
+    try:
+        if bare:
+            raise Fails("StopIteration: ")
+        return _counted(source, [BARE] if bare is None else [])
+    except Fails as error:
+        return failed(source, "calflops", "FLOPs", REALLY, str(error))
+
+
+def _bare(source: Any) -> bool | None:
+    """Whether the model has no parameters. It asks the model for one, to know its device; None where that cannot be told."""
+    ledger = source.ledger()
+    alone = {path for path, *_ in ledger.roots} & {layer.path for layer, *_ in ledger.layers}  # that are a layer themselves
+    if not ledger.roots or any(layer.parameters for layer, *_ in ledger.layers):
+        return False
+    return True if len(alone) == len({path for path, *_ in ledger.roots}) else None
+
+
+def _counted(source: Any, remarks: list[str]) -> Seen:
     flops: Counter[str] = Counter()
     for (layer, given, _), calls in source.ledger().layers.items():
         own = layer.kind.__module__.startswith("torch.nn.modules") and layer.kind.__name__ in _RECURRENT
@@ -35,12 +56,11 @@ def seen(source: Any) -> Seen:
             flops[what] += call.times * each
     mine = {family: flops.pop(family, 0) for family in _FAMILIES}
     total, rows = rows_of(source, mine, flops, UNSEEN)
-    remarks = [SHARED] if shared(source) else []
+    remarks += [SHARED] if shared(source) else []
     if any("_transformer_encoder_layer_fwd" in line.group for line in lines(source)):
         remarks.append(ptflops.PACKED)
     value = sum(mine.values()) + sum(flops.values())
-    really = "FLOPs, and operations of norms, activations, pools and biases of convolutions"
-    return Seen("calflops", value, "FLOPs", really, total, rows, tuple(remarks))
+    return Seen("calflops", value, "FLOPs", REALLY, total, rows, tuple(remarks))
 
 
 def _function(call: Called) -> dict[str, int]:
@@ -92,7 +112,7 @@ def _norm(call: Called) -> int:
 
 def _convolution(call: Called, transposed: bool) -> dict[str, int]:
     x, w = call.x, call.given(1, "weight")
-    dims = len(x) - 2
+    dims = len(x) - 2  # without a batch one too few, and channels that are none
 
     def each(place: int, key: str, usual: int) -> Sequence[Any]:
         given = call.given(place, key)
@@ -101,13 +121,17 @@ def _convolution(call: Called, transposed: bool) -> dict[str, int]:
 
     groups = call.given(6, "groups") or 1
     dilation = each(7 if transposed else 5, "dilation", 1)
-    padding = each(4, "padding", 0)
-    if isinstance(padding[0], str):
-        padding = [d * (k - 1) // 2 if padding[0] == "same" else 0 for d, k in zip(dilation, w[2:], strict=True)]
+    word = call.given(4, "padding")
+    if isinstance(word, str):
+        padding: Sequence[int] = [d * (k - 1) // 2 if word == "same" else 0 for d, k in zip(dilation, w[2:], strict=False)]
+    else:
+        padding = each(4, "padding", 0)
+    if not transposed and w[1] * groups != x[1]:
+        raise Fails("AssertionError: ")
     # The same for a transposed one, whose own output is larger.
     places = prod(
         (size + 2 * p - (d * (k - 1) + 1)) // s + 1
-        for size, p, d, k, s in zip(x[2:], padding, dilation, w[2:], each(3, "stride", 1), strict=True)
+        for size, p, d, k, s in zip(x[2:], padding, dilation, w[2:], each(3, "stride", 1), strict=False)
     )
     channels = w[1] if transposed else w[0]
     kernel = prod(w[2:]) * x[1] * (channels // groups)
@@ -116,13 +140,8 @@ def _convolution(call: Called, transposed: bool) -> dict[str, int]:
 
 
 def _einsum(args: Any) -> int:
-    """What numpy says of the best order, as it prints it: four digits."""
-    import numpy as np
-
+    """What numpy says of the best order; operands that come as one list have no shape for it to read."""
     equation, *shapes = args
     if not all(map(is_shape, shapes)):
-        return 0
-    operands = [np.broadcast_to(0.0, tuple(shape)) for shape in shapes]
-    said = np.einsum_path(equation.replace(" ", ""), *operands, optimize="optimal")[1]
-    (line,) = (line for line in said.splitlines() if "optimized flop" in line.lower())
-    return int(float(line.rpartition(":")[2]))
+        raise Fails("AttributeError: 'list' object has no attribute 'shape'")
+    return int(estimate(equation, shapes))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopkit.counter.peers.lines import ATTENTION, lines, truth
-from flopkit.counter.peers.seen import Row
+from flopkit.counter.peers.seen import Row, Seen
 
-__all__ = ["FORWARD_ONLY", "family_of", "rows_of"]
+__all__ = ["FORWARD_ONLY", "failed", "family_of", "rows_of"]
 
 FORWARD_ONLY = "it knows forward passes only"
 _RECURRENT = ("rnn", "lstm", "gru")
@@ -57,3 +57,9 @@ def rows_of(source: Any, seen: Mapping[str, int], added: Mapping[str, int], unse
     more = {f"{family} layers": flops for family, flops in left.items() if flops}
     found += [Row(name, 0, 0, flops, f"it adds {name}") for name, flops in {**more, **added}.items() if flops]
     return sum(flops for _, flops in true.values()), found
+
+
+def failed(source: Any, tool: str, unit: str, really: str, error: str) -> Seen:
+    """What there is to say of a tool that raises *error*: no number, and nothing seen of what was executed."""
+    total, rows = rows_of(source, {}, {}, "")
+    return Seen(tool, None, unit, really, total, rows, (), error)

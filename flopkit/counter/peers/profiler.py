@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from flopkit.counter.ledger import Entry
 from flopkit.counter.peers import dispatch
 from flopkit.counter.peers.families import family_of
 from flopkit.counter.peers.lines import Line, arguments, lines, name, shape, truth
@@ -14,17 +15,21 @@ from flopkit.counter.peers.seen import Row, Seen
 __all__ = ["seen"]
 
 NO_FORMULA = "it has no formula for {}, nor for what that calls inside"
+PARTS = "it has no formula for {}, and sees the products that it is made of on a CPU"
 AGAIN = "it has no formula for {}, of which the backward pass consists"
 INSIDE = (
-    "what operators call inside of themselves is in this number for lstm, grouped products and attention layers alone"
+    "what operators call inside of themselves is in this number for lstm, grouped products, attention layers, bilinear forms and "
+    "distances alone"
 )
 BIASES = "sums with a vector are taken for biases, which it does not see, for they are added in place"
 GRADIENTS = (
     "which sums of gradients are added in place, where it does not see them, cannot be told: none is in this number"
 )
 META = "on meta it also sees what torch makes shapes up with, which is not in this number"
+NUMBERS = "products of numbers"
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")
 _INSIDE = ("aten::_grouped_mm", "aten::_native_multi_head_attention")  # run as products on a CPU
+_MADE_OF = ("aten::_trilinear", "aten::_euclidean_dist")  # of products that are not the same work
 _EMPTY = ("aten::mkldnn_rnn_layer", "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::mv", "aten::dot")
 _BACKWARD = ("aten::convolution_backward", "aten::_scaled_dot_product_flash_attention_for_cpu_backward")
 
@@ -42,13 +47,18 @@ def seen(source: Any) -> Seen:
             row[0] += line.calls
             row[1] += flops
             op = name(line.entry)
-            known = (*_PRODUCTS, *_INSIDE, *_EMPTY, *_BACKWARD, "aten::convolution", "")
+            known = (*_PRODUCTS, *_INSIDE, *_MADE_OF, *_EMPTY, *_BACKWARD, "aten::convolution", "")
             if op not in known:
                 remarks[INSIDE] = None
         if line.hidden == "thread":
             continue
         if unsure := _in_place(line):
             remarks[unsure] = None
+            continue
+        if name(line.entry) in _MADE_OF:
+            products, numbers = _made_of(line.entry)
+            told[line.group, ahead] = told.get((line.group, ahead), 0) + line.calls * products
+            added[NUMBERS] = added.get(NUMBERS, 0) + line.calls * numbers
             continue
         what, each = _count(line)
         if what:
@@ -65,9 +75,8 @@ def seen(source: Any) -> Seen:
             mine = min(flops, slides)
             slides -= mine
         label = group if ahead else f"{group}, not forward"
-        found.append(
-            Row(label, calls, flops, mine, "" if mine == flops else (NO_FORMULA if ahead else AGAIN).format(group))
-        )
+        why = PARTS if f"aten::{group}" in _MADE_OF else NO_FORMULA if ahead else AGAIN
+        found.append(Row(label, calls, flops, mine, "" if mine == flops else why.format(group)))
     for (group, _), flops in told.items():  # parts of attention, whose line is above
         found.append(Row(f"{group}, its parts", 0, 0, flops, f"it adds {group}"))
     if slides:
@@ -95,7 +104,7 @@ def _count(line: Line) -> tuple[str, int]:
     op, entry = name(line.entry), line.entry
     if op in ("aten::add", "aten::mul"):
         sizes = _sizes(entry.key)
-        return ("sums" if op == "aten::add" else "products of numbers"), prod(sizes[0]) if sizes else 0
+        return ("sums" if op == "aten::add" else NUMBERS), prod(sizes[0]) if sizes else 0
     if op in _PRODUCTS:
         return "", dispatch.count(entry)
     if op in _INSIDE:
@@ -107,6 +116,48 @@ def _count(line: Line) -> tuple[str, int]:
         args = arguments(entry)
         return "sums of biases", prod(shape(args.get("weight2")) or (0,)) if args.get("has_biases") else 0
     return "", 0
+
+
+def _made_of(entry: Entry) -> tuple[int, int]:
+    """FLOPs of the products that an operator calls inside of itself, and numbers that it multiplies."""
+    args = arguments(entry)
+    if name(entry) == "aten::_trilinear":
+        return _trilinear(args)
+    first, second = shape(args.get("x1")), shape(args.get("x2"))
+    if first is None or second is None:
+        return 0, 0
+    # Rows are made longer by two, their squared lengths and ones, and the first ones are taken twice.
+    return 2 * prod(first[:-1]) * second[-2] * (first[-1] + 2), prod(first)
+
+
+def _trilinear(args: dict[str, Any]) -> tuple[int, int]:
+    """Slice by slice along one dimension: a product of the first two, and one of that with the third."""
+    sizes: list[list[int]] = []
+    for which in ("1", "2", "3"):
+        given = list(shape(args.get(f"i{which}")) or ())
+        for place in sorted(args[f"expand{which}"]):
+            given.insert(place, 1)
+        sizes.append(given)
+    if len({len(each) for each in sizes}) > 1:
+        return 0, 0
+    along, summed = args.get("unroll_dim", 1), set(args["sumdim"]) - {args.get("unroll_dim", 1)}
+    slices = max(each[along] for each in sizes)
+    first, second, third = ([*each[:along], 1, *each[along + 1 :]] for each in sizes)
+    early = summed & set(args["expand3"])
+    buffer, products, numbers = _pair(first, second, early)
+    _, more, others = _pair(buffer, third, summed - early)
+    return slices * (products + more), slices * (numbers + others)
+
+
+def _pair(left: list[int], right: list[int], summed: set[int]) -> tuple[list[int], int, int]:
+    """The sizes of a product that is summed over some dimensions; its FLOPs, or the numbers that are multiplied if none is summed."""
+    both = [max(a, b) if min(a, b) else 0 for a, b in zip(left, right, strict=True)]
+    if not summed:
+        return both, 0, prod(left)
+    # What only one of them has along a summed dimension is added up beforehand.
+    alone = {place for place in summed if min(left[place], right[place]) == 1}
+    kept = [1 if place in summed else size for place, size in enumerate(both)]
+    return kept, 2 * prod(size for place, size in enumerate(both) if place not in alone), 0
 
 
 def _sizes(key: Any) -> list[Any]:

@@ -10,7 +10,11 @@ from typing import Any
 from flopkit import units
 from flopkit.tables import Table
 
-__all__ = ["Row", "Seen"]
+__all__ = ["Fails", "Row", "Seen"]
+
+
+class Fails(Exception):
+    """What a tool would raise: its kind and what it says, as `flopkit.counter.peers.asked.Answer.said` has them."""
 
 
 @dataclass(frozen=True)
@@ -40,26 +44,34 @@ class Seen:
     Parameters
     ----------
     tool : its name, with the version that it was compared with.
-    value : the number that it prints. ``int(seen)`` is the same.
+    value : the number that it prints; None where it fails. ``int(seen)`` is the same, and raises ``ValueError`` without one.
     unit : what the tool calls it, ``"FLOPs"`` or ``"MACs"``.
     really : what the number counts.
     flops : what was executed, convention TORCH.
     rows : each kind of work, as it is and as the tool sees it.
     remarks : what else is to be known.
+    failure : the error that the tool raises of such a program; empty where it prints a number.
     """
 
     tool: str
-    value: int
+    value: int | None
     unit: str
     really: str
     flops: int
     rows: Sequence[Row] = field(default_factory=tuple)
     remarks: Sequence[str] = field(default_factory=tuple)
+    failure: str = ""
 
     def __int__(self) -> int:
+        if self.value is None:
+            raise ValueError(f"{self.tool} prints no number: {self._error}")
         return int(self.value)
 
     __index__ = __int__
+
+    @property
+    def _error(self) -> str:
+        return f"it fails with {self.failure.removesuffix(': ')}"
 
     @property
     def missed(self) -> Table:
@@ -79,15 +91,20 @@ class Seen:
             f"{reason}: {'+' if gap > 0 else '−'}{_flops(abs(gap))}" if gap else reason
             for reason, gap in sorted(gaps.items(), key=lambda pair: -abs(pair[1]))
         ]
-        return [*found, *self.remarks]
+        return [*([self._error] if self.value is None else ()), *found, *self.remarks]
 
     @property
     def share(self) -> float:
         """FLOPs that the tool sees for each one that was executed: 1 where it is right, 0 where it sees nothing."""
+        if self.value is None:
+            return 0.0
         return sum(row.seen for row in self.rows) / self.flops if self.flops else 1.0
 
     def summary(self) -> list[str]:
         """The same in a few lines."""
+        if self.value is None:
+            first = f"{self.tool} would print no number, where {_flops(self.flops)} were executed"
+            return [first, *(f"- {reason}" for reason in self.reasons)]
         called = f"{self.value:,} {self.unit}"
         lines = [
             f"{self.tool} would print {called}" + (f" (they are {self.really})" if self.really != self.unit else "")

@@ -108,6 +108,9 @@ MODELS = {
     "product and sum": called(lambda x, w: torch.addmm(x, x, w).addmm(x, w, beta=0), 2, 8),
     "product and sum by batch": called(lambda x, w: torch.baddbmm(x[:1], x, x, beta=0.5), 2, 8, 8),
     "einsum": called(lambda x, w: torch.einsum("b i j, j k -> b i k", x, w), 2, 3, 8),
+    "einsum, in a list": called(lambda x, w: torch.einsum("bij,jk->bik", [x, w]), 2, 3, 8),
+    "padded, no batch": (nn.Conv2d(3, 4, 3, padding="same"), (3, 9, 9)),
+    "one dimension, no batch": called(lambda x, w: F.conv1d(x, torch.ones(4, 8, 3)), 8, 8),
     "einsum, three": called(lambda x, w: torch.einsum("bij,jk,kl->bil", x, w, w), 2, 3, 8),
     "activations": called(lambda x, w: F.relu(F.relu6(F.elu(F.leaky_relu(F.silu(F.gelu(x)))))), 2, 8),
     "methods": called(lambda x, w: torch.relu(x).relu().softmax(-1), 2, 8),
@@ -155,16 +158,14 @@ def test_the_same_number_as_the_tool(tool, name, grad):
     x = torch.ones(shape)
     with contextlib.nullcontext() if grad else torch.no_grad():
         answer = ask(tool, model.eval(), x)
-        if answer.value is None:
-            pytest.skip(f"{tool} itself fails: {answer.said}")
         report = fk.count(model, x)
     seen = report.as_seen_by(tool)
     if any("encoder layer" in reason for reason in seen.reasons):
         assert seen.value != answer.value
         return
-    assert int(seen) == answer.value
+    assert (seen.value, seen.failure) == (answer.value, answer.said)
     assert sum(row.flops for row in seen.rows) == report.flops == seen.flops
-    assert sum(row.seen for row in seen.rows) == seen.value * (2 if seen.unit == "MACs" else 1)
+    assert sum(row.seen for row in seen.rows) == (seen.value or 0) * (2 if seen.unit == "MACs" else 1)
 
 
 def seen(tool, model, *shape):

@@ -62,6 +62,18 @@ class Norms(nn.Module):
         return torch.batch_norm(y, self.scale, self.mean, self.mean, self.var, False, 0.1, 1e-5, True)
 
 
+class Run(nn.Module):
+    """A module that is a function, with a parameter, so that every tool takes it."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+        self.w = nn.Parameter(torch.ones(6, 5))
+
+    def forward(self, x):
+        return self.run(x, self.w)
+
+
 LAYERS = {
     "convolutions": (nn.Sequential(nn.Conv2d(4, 8, 3, groups=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1)), (2, 4, 9, 8)),
     "transposed": (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 6)),
@@ -76,6 +88,29 @@ LAYERS = {
     "attention with weights": (Weights(), (2, 5, 16)),
     "norms by torch's function": (Norms(), (2, 4, 3, 5)),
     "upsampling": (nn.Sequential(nn.Conv2d(3, 4, 1), nn.Upsample(scale_factor=2, mode="bilinear")), (1, 3, 4, 4)),
+    "padded by a word": (nn.Sequential(nn.Conv2d(3, 4, 3, padding="same"), nn.Conv2d(4, 4, 3, padding="valid", groups=2)), (2, 3, 8, 8)),
+    "padded by a word, one dimension": (nn.Sequential(nn.Conv1d(2, 4, 4, padding="same", dilation=2), nn.Conv1d(4, 3, 1)), (2, 2, 9)),
+    "padded by a word, no batch": (nn.Conv2d(3, 4, 3, padding="same"), (3, 6, 6)),
+    "the first factor spread": (Run(lambda x, w: x @ w.expand(4, 6, 5)), (4, 1, 3, 6)),
+    "a matrix times a batch": (Run(lambda x, w: torch.matmul(x, w.expand(4, 6, 5)) @ w.T), (3, 6)),
+    "a batch times a matrix": (Run(lambda x, w: x @ w), (2, 4, 3, 6)),
+    "a vector times a matrix": (Run(lambda x, w: x @ w), (6,)),
+    "a vector times a batch": (Run(lambda x, w: x @ w.expand(4, 6, 5)), (6,)),
+    "a weight times a batch": (Run(lambda x, w: w[:, 0] @ x), (4, 6, 5)),
+    "a matrix times a vector": (Run(lambda x, w: x @ w[:, 0]), (3, 6)),
+    "a vector times a vector": (Run(lambda x, w: torch.matmul(x, w[:, 0])), (6,)),
+    "a matrix times a vector, by another name": (Run(lambda x, w: torch.mv(x, w[:, 0])), (3, 6)),
+    "a dense layer of one row": (Run(lambda x, w: F.linear(x, w[:, 0])), (3, 6)),
+    "einsum, of three": (Run(lambda x, w: torch.einsum("bij,jk,lk->bil", x, w, w)), (3, 4, 6)),
+    "einsum, of more digits": (Run(lambda x, w: torch.einsum("bij,jk->bik", x, w)), (7, 191, 6)),
+    "einsum, in a list, other letters": (Run(lambda x, w: torch.einsum("BIJ, BKJ -> BIK", [x, x])), (3, 4, 6)),
+    "einsum, nothing summed": (Run(lambda x, w: torch.einsum("ab,cb->abc", x, w.T)), (3, 6)),
+    "einsum, summed beforehand": (Run(lambda x, w: torch.einsum("abc,cd->ad", x, w)), (3, 7, 6)),
+    "bilinear": (Run(lambda x, w: F.bilinear(x, x, w.T.view(5, 6, 1).expand(5, 6, 6), w[0])), (2, 6)),
+    "distances": (Run(lambda x, w: torch.cdist(x, x)), (2, 30, 8)),
+    "a norm of one row": (nn.LayerNorm(8), (8,)),
+    "no parameters": (nn.ReLU(), (2, 8)),
+    "no parameters, a pool": (nn.AvgPool2d(2), (2, 3, 4, 4)),
 }  # fmt: skip
 
 
@@ -88,12 +123,59 @@ def test_the_same_number_as_the_tool(tool, name):
     model, shape = LAYERS[name]
     x = torch.ones(shape)
     answer = ask(tool, model.eval(), x)
-    if answer.value is None:
-        pytest.skip(f"{tool} itself fails: {answer.said}")
     report = fk.count(model, x)
     seen = report.as_seen_by(tool)
-    assert int(seen) == answer.value
+    assert (seen.value, seen.failure) == (answer.value, answer.said)
     assert sum(row.flops for row in seen.rows) == report.flops == seen.flops
+
+
+@pytest.mark.parametrize("name", ["dense and norms", "padded by a word", "a matrix times a batch", "einsum, of three", "bilinear"])
+@pytest.mark.parametrize("tool", ["fvcore", "torch.profiler"])
+def test_without_gradients_too(tool, name):
+    """Without gradients torch takes a call apart in other ways."""
+    if not sure(tool):
+        pytest.skip(f"{tool} is not here in the version that was looked at")
+    model, shape = LAYERS[name]
+    x = torch.ones(shape)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert fk.count(model.eval(), x).as_seen_by(tool).value == ask(tool, model, x).value
+
+
+def test_no_number_by_hand():
+    """A matrix times a vector, of which fvcore asks for the second size."""
+    found = seen("fvcore", Run(lambda x, w: F.linear(x, w.T) @ w[0]), 3, 6)
+    assert (found.value, found.share, found.flops) == (None, 0.0, 2 * 3 * 6 * 5 + 2 * 3 * 5)
+    assert sum(row["flops"] for row in found.missed) == found.flops
+    assert found.reasons == ["it fails with IndexError: list index out of range"]
+    assert "no number" in repr(found) and "IndexError" in found._repr_html_()
+    with pytest.raises(ValueError, match="fvcore prints no number: it fails with IndexError"):
+        int(found)
+
+
+def test_what_fvcore_reads_of_a_product():
+    """3 · 6 numbers, and 5 columns: four times less than what runs."""
+    found = seen("fvcore", Run(lambda x, w: x @ w.expand(4, 6, 5)), 3, 6)
+    assert (found.value, found.flops) == (90, 2 * 360)
+    assert found.missed.rows == [{"operator": "products of several matrices", "calls": 1, "flops": 2 * 270}]
+    assert any("reads the first factor" in reason for reason in found.reasons)
+
+
+def test_an_einsum_of_a_run_that_goes_on_is_not_counted_twice():
+    """Four numbers are added up beforehand; what is left is six sums, each times a row of four."""
+    a = torch.ones(2, 3, 4)
+    with fk.counting() as report:
+        torch.einsum("abc,abd->ad", a, a)
+        for _ in range(2):
+            assert report.as_seen_by("fvcore").flops == report.flops == 2 * 2 * 3 * 4
+
+
+def test_a_model_without_parameters():
+    """calflops asks the first parameter for its device. A model of several layers may have one that no layer shows."""
+    assert seen("calflops", nn.ReLU(), 2, 8).failure == "StopIteration: "
+    assert any("StopIteration" in reason for reason in seen("calflops", nn.Sequential(nn.ReLU(), nn.Tanh()), 2, 8).reasons)
+    for model in (nn.Sequential(nn.Linear(8, 8), nn.ReLU()), Run(lambda x, w: F.relu(x))):
+        assert not any("StopIteration" in reason for reason in seen("calflops", model, 2, 8).reasons)
 
 
 def seen(tool, model, *shape):

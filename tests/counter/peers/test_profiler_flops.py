@@ -50,7 +50,29 @@ def grouped():
     torch._grouped_mm(a, b, offs=torch.tensor([4, 8], dtype=torch.int32))
 
 
+def bilinear():
+    x, y, w = (torch.ones(shape, requires_grad=True) for shape in ((2, 5, 4), (2, 5, 6), (3, 4, 6)))
+    F.bilinear(x, y, w).sum().backward()
+    F.bilinear(x[0], y[0, :, :1], w[:, :, :1], torch.ones(3))
+    F.bilinear(x[0, :1], y[0, :1], w[:1]).sum().backward()
+    F.bilinear(x.detach(), y.detach(), w).sum().backward()
+    F.bilinear(x[:0], y[:0], w)
+    torch._trilinear(x, y[..., :1], x, (), (), (), (2,), 1)
+
+
+def distances():
+    a, b = torch.ones(5, 1, 30, 8), torch.ones(3, 7, 8)
+    torch.cdist(a, b)
+    torch.cdist(b, b)
+    torch.cdist(b, b, compute_mode="use_mm_for_euclid_dist")
+    torch.cdist(a, a, compute_mode="donot_use_mm_for_euclid_dist")
+    torch.cdist(a[0, 0], a[0, 0], p=1.0)
+    torch.cdist(a[0, 0].requires_grad_(), b[0]).sum().backward()
+
+
 PROGRAMS = {
+    "bilinear": bilinear,
+    "distances": distances,
     "element-wise": elementwise,
     "products": products,
     "convolutions": convolutions,
@@ -95,6 +117,14 @@ def test_by_hand():
     seen = report.as_seen_by("torch.profiler")
     assert (seen.value, seen.flops) == (3 * 48 + 6, 3 * 48)
     assert seen.reasons == ["it adds sums: +6 FLOPs"]
+
+
+def test_distances_by_hand():
+    """Thirty rows of eight, made longer by two, with thirty others, twice; 480 numbers are doubled before."""
+    x = torch.ones(2, 30, 8)
+    seen = fk.count(torch.cdist, x, x).as_seen_by("torch.profiler")
+    assert seen.value == 2 * 2 * 30 * 30 * 10 + 480
+    assert any("made of" in reason for reason in seen.reasons) and not any("inside of" in reason for reason in seen.reasons)
 
 
 def test_what_cannot_be_told_is_said():
