@@ -171,6 +171,72 @@ def test_bytes_by_hand():
     )
 
 
+def chunks(x):
+    return x[:, :H], x[:, H : 2 * H], x[:, 2 * H :]
+
+
+# How three tensors are made of one (3 * H heads); what a kernel reads of them, what the product of queries and keys reads.
+ONES = {
+    "three": (chunks, 3, 2),
+    "one thrice": (lambda x: (x[:, :H],) * 3, 1, 1),
+    "views of one": (lambda x: tuple(x[:, :H] for _ in range(3)), 1, 1),
+    "keys that are the values": (lambda x: (x[:, :H], x[:, H : 2 * H], x[:, H : 2 * H]), 2, 2),
+    "queries that are the keys": (lambda x: (x[:, :H], x[:, :H], x[:, H : 2 * H]), 2, 1),
+    "queries that are the values": (lambda x: (x[:, :H], x[:, H : 2 * H], x[:, :H]), 2, 2),
+    "one storage, other strides": (lambda x: (x[:, :H], x[:, :H], x[:, ::3]), 2, 1),
+}
+
+
+@pytest.mark.parametrize("made", ONES)
+@pytest.mark.parametrize("device", ["cpu", "meta", "fake"])
+def test_a_tensor_that_is_given_twice_is_read_once(device, made):
+    make, kernel, product = ONES[made]
+    each, scores = 4 * B * H * 6 * 8, 4 * B * H * 36
+    with FakeTensorMode() if device == "fake" else contextlib.nullcontext():
+        x = torch.randn(B, 3 * H, 6, 8, device="cpu" if device == "fake" else device, requires_grad=True)
+        flash, math = counted(make(x), "flash"), counted(make(x), "math")
+        after = counted(chunks(x), "flash")
+    assert sum(row["bytes"] for row in core(flash, "forward")) == (kernel + 1) * each
+    # Read with them: the output and its gradient. Written: three gradients.
+    assert sum(row["bytes"] for row in core(flash, "backward")) == (kernel + 2 + 3) * each
+    assert sum(row["bytes"] for row in core(math, "forward")) == (product + 1 + 1) * each + 4 * scores
+    # No product of the backward pass has two of the three. Of one tensor's three gradients autograd makes two sums.
+    if device == "cpu":
+        sums = 2 * 3 * each * (made == "one thrice")
+        assert sum(row["bytes"] for row in core(math, "backward")) == 8 * each + 7 * scores + sums
+    assert sum(row["bytes"] for row in core(after, "forward")) == 4 * each  # of the same sizes
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_tensor_that_is_given_twice_to_a_mapped_call_is_read_once(device):
+    x = torch.randn(3, B, H, 6, 8, device=device, requires_grad=True)
+    with fk.counting() as report:
+        torch.vmap(lambda q: F.scaled_dot_product_attention(q, q, q))(x).sum().backward()
+    each = 3 * 4 * B * H * 6 * 8
+    assert sum(row["bytes"] for row in core(report, "forward")) == 2 * each
+    assert sum(row["bytes"] for row in core(report, "backward")) == 6 * each
+
+
+class Labelled(torch.Tensor):
+    pass
+
+
+def test_a_subclass_is_known_by_itself():
+    x = torch.randn(B, H, 6, 8).as_subclass(Labelled)
+    each = 4 * B * H * 6 * 8
+    assert fk.count(F.scaled_dot_product_attention, x, x, x).bytes == 2 * each
+    assert fk.count(F.scaled_dot_product_attention, x, x.view(x.shape), x.view(x.shape)).bytes == 4 * each
+
+
+def test_what_autocast_casts_thrice_is_three_tensors():
+    x = torch.randn(B, H, 6, 8) * 1
+    with torch.autocast("cpu", torch.bfloat16):
+        report = counted((x, x, x))
+    assert sum(row["bytes"] for row in core(report, "forward")) == 4 * 2 * B * H * 6 * 8
+    assert sum(row["calls"] for row in report.by_op() if row["operator"] == "_to_copy") == 3
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 def test_a_mask_in_a_tensor_counts_in_full_and_is_named(device, dtype):

@@ -67,6 +67,23 @@ def test_the_fallback_called_by_name():
         assert report.flops == forward(PAIRS)
 
 
+def test_one_tensor_for_queries_keys_and_values():
+    q, k, v = (empty(B, H, Q, D) for _ in range(3))
+    lse, seed = empty(B, H, Q, dtype=torch.float32), empty(2, dtype=torch.int64)
+    each = 2 * B * H * Q * D
+    dense, packed = aten._scaled_dot_product_flash_attention, aten._flash_attention_forward
+    back = aten._scaled_dot_product_flash_attention_backward
+    for three, read in (((q, k, v), 3), ((q, q, q), 1), ((q, k, k), 2), ((q, q, v), 2), ((q, k, q), 2)):
+        assert fk.count(dense, *three, 0.0, False).bytes == (read + 1) * each
+        report = fk.count(back, k, *three, v, lse, None, None, Q, Q, 0.0, False, seed, seed)
+        assert report.bytes == (read + 2 + 3) * each
+    rows = empty(B, Q, H, D)
+    assert fk.count(packed, rows, rows, rows, None, None, Q, Q, 0.0, False, False).bytes == 2 * each
+    ends = torch.tensor([0, 2, 5])
+    rows = empty(5, H, D)
+    assert fk.count(packed, rows, rows, rows, ends, ends, 3, 3, 0.0, False, False).bytes == 2 * 2 * 5 * H * D
+
+
 def test_length_before_heads():
     q, k, v = three(LENGTH_FIRST)
     v = v[..., :D]  # the flash kernel wants one size

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flopkit.counter.operators.attentions import HIDDEN_MASK, UNKNOWN_LENGTHS, Shape, of_lengths, shape_of
+from flopkit.counter.operators.attentions import HIDDEN_MASK, UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
 from flopkit.counter.operators.visibility import lengths_from, top_left_pairs, values_of
 from flopkit.counter.watching.inside import is_wrapper
 
@@ -59,21 +59,39 @@ _known: dict[Any, Shape] = {}
 def _shape(query: Any, key: Any, value: Any, causal: bool, last: bool, mask: Any) -> Shape:
     """The shape of a call; one that was met before is known."""
     masked = mask is not None and 0 not in mask.shape
+    common = in_common(query, key, value, _same)
     sign: Any = (
         query.shape, query.stride(), query.dtype, key.shape, key.stride(), key.dtype, value.shape, value.stride(), value.dtype,
-        causal, last, masked,
+        causal, last, masked, common,
     )  # fmt: skip
     try:
         found = _known.get(sign)
     except TypeError:  # a symbolic size
         found = sign = None
     if found is None:
-        found = shape_of(query, key, value, causal=causal, bottom_right=last, mask=mask)
+        found = shape_of(query, key, value, causal=causal, bottom_right=last, mask=mask, common=common)
         if sign is not None:
             if len(_known) >= 1024:
                 _known.clear()
             _known[sign] = found
     return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two tensors are one, or show the same part of one storage in the same way.
+
+    Of a subclass, and of what is transformed, only whether they are one: their storage may be none, or tell nothing of what they hold.
+    """
+    if one is other:
+        return True
+    if not all(type(t) in _PLAIN or type(t).__name__ == "FakeTensor" for t in (one, other)):
+        return False
+    if one.shape != other.shape or one.stride() != other.stride() or one.storage_offset() != other.storage_offset():
+        return False
+    try:
+        return one.dtype is other.dtype and bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):  # transformed: it has no storage of its own
+        return False
 
 
 def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
@@ -118,10 +136,10 @@ def cast_of(tensor: Any) -> Any:
 
 
 def in_dtype(shape: Shape, dtype: Any, tensor: Any) -> Shape:
-    """The same shape in another dtype."""
+    """The same shape in another dtype; each tensor is cast by itself, whether or not it was one with another."""
     old, new = int(tensor.element_size()), int(dtype.itemsize)
     sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")}
-    return replace(shape, width=new, **sizes)
+    return replace(shape, width=new, common="", **sizes)
 
 
 def _transformed(shape: Shape, three: tuple[Any, ...], cast: Any) -> Said:
@@ -167,6 +185,7 @@ def _nested(query: Any, key: Any, value: Any, causal: bool) -> Said | None:
     shape = of_lengths(
         zip(q, kv, strict=True), heads=heads, kv_heads=kv_heads, head_dim=d, v_head_dim=dv,
         width=int(query.element_size()), causal=causal, note="" if known and also else UNKNOWN_LENGTHS,
+        common=in_common(query, key, value),
     )  # fmt: skip
     return Said(shape)
 

@@ -19,6 +19,7 @@ from flopkit.counter.operators.attentions import (
     Shape,
     backward_work,
     forward_work,
+    in_common,
     of_lengths,
     shape_of,
     wanted,
@@ -115,18 +116,19 @@ def _dense_shape(call: Call) -> Shape:
     mask = _first(call, "attn_mask", "attn_bias")
     # The CUDA flash kernel aligns with the last key; `scaled_dot_product_attention` does not send it other calls.
     last = _name(call).startswith("aten::_scaled_dot_product_flash_attention") and "_for_cpu" not in _name(call)
-    return shape_of(query, key, value, causal=bool(call.get("is_causal")), mask=mask, bottom_right=last)
+    return shape_of(query, key, value, causal=bool(call.get("is_causal")), mask=mask, bottom_right=last,
+                    common=in_common(query, key, value))  # fmt: skip
 
 
 def _packed_shape(call: Call) -> Shape:
     name = _name(call)
     query, key, value = call["query"], call["key"], call["value"]
-    mask = _first(call, "attn_bias", "bias")
+    mask, common = _first(call, "attn_bias", "bias"), in_common(query, key, value)
     causal, left, right, last = _band(call, name)
     starts = _first(call, "cum_seq_q", "cu_seqlens_q", "cu_seq_q")
     if starts is None or 0 in starts.shape:
         return shape_of(query, key, value, causal=causal, left=left, right=right, bottom_right=last, mask=mask,
-                        heads_first=name.startswith("aten::_cudnn"))  # fmt: skip
+                        heads_first=name.startswith("aten::_cudnn"), common=common)  # fmt: skip
     queries, known = lengths_from(starts, int(query.shape[-3]), _number(call, "max_q", "max_seqlen_q"))
     keys, both = _keys(call, key, len(queries))
     shape = of_lengths(
@@ -134,7 +136,7 @@ def _packed_shape(call: Call) -> Shape:
         heads=int(query.shape[-2]), kv_heads=int(key.shape[-2]), head_dim=int(query.shape[-1]),
         v_head_dim=int(value.shape[-1]), width=int(query.element_size()),
         causal=causal, left=left, right=right, bottom_right=last,
-        note=HIDDEN_MASK if mask is not None else "" if known and both else UNKNOWN_LENGTHS,
+        note=HIDDEN_MASK if mask is not None else "" if known and both else UNKNOWN_LENGTHS, common=common,
     )  # fmt: skip
     if known and both:
         return shape

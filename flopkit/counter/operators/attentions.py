@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "Shape",
     "backward_work",
     "forward_work",
+    "in_common",
     "of_lengths",
     "shape_of",
     "split_of",
@@ -64,6 +66,7 @@ class Shape:
     note : what could not be known.
     computed : pairs that a kernel computes which skips what is hidden; None: the visible ones.
     unseen : bytes of keys and values that no query sees: not read, but their gradients, zeros, are written.
+    common : which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once.
     """
 
     pairs: int
@@ -80,6 +83,7 @@ class Shape:
     note: str = ""
     computed: int | None = None
     unseen: int = 0
+    common: str = ""
 
     def split(self, each: float) -> dict[str, float]:
         """*each* for every pair, by what the mask says of it."""
@@ -96,6 +100,11 @@ class Shape:
     def _split(self, each: float, shown: int) -> dict[str, float]:
         hidden = {"hidden": (self.pairs - shown) * each} if self.hides else {}
         return {"scores": shown * each, **hidden}
+
+    def read(self) -> int:
+        """Bytes that one kernel reads of q, k and v: what two of them have in common once."""
+        k, v = self.k_bytes * ("qk" not in self.common), self.v_bytes * ("v" not in self.common)
+        return self.q_bytes + k + v
 
     def times(self, n: int, q: int = 1, k: int = 1, v: int = 1) -> Shape:
         """*n* such calls at once, for which *q*, *k* and *v* of the tensors are read."""
@@ -122,8 +131,19 @@ def split_of(macs: Mapping[str, float], shape: Shape) -> dict[str, float]:
     return {"scores": visible, **({"hidden": whole - visible} if shape.hides else {})}
 
 
+def in_common(q: Any, k: Any, v: Any, same: Callable[[Any, Any], bool] = operator.is_) -> str:
+    """Which of the three are one tensor: "qkv", "qk", "kv", "qv", or none of them.
+
+    >>> in_common("x", "y", "y")
+    'kv'
+    """
+    if same(q, k):
+        return "qkv" if same(k, v) else "qk"
+    return "kv" if same(k, v) else "qv" if same(q, v) else ""
+
+
 def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, heads_first: bool = True,
-             left: int | None = None, right: int | None = None, bottom_right: bool = False) -> Shape:  # fmt: skip
+             left: int | None = None, right: int | None = None, bottom_right: bool = False, common: str = "") -> Shape:  # fmt: skip
     """The `Shape` of a call with (batch, heads, length, size) tensors, or (batch, length, heads, size).
 
     Keys and values may have fewer heads (each then serves several query heads) or sizes of 1 that are broadcast. *causal* is
@@ -155,12 +175,14 @@ def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, 
         width=int(q.element_size()),
         hides=hides,
         note=HIDDEN_MASK if mask is not None and 0 not in mask.shape else "",
+        common=common,
     )
 
 
 def of_lengths(
     lengths: Iterable[tuple[int, int]], *, heads: int, kv_heads: int, head_dim: int, v_head_dim: int, width: int,
     causal: bool = False, left: int | None = None, right: int | None = None, bottom_right: bool = False, note: str = "",
+    common: str = "",
 ) -> Shape:  # fmt: skip
     """The `Shape` of sequences of unequal length: (queries, keys) of each."""
     right = 0 if causal else right
@@ -186,14 +208,17 @@ def of_lengths(
         hides=left is not None or right is not None,
         note=note,
         unseen=(keys - rows) * kv_heads * (head_dim + v_head_dim) * width,
+        common=common,
     )
 
 
 def forward_work(shape: Shape, kernel: str) -> Work:
     """Scores and values: (head_dim + v_head_dim) multiply-adds a pair. ``"math"`` computes hidden pairs, too, and moves the scores."""
     each = shape.head_dim + shape.v_head_dim
-    moved = shape.q_bytes + shape.k_bytes + shape.v_bytes + shape.o_bytes
     math = kernel.startswith("math")
+    if math:  # the values are read by a product of their own
+        shape = replace(shape, common=shape.common.rstrip("v"))
+    moved = shape.read() + shape.o_bytes
     vector = SCALE_FLOPS + SOFTMAX_FLOPS
     return Work(
         COUNTED,
@@ -218,7 +243,7 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
     q, k, v, *bias = wanted
     inner = q or k or any(bias)
     products = dv * v + dv * inner + d * q + d * k
-    inputs = shape.q_bytes + shape.k_bytes + shape.v_bytes
+    gradients = shape.q_bytes + shape.k_bytes + shape.v_bytes + shape.unseen
     scores = shape.pairs * shape.width
     if kernel.startswith("math"):
         # Values: probabilities and the output's gradient in, one out. Probabilities: that gradient and the values in, theirs out;
@@ -241,7 +266,7 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         again=shape.run(d + twice * (d + dv)),
         vector=vector,
         vector_again=shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX)),
-        bytes=2 * inputs + 2 * shape.o_bytes + shape.unseen,  # read q, k, v, the output and its gradient; write three gradients
+        bytes=shape.read() + 2 * shape.o_bytes + gradients,  # o_bytes: the output and its gradient are read
         kernel=kernel,
         note=shape.note,
     )
