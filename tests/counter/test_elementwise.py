@@ -122,6 +122,10 @@ def test_searches_and_distances():
     assert registry.FORMULAS["aten::histogram"](call).vector == {"products": 4 * 40}
     assert by_hand("dist", torch.empty((), device=META), X, Y).vector == {"products": 3 * 40 + 1}
     assert by_hand("allclose", True, X, Y).vector == {"products": 5 * 40}
+    row, rows = numbers(1, 10), numbers(4, 10)  # either may be broadcast
+    for pair in ((row, rows), (rows, row)):
+        assert by_hand("allclose", True, *pair, 1e-5, 1e-8).vector == {"products": 5 * 40}
+        assert by_hand("dist", numbers(1), *pair).vector == {"products": 3 * 40 + 1}
     for terms in (1, 5):
         work = by_hand("_compute_linear_combination", numbers(2, 7, 7), numbers(terms, 7, 7), numbers(2, terms))
         assert work.vector == {"products": 2 * (2 * terms) * 49}
@@ -322,7 +326,8 @@ def test_batch_norm_over_several_devices():
     assert (work.vector, work.bytes) == ({"products": 4 * 40 + (2 + 3) * 10}, 4 * (40 + 2 * 10))
     work = by_hand("batch_norm_update_stats", both, x, numbers(10), numbers(10), 0.1)
     alone = by_hand("batch_norm_update_stats", both, x, None, None, 0.1)
-    assert work.vector["products"] - alone.vector["products"] == 7 * 10
+    # Without the root: it is the variance that is returned.
+    assert (alone.vector, work.vector) == ({"products": 4 * 40 + 2 * 10}, {"products": 4 * 40 + 2 * 10 + 7 * 10})
     assert (work.bytes, alone.bytes) == (4 * (40 + 2 * 20 + 20), 4 * (40 + 20))
     for given, each in (((None, None), 2), ((c, None), 3), ((c, c), 4)):
         assert by_hand("batch_norm_elemt", x, x, *given, c, c, 1e-5).vector == {"products": each * 40}

@@ -58,6 +58,7 @@ def test_what_may_be_a_view_is_one_while_counted(mode):
 
 
 PROGRAMS = {
+    "rms_norm": lambda: F.rms_norm(x, (100,)),
     "log_softmax": lambda: F.log_softmax(x, -1),
     "std": lambda: x.std(),
     "var over rows": lambda: x.var(0),

@@ -291,3 +291,13 @@ def test_onednns_convolution_of_integers():
         args = (x, 1.0, 0, w, one, one, given, [1, 1], [0, 0], [1, 1], 1, 1.0, 0, None, "none", [], "")
         work = room.convolution_and_more(Call(torch.ops.onednn.qconv_pointwise.default, args, {}, out))
         assert (work.model, work.vector) == ({"products": 2 * 6 * 56 * 36}, {"products": adds * 2 * 6 * 56})
+
+
+def test_onednns_convolution_adds_to_a_tensor_that_is_there():
+    """It reads the image, the weight, its scales and zero points, and the sums so far, and writes the sums once."""
+    with torch.device("meta"):
+        x, w, scale, zero, sums = torch.empty(2, 4, 10, 9), torch.empty(6, 4, 3, 3), torch.empty(6), torch.empty(6), torch.empty(2, 6, 8, 7)
+    shape = ([1, 1], [0, 0], [1, 1], 1)
+    args = (x, 1.0, 0, w, scale, zero, sums, None, *shape, 1.0, 0, None, 1.0, 0, "sum", None, "none", [], "")
+    work = room.convolution_and_more(Call(torch.ops.onednn.qconv2d_pointwise.binary, args, {}, sums))
+    assert work.bytes == 4 * (720 + 216 + 6 + 6 + 2 * 672)

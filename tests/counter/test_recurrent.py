@@ -310,6 +310,8 @@ def test_a_layer_on_apples_gpus():
         macs = 15 * (24 * 4 + 3 * 24 * 6)
         work = called(cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, *options)
         assert (work.model, work.vector) == ({"products": macs}, {"products": 19 * 15 * 2 * 6})
+        biased = called(cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, True, *options[1:])
+        assert (biased.model, biased.vector) == ({"products": macs}, {"products": (19 + 8) * 15 * 2 * 6})
         one = (torch.empty(1, 3, 1), [torch.empty(1, 3, 6)] * 2, [torch.empty(24, 1), torch.empty(24, 6)], False, 1, 0.0, True, False, False)
         work = called(cells.lstm_mps, "_lstm_mps", (torch.empty(1, 3, 6),), *one)
         assert (work.model, work.vector) == ({"products": 3 * (24 + 24 * 6)}, {"products": 19 * 3 * 6})

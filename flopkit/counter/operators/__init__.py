@@ -43,7 +43,7 @@ class Plan:
     chained : it is element-wise: the values of its scalars change nothing.
     merges : a compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after it
         where a row stays on chip: ``"row"``. See `flopkit.counter.watching.chains`.
-    nested : the plan for tensors that are nested, where that is another.
+    whole : the plan where it is opened elsewhere, for tensors whose kind or device has a kernel of its own: nested ones, a GPU's.
     flexes : it is FlexAttention, whose kernel only a compiler makes.
     attends : it is attention as a whole, from which everything else follows.
     fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
@@ -62,7 +62,7 @@ class Plan:
     by_result: bool = False
     chained: bool = False
     merges: str = ""
-    nested: Plan | None = None
+    whole: Plan | None = None
     flexes: bool = False
     attends: bool = False
     fresh: bool = False
@@ -116,7 +116,7 @@ def _explain(func: Any) -> Plan:
     ours = registry.FORMULAS.get(name)
     if ours is not None and name not in KEPT and _is_composite(func):
         # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
-        return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, nested=Plan(op, ours))
+        return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, ours))
     if ours is not None:
         merges = "row" if name in ROWS else "link" if name in LINKS else ""
         return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE, merges=merges)
@@ -132,7 +132,7 @@ def _explain(func: Any) -> Plan:
             return Plan(op, vector, by_result=dynamic, chained=True, merges="link")
         moved = movement.formula_of(func, name)
         if moved is not None and _is_composite(func):
-            return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, nested=Plan(op, moved))
+            return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, moved))
         if moved is not None:
             return Plan(op, moved, by_result=dynamic, merges="link" if movement.moves_elementwise(name) else "")
         return Plan(
@@ -140,7 +140,7 @@ def _explain(func: Any) -> Plan:
             lambda call: unknown(call.bytes()),
             opens=True,
             composite=func._can_decompose(),
-            nested=Plan(op, products.nested_product) if name == "aten::matmul" else None,
+            whole=Plan(op, products.nested_product) if name == "aten::matmul" else None,
             attends=op == "scaled_dot_product_attention",
         )
     return Plan(op, lambda call: unknown(call.bytes()), opens=True)
@@ -154,11 +154,11 @@ def _is_composite(func: Any) -> bool:
     return func._schema.name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), composite)
 
 
-# Composite by name, but what they run inside passes no dispatcher, or some device has a kernel of its own.
+# Composite by name, but what they run inside passes no dispatcher; or, for linear, is known without looking.
 KEPT = frozenset(
     f"aten::{name}"
     for name in (
-        "linear", "_fused_rms_norm", "fbgemm_linear_fp16_weight", "fbgemm_linear_fp16_weight_fp32_activation", "fbgemm_linear_int8_weight",
+        "linear", "fbgemm_linear_fp16_weight", "fbgemm_linear_fp16_weight_fp32_activation", "fbgemm_linear_int8_weight",
         "fbgemm_linear_int8_weight_fp32_activation", "fbgemm_pack_gemm_matrix_fp16", "fbgemm_pack_quantized_matrix",
     )
 )  # fmt: skip

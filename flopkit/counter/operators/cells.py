@@ -51,10 +51,9 @@ def _products(call: Call) -> int:
 
 @explains("aten::_lstm_mps")
 def lstm_mps(call: Call) -> Work:
-    """``2·steps·weights``, and 19 FLOPs a hidden unit and step."""
-    return Work(
-        COUNTED, {"products": _products(call)}, vector={"products": CELL[LSTM] * _units(call)}, bytes=call.bytes()
-    )
+    """``2·steps·weights``, and 19 FLOPs a hidden unit and step, with biases eight more."""
+    each = CELL[LSTM] + 8 * bool(call["has_biases"])
+    return Work(COUNTED, {"products": _products(call)}, vector={"products": each * _units(call)}, bytes=call.bytes())
 
 
 @explains("aten::lstm_mps_backward")

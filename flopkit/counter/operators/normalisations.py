@@ -131,12 +131,13 @@ def batch_norm_backward(call: Call) -> Work:
 
 @explains("aten::batch_norm_stats", "aten::batch_norm_update_stats")
 def batch_norm_stats(call: Call) -> Work:
-    """Mean and variance: add, subtract, multiply, add."""
+    """Mean and variance: add, subtract, multiply, add. One of the two returns the variance, the other the reciprocal of its root."""
     channels = int(call["input"].shape[1])
     update = 7 * (call.get("running_mean") is not None)
+    root = ROOT_FLOPS * ("update" not in call.func._schema.name)
     running = _moved(call.get("running_mean"), call.get("running_var"))
     return elementwise(
-        STATISTICS_FLOPS * numel(call["input"]) + (MEANS_FLOPS + ROOT_FLOPS + update) * channels, call.bytes() + running
+        STATISTICS_FLOPS * numel(call["input"]) + (MEANS_FLOPS + root + update) * channels, call.bytes() + running
     )
 
 

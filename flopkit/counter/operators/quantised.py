@@ -159,8 +159,7 @@ def convolution_and_more(call: Call) -> Work:
     """oneDNN's convolution of integers with what follows it."""
     result = call.outputs[0]
     macs = channel_macs(call["qx"], result, call["qw"], int(call["groups"]))
-    moved = call.bytes() if result is not call.get("qaccum") else call.bytes() + extent(result)
-    return counted(macs, moved, vector=numel(result) * (1 + (call["bias"] is not None)))
+    return counted(macs, call.bytes(), vector=numel(result) * (1 + (call["bias"] is not None)))
 
 
 @explains(

@@ -45,11 +45,6 @@ def _gelu(exact: int, tanh: int) -> Callable[[Call], int]:
     return lambda call: tanh if call.get("approximate") == "tanh" else exact
 
 
-def _binary(call: Call) -> int:
-    """The eight steps, and a multiplication by a weight."""
-    return 8 + (call.get("weight") is not None)
-
-
 def _of_layers(name: str) -> Recipe:
     return Recipe(ACTIVATIONS[name].flops, ACTIVATIONS[name].steps)
 

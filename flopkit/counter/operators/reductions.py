@@ -173,13 +173,20 @@ def segments(call: Call) -> Work:
 @explains("aten::dist")
 def distance(call: Call) -> Work:
     """‖x − y‖: subtract, power, add for each element; a root."""
-    return elementwise(3 * numel(call.args[0]) + 1, call.bytes())
+    return elementwise(3 * _broadcast(call) + 1, call.bytes())
 
 
 @explains("aten::allclose")
 def allclose(call: Call) -> Work:
     """|x − y| ≤ a + r·|y|: subtract, multiply, add, compare, and an and."""
-    return elementwise(5 * numel(call.args[0]), call.bytes())
+    return elementwise(5 * _broadcast(call), call.bytes())
+
+
+def _broadcast(call: Call) -> int:
+    """Pairs of numbers of the two tensors."""
+    import torch
+
+    return prod(torch.broadcast_shapes(call.args[0].shape, call.args[1].shape))
 
 
 @explains("aten::_compute_linear_combination")

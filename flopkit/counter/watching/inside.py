@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["EAGER", "chooses", "inside_of", "is_wrapper"]
+__all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper"]
 
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_DEVICES = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU", "meta": "Meta", "hpu": "HPU", "xla": "XLA"}
 _HIDDEN = ("Python", "PythonTLSSnapshot", "PreDispatch", "ADInplaceOrView", "PythonDispatcher")
 
 
@@ -24,6 +25,16 @@ def is_wrapper(kind: type) -> bool:
         return False
     handler = getattr(kind, "__torch_dispatch__", None)
     return handler is not None and handler is not torch._C._disabled_torch_dispatch_impl
+
+
+def has_kernel(func: Any, args: Any) -> bool:
+    """Whether an operator that torch defines by others has a kernel of its own for these tensors: nested ones, or those of a device."""
+    first = next((value for value in args if isinstance(value, torch.Tensor)), None)
+    if first is None:
+        return False
+    if first.is_nested or any(isinstance(value, torch.Tensor) and value.is_nested for value in args[1:2]):
+        return True
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _DEVICES.get(first.device.type, "PrivateUse1")))
 
 
 def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:

@@ -189,9 +189,9 @@ class Watcher(TorchDispatchMode):
         elif plan.flexes:
             return flex.attention(self, func, args, kwargs)
         elif plan.opens:
-            if plan.nested is None or not any(isinstance(t, torch.Tensor) and t.is_nested for t in args[:2]):
+            if plan.whole is None or not inside.has_kernel(func, args):
                 return self._open(here, func, args, kwargs, plan)
-            plan = plan.nested
+            plan = plan.whole
         key = entry = floats = None
         if plan.constant is None and not plan.by_value:
             key = key_of(plan, args, kwargs)
