@@ -19,6 +19,7 @@ from torch.optim import optimizer as optimizers
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
+from flopkit.counter.beyond import layers
 from flopkit.counter.watching import patches, places, watcher
 
 CLASSES = (
@@ -33,8 +34,11 @@ CLASSES = (
     torch.optim.Optimizer,
     torch.optim.SGD,
     torch.Tensor,
+    torch._C.ScriptFunction,
+    torch._C.ScriptMethod,
+    torch._C.ScriptModule,
 )
-MODULES = (torch, torch.overrides, F, torch.autograd, torch.autograd.graph, torch.utils.checkpoint, nn.modules.module)
+MODULES = (torch, torch._C, torch.overrides, F, torch.autograd, torch.autograd.graph, torch.utils.checkpoint, nn.modules.module)
 SDPA = "aten::scaled_dot_product_attention"
 
 
@@ -80,7 +84,8 @@ def snapshot(model, optimizer):
         },
         "stance": str(torch._dynamo.eval_frame._stance),
         "threads": threading.active_count(),
-        "watching": (watcher.heres(), patches._users, patches._undo),
+        "watching": (watcher.heres(), patches._users, patches._undo, len(layers.traces)),
+        "compiler": torch._C._dynamo.eval_frame.get_eval_frame_callback(),
     }
 
 
@@ -187,6 +192,21 @@ THE_ERROR = Stop("the very same")
 
 def fail(*_):
     raise THE_ERROR
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_torchscript_is_called_as_before():
+    script, x = torch.jit.script(nn.Sequential(nn.Linear(8, 8))), torch.ones(4, 8)
+    kinds = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+    before = [vars(kind)["__call__"] for kind in kinds]
+    with pytest.raises(RuntimeError, match="TorchScript"):
+        fk.count(script, torch.ones(4, 3))
+    fk.count(script, x)
+    assert [vars(kind)["__call__"] for kind in kinds] == before
+    torch.testing.assert_close(script(x), script.forward(x))
+    with pytest.raises(ZeroDivisionError), fk.counting():
+        torch.jit.trace(lambda a: a / (1 // 0), (x,))
+    assert layers.traces == []
 
 
 @pytest.mark.parametrize("times", [1, 3])

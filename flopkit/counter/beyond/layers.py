@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch._jit_internal import boolean_dispatch
 
-__all__ = ["FUNCTIONS", "Layer", "note", "noting"]
+__all__ = ["FUNCTIONS", "Layer", "note", "noting", "traces"]
 
 _POOLS = [f"{kind}_pool{dims}d" for kind in ("avg", "max", "adaptive_avg", "adaptive_max") for dims in (1, 2, 3)]
 _POOLS += [f"{pool}_with_indices" for pool in _POOLS if "max" in pool]
@@ -44,6 +44,8 @@ _WITH_PARTS = (torch.nn.MultiheadAttention,)  # layers that are made of others, 
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _other_modes = torch._C._len_torch_function_stack
 _graph_task = torch._C._current_graph_task_id
+_is_tracing = torch._C._is_tracing
+traces: list[None] = []  # one for each call of `torch.jit.trace` under way, in whatever thread
 _PLAIN = (int, bool, str, float, tuple, type(None))
 _SIMPLE = frozenset({int, bool, str, float, type(None)})
 
@@ -73,7 +75,7 @@ class Layer:
 
 def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
     """Put down a call of *module*, if it is a layer: one that is made of no others. Of a root, whatever it is: the batch."""
-    if _graph_task() != -1:  # in a backward pass: done again
+    if _graph_task() != -1 or (traces and _is_tracing()):  # in a backward pass: done again; in a trace: what is looked at is recorded
         return
     place = here.place
     if "." not in place.path:
@@ -112,7 +114,7 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
                 return func(*args, **kwargs)
             called = "@"
         out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
-        if _graph_task() == -1:
+        if _graph_task() == -1 and not (traces and _is_tracing()):
             here = getattr(watcher.local, "here", None) or watcher.here
             if _other_modes():
                 with torch._C.DisableTorchFunction():

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
-from flopkit.counter.beyond import kernels, layers, regions
+from flopkit.counter.beyond import kernels, layers, regions, scripts
 from flopkit.counter.watching.here import custom_backwards, heres
 from flopkit.counter.watching.imports import when_imported
 from flopkit.counter.watching.watcher import Functions, Watcher
@@ -77,18 +77,20 @@ def _install(stack: contextlib.ExitStack) -> None:
     when_imported(stack, (BIAS,), lambda module: _replace(stack, module.CausalBias, "__new__", _making))
     _eager(stack)
     kernels.install(stack, _replace)
+    scripts.install(stack, _replace)
+    _traces(stack)
     if "torch._subclasses.fake_tensor" in sys.modules:
         _fake(stack)
 
 
 def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> None:
     own = name in vars(owner)
-    original = getattr(owner, name)
-    setattr(owner, name, make(original))
+    before = vars(owner).get(name)  # as it lies there: what a class hands out may be something else
+    setattr(owner, name, make(getattr(owner, name)))
 
     def put_back() -> None:
         if own:
-            setattr(owner, name, original)
+            setattr(owner, name, before)
         else:
             delattr(owner, name)
 
@@ -213,7 +215,11 @@ def _submitting(original: Any) -> Any:
 def _applying(original: Any) -> Any:
     def apply(node: Any, *gradients: Any) -> Any:
         inside = custom_backwards()
-        inside.append((torch._C._current_graph_task_id(), torch.is_grad_enabled()))
+        task = torch._C._current_graph_task_id()
+        inside.append((task, torch.is_grad_enabled()))
+        for here in heres():
+            if task not in here.began:
+                here.begin(task)
         if type(node).__name__ == "CompiledFunctionBackward":
             for here in heres():
                 here.watcher.notes.add(COMPILED)
@@ -276,6 +282,33 @@ def _scripts(stack: contextlib.ExitStack) -> None:
     stack.callback(library._destroy)
     for device in ("CPU", "CUDA", "Meta"):
         library.impl("scaled_dot_product_attention", attention, f"Autograd{device}")
+
+
+def _traces(stack: contextlib.ExitStack) -> None:
+    """While `torch.jit.trace` records, a shape that is looked at is recorded, too: nothing is put down of what is called meanwhile."""
+
+    def tracing(original: Any) -> Any:
+        def trace(*args: Any, **kwargs: Any) -> Any:
+            layers.traces.append(None)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                layers.traces.pop()
+
+        return trace
+
+    for owner in (torch._C, torch._C.ScriptModule):
+        for name in _TRACES & vars(owner).keys():
+            _replace(stack, owner, name, tracing)
+    if torch._C._is_tracing():  # what is traced counts
+        layers.traces.append(None)
+        stack.callback(layers.traces.pop)
+
+
+_TRACES = frozenset({
+    "_create_function_from_trace", "_create_function_from_trace_with_dict", "_create_graph_by_tracing",
+    "_create_method_from_trace", "_create_method_from_trace_with_dict",
+})  # fmt: skip
 
 
 def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
