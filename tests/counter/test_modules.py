@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import dataclasses
+import queue
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -10,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
+from flopkit.counter.watching import here as watched
 
 UNIT = 2 * 4 * 8 * 8  # a batch of 4 through 8 × 8
 PHASES = ("forward", "backward", "recompute", "optimizer")
@@ -315,8 +321,6 @@ class Replicated(nn.Module):
         return replica
 
     def forward(self, x):
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(2) as pool:
             return torch.cat(list(pool.map(lambda replica: replica(x), [self.copy(self.module) for _ in range(2)])))
 
@@ -363,3 +367,137 @@ def test_a_module_that_another_branch_holds_keeps_its_registered_name():
     decoder = Net(lambda self, x: encoder.a(x))  # not its own: weights that are tied by hand
     model = Net(lambda self, x: self.dec(self.enc(x)), enc=encoder, dec=decoder)
     assert trained(model) == {"": (2, 4), "enc": (2, 4), "enc.a": (2, 4)}
+
+
+def test_of_a_modules_names_the_first_of_named_modules_is_taken():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc = nn.ModuleDict({"emb": linear(), "deep": nn.Sequential(linear())})
+            self.tied, self.short = self.enc["emb"], self.enc["deep"][0]
+
+        def forward(self, x):
+            return self.short(self.enc["emb"](self.tied(x)))
+
+    model = Tied()
+    assert {"enc.emb", "enc.deep.0"} < {name for name, _ in model.named_modules()}
+    assert trained(model) == {"": (3, 6), "enc": (3, 6), "enc.emb": (2, 4), "enc.deep": (1, 2), "enc.deep.0": (1, 2)}
+
+
+def test_a_child_that_is_replaced_while_counting_has_its_own_name():
+    model = Net(lambda self, x: self.b(self.a(x)), a=linear(), b=nn.Sequential(linear()))
+
+    def steps():
+        model(data())
+        del model.b
+        model.c = linear()
+        model.run = lambda self, x: self.c(self.a(x))
+        model(data())
+
+    assert parts(fk.count(steps)) == {"": (4, 0), "a": (2, 0), "b": (1, 0), "b.0": (1, 0), "c": (1, 0)}
+
+
+# -- backward in one thread, forward in others -------------------------------------------------------------------
+
+
+def far_along():
+    """Let this thread's numbers be past those of threads that start now: autograd counts in each from zero."""
+    x = torch.ones(1, requires_grad=True)
+    for _ in range(200):
+        x = x * 1
+
+
+def in_threads(*calls):
+    found = [None] * len(calls)
+
+    def run(place):
+        found[place] = calls[place]()
+
+    for place in range(len(calls)):
+        thread = threading.Thread(target=run, args=(place,))
+        thread.start()
+        thread.join()
+    return found
+
+
+def test_work_that_could_be_of_two_threads_belongs_to_no_module():
+    far_along()
+    a, b = nn.Sequential(linear()), Net(lambda self, x: self.inner(x), inner=linear())
+    for step in (lambda y, z: (y + z).sum().backward(), lambda y, z: (y.sum().backward(), z.sum().backward())):
+        report = fk.count(lambda step=step: step(*in_threads(lambda: a(data()), lambda: b(data()))))
+        rows = {row["module"]: (row["forward"] / UNIT, row["backward"] / UNIT) for row in report.by_module()}
+        assert rows["(no module)"] == (0, 4)
+        assert rows["Sequential"] == rows["Sequential.0"] == rows["Net"] == rows["Net.inner"] == (1, 0)
+        assert [note for note in report.notes if "several threads" in note] == report.notes
+
+
+def test_work_of_one_other_thread_or_of_one_module_in_several_is_found():
+    far_along()
+    model = nn.Sequential(linear(), linear())
+    report = fk.count(lambda: in_threads(lambda: model(data()))[0].sum().backward())
+    assert parts(report) == {"": (2, 4), "0": (1, 2), "1": (1, 2)} and report.notes == []
+    report = fk.count(lambda: sum(in_threads(lambda: model(data()), lambda: model(data()))).sum().backward())
+    assert parts(report) == {"": (4, 8), "0": (2, 4), "1": (2, 4)} and report.notes == []
+
+
+def test_what_a_thread_has_not_made_is_not_its_own():
+    """A thread that only ran a few nodes is not asked for later ones, though it has not ended; one without gradients not at all."""
+    far_along()
+    model, other = nn.Sequential(linear(), linear()), linear()
+    pool = ThreadPoolExecutor(1)
+
+    def run():
+        with torch.no_grad():
+            other(data())
+        return other(data(grad=False))
+
+    def program():
+        pool.submit(run).result()
+        in_threads(lambda: [data() * 1 for _ in range(50)] and model(data()).sum().backward())
+
+    with pool:
+        report = fk.count(program)
+    rows = {row["module"]: (row["forward"] / UNIT, row["backward"] / UNIT) for row in report.by_module()}
+    assert rows["0"] == rows["1"] == (1, 2) and report.notes == []
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_steps_with_checkpoints_whose_backward_runs_in_autograds_own_thread(monkeypatch, reentrant):
+    """Both threads' numbers start at zero, and what is recomputed in one goes through those that the other has made."""
+
+    def nested(frame):
+        around = 0
+        while frame is not None:
+            around += frame.f_code is watched._run_backward
+            frame = frame.f_back
+        return around > 1  # the thread below is not started by autograd, and has one too many
+
+    monkeypatch.setattr(watched, "_is_nested", nested)
+    model = Net(
+        lambda self, x: self.head(checkpoint(self.body, self.first(x), use_reentrant=reentrant)),
+        first=linear(), body=nn.Sequential(linear(), nn.Tanh(), linear(), nn.Tanh()), head=linear(),
+    )  # fmt: skip
+    todo, done = queue.Queue(), queue.Queue()
+
+    def engine(watcher):
+        with watcher:
+            while (loss := todo.get()) is not None:
+                loss.backward()
+                done.put(sys.exc_info()[0])
+
+    def steps():
+        for _ in range(4):
+            todo.put(model(data()).sum())
+            done.get(timeout=30)
+
+    with fk.counting() as report:
+        _thread.start_new_thread(engine, (report._source,))
+        in_threads(steps)
+        todo.put(None)
+    found = parts(report, "forward", "backward", "recompute")
+    again = {"0": (4, 8, 4), "2": (4, 8, 4)}
+    assert report.notes == []
+    assert found == {
+        "": (16, 32, 8), "first": (4, 8, 0), "body": (8, 16, 8), "head": (4, 8, 0),
+        **{f"body.{name}": work for name, work in again.items()},
+    }  # fmt: skip

@@ -26,6 +26,14 @@ _number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _grad_enabled = torch.is_grad_enabled
 
 
+SEVERAL_THREADS = (
+    "forward passes ran in several threads, and autograd's numbers do not say whose a node is: of the backward pass, what could be "
+    "another module's belongs to none"
+)
+MOST_PASSES = 10_000  # within one another, or without any forward pass between
+_run_backward = torch.autograd.graph._engine_run_backward.__code__
+
+
 def heres() -> tuple[Here, ...]:
     """Who watches this thread."""
     found: tuple[Here, ...] = getattr(local, "heres", ())
@@ -47,7 +55,8 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "arithmetic", "busy", "chain", "depth", "entered", "ledger", "nodes", "optimizers", "place", "stack", "trail", "watcher"
+        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "ledger", "nodes", "optimizers", "place", "stack", "trail",
+        "watcher",
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Place) -> None:
@@ -60,6 +69,8 @@ class Here:
         self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
         self.entered = False
         self.nodes = 0  # autograd's next number when last looked at
+        self.began: dict[int, int] = {}  # and when each of the backward passes under way came to this thread
+        self.again = False  # whether one of them made nodes that another may differentiate
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
         self.chain = chains.Chain(self.ledger)
@@ -93,17 +104,48 @@ class Here:
         number = node._sequence_nr()
         if number >= NEVER:  # a leaf: it only accumulates
             return OUTSIDE
-        trail = self.trail
-        found = trail.at(number)
-        if found is None or found is OUTSIDE:
-            # The forward pass ran in another thread, as it does for every backward pass on a GPU.
-            for other in self.watcher.threads():
-                if other is not self and (there := other.trail.at(number)) is not None and there is not OUTSIDE:
-                    trail, found = other.trail, there
-                    break
-        if number < trail.lowest:
-            trail.lowest = number
+        task = graph_task()
+        if task not in self.began:
+            self.begin(task)
+        threads = self.watcher.threads()
+        found: Place | None = None
+        if len(threads) > 1 and (custom := custom_backwards()) and (around := custom[-1][0]) != task:
+            # A custom function differentiates, in its own backward pass, what it made there (checkpointing).
+            if self.began.get(around, NEVER) <= number < self.began[task]:
+                threads = [self]
+        # The forward pass may have run in another thread, as it does for every backward pass on a GPU. Each thread has numbers of its own.
+        for here in threads:
+            there = here.made(number, task)
+            if there is None:
+                continue
+            if number < here.trail.lowest:
+                here.trail.lowest = number
+            if found is not None and (found.path, found.region) != (there.path, there.region):
+                self.watcher.notes.add(SEVERAL_THREADS)
+                return OUTSIDE
+            found = there
         return found or OUTSIDE
+
+    def made(self, number: int, task: int) -> Place | None:
+        """The place of the node with this number, if this thread made one that the backward pass *task* can come to."""
+        trail = self.trail
+        made = self.began.get(task)  # a backward pass comes to nothing that is made after it began
+        if made is None:
+            made = max(self.nodes, trail.numbers[-1])
+        return trail.at(number) if number < made else None
+
+    def begin(self, task: int) -> None:
+        """A backward pass comes to this thread for the first time."""
+        number = _number()
+        if not self.entered and not _is_nested(sys._getframe(1)):  # a thread of autograd's own, which is done with those before
+            self.began.clear()
+            if not self.again:  # what it recomputed was for them
+                trail = Trail()
+                trail.mark(number, OUTSIDE)
+                self.trail = trail
+        if len(self.began) >= MOST_PASSES:
+            del self.began[next(iter(self.began))]
+        self.began[task] = number
 
     def where(self, depth: int) -> tuple[str, Place]:
         """Phase and place of the operator that is running now, whose caller is *depth* frames up."""
@@ -111,6 +153,8 @@ class Here:
         optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
             self.nodes = _number()
+            if self.began:
+                self.began.clear()
             if self.trail.lowest != NEVER:
                 self.trail.end_pass()
             return ("optimizer" if optimizing else "forward"), self.place
@@ -124,6 +168,7 @@ class Here:
         if _grad_enabled() and (nodes := _number()) > self.nodes:  # what was made for this operator will be differentiated, too
             self.nodes = nodes
             self.trail.mark(nodes - 1, place)
+            self.again = self.again or phase == "backward"
         return phase, place
 
     def in_optimizer(self) -> bool:
@@ -136,3 +181,10 @@ class Here:
                 return True
             self.optimizers.pop()  # that step ended by an exception
         return False
+
+
+def _is_nested(frame: Any) -> bool:
+    """Whether a caller of *frame* started a backward pass: in a thread of autograd's own, one that runs within another."""
+    while frame is not None and frame.f_code is not _run_backward:
+        frame = frame.f_back
+    return frame is not None

@@ -28,13 +28,14 @@ NEVER = 1 << 63
 class Place:
     """A module path, and the attention call inside it, if any, that work belongs to."""
 
-    __slots__ = ("inside", "layer", "module", "path", "region", "shared", "spots", "taken")
+    __slots__ = ("inside", "layer", "module", "names", "path", "region", "shared", "spots", "taken")
 
     def __init__(
         self, path: str, module: weakref.ref[Any] | None = None, region: Any = None, inside: dict[int, Place] | None = None
     ) -> None:
         self.path, self.module, self.region = path, module, region
         self.inside: dict[int, Place] = {} if inside is None else inside  # places of the modules called from here, by id
+        self.names: dict[int, str] = {}  # of the modules below this one, by id, as last looked up
         self.spots: dict[str, Where] = {}
         self.taken: dict[str, Where] = {}  # the same, of what an attention call takes for its own
         self.layer: Any = None  # what a hook would know of the module, once it was called
@@ -98,7 +99,7 @@ class Modules:
 
     A module that is called outside of any other is a root, and stands under its class's name (``Linear``, the next one
     ``Linear (2)``). One that is called by another is found among that one's descendants, so a module that two parents share has
-    two names. A module that is called again in a backward pass (checkpointing) keeps the name it was called by before. What is
+    two names. Where the caller itself has several for it, the first in the order of `named_modules` is taken. A module that is called again in a backward pass (checkpointing) keeps the name it was called by before. What is
     not registered anywhere (a module in a plain list, or made on the spot) stands below its caller as ``(Linear)``. A copy that
     data parallelism makes has its original's name. A root that is gone leaves its name to the next of its class.
     """
@@ -123,7 +124,7 @@ class Modules:
     def _found(self, module: Any, under: Place, again: bool) -> Place:
         parent = under.module() if under.module is not None else None
         if parent is not None:
-            name = _name_below(parent, module)
+            name = _name_below(under, parent, module)
             if name is None and getattr(module, "_is_replica", False):
                 name = _name_of_original(parent, module)
             if name is not None:
@@ -181,23 +182,29 @@ def _name_of_original(parent: Any, replica: Any) -> str | None:
     return None
 
 
-def _name_below(parent: Any, module: Any) -> str | None:
-    """The name of *module* as seen from *parent*, the nearest first; empty for *parent* itself, None where it is not below."""
-    if module is parent:
-        return ""
-    for name, child in parent._modules.items():
-        if child is module:
-            return str(name)
-    level = [("", parent)]
-    seen = {id(parent)}
-    while level:
-        below = []
-        for prefix, owner in level:
-            for name, child in owner._modules.items():
-                if child is module:
-                    return f"{prefix}{name}"
-                if child is not None and id(child) not in seen:
-                    seen.add(id(child))
-                    below.append((f"{prefix}{name}.", child))
-        level = below
-    return None
+def _name_below(under: Place, parent: Any, module: Any) -> str | None:
+    """The name of *module* as seen from *parent*, at *under*; empty for *parent* itself, None where it is not below."""
+    name = under.names.get(id(module))
+    if name is None or _named(parent, name) is not module:
+        under.names = _names(parent)
+        name = under.names.get(id(module))
+    return name
+
+
+def _named(parent: Any, name: str) -> Any:
+    for part in name.split(".") if name else ():
+        parent = parent._modules[part] if parent is not None and part in parent._modules else None
+    return parent
+
+
+def _names(parent: Any) -> dict[int, str]:
+    """The names of all modules below *parent*, by id, each the first that `named_modules` comes to."""
+    found: dict[int, str] = {}
+    ahead = [("", parent)]
+    while ahead:
+        name, module = ahead.pop()
+        if module is not None and id(module) not in found:
+            found[id(module)] = name
+            prefix = f"{name}." if name else ""
+            ahead.extend([(f"{prefix}{part}", child) for part, child in module._modules.items()][::-1])
+    return found
