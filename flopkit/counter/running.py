@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -65,11 +66,11 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             f"fn={fn!r} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
             "or use `with fk.counting() as report:` around your code"
         )
-    with _counting(strict, "auto", _Progress(fn)) as report:
+    with _uncompiled(), _counting(strict, "auto", _Progress(fn)) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
-        if inspect.isgenerator(result) or inspect.iscoroutine(result) or inspect.isasyncgen(result):
+        if (late := _not_run(result)) is not None:
             report.add_note(
-                f"{_name(fn)} returned a {type(result).__name__}, which has not run: nothing of it is counted; "
+                f"{_name(fn)} returned {late}, which has not run to its end: what it does later is not counted; "
                 "run it in a function or in `with fk.counting()`"
             )
             if inspect.iscoroutine(result):
@@ -99,8 +100,26 @@ def counting(strict: bool = False, attention: str = "auto") -> Iterator[Report]:
     >>> report.model_flops, report.backward.flops
     (128, 64)
     """
-    with _counting(strict, attention, None) as report:
+    with _uncompiled(), _counting(strict, attention, None) as report:
         yield report
+
+
+@contextlib.contextmanager
+def _uncompiled() -> Iterator[None]:
+    """In a function that is compiled: what it calls from here on runs as it was written."""
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    before = _compiler(None)
+    try:
+        yield
+    finally:
+        _compiler(before)
+
+
+def _compiler(callback: Any) -> Any:
+    """Have *callback* look at what is called in this thread; who did before."""
+    return sys.modules["torch._C._dynamo.eval_frame"].set_eval_frame(callback)
 
 
 @contextlib.contextmanager
@@ -129,8 +148,34 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
         raise UncountedError(report)
 
 
+# A function that is compiled (`torch.compile`) may count, too: the compiler leaves these calls, and what they count, to Python. Told by
+# what `torch.compiler.disable` would put there, because the decorator would load the compiler.
+for _each in (count, counting, _compiler):
+    vars(_each)["_torchdynamo_disable"] = True
+    vars(_each)["_torchdynamo_disable_msg"] = "flopkit counts what runs: without fullgraph=True, or from outside"
+
+
 def _name(fn: Any) -> str:
     return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+_FUTURES = frozenset({"Future", "ApplyResult"})  # concurrent.futures, asyncio, torch.futures; multiprocessing.pool
+_AT_HAND = tuple({type(iter(kind())) for kind in (list, tuple, set, dict, str, bytes)} | {type(iter(range(0)))})
+
+
+def _not_run(result: Any) -> str | None:
+    """What *result* is, if its work is still to come: a generator, a coroutine, ``map(...)``, a future; also where a list holds it."""
+    for each in (result, *(result if isinstance(result, (list, tuple, set)) else ())):
+        lazy = isinstance(each, Iterator) and not isinstance(each, _AT_HAND)
+        if lazy or inspect.iscoroutine(each) or inspect.isasyncgen(each) or _is_pending(each):
+            return f"a {type(each).__name__}"
+    return None
+
+
+def _is_pending(value: Any) -> bool:
+    """Whether this is a future (of a pool, of asyncio, of torch) whose result is not there yet."""
+    future = any(kind.__name__ in _FUTURES for kind in type(value).__mro__)
+    return future and not (value.done() if hasattr(value, "done") else value.ready())
 
 
 class _Progress:

@@ -173,6 +173,33 @@ def test_compiling_inside_of_the_count():
     assert units(run) == (2, 0)
 
 
+def test_counting_inside_of_what_is_compiled():
+    model, calls = mlp(), []
+
+    def block(x):
+        x = model(x)
+        with fk.counting() as report:
+            y = model(model(x))
+        return y, report.flops
+
+    def call(x):
+        return model(x), fk.count(model, x, strict=True).flops
+
+    for function, flops in ((block, 4 * UNIT), (call, 2 * UNIT)):
+        calls.clear()
+        compiled = torch.compile(function, backend=counting_backend(calls))
+        for _ in range(2):
+            y, found = compiled(X)
+            assert found == flops
+            torch.testing.assert_close(y, function(X)[0])
+        assert calls  # what stands beside it is compiled as ever
+        with pytest.raises(Exception, match="flopkit counts what runs"):
+            torch.compile(function, backend="eager", fullgraph=True)(X)
+    calls.clear()
+    torch.compile(model, backend=counting_backend(calls))(X)
+    assert calls
+
+
 @pytest.mark.slow
 def test_inductor():
     compiled, x = torch.compile(mlp()), X.clone().requires_grad_()
@@ -224,6 +251,93 @@ def test_torchscript(make):
         for _ in range(3):
             assert units(model, X) == (2, 0)
     assert units(torch.jit.freeze(model.eval()), X) == (2, 0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_torchscript_convolutions_that_pass_no_dispatcher_are_listed():
+    conv, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).eval(), torch.ones(2, 3, 8, 8)
+    script = torch.jit.script(conv)
+    flops = 2 * 2 * 36 * 4 * 27 + 2 * 2 * 16 * 2 * 36
+    assert fk.count(torch.jit.freeze(script), x, strict=True).flops == flops
+    fast = torch.jit.optimize_for_inference(script)
+    if not fast.graph.findAllNodes("prim::mkldnn_convolution"):
+        pytest.skip("torch was built without oneDNN")
+    weights, given, taken = 3 * 4 * 9 + 4 + 4 * 2 * 9 + 2, x.numel(), 2 * 2 * 4 * 4
+    row = {"operator": "prim.mkldnn_convolution", "calls": 2, "bytes": 4 * (weights + given + taken)}
+    for call in (fast, fast.forward, lambda x: nn.Sequential(fast)(x)):
+        report = fk.count(call, x)
+        assert (report.flops, report.uncounted) == (0, [row]) and report.coverage < 1
+        with pytest.raises(fk.UncountedError, match="mkldnn_convolution"):
+            fk.count(call, x, strict=True)
+    assert fk.count(script, x, strict=True).flops == flops
+
+
+class Net(nn.Module):
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+
+    def forward(self, *args):
+        return self.run(*args)
+
+
+@pytest.fixture
+def fuser():
+    """What TorchScript does on a GPU without being asked: from the third call on, element-wise operators are one kernel of its own."""
+    c = torch._C
+    before = c._jit_can_fuse_on_cpu(), c._jit_texpr_fuser_enabled(), c._jit_get_te_must_use_llvm_cpu()
+    c._jit_override_can_fuse_on_cpu(True)
+    c._jit_set_texpr_fuser_enabled(True)
+    c._jit_set_te_must_use_llvm_cpu(False)
+    yield
+    c._jit_override_can_fuse_on_cpu(before[0])
+    c._jit_set_texpr_fuser_enabled(before[1])
+    c._jit_set_te_must_use_llvm_cpu(before[2])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("kind", ["function", "module"])
+def test_kernels_that_torchscript_fuses_are_listed(fuser, kind):
+    x, y = torch.ones(64, 64), torch.ones(64, 64)
+
+    def make():
+        if kind == "function":
+            return torch.jit.CompilationUnit("def waves(x, y):\n    return (x * y + x).tanh() * y\n").waves
+        return torch.jit.trace(Net(lambda x, y: (x * y + x).tanh() * y), (x.detach(), y), check_trace=False)
+
+    script = make()
+    first, *_, last = [fk.count(script, x, y) for _ in range(4)]
+    assert (first.vector_flops, first.uncounted) == (4 * 64 * 64, [])
+    assert last.vector_flops == 0
+    assert last.uncounted == [{"operator": "prim.TensorExprGroup", "calls": 1, "bytes": 3 * 4 * 64 * 64}]
+    assert last.notes == []
+
+    script, x = make(), x.requires_grad_()
+    first, *_, last = [fk.count(lambda: script(x, y).sum().backward()) for _ in range(4)]
+    assert first.uncounted == [] and first.notes == []
+    assert [row["operator"] for row in last.uncounted] == ["prim.TensorExprGroup"]
+    assert any("TorchScript" in note and "backward" in note for note in last.notes)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::torch.jit.TracerWarning")
+def test_tracing_inside_of_the_count():
+    deep = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)))
+    fixed = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8))).requires_grad_(False)
+    for program in (deep, lambda a: F.gelu(fixed(a) @ W)):
+        plain = torch.jit.trace(program, (X,), check_trace=False)
+        with fk.counting() as report:
+            traced = torch.jit.trace(program, (X,))  # checked: it is recorded again, and compared
+        assert report.flops > 0
+        assert [node.kind() for node in traced.inlined_graph.nodes()] == [n.kind() for n in plain.inlined_graph.nodes()]
+        assert units(traced, X) == units(program, X)
+    inside = []
+
+    def counts(a):
+        inside.append(fk.count(fixed, a).flops)
+        return fixed(a)
+
+    torch.jit.trace(counts, (X,))
+    assert set(inside) == {2 * UNIT}
 
 
 # -- control flow ------------------------------------------------------------------------------------------------
@@ -426,6 +540,38 @@ def test_what_has_not_run_is_not_counted_and_said():
     report = fk.count(coroutine)
     assert report.flops == 0 and any("coroutine" in note for note in report.notes)
     assert fk.count(lambda: list(generator())).notes == []
+
+    for lazy in (lambda: map(product, range(2)), lambda: filter(product, [1]), lambda: [map(product, range(2)), 0]):
+        report = fk.count(lazy)
+        assert report.flops == 0 and any("map" in note or "filter" in note for note in report.notes)
+    for plain in (lambda: iter([product()]), lambda: {"y": product()}, lambda: (product(), 1), lambda: [product()] * 9):
+        report = fk.count(plain)
+        assert (report.flops, report.notes) == (UNIT, [])
+
+
+def test_what_a_pool_has_not_done_yet_is_said():
+    go = threading.Event()
+
+    def late():
+        go.wait(30)
+
+    def is_said(report, name):
+        return any(name in note and "not run to its end" in note for note in report.notes)
+
+    with ThreadPoolExecutor(1) as pool, ThreadPool(1) as other:
+        for back in (lambda: pool.submit(late), lambda: [pool.submit(late) for _ in range(2)]):
+            assert is_said(fk.count(back), "Future")
+        assert is_said(fk.count(lambda: other.apply_async(late)), "ApplyResult")
+        assert is_said(fk.count(torch.futures.Future), "Future")
+        go.set()
+
+        def waited():
+            future = pool.submit(product)
+            future.result()
+            return future
+
+        report = fk.count(waited)
+        assert (report.flops, report.notes) == (UNIT, [])
 
 
 def test_generators_in_a_block():
