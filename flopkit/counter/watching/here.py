@@ -108,8 +108,12 @@ class Here:
         if task not in self.began:
             self.begin(task)
         threads = self.watcher.threads()
+        if len(threads) == 1:
+            if number < self.trail.lowest:
+                self.trail.lowest = number
+            return self.trail.at(number) or OUTSIDE
         found: Place | None = None
-        if len(threads) > 1 and (custom := custom_backwards()) and (around := custom[-1][0]) != task:
+        if (custom := custom_backwards()) and (around := custom[-1][0]) != task:
             # A custom function differentiates, in its own backward pass, what it made there (checkpointing).
             if self.began.get(around, NEVER) <= number < self.began[task]:
                 threads = [self]

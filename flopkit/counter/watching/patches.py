@@ -297,18 +297,20 @@ def _traces(stack: contextlib.ExitStack) -> None:
 
         return trace
 
-    for owner in (torch._C, torch._C.ScriptModule):
-        for name in _TRACES & vars(owner).keys():
-            _replace(stack, owner, name, tracing)
+    for owner, name in _TRACES:
+        _replace(stack, owner, name, tracing)
     if torch._C._is_tracing():  # what is traced counts
         layers.traces.append(None)
         stack.callback(layers.traces.pop)
 
 
-_TRACES = frozenset({
-    "_create_function_from_trace", "_create_function_from_trace_with_dict", "_create_graph_by_tracing",
-    "_create_method_from_trace", "_create_method_from_trace_with_dict",
-})  # fmt: skip
+_TRACES: list[tuple[Any, str]] = [
+    (owner, name)
+    for owner in (torch._C, torch._C.ScriptModule)
+    for kind in ("function_from_trace", "graph_by_tracing", "method_from_trace")
+    for name in (f"_create_{kind}", f"_create_{kind}_with_dict")
+    if name in vars(owner)
+]
 
 
 def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
