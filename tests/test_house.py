@@ -107,7 +107,7 @@ RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
         *(f"watching/{name}" for name in ("watcher", "here", "signatures", "patches", "inside", "chains")),
-        *(f"beyond/{name}" for name in ("regions", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels", "fbgemm")),
+        *(f"beyond/{name}" for name in ("regions", "layers", "attention_calls", "flex", "complexes", "spectra", "kernels", "fbgemm", "scripts")),
         "operators/block_masks",
     )
 }  # fmt: skip

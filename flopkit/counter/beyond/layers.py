@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch._jit_internal import boolean_dispatch
 
+from flopkit.counter.watching.places import shares
+
 __all__ = ["FUNCTIONS", "Layer", "note", "noting", "traces"]
 
 _POOLS = [f"{kind}_pool{dims}d" for kind in ("avg", "max", "adaptive_avg", "adaptive_max") for dims in (1, 2, 3)]
@@ -79,9 +81,7 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
         return
     place = here.place
     if "." not in place.path:
-        if place.shared is None:
-            place.shared = _shared(module)
-        root = (place.path, _length(args), place.shared)
+        root = (place.path, _length(args), shares(place))
         here.ledger.roots[root] = here.ledger.roots.get(root, 0) + 1
     if module._modules and type(module) not in _WITH_PARTS:
         return
@@ -189,15 +189,6 @@ def _length(args: Any) -> int | None:
         return len(args[0])
     except (TypeError, RuntimeError):  # a number; a strided nested tensor
         return None
-
-
-def _shared(root: Any) -> bool:
-    """Whether two modules below *root* have a child in common."""
-    parents: dict[int, int] = {}
-    for module in root.modules():
-        for child in module.children():
-            parents[id(child)] = parents.get(id(child), 0) + 1
-    return any(times > 1 for times in parents.values())
 
 
 def _told(value: Any) -> Any:

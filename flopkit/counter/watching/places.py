@@ -12,12 +12,12 @@ import threading
 import weakref
 from array import array
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from flopkit.counter.ledger import Where
 
-__all__ = ["OUTSIDE", "Modules", "Place", "Trail"]
+__all__ = ["OUTSIDE", "Modules", "Place", "Trail", "shares"]
 
 # What is kept of a trail. The work of graphs that are older is still counted, but attributed to no module.
 LONGEST_TRAIL = 200_000  # marks
@@ -99,9 +99,10 @@ class Modules:
 
     A module that is called outside of any other is a root, and stands under its class's name (``Linear``, the next one
     ``Linear (2)``). One that is called by another is found among that one's descendants, so a module that two parents share has
-    two names. Where the caller itself has several for it, the first in the order of `named_modules` is taken. A module that is called again in a backward pass (checkpointing) keeps the name it was called by before. What is
-    not registered anywhere (a module in a plain list, or made on the spot) stands below its caller as ``(Linear)``. A copy that
-    data parallelism makes has its original's name. A root that is gone leaves its name to the next of its class.
+    two names. Where the caller itself has several for it, the first in the order of `named_modules` is taken. A module that is called
+    again in a backward pass (checkpointing) keeps the name it was called by before. What is not registered anywhere (a module in a
+    plain list, or made on the spot) stands below its caller as ``(Linear)``. A copy that data parallelism makes has its original's
+    name. A root that is gone leaves its name to the next of its class.
     """
 
     def __init__(self) -> None:
@@ -124,7 +125,9 @@ class Modules:
     def _found(self, module: Any, under: Place, again: bool) -> Place:
         parent = under.module() if under.module is not None else None
         if parent is not None:
-            name = _name_below(under, parent, module)
+            name = self._name_of_own(under, parent, module)
+            if name is None:
+                name = _name_below(under, parent, module)
             if name is None and getattr(module, "_is_replica", False):
                 name = _name_of_original(parent, module)
             if name is not None:
@@ -151,10 +154,39 @@ class Modules:
             number += 1
             path = f"{name} ({number})"
 
+    def _name_of_own(self, under: Place, parent: Any, module: Any) -> str | None:
+        """The name of *module* where it is a child of *parent*'s own, and no other can be meant by it."""
+        top = self.roots.get(under.path.partition(".")[0])
+        if top is None or shares(top):
+            return None
+        return next((str(name) for name, child in parent._modules.items() if child is module), None)
+
     @staticmethod
     def _holds(root: Place, module: Any) -> bool:
         top = root.module() if root.module is not None else None
         return top is not None and any(child is module for child in top.modules())
+
+
+def shares(root: Place) -> bool:
+    """Whether two modules below *root* have a child in common. Looked up once."""
+    if root.shared is None:
+        top = root.module() if root.module is not None else None
+        parents = Counter(child for module in _below(top) for child in {*map(id, module._modules.values())})
+        parents.pop(id(None), None)
+        root.shared = any(times > 1 for times in parents.values())
+    return root.shared
+
+
+def _below(top: Any) -> list[Any]:
+    """*top* and all modules below it, each once."""
+    found = {} if top is None else {id(top): top}
+    ahead = list(found.values())
+    while ahead:
+        for child in ahead.pop()._modules.values():
+            if child is not None and id(child) not in found:
+                found[id(child)] = child
+                ahead.append(child)
+    return list(found.values())
 
 
 def _stands_for(place: Place, module: Any) -> bool:
