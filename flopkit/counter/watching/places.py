@@ -157,9 +157,12 @@ class Modules:
     def _name_of_own(self, under: Place, parent: Any, module: Any) -> str | None:
         """The name of *module* where it is a child of *parent*'s own, and no other can be meant by it."""
         top = self.roots.get(under.path.partition(".")[0])
-        if top is None or shares(top):
+        if top is None or (top.shared is not False and shares(top)):
             return None
-        return next((str(name) for name, child in parent._modules.items() if child is module), None)
+        for name, child in parent._modules.items():
+            if child is module:
+                return str(name)
+        return None
 
     @staticmethod
     def _holds(root: Place, module: Any) -> bool:
