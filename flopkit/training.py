@@ -150,7 +150,7 @@ def attention_backward(
     Raises as `attention` does.
 
     Source: Dao et al. 2022, appendix B; github.com/Dao-AILab/flash-attention, issue 1525 (two products forward, five backward);
-    torch/_inductor/kernel/flex/templates/flex_backwards.py.jinja of torch 2.13 (seven).
+    flex_backwards.py.jinja, the template of torch 2.13 (seven).
 
     >>> core = {"batch": 1, "q": 4096, "kv": 4096, "heads": 32, "head_dim": 128, "mask": "causal"}
     >>> [attention_backward(**core, kernel=kernel).flops / attention(**core).flops for kernel in ("math", "flash", "flex")]
