@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from torch._jit_internal import boolean_dispatch
 
 from flopkit.counter.watching.places import shares
 
-__all__ = ["FUNCTIONS", "Layer", "note", "noting", "traces"]
+__all__ = ["FUNCTIONS", "Layer", "install", "note", "noting"]
 
 _POOLS = [f"{kind}_pool{dims}d" for kind in ("avg", "max", "adaptive_avg", "adaptive_max") for dims in (1, 2, 3)]
 _POOLS += [f"{pool}_with_indices" for pool in _POOLS if "max" in pool]
@@ -50,6 +51,35 @@ _is_tracing = torch._C._is_tracing
 traces: list[None] = []  # one for each call of `torch.jit.trace` under way, in whatever thread
 _PLAIN = (int, bool, str, float, tuple, type(None))
 _SIMPLE = frozenset({int, bool, str, float, type(None)})
+
+
+def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
+    """While `torch.jit.trace` records, a shape that is looked at is recorded, too: nothing is put down of what is called meanwhile."""
+
+    def tracing(original: Any) -> Any:
+        def trace(*args: Any, **kwargs: Any) -> Any:
+            traces.append(None)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                traces.pop()
+
+        return trace
+
+    for owner, name in _TRACES:
+        replace(stack, owner, name, tracing)
+    if _is_tracing():  # what is traced counts
+        traces.append(None)
+        stack.callback(traces.pop)
+
+
+_TRACES: list[tuple[Any, str]] = [
+    (owner, name)
+    for owner in (torch._C, torch._C.ScriptModule)
+    for kind in ("function_from_trace", "graph_by_tracing", "method_from_trace")
+    for name in (f"_create_{kind}", f"_create_{kind}_with_dict")
+    if name in vars(owner)
+]
 
 
 class Layer:

@@ -1,4 +1,4 @@
-"""What TorchScript runs without an operator: convolutions for oneDNN (`torch.jit.optimize_for_inference`) and kernels that it fused.
+"""What TorchScript runs past the modes: attention that it calls from C++, and what it runs without an operator: convolutions for oneDNN (`torch.jit.optimize_for_inference`) and kernels that it fused.
 
 No dispatcher shows them. After a call from Python the graph that ran says which there were: each is a row of `uncounted`, with the bytes of
 the tensors whose shapes the graph knows; what went into the call and came out stands in for those that it does not.
@@ -7,11 +7,13 @@ the tensors whose shapes the graph knows; what went into the call and came out s
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from flopkit.counter.beyond import regions
 from flopkit.counter.calls import Call, extent
 from flopkit.counter.watching.here import heres
 from flopkit.counter.work import unknown
@@ -31,6 +33,28 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
     """See the calls of TorchScript from Python until *stack* is closed. *replace* changes an attribute until then."""
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
         replace(stack, kind, "__call__", _calling)
+    _attention(stack)
+
+
+def _attention(stack: contextlib.ExitStack) -> None:
+    """TorchScript calls attention from C++, where no function mode sees it: for a while the operator's own kernel tells."""
+    op = torch.ops.aten.scaled_dot_product_attention.default
+
+    def attention(*args: Any, **kwargs: Any) -> Any:
+        run: Any = op.decompose
+        for here in heres():
+            if not here.watcher.closed and here.place.region is None:
+                run = functools.partial(_as_region, here.watcher, run)
+        return run(*args, **kwargs)
+
+    library = torch.library.Library("aten", "IMPL")
+    stack.callback(library._destroy)
+    for device in ("CPU", "CUDA", "Meta"):
+        library.impl("scaled_dot_product_attention", attention, f"Autograd{device}")
+
+
+def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
+    return regions.attention(watcher, run, args, kwargs)
 
 
 def _calling(original: Any) -> Any:

@@ -25,7 +25,6 @@ local = threading.local()
 _number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _grad_enabled = torch.is_grad_enabled
 
-
 SEVERAL_THREADS = (
     "forward passes ran in several threads, and autograd's numbers do not say whose a node is: of the backward pass, what could be "
     "another module's belongs to none"

@@ -1,32 +1,31 @@
-"""Watching a program run: a dispatch mode for the operators, a function mode for attention, and nothing left behind."""
+"""Watching a program run: the dispatch mode that torch calls for each operator, and what it keeps."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.overrides import _get_current_function_mode_stack as _function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _dispatch_modes
 
 from flopkit.counter import registry
-from flopkit.counter.beyond import complexes, fbgemm, flex, layers, regions, spectra
-from flopkit.counter.calls import Call, name_of
+from flopkit.counter.beyond import flex, regions
+from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.operators import FLEX, explain
+from flopkit.counter.operators import explain
 from flopkit.counter.watching import inside
+from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import Here, graph_task, heres, local
 from flopkit.counter.watching.places import OUTSIDE, Modules, Place
 from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta, recipe_of, signature
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["Functions", "Watcher"]
+__all__ = ["Watcher"]
 
 _node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
@@ -339,9 +338,7 @@ class Watcher(TorchDispatchMode):
                 out = kernel(*args, **kwargs)
         finally:
             here.depth -= not plan.composite
-        if out is NotImplemented:
-            return out
-        if plan.composite:
+        if out is NotImplemented or plan.composite:
             return out
         if here.arithmetic == before:
             self._unknown(here, func, args, kwargs, out, plan)
@@ -369,36 +366,3 @@ class Watcher(TorchDispatchMode):
         here.ledger.add(entry, where)
         if here.depth:
             here.ledger.hide(entry, where)
-
-
-_ABOVE: dict[Any, Callable[..., Any]] = {
-    **dict.fromkeys(regions.ATTENTION, regions.attention),
-    **dict.fromkeys(complexes.CONVOLUTIONS, complexes.convolution),
-    **dict.fromkeys(spectra.VALUES, spectra.values),
-    **dict.fromkeys(fbgemm.PRODUCTS, fbgemm.product),
-}
-_ABOVE.update({func: layers.noting(func, _ABOVE.get(func)) for func in layers.FUNCTIONS})
-
-
-class Functions(TorchFunctionMode):
-    """Sees attention, and what else torch takes apart or does otherwise when it is watched, before the dispatcher does."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        super().__init__()
-        self.watcher = watcher
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        above = _ABOVE.get(func)
-        if above is not None and not self.watcher.closed:
-            return above(self.watcher, func, args, kwargs or {})
-        if type(func) in _FUNCTIONS:
-            return func(*args, **(kwargs or {}))
-        if isinstance(func, torch._ops.HigherOrderOperator) and name_of(func) in FLEX and not self.watcher.closed:
-            return flex.attention(self.watcher, func, args, kwargs or {})
-        if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
-            return inside.EAGER[name_of(func).split("::")[-1]](*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-
-# torch.add, torch.Tensor.add, the getter of torch.Tensor.shape: what is called most, and is never attention by another name.
-_FUNCTIONS = frozenset({types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType})
