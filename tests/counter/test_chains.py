@@ -147,6 +147,25 @@ def test_rms_norm_written_out():
     assert fused(lambda: rms(x)) == (apart, 2000 + 200 + 2000)
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_batch_normalisation_with_running_statistics_is_a_link_and_with_the_batch_s_an_end(device, grad):
+    norm = torch.nn.BatchNorm2d(10, device=device).requires_grad_(grad)
+    x, channels = numbers(2, 10, 10, 10, device=device), 4 * 10  # 2,000 numbers, 8,000 bytes; 40 bytes for one number a channel
+    image = 4 * 2000
+
+    def run():
+        return norm(x).relu_() if not grad else norm(x).relu()
+
+    # Four numbers a channel are read: scale, shift, mean and variance.
+    norm.eval()
+    apart, together = fused(run)
+    assert (apart, together) == (4 * image + 4 * channels, 2 * image + 4 * channels)
+    # Statistics of the batch are summed before anything can be scaled. They are kept for the backward pass; without one, nobody does.
+    apart, together = fused(lambda: F.relu(F.batch_norm(x, None, None, norm.weight, norm.bias, training=True)))
+    assert (apart, together) == (4 * image + 4 * channels, 4 * image + (4 if grad else 2) * channels)
+
+
 def test_a_row_that_is_too_long_is_read_again():
     long = numbers(2, ON_CHIP + 1)
     size = 4 * long.numel()

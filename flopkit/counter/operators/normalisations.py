@@ -68,7 +68,8 @@ def softmax_backward(call: Call) -> Work:
 # -- batch normalisation --------------------------------------------------------------------------------------
 
 
-def _trains(call: Call) -> bool:
+def trains_batch_norm(call: Call) -> bool:
+    """Whether this batch normalisation takes its statistics from the batch, not the running ones."""
     name = str(call.func._schema.name)
     if name.endswith("_batch_norm_with_update") or name.endswith("_batch_norm_with_update_functional"):
         return True
@@ -85,7 +86,7 @@ def batch_norm(call: Call) -> Work:
     """
     image, weight, bias = call["input"], call["weight"], call["bias"]
     mean, variance = call.get("running_mean"), call.get("running_var")
-    trains = _trains(call)
+    trains = trains_batch_norm(call)
     channels = int(image.shape[1]) if image.dim() > 1 else 1
     each = 2 + (weight is not None) + (bias is not None) + (STATISTICS_FLOPS - 1) * trains
     channel = ROOT_FLOPS + trains * (MEANS_FLOPS + 7 * (mean is not None))

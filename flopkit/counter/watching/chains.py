@@ -8,6 +8,7 @@ import torch
 
 from flopkit.counter.calls import Call, extent, numel, tensors
 from flopkit.counter.ledger import Entry, Ledger
+from flopkit.counter.operators.normalisations import trains_batch_norm
 from flopkit.counter.work import FREE
 
 __all__ = ["ON_CHIP", "Chain", "ends_chain"]
@@ -30,7 +31,7 @@ class Chain:
 
     Fills, casts, copies and masks belong to a chain as arithmetic does, and a view neither ends nor leaves it. A sum, softmax or
     normalisation takes the chain before it in; the chain goes on after it where it runs along the last dimension of rows that stay
-    on chip (`ON_CHIP`), and ends there otherwise. Anything else ends it. What a program holds on to in a variable counts as written,
+    on chip (`ON_CHIP`), and ends there otherwise. A batch normalisation with running statistics is one more link. Anything else ends it. What a program holds on to in a variable counts as written,
     also if it is never used again: that only the program's author, or a compiler, can know.
 
     Memory is told apart by its storage: views and results that autograd saved (as tensors of its own) stand on the same.
@@ -156,8 +157,10 @@ def ends_chain(call: Call) -> bool:
         return True
     shape = call.get("normalized_shape")
     name = call.func._schema.name
-    if name.endswith(("_backward", "_forward", "_loss")) or "batch_norm" in name or "group_norm" in name:
+    if name.endswith(("_backward", "_forward", "_loss")) or "group_norm" in name:
         return True
+    if "batch_norm" in name:  # with running statistics each number is scaled and shifted, and nothing is summed
+        return trains_batch_norm(call)
     if shape is not None:
         dims = set(range(source.dim() - len(shape), source.dim()))
     else:
