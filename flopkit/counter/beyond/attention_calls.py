@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dis
+import functools
+import sys
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 
 from flopkit.counter.operators.attentions import HIDDEN_MASK, UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
 from flopkit.counter.operators.visibility import lengths_from, top_left_pairs, values_of
 from flopkit.counter.watching.inside import is_wrapper
 
-__all__ = ["Said", "cast_of", "in_dtype", "read", "read_layer"]
+__all__ = ["Said", "cast_of", "in_dtype", "is_at_product", "read", "read_layer"]
 
 _functorch = torch._C._functorch
 
@@ -20,7 +24,7 @@ class Said(NamedTuple):
     """A call: its shape, whether that is the whole of it, and the dtype that autocast turns its tensors to.
 
     Where it is not the whole (forward-mode gradients, tensors that are distributed), the operators inside count, and the shape
-    only tells which share of their pairs is visible; *only* names those operators where others are around them.
+    only tells which share of their pairs is visible; *only* names those operators where others are around them, see `is_at_product`.
     """
 
     shape: Shape
@@ -94,6 +98,11 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
+_LAYER = F.multi_head_attention_forward.__code__
+_NAMES = ("bmm", "baddbmm")
+_PRODUCTS = frozenset(f"aten::{name}" for name in _NAMES)
+
+
 def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
                bias_k: Any, bias_v: Any, add_zero_attn: bool, *rest: Any, need_weights: bool = True, attn_mask: Any = None,
                key_padding_mask: Any = None, is_causal: bool = False, **others: Any) -> Said | None:  # fmt: skip
@@ -119,7 +128,25 @@ def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_he
         hides=causal,
         note=HIDDEN_MASK if masked and not causal else "",
     )
-    return Said(shape, whole=False, only=frozenset(("aten::bmm", "aten::baddbmm")))
+    return Said(shape, whole=False, only=_PRODUCTS)
+
+
+def is_at_product() -> bool:
+    """Whether `multi_head_attention_forward` is at a line that multiplies queries and keys, or probabilities and values."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not _LAYER:
+        frame = frame.f_back
+    return frame is not None and frame.f_lineno in _product_lines()
+
+
+@functools.cache
+def _product_lines() -> frozenset[int]:
+    """The lines of it that call ``torch.bmm`` or ``torch.baddbmm``; its projections are made by ``linear``."""
+    return frozenset(
+        step.positions.lineno
+        for step in dis.get_instructions(_LAYER)
+        if step.argval in _NAMES and step.positions is not None and step.positions.lineno is not None
+    )
 
 
 def cast_of(tensor: Any) -> Any:

@@ -47,7 +47,9 @@ _node = torch._C._current_autograd_node
 class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
-    __slots__ = ("assumed", "done", "first", "fused", "kernel", "last", "outer", "phase", "ran", "said", "scored")
+    __slots__ = (
+        "asked", "assumed", "done", "first", "fused", "kernel", "last", "number", "outer", "phase", "ran", "said", "scored",
+    )  # fmt: skip
 
     def __init__(self, said: Said, outer: Place, phase: str, assumed: str) -> None:
         self.said = said
@@ -60,6 +62,8 @@ class Region:
         self.first = self.last = _number()  # autograd's numbers of the call's nodes
         self.scored = 0  # autograd's number after the product that makes the scores
         self.done = -1  # the graph task whose backward work is counted
+        self.number = self.first  # autograd's number when an operator was last seen here
+        self.asked: set[int] = set()  # in a layer that has other products, too: the numbers of the nodes of attention's own
 
     # -- the call itself --------------------------------------------------------------------------------------
 
@@ -104,7 +108,7 @@ class Region:
         """Whether an operator inside of this call is accounted for here; False where it counts by itself."""
         work = entry.work
         name = name_of(func)
-        if self.said.only and name not in self.said.only:
+        if self.said.only and not (self._is_asked_for(here) and name in self.said.only):
             return False
         if here.place.region is self:
             return bool(self._inside(here, entry, name, out, phase))
@@ -147,6 +151,23 @@ class Region:
             if work.model and not self.scored:
                 self.scored = _number()
         return True
+
+    def _is_asked_for(self, here: Any) -> bool:
+        """Whether it is attention that asks for an operator, and not a projection of the layer around, which may be the same product.
+
+        In the forward pass the line of the layer tells, in the backward pass the node: its number is one that such a line was given.
+        """
+        before, self.number = self.number, _number()
+        if here.place.region is self:
+            asked = attention_calls.is_at_product()
+            if asked:
+                self.asked.update(range(before, self.number))
+            return asked
+        node: Any = _node()
+        asked = node is not None and int(node._sequence_nr()) in self.asked
+        if asked and self.number > before and torch.is_grad_enabled():  # it will be differentiated, too
+            self.asked.add(self.number - 1)
+        return asked
 
     def _again(self) -> bool:
         """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""

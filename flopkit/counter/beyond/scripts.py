@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,8 @@ _UNSEEN = (
     "oneDNNFusionGroup", "StaticSubgraph",
 )  # fmt: skip
 _DIFFERENTIATED = "prim::DifferentiableGraph"
+# What `torch.func` wraps has no device that autograd knows of, if it is on meta; under `torch.vmap` torch takes attention apart before that.
+_KEYS = ("AutogradCPU", "AutogradCUDA", "AutogradMeta", "AutogradOther", "FuncTorchVmapMode")
 BACKWARD = "TorchScript fused kernels of what is differentiated: those of the backward pass are not seen, and are listed nowhere"
 
 
@@ -37,7 +40,8 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
 
 
 def _attention(stack: contextlib.ExitStack) -> None:
-    """TorchScript calls attention from C++, where no function mode sees it: for a while the operator's own kernel tells."""
+    """TorchScript calls attention from C++, a layer from inside of a function that was seen: no function mode is asked there, and for a
+    while the operator's own kernel tells."""
     op = torch.ops.aten.scaled_dot_product_attention.default
 
     def attention(*args: Any, **kwargs: Any) -> Any:
@@ -49,8 +53,10 @@ def _attention(stack: contextlib.ExitStack) -> None:
 
     library = torch.library.Library("aten", "IMPL")
     stack.callback(library._destroy)
-    for device in ("CPU", "CUDA", "Meta"):
-        library.impl("scaled_dot_product_attention", attention, f"Autograd{device}")
+    for key in _KEYS:
+        with warnings.catch_warnings():  # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
+            warnings.simplefilter("ignore", UserWarning)
+            library.impl("scaled_dot_product_attention", attention, key)
 
 
 def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
