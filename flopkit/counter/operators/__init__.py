@@ -128,8 +128,9 @@ def _explain(func: Any) -> Plan:
                 return Plan(op, lambda call: free(), opens=True, composite=True)
             return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
         vector = pointwise.vector_formula(func, name)
-        if vector is not None and not _is_composite(func):
-            return Plan(op, vector, by_result=dynamic, chained=True, merges="link")
+        element = None if vector is None else Plan(op, vector, by_result=dynamic, chained=True, merges="link")
+        if element is not None and not _is_composite(func):
+            return element
         moved = movement.formula_of(func, name)
         if moved is not None and _is_composite(func):
             return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, moved))
@@ -140,7 +141,7 @@ def _explain(func: Any) -> Plan:
             lambda call: unknown(call.bytes()),
             opens=True,
             composite=func._can_decompose(),
-            whole=Plan(op, products.nested_product) if name == "aten::matmul" else None,
+            whole=Plan(op, products.nested_product) if name == "aten::matmul" else element,
             attends=op == "scaled_dot_product_attention",
         )
     return Plan(op, lambda call: unknown(call.bytes()), opens=True)

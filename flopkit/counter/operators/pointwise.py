@@ -19,7 +19,7 @@ NO_ARITHMETIC = frozenset(
 
 # Element by element, and not (or not in every overload) tagged as such.
 UNTAGGED = frozenset(
-    "add sub mul div rsub floor_divide remainder true_divide eq ne lt le gt ge __and__ __or__ __xor__ __iand__ __ior__ "
+    "add sub mul div rsub floor_divide remainder eq ne lt le gt ge __and__ __or__ __xor__ __iand__ __ior__ "
     "__lshift__ __rshift__ __ilshift__ __irshift__ bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift "
     "isnan isinf isposinf isneginf heaviside gcd lcm deg2rad rad2deg copysign abs threshold hardshrink softshrink "
     "linalg_cross dequantize quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic".split()

@@ -10,6 +10,8 @@ from flopkit.layers.pointwise import ACTIVATIONS
 
 __all__ = ["COMPLEX", "RECIPES", "Recipe", "complex_flops"]
 
+_MEAN = 1  # torch's number for reduction="mean"
+
 
 class Recipe(NamedTuple):
     """Vector FLOPs of one output element, and how they come about; a function of the call where an argument decides."""
@@ -66,7 +68,6 @@ RECIPES: Mapping[str, Recipe] = {
     "addcdiv": Recipe(_scaled("value", 2), "divide, add; and multiply where value is not 1"),
     "lerp": Recipe(3, "start + weight·(end − start): subtract, multiply, add"),
     "div": Recipe(_divided, "divide; and round where rounding_mode is given"),
-    "true_divide": Recipe(1, "divide"),
     "floor_divide": Recipe(2, "divide, round"),
     "remainder": Recipe(4, "x − y·floor(x/y): divide, round, multiply, subtract"),
     "fmod": Recipe(4, "x − y·trunc(x/y): divide, round, multiply, subtract"),
@@ -77,7 +78,6 @@ RECIPES: Mapping[str, Recipe] = {
     "_masked_scale": Recipe(2, "two multiplies"),
     # bounds
     "clamp": Recipe(_bounds, "a compare for each bound that is given"),
-    "clip": Recipe(_bounds, "a compare for each bound that is given"),
     "heaviside": Recipe(2, "two compares"),
     "nan_to_num": Recipe(3, "three compares"),
     # logarithms
@@ -103,7 +103,6 @@ RECIPES: Mapping[str, Recipe] = {
     "_prelu_kernel": Recipe(2, "compare, multiply"),
     "rrelu_with_noise": Recipe(2, "compare, multiply"),
     "elu": Recipe(4, "compare, exponential, subtract, multiply"),
-    "selu": Recipe(4, "compare, exponential, subtract, multiply"),
     "celu": Recipe(5, "compare, divide, exponential, subtract, multiply"),
     "softplus": Recipe(5, "compare, multiply, exponential, logarithm, divide"),
     "mish": Recipe(4, "x·tanh(log(1 + exp(x))): exponential, logarithm, tanh, multiply"),
@@ -128,21 +127,32 @@ RECIPES: Mapping[str, Recipe] = {
     "softshrink_backward": Recipe(2, "two compares"),
     "hardswish_backward": Recipe(5, "g·(x/3 + ½): two compares, divide, add, multiply"),
     "hardsigmoid_backward": Recipe(3, "g/6: two compares, divide"),
-    "rrelu_with_noise_backward": Recipe(1, "multiply"),
-    "elu_backward": Recipe(4, "compare, exponential, two multiplies"),
+    "rrelu_with_noise_backward": Recipe(
+        lambda call: 1 if call["training"] else 2, "multiply; in evaluation, where the noise is a number, compare and multiply"
+    ),
+    "elu_backward": Recipe(
+        lambda call: 3 if call["is_result"] else 4 + (call["input_scale"] != 1),
+        "compare, exponential, two multiplies, one more where input_scale is not 1; from the result y: compare, y + α, multiply",
+    ),
     "softplus_backward": Recipe(6, "g·z/(1 + z), z = exp(β·x): compare, multiply, exponential, add, divide, multiply"),
     "log_sigmoid_backward": Recipe(5, "compare, add, divide, subtract, multiply"),
-    "mish_backward": Recipe(12, "g·(t + x·s·(1 − t²)): three for t, three for s, three multiplies, subtract, add, multiply"),
+    "mish_backward": Recipe(
+        15, "g·(t + x·s·(1 − t²)), t = tanh(softplus(x)): six for t, as where there is no kernel for it, three for s, four multiplies, subtract, add"
+    ),
     "native_dropout_backward": Recipe(2, "two multiplies"),
     # losses, before they are summed
     "binary_cross_entropy_backward": Recipe(
-        lambda call: 6 + (call.get("weight") is not None), "g·(p − y)/(p·(1 − p)): two subtracts, multiply, compare, multiply, divide"
+        lambda call: 6 + (call["weight"] is not None) + (call["reduction"] == _MEAN),
+        "g·(p − y)/(p·(1 − p)): two subtracts, multiply, compare, multiply, divide; a weight, and the mean, are a multiply more",
     ),
     "mse_loss_backward": Recipe(3, "2g·(x − y)/n: subtract, two multiplies"),
     "smooth_l1_loss_backward": Recipe(6, "subtract, two compares, divide, two multiplies"),
     "huber_loss_backward": Recipe(5, "subtract, two compares, two multiplies"),
     "soft_margin_loss_backward": Recipe(7, "z = exp(−x·y); g·y·z/(1 + z)/n: four multiplies, exponential, add, divide"),
-    "multi_margin_loss_backward": Recipe(4, "subtract, add, compare, multiply"),
+    "multi_margin_loss_backward": Recipe(
+        lambda call: 5 + (call["p"] != 1) + (call["weight"] is not None),
+        "subtract, add, compare, subtract from the answer's, multiply; a square, and a weight, are a multiply more",
+    ),
     # quantisation
     "quantize_per_tensor": Recipe(5, "divide, round, add, two compares"),
     "quantize_per_tensor_dynamic": Recipe(7, "minimum and maximum: two compares; divide, round, add, two compares"),
@@ -165,7 +175,7 @@ RECIPES: Mapping[str, Recipe] = {
 }  # fmt: skip
 
 # Of a complex number, where it is not twice the FLOPs of a real one.
-COMPLEX: Mapping[str, int] = {"mul": 6, "div": 11, "abs": 4, "square": 6, "reciprocal": 5, "neg": 0, "eq": 2, "ne": 2, "sgn": 6,
+COMPLEX: Mapping[str, int] = {"mul": 6, "div": 11, "abs": 4, "reciprocal": 5, "eq": 2, "ne": 2, "sgn": 6,
                               "angle": 1}  # fmt: skip
 
 

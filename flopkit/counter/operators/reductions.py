@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import inf, prod
 from typing import Any
 
-from flopkit.counter.calls import Call, numel, tensors
+from flopkit.counter.calls import Call, extent, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 
@@ -18,7 +18,6 @@ SIMPLE: Mapping[str, tuple[int, int, str]] = {
     "nansum": (2, 0, "compare, add"),
     "prod": (1, 0, "multiply"),
     "mean": (1, 1, "add; a division"),
-    "nanmean": (2, 1, "compare, add; a division"),
     "max": (1, 0, "compare"),
     "min": (1, 0, "compare"),
     "amax": (1, 0, "compare"),
@@ -32,11 +31,10 @@ SIMPLE: Mapping[str, tuple[int, int, str]] = {
     "_is_all_true": (1, 0, "and"),
     "_is_any_true": (1, 0, "or"),
     "count_nonzero": (2, 0, "compare, add"),
-    "trace": (1, 0, "add"),
-    "linalg_vector_norm": (2, 1, "power, add; a root"),
-    "norm": (2, 1, "power, add; a root"),
-    "native_norm": (2, 1, "power, add; a root"),
-    "linalg__powsum": (2, 0, "power, add"),
+    "linalg_vector_norm": (2, 1, "power, add; a root; of p = 1 an add, of ±∞ a compare, of 0 both"),
+    "norm": (2, 1, "power, add; a root; of p = 1 an add, of ±∞ a compare, of 0 both"),
+    "native_norm": (2, 1, "power, add; a root; of p = 1 an add, of ±∞ a compare, of 0 both"),
+    "linalg__powsum": (2, 0, "power, add; of p = 1 an add"),
     "var": (4, 2, "add, subtract, multiply, add; two divisions"),
     "std": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
     "var_mean": (4, 2, "add, subtract, multiply, add; two divisions"),
@@ -85,13 +83,16 @@ def levels(n: int) -> int:
 
 
 def _simple(name: str) -> Any:
-    each, last, _ = SIMPLE[name]
-
     def work(call: Call) -> Work:
-        if name in ("max", "min") and len(list(tensors(call.args))) > 1:  # max(x, y): element by element
+        each, last, _ = SIMPLE[name]
+        p = call.get("ord", call.get("p")) if name.endswith(("norm", "powsum")) and name != "renorm" else None
+        if p is not None and (p == 1 or abs(p) == inf or p == 0):
+            each, last = 1 + (p == 0), 0
+        several = isinstance(call.args[0], (list, tuple))
+        if name in ("max", "min") and not several and len(list(tensors(call.args))) > 1:  # max(x, y): element by element
             return elementwise(numel(call.outputs[0]), call.bytes())
         source = list(tensors(call.args[0]))
-        results = list(tensors(call.out)) if isinstance(call.args[0], (list, tuple)) else call.outputs[:1]
+        results = list(tensors(call.out)) if several else call.outputs[:1]
         flops = each * sum(map(numel, source)) + last * sum(map(numel, results))
         complex_ = 2 if any(t.dtype.is_complex for t in source) else 1
         return elementwise(complex_ * flops, call.bytes())
@@ -113,6 +114,15 @@ ROWS -= {
     "aten::nanmedian",
     "aten::mode",
 }
+
+
+@explains("aten::trace")
+def trace(call: Call) -> Work:
+    """The numbers on the diagonal are read and added."""
+    matrix = call["self"]
+    n = min(map(int, matrix.shape))
+    flops = n * (2 if matrix.dtype.is_complex else 1)
+    return elementwise(flops, n * int(matrix.element_size()) + extent(call.outputs[0]))
 
 
 @explains("aten::sort", "aten::argsort", "aten::msort", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
