@@ -195,3 +195,34 @@ def test_an_error_inside_leaves_nothing_behind():
             flex.flex_attention(q, k, v, score_mod=wrong)
         flex.flex_attention(q, k, v)
     assert report.flops == 4 * B * H * 40 * 40 * D
+
+
+def test_blocks_that_are_all_full_and_none_that_are():
+    """Steps of 16: six of the nine blocks of 48 × 48 are visible as a whole, and nobody is asked. A mask made of partial blocks alone lists no full ones."""
+    pairs = block_masks.pairs_of(mask(lambda b, h, i, j: i // 16 >= j // 16, 48, 48).as_tuple(), (), B, H, 48, 48)
+    assert pairs == (B * H * 6 * 16 * 16, B * H * 6 * 16 * 16, "")
+    number, places = torch.full((1, 1, 3), 1, dtype=torch.int32), torch.arange(3, dtype=torch.int32).view(1, 1, 3, 1).expand(1, 1, 3, 3)
+    diagonal = flex.BlockMask.from_kv_blocks(number, places.contiguous(), BLOCK_SIZE=16, mask_mod=causal)
+    pairs = block_masks.pairs_of(diagonal.as_tuple(), (), B, H, 48, 48)
+    assert pairs == (B * H * 3 * 16 * 17 // 2, B * H * 3 * 16 * 16, "")
+
+
+def test_a_mask_for_more_positions_than_there_are():
+    """Blocks behind the last query, or the last key, hold nothing."""
+    for q, kv in ((16, 40), (40, 16), (20, 20)):
+        pairs = block_masks.pairs_of(mask(lambda b, h, i, j: i + j >= 0).as_tuple(), (), B, H, q, kv)
+        assert pairs == (B * H * q * kv, B * H * q * kv, "")
+        pairs = block_masks.pairs_of(mask(by_head, batch=B, heads=H).as_tuple(), (), B, H, q, kv)
+        assert pairs == (visible(by_head, q, kv), B * H * q * kv, "")
+
+
+def test_a_mask_knows_sequence_from_head():
+    apart = lambda b, h, i, j: i + j < 9 * b + 2 * h + 1
+    found = flex.create_block_mask(apart, B, H, 40, 40, device="cpu", BLOCK_SIZE=16)
+    assert block_masks.pairs_of(found.as_tuple(), (), B, H, 40, 40).visible == sum((n := 9 * b + 2 * h + 1) * (n + 1) // 2 for b in range(B) for h in range(H))
+
+
+def test_of_a_mask_too_large_both_numbers_are_of_blocks(monkeypatch):
+    monkeypatch.setattr(block_masks, "LIMIT", 100)
+    assert block_masks.pairs_of(mask(causal).as_tuple(), (), B, H, 40, 40)[:2] == (blocks(causal), blocks(causal))
+    block_masks._seen.clear()

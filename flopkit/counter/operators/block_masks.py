@@ -17,7 +17,7 @@ UNSEEN = "the block mask has no values here: every position counts as visible"
 TOO_MANY = "the block mask is too large to look at pair by pair: whole blocks count as visible"
 
 _seen: dict[
-    Any, tuple[weakref.ref[Any], Pairs, Any]
+    Any, tuple[weakref.ref[Any], tuple[int, int, str], Any]
 ] = {}  # the function is kept, so that its name is not given to another
 
 
@@ -31,7 +31,7 @@ class Pairs(NamedTuple):
 
 def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, heads: int, q: int, kv: int) -> Pairs:
     """What the block mask of a call says: a tuple as the operator gets it, and what its function has captured."""
-    inner: list[Any] = [part for part in block_mask[:-1] if part is None or isinstance(part, torch.Tensor)]
+    inner: list[Any] = [part for part in block_mask if part is None or isinstance(part, torch.Tensor)]
     counts, mask_mod = inner[0], block_mask[-1]
     rows, columns = (int(size) for size in block_mask[-3:-1])
     if rows >= _EVERYTHING and columns >= _EVERYTHING:
@@ -50,19 +50,21 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
             found = _look(inner, mask_mod, buffers, rows, columns, q, kv)
         _seen[key] = (weakref.ref(counts), found, mask_mod)
     times = (batch // max(int(counts.shape[0]), 1)) * (heads // max(int(counts.shape[1]), 1))
-    return Pairs((found.visible or 0) * times, (found.computed or 0) * times, found.note)
+    visible, computed, note = found
+    return Pairs(visible * times, computed * times, note)
 
 
 def _look(
     inner: list[Any], mask_mod: Callable[..., Any], buffers: tuple[Any, ...], rows: int, columns: int, q: int, kv: int
-) -> Pairs:
+) -> tuple[int, int, str]:
+    """Pairs that are visible, and those in blocks that are not skipped; a note where the first could not be told from the second."""
     full = _blocks(inner[2], inner[3])
     partial = _blocks(inner[0], inner[1])
     whole = _area(full, rows, columns, q, kv)
     asked = _area(partial, rows, columns, q, kv)
     if asked > LIMIT:
-        return Pairs(whole + asked, whole + asked, TOO_MANY)
-    return Pairs(whole + _ask(mask_mod, buffers, partial, rows, columns, q, kv), whole + asked)
+        return whole + asked, whole + asked, TOO_MANY
+    return whole + _ask(mask_mod, buffers, partial, rows, columns, q, kv), whole + asked, ""
 
 
 def _blocks(counts: Any, indices: Any) -> Any:
@@ -103,11 +105,11 @@ def _ask(
         block = blocks[line // rows]
         i = (block[:, 2] * rows + down[line % rows]).unsqueeze(1)
         j = block[:, 3].unsqueeze(1) * columns + along
-        inside = ((i < q) & (j < kv)).nonzero(as_tuple=True)
-        if not len(inside[0]):
+        above, left = ((i < q) & (j < kv)).nonzero(as_tuple=True)
+        if not len(above):
             continue
-        i, j = i.expand_as(j)[inside], j[inside]
-        b, h = block[inside[0], 0], block[inside[0], 1]
+        i, j = i.expand_as(j)[above, left], j[above, left]
+        b, h = block[above, 0], block[above, 1]
         with TransformGetItemToIndex():
             seen = asked(b, h, i, j, *buffers)
         total += int(seen.sum())
