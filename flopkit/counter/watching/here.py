@@ -76,11 +76,8 @@ class Here:
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
     def enter(self, place: Place) -> None:
-        """Go into a module or an attention call."""
-        self._enter(place, graph_task())
-
-    def _enter(self, place: Place, task: int) -> None:
-        self.stack.append((self.place, task))
+        """Go into an attention call."""
+        self.stack.append((self.place, graph_task()))
         self.place = place
         self.trail.mark(_number(), place)
 
@@ -91,9 +88,12 @@ class Here:
 
     def call_module(self, module: Any) -> None:
         """Go into *module*."""
-        task = graph_task()
-        under = self.place if task == -1 or (self.stack and self.stack[-1][1] == task) else self.of_node()
-        self._enter(self.watcher.modules.place(module, under, again=task != -1), task)
+        task, place, stack = graph_task(), self.place, self.stack
+        under = place if task == -1 or (stack and stack[-1][1] == task) else self.of_node()
+        found = self.watcher.modules.place(module, under, again=task != -1)
+        stack.append((place, task))
+        self.place = found
+        self.trail.mark(_number(), found)
 
     def of_node(self) -> Place:
         """The place whose work autograd is now differentiating."""

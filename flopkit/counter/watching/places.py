@@ -12,7 +12,7 @@ import threading
 import weakref
 from array import array
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import deque
 from typing import Any
 
 from flopkit.counter.ledger import Where
@@ -26,28 +26,44 @@ NEVER = 1 << 63
 
 
 class Place:
-    """A module path, and the attention call inside it, if any, that work belongs to."""
+    """A module path, and the attention call inside it, if any, that work belongs to. (A model has many: they hold little until asked.)"""
 
-    __slots__ = ("inside", "layer", "module", "names", "path", "region", "shared", "spots", "taken")
+    __slots__ = ("inside", "layer", "module", "names", "path", "region", "shared", "spot", "spots")
 
     def __init__(
         self, path: str, module: weakref.ref[Any] | None = None, region: Any = None, inside: dict[int, Place] | None = None
     ) -> None:
         self.path, self.module, self.region = path, module, region
-        self.inside: dict[int, Place] = {} if inside is None else inside  # places of the modules called from here, by id
-        self.names: dict[int, str] = {}  # of the modules below this one, by id, as last looked up
-        self.spots: dict[str, Where] = {}
-        self.taken: dict[str, Where] = {}  # the same, of what an attention call takes for its own
+        self.inside = inside  # places of the modules called from here, by id
+        self.names: dict[int, str] | None = None  # of the modules below this one, by id, as last looked up
+        self.spot: Where | None = None  # as last asked for
+        self.spots: dict[tuple[str, bool], Where] | None = None  # all, where there are several
         self.layer: Any = None  # what a hook would know of the module, once it was called
         self.shared: bool | None = None  # of a root: whether two modules below it share a child; None until it was called
 
     def where(self, phase: str, taken: bool = False) -> Where:
-        """This place in *phase*, for the ledger."""
-        spots = self.taken if taken else self.spots
-        found = spots.get(phase)
-        if found is None:
-            found = spots[phase] = Where(phase, self.path, taken)
-        return found
+        """This place in *phase*, for the ledger; *taken*: of what an attention call takes for its own."""
+        spot = self.spot
+        if spot is None:
+            spot = self.spot = Where(phase, self.path, taken)
+        elif spot.phase != phase or spot.inside != taken:
+            if self.spots is None:
+                self.spots = {(spot.phase, spot.inside): spot}
+            spot = self.spots.get((phase, taken))
+            if spot is None:
+                spot = self.spots[phase, taken] = Where(phase, self.path, taken)
+            self.spot = spot
+        return spot
+
+    def holds(self, module: Any) -> bool:
+        """Whether this is the place of *module*."""
+        return self.module is not None and self.module() is module
+
+    def keep(self, module: Any, place: Place) -> None:
+        """Remember the place of *module*, called from here."""
+        if self.inside is None:
+            self.inside = {}
+        _keep(self.inside, module, place)
 
 
 OUTSIDE = Place("")
@@ -112,28 +128,47 @@ class Modules:
 
     def place(self, module: Any, under: Place, again: bool = False) -> Place:
         """The place of *module*, called from *under*."""
-        known = under.inside.get(id(module))
+        known = under.inside.get(id(module)) if under.inside else None
         if known is not None and known.module is not None and known.module() is module:
             return known
         with self.lock:
-            found = self._found(module, under, again)
-            if under.module is not None and found is not under:
-                _keep(under.inside, module, found)
-            _keep(self.latest, module, found)
+            found = self._own(module, under)
+            if found is None:
+                found = self._found(module, under, again)
+                if under.module is not None and found is not under:
+                    under.keep(module, found)
+                _keep(self.latest, module, found)
+        return found
+
+    def _own(self, module: Any, under: Place) -> Place | None:
+        """The place of *module* where the caller has it for a child, and no other can be meant by it. Its other children get theirs."""
+        parent = under.module() if under.module is not None else None
+        top = self.roots.get(under.path.partition(".")[0])
+        if parent is None or top is None or shares(top):
+            return None
+        found = None
+        for name, child in parent._modules.items():
+            if child is None:
+                continue
+            place = under.inside.get(id(child)) if under.inside else None
+            if place is None or not place.holds(child):
+                place = Place(f"{under.path}.{name}", weakref.ref(child))
+                under.keep(child, place)
+                _keep(self.latest, child, place)
+            if child is module:
+                found = place
         return found
 
     def _found(self, module: Any, under: Place, again: bool) -> Place:
         parent = under.module() if under.module is not None else None
         if parent is not None:
-            name = self._name_of_own(under, parent, module)
-            if name is None:
-                name = _name_below(under, parent, module)
+            name = _name_below(under, parent, module)
             if name is None and getattr(module, "_is_replica", False):
                 name = _name_of_original(parent, module)
             if name is not None:
                 return Place(f"{under.path}.{name}", weakref.ref(module)) if name else under
         latest = self.latest.get(id(module))
-        if latest is not None and (again or parent is None) and _stands_for(latest, module):
+        if latest is not None and (again or parent is None) and latest.holds(module):
             return latest
         if again or parent is not None:
             root = next((r for r in self.roots.values() if self._holds(r, module)), None)
@@ -149,20 +184,10 @@ class Modules:
                 return found
             if _is_gone(found):
                 found.module = weakref.ref(module)
-                found.inside.clear()
+                found.inside = None
                 return found
             number += 1
             path = f"{name} ({number})"
-
-    def _name_of_own(self, under: Place, parent: Any, module: Any) -> str | None:
-        """The name of *module* where it is a child of *parent*'s own, and no other can be meant by it."""
-        top = self.roots.get(under.path.partition(".")[0])
-        if top is None or (top.shared is not False and shares(top)):
-            return None
-        for name, child in parent._modules.items():
-            if child is module:
-                return str(name)
-        return None
 
     @staticmethod
     def _holds(root: Place, module: Any) -> bool:
@@ -173,27 +198,24 @@ class Modules:
 def shares(root: Place) -> bool:
     """Whether two modules below *root* have a child in common. Looked up once."""
     if root.shared is None:
-        top = root.module() if root.module is not None else None
-        parents = Counter(child for module in _below(top) for child in {*map(id, module._modules.values())})
-        parents.pop(id(None), None)
-        root.shared = any(times > 1 for times in parents.values())
+        root.shared = _with_two_parents(root.module() if root.module is not None else None)
     return root.shared
 
 
-def _below(top: Any) -> list[Any]:
-    """*top* and all modules below it, each once."""
-    found = {} if top is None else {id(top): top}
-    ahead = list(found.values())
-    while ahead:
-        for child in ahead.pop()._modules.values():
-            if child is not None and id(child) not in found:
-                found[id(child)] = child
+def _with_two_parents(top: Any) -> bool:
+    parents = {id(top): top}
+    ahead = [] if top is None else [top]
+    for module in ahead:  # which grows on the way
+        for child in module._modules.values():
+            if child is None:
+                continue
+            known = parents.get(id(child))
+            if known is None:
+                parents[id(child)] = module
                 ahead.append(child)
-    return list(found.values())
-
-
-def _stands_for(place: Place, module: Any) -> bool:
-    return place.module is not None and place.module() is module
+            elif known is not module:
+                return True
+    return False
 
 
 def _is_gone(place: Place) -> bool:
@@ -219,7 +241,7 @@ def _name_of_original(parent: Any, replica: Any) -> str | None:
 
 def _name_below(under: Place, parent: Any, module: Any) -> str | None:
     """The name of *module* as seen from *parent*, at *under*; empty for *parent* itself, None where it is not below."""
-    name = under.names.get(id(module))
+    name = under.names.get(id(module)) if under.names else None
     if name is None or _named(parent, name) is not module:
         under.names = _names(parent)
         name = under.names.get(id(module))
