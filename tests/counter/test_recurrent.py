@@ -243,16 +243,17 @@ def test_miopen_is_the_same_and_weights_are_read_once():
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_quantised_layers(kind):
-    """The same multiply-adds; weights of one byte."""
+    """The same multiply-adds; weights of one byte, biases of four."""
     options = {"num_layers": 2, "bidirectional": True}
     model = quantised(nn.Sequential(getattr(nn, kind)(4, 6, **options)))
     report = fk.count(model, torch.randn(5, 2, 4))
     assert (report.flops, report.uncounted) == (truth(kind, [5, 5], **options)[0], [])
     weights = sum(p.numel() for n, p in getattr(nn, kind)(4, 6, **options).named_parameters() if "weight" in n)
+    biases = 2 * 2 * 2 * 6 * GATES[kind]
     states = (
         (3 if kind == "LSTM" else 2) * 4 * 2 * 6
     )  # one tensor of zeros is read, as both states; the last ones are written
-    assert row(report, f"quantized_{kind.lower()}")["bytes"] == weights + 4 * (5 * 2 * (4 + 12) + states)
+    assert row(report, f"quantized_{kind.lower()}")["bytes"] == weights + 4 * (5 * 2 * (4 + 12) + states + biases)
 
 
 @pytest.mark.parametrize("kind", GATES)
@@ -321,3 +322,35 @@ def test_a_layer_on_apples_gpus():
         # Read: the output (once, though passed twice), the state, the input, the weights; written: the input's and the weights' gradients.
         numbers = sum(w.numel() for w in weights)
         assert work.bytes == 4 * (out.numel() + state.numel() + 2 * (x.numel() + numbers))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_layers_in_half_precision_after_quantised_ones_of_the_same_size(kind):
+    """Two bytes a weight. What is packed does not show in the shapes: neither is taken for the other."""
+    found = []
+    for dtype in (torch.qint8, torch.float16):
+        model = torch.ao.quantization.quantize_dynamic(nn.Sequential(getattr(nn, kind)(4, 6)), {getattr(nn, kind)}, dtype=dtype)
+        with fk.counting() as report:
+            model(torch.ones(5, 2, 4)), model(torch.ones(5, 2, 4))
+        found.append(row(report, f"quantized_{kind.lower()}")["bytes"])
+    assert found[1] - found[0] == 2 * GATES[kind] * 6 * (4 + 6)
+
+
+def test_no_sequences():
+    """Nothing is multiplied; what is packed is read all the same."""
+    empty = torch.ones(5, 0, 4)
+    report = fk.count(nn.LSTM(4, 6), empty)
+    assert (report.flops, report.vector_flops) == (0, 0)
+    report = fk.count(quantised(nn.Sequential(nn.GRU(4, 6))), empty)
+    assert (report.flops, report.vector_flops) == (0, 0)
+    assert row(report, "quantized_gru")["bytes"] == 3 * 6 * (4 + 6) + 4 * 2 * 3 * 6
+
+
+def test_only_the_gradient_of_the_first_cell():
+    """It passes the later steps' gates, and with them the hidden states from the last step back to the second: not nothing."""
+    lstm, cell = nn.LSTM(4, 6).requires_grad_(False), torch.zeros(1, 2, 6, requires_grad=True)
+    with fk.counting() as report:
+        out, _ = lstm(torch.ones(5, 2, 4), (torch.zeros(1, 2, 6), cell))
+        out.sum().backward()
+    assert report.model_flops - report.forward.flops == 2 * (5 - 1) * 2 * 24 * 6

@@ -12,9 +12,10 @@ computes the gradient of the initial state, and oneDNN's that of the input, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
-from flopkit.counter.calls import Call, extent, numel, tensors
+from flopkit.counter.calls import Call, extent
 from flopkit.counter.operators.gradients import asked
 from flopkit.counter.registry import explains
 from flopkit.counter.work import COUNTED, Work, counted
@@ -27,7 +28,8 @@ _SIGMOID, _TANH = ACTIVATIONS["sigmoid"].flops, ACTIVATIONS["tanh"].flops
 # Element-wise FLOPs of a hidden unit in one step: the gates' two products are added, then
 # relu; tanh; LSTM: three sigmoids, two tanh, three products, a sum; GRU: two sigmoids, tanh, (h - n)·z + n, r·(W·h).
 CELL = (1 + 1, 1 + _TANH, 4 + 3 * _SIGMOID + 2 * _TANH + 4, 3 + 2 * _SIGMOID + _TANH + 4)
-BY_VALUE = frozenset({"aten::mkldnn_rnn_layer_backward", "aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward"})
+BY_VALUE = frozenset({"aten::mkldnn_rnn_layer_backward", "aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward",
+                      "aten::quantized_lstm", "aten::quantized_gru"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Layers:
 def _onednn(call: Call) -> Layers:
     """One layer in one direction; the input is (time, batch, size)."""
     x, hidden = call["input"], int(call["hidden_size"])
-    rows = numel(x) // int(x.shape[-1]) if numel(x) else 0
+    rows = prod(map(int, x.shape[:-1]))
     mode, batch = int(call["mode"]), int(x.shape[1])
     return Layers(mode, rows, batch, int(x.shape[-1]), hidden, biases=bool(call["has_biases"]))
 
@@ -109,7 +111,7 @@ def _library(call: Call) -> Layers:
     x, state = call["input"], call["hx"]
     return Layers(
         mode=int(call["mode"]),
-        rows=numel(x) // int(x.shape[-1]) if numel(x) else 0,
+        rows=prod(map(int, x.shape[:-1])),
         batch=int(state.shape[1]),
         inputs=int(x.shape[-1]),
         hidden=int(call["hidden_size"]),
@@ -137,11 +139,9 @@ def onednn(call: Call) -> Work:
 def onednn_backward(call: Call) -> Work:
     """Its gradients, all of them whether asked for or not."""
     layers = _onednn(call)
-    x, w_ih, w_hh, b_ih, b_hh, state, _ = asked(call.node, 7)
+    x, w_ih, w_hh, _, _, state, _ = asked(call.node, 7)
     model = layers.backward(x, weights=False, state=state)
     model += layers.from_input() * w_ih + layers.from_state(layers.rows) * w_hh
-    if not (x or w_ih or w_hh or b_ih or b_hh or state):
-        model = 0
     return _gradients(layers, model, layers.backward(), call.bytes())
 
 
@@ -168,14 +168,14 @@ def library_backward(call: Call) -> Work:
 
 @explains("aten::quantized_lstm", "aten::quantized_gru")
 def quantised(call: Call) -> Work:
-    """Layers with packed weights. The products run inside of the packed parameters, where nobody sees them."""
+    """Layers with packed weights, a byte each (two in half precision), and biases of four. The products run inside, where nobody sees them."""
     x = call.get("input", call.get("data"))
     state = call["hx"]
     state = state[0] if isinstance(state, (list, tuple)) else state
     lstm = "lstm" in str(call.func)
     layers = Layers(
         mode=2 if lstm else 3,
-        rows=numel(x) // int(x.shape[-1]) if numel(x) else 0,
+        rows=prod(map(int, x.shape[:-1])),
         batch=int(state.shape[1]),
         inputs=int(x.shape[-1]),
         hidden=int(state.shape[-1]),
@@ -183,6 +183,8 @@ def quantised(call: Call) -> Work:
         directions=1 + bool(call["bidirectional"]),
         biases=bool(call["has_biases"]),
     )
-    steps = layers.rows or 1
-    weights = (layers.from_input() + layers.from_state(layers.rows)) // steps  # each weight meets each step once
-    return counted(layers.forward, call.bytes() + weights * (not any(tensors(call["params"]))), vector=layers.vector)
+    weights = replace(layers, rows=1).forward  # each weight meets each step once
+    biases = 2 * layers.layers * layers.directions * GATES[layers.mode] * layers.hidden * layers.biases
+    (what, *_), _ = call["params"][0].__getstate__()
+    width = 2 if what.endswith("fp16") else 1
+    return counted(layers.forward, call.bytes() + width * weights + 4 * biases, vector=layers.vector)
