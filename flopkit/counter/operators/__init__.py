@@ -141,7 +141,7 @@ def _explain(func: Any) -> Plan:
             lambda call: unknown(call.bytes()),
             opens=True,
             composite=func._can_decompose(),
-            whole=Plan(op, products.nested_product) if name == "aten::matmul" else element,
+            whole=Plan(op, products.nested_product) if name == "aten::matmul" else element if _has_kernels(func) else None,
             attends=op == "scaled_dot_product_attention",
         )
     return Plan(op, lambda call: unknown(call.bytes()), opens=True)
@@ -153,6 +153,13 @@ def _is_composite(func: Any) -> bool:
 
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
     return func._schema.name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), composite)
+
+
+def _has_kernels(func: Any) -> bool:
+    """Whether a composite operator has kernels of its own all the same, and is taken apart only where a device has none."""
+    import torch
+
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CPU"))
 
 
 # Composite by name, but what they run inside passes no dispatcher; or, for linear, is known without looking.
