@@ -272,53 +272,6 @@ def test_torchscript_convolutions_that_pass_no_dispatcher_are_listed():
     assert fk.count(script, x, strict=True).flops == flops
 
 
-class Net(nn.Module):
-    def __init__(self, run):
-        super().__init__()
-        self.run = run
-
-    def forward(self, *args):
-        return self.run(*args)
-
-
-@pytest.fixture
-def fuser():
-    """What TorchScript does on a GPU without being asked: from the third call on, element-wise operators are one kernel of its own."""
-    c = torch._C
-    before = c._jit_can_fuse_on_cpu(), c._jit_texpr_fuser_enabled(), c._jit_get_te_must_use_llvm_cpu()
-    c._jit_override_can_fuse_on_cpu(True)
-    c._jit_set_texpr_fuser_enabled(True)
-    c._jit_set_te_must_use_llvm_cpu(False)
-    yield
-    c._jit_override_can_fuse_on_cpu(before[0])
-    c._jit_set_texpr_fuser_enabled(before[1])
-    c._jit_set_te_must_use_llvm_cpu(before[2])
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("kind", ["function", "module"])
-def test_kernels_that_torchscript_fuses_are_listed(fuser, kind):
-    x, y = torch.ones(64, 64), torch.ones(64, 64)
-
-    def make():
-        if kind == "function":
-            return torch.jit.CompilationUnit("def waves(x, y):\n    return (x * y + x).tanh() * y\n").waves
-        return torch.jit.trace(Net(lambda x, y: (x * y + x).tanh() * y), (x.detach(), y), check_trace=False)
-
-    script = make()
-    first, *_, last = [fk.count(script, x, y) for _ in range(4)]
-    assert (first.vector_flops, first.uncounted) == (4 * 64 * 64, [])
-    assert last.vector_flops == 0
-    assert last.uncounted == [{"operator": "prim.TensorExprGroup", "calls": 1, "bytes": 3 * 4 * 64 * 64}]
-    assert last.notes == []
-
-    script, x = make(), x.requires_grad_()
-    first, *_, last = [fk.count(lambda: script(x, y).sum().backward()) for _ in range(4)]
-    assert first.uncounted == [] and first.notes == []
-    assert [row["operator"] for row in last.uncounted] == ["prim.TensorExprGroup"]
-    assert any("TorchScript" in note and "backward" in note for note in last.notes)
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::torch.jit.TracerWarning")
 def test_tracing_inside_of_the_count():
     deep = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)))

@@ -1,7 +1,10 @@
-"""What TorchScript runs past the modes: attention that it calls from C++, and what it runs without an operator: convolutions for oneDNN (`torch.jit.optimize_for_inference`) and kernels that it fused.
+"""What TorchScript runs past the modes: attention that it calls from C++, kernels that it fuses, and what it runs without an operator:
+convolutions for oneDNN (`torch.jit.optimize_for_inference`).
 
-No dispatcher shows them. After a call from Python the graph that ran says which there were: each is a row of `uncounted`, with the bytes of
-the tensors whose shapes the graph knows; what went into the call and came out stands in for those that it does not.
+A script runs as it was written while it is counted, and what TorchScript made of it stays as it is: so nothing is fused, forward or backward.
+What is in the graph without an operator no dispatcher shows. After a call from Python the graph that ran says which there were: each is a row
+of `uncounted`, with the bytes of the tensors whose shapes the graph knows; what went into the call and came out stands in for those that it
+does not.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,16 +30,18 @@ _UNSEEN = (
     "MKLDNNScalarMul", "MKLDNNLayerNorm", "TensorExprGroup", "TensorExprDynamicGroup", "FusionGroup", "CudaFusionGroup",
     "oneDNNFusionGroup", "StaticSubgraph",
 )  # fmt: skip
-_DIFFERENTIATED = "prim::DifferentiableGraph"
 # What `torch.func` wraps has no device that autograd knows of, if it is on meta; under `torch.vmap` torch takes attention apart before that.
 _KEYS = ("AutogradCPU", "AutogradCUDA", "AutogradMeta", "AutogradOther", "FuncTorchVmapMode")
-BACKWARD = "TorchScript fused kernels of what is differentiated: those of the backward pass are not seen, and are listed nowhere"
 
 
 def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
     """See the calls of TorchScript from Python until *stack* is closed. *replace* changes an attribute until then."""
+    before = torch._C._jit_set_profiling_mode(False)  # no looking at what runs, in order to fuse it later
+    stack.callback(torch._C._jit_set_profiling_mode, before)
+    run = torch._C.ScriptFunction.__call__
+    written: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-        replace(stack, kind, "__call__", _calling)
+        replace(stack, kind, "__call__", functools.partial(_calling, run, written))
     _attention(stack)
 
 
@@ -54,7 +60,8 @@ def _attention(stack: contextlib.ExitStack) -> None:
     library = torch.library.Library("aten", "IMPL")
     stack.callback(library._destroy)
     for key in _KEYS:
-        with warnings.catch_warnings():  # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
+        with warnings.catch_warnings():
+            # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
             warnings.simplefilter("ignore", UserWarning)
             library.impl("scaled_dot_product_attention", attention, key)
 
@@ -63,19 +70,22 @@ def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
     return regions.attention(watcher, run, args, kwargs)
 
 
-def _calling(original: Any) -> Any:
+def _calling(run: Any, written: Any, original: Any) -> Any:
     def __call__(script: Any, *args: Any, **kwargs: Any) -> Any:
-        out = original(script, *args, **kwargs)
         watching = [here for here in heres() if not here.watcher.closed and not here.busy]
-        graph: Any = torch._C._last_executed_optimized_graph() if watching else None
-        if graph is None:
-            return out
-        found = list(_unseen(graph))
-        if graph.findAllNodes(_DIFFERENTIATED):
-            inside, fused = _differentiated(script)
-            found += inside
-            for here in watching if fused else ():
-                here.watcher.notes.add(BACKWARD)
+        given = _arguments(script, args, kwargs) if watching and not torch._C._is_tracing() else None
+        if given is None:
+            return original(script, *args, **kwargs)
+        if script not in written:
+            try:
+                written[script] = torch._C._create_function_from_graph(script.name, script.graph.copy())
+            except RuntimeError:  # a method of a class in C++ has no graph
+                written[script] = None
+        function = written[script]
+        if function is None:
+            return original(script, *args, **kwargs)
+        out = run(function, *given)
+        found = list(_unseen(torch._C._last_executed_optimized_graph()))
         if found:
             with torch._C.DisableTorchFunction():
                 rest = Call(script, args, kwargs, out).bytes()
@@ -93,6 +103,23 @@ def _calling(original: Any) -> Any:
     return __call__
 
 
+def _arguments(script: Any, args: Any, kwargs: Any) -> list[Any] | None:
+    """All arguments of a call, one by one; None where some are missing or too many."""
+    method = isinstance(script, torch._C.ScriptMethod)
+    expected = script.schema.arguments[method:]
+    given, named = list(args), dict(kwargs)
+    for argument in expected[len(given) :]:
+        if argument.name in named:
+            given.append(named.pop(argument.name))
+        elif argument.has_default_value():
+            given.append(argument.default_value)
+        else:
+            return None
+    if named or len(given) > len(expected):
+        return None
+    return [script.owner, *given] if method else given
+
+
 def _unseen(graph: Any) -> Iterator[Any]:
     """The nodes of *graph* that pass no dispatcher, each as often as it is written down: how often a loop ran, and which branch was
     taken, the graph does not say."""
@@ -100,33 +127,6 @@ def _unseen(graph: Any) -> Iterator[Any]:
         yield from graph.findAllNodes(f"prim::{name}")
     for fork in graph.findAllNodes("prim::fork"):
         yield from _unseen(fork.g("Subgraph"))
-
-
-def _differentiated(script: Any) -> tuple[list[Any], bool]:
-    """The same of the parts of *script* that are differentiated, which have graphs of their own; and whether there are any, or will be
-    in their backward passes."""
-    forward: list[Any] = []
-    backward: list[Any] = []
-    if isinstance(script, torch._C.ScriptMethod):
-        if script.name != "forward":  # of other methods torch does not say
-            return [], True
-        script = script.owner
-    try:
-        for plan in script.get_debug_state().execution_plans.values():
-            for found, states in (
-                (forward, plan.code.differentiable_op_executor_states),
-                (backward, plan.code.grad_executor_states),
-            ):
-                found.extend(node for graph in _graphs(states()) for node in _unseen(graph))
-    except RuntimeError:  # no plan yet: it runs as it was written, and torch takes notes
-        pass
-    return forward, bool(forward or backward)
-
-
-def _graphs(states: Any) -> Iterator[Any]:
-    for state in states:
-        for plan in state.execution_plans.values():
-            yield plan.graph
 
 
 def _bytes(node: Any) -> tuple[int, bool]:

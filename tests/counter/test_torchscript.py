@@ -1,0 +1,254 @@
+"""TorchScript: a script is counted as it was written, with nothing fused, and what TorchScript made of it stays."""
+
+import warnings
+from typing import NamedTuple, Optional
+
+import pytest
+import torch
+from torch import nn
+
+import flopkit as fk
+
+# TorchScript is on its way out of torch, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+N = 32
+WAVES = """
+def waves(x, y):
+    return ((x @ y).tanh() * y + x).tanh() * y
+"""
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(N, N, bias=False)
+        self.calls = 0
+
+    def forward(self, x, y):
+        self.calls += 1
+        return (self.linear(x).tanh() * y + x).tanh() * y
+
+    @torch.jit.export
+    def other(self, x, y):
+        return self.forward(x, y)
+
+    @torch.jit.export
+    def options(self, x, weights: list[torch.Tensor], scale: float = 2.0, y: Optional[torch.Tensor] = None, times: int = 1):  # noqa: UP045
+        for _ in range(times):
+            x = x @ weights[0] * scale
+        return Pair(x, x if y is None else x @ y)
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(N, N, bias=False)
+
+    def forward(self, x, y):
+        return (self.linear(x).tanh() * y + x).tanh() * y
+
+
+@pytest.fixture(autouse=True)
+def fuser():
+    """What TorchScript does on a GPU without being asked: from the third call on, element-wise operators are one kernel of its own."""
+    c = torch._C
+    before = c._jit_can_fuse_on_cpu(), c._jit_texpr_fuser_enabled(), c._jit_get_te_must_use_llvm_cpu()
+    c._jit_override_can_fuse_on_cpu(True)
+    c._jit_set_texpr_fuser_enabled(True)
+    c._jit_set_te_must_use_llvm_cpu(False)
+    yield
+    c._jit_override_can_fuse_on_cpu(before[0])
+    c._jit_set_texpr_fuser_enabled(before[1])
+    c._jit_set_te_must_use_llvm_cpu(before[2])
+
+
+def made(kind):
+    """A script of each kind: what to call."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if kind == "function":
+            return torch.jit.CompilationUnit(WAVES).waves
+        if kind == "trace of a function":
+            return torch.jit.trace(lambda x, y: ((x @ y).tanh() * y + x).tanh() * y, tensors())
+        module = torch.jit.trace(Plain(), tensors()) if kind == "trace" else torch.jit.script(Net())
+        return module.other if kind == "another method" else module
+
+
+def tensors(grad=False):
+    return [torch.randn(N, N, requires_grad=grad) for _ in range(2)]
+
+
+def is_fused(script, x, y):
+    """Whether TorchScript runs kernels of its own when nobody counts."""
+    script(x, y)
+    graph = torch._C._last_executed_optimized_graph()
+    return bool(graph.findAllNodes("prim::TensorExprGroup") or graph.findAllNodes("prim::DifferentiableGraph"))
+
+
+KINDS = pytest.mark.parametrize("kind", ["function", "trace of a function", "module", "trace", "another method"])
+
+
+@KINDS
+@pytest.mark.parametrize("grad", [False, True])
+def test_what_is_fused_counts_as_it_was_written(kind, grad):
+    script, (x, y) = made(kind), tensors(grad)
+
+    def step():
+        out = script(x, y)
+        if grad:
+            out.sum().backward()
+
+    for uncounted in (0, 4):  # cold, and once it is fused
+        for _ in range(uncounted):
+            step()
+        for _ in range(4):
+            report = fk.count(step, strict=True)
+            assert report.forward.flops == 2 * N**3
+            assert report.backward.flops == grad * 4 * N**3  # the product's other factor needs a gradient in each of them
+            assert report.forward.vector_flops == 5 * N * N + grad * N * N  # and the sum
+            assert (report.uncounted, report.notes) == ([], [])
+
+
+def test_its_backward_pass_does_the_same_arithmetic_as_without_torchscript():
+    script, (x, y) = made("function"), tensors(True)
+
+    def plain(x, y):
+        return ((x @ y).tanh() * y + x).tanh() * y
+
+    for _ in range(4):
+        script(x, y).sum().backward()
+    ours, theirs = (fk.count(lambda run=run: run(x, y).sum().backward()) for run in (script, plain))
+    assert [ours.backward.vector_flops, ours.bytes] == [theirs.backward.vector_flops, theirs.bytes]
+
+
+@KINDS
+def test_what_is_fused_is_fused_afterwards(kind):
+    script, (x, y) = made(kind), tensors(True)
+    for _ in range(4):
+        script(x, y)
+    assert is_fused(script, x, y)
+    for _ in range(3):
+        assert fk.count(script, x, y).flops == 2 * N**3
+        assert is_fused(script, x, y)
+    assert torch._C._jit_set_profiling_mode(True)
+
+
+def test_what_was_never_called_is_as_new_afterwards():
+    fresh, counted, (x, y) = made("function"), made("function"), tensors(True)
+    for _ in range(4):
+        fk.count(counted, x, y)
+    seen = [[is_fused(script, x, y) for _ in range(4)] for script in (fresh, counted)]
+    assert seen[0] == seen[1]
+    assert not seen[1][0]
+    assert seen[1][3]
+
+
+def test_after_an_exception():
+    script = torch.jit.CompilationUnit("def fails(x):\n    assert x.sum() > 0, 'too small'\n    return x @ x\n").fails
+    told = []
+    for count in (False, True):
+        with pytest.raises(torch.jit.Error) as error:
+            fk.count(script, -torch.ones(4, 4)) if count else script(-torch.ones(4, 4))
+        told.append(str(error.value))
+    assert told[0] == told[1]
+    assert torch._C._jit_set_profiling_mode(True)
+    assert fk.count(script, torch.ones(4, 4)).flops == 2 * 4**3
+
+
+def test_arguments_however_they_are_given():
+    module, (x, w) = torch.jit.script(Net()), tensors()
+    product = 2 * N**3
+    for args, kwargs, products in [
+        ((x, [w]), {}, 1),
+        ((x, [w], 3.0), {}, 1),
+        ((x, [w], 3), {"times": 2}, 2),
+        ((x,), {"weights": [w], "y": w}, 2),
+        ((), {"y": w, "x": x, "scale": 0.5, "weights": [w, w], "times": 3}, 4),
+    ]:
+        plain = module.options(*args, **kwargs)
+        with fk.counting(strict=True) as report:
+            out = module.options(*args, **kwargs)
+        assert report.flops == products * product
+        assert type(out).__name__ == type(plain).__name__ == "Pair"
+        assert all(torch.equal(a, b) for a, b in zip(out, plain, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((), {}), ((1,), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1, 2), {"z": 3})]
+)
+def test_wrong_arguments_are_told_as_ever(args, kwargs):
+    script = made("function")
+    told = []
+    for run in (lambda: script(*args, **kwargs), lambda: fk.count(script, *args, **kwargs)):
+        with pytest.raises((TypeError, RuntimeError)) as error:
+            run()
+        told.append((error.type, str(error.value)))
+    assert told[0] == told[1]
+
+
+def test_arguments_of_another_type():
+    script, (x, _) = made("function"), tensors()
+    for run in (script, lambda *args: fk.count(script, *args)):
+        with pytest.raises(RuntimeError, match="for argument 'y' but instead found type 'str'"):
+            run(x, "two")
+
+
+def test_state_and_chance_are_those_of_the_script():
+    module, (x, y) = torch.jit.script(Net()), tensors()
+    for n in range(1, 4):
+        fk.count(module, x, y)
+        assert module.calls == n
+    with torch.no_grad():
+        module.linear.weight.zero_()
+    with fk.counting():
+        assert torch.equal(module(x, y), x.tanh() * y)
+    drop = torch.jit.script(nn.Sequential(nn.Dropout(0.5), nn.Linear(N, N)))
+    torch.manual_seed(0)
+    plain = drop(x)
+    torch.manual_seed(0)
+    with fk.counting() as report:
+        assert torch.equal(drop(x), plain)
+    assert report.flops == 2 * N**3
+    drop.eval()
+    with fk.counting():
+        assert torch.equal(drop(x), drop[1](x))
+
+
+def test_what_is_forked_counts():
+    source = """
+def times(x, y):
+    return x @ y
+
+def both(x, y):
+    task = torch.jit.fork(times, x, y)
+    return x @ y @ y + torch.jit.wait(task)
+"""
+    unit = torch.jit.CompilationUnit(source)
+    for _ in range(4):
+        assert fk.count(unit.both, *tensors(), strict=True).flops == 3 * 2 * N**3
+
+
+def test_autocast_inside_and_outside():
+    script, (x, y) = made("function"), tensors()
+
+    class Cast(nn.Module):
+        def forward(self, x, y):
+            with torch.autocast("cpu", torch.bfloat16):
+                z = x @ y
+            return z
+
+    inside = torch.jit.script(Cast())
+    with fk.counting() as report:
+        assert inside(x, y).dtype is torch.bfloat16
+    assert report.flops == 2 * N**3
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = script(x, y)
+        with fk.counting():
+            counted = script(x, y)
+    assert (counted.dtype, (counted - plain).abs().max() < 0.1) == (plain.dtype, True)
