@@ -129,3 +129,21 @@ def test_a_convolution_of_pixels_that_are_moved():
     assert vision.deform_conv2d(one).vector == {"products": 18 * 2 * 56 * 6 + 7 * columns}
     one = vision_call("_deform_conv2d_backward", (x, w, b), grad=out[:, :1], input=x, weight=w[:1], bias=b, offset_groups=1)
     assert vision.deform_conv2d_backward(one).vector == {"products": 18 * 2 * 56 * 6 + 39 * columns + 2 * 56}
+
+
+def test_lists_that_are_filled():
+    """Written, not read; into other tensors, those alone."""
+    x, y = [torch.ones(3), torch.ones(4)], [torch.ones(3), torch.ones(4)]
+    assert counted(torch._foreach_zero_, x).bytes == 4 * 7
+    assert counted(lambda: torch.ops.aten._foreach_zero.out(x, out=y)).bytes == 4 * 7
+    assert counted(lambda: x[0].fill_(torch.tensor(2.0))).bytes == 4 * 3
+
+
+def test_numbers_put_into_their_places():
+    """Indices of eight bytes are read, so is a number for each; each is written, and read before where something is added. One number for all is read once."""
+    x, one = torch.zeros(10, 4), torch.tensor(7.0)
+    for places in (0, 1, 2):
+        index, rows = torch.arange(places), torch.ones(places, 4)
+        assert counted(lambda i=index, r=rows: x.index_copy_(0, i, r)).bytes == places * (8 + 2 * 16)
+        assert counted(lambda i=index, r=rows: x.index_add_(0, i, r)).bytes == places * (8 + 3 * 16)
+        assert counted(lambda i=index: x.index_put_((i,), one)).bytes == places * (8 + 16) + 4 * (places > 0)

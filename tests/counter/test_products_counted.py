@@ -368,3 +368,19 @@ def test_every_room_is_counted_not_opened():
     report = count(lambda: torch.nn.Bilinear(3, 4, 5)(torch.ones(7, 3), torch.ones(7, 4)))
     assert row(report, "_trilinear")["status"] == "counted"
     assert [r for r in report.by_op().rows if r["operator"] == "bmm"] == []
+
+
+def test_complex_numbers_that_are_added():
+    """A complex multiply-add is four real ones, a complex add is two adds; the gradient of a bias sums as many."""
+    z, row = torch.ones(3, 5, dtype=torch.complex64), torch.ones(5, dtype=torch.complex64)
+    square = torch.ones(5, 5, dtype=torch.complex64)
+    for fn in (lambda: torch.addmm(z, z, square), lambda: torch.nn.functional.linear(z, square, row)):
+        assert (fk.count(fn).flops, fk.count(fn).vector_flops) == (8 * 3 * 5 * 5, 2 * 15)
+    x, w, b = (t.clone().requires_grad_() for t in (z, square, row))
+    report = fk.count(lambda: torch.autograd.grad(torch.nn.functional.linear(x, w, b), [x, w, b], z), strict=True)
+    assert report.backward.flops == 2 * 8 * 3 * 5 * 5
+    with torch.inference_mode():
+        assert fk.count(torch.nn.functional.linear, z, square, row).vector_flops == 2 * 15
+    args = (z, z, square, [True, True, True])
+    work = products_room.linear_backward(Call(torch.ops.aten.linear_backward.default, args, {}, (z, square, row)))
+    assert (work.model, work.vector) == ({"products": 2 * 4 * 75}, {"products": 2 * 15})

@@ -196,3 +196,12 @@ def test_two_of_four_and_what_is_added():
         assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {})
         work = half_product(Call(aten._sparse_semi_structured_addmm.default, (bias, weight, marks, b), {}, out))
         assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {"products": 64 * 8})
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_a_sparse_sum(layout):
+    """Five stored numbers are added to a product whose numbers meet: each of column k the ones in row k, 1 + 2 + 0 + … as they stand."""
+    s = LAYOUTS[layout](DENSE)
+    for beta, adds in ((1, 5), (2.5, 5), (0, 0)):
+        report = fk.count(torch.addmm, s, s, s, beta=beta)
+        assert (report.flops, report.vector_flops) == (2 * naive(DENSE, DENSE), adds)

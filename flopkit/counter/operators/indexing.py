@@ -77,7 +77,7 @@ def scattered(call: Call) -> Work:
     copy = 0 if changed(call) else extent(target) + sum(map(extent, call.outputs))
     moved = copy + named * target.element_size() * (1 + adds) + _read_places(call)
     if source is not None:
-        moved += min(extent(source), max(named, 1) * source.element_size())
+        moved += min(extent(source), named * source.element_size())
     scale = call.get("alpha", 1) not in (None, 1)
     return elementwise(named * (1 + scale), moved) if adds else free(moved)
 

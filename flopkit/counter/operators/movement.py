@@ -134,9 +134,8 @@ def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
 
 
 def filled(call: Call) -> Work:
-    """Only writes."""
-    lists = "_foreach_" in str(call.func._schema.name)
-    return free(sum(map(extent, call.outputs or (call.inputs if lists else call.inputs[:1]))))
+    """Only writes; some return nothing."""
+    return free(sum(map(extent, call.outputs or call.changed()[0].values())))
 
 
 def copied(call: Call) -> Work:

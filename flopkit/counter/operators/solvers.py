@@ -7,6 +7,7 @@ triangular solves, and counts as those. Not counted: pivoting, scaling, iteratio
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -193,10 +194,8 @@ def pseudo_inverse(call: Call) -> Work:
     a = call["self"]
     m, n = _size(a)
     parts = eigh_flops(n, True) if call["hermitian"] else svd_flops(m, n, True)
-    result = call.outputs[0]
-    moved = extent(a) + extent(result)
     work = _each(a, parts + 2 * m * n * min(m, n), call, vector=min(m, n) * m * prod(map(int, a.shape[:-2])))
-    return counted(work.model["products"], moved, vector=work.vector.get("products", 0))
+    return replace(work, bytes=extent(a) + extent(call.outputs[0]))
 
 
 @explains("aten::linalg_lstsq")
