@@ -54,6 +54,7 @@ PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:
 # Mutants that change nothing which anyone can see: file, function, the changed line: why.
 OPERATORS, CALLS = "flopkit/counter/operators/", "flopkit/counter/beyond/attention_calls.py"
 ONE_COLON = "an operator's name has one pair of colons"
+A_LIMIT = "how much is looked at, or at a time"
 NO_NUMBERS = "there is nothing then that it could be multiplied with"
 EQUIVALENT = {
     (OPERATORS + "attention_kernels.py", "wanted_of_kernel", 'return (*found[:4], bool(call.get("bias_requires_grad", False)))'): "both say it of the mask",
@@ -62,6 +63,13 @@ EQUIVALENT = {
     (OPERATORS + "attention_layers.py", "_told_causal", "frame: Any = sys._getframe(2)"): "the frame left out is the formula's own",
     (OPERATORS + "bilinear.py", "trilinear", "every = range(len(sides[1]))"): "all sides have as many dimensions",
     (OPERATORS + "grouped.py", "scaled", 'inner = numel(a) * (2 if "x2" in str(a.dtype) else 1) // rows if rows else 1'): NO_NUMBERS,
+    (OPERATORS + "block_masks.py", "", "LIMIT = 2 << 28  # pairs in partial blocks that are looked at one by one, at most"): A_LIMIT,
+    (OPERATORS + "block_masks.py", "", "LIMIT = 1 << 29  # pairs in partial blocks that are looked at one by one, at most"): A_LIMIT,
+    (OPERATORS + "block_masks.py", "", "_CHUNK = 2 << 21  # of them at a time"): A_LIMIT,
+    (OPERATORS + "block_masks.py", "", "_CHUNK = 1 << 22  # of them at a time"): A_LIMIT,
+    (OPERATORS + "block_masks.py", "_ask", "rows_at_once = max(_CHUNK * columns, 1)"): A_LIMIT,
+    (OPERATORS + "block_masks.py", "_ask", "rows_at_once = max(_CHUNK // columns, 2)"): A_LIMIT,
+    (OPERATORS + "block_masks.py", "pairs_of", "counts, mask_mod = inner[1], block_mask[-1]"): "counts and places are made together, on one device",
     (OPERATORS + "indexing.py", "_broadcast", "width = max(map(len, shapes), default=1)"): "without shapes there is nothing to pad",
     (OPERATORS + "movement.py", "moves_elementwise", 'return name.rsplit("::", 2)[-1] in _MERGED'): ONE_COLON,
     (OPERATORS + "movement.py", "is_view", 'short = name.rsplit("::", 2)[-1]'): ONE_COLON,
@@ -417,25 +425,25 @@ class Campaign:
     def meet(self, mutant: Mutant) -> str:
         """The test that caught it, "survived", or "not run" where no test comes by."""
         lines: dict[str, Iterable[int]] = {mutant.path: mutant.lines} if mutant.live else {**users(mutant.names, self.trees)}
-        tests = self.covering(lines)
-        if not tests:
-            return "not run"
         # A test file that has run the line already, for values of its own, would compare those with what the mutant says.
         stale = {file for file, seen in self.early.importing.items() if any(not seen[path].isdisjoint(n) for path, n in lines.items())}
-        others = [test for test in tests if test.split("::")[0] not in stale]
+        others = [test for test in self.covering(lines) if test.split("::")[0] not in stale]
+        own = [test for test in self.map if test.split("::")[0] in stale]
+        if not others and not own:
+            return "not run"
         if mutant.live and not stale and self.replace(mutant):
-            return self.first_failure(tests)
+            return self.first_failure(others)
         if mutant.live and "" not in stale:
-            _, verdict = next(forked([mutant], lambda mutant: self.first_failure(others) if self.replace(mutant) else "survived", 1, ""))
-            if verdict != "survived":
-                return str(verdict)
+            _, verdict = next(forked([mutant], lambda mutant: self.first_failure(others) if self.replace(mutant) else "not changed", 1, ""))
+            if verdict != "not changed":
+                return self.anew(mutant, own) if verdict == "survived" and own else str(verdict)
         # Loading the module again is quick, but may break a test by itself: then, and where nothing failed, a new process decides.
         _, verdict = next(forked([Put(mutant.old, mutant.new)], lambda put: self.reload(mutant.path, put) or self.first_failure(others), 1, ""))
         if verdict in self.map:
             _, without = next(forked([verdict], lambda test: self.reload(mutant.path, None) or self.first_failure([test]), 1, ""))
             if without == "survived":
                 return str(verdict)
-        return self.anew(mutant, tests)
+        return self.anew(mutant, others + own)
 
     def first_failure(self, tests: list[str]) -> str:
         for test in tests:
