@@ -354,3 +354,15 @@ def test_only_the_gradient_of_the_first_cell():
         out, _ = lstm(torch.ones(5, 2, 4), (torch.zeros(1, 2, 6), cell))
         out.sum().backward()
     assert report.model_flops - report.forward.flops == 2 * (5 - 1) * 2 * 24 * 6
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_cell_in_half_precision():
+    """Two bytes a weight, as in layers."""
+    found = []
+    for dtype in (torch.qint8, torch.float16):
+        cell = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.GRUCell(4, 6)), {nn.GRUCell}, dtype=dtype)
+        report = fk.count(cell, torch.ones(2, 4))
+        assert report.flops == 2 * 2 * 18 * (4 + 6)
+        found.append(next(r["bytes"] for r in report.by_op() if "cell_dynamic" in r["operator"]))
+    assert found[1] - found[0] == 18 * (4 + 6)

@@ -100,8 +100,9 @@ def cell(call: Call) -> Work:
     state = hidden[0] if isinstance(hidden, (list, tuple)) else hidden
     mode = CELLS[str(call.func._schema.name)]
     step = Layers(mode, int(state.shape[0]), int(state.shape[0]), int(x.shape[-1]), int(state.shape[-1]))
-    weights = sum(numel(_unpacked(call[name])[0]) for name in ("w_ih", "w_hh"))
-    return counted(step.forward, call.bytes() + weights, vector=step.vector)
+    weights = [_unpacked(call[name])[0] for name in ("w_ih", "w_hh")]
+    packed = sum(numel(w) * (1 if w.is_quantized else 2) for w in weights)  # half precision is unpacked to single
+    return counted(step.forward, call.bytes() + packed, vector=step.vector)
 
 
 @explains("quantized::matmul")
