@@ -29,6 +29,9 @@ class Entry:
         self.extents: Any = None  # bytes of its tensors, kept for chains
         self.results: Any = None  # how to make up what it returns, on meta
 
+    def __reduce__(self) -> Any:  # to another process goes what it cost, not what it was called with
+        return Entry, (self.op, self.work)
+
 
 class Ledger:
     """Calls by entry and place. One for each thread; `take` adds them up."""
@@ -42,7 +45,7 @@ class Ledger:
         self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
         self.functions: dict[Any, int] = {}  # calls of functions that other counters go by
         self.layers: dict[Any, int] = {}  # calls of layers, by layer and shapes
-        self.roots: dict[Any, int] = {}  # calls of modules from outside of all others: path, batch, whether parts are shared
+        self.roots: dict[Any, int] = {}  # calls of modules from outside of all others: path, batch, whether it has parameters
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
     def add(self, entry: Entry, where: Where) -> None:

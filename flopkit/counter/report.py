@@ -24,7 +24,8 @@ class Report:
     `hardware_flops`) is what was executed, recomputation and the optimiser's products included: for HFU. `forward`, `backward`,
     `recompute` and `optimizer` are the parts, each a `Cost`.
 
-    Inside of ``with fk.counting() as report`` the numbers grow as the program runs.
+    Inside of ``with fk.counting() as report`` the numbers grow as the program runs. A report can be pickled, to be gathered from the
+    ranks of a job or kept in a file; it then has all but `as_seen_by`.
 
     >>> import torch, flopkit as fk
     >>> layer = torch.nn.Linear(3, 5)
@@ -199,6 +200,10 @@ class Report:
         """
         from flopkit.counter import peers
 
+        if isinstance(self._source, _Kept):
+            raise ValueError(
+                "a report that was pickled has its numbers, and not what other tools go by: call as_seen_by before it is pickled"
+            )
         return peers.seen_by(tool, self._source)
 
     def roofline(self, device: Any, dtype: Any = "bf16") -> Any:
@@ -206,6 +211,17 @@ class Report:
         from flopkit.counter.timing import roofline
 
         return roofline(self, device, dtype)
+
+    # -- to another process, or a file ------------------------------------------------------------------------
+
+    def __getstate__(self) -> Any:
+        ledger = Ledger()
+        ledger.calls = {(entry, where): calls for entry, where, calls in self.lines()}
+        ledger.merged_away = dict(self._source.ledger().merged_away)
+        return {"_source": _Kept(ledger, set(getattr(self._source, "notes", ()))), "convention": self.convention, "_read": None}
+
+    def __copy__(self) -> Report:
+        return self.under(self.convention)
 
     # -- showing itself ---------------------------------------------------------------------------------------
 
@@ -254,6 +270,18 @@ class Report:
                 _add(vector, work.vector_again, calls)
         macs = {kind: settled(n) for kind, n in macs.items()}
         return replace(Cost(phase, macs_by_kind=macs, vector_by_kind=vector, bytes=moved), convention=self.convention)
+
+
+class _Kept:
+    """What a report goes by once it has been pickled."""
+
+    closed = True
+
+    def __init__(self, ledger: Ledger, notes: set[str]) -> None:
+        self._ledger, self.notes = ledger, notes
+
+    def ledger(self) -> Ledger:
+        return self._ledger
 
 
 def _add(total: dict[str, Any], counts: Mapping[str, float], calls: int) -> None:

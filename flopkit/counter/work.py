@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -60,6 +60,10 @@ class Work:
     def done(self) -> Mapping[str, Number]:
         """Multiply-adds that the kernel carried out, apart from what it did again."""
         return self.model if self.executed is None else self.executed
+
+    def __reduce__(self) -> Any:
+        values = [getattr(self, each.name) for each in fields(self)]
+        return Work, tuple([dict(value) if isinstance(value, Mapping) else value for value in values])
 
 
 def counted(macs: Number, bytes: int = 0, vector: float = 0, kernel: str = "") -> Work:

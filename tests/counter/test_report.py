@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import pickle
 
 import pytest
@@ -199,6 +200,20 @@ def test_a_long_count_shows_a_bar(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_report_does_not_pretend_to_be_data(report):
-    rows = pickle.loads(pickle.dumps(report.by_op().rows))  # the rows are
-    assert rows == report.by_op().rows
+def test_a_report_can_be_pickled_and_then_has_the_same_numbers():
+    x = torch.ones(2, 8, 16, requires_grad=True)
+    with fk.counting() as report:
+        y = checkpoint(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True).exp() * 2, x, use_reentrant=False)
+        y.sum().backward()
+    report.add_note("kept")
+    for convention in (TORCH, EXACT):
+        before = report.under(convention)
+        after = pickle.loads(pickle.dumps(before))
+        assert repr(after) == repr(before) and after.notes == before.notes
+        assert (after.model_flops, after.recompute, after.bytes) == (before.model_flops, before.recompute, before.bytes)
+        assert after.by_module().rows == before.by_module().rows
+        slow = fk.Device("slow", peak={"fp32": 1e12}, bandwidth=1e9)
+        assert after.roofline(slow, "fp32").fused_seconds == before.roofline(slow, "fp32").fused_seconds
+    with pytest.raises(ValueError, match="before it is pickled"):
+        after.as_seen_by("torch")
+    assert int(copy.copy(report).as_seen_by("torch")) == int(report.as_seen_by("torch"))
