@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from flopkit.counter.beyond import attention_calls
+from flopkit.counter.beyond.assumed import assumed, chosen
 from flopkit.counter.beyond.attention_calls import Said
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
@@ -63,7 +64,7 @@ class Region:
         self.scored = 0  # autograd's number after the product that makes the scores
         self.done = -1  # the graph task whose backward work is counted
         self.number = self.first  # autograd's number when an operator was last seen here
-        self.asked: set[int] = set()  # in a layer that has other products, too: the numbers of the nodes of attention's own
+        self.asked: set[int] = set()  # the numbers of attention's own nodes, in a layer that has other products, too
 
     # -- the call itself --------------------------------------------------------------------------------------
 
@@ -88,8 +89,8 @@ class Region:
         if not self.said.whole or not (ran or self.fused):  # counted one by one, or a cache gave the result
             return
         # A checkpoint that has what it needs breaks off by an exception; a kernel that was at work has then done its all.
-        broken = error is not None and not self.fused
-        if broken and (self.kernel.startswith("math") or "StopRecomputation" not in type(error).__name__):
+        math, broken = self.kernel.startswith("math"), error is not None and not self.fused
+        if (broken and (math or "StopRecomputation" not in type(error).__name__)) or (math and self._is_in_part(ran)):
             for work in ran:
                 self.put(here, self._as_ran(work), self.phase, self.outer)
             return
@@ -99,6 +100,12 @@ class Region:
             entry = here.watcher.entries[key] = Entry(OP, forward_work(*key))
         here.chain.close()
         here.ledger.add(entry, self.outer.where(self.phase))
+
+    def _is_in_part(self, ran: list[Work]) -> bool:
+        """Whether a checkpoint that makes the call again had kept one of its products."""
+        shape = self.said.shape
+        whole = shape.pairs * (shape.head_dim + shape.v_head_dim)
+        return self.phase == "recompute" and sum(sum(work.model.values()) for work in ran) < whole
 
     # -- operators inside of it, or of its backward pass ------------------------------------------------------
 
@@ -141,7 +148,7 @@ class Region:
     def _inside(self, here: Any, entry: Entry, name: str, out: Any, phase: str) -> bool:
         work = entry.work
         if name in KERNELS:
-            self.fused = KERNELS[name]
+            self.fused = self.assumed if out[0].device.type == "meta" else KERNELS[name]
         if not self.said.whole:
             self.put(here, self._as_ran(work), phase, self.outer, entry.op)
         elif name == "aten::_to_copy" and self.said.cast is not None and out.dtype == self.said.cast and not self.ran:
@@ -214,19 +221,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     phase, place = here.where(3)
     if place.region is not None:  # called again in the backward pass of a call
         place = place.region.outer
-    region = Region(said, place, phase, _assumed(func, args, kwargs))
+    region = Region(said, place, phase, assumed(func, args[0] if args else kwargs["query"]))
+    if said.whole and region.assumed.startswith("flash") and (kernel := chosen(*args, **kwargs)) is not None:
+        return region.run(here, kernel, (), {})
     return region.run(here, func, args, kwargs)
-
-
-def _assumed(func: Any, args: Any, kwargs: Any) -> str:
-    """The kernel that is assumed where none runs."""
-    query = args[0] if args else kwargs["query"]
-    while torch._C._functorch.is_functorch_wrapped_tensor(query):
-        query = torch._C._functorch.get_unwrapped(query)
-    if query.device.type != "meta" and type(query).__name__ != "FakeTensor":
-        return ""
-    cuda: Any = torch.backends.cuda
-    allowed = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled())
-    if "attention_math" in str(func) or not any(allowed):
-        return "math"
-    return "flash (assumed: nothing runs on meta)"

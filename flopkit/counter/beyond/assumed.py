@@ -1,0 +1,63 @@
+"""Attention on meta, where no kernel runs: which one is assumed, and how it is put before a checkpoint that chooses what to keep."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
+
+__all__ = ["assumed", "chosen"]
+
+_CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is run again
+_aten = torch.ops.aten
+
+
+def assumed(func: Any, query: Any) -> str:
+    """The kernel that is assumed where none runs; "" where all is as it runs."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(query):
+        query = torch._C._functorch.get_unwrapped(query)
+    if query.device.type != "meta" and type(query).__name__ != "FakeTensor":
+        return ""
+    cuda: Any = torch.backends.cuda
+    allowed = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled())
+    if "attention_math" in str(func) or not any(allowed):
+        return "math"
+    return "flash (assumed: nothing runs on meta)"
+
+
+def chosen(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+           scale: float | None = None, enable_gqa: bool = False) -> Callable[..., Any] | None:  # fmt: skip
+    """The kernel that would run on a GPU, under a checkpoint that chooses which results to keep; None where it makes no difference.
+
+    Such a checkpoint (`torch.utils.checkpoint.create_selective_checkpoint_contexts`) goes by the names of operators. On meta it would be
+    asked for the products that torch makes of attention there, and never for the kernel, which has a shape on meta, too.
+    """
+    if not any(type(mode).__name__ in _CHOOSING for mode in _modes()) or torch._C._functorch.peek_interpreter_stack():
+        return None
+    three = (query, key, value)
+    if any(t.device.type != "meta" or t.dim() != 4 or t.is_nested or t.shape[0] != query.shape[0] for t in three):
+        return None
+    if not enable_gqa and not query.shape[1] == key.shape[1] == value.shape[1]:
+        return None
+    if attn_mask is None and query.shape[3] == value.shape[3]:
+        return functools.partial(_flash, *three, dropout_p, is_causal, scale)
+    if enable_gqa:  # only the flash kernel shares heads
+        return None
+    return functools.partial(_efficient, *three, attn_mask, dropout_p, is_causal, scale)
+
+
+def _flash(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
+    return _aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+
+
+def _efficient(
+    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None
+) -> Any:
+    if mask is not None:
+        mask = mask.to(query.dtype).expand(*query.shape[:3], key.shape[2])
+    return _aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, True, dropout_p, is_causal, scale=scale
+    )[0]
