@@ -78,9 +78,9 @@ class Chain:
                         read[name] = {start: size}
                     elif where.get(start, 0) < size:
                         where[start] = size
-            for tensor, (size, width) in ((out, writes[0]),) if isinstance(out, torch.Tensor) else zip(
-                _results(args, out), writes, strict=False
-            ):
+            for tensor, (size, width) in zip((out,) if isinstance(out, torch.Tensor) else _results(args, out), writes, strict=False):
+                if not size:  # such as the statistics that nobody kept
+                    continue
                 name = _storage(tensor)
                 if name not in held:
                     storage = tensor.untyped_storage()
@@ -130,6 +130,8 @@ def _within(places: dict[int, int], start: int) -> bool:
 
 def _results(args: Any, out: Any) -> Any:
     """The tensors that were written: returned or, where nothing is returned, the first argument's."""
+    if type(out) is tuple and out and type(out[0]) is torch.Tensor:  # a norm's: quick, for there are many
+        return [value for value in out if isinstance(value, torch.Tensor)]
     found = list(tensors(out))
     return found or list(tensors(args[0]))
 
@@ -139,7 +141,7 @@ def _looked_at(plan: Any, entry: Entry, args: Any, kwargs: Any, out: Any) -> Any
     read of each (0: it is only written, or only its shape asked for) and of a number, the same of the results, whether the chain ends."""
     call = Call(entry.func, args, kwargs, out)
     _, only = call.changed()
-    results = list(tensors(out)) or list(tensors(args[0]))
+    results = _results(args, out)
     filled = entry.work.status == FREE and entry.work.bytes <= sum(map(extent, results))
     flat = not kwargs and not any(isinstance(value, (list, tuple)) for value in args)
     reads = [(0 if filled or id(t) in only else extent(t), t.element_size()) for t in tensors((args, kwargs))]
