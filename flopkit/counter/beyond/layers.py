@@ -7,13 +7,16 @@ import dis
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch._jit_internal import boolean_dispatch
+from torch.nn.utils.rnn import PackedSequence
 
-from flopkit.counter.watching.places import shares
+from flopkit.counter.told import Listed, Packed
+from flopkit.counter.watching.places import Place, shares
 
 __all__ = ["FUNCTIONS", "Layer", "install", "note", "noting"]
 
@@ -23,10 +26,12 @@ _BY_NAME = (
     "linear", "multi_head_attention_forward", "relu", "prelu", "elu", "leaky_relu", "relu6", "silu", "gelu", "softmax",
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "batch_norm", "layer_norm", "group_norm", "instance_norm", "interpolate", "grid_sample", *_POOLS,
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "local_response_norm",
 )  # fmt: skip
 FUNCTIONS: dict[Any, str] = {
     **{getattr(F, name): name for name in _BY_NAME},
     torch.batch_norm: "torch.batch_norm",  # its arguments come in another order than those of F.batch_norm
+    torch.instance_norm: "torch.instance_norm",
     torch.layer_norm: "layer_norm",
     torch.group_norm: "group_norm",
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__), "matmul"),
@@ -37,13 +42,28 @@ FUNCTIONS: dict[Any, str] = {
     torch.einsum: "einsum",
     **dict.fromkeys((torch.add, torch.Tensor.add), "add"),
     **dict.fromkeys((torch.mul, torch.Tensor.mul), "mul"),
+    # Made of products, and a single operator in a trace.
+    torch.tensordot: "tensordot",
+    torch.chain_matmul: "chain_matmul",
+    torch.linalg.multi_dot: "multi_dot",
+    **dict.fromkeys((torch.inner, torch.Tensor.inner), "inner"),
+    **dict.fromkeys((torch.matrix_power, torch.Tensor.matrix_power, torch.linalg.matrix_power), "matrix_power"),
+    **dict.fromkeys((torch.cov, torch.Tensor.cov), "cov"),
+    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), "corrcoef"),
 }
 # A sign (``a + b``) calls the same method as its name does (``a.add(b)``), and only who calls it tells which: tools that replace
 # the method see the one and not the other.
 _SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, torch.Tensor.__matmul__})
-_NOT_F = frozenset({torch.batch_norm, torch.layer_norm, torch.group_norm})
+_NOT_F = frozenset({torch.batch_norm, torch.instance_norm, torch.layer_norm, torch.group_norm})
+_ALSO_IN_TORCH = frozenset(func for func, name in FUNCTIONS.items() if getattr(torch, name, None) is getattr(F, name, 0) is func)
 _SETTINGS: dict[type, tuple[str, ...]] = {}  # their names, of torch's own layers
-_WITH_PARTS = (torch.nn.MultiheadAttention,)  # layers that are made of others, and count as one
+# Layers that count as one, though there may be others below them: parts, parametrisations, what a derived class adds, a script's.
+_ATTENTION = torch.nn.MultiheadAttention
+_WITH_PARTS = (
+    _ATTENTION, torch.nn.Linear, torch.nn.Bilinear, torch.nn.modules.conv._ConvNd, torch.nn.RNNBase, torch.nn.RNNCellBase,
+    torch.nn.modules.batchnorm._NormBase, torch.nn.LayerNorm, torch.nn.GroupNorm, torch.nn.RMSNorm,
+    torch.jit.ScriptModule,
+)  # fmt: skip
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _other_modes = torch._C._len_torch_function_stack
 _graph_task = torch._C._current_graph_task_id
@@ -83,13 +103,42 @@ _TRACES: list[tuple[Any, str]] = [
 
 
 class Layer:
-    """A layer as a hook meets it: its path, its class, its settings, the shapes of its own parameters; no tensor and no module."""
+    """A module as hooks meet it; no tensor, and not the module.
 
-    __slots__ = ("kind", "parameters", "path", "settings")
+    Parameters
+    ----------
+    path, kind : its name, its class.
+    around : the classes of the modules around it that belong to the model, its own last.
+    times : in how many ways the model's root comes to it: more than one where parents share it. What belongs to no model has those of
+        the module that calls it.
+    leaf : whether it has no modules below it.
+    full : of a root: whether there are parameters in it or below it.
+    settings, parameters : its own, the parameters as shapes; None until it was called to the end.
+    learns : whether a gradient is wanted of one of its own parameters.
+    """
 
-    def __init__(self, module: Any, path: str) -> None:
-        self.path = path
-        self.kind = type(module)
+    __slots__ = ("around", "full", "kind", "leaf", "learns", "parameters", "path", "settings", "times")
+
+    def __init__(self, module: Any, place: Place, outer: Layer | None, ways: int) -> None:
+        self.path, self.kind = place.path, type(module)
+        self.around: tuple[type, ...] = outer.around if outer is not None else ()
+        self.times: int = outer.times if outer is not None else 1
+        if self.registered:
+            self.around, self.times = (*self.around, self.kind), ways
+        self.leaf = not module._modules
+        self.full: bool | None = None
+        self.settings: Any = None
+        self.parameters: Any = None
+        self.learns = False
+
+    @property
+    def registered(self) -> bool:
+        """Whether the model, whose hooks a tool sets, knows it: it was not made on the spot, nor kept in a plain list."""
+        return ".(" not in self.path
+
+    def read(self, module: Any) -> None:
+        """Take down its settings and parameters."""
+        self.kind = type(module)  # a lazy one was of another class until now
         known = _SETTINGS.get(self.kind)
         if known is None:
             self.settings = {
@@ -100,9 +149,54 @@ class Layer:
         else:
             given = vars(module)
             self.settings = {name: given[name] for name in known if name in given}
-        self.parameters = {
-            name: parameter.shape for name, parameter in module._parameters.items() if parameter is not None
-        }
+        parameters = {name: each for name, each in module._parameters.items() if each is not None}
+        self.parameters = {name: parameter.shape for name, parameter in parameters.items()}
+        self.learns = any(parameter.requires_grad for parameter in parameters.values())
+
+
+_ways: tuple[Any, dict[int, int]] = (None, {})  # the last root that shares parts, and in how many ways it comes to each
+
+
+def _layer(here: Any, place: Place, module: Any) -> Layer:
+    """The layer that stands for *module*, which is being called at *place*."""
+    if place.layer is None:
+        stack = [each for each, _ in here.stack]
+        stack = stack[: stack.index(place)] if place in stack else stack
+        outer = next((each for each in reversed(stack) if each.module is not None and each.path != place.path), None)
+        caller = None if outer is None or outer.module is None else outer.module()
+        around = None if outer is None or caller is None else _layer(here, outer, caller)
+        place.layer = Layer(module, place, around, _times(here, place, module))
+    found: Layer = place.layer
+    return found
+
+
+def _times(here: Any, place: Place, module: Any) -> int:
+    """In how many ways the root of *place* comes to *module*."""
+    global _ways
+    top = here.watcher.modules.roots.get(place.path.partition(".")[0])
+    if top is None or top is place or not shares(top):
+        return 1
+    if _ways[0] is not top:
+        _ways = (top, _counted(top.module()))
+    return _ways[1].get(id(module), 1)
+
+
+def _counted(root: Any) -> dict[int, int]:
+    """In how many ways *root* comes to each module below it; a parent that has a child by two names comes to it once."""
+    order: dict[int, Any] = {}
+
+    def visit(module: Any) -> None:
+        for child in module.children():
+            if id(child) not in order:
+                visit(child)
+        order[id(module)] = module
+
+    visit(root)
+    ways = dict.fromkeys(order, 0) | {id(root): 1}
+    for module in reversed(order.values()):  # parents before their children
+        for child in module.children():
+            ways[id(child)] += ways[id(module)]
+    return ways
 
 
 def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -110,30 +204,37 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
     if _graph_task() != -1 or (traces and _is_tracing()):  # in a backward pass: done again; in a trace: what is looked at is recorded
         return
     place = here.place
+    layer = place.layer or _layer(here, place, module)
     if "." not in place.path:
-        root = (place.path, _length(args), shares(place))
+        if layer.full is None:
+            layer.full = next(module.parameters(), None) is not None
+        root = (place.path, _length(args), layer.full)
         here.ledger.roots[root] = here.ledger.roots.get(root, 0) + 1
-    if module._modules and type(module) not in _WITH_PARTS:
+    if module._modules and not isinstance(module, _WITH_PARTS):
         return
     with torch._C.DisableTorchFunction():
-        layer = place.layer
-        if layer is None:
-            layer = place.layer = Layer(module, place.path)
-        if type(module) in _WITH_PARTS:
-            key: Any = (layer, tuple(_told(each) for each in (*args, *kwargs.values())), _told(out))
+        if layer.settings is None:
+            layer.read(module)
+        given: Any = args[0] if args else next(iter(kwargs.values()), None)
+        if isinstance(module, _ATTENTION):
+            key: Any = (layer, tuple(_told(each) for each in (*args, *kwargs.values())), _told(out), len(args))
+        elif isinstance(given, PackedSequence):
+            key = (layer, _packed(given, out), _shape(out), len(args))
         else:
-            given: Any = args[0] if args else next(iter(kwargs.values()), None)
             try:
-                key = (layer, given.shape if type(given) in _TENSORS else _shape(given), out.shape if type(out) in _TENSORS else _shape(out))
+                key = (
+                    layer, given.shape if type(given) in _TENSORS else _shape(given), out.shape if type(out) in _TENSORS else _shape(out),
+                    len(args),
+                )  # fmt: skip
             except RuntimeError:  # a strided nested tensor has no single shape
-                key = (layer, _shape(given), _shape(out))
+                key = (layer, _shape(given), _shape(out), len(args))
     layers = here.ledger.layers
     layers[key] = layers.get(key, 0) + 1
 
 
 def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
-    """How to call *func*, by *run* if it is given, and to put the call down: its name, the class of the layer that calls it, what it
-    was given, what came out, whether it was looked up by its name."""
+    """How to call *func*, by *run* if it is given, and to put the call down: its name, the modules around it, whether another thread
+    calls it, what it was given, what came out, whether it was looked up by its name."""
     name, own = FUNCTIONS[func].removesuffix("_with_indices"), func not in _NOT_F
     sign = func in _SIGNS
 
@@ -156,8 +257,10 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
     return noted
 
 
-def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_up: bool) -> None:
-    module = here.place.module
+def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_up: bool | str) -> None:
+    place = here.place
+    module = None if place.module is None else place.module()
+    layer = None if module is None else place.layer or _layer(here, place, module)
     try:
         given = tuple([
             each.shape if type(each) in _TENSORS else each if type(each) in _SIMPLE else _told(each) for each in args
@@ -166,7 +269,8 @@ def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_
     except RuntimeError:  # a strided nested tensor has no single shape
         given, came = tuple([_told(each) for each in args]), _told(out)
     named = tuple([(word, _told(each)) for word, each in kwargs.items()]) if kwargs else ()
-    key = (called, type(None if module is None else module()), (given, named), came, looked_up)
+    around, times = ((), 1) if layer is None else (layer.around, layer.times)
+    key = (called, around, times, here.ledger.foreign, (given, named), came, looked_up)
     functions = here.ledger.functions
     functions[key] = functions.get(key, 0) + 1
 
@@ -180,7 +284,7 @@ _BETWEEN = frozenset(
 _sites: dict[Any, Any] = {}  # what was found for a place in the source: the code (held, so that its number is not given out again), the answer
 
 
-def _asked_for(frame: Any, func: Any, name: str, sign: bool) -> bool:
+def _asked_for(frame: Any, func: Any, name: str, sign: bool) -> bool | str:
     """`_looked_up`, found once for each place in the source and each function there."""
     if id(frame.f_globals) in _BETWEEN:
         return _looked_up(frame, func, name, sign)
@@ -191,24 +295,45 @@ def _asked_for(frame: Any, func: Any, name: str, sign: bool) -> bool:
         if len(_sites) > 10_000:
             _sites.clear()
         found = _sites[site] = (code, _looked_up(frame, func, name, sign))
-    return bool(found[1])
+    answer: bool | str = found[1]
+    return answer
 
 
-def _looked_up(frame: Any, func: Any, name: str, sign: bool) -> bool:
+def _looked_up(frame: Any, func: Any, name: str, sign: bool) -> bool | str:
     """Whether who calls *func* says ``F.name(...)``, ``torch.name(...)`` or ``x.name(...)`` there, so that what a tool puts in its
-    place is called: not a sign, nor ``sum(...)``, nor what was imported or kept under a name of its own."""
+    place is called: not a sign, nor ``sum(...)``, nor what was imported or kept under a name of its own. Where it is another function of
+    torch.nn.functional that calls it, that one's name."""
     while id(frame.f_globals) in _BETWEEN and frame.f_back is not None:
+        caller = frame.f_code.co_name
+        if frame.f_globals is vars(F) and caller.strip("_").removesuffix("_with_indices") != name:
+            return caller if name in frame.f_code.co_names else False
         frame = frame.f_back
     code = frame.f_code
     if name not in code.co_names or (frame.f_globals.get(name) is func and name not in _attributes(code)):
         return False
+    if func in _ALSO_IN_TORCH and _owner(frame, name) is torch:  # where no tool puts anything
+        return False
     return not sign or code.co_code[frame.f_lasti] not in _SIGN_CODES
+
+
+def _owner(frame: Any, name: str) -> Any:
+    """What *name* was looked up in for the call that *frame* is at, if that has a global name there: the call's source begins with it."""
+    steps = list(dis.get_instructions(frame.f_code))
+    begins = {step.offset: step.positions and step.positions[0::2] for step in steps}
+    owner = None
+    for before, step in pairwise(steps):
+        if step.argval == name and step.opname in _LOOKS_UP and begins[step.offset] == begins.get(frame.f_lasti):
+            owner = frame.f_globals.get(before.argval) if before.opname == "LOAD_GLOBAL" else None
+    return owner
+
+
+_LOOKS_UP = ("LOAD_ATTR", "LOAD_METHOD")
 
 
 @lru_cache(256)
 def _attributes(code: Any) -> frozenset[str]:
     """The names that *code* looks up in something else."""
-    return frozenset(step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_ATTR", "LOAD_METHOD"))
+    return frozenset(step.argval for step in dis.get_instructions(code) if step.opname in _LOOKS_UP)
 
 
 def _length(args: Any) -> int | None:
@@ -228,17 +353,24 @@ def _told(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return _sizes(value)
     if isinstance(value, (tuple, list)):
-        return tuple([_told(each) for each in value])
+        told = [_told(each) for each in value]
+        return Listed(told) if isinstance(value, list) else tuple(told)
     return value if isinstance(value, (int, str, float)) else None
 
 
 def _shape(value: Any) -> Any:
-    """The shape of a tensor, or of the first one in a tuple; of packed sequences that of their data."""
+    """The shape of a tensor, of the first one in a tuple or list, of the last one in a dict; of packed sequences that of their data."""
     if isinstance(value, torch.Tensor):
         return _sizes(value)
-    if isinstance(value, tuple) and value:
+    if isinstance(value, (tuple, list)) and value:
         return _shape(value[0])
-    return None
+    return _shape([*value.values()][-1]) if isinstance(value, dict) and value else None
+
+
+def _packed(given: PackedSequence, out: Any) -> Packed:
+    """How many sequences they are stands in a tensor; a recurrent layer's states have it as a size."""
+    states = _shape(out[1]) if isinstance(out, tuple) and len(out) > 1 else None
+    return Packed(given.data.shape, len(given.batch_sizes), states[1] if states is not None and len(states) == 3 else None)
 
 
 def _sizes(tensor: torch.Tensor) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from flopkit.counter.peers.installed import load, version
 from flopkit.counter.peers.recorded import versions
+from flopkit.counter.peers.seen import NO_NUMBER
 
 __all__ = ["TOOLS", "Answer", "ask", "sure"]
 
@@ -65,7 +66,7 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
             f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
         )
     if value is None:
-        return Answer(tool, version(name), None, unit, fma, "gave no number")
+        return Answer(tool, version(name), None, unit, fma, NO_NUMBER)
     return Answer(tool, version(name), round(value), unit, fma)
 
 

@@ -9,58 +9,65 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers import ptflops
-from flopkit.counter.peers.calls import SHARED, Called, asked, both, called, estimate, is_shape, shared
+from flopkit.counter.peers.calls import Called, Hooked, asked, both, called, estimate, hooked, is_shape, scripted
 from flopkit.counter.peers.families import failed, rows_of
 from flopkit.counter.peers.lines import lines
 from flopkit.counter.peers.seen import Fails, Seen
+from flopkit.counter.told import Listed
 
 __all__ = ["seen"]
 
 UNSEEN = "no function that it replaces computes {}: it counts 0"
 REALLY = "FLOPs, and operations of norms, activations, pools and biases of convolutions"
-BARE = "it fails with StopIteration on a model without parameters, and whether this one has any cannot be told"
 _ACTIVATIONS = ("relu", "prelu", "elu", "leaky_relu", "relu6", "silu", "gelu")
+_LISTS = {
+    "stride": "TypeError: unsupported operand type(s) for //: 'int' and 'list'",
+    "dilation": 'TypeError: can only concatenate list (not "int") to list',
+    "padding": "",
+}
 _FAMILIES = ("convolution", "dense", "recurrent")
 _RECURRENT = ("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell")
 
 
 def seen(source: Any) -> Seen:
     """What ``calculate_flops`` would print of the forward passes that *source* watched."""
-    bare = _bare(source)
     try:
-        if bare:
-            raise Fails("StopIteration: ")
-        return _counted(source, [BARE] if bare is None else [])
+        return _counted(source)
     except Fails as error:
         return failed(source, "calflops", "FLOPs", REALLY, str(error))
 
 
-def _bare(source: Any) -> bool | None:
-    """Whether the model has no parameters. It asks the model for one, to know its device; None where that cannot be told."""
-    ledger = source.ledger()
-    alone = {path for path, *_ in ledger.roots} & {layer.path for layer, *_ in ledger.layers}  # that are a layer themselves
-    if not ledger.roots or any(layer.parameters for layer, *_ in ledger.layers):
-        return False
-    return True if len(alone) == len({path for path, *_ in ledger.roots}) else None
-
-
-def _counted(source: Any, remarks: list[str]) -> Seen:
+def _counted(source: Any) -> Seen:
+    if scripted(source):
+        raise Fails("RuntimeError: register_forward_pre_hook is not supported on ScriptModules")
+    roots = source.ledger().roots
+    if roots and not any(full for *_, full in roots):  # it asks the model for a parameter, to know its device
+        raise Fails("StopIteration: ")
     flops: Counter[str] = Counter()
-    for (layer, given, _), calls in source.ledger().layers.items():
-        own = layer.kind.__module__.startswith("torch.nn.modules") and layer.kind.__name__ in _RECURRENT
-        if own and given is not None and ".(" not in layer.path:
-            for what, each in ptflops.recurrent(layer, given, 2).items():
-                flops[what] += calls * each
+    for hook in hooked(source):
+        own = hook.layer.kind.__module__.startswith("torch.nn.modules") and hook.layer.kind.__name__ in _RECURRENT
+        if own and hook.given is not None:
+            for what, each in _recurrent(hook).items():
+                flops[what] += hook.times * hook.layer.times * each
     for call in called(source):
         for what, each in _function(call).items():
-            flops[what] += call.times * each
+            flops[what] += call.times * call.ways * each  # what modules call that parents share is added up for each way to them
     mine = {family: flops.pop(family, 0) for family in _FAMILIES}
     total, rows = rows_of(source, mine, flops, UNSEEN)
-    remarks += [SHARED] if shared(source) else []
+    remarks = []
     if any("_transformer_encoder_layer_fwd" in line.group for line in lines(source)):
         remarks.append(ptflops.PACKED)
     value = sum(mine.values()) + sum(flops.values())
     return Seen("calflops", value, "FLOPs", REALLY, total, rows, tuple(remarks))
+
+
+def _recurrent(hook: Hooked) -> dict[str, int]:
+    """Its hooks are told what was given by position, and ask for two sizes of it."""
+    if hook.placed and not is_shape(hook.given):
+        raise Fails("AttributeError: 'PackedSequence' object has no attribute 'shape'")
+    if not hook.placed or len(hook.given) < 2:
+        raise Fails("IndexError: tuple index out of range")
+    return ptflops.recurrent(hook.layer, hook.given, 2)
 
 
 def _function(call: Called) -> dict[str, int]:
@@ -76,7 +83,7 @@ def _function(call: Called) -> dict[str, int]:
     if name == "linear":
         return {"dense": 2 * prod(call.x) * call.given(1, "weight")[0]}
     if name == "matmul":
-        return {"dense": 2 * prod(call.args[0]) * call.given(1, "other")[-1]}
+        return {"dense": 2 * prod(call.x) * call.given(1, "other")[-1]}
     if name in ("addmm", "baddbmm"):
         batch = "batch" if name == "baddbmm" else "mat"
         first, second = call.given(1, f"{batch}1"), call.given(2, f"{batch}2")
@@ -90,13 +97,25 @@ def _function(call: Called) -> dict[str, int]:
     if name == "softmax":
         return {"softmax": prod(call.x)}
     if "_pool" in name:
+        if "output_size" in call.named:
+            raise Fails("TypeError: _pool_flops_compute() got an unexpected keyword argument 'output_size'")
         return {"pools": prod(call.x)}
-    if name == "interpolate":
-        size = call.given(1, "size")
-        return {"upsampling": prod(call.x) if size is None else prod(size) if isinstance(size, tuple) else size}
+    if name in ("interpolate", "upsample"):
+        return {"upsampling": _resized(call)}
     if name in ("add", "mul"):
         return {"sums and products": both(call.x, call.given(1, "other"))}
     return {"norms": _norm(call)} if name.endswith("_norm") else {}
+
+
+def _resized(call: Called) -> int:
+    """The size that was asked for, by itself; else the input's numbers, however many times larger it becomes."""
+    size, factor = call.given(1, "size"), call.given(2, "scale_factor")
+    if size is not None:
+        return prod(size) if isinstance(size, tuple) else size
+    if isinstance(factor, tuple) and (isinstance(factor, Listed) or len(factor) != call.x[0]):  # it takes the batch for the dimensions
+        kind = "list" if isinstance(factor, Listed) else "tuple"
+        raise Fails(f"TypeError: unsupported operand type(s) for ** or pow(): '{kind}' and 'int'")
+    return prod(call.x)
 
 
 def _norm(call: Called) -> int:
@@ -117,11 +136,15 @@ def _convolution(call: Called, transposed: bool) -> dict[str, int]:
     def each(place: int, key: str, usual: int) -> Sequence[Any]:
         given = call.given(place, key)
         given = usual if given is None else given
+        if isinstance(given, Listed):
+            raise Fails(_LISTS[key])
         return given if isinstance(given, tuple) else (given,) * dims
 
     groups = call.given(6, "groups") or 1
-    dilation = each(7 if transposed else 5, "dilation", 1)
     word = call.given(4, "padding")
+    if isinstance(word, Listed):  # of what is no tuple it makes a tuple of such
+        raise Fails("TypeError: unsupported operand type(s) for +: 'int' and 'list'")
+    dilation = each(7 if transposed else 5, "dilation", 1)
     if isinstance(word, str):
         padding: Sequence[int] = [d * (k - 1) // 2 if word == "same" else 0 for d, k in zip(dilation, w[2:], strict=False)]
     else:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers import dispatch
-from flopkit.counter.peers.calls import Called, estimate, is_shape
+from flopkit.counter.peers.calls import Called, estimate, functions, is_shape, scripted
 from flopkit.counter.peers.families import failed, rows_of
 from flopkit.counter.peers.lines import ATTENTION, arguments, lines, name, shape
 from flopkit.counter.peers.seen import Fails, Row, Seen
@@ -19,8 +19,15 @@ WORD = "it has no rule for a convolution that is padded by a word"
 SPREAD = "of a product it reads the first factor, and how wide the second is: not what the first is spread over"
 VECTOR = "it takes a dense layer with a single row for one as wide as it is long"
 ESTIMATE = "of einsum it takes what numpy estimates, in numpy's order, and to four digits"
-THREADS = "norms, pools and products that other threads called are in this number as if they were in its trace"
+WHOLE = "what is made of products inside of one operator is that operator in its trace, and has no rule"
+THREADS = "what other threads compute is not in its trace, and it fails where a gradient is wanted of what they give back"
+TENSOR = "a tensordot whose dimensions stand in a tensor is in this number, and not in its"
+CONSTANT = (
+    "RuntimeError: Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient"
+)
+SCRIPT = "RuntimeError: register_forward_pre_hook is not supported on ScriptModules"
 REALLY = "multiply-adds, and operations of norms and pools"
+_MADE_OF_PRODUCTS = ("tensordot", "inner", "matrix_power", "multi_dot", "chain_matmul", "cov", "corrcoef")
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::linear", "aten::convolution", "aten::_convolution")
 
 
@@ -30,9 +37,9 @@ def seen(source: Any) -> Seen:
     Convolutions and matrix products are taken as the dispatcher shows them. fvcore meets them one floor above, and its rules there
     differ for some: for a convolution with ``padding="same"`` or ``"valid"`` it has none, of ``matmul`` it reads the first factor's
     shape and the second one's last size (and fails where that is a vector), and ``einsum`` it leaves to numpy. What is different
-    is put right by the calls of those functions. Two things cannot be seen from a run: a result that nothing uses is not in
-    its trace and is in this number, and so is what runs inside of ``torch.tensordot`` and other functions made of products, which
-    are single operators in a trace, without a rule.
+    is put right by the calls of those functions, and so is what runs inside of ``torch.tensordot`` and others that are made of
+    products: they are single operators in a trace, without a rule. One thing cannot be seen from a run: a result that nothing uses is
+    not in its trace, and is in this number.
     """
     try:
         return _counted(source)
@@ -42,6 +49,7 @@ def seen(source: Any) -> Seen:
 
 def _counted(source: Any) -> Seen:
     ledger = source.ledger()
+    _raise_what_it_raises(source)
     macs: Counter[str] = Counter()
     vectors = set()  # matrices that a vector was multiplied by, for which it has no rule
     whole = {layer.path for layer, *_ in ledger.layers if layer.kind.__name__ in ("RNN", "GRU", "LSTM")}  # one operator
@@ -55,20 +63,32 @@ def _counted(source: Any) -> Seen:
             vectors.add(shape(arguments(line.entry).get("self")))
     added: Counter[str] = Counter()
     other: dict[str, list[int]] = {}
-    for (function, within, (args, named), out, _), calls in ledger.functions.items():
-        call = Called(function, calls, within, args, dict(named), out)
+    remarks = {THREADS: None} if ledger.elsewhere else {}
+    for call in functions(source):
+        if call.elsewhere:
+            continue
         what, each = _added(call)
-        added[what] += calls * each
+        added[what] += call.times * each
+        if call.name == "tensordot" and is_shape(call.given(2, "dims")):
+            remarks[TENSOR] = None
+            continue
         reason, gap = _otherwise(call, vectors)
         if gap:
             found = other.setdefault(reason, [0, 0])
-            found[0] += calls
-            found[1] += calls * gap
+            found[0] += call.times
+            found[1] += call.times * gap
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)
     rows += [Row(_ROWS[reason], calls, 0, 2 * gap, reason) for reason, (calls, gap) in other.items()]
     value = sum(macs.values()) + sum(added.values()) + sum(gap for _, gap in other.values())
-    threads = (THREADS,) if ledger.elsewhere and (other or any(added.values())) else ()
-    return Seen("fvcore", value, "FLOPs", REALLY, total, rows, threads)
+    return Seen("fvcore", value, "FLOPs", REALLY, total, rows, tuple(remarks))
+
+
+def _raise_what_it_raises(source: Any) -> None:
+    """It hangs hooks to every module; and a parameter that does not belong to the model cannot be in a trace."""
+    if scripted(source):
+        raise Fails(SCRIPT)
+    if any(layer.learns and not layer.registered for layer, *_ in source.ledger().layers):
+        raise Fails(CONSTANT)
 
 
 _ROWS = {
@@ -76,6 +96,7 @@ _ROWS = {
     SPREAD: "products of several matrices",
     VECTOR: "dense layers with one row",
     ESTIMATE: "einsum, as estimated",
+    WHOLE: "products inside of others",
 }
 
 
@@ -98,13 +119,15 @@ def _otherwise(call: Called, vectors: Any) -> tuple[str, int]:
         return VECTOR, prod(call.x) * w[0] if len(w) == 1 else 0
     if function == "einsum":
         return ESTIMATE, _einsum(call)
-    return "", 0
+    return (WHOLE, -_shown(call)) if function in _MADE_OF_PRODUCTS else ("", 0)
 
 
 def _product(call: Called, vectors: Any) -> int:
     first, second = call.args[0] if call.args else call.given(0, "input"), call.given(1, "other")
     if not (is_shape(first) and is_shape(second) and is_shape(call.out)):
         return 0
+    if "out" in call.named:
+        raise Fails(f"AssertionError: {[list(first), list(second), list(call.out)]}")
     if len(second) == 1:
         raise Fails("IndexError: list index out of range")
     shown = prod(call.out) * first[-1]
@@ -127,11 +150,11 @@ def _einsum(call: Called) -> int:
         found = prod(shapes[0]) * shapes[1][1]
     else:
         found = int(estimate(plain, shapes) // 2)
-    return int(found - _shown(equation, shapes))
+    return int(found - _shown(call))
 
 
-def _shown(equation: str, shapes: Any) -> int:
-    """Multiply-adds that the dispatcher shows of an einsum: it is called once more, on meta, where nobody watches."""
+def _shown(call: Called) -> int:
+    """Multiply-adds that the dispatcher shows of a function made of products: it is called once more, on meta, where nobody watches."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -140,13 +163,25 @@ def _shown(equation: str, shapes: Any) -> int:
     class Watching(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal macs
-            if func is torch.ops.aten.bmm.default:
+            if func in (torch.ops.aten.bmm.default, torch.ops.aten.mm.default):
                 macs += prod(args[0].shape) * args[1].shape[-1]
             return func(*args, **(kwargs or {}))
 
+    if call.name in ("cov", "corrcoef"):  # (which looks at values)
+        return int(prod(call.x) * (call.x[0] if len(call.x) == 2 else 1))
+    function = getattr(torch.linalg if call.name == "multi_dot" else torch, call.name)
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad(), Watching():
-        torch.einsum(equation, *(torch.empty(each, device="meta") for each in shapes))
+        function(*map(_made_up, call.args), **{word: _made_up(each) for word, each in call.named.items() if word != "out"})
     return macs
+
+
+def _made_up(told: Any) -> Any:
+    """An argument as remembered, with tensors that have no contents."""
+    import torch
+
+    if is_shape(told):
+        return torch.empty(told, device="meta")
+    return [_made_up(each) for each in told] if isinstance(told, tuple) else told
 
 
 def _added(call: Called) -> tuple[str, int]:
@@ -159,7 +194,9 @@ def _added(call: Called) -> tuple[str, int]:
     if function in ("layer_norm", "group_norm", "instance_norm"):
         place = 3 if function == "instance_norm" else 2
         return "norms", prod(x) * (4 + (call.given(place, "weight") is not None)) if _normed(x) else 0
-    if function == "adaptive_avg_pool2d":
+    if function == "torch.instance_norm":
+        return "norms", prod(x) * (4 + (call.given(1, "weight") is not None)) if _normed(x) else 0
+    if function == "adaptive_avg_pool2d" or (function == "interpolate" and len(x) == 4 and call.given(3, "mode") == "area"):
         return "pools", prod(x)
     if function == "interpolate" and len(x) == 4:
         return "upsampling", {"nearest": 1, "bilinear": 4}.get(call.given(3, "mode") or "nearest", 0) * prod(call.out)

@@ -3,11 +3,13 @@ factor of ``mul`` and summand of ``add``; it sees what operators call inside of 
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 from typing import Any
 
 from flopkit.counter.ledger import Entry
 from flopkit.counter.peers import dispatch
+from flopkit.counter.peers.calls import Called, functions
 from flopkit.counter.peers.families import family_of
 from flopkit.counter.peers.lines import Line, arguments, lines, name, shape, truth
 from flopkit.counter.peers.seen import Row, Seen
@@ -21,12 +23,13 @@ INSIDE = (
     "what operators call inside of themselves is in this number for lstm, grouped products, attention layers, bilinear forms and "
     "distances alone"
 )
-BIASES = "sums with a vector are taken for biases, which it does not see, for they are added in place"
+BIASES = "sums with a vector inside of attention and recurrent layers are taken for biases, which it does not see, for they are added in place"
 GRADIENTS = (
     "which sums of gradients are added in place, where it does not see them, cannot be told: none is in this number"
 )
 META = "on meta it also sees what torch makes shapes up with, which is not in this number"
 NUMBERS = "products of numbers"
+_WITH_DENSE_INSIDE = ("MultiheadAttention", "RNN", "LSTM", "GRU")  # whose calls of dense layers nobody sees
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")
 _INSIDE = ("aten::_grouped_mm", "aten::_native_multi_head_attention")  # run as products on a CPU
 _MADE_OF = ("aten::_trilinear", "aten::_euclidean_dist")  # of products that are not the same work
@@ -40,6 +43,7 @@ def seen(source: Any) -> Seen:
     told: dict[tuple[str, bool], int] = {}
     added: dict[str, int] = {}
     remarks: dict[str, None] = {}
+    in_place = _InPlace(source)
     for line in lines(source):
         ahead = line.phase == "forward"
         if flops := truth(line):
@@ -52,8 +56,10 @@ def seen(source: Any) -> Seen:
                 remarks[INSIDE] = None
         if line.hidden == "thread":
             continue
-        if unsure := _in_place(line):
-            remarks[unsure] = None
+        unseen, why = in_place.take(line)
+        if why:
+            remarks[why] = None
+        if unseen == line.calls:
             continue
         if name(line.entry) in _MADE_OF:
             products, numbers = _made_of(line.entry)
@@ -62,7 +68,7 @@ def seen(source: Any) -> Seen:
             continue
         what, each = _count(line)
         if what:
-            added[what] = added.get(what, 0) + line.calls * each
+            added[what] = added.get(what, 0) + (line.calls - unseen) * each
         elif each:
             told[line.group, ahead] = told.get((line.group, ahead), 0) + line.calls * each
     if source.met_meta:
@@ -89,14 +95,51 @@ def seen(source: Any) -> Seen:
     )
 
 
-def _in_place(line: Line) -> str:
-    """Why a sum is taken for one that is added in place where no mode watches; empty where it is not."""
-    if name(line.entry) != "aten::add":
-        return ""
-    if line.phase == "backward":
-        return GRADIENTS
-    sizes = _sizes(line.entry.key)
-    return BIASES if len(sizes) > 1 and len(sizes[0]) > 2 and len(sizes[1]) == 1 else ""
+class _InPlace:
+    """Sums that are added in place where no mode watches: of gradients, and of the biases of dense layers that did not run as one product."""
+
+    def __init__(self, source: Any) -> None:
+        dense: Counter[Any] = Counter()  # calls with a bias, of more than two dimensions, by what came out and the bias
+        whole: Counter[Any] = Counter()  # products and sums in one, by the sizes of both factors, those of matrices left out
+        for line in lines(source):
+            if name(line.entry) == "aten::addmm":
+                args = arguments(line.entry)
+                whole[shape(args.get("mat1")), shape(args.get("mat2"))] += line.calls
+        calls = [call for call in functions(source) if call.name == "linear" and call.given(2, "bias") is not None]
+        for call in calls:
+            if len(call.x) < 3:
+                whole[_factors(call)] -= call.times
+        for call in calls:
+            if len(call.x) > 2:
+                as_one = min(call.times, max(whole[_factors(call)], 0))
+                whole[_factors(call)] -= as_one
+                dense[tuple(call.out), tuple(call.given(2, "bias"))] += call.times - as_one
+        self.biases = dense
+        self.opaque = [
+            layer.path for layer, *_ in source.ledger().layers if layer.kind.__name__ in _WITH_DENSE_INSIDE
+        ]
+
+    def take(self, line: Line) -> tuple[int, str]:
+        """How many of these calls it does not see, and what is unsure about that."""
+        if name(line.entry) != "aten::add":
+            return 0, ""
+        if line.phase == "backward":
+            return line.calls, GRADIENTS
+        sizes = _sizes(line.entry.key)
+        if len(sizes) < 2 or len(sizes[0]) < 3 or len(sizes[1]) != 1:
+            return 0, ""
+        if line.path in self.opaque or line.phase != "forward":
+            return line.calls, BIASES
+        key = tuple(sizes[0]), tuple(sizes[1])
+        found = min(line.calls, self.biases[key])
+        self.biases[key] -= found
+        return found, ""
+
+
+def _factors(call: Called) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes of the matrices that a dense layer multiplies."""
+    w = call.given(1, "weight")
+    return (prod(call.x[:-1]), call.x[-1]), tuple(w[::-1])
 
 
 def _count(line: Line) -> tuple[str, int]:
@@ -178,10 +221,7 @@ def _sizes(key: Any) -> list[Any]:
 def _convolutions(source: Any) -> int:
     """Convolutions of images by `conv2d`, with a padding in numbers."""
     flops = 0
-    for (function, _, (args, named), out, _), calls in source.ledger().functions.items():
-        if function == "conv2d":
-            given = dict(named) | dict(zip(("input", "weight", "bias", "stride", "padding"), args, strict=False))
-            x, w, padding = given["input"], given["weight"], given.get("padding", 0)
-            if len(x) == 4 and not isinstance(padding, str):
-                flops += calls * 2 * x[0] * prod(w) * prod(out[2:])
+    for call in functions(source):
+        if call.name == "conv2d" and not call.elsewhere and len(call.x) == 4 and not isinstance(call.given(4, "padding"), str):
+            flops += call.times * 2 * call.x[0] * prod(call.given(1, "weight")) * prod(call.out[2:])
     return flops

@@ -10,17 +10,21 @@ from collections import Counter
 from math import prod
 from typing import Any
 
-from flopkit.counter.peers.calls import SHARED, Called, asked, both, called, shared
-from flopkit.counter.peers.families import family_of, rows_of
+from flopkit.counter.peers.calls import Called, Hooked, asked, both, called, hooked, is_shape
+from flopkit.counter.peers.families import failed, family_of, rows_of
 from flopkit.counter.peers.lines import lines, truth
-from flopkit.counter.peers.seen import Row, Seen
+from flopkit.counter.peers.seen import NO_NUMBER, Fails, Row, Seen
+from flopkit.counter.told import Listed
 
 __all__ = ["recurrent", "seen"]
+
+REALLY = "multiply-adds, and operations of norms, activations, pools and biases"
 
 UNSEEN = "neither a layer in its table nor a function that it replaces computes {}: it counts 0"
 BATCH = "it divides what layers do by the batch, and what functions do not"
 DEFORMED = "deformable convolutions, which it knows, are not in this number"
 PACKED = "torch runs a whole encoder layer as one operator, but not under its hooks, which would see the parts"
+_READS = ("Conv", "Linear", "BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm", "RNN", "GRU", "LSTM")
 _ACTIVATIONS = ("ReLU", "PReLU", "ELU", "LeakyReLU", "ReLU6", "GELU")
 _CALLED = {"relu": "activations", "prelu": "activations", "elu": "activations", "relu6": "activations", "gelu": "activations", "silu": "activations", "softmax": "softmax"}  # fmt: skip
 _MACS = ("convolution", "dense", "recurrent", "attention", "projections")
@@ -28,24 +32,34 @@ _MACS = ("convolution", "dense", "recurrent", "attention", "projections")
 
 def seen(source: Any) -> Seen:
     """What ``get_model_complexity_info`` would print of the forward passes that *source* watched."""
+    try:
+        return _counted(source)
+    except Fails as error:
+        return failed(source, "ptflops", "MACs", REALLY, str(error))
+
+
+def _counted(source: Any) -> Seen:
     ledger = source.ledger()
     macs: Counter[str] = Counter()
     added: Counter[str] = Counter()
     modules: Counter[str] = Counter()
-    remarks = [SHARED] if shared(source) else []
-    for (layer, given, out), calls in ledger.layers.items():
-        if ".(" in layer.path or given is None or out is None:  # no module of the model has it: no hook
+    remarks = []
+    for call in hooked(source):
+        layer = call.layer
+        if call.given is None or call.out is None:
             continue
-        for family, each in _layer(layer, given, out).items():
-            (macs if family in _MACS else added)[family] += calls * each
-            modules[layer.path.partition(".")[0]] += calls * each
+        for family, each in _layer(call).items():
+            times = call.times * layer.times  # each way to a layer that parents share is added up
+            (macs if family in _MACS else added)[family] += times * each
+            modules[layer.path.partition(".")[0]] += times * each
         if layer.kind.__name__ == "DeformConv2d":
             remarks.append(DEFORMED)
+    _measured(ledger.roots)
     functions: float = 0
-    for call in called(source):
-        for family, found in _function(call).items():
-            functions += call.times * found
-            (macs if family in _MACS else added)[family] += int(call.times * found)
+    for use in called(source):
+        for family, found in _function(use).items():
+            functions += use.times * found
+            (macs if family in _MACS else added)[family] += int(use.times * found)
     _attend(source, macs)
     value = int(sum(_average(ledger.roots, root, flops) for root, flops in modules.items()) + functions)
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)
@@ -56,15 +70,20 @@ def seen(source: Any) -> Seen:
         rows.append(Row("all of the batch but one", 0, 0, 2 * gap, BATCH))
     if any("_transformer_encoder_layer_fwd" in line.group for line in lines(source)):
         remarks.append(PACKED)
-    really = "multiply-adds, and operations of norms, activations, pools and biases"
-    return Seen("ptflops", value, "MACs", really, total, rows, tuple(dict.fromkeys(remarks)))
+    return Seen("ptflops", value, "MACs", REALLY, total, rows, tuple(dict.fromkeys(remarks)))
 
 
 def _average(roots: Any, root: str, flops: int) -> float:
     """What the layers below *root* did in one pass for one sample, once for each pass."""
-    batches = [(length, times) for (path, length, _), times in roots.items() if path == root]
+    batches = [(length, times) for (path, length, *_), times in roots.items() if path == root]
     samples = sum((1 if length is None else length) * times for length, times in batches)
     return flops / samples * sum(times for _, times in batches) if samples else float(flops)
+
+
+def _measured(roots: Any) -> None:
+    """It asks for the length of what a model is given first, and divides by it."""
+    if roots and not any(length for _, length, *_ in roots):
+        raise Fails(NO_NUMBER)
 
 
 def _attend(source: Any, macs: Counter[str]) -> None:
@@ -78,11 +97,14 @@ def _attend(source: Any, macs: Counter[str]) -> None:
         macs["dense"] += macs.pop("attention", 0)
 
 
-def _layer(layer: Any, given: Any, out: Any) -> dict[str, int]:
+def _layer(call: Hooked) -> dict[str, int]:
     """Its rules go by the very class: one derived from it has none."""
+    layer, given, out = call.layer, call.given, call.out
     if not layer.kind.__module__.startswith("torch.nn.modules"):
         return {}
     kind, it = layer.kind.__name__, layer.settings
+    if not call.placed and (kind.startswith(_READS) or "Pool" in kind):  # hooks are told what was given by position
+        raise Fails(NO_NUMBER)
     if kind in ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"):
         places = given[0] * prod((given if "Transpose" in kind else out)[2:])
         kernel = prod(it["kernel_size"]) * it["in_channels"] * (it["out_channels"] // it["groups"])
@@ -103,8 +125,14 @@ def _layer(layer: Any, given: Any, out: Any) -> dict[str, int]:
     if kind == "Upsample":
         return {"upsampling": prod(out[1:])}
     if kind in ("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell"):
+        if not is_shape(given) or len(given) < 2:
+            raise Fails(NO_NUMBER)
         return recurrent(layer, given, 1)
-    return _attention(layer, given) if kind == "MultiheadAttention" else {}
+    if kind != "MultiheadAttention":
+        return {}
+    if call.placed != 3 or len(given[0]) < 3:
+        raise Fails(NO_NUMBER)
+    return _attention(layer, given)
 
 
 def recurrent(layer: Any, given: Any, fma: int) -> dict[str, int]:
@@ -158,11 +186,12 @@ def _function(call: Called) -> dict[str, float]:
         return {_CALLED[name]: prod(call.x)}
     if "_pool" in name:
         return {"pools": prod(call.x)}
-    if name == "interpolate":
+    if name in ("interpolate", "upsample"):
         return {"upsampling": _interpolate(call)}
+    if any(word in call.named for word in ("mat2", "batch1", "batch2")) and name != "addmm":
+        raise Fails(NO_NUMBER)  # its functions have other names for these
     if name in ("matmul", "mm", "bmm"):
-        other = call.given(1, "mat2" if name != "matmul" else "other")
-        return {"dense": prod(call.args[0]) * other[-1]}
+        return {"dense": prod(call.x) * call.given(1, "other")[-1]}
     if name in ("addmm", "baddbmm"):
         batch = "batch" if name == "baddbmm" else "mat"
         first, second = call.given(1, f"{batch}1"), call.given(2, f"{batch}2")
@@ -174,6 +203,8 @@ def _interpolate(call: Called) -> float:
     x, size, factor = call.x, call.given(1, "size"), call.given(2, "scale_factor")
     if size is not None:
         return prod(x[:2]) * (prod(size) if isinstance(size, tuple) else size ** (len(x) - 2))
+    if isinstance(factor, Listed):
+        raise Fails(NO_NUMBER)
     if isinstance(factor, tuple):
-        return float(prod(x) * int(prod(factor)))
+        return float(prod(x) * prod(map(int, factor)))
     return float(prod(x) * factor ** (len(x) - 2))

@@ -10,7 +10,9 @@ from typing import Any
 from flopkit import units
 from flopkit.tables import Table
 
-__all__ = ["Fails", "Row", "Seen"]
+__all__ = ["NO_NUMBER", "Fails", "Row", "Seen"]
+
+NO_NUMBER = "gave no number"  # of a tool that keeps its errors to itself
 
 
 class Fails(Exception):
@@ -71,6 +73,8 @@ class Seen:
 
     @property
     def _error(self) -> str:
+        if self.failure == NO_NUMBER:
+            return "it fails, and gives no number"
         return f"it fails with {self.failure.removesuffix(': ')}"
 
     @property

@@ -8,14 +8,20 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers import thop
+from flopkit.counter.peers.calls import Called, Hooked, asked, functions, hooked, is_shape
 from flopkit.counter.peers.families import family_of, rows_of
 from flopkit.counter.peers.lines import ATTENTION, lines, truth
 from flopkit.counter.peers.seen import Seen
+from flopkit.counter.told import Packed
 
 __all__ = ["seen"]
 
 UNSEEN = "it has no rule for {}, and counts 0"
-_WITH_RULE = ("Linear", "Bilinear", "MultiheadAttention", "LSTM", "GRU", "RNN", "_ConvNd", "_NormBase", "LayerNorm", "GroupNorm", "RMSNorm")  # fmt: skip
+_WITH_RULE = (
+    "Linear", "Bilinear", "MultiheadAttention", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell", "_ConvNd", "_NormBase",
+    "LayerNorm", "GroupNorm", "RMSNorm",
+)  # fmt: skip
+_SOFTMAX = ("Softmax", "LogSoftmax", "Softmin", "Softmax2d")
 _UPSAMPLE = {"linear": 5, "bilinear": 11, "bicubic": 259, "trilinear": 31}
 
 
@@ -23,15 +29,18 @@ def seen(source: Any) -> Seen:
     """What ultralytics-thop's ``thop.profile`` would print of the forward passes that *source* watched."""
     macs: Counter[str] = Counter()
     added: Counter[str] = Counter()
-    ledger = source.ledger()
-    for (layer, given, out), calls in ledger.layers.items():
-        family, each = _layer(layer, given, out)
-        (macs if family in ("convolution", "dense", "recurrent", "attention") else added)[family] += calls * each
+    for hook in hooked(source):
+        family, each = _layer(hook)
+        (macs if family in ("convolution", "dense", "recurrent", "attention") else added)[family] += hook.times * each
         if family == "attention":  # a softmax stands in the same rule
-            added["softmax"] += calls * _softmax(layer, given, out)
-    for (function, within, (args, named), out, _), calls in ledger.functions.items():
-        if not any(name in _WITH_RULE for name in _ancestors(within)):
-            macs["dense"] += calls * _product(function, args, dict(named), out)
+            added["softmax"] += hook.times * _softmax(*_sizes(hook), hook.layer.settings["num_heads"])
+    for call in functions(source):
+        if call.elsewhere or any(name in _WITH_RULE for kind in call.around for name in _ancestors(kind)):
+            continue  # its function mode is of the thread that it was entered in, and does not look below a layer that has a rule
+        macs["dense"] += call.times * _product(call)
+        if call.name == "multi_head_attention_forward":
+            it = asked(call)
+            added["softmax"] += call.times * (3 * it.scores - prod(call.args[0][:-1]) * call.args[4])
     _attend(source, macs)
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)
     value = sum(macs.values()) + sum(added.values())
@@ -48,7 +57,7 @@ def _attend(source: Any, macs: Counter[str]) -> None:
             pairs = line.calls * round(sum(line.entry.work.model.values()))
             if any(line.path == path or line.path.startswith(f"{path}.") for path in layers):
                 inner += pairs
-            else:
+            elif line.hidden != "thread":
                 outer += pairs
     if inner:
         macs["dense"] += rule - inner
@@ -62,12 +71,13 @@ def _ancestors(kind: Any) -> Sequence[str]:
     return [each.__name__ for each in kind.__mro__ if each.__module__.startswith("torch.nn.modules")]
 
 
-def _layer(layer: Any, given: Any, out: Any) -> tuple[str, int]:
+def _layer(hook: Hooked) -> tuple[str, int]:
+    layer, given, out = hook.layer, hook.given, hook.out
     names, it = _ancestors(layer.kind), layer.settings
     if given is None or out is None:
         return "nothing", 0
     if "MultiheadAttention" in names:
-        return "attention", _attention(layer, given, out)
+        return "attention", _attention(*_sizes(hook), it)
     if "_ConvNd" in names:
         kernel = layer.parameters["weight"]
         volume, channels = (given, out) if "_ConvTransposeNd" in names else (out, given)
@@ -78,31 +88,38 @@ def _layer(layer: Any, given: Any, out: Any) -> tuple[str, int]:
         return "dense", (it["in1_features"] + 1) * it["in2_features"] * prod(out)
     if any(name in ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm") for name in names):
         return "norms", 2 * prod(given) * (2 if it.get("affine") or it.get("elementwise_affine") else 1)
-    if "Softmax" in names or "LogSoftmax" in names or "Softmin" in names:
-        length = given[it["dim"]]
-        rows = prod(given) // length
-        more = prod(given) if "Softmin" in names else rows if "LogSoftmax" in names else 0
-        return "softmax", rows * (3 * length - 1) + more
-    if any(name in ("RNN", "GRU", "LSTM") for name in names):
-        kind = next(name for name in names if name in ("RNN", "GRU", "LSTM"))
-        steps = given[0] if len(given) < 3 else given[0] * given[1]
-        return "recurrent", steps * thop.stack(kind, it)
+    if any(name in _SOFTMAX for name in names):
+        return "softmax", _normalised(names, it, given)
+    if kind := next((name for name in names if name in ("RNN", "GRU", "LSTM")), ""):
+        steps = given.data[0] if isinstance(given, Packed) else prod(given[:-1])
+        return "recurrent", steps * thop.stack(kind, it, it["proj_size"])
+    if kind := next((name for name in names if name in ("RNNCell", "GRUCell", "LSTMCell")), ""):
+        return "recurrent", prod(given[:-1]) * thop.cell(kind[:-4], it["input_size"], it["hidden_size"], it["bias"])
     if any(name.startswith("AdaptiveAvgPool") for name in names):
         windows = [
             sum(-(-(j + 1) * i // o) - j * i // o for j in range(o)) if i != o else o
             for i, o in zip(given, out, strict=True)
         ]
         return "pools", prod(windows) + prod(out)
-    if any(name.startswith("AvgPool") for name in names):
-        return "pools", _pooled(it, given, out)
+    if pool := next((name for name in names if name.startswith("AvgPool")), ""):
+        return "pools", _pooled(it, given, out, int(pool[-2]))
     if "Upsample" in names:
         return "upsampling", _UPSAMPLE.get(it["mode"], 0) * prod(out)
     return ("activations", prod(given)) if "PReLU" in names else ("nothing", 0)
 
 
-def _pooled(it: Any, given: Any, out: Any) -> int:
-    dims = len(given) - 2
+def _normalised(names: Sequence[str], it: Any, given: Any) -> int:
+    """A softmax along the dimension that is named, or that torch takes where none is."""
+    dim = -3 if "Softmax2d" in names else it["dim"]
+    if dim is None:
+        dim = 0 if len(given) in (0, 1, 3) else 1
+    length = given[dim] if given else 1
+    rows = prod(given) // length if length else 0
+    more = prod(given) if "Softmin" in names else rows if "LogSoftmax" in names else 0
+    return int(rows * (3 * length - 1) + more)
 
+
+def _pooled(it: Any, given: Any, out: Any, dims: int) -> int:
     def each(value: Any) -> Sequence[int]:
         return (value,) * dims if isinstance(value, int) else value
 
@@ -116,47 +133,54 @@ def _pooled(it: Any, given: Any, out: Any) -> int:
     return int(prod(given[:-dims]) * windows + prod(out))
 
 
-def _sizes(layer: Any, given: Any, out: Any) -> tuple[int, int, int]:
-    """Batch, queries and keys of an attention layer's call."""
+def _sizes(hook: Hooked) -> tuple[int, int, int, int]:
+    """Batch, queries, keys, and how many of those it appends, of an attention layer's call."""
+    out, given, settings = hook.out, hook.given, hook.layer.settings
     result, weights = out if isinstance(out[0], tuple) else (out, None)
-    first = layer.settings["batch_first"]
+    first = settings["batch_first"]
     queries = result[-2] if first or len(result) == 2 else result[0]
     batch = 1 if len(result) == 2 else result[0 if first else 1]
+    appended = ("bias_k" in hook.layer.parameters) + bool(settings["add_zero_attn"])
     key = given[1]
-    keys = weights[-1] if weights is not None else (key[-2] if first or len(key) == 2 else key[0])
-    return batch, queries, keys
+    keys = weights[-1] if weights is not None else (key[-2] if first or len(key) == 2 else key[0]) + appended
+    return batch, queries, keys, appended
 
 
-def _attention(layer: Any, given: Any, out: Any) -> int:
-    it = layer.settings
-    batch, queries, keys = _sizes(layer, given, out)
+def _attention(batch: int, queries: int, keys: int, appended: int, it: Any) -> int:
     width = it["embed_dim"]
-    return int(batch * (width * (2 * queries * width + keys * (it["kdim"] + it["vdim"])) + 2 * queries * keys * width))
+    projections = width * (2 * queries * width + (keys - appended) * (it["kdim"] + it["vdim"]))
+    return int(batch * (projections + 2 * queries * keys * width))
 
 
-def _softmax(layer: Any, given: Any, out: Any) -> int:
-    batch, queries, keys = _sizes(layer, given, out)
-    return int(batch * layer.settings["num_heads"] * queries * (3 * keys - 1))
+def _softmax(batch: int, queries: int, keys: int, appended: int, heads: int) -> int:
+    return batch * heads * queries * (3 * keys - 1)
 
 
-def _product(function: str, args: Any, named: dict[str, Any], out: Any) -> int:
-    if function in ("linear", "matmul", "@", "bmm") and out is not None:
-        first = args[0] if args else named.get("input")
-        return int(prod(out) * first[-1]) if first else 0
-    if function == "einsum":
-        return _einsum(args)
-    return 0
+def _product(call: Called) -> int:
+    if call.name in ("linear", "matmul", "@", "bmm") and call.out is not None and call.x:
+        return int(prod(call.out) * call.x[-1])
+    if call.name == "multi_head_attention_forward":
+        it = asked(call)  # where it asks for no weights, its attention is counted where it ran
+        return it.projections + (2 * it.scores * it.head if it.weights else 0)
+    return _einsum(call.args) if call.name == "einsum" else 0
 
 
 def _einsum(args: Any) -> int:
-    """A product of two: the sizes of all labels that both have, or that are kept."""
+    """A product of two: the sizes of all labels that both have, or that are kept; what is 1 is summed or spread before."""
     equation, *operands = args
-    shapes = operands[0] if len(operands) == 1 and operands[0] and isinstance(operands[0][0], tuple) else operands
-    if len(shapes) != 2 or "..." in equation:
+    shapes = operands[0] if len(operands) == 1 and not is_shape(operands[0]) else operands
+    if len(shapes) != 2 or None in shapes:
         return 0
     given, _, kept = equation.replace(" ", "").partition("->")
-    if not kept:
-        kept = "".join(c for c in given if given.count(c) == 1 and c != ",")
-    a, b = (dict(zip(labels, shape, strict=True)) for labels, shape in zip(given.split(","), shapes, strict=True))
+    if "->" not in equation:
+        kept = "..." + "".join(c for c in given if given.count(c) == 1)
+    a, b = (_labelled(labels, shape) for labels, shape in zip(given.split(","), shapes, strict=True))
     sizes = {**b, **a}
-    return int(prod(sizes[c] for c in sizes if (c in a and c in b) or c in kept))
+    return int(prod(sizes[c] for c in sizes if (c in a and c in b) or (c if isinstance(c, str) else "...") in kept))
+
+
+def _labelled(labels: str, shape: Sequence[int]) -> dict[str | int, int]:
+    """Sizes by label, those of an ellipsis numbered from its end, without what is 1."""
+    head, _, tail = labels.partition("...")
+    between = range(len(shape) - len(head) - len(tail), 0, -1)
+    return {label: size for label, size in zip((*head, *between, *tail), shape, strict=True) if size != 1}
