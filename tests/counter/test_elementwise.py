@@ -539,3 +539,48 @@ def test_gradients_that_are_unscaled():
     # By itself: a multiply, and whether the number is finite.
     work = by_hand("_amp_foreach_non_finite_check_and_unscale_", None, weights, numbers(1), numbers(1))
     assert work.vector == {"products": 2 * 37}
+
+
+def test_images_between_their_pixels():
+    """A sum of t taps is t multiplies and t - 1 adds: of two taps 3, of four 7. Two dimensions: a sum in each row, then one of the rows; three likewise."""
+    for mode, sizes, each in (
+        ("linear", (6,), 3), ("bilinear", (6, 8), 2 * 3 + 3), ("trilinear", (6, 8, 4), 4 * 3 + 2 * 3 + 3), ("bicubic", (6, 8), 4 * 7 + 7),
+        ("nearest", (6,), 0), ("nearest", (6, 8), 0), ("nearest", (6, 8, 4), 0), ("nearest-exact", (6,), 0), ("nearest-exact", (6, 8), 0),
+        ("nearest-exact", (6, 8, 4), 0),
+    ):  # fmt: skip
+        small = numbers(2, 3, *(n // 2 for n in sizes))
+        report = fk.count(F.interpolate, small, sizes, mode=mode, strict=True)
+        assert (report.vector_flops, report.bytes) == (each * 6 * math.prod(sizes), 4 * 6 * (math.prod(sizes) + small.numel() // 6))
+        if not each:  # an add for each gradient
+            assert backward(lambda x, s=sizes, m=mode: F.interpolate(x, s, mode=m), small.requires_grad_()) == 6 * math.prod(sizes)
+
+
+def test_positions_of_a_grid():
+    """A pixel of a coordinate from -1 to 1: add, multiply, subtract, divide. It is rounded. Between pixels: two distances a coordinate, and of each
+    corner a weight, a multiply in two dimensions and two in three; then a sum of the corners."""
+    for dims, place, corners in ((2, 4 * 2 + 2, 4), (3, 4 * 3 + 3, 8)):
+        image, grid = numbers(2, 3, *(8,) * dims), numbers(2, *(5,) * dims, dims)
+        positions = 2 * 5**dims
+        nearest = vector(F.grid_sample, image, grid, mode="nearest", align_corners=False)
+        assert nearest == place * positions
+        between = vector(F.grid_sample, image, grid, align_corners=False)
+        assert between == (place + 2 * dims + corners * (dims - 1)) * positions + (2 * corners - 1) * 3 * positions
+    # Bicubic: 16 taps of an element; of a position, the pixel and its rounding (10), and 25 for the four weights of each coordinate.
+    image, grid = numbers(2, 3, 8, 8), numbers(2, 5, 5, 2)
+    assert vector(F.grid_sample, image, grid, mode="bicubic", align_corners=False) == (10 + 2 * 25) * 50 + (4 * 7 + 7) * 150
+    for name in ("cudnn_grid_sampler", "_grid_sampler_2d_cpu_fallback"):
+        args = (image, grid) if name.startswith("cudnn") else (image, grid, 0, 0, False)
+        assert by_hand(name, numbers(2, 3, 5, 5), *args).vector == {"products": 18 * 50 + 7 * 150}
+
+
+def test_gradients_of_padding_that_repeats():
+    """Each gradient is added to the number that it came from; the image itself is not read."""
+    for mode in ("reflect", "replicate"):
+        for dims in (1, 2, 3):
+            image = numbers(2, 3, *(6,) * dims).requires_grad_()
+            padded = 6 * 8**dims
+            out = F.pad(image, (1, 1) * dims, mode=mode)
+            with fk.counting(strict=True) as report:
+                torch.autograd.grad(out, image, torch.empty_like(out))
+            row = next(r for r in report.by_op() if "pad" in r["operator"])
+            assert (row["vector_flops"], row["bytes"]) == (padded, 4 * (padded + image.numel()))

@@ -591,3 +591,14 @@ def test_a_backward_pass_in_autograds_own_thread(reentrant):
     rows = {row["module"]: tuple(row[phase] / UNIT for phase in PHASES) for row in report.by_module()}
     assert rows["body.0"] == (1, 2, 1, 0)
     assert rows["body.2"] == (1, 2, again - 1, 0)
+
+
+def test_gradients_that_are_asked_for():
+    """Of a node whose first inputs nobody follows, though it runs for a later one, all are taken to be asked for; so are they where no node is known."""
+    from flopkit.counter.operators.gradients import asked
+
+    class Node:
+        next_functions = ((None, 0), (None, 0), (None, 0))
+
+    assert asked(Node, 3) == asked(None, 3) == (True, True, True)
+    assert asked(type("Short", (), {"next_functions": ((None, 0),)}), 2) == (False, True)

@@ -30,10 +30,8 @@ ROWS = frozenset((*(f"aten::{name}" for name in LOSSES), "aten::nll_loss_forward
 
 
 def _loss(name: str) -> Callable[[Call], Work]:
-    each = LOSSES[name][0]
-
     def work(call: Call) -> Work:
-        n = numel(call["self"])
+        each, n = LOSSES[name][0], numel(call["self"])
         flops = each + (call.get("weight") is not None) + 4 * (call.get("pos_weight") is not None)
         reduction = int(call["reduction"])
         return elementwise((flops + (reduction != _NONE)) * n + (reduction == _MEAN), call.bytes())

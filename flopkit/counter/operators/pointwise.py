@@ -38,9 +38,6 @@ LINKS = frozenset(
     ("aten::glu_backward", "aten::glu_jvp", "aten::glu_backward_jvp", "aten::_transform_bias_rescale_qkv")
 )
 
-# Pointwise, but one overload of the name is a reduction; told apart by the arguments.
-_BOTH = frozenset(("max", "min"))
-
 
 def plain(name: str) -> str:
     """The operator's name without namespace, ``_`` of the in-place form and ``_foreach_``.
@@ -61,8 +58,6 @@ def is_pointwise(func: Any, name: str) -> bool:
     import torch
 
     short = plain(name)
-    if short in _BOTH and "::_foreach_" not in name:
-        return func._schema.overload_name in ("other", "out", "binary_out") and len(_tensor_arguments(func)) >= 2
     if name.startswith("prims::"):
         return short in PRIMS
     if torch.Tag.pointwise in func.tags:
@@ -109,10 +104,6 @@ def _results(call: Call) -> list[Any]:
         return list(tensors(call.out)) or list(tensors(call.args[0]))
     found = call.outputs or call.inputs
     return found[:1]
-
-
-def _tensor_arguments(func: Any) -> list[str]:
-    return [a.name for a in func._schema.arguments if "Tensor" in str(a.type) and not a.is_out]
 
 
 @explains("aten::glu_backward")
