@@ -333,6 +333,7 @@ def by_hand(op, out, *args, **named):
     [
         (aten._masked_scale, (X, Y, 2.0), lambda x, kept=1: x * kept * 2),
         (aten.native_dropout, (X, 0.3, True), lambda x: either(Tally(0.5) > 0.3, x * 2, Tally(0))),
+        (aten.native_dropout, (X, 0.3, False), lambda x: x), (aten.native_dropout, (X, 0.3, None), lambda x: either(Tally(0.5) > 0.3, x * 2, Tally(0))),
         (aten._fused_dropout, (X, 0.3), lambda x: either(Tally(0.5) > 0.3, x * 2, Tally(0))),
         (aten._standard_gamma_grad, (X, X), once(lambda x: x)), (aten._dirichlet_grad, (X, X, X), once(lambda x: x)),
         (torch.ops.quantized.relu6, (X,), lambda x: smaller(larger(x, 0), 6)),
@@ -618,3 +619,37 @@ def test_each_recipe_has_a_definition():
     names = {str(op).removeprefix("aten.").split(".")[0] for op, *_ in DEFINITIONS} | HERE
     assert {name for name in RECIPES if "quantize_" not in name} <= names
     assert set(SIMPLE) <= {name for name, *_ in ROWS} | ELSEWHERE
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3, math.inf])
+def test_norms_of_complex_numbers(p):
+    a = COMPLEXES[0]
+    out, flops = seen(aten.linalg_vector_norm, a, p)
+    with tally.counting() as ledger:
+        total = Tally(0.0)
+        for z in a.flatten().tolist():
+            x = Pair(Tally(z.real), Tally(z.imag))
+            if p == 0:
+                total = either((x.re != 0) | (x.im != 0), total + 1, total)
+            elif p == 1:
+                total = total + x.squared().sqrt()
+            elif p == 2:
+                total = total + x.squared()
+            elif p == 3:
+                total = total + once(pow)(x.squared().sqrt(), 3)
+            else:
+                total = larger(total, x.squared().sqrt())
+        total = total.sqrt() if p == 2 else once(pow)(total, 1 / 3) if p == 3 else total
+    torch.testing.assert_close(out.item(), total.value)
+    assert flops == ledger.operations
+
+
+@pytest.mark.parametrize("p, each, root", [(2, 2, 1), (3, 2, 1), (1, 1, 0), (0, 2, 0), (math.inf, 1, 0), (-math.inf, 1, 0), (None, 2, 1)])
+def test_norms_of_several_tensors(p, each, root):
+    """Power and add, and a root of each; an add alone; a compare and an add; a compare."""
+    X2 = [X, X[0, :7]]
+    out = [ONE, ONE]
+    assert by_hand(aten.norm.ScalarOpt_dim, X[0], X, p, [1]) == each * 40 + root * 10
+    if p is not None:
+        assert by_hand(aten._foreach_norm.Scalar, out, X2, p) == each * 47 + root * 2
+        assert by_hand(aten._foreach_powsum.Scalar, out, X2, p) == by_hand(aten.linalg__powsum, ONE, X2, p) == each * 47

@@ -108,7 +108,9 @@ RECIPES: Mapping[str, Recipe] = {
     "mish": Recipe(4, "x·tanh(log(1 + exp(x))): exponential, logarithm, tanh, multiply"),
     "log_sigmoid_forward": Recipe(4, "min(x, 0) − log(1 + exp(−|x|)): compare, exponential, logarithm, subtract"),
     "glu": Recipe(4, "a·sigmoid(b): exponential, add, divide, multiply"),
-    "native_dropout": Recipe(2, "compare, multiply (the random number itself is not counted)"),
+    "native_dropout": Recipe(
+        lambda call: 0 if call["train"] is False else 2, "compare, multiply (the random number itself is not counted); a copy in evaluation"
+    ),
     "_fused_dropout": Recipe(2, "compare, multiply (the random number itself is not counted)"),
     # their gradients; g is the gradient of the output
     "sigmoid_backward": Recipe(3, "g·y·(1 − y): subtract, two multiplies"),

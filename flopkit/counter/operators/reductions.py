@@ -31,10 +31,6 @@ SIMPLE: Mapping[str, tuple[int, int, str]] = {
     "_is_all_true": (1, 0, "and"),
     "_is_any_true": (1, 0, "or"),
     "count_nonzero": (2, 0, "compare, add"),
-    "linalg_vector_norm": (2, 1, "power, add; a root; of p = 1 an add, of ±∞ a compare, of 0 both"),
-    "norm": (2, 1, "power, add; a root; of p = 1 an add, of ±∞ a compare, of 0 both"),
-    "native_norm": (2, 1, "power, add; a root; of p = 1 an add, of ±∞ a compare, of 0 both"),
-    "linalg__powsum": (2, 0, "power, add; of p = 1 an add"),
     "var": (4, 2, "add, subtract, multiply, add; two divisions"),
     "std": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
     "var_mean": (4, 2, "add, subtract, multiply, add; two divisions"),
@@ -67,10 +63,12 @@ SIMPLE: Mapping[str, tuple[int, int, str]] = {
 _IN_PLACE = ("cumsum", "cumprod", "renorm")
 _PRIMS = {"prims::sum": "sum", "prims::prod": "prod", "prims::amax": "amax", "prims::amin": "amin", "prims::var": "var",
           "prims::xor_sum": "sum"}  # fmt: skip
-_FOREACH = {"aten::_foreach_norm": "norm", "aten::_foreach_max": "max", "aten::_foreach_powsum": "linalg__powsum"}
+_FOREACH = {"aten::_foreach_max": "max"}
+_NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::native_norm", "aten::_foreach_norm")
+_POWERS = ("aten::linalg__powsum", "aten::_foreach_powsum")
 
 # Operators that read whole rows: what runs before them can be merged with them.
-ROWS: set[str] = set()
+ROWS: set[str] = {*_NORMS, *_POWERS}
 
 
 def levels(n: int) -> int:
@@ -85,9 +83,6 @@ def levels(n: int) -> int:
 def _simple(name: str) -> Any:
     def work(call: Call) -> Work:
         each, last, _ = SIMPLE[name]
-        p = call.get("ord", call.get("p")) if name.endswith(("norm", "powsum")) and name != "renorm" else None
-        if p is not None and (p == 1 or abs(p) == inf or p == 0):
-            each, last = 1 + (p == 0), 0
         several = isinstance(call.args[0], (list, tuple))
         if name in ("max", "min") and not several and len(list(tensors(call.args))) > 1:  # max(x, y): element by element
             return elementwise(numel(call.outputs[0]), call.bytes())
@@ -114,6 +109,23 @@ ROWS -= {
     "aten::nanmedian",
     "aten::mode",
 }
+
+
+@explains(*_NORMS, *_POWERS)
+def norm(call: Call) -> Work:
+    """(Σ |x|ᵖ)^(1/p): power, add; a root. Of p = 1 an add, of ±∞ a compare, of 0 a compare and an add, without a root.
+
+    Of complex numbers |x| takes four and a compare two; |x|² is two multiplies and an add.
+    """
+    p = call.get("ord", call.get("p"))
+    p = 2 if p is None else p
+    numbers = list(tensors(call.args[0]))
+    plain = p in (0, 1, inf, -inf)
+    each = 1 if plain and p != 0 else 2
+    if any(t.dtype.is_complex for t in numbers):
+        each = {0: 3, 2: 4}.get(p, each + 4)
+    roots = 0 if plain or "powsum" in str(call.func._schema.name) else sum(map(numel, tensors(call.out)))
+    return elementwise(each * sum(map(numel, numbers)) + roots, call.bytes())
 
 
 @explains("aten::trace")
