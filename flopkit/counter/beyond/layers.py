@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import sys
+import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
@@ -62,7 +63,7 @@ _ATTENTION = torch.nn.MultiheadAttention
 _WITH_PARTS = (
     _ATTENTION, torch.nn.Linear, torch.nn.Bilinear, torch.nn.modules.conv._ConvNd, torch.nn.RNNBase, torch.nn.RNNCellBase,
     torch.nn.modules.batchnorm._NormBase, torch.nn.LayerNorm, torch.nn.GroupNorm, torch.nn.RMSNorm,
-    torch.jit.ScriptModule,
+    torch.jit.ScriptModule, torch.nn.TransformerEncoderLayer,
 )  # fmt: skip
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _other_modes = torch._C._len_torch_function_stack
@@ -114,10 +115,11 @@ class Layer:
     leaf : whether it has no modules below it.
     full : of a root: whether there are parameters in it or below it.
     settings, parameters : its own, the parameters as shapes; None until it was called to the end.
-    learns : whether a gradient is wanted of one of its own parameters.
+    learns : whether a gradient is wanted of one of its own parameters; not of what was made on the spot, and is gone.
+    strays : of a root: those that it calls and that do not belong to it.
     """
 
-    __slots__ = ("around", "full", "kind", "leaf", "learns", "parameters", "path", "settings", "times")
+    __slots__ = ("alive", "around", "full", "kind", "leaf", "learns", "parameters", "path", "settings", "strays", "times")
 
     def __init__(self, module: Any, place: Place, outer: Layer | None, ways: int) -> None:
         self.path, self.kind = place.path, type(module)
@@ -130,6 +132,8 @@ class Layer:
         self.settings: Any = None
         self.parameters: Any = None
         self.learns = False
+        self.strays: list[Layer] = []
+        self.alive = None if self.registered else weakref.ref(module)
 
     @property
     def registered(self) -> bool:
@@ -165,9 +169,13 @@ def _layer(here: Any, place: Place, module: Any) -> Layer:
         outer = next((each for each in reversed(stack) if each.module is not None and each.path != place.path), None)
         caller = None if outer is None or outer.module is None else outer.module()
         around = None if outer is None or caller is None else _layer(here, outer, caller)
-        place.layer = Layer(module, place, around, _times(here, place, module))
-    found: Layer = place.layer
-    return found
+        found = place.layer = Layer(module, place, around, _times(here, place, module))
+        root = next((each for each in stack if each.module is not None), None)
+        if not found.registered and root is not None and root.layer is not None:
+            root.layer.strays.append(found)
+        return found
+    known: Layer = place.layer
+    return known
 
 
 def _times(here: Any, place: Place, module: Any) -> int:
@@ -208,6 +216,8 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
     if "." not in place.path:
         if layer.full is None:
             layer.full = next(module.parameters(), None) is not None
+        for stray in layer.strays:
+            stray.learns = stray.learns and stray.alive is not None and stray.alive() is not None
         root = (place.path, _length(args), layer.full)
         here.ledger.roots[root] = here.ledger.roots.get(root, 0) + 1
     if module._modules and not isinstance(module, _WITH_PARTS):

@@ -7,9 +7,11 @@ the tests call it, and compare. `asked` runs the tools themselves, where they ar
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from flopkit.counter.peers.apart import PACKED, apart, packed
 from flopkit.counter.peers.seen import Row, Seen
 
 __all__ = ["TOOLS", "Row", "Seen", "seen_by"]
@@ -33,5 +35,9 @@ def seen_by(tool: str, source: Any) -> Seen:
         raise ValueError(
             f"tool={tool!r} is not known{f' (did you mean {near[0]!r}?)' if near else ''}; known: {', '.join(map(repr, TOOLS))}"
         )
-    found: Seen = importlib.import_module(f"flopkit.counter.peers.{TOOLS[tool]}").seen(source)
-    return found
+    if tool in ("torch", "torch.profiler"):  # which hang no hooks to modules
+        found: Seen = importlib.import_module(f"flopkit.counter.peers.{TOOLS[tool]}").seen(source)
+        return found
+    source = apart(source)
+    found = importlib.import_module(f"flopkit.counter.peers.{TOOLS[tool]}").seen(source)
+    return replace(found, remarks=(*found.remarks, PACKED)) if packed(source) else found

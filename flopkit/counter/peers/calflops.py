@@ -11,7 +11,6 @@ from typing import Any
 from flopkit.counter.peers import ptflops
 from flopkit.counter.peers.calls import Called, Hooked, asked, both, called, estimate, hooked, is_shape, scripted
 from flopkit.counter.peers.families import failed, rows_of
-from flopkit.counter.peers.lines import lines
 from flopkit.counter.peers.seen import Fails, Seen
 from flopkit.counter.told import Listed
 
@@ -54,11 +53,8 @@ def _counted(source: Any) -> Seen:
             flops[what] += call.times * call.ways * each  # what modules call that parents share is added up for each way to them
     mine = {family: flops.pop(family, 0) for family in _FAMILIES}
     total, rows = rows_of(source, mine, flops, UNSEEN)
-    remarks = []
-    if any("_transformer_encoder_layer_fwd" in line.group for line in lines(source)):
-        remarks.append(ptflops.PACKED)
     value = sum(mine.values()) + sum(flops.values())
-    return Seen("calflops", value, "FLOPs", REALLY, total, rows, tuple(remarks))
+    return Seen("calflops", value, "FLOPs", REALLY, total, rows)
 
 
 def _recurrent(hook: Hooked) -> dict[str, int]:

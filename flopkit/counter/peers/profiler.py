@@ -20,8 +20,8 @@ NO_FORMULA = "it has no formula for {}, nor for what that calls inside"
 PARTS = "it has no formula for {}, and sees the products that it is made of on a CPU"
 AGAIN = "it has no formula for {}, of which the backward pass consists"
 INSIDE = (
-    "what operators call inside of themselves is in this number for lstm, grouped products, attention layers, bilinear forms and "
-    "distances alone"
+    "what operators call inside of themselves is in this number for lstm, grouped products, attention and encoder layers, bilinear "
+    "forms and distances alone"
 )
 BIASES = "sums with a vector inside of attention and recurrent layers are taken for biases, which it does not see, for they are added in place"
 GRADIENTS = (
@@ -51,7 +51,7 @@ def seen(source: Any) -> Seen:
             row[0] += line.calls
             row[1] += flops
             op = name(line.entry)
-            known = (*_PRODUCTS, *_INSIDE, *_MADE_OF, *_EMPTY, *_BACKWARD, "aten::convolution", "")
+            known = (*_PRODUCTS, "aten::_transformer_encoder_layer_fwd", *_INSIDE, *_MADE_OF, *_EMPTY, *_BACKWARD, "aten::convolution", "")
             if op not in known:
                 remarks[INSIDE] = None
         if line.hidden == "thread":
@@ -100,11 +100,13 @@ class _InPlace:
 
     def __init__(self, source: Any) -> None:
         dense: Counter[Any] = Counter()  # calls with a bias, of more than two dimensions, by what came out and the bias
-        whole: Counter[Any] = Counter()  # products and sums in one, by the sizes of both factors, those of matrices left out
+        whole: Counter[Any] = Counter()  # those that ran as one, by the sizes of both matrices; those of two dimensions left out
         for line in lines(source):
+            args = arguments(line.entry) if name(line.entry) in ("aten::addmm", "aten::linear") else {}
             if name(line.entry) == "aten::addmm":
-                args = arguments(line.entry)
                 whole[shape(args.get("mat1")), shape(args.get("mat2"))] += line.calls
+            elif (x := shape(args.get("input"))) and (w := shape(args.get("weight"))) and args.get("bias") is not None:
+                whole[(prod(x[:-1]), x[-1]), w[::-1]] += line.calls  # in inference mode
         calls = [call for call in functions(source) if call.name == "linear" and call.given(2, "bias") is not None]
         for call in calls:
             if len(call.x) < 3:
@@ -152,6 +154,9 @@ def _count(line: Line) -> tuple[str, int]:
         return "", dispatch.count(entry)
     if op in _INSIDE:
         return "", round(2 * sum(entry.work.done.values()))
+    if op == "aten::_transformer_encoder_layer_fwd":  # one of its dense layers is a product with an activation, without a formula
+        given, w = (shape(arguments(entry).get(each)) or () for each in ("src", "ffn_weight_1"))
+        return "", round(2 * sum(entry.work.done.values())) - 2 * prod(given) * (w[0] if given and w else 0)
     if op == "aten::repeat":
         times = arguments(entry).get("repeats") or ()
         return "sums inside of repeat", 0 if 0 in times else len(times)

@@ -23,7 +23,6 @@ REALLY = "multiply-adds, and operations of norms, activations, pools and biases"
 UNSEEN = "neither a layer in its table nor a function that it replaces computes {}: it counts 0"
 BATCH = "it divides what layers do by the batch, and what functions do not"
 DEFORMED = "deformable convolutions, which it knows, are not in this number"
-PACKED = "torch runs a whole encoder layer as one operator, but not under its hooks, which would see the parts"
 _READS = ("Conv", "Linear", "BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm", "RNN", "GRU", "LSTM")
 _ACTIVATIONS = ("ReLU", "PReLU", "ELU", "LeakyReLU", "ReLU6", "GELU")
 _CALLED = {"relu": "activations", "prelu": "activations", "elu": "activations", "relu6": "activations", "gelu": "activations", "silu": "activations", "softmax": "softmax"}  # fmt: skip
@@ -68,8 +67,6 @@ def _counted(source: Any) -> Seen:
     )  # (what is by sample is less, and the number is cut to a whole one)
     if gap:
         rows.append(Row("all of the batch but one", 0, 0, 2 * gap, BATCH))
-    if any("_transformer_encoder_layer_fwd" in line.group for line in lines(source)):
-        remarks.append(PACKED)
     return Seen("ptflops", value, "MACs", REALLY, total, rows, tuple(dict.fromkeys(remarks)))
 
 

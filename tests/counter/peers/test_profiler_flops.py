@@ -45,6 +45,19 @@ def whole():
         nn.Linear(4, 8, bias=False)(torch.ones(4))
 
 
+def dense(mode):
+    """Some run as one product and sum, some as a product and a sum in place; what is added after them is neither."""
+    x, layer, other = torch.ones(2, 3, 8), nn.Linear(8, 8), nn.Linear(8, 8, bias=False)
+    with mode():
+        layer(layer(x.transpose(0, 1)).transpose(0, 1)) + layer.bias
+        layer(x.view(6, 8)).view(2, 3, 8) + other(x) + layer.bias
+
+
+def encoder(mode):
+    with mode():
+        nn.TransformerEncoderLayer(16, 4, 24, batch_first=True).eval()(torch.ones(2, 5, 16)) + torch.ones(16)
+
+
 def grouped():
     a, b = (torch.ones(shape, dtype=torch.bfloat16) for shape in ((8, 16), (2, 16, 32)))
     torch._grouped_mm(a, b, offs=torch.tensor([4, 8], dtype=torch.int32))
@@ -77,6 +90,9 @@ PROGRAMS = {
     "products": products,
     "convolutions": convolutions,
     "inference": whole,
+    "dense layers of three dimensions": lambda: dense(torch.no_grad),
+    "dense layers of three dimensions, inference": lambda: dense(torch.inference_mode),
+    "encoder layer, inference": lambda: encoder(torch.no_grad),
     "grouped": grouped,
     "dense, trained": trained(nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 3)), 4, 8),
     "dense, three dimensions, trained": trained(nn.Linear(8, 8), 2, 4, 8),

@@ -202,6 +202,7 @@ MODELS = {
     "kept in a list, an lstm": run(lambda self, x: kept["a frozen lstm"](x)[0], 2, 3, 8),
     "kept in a list, attention": run(lambda self, x: kept["frozen attention"](x, x, x)[0], 2, 3, 8),
     "kept in a list, and learning": run(lambda self, x: kept["a norm"](x), 3, 8),
+    "made on the spot, with parameters": run(lambda self, x: nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4))(x), 3, 8),
     "made on the spot": run(lambda self, x: nn.AvgPool1d(2)(nn.GELU()(x)), 3, 8, 6),
     "scripted": run(lambda self, x: self.l(x), 3, 8, l=torch.jit.script(nn.Linear(8, 4))),
     "in a thread, products": run(lambda self, x: x @ self.w + in_a_thread(lambda: (x @ self.w).matmul(self.w)), 3, 8),
@@ -210,6 +211,36 @@ MODELS = {
     "in a thread, attention": run(lambda self, x: x + in_a_thread(lambda: F.scaled_dot_product_attention(x, x, x)), 2, 3, 8),
     "in a thread, einsum": run(lambda self, x: x + in_a_thread(lambda: torch.einsum("ij,jk->ik", x, self.w)), 3, 8),
 }  # fmt: skip
+
+
+def encoder(**kwargs):
+    return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **kwargs)
+
+
+FUSED = {
+    "an encoder layer": one(encoder(activation="gelu", norm_first=True), 2, 5, 8),
+    "encoder layers": one(nn.Sequential(nn.Linear(4, 8), nn.TransformerEncoder(encoder(), 3, norm=nn.LayerNorm(8))), 2, 5, 4),
+    "encoder layers with a mask": run(lambda self, x: self.e(x, torch.zeros(5, 5)), 2, 5, 8, e=encoder()),
+    "encoder layers, padded": run(lambda self, x: self.e(x, src_key_padding_mask=torch.zeros(2, 5, dtype=torch.bool)), 2, 5, 8, e=encoder()),
+    "encoder layers, padded and masked": run(lambda self, x: self.e(x, torch.zeros(5, 5), torch.zeros(2, 5)), 2, 5, 8, e=encoder()),
+    "an encoder layer that parents share": twice_in(Run(lambda self, x: self.e(x[None])[0], e=encoder())),
+    "an encoder layer in a thread": run(lambda self, x: self.e(x) + in_a_thread(lambda: self.e(x)), 2, 5, 8, e=encoder()),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tool", [tool for tool in peers.TOOLS if tool not in ("torch", "torch.profiler")])
+@pytest.mark.parametrize("name", FUSED)
+def test_what_torch_runs_as_one_where_no_hook_hangs(tool, name):
+    if not sure(tool):
+        pytest.skip(f"{tool} is not here in the version that was looked at")
+    model, x = FUSED[name]
+    with torch.no_grad():
+        answer = ask(tool, model.eval(), x)
+        report = fk.count(model, x)
+    seen = report.as_seen_by(tool)
+    assert (seen.value, seen.failure) == (answer.value, answer.said)
+    assert sum(row.flops for row in seen.rows) == report.flops == seen.flops
 
 
 @pytest.mark.filterwarnings("ignore")
