@@ -48,7 +48,7 @@ def _entry(name: str) -> dict[str, Any]:
     known = {_plain(each): each for each in config_names()}
     found = known.get(_plain(name)) if isinstance(name, str) else None
     if found is None:
-        near = [known[match] for match in difflib.get_close_matches(_plain(str(name)), known, n=3, cutoff=0.4)]
+        near = [known[match] for match in difflib.get_close_matches(_plain(str(name)), known)]
         hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known.values())}"
         raise ValueError(f"name={name!r} is no model whose configuration is known; {hint}")
     return dict(json.loads((_FOLDER / f"{found}.json").read_text("utf-8")))

@@ -16,10 +16,11 @@ from typing import Any
 
 from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
+from flopkit.dtypes import nbytes, real
 from flopkit.layers.convolutions import conv2d, conv_output
 from flopkit.layers.normalisations import batch_norm
 from flopkit.layers.pointwise import activation, residual, scale
-from flopkit.layers.pooling import avg_pool2d, max_pool2d
+from flopkit.layers.pooling import max_pool2d
 from flopkit.layers.products import dense
 from flopkit.sizes import number, size
 
@@ -79,7 +80,7 @@ def _known(name: str) -> str:
         raise TypeError(f"name={name!r} is not a string: give the name of a network, such as 'resnet50'")
     plain = {_plain(key): key for key in _NETWORKS}
     if _plain(name) not in plain:
-        near = difflib.get_close_matches(_plain(name), plain, n=3) or list(plain)
+        near = difflib.get_close_matches(_plain(name), plain) or list(plain)
         names = ", ".join(plain[each] for each in near)
         raise ValueError(f"name={name!r} is not a network known here: did you mean {names}?")
     return plain[_plain(name)]
@@ -164,7 +165,7 @@ class _Image:
             batch=self.batch, c_in=self.channels, c_out=channels, h_out=height, w_out=width, kernel=kernel,
             groups=groups, stride=stride, h_in=self.height, w_in=self.width, bias=bias, **self._common(),
         )  # fmt: skip
-        kind = "depthwise" if groups == self.channels > 1 else "pointwise" if kernel == 1 else "convolution"
+        kind = "depthwise" if groups == self.channels else "pointwise" if kernel == 1 else "convolution"
         self._passed(name, kind, cost)
         self.channels, self.height, self.width = channels, height, width
 
@@ -181,20 +182,27 @@ class _Image:
 
     def max_pool(self, name: str, kernel: int, stride: int, padding: int = 0) -> None:
         rows, columns = self._slid(name, kernel, stride, padding)
-        self._pool(name, max_pool2d, rows, columns, kernel, stride)
-
-    def average_pool(self, name: str, side: int = 1) -> None:
-        """Down to *side* × *side*, each window as large as a whole share of the map, rounded up."""
-        kernel = (-(-self.height // side), -(-self.width // side))
-        self._pool(name, avg_pool2d, side, side, kernel, None)
-
-    def _pool(self, name: str, pool: Callable[..., Cost], height: int, width: int, kernel: Any, stride: Any) -> None:
-        cost = pool(
-            batch=self.batch, channels=self.channels, h_out=height, w_out=width, kernel=kernel, stride=stride,
+        cost = max_pool2d(
+            batch=self.batch, channels=self.channels, h_out=rows, w_out=columns, kernel=kernel, stride=stride,
             h_in=self.height, w_in=self.width, **self._common(),
         )  # fmt: skip
         self._passed(name, "other", cost)
-        self.height, self.width = height, width
+        self.height, self.width = rows, columns
+
+    def average_pool(self, name: str, side: int = 1) -> None:
+        """Down to *side* × *side*: row i is the mean of rows i·height/side, rounded down, up to (i + 1)·height/side, rounded up."""
+        rows, columns = (
+            sum(-((i + 1) * length // -side) - i * length // side for i in range(side)) for length in (self.height, self.width)
+        )
+        taps, read = self.batch * self.channels * rows * columns, nbytes(self.elements, real(self.dtype))
+        self.height, self.width = side, side
+        cost = Cost(
+            "avg_pool2d",
+            vector_by_kind={"products": taps + self.elements},  # each is added to a sum, each sum is divided
+            bytes=read + nbytes(self.elements, self.dtype),
+            convention=self.convention,
+        )
+        self._passed(name, "other", cost)
 
     def dense(self, name: str, features: int) -> None:
         inputs = self.channels * self.height * self.width
@@ -276,7 +284,7 @@ def _residual_block(image: _Image, name: str, width: int, stride: int, bottlenec
         image.norm(f"{name}.bn{place}")
         if place < len(convolutions):
             image.act(f"{name}.relu{place}", "relu")
-    if stride > 1 or shortcut.channels != image.channels:
+    if shortcut.channels != image.channels:
         shortcut.conv(f"{name}.downsample.0", image.channels, 1, stride=stride)
         shortcut.norm(f"{name}.downsample.1")
     image.add(f"{name}.add")
@@ -303,7 +311,7 @@ def _mobilenet_v2(image: _Image) -> None:
 
 def _inverted(image: _Image, name: str, expand: int, channels: int, stride: int) -> None:
     entered, wide, place = image.channels, image.channels * expand, 0
-    if expand > 1:
+    if wide > entered:
         image.conv(f"{name}.0.0", wide, 1)
         image.norm(f"{name}.0.1")
         image.act(f"{name}.0.2", "relu6")
@@ -337,7 +345,7 @@ def _efficientnet_b0(image: _Image) -> None:
 
 def _mbconv(image: _Image, name: str, expand: int, kernel: int, stride: int, channels: int) -> None:
     entered, wide, place = image.channels, image.channels * expand, 0
-    if expand > 1:
+    if wide > entered:
         image.conv(f"{name}.0.0", wide, 1)
         image.norm(f"{name}.0.1")
         image.act(f"{name}.0.2", "silu")
@@ -345,7 +353,7 @@ def _mbconv(image: _Image, name: str, expand: int, kernel: int, stride: int, cha
     image.conv(f"{name}.{place}.0", wide, kernel, stride=stride, groups=wide)
     image.norm(f"{name}.{place}.1")
     image.act(f"{name}.{place}.2", "silu")
-    image.gate(f"{name}.{place + 1}", max(1, entered // 4))
+    image.gate(f"{name}.{place + 1}", entered // 4)
     image.conv(f"{name}.{place + 2}.0", channels, 1)
     image.norm(f"{name}.{place + 2}.1")
     if stride == 1 and entered == channels:

@@ -28,19 +28,23 @@ def test_the_file_is_what_torchvision_publishes(torchvision, name):
         assert weights.transforms().crop_size == [224]
 
 
-def run_on_meta(torchvision, name, batch=2):
-    """The modules of torchvision's network that do something, in the order in which they run: multiply-adds and sizes."""
+def run_on_meta(torchvision, name, batch, height, width):
+    """What torchvision's network does, in order: modules, and the sums and products that are calls. Multiply-adds, sizes, vector work."""
     import torch
     from torch import nn
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     with torch.device("meta"):
         network = torchvision.get_model(name).eval()
-    ran = []
+    ran, aten = [], torch.ops.aten
+
+    def elements(*tensors):
+        return sum(t.numel() for t in tensors if t.dim())
 
     def note(path):
         def hook(module, inputs, output):
-            numbers = [*inputs, output, *module.parameters(recurse=False), *module.buffers(recurse=False)]
-            row = {"name": path, "elements": sum(t.numel() for t in numbers if t.dim()), "macs": 0}
+            held = elements(*inputs, output, *module.parameters(recurse=False), *module.buffers(recurse=False))
+            row = {"name": path, "elements": held, "macs": 0}
             if isinstance(module, nn.Conv2d):
                 row |= {"macs": output.numel() * module.weight[0].numel(), "kind": conv_kind(module)}
             elif isinstance(module, nn.Linear):
@@ -49,17 +53,33 @@ def run_on_meta(torchvision, name, batch=2):
                 row |= {"kind": "norm"}
             elif isinstance(module, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Sigmoid)):
                 row |= {"kind": "activation"}
-            elif isinstance(module, (nn.MaxPool2d, nn.AdaptiveAvgPool2d)):
-                row |= {"kind": "other"}
+            elif isinstance(module, nn.MaxPool2d):
+                row |= {"kind": "other", "vector": output.numel() * module.kernel_size**2}
             else:
                 return
             ran.append(row)
 
         return hook
 
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out, operator = func(*args, **(kwargs or {})), func.overloadpacket
+            row = {"macs": 0, "kind": "other"}
+            if operator in (aten.add, aten.add_, aten.mul):
+                ran.append(row | {"elements": elements(*args[:2], out), "vector": out.numel()})
+            elif operator in (aten.mean, aten._adaptive_avg_pool2d):
+                sides = args[0].shape[2:]
+                pixels = torch.eye(sides.numel()).unflatten(1, (1, *sides))  # one at a time: in how many means is it?
+                taps = int((torch.nn.functional.adaptive_avg_pool2d(pixels, out.shape[2:]) != 0).sum())
+                added = out.shape[:2].numel() * taps
+                ran.append(row | {"elements": elements(args[0], out), "vector": added + out.numel()})
+            return out
+
     for path, module in network.named_modules():
         module.register_forward_hook(note(path))
-    network(torch.empty(batch, 3, 224, 224, device="meta"))
+    image = torch.empty(batch, 3, height, width, device="meta")
+    with Calls():
+        network(image)
     return ran
 
 
@@ -69,18 +89,19 @@ def conv_kind(module):
     return "pointwise" if module.kernel_size == (1, 1) else "convolution"
 
 
+@pytest.mark.parametrize("sides", [(224, 224), (225, 354)], ids=str)
 @pytest.mark.parametrize("name", cnn_names())
-def test_every_layer_is_torchvisions(torchvision, name):
-    """Convolutions, dense layers and norms by name; activations and pooling, whose modules are shared, by their sizes."""
-    ran, ours, kinds = run_on_meta(torchvision, name), cnn(name, batch=2, dtype="int8"), cnn_kinds(name)
-    named = [row for row in ran if row["kind"] not in ("activation", "other")]
-    mine = [part for part in ours.parts if kinds[part.name] not in ("activation", "other")]
-    assert [part.name for part in mine] == [row["name"] for row in named]
-    for part, row in zip(mine, named, strict=True):
+def test_every_layer_is_torchvisions(torchvision, name, sides):
+    """Each by its size and in its place; convolutions, dense layers and norms by name, too; also where windows do not come out even."""
+    height, width = sides
+    ran = run_on_meta(torchvision, name, 2, height, width)
+    ours, kinds = cnn(name, batch=2, height=height, width=width, dtype="int8"), cnn_kinds(name)
+    assert len(ours.parts) == len(ran)
+    for part, row in zip(ours.parts, ran, strict=True):
         assert (part.macs, part.bytes, kinds[part.name]) == (row["macs"], row["elements"], row["kind"]), part.name
-    modules = sorted(row["elements"] for row in ran if row["kind"] == "activation")
-    assert modules == sorted(part.bytes for part in ours.parts if kinds[part.name] == "activation")
-    assert ours.macs == sum(row["macs"] for row in ran)
+        if row["kind"] not in ("activation", "other"):
+            assert part.name == row["name"]
+        assert part.vector_flops == row.get("vector", part.vector_flops), part.name
 
 
 def test_work_that_no_module_holds():
@@ -135,6 +156,11 @@ def test_bad_names():
             r"height=16 is too small for alexnet: .*'features\.5', whose kernel is 3",
         ),
         ("alexnet", {"width": 16}, r"width=16 is too small for alexnet: a map of width 1"),
+        (
+            "alexnet",
+            {"height": 6},
+            r"height=6 is too small for alexnet: a map of height 6 \(10 with padding\) reaches layer 'features\.0', whose kernel is 11",
+        ),
         ("vgg16", {"height": 8}, r"height=8 is too small for vgg16: a map of height 1 reaches layer 'features\.23'"),
     ],
 )
