@@ -334,8 +334,8 @@ def _padding(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: An
 
 
 def _no_fit(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
-    least = _padding(size_in, size_out, kernel, stride, dilation)  # the stride leaves a slack of stride - 1
-    return (dilation * (kernel - 1) + 1 > size_in) & ((least < 0) | ((least % 2 == 1) & (stride == 1)))
+    odd = _padding(size_in, size_out, kernel, stride, dilation) % 2 == 1  # a stride above 1 leaves a slack
+    return (dilation * (kernel - 1) + 1 > size_in) & odd & (stride == 1) & (size_out != size_in)
 
 
 def _no_output(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
@@ -344,7 +344,7 @@ def _no_output(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: 
 
 
 def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
-    """Refuse a kernel that is larger than the input unless some symmetric padding gives this output."""
+    """Refuse a kernel that is larger than the input unless a padding does that is symmetric, or "same", which leaves the size as it is."""
     if wrong := offence(_no_fit, size_in, size_out, kernel, stride, dilation):
         size_in, size_out, kernel, stride, dilation = wrong
         raise ValueError(

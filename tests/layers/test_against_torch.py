@@ -92,36 +92,44 @@ def test_bytes_of_windowed_attention_are_those_of_the_rows_somebody_sees():
         assert cost.bytes == 2 * (2 * 2 * 8 * q * 64) + 2 * (2 * 2 * 2 * rows * 64), (q, kv, w)
 
 
-def test_bytes_of_norms():
-    x, d = empty(6, 40), (40,)
-    weight, bias = empty(40), empty(40)
-    assert fk.layer_norm(tokens=6, d=40).bytes == moved(lambda x, w, b: F.layer_norm(x, d, w, b), x, weight, bias)
-    assert fk.rms_norm(tokens=6, d=40).bytes == moved(lambda x, w: F.rms_norm(x, d, w), x, weight)
-    assert fk.rms_norm(tokens=6, d=40, weight=False).bytes == moved(lambda x: F.rms_norm(x, d), x)
-    image = empty(3, 40, 7, 7)
-    group = moved(lambda x, w, b: F.group_norm(x, 8, w, b), image, weight, bias)
-    assert fk.group_norm(batch=3, channels=40, positions=49, groups=8).bytes == group
-    mean, variance = empty(40), empty(40)
-    running = moved(lambda *given: F.batch_norm(given[0], *given[1:]), image, mean, variance, weight, bias)
-    assert fk.batch_norm(batch=3, channels=40, positions=49).bytes == running
-    in_training = fk.batch_norm(batch=3, channels=40, positions=49, training=True)
-    assert in_training.bytes == running + traffic(mean, variance)  # written back
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_bytes_and_params_of_norms(scaled, shifted):
+    x, d, image = empty(6, 40), (40,), empty(3, 40, 7, 7)
+    weight, bias = empty(40) if scaled else None, empty(40) if shifted else None
+    layer = fk.layer_norm(tokens=6, d=40, weight=scaled, bias=shifted)
+    assert layer.bytes == moved(lambda x, w, b: F.layer_norm(x, d, w, b), x, weight, bias)
+    assert layer.params == 40 * (scaled + shifted)
+    if not shifted:
+        rms = fk.rms_norm(tokens=6, d=40, weight=scaled)
+        assert (rms.bytes, rms.params) == (moved(lambda x, w: F.rms_norm(x, d, w), x, weight), 40 * scaled)
+    if scaled == shifted:
+        group = fk.group_norm(batch=3, channels=40, positions=49, groups=8, affine=scaled)
+        assert group.bytes == moved(lambda x, w, b: F.group_norm(x, 8, w, b), image, weight, bias)
+        batch = fk.batch_norm(batch=3, channels=40, positions=49, affine=scaled)
+        mean, variance = empty(40), empty(40)
+        running = moved(lambda *given: F.batch_norm(given[0], *given[1:]), image, mean, variance, weight, bias)
+        assert batch.bytes == running
+        in_training = fk.batch_norm(batch=3, channels=40, positions=49, affine=scaled, training=True)
+        assert in_training.bytes == running + traffic(mean, variance)  # written back
+        assert group.params == batch.params == in_training.params == 40 * (scaled + shifted)
 
 
 def test_bytes_of_pointwise_work():
     x, y = empty(6, 40), empty(6, 40)
     assert fk.activation("gelu", elements=240).bytes == moved(F.gelu, x)
-    assert fk.activation("swiglu", elements=240).bytes == moved(lambda gate, up: F.silu(gate) * up, x, y)
+    for kind, gated in (("swiglu", F.silu), ("geglu", F.gelu), ("reglu", F.relu)):
+        assert fk.activation(kind, elements=240).bytes == moved(lambda gate, up, gated=gated: gated(gate) * up, x, y)
     assert fk.softmax(rows=6, columns=40).bytes == moved(lambda x: x.softmax(-1), x)
     assert fk.residual(elements=240).bytes == moved(torch.add, x, y)
     assert fk.scale(elements=240).bytes == moved(lambda x: x * 0.5, x)
     assert fk.dropout(elements=240).bytes == moved(lambda x: F.dropout(x, 0.1), x)
     logits, answers = empty(6, 40, dtype=torch.float32), empty(6, dtype=torch.int64)
     assert fk.cross_entropy(tokens=6, vocab=40, dtype="fp32").bytes == moved(F.cross_entropy, logits, answers)
-    image = empty(3, 8, 11, 11)
-    pooled = fk.max_pool2d(batch=3, channels=8, h_out=5, w_out=5, kernel=3, stride=2, h_in=11, w_in=11)
+    image = empty(3, 8, 11, 15)
+    pooled = fk.max_pool2d(batch=3, channels=8, h_out=5, w_out=7, kernel=3, stride=2, h_in=11, w_in=15)
     assert pooled.bytes == moved(lambda x: F.max_pool2d(x, 3, 2), image)
-    mean = fk.avg_pool2d(batch=3, channels=8, h_out=1, w_out=1, kernel=11)
+    mean = fk.avg_pool2d(batch=3, channels=8, h_out=1, w_out=1, kernel=(11, 15))
     assert mean.bytes == moved(lambda x: F.adaptive_avg_pool2d(x, 1), image)
 
 

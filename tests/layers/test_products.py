@@ -1,6 +1,7 @@
 """Products and convolutions: named values, and what must hold for all sizes."""
 
 import inspect
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,11 @@ def test_a_complex_multiply_add_is_eight_flops():
     assert complex_.flops == 8 * 5 * 3 * 7 == 4 * real.flops
     assert complex_.bytes == 8 * (15 + 21 + 35)
     assert fk.dense(tokens=5, d_in=3, d_out=7, bias=True, dtype="complex64").vector_flops == 2 * 35
+    for name, side in (("conv1d", "l_out"), ("conv_transpose1d", "l_in")):
+        sizes = {"batch": 2, "c_in": 3, "c_out": 4, side: 5, "kernel": 3, "dtype": "complex64"}
+        layer = getattr(fk, name)(**sizes, bias=True)
+        assert layer.flops == 8 * 2 * 5 * 3 * 4 * 3
+        assert layer.vector_flops == 2 * (2 * 4 * 5)  # a real and an imaginary part for each output
 
 
 def test_packed_formats_round_up_tensor_by_tensor():
@@ -176,8 +182,45 @@ def test_conv_output_is_torch_s(size_in, kernel, stride, padding, dilation):
         assert found == layer(x).shape[-1]
 
 
+def test_padding_decides_whether_a_kernel_fits():
+    """A kernel of 5 with gaps of 2 reaches over 9 positions: 3 with a padding of 3 on each side are 9, without it they are 3."""
+    assert fk.conv_output(size_in=3, kernel=5, padding=3, dilation=2) == 1
+    for size_in, padding in ((8, 0), (6, 1), (4, 2), (2, 3)):
+        with pytest.raises(ValueError, match=f"reaches over 9 positions and the padded input has only 8: .* at least {padding + 1}$"):
+            fk.conv_output(size_in=size_in, kernel=5, padding=padding, dilation=2)
+
+
 def test_a_kernel_larger_than_its_input_is_refused():
     with pytest.raises(ValueError, match=r"kernel=7 reaches over 7 positions.*h_in=3.*smaller kernel"):
         fk.conv2d(batch=1, c_in=1, c_out=1, h_out=2, w_out=3, kernel=7, h_in=3, w_in=3)
     same_padding = fk.conv2d(batch=1, c_in=1, c_out=1, h_out=3, w_out=3, kernel=7, h_in=3, w_in=3)
     assert same_padding.flops == 2 * 9 * 49  # a kernel of 7 over 3 with a padding of 3 is fine
+
+
+def test_the_outputs_that_a_padding_gives():
+    """Every padding of up to the kernel's reach on each side is laid around the input, and the kernel's places are counted.
+
+    Where the kernel is larger than the input, the two sides are padded alike, or torch's padding="same" keeps the size.
+    """
+    for size_in, kernel, stride, dilation in itertools.product(range(1, 7), range(1, 5), range(1, 4), range(1, 4)):
+        reach = dilation * (kernel - 1) + 1
+        paddings = range(2 * reach + 1) if reach <= size_in else [*range(0, 2 * reach + 1, 2), *[reach - 1] * (stride == 1)]
+        places = [sum(start % stride == 0 for start in range(size_in + more - reach + 1)) for more in paddings]
+        for out in range(1, 3 * reach + size_in):
+            layer = dict(batch=1, c_in=1, c_out=1, l_in=size_in, l_out=out, kernel=kernel, stride=stride, dilation=dilation)
+            if out in places:
+                assert fk.conv1d(**layer).macs == out * kernel
+            else:
+                bare = places[0] if reach <= size_in else 0
+                said = f"gives {bare} positions without padding and at most {max(places)} with it"
+                with pytest.raises(ValueError, match=f"no padding gives l_out={out};|^l_out={out}: a kernel of {kernel} .* {said}"):
+                    fk.conv1d(**layer)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding=.same. with even kernel lengths")
+def test_same_padding_under_a_kernel_larger_than_the_input():
+    import torch
+
+    layer = torch.nn.Conv1d(1, 1, 4, padding="same", device="meta")
+    length = layer(torch.empty(1, 1, 3, device="meta")).shape[-1]
+    assert fk.conv1d(batch=1, c_in=1, c_out=1, l_in=3, l_out=length, kernel=4).macs == 3 * 4
