@@ -437,12 +437,16 @@ class Campaign:
             _, verdict = next(forked([mutant], lambda mutant: self.first_failure(others) if self.replace(mutant) else "not changed", 1, ""))
             if verdict != "not changed":
                 return self.anew(mutant, own) if verdict == "survived" and own else str(verdict)
-        # Loading the module again is quick, but may break a test by itself: then, and where nothing failed, a new process decides.
-        _, verdict = next(forked([Put(mutant.old, mutant.new)], lambda put: self.reload(mutant.path, put) or self.first_failure(others), 1, ""))
-        if verdict in self.map:
+        # Loading the module again is quick, but may break a test by itself: then the next one is asked; in the end a new process decides.
+        for _ in range(5):
+            _, verdict = next(forked([Put(mutant.old, mutant.new)], lambda put: self.reload(mutant.path, put) or self.first_failure(others), 1, ""))
+            if verdict not in self.map:
+                break
             _, without = next(forked([verdict], lambda test: self.reload(mutant.path, None) or self.first_failure([test]), 1, ""))
             if without == "survived":
                 return str(verdict)
+            others.remove(verdict)
+            own.append(verdict)
         return self.anew(mutant, others + own)
 
     def first_failure(self, tests: list[str]) -> str:
