@@ -290,6 +290,7 @@ F32, SCALE, ZERO = X.float(), torch.tensor([0.1]), torch.tensor([3])
 SCALES, ZEROS = SCALE.expand(10).contiguous(), ZERO.expand(10).contiguous()
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize(
     "op, args, definition",
     [
@@ -315,6 +316,7 @@ def test_an_element_that_is_quantised(op, args, definition):
     assert flops == 40 * taken(definition, Tally(0.3))
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 def test_a_number_is_restored_from_its_code():
     codes = torch.quantize_per_tensor(F32, 0.1, 3, torch.qint8)
     assert seen(aten.dequantize.self, codes)[1] == 40 * taken(lambda q: (q - 3) * 0.1, Tally(5))
