@@ -53,11 +53,8 @@ def cnn(
     >>> network.macs, network.params
     (4089184256, 25557032)
     """
-    key = _known(name)
-    pixels = number("height", height), number("width", width)
-    image = _Image(size("batch", batch), 3, *pixels, dtype, convention, key, pixels)
-    _NETWORKS[key](image)
-    return Cost.total(key, image.parts)
+    image = _through(name, size("batch", batch), number("height", height), number("width", width), dtype, convention)
+    return Cost.total(image.network, image.parts)
 
 
 def cnn_kinds(name: str) -> dict[str, str]:
@@ -69,10 +66,15 @@ def cnn_kinds(name: str) -> dict[str, str]:
 
     Raises ``ValueError`` for an unknown name, with near ones, and ``TypeError`` for one that is not a string.
     """
+    return _through(name, 1, 224, 224, "bf16", EXACT).kinds
+
+
+def _through(name: str, batch: Any, height: int, width: int, dtype: Any, convention: Convention) -> _Image:
+    """An image in colours that has been through a network."""
     key = _known(name)
-    image = _Image(1, 3, 224, 224, "bf16", EXACT, key, (224, 224))
+    image = _Image(batch, 3, height, width, dtype, convention, key, (height, width))
     _NETWORKS[key](image)
-    return image.kinds
+    return image
 
 
 def _known(name: str) -> str:
