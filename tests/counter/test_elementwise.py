@@ -584,3 +584,13 @@ def test_gradients_of_padding_that_repeats():
                 torch.autograd.grad(out, image, torch.empty_like(out))
             row = next(r for r in report.by_op() if "pad" in r["operator"])
             assert (row["vector_flops"], row["bytes"]) == (padded, 4 * (padded + image.numel()))
+
+
+def test_what_is_sorted():
+    """Ten columns of four numbers: ⌈log₂ 4⌉ compares each. A list of TorchScript's is no tensor."""
+    assert vector(torch.msort, X) == 40 * 2
+    assert vector(torch.argsort, X, 0) == 40 * 2 and vector(torch.argsort, X) == 40 * 4
+    assert by_hand("unique_dim", X, X, 0).vector == {"products": 40 * 2}
+    assert by_hand("_unique", X, X).vector == {"products": 40 * 6}
+    call = Call(torch.ops.aten.sort.int, ([3, 1, 2],), {}, None)
+    assert registry.FORMULAS["aten::sort"](call).vector == {"products": 0}

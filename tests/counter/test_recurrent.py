@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import flopkit as fk
 from flopkit.counter.calls import Call
-from flopkit.counter.operators import cells
+from flopkit.counter.operators import cells, recurrent
 from flopkit.counter.operators.recurrent import Layers, library, library_backward
 
 nn = torch.nn
@@ -366,3 +366,18 @@ def test_a_cell_in_half_precision():
         assert report.flops == 2 * 2 * 18 * (4 + 6)
         found.append(next(r["bytes"] for r in report.by_op() if "cell_dynamic" in r["operator"]))
     assert found[1] - found[0] == 18 * (4 + 6)
+
+
+def test_quantised_layers_without_biases():
+    """A byte a weight, 3·6 rows of 4 and of 6 of them; with biases two of four bytes for each row."""
+
+    class Packed:
+        def __getstate__(self):
+            return ("quantized_dynamic",), ""
+
+    x, state, out = torch.empty(5, 2, 4), torch.empty(1, 2, 6), torch.empty(5, 2, 6)
+    for biases in (False, True):
+        args = (x, state, [Packed()], biases, 1, 0.0, False, False, False)
+        work = recurrent.quantised(Call(torch.ops.aten.quantized_gru.input, args, {}, (out, state)))
+        assert work.bytes == 18 * (4 + 6) + 8 * 18 * biases + 4 * (40 + 60 + 12)  # the state is one tensor, read and returned
+        assert work.vector == {"products": 60 * (14 + 6 * biases)}

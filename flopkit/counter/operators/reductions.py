@@ -149,7 +149,7 @@ def sort(call: Call) -> Work:
         return elementwise(numel(source), call.bytes())
     whole = name.endswith(("_unique", "_unique2")) or source.dim() == 0
     dim = call.get("dim")
-    n = numel(source) if whole else int(source.shape[-1 if dim is None else dim])
+    n = numel(source) if whole else int(source.shape[0 if dim is None else dim])  # `msort` names none, and sorts columns
     return elementwise(numel(source) * levels(n), call.bytes())
 
 
