@@ -16,6 +16,8 @@ from flopkit.tables import Table
 
 __all__ = ["Report"]
 
+WRITTEN_OUT = "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"
+
 
 class Report:
     """The FLOPs and bytes of a program that ran, as `flopkit.count` and `flopkit.counting` give it.
@@ -129,7 +131,17 @@ class Report:
         for entry, where, calls in self.lines():
             if entry.work.note and (where.phase == "forward" or entry.work.status == UNKNOWN):
                 hidden[entry.work.note] = hidden.get(entry.work.note, 0) + calls
+        if self.convention.scores != "full" and (calls := self._written_out()):
+            hidden[WRITTEN_OUT] = calls
         return [*found, *(f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items())]
+
+    def _written_out(self) -> int:
+        """Calls of softmax beside batched products, in no attention call."""
+        forward = [(entry.op, where.path, calls) for entry, where, calls in self.lines() if where.phase == "forward"]
+        batched = {path for op, path, _ in forward if op in ("bmm", "baddbmm")}
+        return sum(
+            calls for op, path, calls in forward if op in ("_softmax", "_safe_softmax") and {path, path.rpartition(".")[0]} & batched
+        )
 
     def add_note(self, note: str) -> None:
         """Add a line to `notes`."""

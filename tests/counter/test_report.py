@@ -217,3 +217,24 @@ def test_a_report_can_be_pickled_and_then_has_the_same_numbers():
     with pytest.raises(ValueError, match="before it is pickled"):
         after.as_seen_by("torch")
     assert int(copy.copy(report).as_seen_by("torch")) == int(report.as_seen_by("torch"))
+
+
+def test_attention_that_is_written_out_is_noted_where_its_mask_would_matter():
+    class Written(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.soft = nn.Softmax(-1)
+
+        def forward(self, x):
+            scores = x @ x.transpose(1, 2) + torch.full((8, 8), -torch.inf).triu(1)
+            return self.soft(scores) @ x if self.training else scores.softmax(-1) @ x
+
+    x = torch.ones(2, 8, 16)
+    for model in (Written().eval(), Written().train()):
+        report = fk.count(model, x)
+        assert report.notes == [] and report.flops == 2 * (2 * 2 * 8 * 8 * 16)
+        (note,) = report.under(EXACT).notes
+        assert "written out" in note and note.endswith("(1 call)") and note in repr(report.under(EXACT))
+    # Neither a router's softmax beside its product nor attention that is called by its name.
+    assert fk.count(lambda: F.linear(x, torch.ones(4, 16)).softmax(-1)).under(EXACT).notes == []
+    assert fk.count(lambda: F.scaled_dot_product_attention(x, x, x)).under(EXACT).notes == []
