@@ -88,7 +88,7 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
             "or an object with .peak in FLOP/s and .bandwidth in bytes/s"
         )
     flops = cost.flops
-    if getattr(getattr(cost, "convention", None), "fma", 2) == 1:
+    if getattr(getattr(cost, "convention", None), "fma", None) == 1:
         flops = 2 * flops  # every peak counts a multiply-add as two
     peak = device.peak if reading(device.peak) != "plain" or not callable(device.peak) else device.peak(dtype)
     return bound_by(flops, cost.bytes, peak, device.bandwidth)

@@ -158,8 +158,8 @@ def divides(name: str, value: Any, whole_name: str, whole: Any) -> None:
             f"{name} must divide {whole_name} everywhere in the sweep, and {wrong[0]} does not divide {wrong[1]}"
         )
     if wrong:
-        around = sorted(range(1, min(2 * value, whole, 4096) + 1), key=lambda n: (abs(n - value), n))
-        near = sorted([n for n in around if whole % n == 0][:2])
+        parts = [n for n in range(1, min(whole, 4096) + 1) if whole % n == 0]
+        near = sorted(sorted(parts, key=lambda n: (abs(n - value), n))[:2])
         hint = " and ".join(map(str, near))
         raise ValueError(f"{name}={value} does not divide {whole_name}={whole}: near sizes that do are {hint}")
 

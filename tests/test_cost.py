@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from fractions import Fraction
 
 import altair
 import numpy
@@ -200,3 +201,33 @@ def test_a_symbolic_cost_shows_itself():
     for size in (n, x, numpy.array([1, 2, 3])):
         cost = fk.dense(tokens=size, d_in=8, d_out=16) + fk.rms_norm(tokens=size, d=8)
         assert "FLOPs" in repr(cost) and "<table" in cost._repr_html_() and "total" in str(cost.table())
+
+
+def test_a_long_formula_is_cut():
+    for letters, shown in ((40, "x" * 40), (41, "x" * 37 + "...")):
+        text = repr(fk.residual(elements=sympy.Symbol("x" * letters, positive=True, integer=True)))
+        assert f" {shown} FLOPs element-wise" in text
+
+
+def test_a_cost_of_nothing_in_particular():
+    assert values(fk.Cost()) == dict.fromkeys(QUANTITIES, 0)
+
+
+def test_halves_that_come_out_whole_are_ints():
+    """Formulas of the user's own may count in halves."""
+    whole, half = (fk.Cost("odd", {"products": Fraction(n, 4)}) for n in (6, 7))
+    assert whole.flops == 3 and type(whole.flops) is int
+    assert half.flops == Fraction(7, 2)
+
+
+def test_a_finder_that_was_there_before_does_not_keep_altair_from_stepping_back():
+    code = """
+import sys
+from importlib.machinery import PathFinder
+sys.meta_path.insert(0, PathFinder)
+from flopkit.cost import Cost
+import altair
+print((altair.param(name="n", value=1) * Cost("two", {"products": 2})).flops.to_dict()["expr"])
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert found.stdout == "(2 * (n * 2))\n", found.stderr

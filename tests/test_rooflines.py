@@ -125,3 +125,18 @@ def test_a_count_of_multiply_adds_meets_the_peak_as_two():
     cost = fk.dense(tokens=4096, d_in=4096, d_out=4096)
     once = fk.roofline(cost.under(fk.conventions.FVCORE), "h100-sxm")
     assert once.seconds == fk.roofline(cost, "h100-sxm").seconds == pytest.approx(137438953472 / 989.4e12)
+
+
+def test_any_positive_rate_will_do():
+    slow = bound_by(3, 2, 0.5, 0.25)
+    assert (slow.compute_seconds, slow.memory_seconds, slow.seconds, slow.ridge) == (6, 8, 8, 2)
+    for peak, bandwidth, name in ((0, 1, "peak"), (1, 0, "bandwidth"), (-1, 1, "peak")):
+        with pytest.raises(ValueError, match=f"{name}=.*give a positive number"):
+            bound_by(3, 2, peak, bandwidth)
+
+
+def test_a_long_formula_is_cut():
+    sympy = pytest.importorskip("sympy")
+    for letters, shown in ((40, "x" * 40), (41, "x" * 37 + "...")):
+        text = repr(bound_by(sympy.Symbol("x" * letters, positive=True), 1, 1, 1))
+        assert f"arithmetic {shown} at" in text

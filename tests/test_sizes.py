@@ -5,7 +5,7 @@ import numpy
 import pytest
 import sympy
 
-from flopkit.sizes import choice, divides, flag, pair, size, spread
+from flopkit.sizes import choice, divides, flag, number, pair, size, spread
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "int64", "uint64"])
@@ -73,5 +73,34 @@ def test_divisors():
     divides("groups", 4, "c_in", 8)
     divides("groups", sympy.Symbol("g"), "c_in", 8)  # cannot be known
     divides("groups", numpy.array([1, 2, 4]), "c_in", 8)
+    for value, whole in ((3, 7), (10, 4), (7, 110), (5, 12), (6, 9), (2, 3), (40, 35)):
+        by_distance = sorted((abs(n - value), n) for n in range(1, whole + 1) if whole % n == 0)
+        hint = " and ".join(map(str, sorted(n for _, n in by_distance[:2])))
+        with pytest.raises(ValueError, match=f"groups={value} does not divide c_in={whole}: near sizes that do are {hint}$"):
+            divides("groups", value, "c_in", whole)
+    for value, whole, hint in ((4095, 8192, "2048 and 4096"), (5000, 2 * 4097, "241 and 482")):  # looked for up to 4,096
+        with pytest.raises(ValueError, match=f"groups={value} does not divide c_in={whole}: near sizes that do are {hint}$"):
+            divides("groups", value, "c_in", whole)
     with pytest.raises(ValueError, match="groups=1000003 does not divide c_in=2000000: near sizes that do are"):
         divides("groups", 1_000_003, "c_in", 2_000_000)
+
+
+def test_one_is_the_least_where_nothing_is_said():
+    assert size("n", 1) == number("n", 1) == 1
+    for refused in (size, number):
+        with pytest.raises(ValueError, match="n=0: a size must be at least 1"):
+            refused("n", 0)
+
+
+def test_a_symbol_that_may_be_zero_at_most():
+    n = sympy.Symbol("n", integer=True, nonpositive=True)
+    assert size("shared", n, minimum=0) is n
+    with pytest.raises(ValueError, match="tokens=n: a size must be a whole number of at least 1"):
+        size("tokens", n)
+
+
+def test_a_long_value_is_cut():
+    for letters, shown in ((56, repr(["x" * 56])), (57, "['" + "x" * 55 + "...")):
+        with pytest.raises(TypeError) as caught:
+            size("n", ["x" * letters])
+        assert str(caught.value).startswith(f"n={shown}: for a sweep pass")
