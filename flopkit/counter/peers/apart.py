@@ -62,8 +62,10 @@ def _parts(args: dict[str, Any], sizes: tuple[int, ...]) -> Ledger:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils._python_dispatch import _disable_current_modes
 
-    from flopkit.counter.running import counting
+    from flopkit.counter.watching import patches
+    from flopkit.counter.watching.watcher import Watcher
 
+    watcher = Watcher()
     with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), FakeTensorMode():
         layer = torch.nn.TransformerEncoderLayer(
             args["embed_dim"],
@@ -76,10 +78,10 @@ def _parts(args: dict[str, Any], sizes: tuple[int, ...]) -> Ledger:
         layer.register_forward_hook(lambda *_: None)
         square, rows = torch.empty(sizes[1], sizes[1]), torch.empty(sizes[0], sizes[1])
         kind = None if args["mask"] is None else args["mask_type"]
-        with counting() as report:
+        with patches.installed(), watcher.on_this_thread():
             layer(torch.empty(sizes), square if kind in (0, 2) else None, rows if kind in (1, 2) else None)
-    found: Ledger = report._source.ledger()
-    return found
+    watcher.finish()
+    return watcher.ledger()
 
 
 def _put(after: Ledger, found: Ledger, host: Any, calls: int, foreign: bool) -> None:
