@@ -12,8 +12,8 @@ __all__ = ["Table"]
 class Table:
     """Rows (one mapping each) under columns, with a caption.
 
-    `rows` keeps the values as they are; `formats` says how a column is shown. Columns of numbers are
-    aligned to the right.
+    `rows` keeps the values as they are; `formats` says how a column is shown, `columns` which ones are (all, unless told). Columns of
+    numbers are aligned to the right.
 
     >>> print(Table([{"layer": "up", "FLOPs": 2048}, {"layer": "down", "FLOPs": 64}], caption="two layers"))
     two layers
@@ -28,9 +28,10 @@ class Table:
         *,
         caption: str = "",
         formats: Mapping[str, Callable[[Any], str]] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> None:
         self.rows = [dict(row) for row in rows]
-        self.columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        self.columns = list(dict.fromkeys(name for row in self.rows for name in row) if columns is None else columns)
         self.caption = caption
         self._formats = dict(formats or {})
 

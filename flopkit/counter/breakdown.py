@@ -96,7 +96,10 @@ def by_module(report: Any, depth: int | None) -> Table:
                 "bytes": row["bytes"],
             }
         )
-    return Table(rows, caption=f"by module, convention {report.convention}", formats=FORMATS)
+    idle = {phase for phase in PHASES[1:] if not any(row[phase] for row in rows)}  # kept in the rows, and not shown
+    columns = [name for name in (rows[0] if rows else ()) if name not in idle]
+    formats = {**FORMATS, "module": lambda name: name or "(the model)"}
+    return Table(rows, caption=f"by module, convention {report.convention}", formats=formats, columns=columns)
 
 
 def _order(report: Any) -> list[str]:
