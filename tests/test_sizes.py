@@ -86,7 +86,7 @@ def test_divisors():
 
 
 def test_one_is_the_least_where_nothing_is_said():
-    assert size("n", 1) == number("n", 1) == 1
+    assert size("n", 1) == number("n", 1) == size("n", sympy.Integer(1)) == size("n", numpy.array([1]))[0] == 1
     for refused in (size, number):
         with pytest.raises(ValueError, match="n=0: a size must be at least 1"):
             refused("n", 0)

@@ -161,6 +161,11 @@ def test_bad_names():
             {"height": 6},
             r"height=6 is too small for alexnet: a map of height 6 \(10 with padding\) reaches layer 'features\.0', whose kernel is 11",
         ),
+        (
+            "alexnet",
+            {"height": 7},
+            r"height=7 is too small for alexnet: a map of height 1 reaches layer 'features\.2', whose kernel is 3",
+        ),
         ("vgg16", {"height": 8}, r"height=8 is too small for vgg16: a map of height 1 reaches layer 'features\.23'"),
     ],
 )
