@@ -59,8 +59,8 @@ def blocks(mod, q=40, kv=40, size=16):
 
 
 def test_every_position_without_a_mask():
-    report = fk.count(flex.flex_attention, *three(dv=24), strict=True)
-    assert report.model_flops == report.under(EXACT).model_flops == report.flops == 2 * B * H * 40 * 40 * (D + 24)
+    report = fk.count(flex.flex_attention, *three(dv=32), strict=True)
+    assert report.model_flops == report.under(EXACT).model_flops == report.flops == 2 * B * H * 40 * 40 * (D + 32)
     assert not report.under(EXACT).notes
     assert [row["operator"] for row in report.by_op() if row["flops"]] == ["flex_attention"]
 

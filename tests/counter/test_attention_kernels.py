@@ -51,7 +51,10 @@ def flops(fn, *args, **kwargs):
     ],
     ids=["flash", "efficient", "cudnn", "cpu", "fused"],
 )
-def test_heads_before_length(op, visible, causal):
+def test_heads_before_length(op, visible, causal, request):
+    fused = "aten::_scaled_dot_product_fused_attention_overrideable"
+    if "fused" in request.node.callspec.id and not torch._C._dispatch_has_kernel_for_dispatch_key(fused, "Meta"):
+        pytest.skip("this torch has no shapes for the kernel of other makers' devices")
     q, k, v = three(HEADS_FIRST)
     report = fk.count(op, q, k, v, causal, strict=True)
     assert report.flops == report.model_flops == forward(PAIRS)
@@ -228,6 +231,7 @@ def test_backward_of_each():
     )
 
 
+@pytest.mark.skipif(not hasattr(aten, "_cudnn_attention_backward"), reason="this torch has no such operator")
 def test_backward_of_flash_and_cudnn():
     q, k, v = (empty(*shape[:-1], D) for shape in HEADS_FIRST)
     lse, seed, none = empty(B, H, Q, dtype=torch.float32), empty(2, dtype=torch.int64), empty(0)
@@ -281,6 +285,7 @@ def test_under_a_window_the_gradients_of_keys_that_nobody_sees_are_written_never
     assert report.bytes == q.element_size() * (read + q.numel() + k.numel() + v.numel())
 
 
+@pytest.mark.skipif(not hasattr(aten, "_cudnn_attention_forward"), reason="this torch has no such operator")
 def test_cudnn_forward_reads_heads_before_length():
     op = aten._cudnn_attention_forward.default
     q, k, v = three(HEADS_FIRST)

@@ -232,6 +232,8 @@ def test_differentiated_after_vmap_with_grouped_heads(device, options):
     report = fk.count(lambda: torch.vmap(call)(q, k, v).sum().backward(), strict=True)
     full, seen = 3 * 4 * B * H * L * 7 * D, 3 * 4 * B * H * (L * (L + 1) // 2 if options else L * 7) * D
     assert models(report) == (3 * full, 3 * seen)
+    if device == "cpu" and {row["kernel"] for row in report.by_op() if row["flops"]} == {"math"}:
+        pytest.skip("this torch has no kernel for the CPU that shares heads: model FLOPs alone were tested")
     assert report.hardware_flops == 3.5 * full
     assert of_attention(report, "backward") == 3 * 4 * D * B * (4 * H * L + 4 * 2 * 7)
 

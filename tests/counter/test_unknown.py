@@ -48,7 +48,7 @@ def _opaque_backward(context, g):
 opaque.register_autograd(_opaque_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 
 
-@torch.library.custom_op("unknown_tests::several", mutates_args=())
+@torch.library.custom_op("unknown_tests::several", mutates_args=(), schema="(Tensor a, Tensor[] more, int n) -> (Tensor, Tensor)")
 def several(a: torch.Tensor, more: list[torch.Tensor], n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(a.numpy() * n), torch.from_numpy(more[0].numpy() + 1)
 
