@@ -83,6 +83,7 @@ EQUIVALENT = {
     (OPERATORS + "recurrent.py", "quantised", "state = state[1] if isinstance(state, (list, tuple)) else state"): "of an LSTM's two states either will do",
     (OPERATORS + "recurrent.py", "quantised", "batch=int(state.shape[2]),"): "only a backward pass asks for the batch",
     (OPERATORS + "reductions.py", "topk", 'order = numel(call.outputs[1]) * levels(int(call["k"])) if call["sorted"] else 0'): "values and places are as many",
+    (OPERATORS + "sampling.py", "", '_BACKWARD = {"linear1d": 2 + 2, "bilinear2d": 4 * 3, "trilinear3d": 8 * 4, "bicubic2d": 16 * 3}'): "two and two",
     (OPERATORS + "sampling.py", "antialiased", 'kind = str(call.func._schema.name).removeprefix("aten::_upsample_").split("_", 2)[0]'): "the first part is the same",
     (OPERATORS + "solvers.py", "_columns", "return Fraction(numel(result), rows) if rows else 1"): NO_NUMBERS,
     (OPERATORS + "solvers.py", "eigh", 'return _each(a, eigh_flops(_size(a)[1], call["compute_v"]), call)'): "the matrix is square",
@@ -463,6 +464,8 @@ class Campaign:
         module, before = sys.modules[name], dict(vars(sys.modules[name]))
         exec(compile(tree, str(self.home / path), "exec", dont_inherit=True), vars(module))
         for other in list(sys.modules.values()):
+            if not str(getattr(other, "__file__", None)).startswith(str(self.home)):
+                continue  # `Any`, say, is everywhere, and some of torch's modules let nothing be put into them
             for key, value in before.items():
                 if not key.startswith("__") and (found := getattr(other, "__dict__", {}).get(key)) is not None and type(found) is type(value):
                     if found is value or (type(value) in (int, float) and found == value):
