@@ -47,14 +47,17 @@ import pytest
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ["flopkit/counter/operators", "flopkit/training.py", "flopkit/counter/beyond/attention_calls.py", "flopkit/layers"]
-TESTS = "tests/counter tests/layers tests/models tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py flopkit"  # fmt: skip
+MODULES = ["flopkit/counter/operators", "flopkit/training.py", "flopkit/counter/beyond/attention_calls.py", "flopkit/layers", "flopkit/models"]
+MODULES += [f"flopkit/{name}.py" for name in ("arithmetic", "conventions", "cost", "rooflines", "sizes")]
+TESTS = "tests/counter tests/layers tests/models tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py tests/test_arithmetic.py tests/test_conventions.py tests/test_rooflines.py tests/test_bad_input.py flopkit"  # fmt: skip
 PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 
 # Mutants that change nothing which anyone can see: file, function, the changed line: why.
 OPERATORS, CALLS = "flopkit/counter/operators/", "flopkit/counter/beyond/attention_calls.py"
 ONE_COLON = "an operator's name has one pair of colons"
 A_LIMIT = "how much is looked at, or at a time"
+ANY_IMAGE = "what a layer is does not depend on the image"
+ONLY_ITS_TYPE = "only the type of the sum is taken"
 NO_NUMBERS = "there is nothing then that it could be multiplied with"
 EQUIVALENT = {
     (OPERATORS + "attention_kernels.py", "wanted_of_kernel", 'return (*found[:4], bool(call.get("bias_requires_grad", False)))'): "both say it of the mask",
@@ -96,6 +99,12 @@ EQUIVALENT = {
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (1, 0)), True"): NO_NUMBERS,
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 1)), True"): NO_NUMBERS,
     (CALLS, "read_layer", "1,"): "of this shape only the pairs are read",
+    ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 2, 224, 224, "bf16", EXACT).kinds'): ANY_IMAGE,
+    ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 1, 225, 224, "bf16", EXACT).kinds'): ANY_IMAGE,
+    ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 1, 224, 225, "bf16", EXACT).kinds'): ANY_IMAGE,
+    ("flopkit/arithmetic.py", "_call", "formula_type: Any = type(altair.param(name='any', value=0) - 0)"): ONLY_ITS_TYPE,
+    ("flopkit/arithmetic.py", "_call", 'formula_type: Any = type(altair.param(name="any", value=1) + 0)'): ONLY_ITS_TYPE,
+    ("flopkit/arithmetic.py", "_call", 'formula_type: Any = type(altair.param(name="any", value=0) + 1)'): ONLY_ITS_TYPE,
 }  # fmt: skip
 
 SWAPS = {
