@@ -110,7 +110,7 @@ def _ask(
             continue
         i, j = i.expand_as(j)[above, left], j[above, left]
         b, h = block[above, 0], block[above, 1]
-        with TransformGetItemToIndex():
+        with torch._C._EnableTorchFunction(), TransformGetItemToIndex():  # a function mode
             seen = asked(b, h, i, j, *buffers)
         total += int(seen.sum())
     return total

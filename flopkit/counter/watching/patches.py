@@ -15,13 +15,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+    _pop_mode_temporarily,
+)
 
 from flopkit.counter.beyond import kernels, layers, scripts
 from flopkit.counter.watching import fakes, module_calls, threads
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import custom_backwards, heres
-from flopkit.counter.watching.imports import when_imported
+from flopkit.counter.watching.imports import apart, when_imported
 from flopkit.counter.watching.watcher import Watcher
 
 __all__ = ["installed"]
@@ -64,7 +69,10 @@ def _install(stack: contextlib.ExitStack) -> None:
     _optimizers(stack)
     _replace(stack, torch.overrides, "has_torch_function", _asking)
     when_imported(stack, (BIAS,), lambda module: _replace(stack, module.CausalBias, "__new__", _making))
+    apart(stack)
     _eager(stack)
+    if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+        _replace(stack, torch._ops.HigherOrderOperator, "dispatch", _dispatching)
     for room in (module_calls, threads, fakes, kernels, scripts, layers):
         room.install(stack, _replace)
 
@@ -151,6 +159,19 @@ def _asking(original: Any) -> Any:
         return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
 
     return has_torch_function
+
+
+def _dispatching(original: Any) -> Any:
+    """An older torch calls a mode for a higher-order operator only if the two are known to each other. Ours is for all of them."""
+
+    def dispatch(operator: Any, key: Any, /, *args: Any, **kwargs: Any) -> Any:
+        modes = _get_current_dispatch_mode_stack()
+        if key != torch._C.DispatchKey.Python or not modes or not isinstance(modes[-1], Watcher):
+            return original(operator, key, *args, **kwargs)
+        with _pop_mode_temporarily() as mode:
+            return mode.__torch_dispatch__(operator, (), args, kwargs)
+
+    return dispatch
 
 
 def _making(original: Any) -> Any:

@@ -58,9 +58,21 @@ def _leave(mode: Any, stack: Callable[[], Any], pop: Callable[[], Any], push: Ca
     above = []
     while stack()[-1] is not mode:
         above.append(pop())
+    if above:
+        _hand_over(mode, above[-1], sum(other is above[-1] for other in above))
     mode.__exit__(None, None, None)
     for other in reversed(above):
         push(other)
+
+
+def _hand_over(mode: Any, after: Any, times: int) -> None:
+    """Each mode keeps in lists what torch's flags ("is any mode at work?") were when it was entered, and sets them so when it leaves: where
+    the earlier of two leaves first, the later (entered *times* since) has to set them as they were before both."""
+    for name, flags in vars(mode).items():
+        if name.startswith("old_") and name.endswith("_flags") and flags:
+            theirs = vars(after).get(name, ())
+            if len(theirs) >= times:
+                flags[-1], theirs[-times] = theirs[-times], flags[-1]
 
 
 class Watcher(TorchDispatchMode):

@@ -1,0 +1,62 @@
+"""What torch keeps of modes at work is as before when counts that overlap are over, in whatever order they end."""
+
+import itertools
+
+import pytest
+import torch
+from torch.utils import _python_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import flopkit as fk
+
+
+class Own(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def flags():
+    return {name: value for name, value in vars(_python_dispatch).items() if name.startswith("_is_in")}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_counts_that_overlap(order):
+    before = flags()
+    assert before
+    assert not any(before.values())
+    counts = [fk.counting() for _ in order]
+    for each in counts:
+        each.__enter__()
+    for n, i in enumerate(order):
+        assert _python_dispatch.is_in_torch_dispatch_mode(), n
+        counts[i].__exit__(None, None, None)
+    assert flags() == before
+
+
+def test_a_mode_of_the_programs_own_that_is_entered_twice_and_stays():
+    before, own, count = flags(), Own(), fk.counting()
+    count.__enter__()
+    with own, own:
+        count.__exit__(None, None, None)
+        assert _python_dispatch.is_in_torch_dispatch_mode()
+        torch.ones(2) + 1
+    assert flags() == before
+
+
+def test_what_is_compiled_afterwards_is_compiled():
+    calls = []
+
+    def backend(graph, inputs):
+        def run(*args):
+            calls.append(1)
+            return graph(*args)
+
+        return run
+
+    first, second = fk.counting(), fk.counting()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    torch.compile(lambda a: a @ a + 1, backend=backend)(torch.ones(4, 4))
+    assert calls == [1]
