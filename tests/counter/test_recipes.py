@@ -655,3 +655,7 @@ def test_norms_of_several_tensors(p, each, root):
     if p is not None:
         assert by_hand(aten._foreach_norm.Scalar, out, X2, p) == each * 47 + root * 2
         assert by_hand(aten._foreach_powsum.Scalar, out, X2, p) == by_hand(aten.linalg__powsum, ONE, X2, p) == each * 47
+
+
+def test_a_norm_whose_power_is_not_said_is_a_root_of_squares():
+    assert by_hand(aten.norm.ScalarOpt_dim, X[0], COMPLEXES[0], None, [1]) == by_hand(aten.norm.ScalarOpt_dim, X[0], COMPLEXES[0], 2, [1]) == 4 * 40 + 10

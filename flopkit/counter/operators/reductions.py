@@ -137,7 +137,7 @@ def trace(call: Call) -> Work:
     return elementwise(flops, n * int(matrix.element_size()) + extent(call.outputs[0]))
 
 
-@explains("aten::sort", "aten::argsort", "aten::msort", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
+@explains("aten::sort", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
           "aten::unique_dim", "aten::unique_dim_consecutive")  # fmt: skip
 def sort(call: Call) -> Work:
     """⌈log₂ n⌉ compares for each of the n numbers of a row: what sorting by comparing takes. Consecutive: one."""
@@ -148,8 +148,7 @@ def sort(call: Call) -> Work:
     if "consecutive" in name:
         return elementwise(numel(source), call.bytes())
     whole = name.endswith(("_unique", "_unique2")) or source.dim() == 0
-    dim = call.get("dim")
-    n = numel(source) if whole else int(source.shape[0 if dim is None else dim])  # `msort` names none, and sorts columns
+    n = numel(source) if whole else int(source.shape[call["dim"]])
     return elementwise(numel(source) * levels(n), call.bytes())
 
 
