@@ -125,15 +125,17 @@ class Layer:
         self.path, self.kind = place.path, type(module)
         self.around: tuple[type, ...] = outer.around if outer is not None else ()
         self.times: int = outer.times if outer is not None else 1
+        self.alive = None
         if self.registered:
-            self.around, self.times = (*self.around, self.kind), ways
+            self.around, self.times = _one((*self.around, self.kind)), ways
+        else:
+            self.alive = weakref.ref(module)
         self.leaf = not module._modules
         self.full: bool | None = None
         self.settings: Any = None
         self.parameters: Any = None
         self.learns = False
-        self.strays: list[Layer] = []
-        self.alive = None if self.registered else weakref.ref(module)
+        self.strays: tuple[Layer, ...] = ()
 
     @property
     def registered(self) -> bool:
@@ -153,9 +155,11 @@ class Layer:
         else:
             given = vars(module)
             self.settings = {name: given[name] for name in known if name in given}
-        parameters = {name: each for name, each in module._parameters.items() if each is not None}
-        self.parameters = {name: parameter.shape for name, parameter in parameters.items()}
-        self.learns = any(parameter.requires_grad for parameter in parameters.values())
+        self.parameters = {}
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                self.parameters[name] = _one(parameter.shape)
+                self.learns = self.learns or parameter.requires_grad
 
 
 _ways: tuple[Any, dict[int, int]] = (None, {})  # the last root that shares parts, and in how many ways it comes to each
@@ -164,15 +168,20 @@ _ways: tuple[Any, dict[int, int]] = (None, {})  # the last root that shares part
 def _layer(here: Any, place: Place, module: Any) -> Layer:
     """The layer that stands for *module*, which is being called at *place*."""
     if place.layer is None:
-        stack = [each for each, _ in here.stack]
-        stack = stack[: stack.index(place)] if place in stack else stack
-        outer = next((each for each in reversed(stack) if each.module is not None and each.path != place.path), None)
+        stack, outer = here.stack, None
+        below = len(stack) if place is here.place else next((n for n, (each, _) in enumerate(stack) if each is place), len(stack))
+        for n in range(below - 1, -1, -1):
+            each = stack[n][0]
+            if each.module is not None and each.path != place.path:
+                outer = each
+                break
         caller = None if outer is None or outer.module is None else outer.module()
-        around = None if outer is None or caller is None else _layer(here, outer, caller)
+        around = None if outer is None or caller is None else outer.layer or _layer(here, outer, caller)
         found = place.layer = Layer(module, place, around, _times(here, place, module))
-        root = next((each for each in stack if each.module is not None), None)
-        if not found.registered and root is not None and root.layer is not None:
-            root.layer.strays.append(found)
+        if not found.registered:
+            root = next((each for each, _ in stack[:below] if each.module is not None), None)
+            if root is not None and root.layer is not None:
+                root.layer.strays += (found,)
         return found
     known: Layer = place.layer
     return known
@@ -182,7 +191,7 @@ def _times(here: Any, place: Place, module: Any) -> int:
     """In how many ways the root of *place* comes to *module*."""
     global _ways
     top = here.watcher.modules.roots.get(place.path.partition(".")[0])
-    if top is None or top is place or not shares(top):
+    if top is None or top is place or top.shared is False or not shares(top):
         return 1
     if _ways[0] is not top:
         _ways = (top, _counted(top.module()))
@@ -233,8 +242,8 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
         else:
             try:
                 key = (
-                    layer, given.shape if type(given) in _TENSORS else _shape(given), out.shape if type(out) in _TENSORS else _shape(out),
-                    len(args),
+                    layer, _one(given.shape) if type(given) in _TENSORS else _shape(given),
+                    _one(out.shape) if type(out) in _TENSORS else _shape(out), len(args),
                 )  # fmt: skip
             except RuntimeError:  # a strided nested tensor has no single shape
                 key = (layer, _shape(given), _shape(out), len(args))
@@ -273,14 +282,14 @@ def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_
     layer = None if module is None else place.layer or _layer(here, place, module)
     try:
         given = tuple([
-            each.shape if type(each) in _TENSORS else each if type(each) in _SIMPLE else _told(each) for each in args
+            _one(each.shape) if type(each) in _TENSORS else each if type(each) in _SIMPLE else _told(each) for each in args
         ])  # fmt: skip
-        came = out.shape if type(out) in _TENSORS else _told(out)
+        came = _one(out.shape) if type(out) in _TENSORS else _told(out)
     except RuntimeError:  # a strided nested tensor has no single shape
         given, came = tuple([_told(each) for each in args]), _told(out)
     named = tuple([(word, _told(each)) for word, each in kwargs.items()]) if kwargs else ()
     around, times = ((), 1) if layer is None else (layer.around, layer.times)
-    key = (called, around, times, here.ledger.foreign, (given, named), came, looked_up)
+    key = (called, around, times, here.ledger.foreign, given, named, came, looked_up)
     functions = here.ledger.functions
     functions[key] = functions.get(key, 0) + 1
 
@@ -385,4 +394,15 @@ def _packed(given: PackedSequence, out: Any) -> Packed:
 
 def _sizes(tensor: torch.Tensor) -> Any:
     """The shape of a tensor; None of a strided nested one, which has no single shape."""
-    return None if tensor.is_nested and tensor.layout is torch.strided else tensor.shape
+    return None if tensor.is_nested and tensor.layout is torch.strided else _one(tensor.shape)
+
+
+_ones: dict[Any, Any] = {}
+
+
+def _one(value: Any) -> Any:
+    """One shape, or tuple of classes, for all that are equal, so that few are kept: Python looks through what is kept now and then, and
+    that takes time."""
+    if len(_ones) > 10_000:
+        _ones.clear()
+    return _ones.setdefault(value, value)

@@ -49,7 +49,7 @@ class Called(NamedTuple):
 
 def functions(source: Any) -> Iterator[Called]:
     """Every call in the forward passes of what *source* saw."""
-    for (name, around, ways, elsewhere, (args, named), out, looked_up), times in source.ledger().functions.items():
+    for (name, around, ways, elsewhere, args, named, out, looked_up), times in source.ledger().functions.items():
         yield Called(name, times, around, ways, elsewhere, args, dict(named), out, looked_up)
 
 
