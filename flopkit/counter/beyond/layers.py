@@ -295,6 +295,7 @@ def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_
 
 
 _SIGN_CODES = frozenset(code for name, code in dis.opmap.items() if name.startswith("BINARY_"))
+_F = vars(F)
 _BETWEEN = frozenset(
     map(id, map(vars, (F, torch.overrides, torch.functional, sys.modules[boolean_dispatch.__module__])))
 )
@@ -304,9 +305,13 @@ _sites: dict[Any, Any] = {}  # what was found for a place in the source: the cod
 
 
 def _asked_for(frame: Any, func: Any, name: str, sign: bool) -> bool | str:
-    """`_looked_up`, found once for each place in the source and each function there."""
-    if id(frame.f_globals) in _BETWEEN:
-        return _looked_up(frame, func, name, sign)
+    """`_looked_up`, found once for each place in the source and each function there. Where it is another function of torch.nn.functional
+    that calls *func*, that one's name."""
+    while id(frame.f_globals) in _BETWEEN and frame.f_back is not None:
+        caller = frame.f_code.co_name
+        if caller != name and frame.f_globals is _F and caller.strip("_").removesuffix("_with_indices") != name:
+            return caller if name in frame.f_code.co_names else False
+        frame = frame.f_back
     code = frame.f_code
     site = (id(code), frame.f_lasti, func)
     found = _sites.get(site)
@@ -314,19 +319,13 @@ def _asked_for(frame: Any, func: Any, name: str, sign: bool) -> bool | str:
         if len(_sites) > 10_000:
             _sites.clear()
         found = _sites[site] = (code, _looked_up(frame, func, name, sign))
-    answer: bool | str = found[1]
+    answer: bool = found[1]
     return answer
 
 
-def _looked_up(frame: Any, func: Any, name: str, sign: bool) -> bool | str:
+def _looked_up(frame: Any, func: Any, name: str, sign: bool) -> bool:
     """Whether who calls *func* says ``F.name(...)``, ``torch.name(...)`` or ``x.name(...)`` there, so that what a tool puts in its
-    place is called: not a sign, nor ``sum(...)``, nor what was imported or kept under a name of its own. Where it is another function of
-    torch.nn.functional that calls it, that one's name."""
-    while id(frame.f_globals) in _BETWEEN and frame.f_back is not None:
-        caller = frame.f_code.co_name
-        if frame.f_globals is vars(F) and caller.strip("_").removesuffix("_with_indices") != name:
-            return caller if name in frame.f_code.co_names else False
-        frame = frame.f_back
+    place is called: not a sign, nor ``sum(...)``, nor what was imported or kept under a name of its own."""
     code = frame.f_code
     if name not in code.co_names or (frame.f_globals.get(name) is func and name not in _attributes(code)):
         return False
