@@ -59,6 +59,7 @@ def test_a_remainder_is_an_error_where_it_is_known():
 
 def test_ratio_of_nothing():
     assert math.isnan(ratio(0, 0)) and ratio(1, 0) == math.inf
+    assert ratio(1.5, 4) == 0.375 and ratio(3, 0.5) == 6  # bytes of a user's own may be floats
     assert ratio(10**400, 10**399) == 10.0  # too large for a float, and yet a number
 
 

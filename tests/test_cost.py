@@ -70,6 +70,11 @@ def test_a_sum_keeps_its_parts():
     assert [part.flops for part in (2 * named).parts] == [2 * UP.flops, 2 * CORE.flops]
 
 
+def test_a_total_of_one_part():
+    alone = fk.Cost.total("alone", [CORE.under(TORCH)])
+    assert values(alone) == values(CORE.under(TORCH)) and alone.convention is TORCH
+
+
 def test_the_sum_of_nothing():
     nothing = fk.Cost.total("nothing", [])
     assert values(nothing) == dict.fromkeys(QUANTITIES, 0)
