@@ -594,3 +594,8 @@ def test_what_is_sorted():
     assert by_hand("_unique", X, X).vector == {"products": 40 * 6}
     call = Call(torch.ops.aten.sort.int, ([3, 1, 2],), {}, None)
     assert registry.FORMULAS["aten::sort"](call).vector == {"products": 0}
+
+
+def test_windows_of_adaptive_pooling_side_by_side():
+    """One window of seven rows, four of two columns: each element is under one of them."""
+    assert vector(F.adaptive_avg_pool2d, numbers(2, 3, 7, 8), (1, 4)) == 6 * (7 * 8 + 4)
