@@ -200,6 +200,14 @@ def test_tables():
     assert len(UP.table()) == 1
 
 
+def test_what_there_is_none_of_is_not_shown():
+    bare = fk.matmul(m=5, k=3, n=7)  # no parameters, no vector work
+    assert repr(bare) == "matmul: 210 FLOPs, 142 B, 1.479 FLOP/B [EXACT]"
+    assert "params" not in bare.table().rows[0] and UP.table().rows[0]["params"] == 8 * 16 + 16
+    one = fk.Cost("one", vector_by_kind={"products": 1}, params_by_role={"weight": 1})
+    assert "1 FLOP element-wise, 0 B" in repr(one) and "1 parameter " in repr(one) and one.table().rows[0]["params"] == 1
+
+
 def test_a_symbolic_cost_shows_itself():
     n = altair.param(name="n", value=1)
     x = sympy.Symbol("x", positive=True, integer=True)
