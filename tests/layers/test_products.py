@@ -148,7 +148,7 @@ def test_a_transposed_convolution_is_the_input_gradient_of_a_convolution(groups,
     assert same(forward, backward)
 
 
-@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv2d_backward"])
 def test_the_plain_convolution_is_the_default(name):
     parameters = inspect.signature(getattr(fk, name)).parameters
     assert [parameters[key].default for key in ("groups", "stride", "dilation", "bias")] == [1, 1, 1, False]
