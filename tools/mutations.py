@@ -80,6 +80,7 @@ EQUIVALENT = {
     (OPERATORS + "pointwise.py", "plain", 'short = name.rsplit("::", 2)[-1]'): ONE_COLON,
     (OPERATORS + "pointwise.py", "equal", "return elementwise(numel(call.args[1]), call.bytes())"): "of one size, or nothing is compared",
     (OPERATORS + "pools.py", "adaptive_max_pool", 'return elementwise(_windows(call["self"], call.outputs[1], _dims(call)), call.bytes())'): "maxima and positions are as many",
+    (OPERATORS + "quantised.py", "", '"quantized::quantized_rnn_relu_cell_dynamic": 1,'): "relu and tanh are one gate, and one FLOP",
     (OPERATORS + "quantised.py", "cell", "state = hidden[1] if isinstance(hidden, (list, tuple)) else hidden"): "of an LSTM's two states either will do",
     (OPERATORS + "quantised.py", "cell", "step = Layers(mode, int(state.shape[0]), int(state.shape[1]), int(x.shape[-1]), int(state.shape[-1]))"): "only a backward pass asks for the batch",
     (OPERATORS + "recipes.py", "complex_flops", "for factor in call.args[:3]:"): "products and quotients have two",
