@@ -42,7 +42,7 @@ def _growing(n: int, kv: int) -> int:
     return short * (short + 1) // 2 + max(n - kv, 0) * kv
 
 
-def visible_rows(q: int, kv: int, left: int | None = None, right: int | None = None, offset: int = 0) -> int:
+def visible_rows(q: int, kv: int, left: int | None, right: int | None, offset: int) -> int:
     """Keys that at least one of *q* queries sees under the same band.
 
     >>> visible_rows(1, 8192, left=1023, right=0, offset=8191)
