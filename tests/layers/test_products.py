@@ -185,6 +185,7 @@ def test_conv_output_is_torch_s(size_in, kernel, stride, padding, dilation):
 def test_padding_decides_whether_a_kernel_fits():
     """A kernel of 5 with gaps of 2 reaches over 9 positions: 3 with a padding of 3 on each side are 9, without it they are 3."""
     assert fk.conv_output(size_in=3, kernel=5, padding=3, dilation=2) == 1
+    assert fk.conv_output(size_in=10, kernel=3) == 8  # a step of 1, no padding and no gaps, where nothing is said
     for size_in, padding in ((8, 0), (6, 1), (4, 2), (2, 3)):
         with pytest.raises(ValueError, match=f"reaches over 9 positions and the padded input has only 8: .* at least {padding + 1}$"):
             fk.conv_output(size_in=size_in, kernel=5, padding=padding, dilation=2)
