@@ -96,6 +96,7 @@ EQUIVALENT = {
     (OPERATORS + "recurrent.py", "", "CELL = (1 + 1, 1 + _TANH, 4 + 3 * _SIGMOID + 2 + 4, 3 + 2 * _SIGMOID + _TANH + 4)"): "tanh is one FLOP",
     (OPERATORS + "normalisations.py", "batch_norm", "channels = int(image.shape[1]) if image.dim() > 1 else 2"): "torch refuses a vector",
     (OPERATORS + "normalisations.py", "batch_norm_backward", "channels = int(image.shape[1]) if image.dim() > 1 else 2"): "torch refuses a vector",
+    (CALLS, "read", "def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 1.0, is_causal: bool = False,"): "dropout is an operator of its own",
     (CALLS, "_shape", "if len(_known) >= 1025:"): "how many are remembered",
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (1, 0)), True"): NO_NUMBERS,
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 1)), True"): NO_NUMBERS,

@@ -312,3 +312,11 @@ def test_under_autocast_the_kernel_reads_half_the_bytes():
     assert report.hardware_flops == 3.5 * forward(B * H * 36, 8, 8)
     casts = [row for row in report.by_op() if row["operator"] == "_to_copy" and row["phase"] == "forward"]
     assert sum(row["bytes"] for row in casts) == 3 * each * (4 + 2)
+
+
+def test_a_mask_for_all_sequences_and_heads_is_not_taken_for_none():
+    """Shapes that were met are known: a call with such a mask tells that nobody sees what it hides, whichever call came first."""
+    q, mask = torch.ones(2, 4, 7, 8), torch.ones(1, 1, 7, 7, dtype=torch.bool)
+    for given, noted in ((None, False), (mask, True), (None, False)):
+        report = fk.count(F.scaled_dot_product_attention, q, q, q, given).under(fk.conventions.EXACT)
+        assert any("mask" in note for note in report.notes) == noted
