@@ -599,3 +599,13 @@ def test_what_is_sorted():
 def test_windows_of_adaptive_pooling_side_by_side():
     """One window of seven rows, four of two columns: each element is under one of them."""
     assert vector(F.adaptive_avg_pool2d, numbers(2, 3, 7, 8), (1, 4)) == 6 * (7 * 8 + 4)
+
+
+def test_bytes_of_the_gradients_of_pooling():
+    """96 gradients are read, with the places of their maxima (eight bytes each), and 384 are written."""
+    for pool, places in ((F.max_pool2d, 8 * 96), (F.avg_pool2d, 0)):
+        image = numbers(2, 3, 8, 8).requires_grad_()
+        out = pool(image, 2)
+        with fk.counting(strict=True) as report:
+            torch.autograd.grad(out, image, numbers(2, 3, 4, 4))
+        assert next(r["bytes"] for r in report.by_op() if "pool" in r["operator"]) == 4 * 96 + places + 4 * 384
