@@ -58,8 +58,20 @@ def _passing(calling: Any) -> Any:
 def _calling(original: Any) -> Any:
     def call(module: Any, args: Any, kwargs: Any) -> Any:
         watching = heres()
-        if len(watching) == 1:  # the rule, and a model has many modules
-            return one(watching[0], module, args, kwargs)
+        if len(watching) != 1:  # seldom, and a model has many modules
+            return several(watching, module, args, kwargs)
+        here = watching[0]
+        if here.watcher.closed:
+            return original(module, *args, **kwargs)
+        here.call_module(module)
+        try:
+            out = original(module, *args, **kwargs)
+            layers.note(here, module, args, kwargs, out)
+            return out
+        finally:
+            here.leave()
+
+    def several(watching: Any, module: Any, args: Any, kwargs: Any) -> Any:
         for here in (watching := tuple([here for here in watching if not here.watcher.closed])):
             here.call_module(module)
         try:
@@ -70,16 +82,5 @@ def _calling(original: Any) -> Any:
         finally:
             for here in watching:
                 here.leave()
-
-    def one(here: Any, module: Any, args: Any, kwargs: Any) -> Any:
-        if here.watcher.closed:
-            return original(module, *args, **kwargs)
-        here.call_module(module)
-        try:
-            out = original(module, *args, **kwargs)
-            layers.note(here, module, args, kwargs, out)
-            return out
-        finally:
-            here.leave()
 
     return call
