@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -136,11 +137,20 @@ class Report:
         return [*found, *(f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items())]
 
     def _written_out(self) -> int:
-        """Calls of softmax beside batched products, in no attention call."""
-        forward = [(entry.op, where.path, calls) for entry, where, calls in self.lines() if where.phase == "forward"]
-        batched = {path for op, path, _ in forward if op in ("bmm", "baddbmm")}
+        """Calls of softmax beside batched products, less those of attention calls whose two products were counted by themselves."""
+        batched: set[str] = set()
+        softmaxes, of_calls = Counter[str](), Counter[str]()
+        for entry, where, calls in self.lines():
+            if where.phase != "forward":
+                continue
+            if entry.op in ("_softmax", "_safe_softmax"):
+                softmaxes[where.path] += calls
+            elif entry.op in ("bmm", "baddbmm") and "scores" in entry.work.model:
+                of_calls[where.path] += calls
+            elif entry.op in ("bmm", "baddbmm"):
+                batched.add(where.path)
         return sum(
-            calls for op, path, calls in forward if op in ("_softmax", "_safe_softmax") and {path, path.rpartition(".")[0]} & batched
+            max(calls - of_calls[path] // 2, 0) for path, calls in softmaxes.items() if {path, path.rpartition(".")[0]} & batched
         )
 
     def add_note(self, note: str) -> None:

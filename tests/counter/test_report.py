@@ -238,3 +238,30 @@ def test_attention_that_is_written_out_is_noted_where_its_mask_would_matter():
     # Neither a router's softmax beside its product nor attention that is called by its name.
     assert fk.count(lambda: F.linear(x, torch.ones(4, 16)).softmax(-1)).under(EXACT).notes == []
     assert fk.count(lambda: F.scaled_dot_product_attention(x, x, x)).under(EXACT).notes == []
+
+
+def test_a_layer_that_says_its_mask_is_not_taken_for_attention_that_is_written_out():
+    x, w, out = torch.ones(8, 2, 16), torch.ones(48, 16), torch.ones(16, 16)
+    mask = nn.Transformer.generate_square_subsequent_mask(8)
+
+    def layer():
+        F.multi_head_attention_forward(
+            x, x, x, 16, 2, w, None, None, None, False, 0.0, out, None, attn_mask=mask, is_causal=True
+        )
+
+    def written_out():
+        (x @ x.transpose(1, 2)).softmax(-1) @ x
+
+    def beside():
+        layer()
+        x @ x.transpose(1, 2)
+
+    def both():
+        layer()
+        written_out()
+        written_out()
+
+    for run in (layer, beside):
+        assert fk.count(run).under(EXACT).notes == []
+    (note,) = fk.count(both).under(EXACT).notes
+    assert note.endswith("(2 calls)")
