@@ -26,8 +26,9 @@ UNEXPLAINED: Mapping[str, str] = {
     "aten::linalg_matrix_exp": f"{_BY_NUMBERS}; on a real device the products inside are counted",
     "aten::_spsolve": "how many numbers a sparse factor has follows from where the zeros are",
     **dict.fromkeys(
-        ("prims::_low_memory_max_pool_offsets_to_indices", "prims::_low_memory_max_pool_with_offsets", "prims::_unsafe_index_put_",
-         "prims::inductor_cvt_e8m0_rceil", "prims::inductor_force_stride_order", "prims::inductor_rand_eager_offset",
+        ("prims::_low_memory_max_pool_offsets_to_indices", "prims::_low_memory_max_pool_with_offsets",
+         "prims::_low_memory_max_pool2d_offsets_to_indices", "prims::_low_memory_max_pool2d_with_offsets",  # in torch 2.6
+         "prims::_unsafe_index_put_", "prims::inductor_cvt_e8m0_rceil", "prims::inductor_force_stride_order", "prims::inductor_rand_eager_offset",
          "prims::inductor_rand_eager_offsets", "prims::prepare_softmax_online"), _COMPILERS),
     "aten::_cslt_sparse_mm_search": "it tries kernels, and returns the number of one",
     **dict.fromkeys(("torchvision::roi_pool", "torchvision::_roi_pool_backward", "torchvision::ps_roi_pool",
