@@ -109,16 +109,28 @@ def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -
     return carried
 
 
-def _scan(combine: Any, carried: Any, xs: Any, additional_inputs: Any = ()) -> Any:
-    """One step after the other; each gives what is carried on, and then its part of the results."""
+def _scan(
+    combine: Any, carried: Any, xs: Any, *rest: Any, dim: int = 0, reverse: bool = False, additional_inputs: Any = ()
+) -> Any:
+    """One step after the other; each gives what is carried on, and then its part of the results.
+
+    torch 2.6 says after *xs* along which dimension, and whether from the last step to the first; later ones turn *xs* before.
+    """
+    if len(rest) > 1:
+        dim, reverse, *rest = rest  # type: ignore[assignment]
+    if rest:
+        (additional_inputs,) = rest
     tree = torch.utils._pytree
     carried, steps = list(carried), []
     shape: Any = None
-    for place in range(xs[0].shape[0]):
-        found = combine(*carried, *(x.select(0, place) for x in xs), *additional_inputs)
+    for place in range(xs[0].shape[dim]):
+        row = xs[0].shape[dim] - 1 - place if reverse else place
+        found = combine(*carried, *(x.select(dim, row) for x in xs), *additional_inputs)
         leaves, shape = tree.tree_flatten(tuple(found))
         steps.append(leaves[len(carried) :])
         carried = leaves[: len(carried)]
+    if reverse:
+        steps.reverse()
     return tree.tree_unflatten([*carried, *(_stacked(parts) for parts in zip(*steps, strict=True))], shape)
 
 
