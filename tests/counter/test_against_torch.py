@@ -200,9 +200,15 @@ PROGRAMS = {
 }
 
 
+def program_called(name):
+    if name == "grouped_mm" and not hasattr(torch, "_grouped_mm"):
+        pytest.skip("torch 2.6 has no grouped products")
+    return PROGRAMS[name]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ours(name):
-    program = PROGRAMS[name]
+    program = program_called(name)
     report = fk.count(program.make(), strict=True)
     assert report.flops == program.executed
     assert report.model_flops == (program.executed if program.model is None else program.model)
@@ -216,7 +222,7 @@ def test_ours(name):
     ],
 )
 def test_theirs(name):
-    program = PROGRAMS[name]
+    program = program_called(name)
     function = program.make()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -308,6 +308,7 @@ def test_backward_of_group_norm():
     assert backward(lambda b: F.group_norm(free, 3, free[0, :, 0], b), b) == 60
 
 
+@pytest.mark.skipif(not hasattr(torch.ops.aten, "_fused_rms_norm_backward"), reason="torch has had the operator since 2.9")
 def test_backward_of_rms_norm_in_one_kernel():
     """x̂ (1), Σ g·x̂ (2); the input's: g·w (1), its sum with x̂ (2), a multiply, a subtract, a multiply (3); a division a row."""
     x, w, root = numbers(4, 10), numbers(10), numbers(4, 1)

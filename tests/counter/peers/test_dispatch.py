@@ -183,6 +183,8 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.filterwarnings("ignore")
 def test_the_same_number_as_the_real_one(name):
+    if name == "experts" and not hasattr(torch, "_grouped_mm"):
+        pytest.skip("torch 2.6 has no grouped products")
     program = PROGRAMS[name]
     expected = real(program)
     report = ours(program)
