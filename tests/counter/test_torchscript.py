@@ -252,3 +252,20 @@ def test_autocast_inside_and_outside():
         with fk.counting():
             counted = script(x, y)
     assert (counted.dtype, (counted - plain).abs().max() < 0.1) == (plain.dtype, True)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("train", [False, True])
+def test_what_was_traced_and_never_run(grad, train):
+    """Torch compares the numbers in it as it makes it better, and hands them to a mode as numbers, which its own operators refuse."""
+    layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True).train(train)
+    x = torch.randn(2, 4, 8)
+    with torch.set_grad_enabled(grad):
+        traced = torch.jit.trace(layer, (x, x), check_trace=False)
+        first, then = fk.count(traced, x, x), fk.count(traced, x, x)
+        torch.testing.assert_close(traced(x, x), layer(x, x))
+    # Two attentions: four projections each, scores and their use; then up and down.
+    attention = 4 * 2 * (2 * 4) * 8 * 8 + 2 * 2 * 2 * 4 * 4 * 8
+    assert first.model_flops == then.model_flops == 2 * attention + 2 * 2 * (2 * 4) * 8 * 16
+    assert first.uncounted == []

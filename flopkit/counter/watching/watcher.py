@@ -220,6 +220,11 @@ class Watcher(TorchDispatchMode):
         here.busy += 1
         try:
             out = func(*args, **kwargs)
+        except RuntimeError:
+            given = inside.numbers_as_tensors(func, args)
+            if given is None:
+                raise
+            return func(*given, **kwargs)
         finally:
             here.busy -= 1
         self._record(here, plan, func, args, kwargs, out, key, floats, entry)
