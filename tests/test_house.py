@@ -202,6 +202,7 @@ def test_a_room_of_the_face_is_there_before_anything_else_has_loaded_it():
         assert in_python(f"import flopkit\nprint(json.dumps(flopkit.{name}.__name__))") == f"flopkit.{name}"
 
 
+@pytest.mark.slow
 def test_a_type_checker_finds_the_names_of_the_face(tmp_path):
     """As in a strict project of the user's own: each name is offered, and a misspelt one is an error."""
     names = ", ".join(name for name in fk.__all__ if name != "__version__")

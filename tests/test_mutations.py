@@ -48,6 +48,7 @@ def test_doubled():
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_what_a_test_sees_is_caught_and_the_rest_is_named(tmp_path):
     (tmp_path / "toy").mkdir()
