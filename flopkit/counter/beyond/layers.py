@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch._jit_internal import boolean_dispatch
 from torch.nn.utils.rnn import PackedSequence
 
-from flopkit.counter.told import Listed, Packed
+from flopkit.counter.told import Listed, Packed, around
 from flopkit.counter.watching.places import Place, shares
 
 __all__ = ["FUNCTIONS", "Layer", "install", "note", "noting"]
@@ -117,9 +117,10 @@ class Layer:
     settings, parameters : its own, the parameters as shapes; None until it was called to the end.
     learns : whether a gradient is wanted of one of its own parameters; not of what was made on the spot, and is gone.
     strays : of a root: those that it calls and that do not belong to it.
+    within : *around* and *times*, of functions that it calls.
     """
 
-    __slots__ = ("alive", "around", "full", "kind", "leaf", "learns", "parameters", "path", "settings", "strays", "times")
+    __slots__ = ("alive", "around", "full", "kind", "leaf", "learns", "parameters", "path", "settings", "strays", "times", "within")
 
     def __init__(self, module: Any, place: Place, outer: Layer | None, ways: int) -> None:
         self.path, self.kind = place.path, type(module)
@@ -130,6 +131,7 @@ class Layer:
             self.around, self.times = _one((*self.around, self.kind)), ways
         else:
             self.alive = weakref.ref(module)
+        self.within = around(self.around, self.times)
         self.leaf = not module._modules
         self.full: bool | None = None
         self.settings: Any = None
@@ -176,8 +178,8 @@ def _layer(here: Any, place: Place, module: Any) -> Layer:
                 outer = each
                 break
         caller = None if outer is None or outer.module is None else outer.module()
-        around = None if outer is None or caller is None else outer.layer or _layer(here, outer, caller)
-        found = place.layer = Layer(module, place, around, _times(here, place, module))
+        above = None if outer is None or caller is None else outer.layer or _layer(here, outer, caller)
+        found = place.layer = Layer(module, place, above, _times(here, place, module))
         if not found.registered:
             root = next((each for each, _ in stack[:below] if each.module is not None), None)
             if root is not None and root.layer is not None:
@@ -201,10 +203,12 @@ def _times(here: Any, place: Place, module: Any) -> int:
 def _counted(root: Any) -> dict[int, int]:
     """In how many ways *root* comes to each module below it; a parent that has a child by two names comes to it once."""
     order: dict[int, Any] = {}
+    begun = set()  # a module may be below itself
 
     def visit(module: Any) -> None:
+        begun.add(id(module))
         for child in module.children():
-            if id(child) not in order:
+            if id(child) not in begun:
                 visit(child)
         order[id(module)] = module
 
@@ -276,6 +280,9 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
     return noted
 
 
+_NO_MODULE = around((), 1)
+
+
 def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_up: bool | str) -> None:
     place = here.place
     module = None if place.module is None else place.module()
@@ -288,8 +295,8 @@ def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_
     except RuntimeError:  # a strided nested tensor has no single shape
         given, came = tuple([_told(each) for each in args]), _told(out)
     named = tuple([(word, _told(each)) for word, each in kwargs.items()]) if kwargs else ()
-    around, times = ((), 1) if layer is None else (layer.around, layer.times)
-    key = (called, around, times, here.ledger.foreign, given, named, came, looked_up)
+    within = _NO_MODULE if layer is None else layer.within
+    key = (called, within, here.ledger.foreign, given, named, came, looked_up)
     functions = here.ledger.functions
     functions[key] = functions.get(key, 0) + 1
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from flopkit.counter.ledger import Ledger, Where
 from flopkit.counter.peers.lines import arguments, name, shape
+from flopkit.counter.told import around
 
 __all__ = ["PACKED", "apart", "packed"]
 
@@ -66,7 +69,7 @@ def _parts(args: dict[str, Any], sizes: tuple[int, ...]) -> Ledger:
     from flopkit.counter.watching.watcher import Watcher
 
     watcher = Watcher()
-    with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), FakeTensorMode():
+    with _alone(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), FakeTensorMode():
         layer = torch.nn.TransformerEncoderLayer(
             args["embed_dim"],
             args["num_heads"],
@@ -84,6 +87,24 @@ def _parts(args: dict[str, Any], sizes: tuple[int, ...]) -> Ledger:
     return watcher.ledger()
 
 
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Without what would have attention inside of a layer run in another way now: function modes (a default device is one), and torch told
+    not to take the fast path, which the layer took."""
+    import torch
+    from torch.overrides import _pop_mode, _push_mode
+
+    fast = torch.backends.mha.get_fastpath_enabled()
+    modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())]
+    torch.backends.mha.set_fastpath_enabled(True)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for mode in reversed(modes):
+            _push_mode(mode)
+
+
 def _put(after: Ledger, found: Ledger, host: Any, calls: int, foreign: bool) -> None:
     """Enter what was *found*, so many times, as parts of the layer *host*."""
     for (entry, where), times in found.calls.items():
@@ -96,8 +117,8 @@ def _put(after: Ledger, found: Ledger, host: Any, calls: int, foreign: bool) -> 
         part.path, part.times = _below(host, layer.path), host.times
         part.around = (*host.around, *layer.around[1:]) if part.registered else host.around
         after.layers[(part, *call)] = calls * times
-    for (function, around, _, _, *call), times in found.functions.items():
-        new = (function, (*host.around, *around[1:]), host.times, foreign, *call)
+    for (function, inner, _, *call), times in found.functions.items():
+        new = (function, around((*host.around, *inner.classes[1:]), host.times), foreign, *call)
         after.functions[new] = after.functions.get(new, 0) + calls * times
 
 

@@ -49,8 +49,8 @@ class Called(NamedTuple):
 
 def functions(source: Any) -> Iterator[Called]:
     """Every call in the forward passes of what *source* saw."""
-    for (name, around, ways, elsewhere, args, named, out, looked_up), times in source.ledger().functions.items():
-        yield Called(name, times, around, ways, elsewhere, args, dict(named), out, looked_up)
+    for (name, around, elsewhere, args, named, out, looked_up), times in source.ledger().functions.items():
+        yield Called(name, times, around.classes, around.ways, elsewhere, args, dict(named), out, looked_up)
 
 
 def called(source: Any) -> Iterator[Called]:

@@ -78,7 +78,8 @@ class Chain:
                         read[name] = {start: size}
                     elif where.get(start, 0) < size:
                         where[start] = size
-            for tensor, (size, width) in zip((out,) if isinstance(out, torch.Tensor) else _results(args, out), writes, strict=False):
+            one = type(out) is torch.Tensor
+            for tensor, (size, width) in ((out, writes[0]),) if one else zip(_results(args, out), writes, strict=False):
                 if not size:  # such as the statistics that nobody kept
                     continue
                 name = _storage(tensor)
