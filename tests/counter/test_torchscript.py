@@ -192,6 +192,41 @@ def test_wrong_arguments_are_told_as_ever(args, kwargs):
     assert told[0] == told[1]
 
 
+def only_by_name(x: torch.Tensor, *, y: torch.Tensor):
+    return x @ y
+
+
+def test_arguments_that_have_to_be_named():
+    script, (x, y) = torch.jit.script(only_by_name), tensors()
+    assert fk.count(script, x, y=y).flops == 2 * N**3
+    told = []
+    for run in (lambda: script(x, y), lambda: fk.count(script, x, y)):
+        with pytest.raises(RuntimeError, match="positional argument") as error:
+            run()
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
+def test_arguments_of_any_name():
+    unit, (x, y) = torch.jit.CompilationUnit("def f(script, args, kwargs):\n    return script @ args @ kwargs\n"), tensors()
+    with fk.counting() as report:
+        unit.f(kwargs=x, script=x, args=y)
+    assert report.flops == 2 * 2 * N**3
+
+
+def test_what_stands_for_a_tensor_in_a_trace_of_fx_is_asked():
+    layer = torch.jit.script(nn.Linear(N, N))
+
+    class Calls(nn.Module):
+        def forward(self, x):
+            return layer.forward(x) + 1
+
+    plain = torch.fx.symbolic_trace(Calls())
+    with fk.counting():
+        counted = torch.fx.symbolic_trace(Calls())
+    assert str(counted.graph) == str(plain.graph)
+
+
 def test_arguments_of_another_type():
     script, (x, _) = made("function"), tensors()
     for run in (script, lambda *args: fk.count(script, *args)):

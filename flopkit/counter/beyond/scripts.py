@@ -71,7 +71,7 @@ def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _calling(run: Any, written: Any, original: Any) -> Any:
-    def __call__(script: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(script: Any, /, *args: Any, **kwargs: Any) -> Any:
         watching = [here for here in heres() if not here.watcher.closed and not here.busy]
         given = _arguments(script, args, kwargs) if watching and not torch._C._is_tracing() else None
         if given is None:
@@ -104,10 +104,14 @@ def _calling(run: Any, written: Any, original: Any) -> Any:
 
 
 def _arguments(script: Any, args: Any, kwargs: Any) -> list[Any] | None:
-    """All arguments of a call, one by one; None where some are missing or too many."""
+    """All arguments of a call, one by one; None where some are missing or too many, or want to be asked (as those of `torch.fx` do)."""
     method = isinstance(script, torch._C.ScriptMethod)
     expected = script.schema.arguments[method:]
     given, named = list(args), dict(kwargs)
+    if len(given) > sum(not argument.kwarg_only for argument in expected):
+        return None
+    if any(hasattr(type(each), "__torch_function__") and not isinstance(each, torch.Tensor) for each in (*args, *kwargs.values())):
+        return None
     for argument in expected[len(given) :]:
         if argument.name in named:
             given.append(named.pop(argument.name))
@@ -115,7 +119,7 @@ def _arguments(script: Any, args: Any, kwargs: Any) -> list[Any] | None:
             given.append(argument.default_value)
         else:
             return None
-    if named or len(given) > len(expected):
+    if named:
         return None
     return [script.owner, *given] if method else given
 
