@@ -17,6 +17,7 @@ from flopkit.conventions import EXACT
 
 aten = torch.ops.aten
 FLASH = aten._scaled_dot_product_flash_attention.default
+ON_CPU = aten._scaled_dot_product_flash_attention_for_cpu.default
 EFFICIENT = aten._scaled_dot_product_efficient_attention.default
 B, H, L, D = 2, 4, 6, 8
 FULL = 2 * 2 * B * H * L * L * D
@@ -112,6 +113,38 @@ def test_products_that_are_kept_where_there_is_no_kernel(early, device):
         assert report.model_flops == 3 * FULL + 2 * rest  # w needs no gradient
     assert kept.recompute.flops == 0
     assert none.recompute.flops == FULL + rest
+
+
+@pytest.mark.parametrize(("device", "kernel"), [("cpu", ON_CPU), ("meta", FLASH)])
+def test_a_plain_checkpoint_inside(device, kernel):
+    """The inner one makes the call again by itself, where nobody keeps anything for it; the outer one takes what was kept."""
+
+    def block(q, k, v):
+        return F.scaled_dot_product_attention(q * 2, k, v) * 3
+
+    def around(q, k, v):
+        return checkpoint(block, q, k, v, use_reentrant=False) + 1
+
+    report = counted(around, three(device), [kernel])
+    assert report.model_flops == 3 * FULL
+    assert report.recompute.flops == FULL + FULL // 2
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+def test_a_plain_checkpoint_beside_one_that_chooses(order):
+    """The same call outside is saved as it was before, whichever came first."""
+
+    def block(q, k, v):
+        return F.scaled_dot_product_attention(q * 2, k, v) * 3
+
+    def forward(chooses):
+        context = {"context_fn": lambda: create_selective_checkpoint_contexts([FLASH])} if chooses else {}
+        return checkpoint(block, q, k, v, use_reentrant=False, **context).sum()
+
+    q, k, v = three()
+    report = fk.count(lambda: sum([forward(chooses) for chooses in order]).backward())
+    assert report.model_flops == 2 * 3 * FULL
+    assert report.recompute.flops == FULL + 2 * (FULL // 2)  # the plain one's call; the kernels' own scores
 
 
 def test_who_chooses_is_asked_as_on_a_gpu():

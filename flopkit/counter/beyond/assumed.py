@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
-__all__ = ["assumed", "chosen"]
+__all__ = ["assumed", "chosen", "is_chosen"]
 
 _CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is run again
 _aten = torch.ops.aten
+_calls: weakref.WeakKeyDictionary[Any, dict[Any, set[bool]]] = weakref.WeakKeyDictionary()  # by watcher and call: was one around?
 
 
 def assumed(func: Any, query: Any) -> str:
@@ -28,14 +30,24 @@ def assumed(func: Any, query: Any) -> str:
     return "flash (assumed: nothing runs on meta)"
 
 
+def is_chosen(watcher: Any, call: Any) -> bool:
+    """Whether a checkpoint that chooses is around *call* (its place and shape); or always was until now, when another one, which was inside
+    of it, makes the call again by itself, and has to save what was saved then."""
+    around = any(type(mode).__name__ in _CHOOSING for mode in _modes())
+    was = _calls.setdefault(watcher, {}).setdefault(call, set())
+    if around or torch._C._current_graph_task_id() == -1:
+        was.add(around)
+    return around or was == {True}
+
+
 def chosen(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
            scale: float | None = None, enable_gqa: bool = False) -> Callable[..., Any] | None:  # fmt: skip
-    """The kernel that would run on a GPU, under a checkpoint that chooses which results to keep; None where it makes no difference.
+    """The kernel that would run on a GPU, under a checkpoint that chooses which results to keep; None where none fits.
 
     Such a checkpoint (`torch.utils.checkpoint.create_selective_checkpoint_contexts`) goes by the names of operators. On meta it would be
     asked for the products that torch makes of attention there, and never for the kernel, which has a shape on meta, too.
     """
-    if not any(type(mode).__name__ in _CHOOSING for mode in _modes()) or torch._C._functorch.peek_interpreter_stack():
+    if torch._C._functorch.peek_interpreter_stack():
         return None
     three = (query, key, value)
     if any(t.device.type != "meta" or t.dim() != 4 or t.is_nested or t.shape[0] != query.shape[0] for t in three):

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from flopkit.counter.beyond import attention_calls
-from flopkit.counter.beyond.assumed import assumed, chosen
+from flopkit.counter.beyond.assumed import assumed, chosen, is_chosen
 from flopkit.counter.beyond.attention_calls import Said
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
@@ -222,6 +222,8 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     if place.region is not None:  # called again in the backward pass of a call
         place = place.region.outer
     region = Region(said, place, phase, assumed(func, args[0] if args else kwargs["query"]))
-    if said.whole and region.assumed.startswith("flash") and (kernel := chosen(*args, **kwargs)) is not None:
-        return region.run(here, kernel, (), {})
+    if said.whole and region.assumed.startswith("flash") and is_chosen(watcher, (place.path, said.shape)):
+        kernel = chosen(*args, **kwargs)
+        if kernel is not None:
+            return region.run(here, kernel, (), {})
     return region.run(here, func, args, kwargs)
