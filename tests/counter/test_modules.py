@@ -103,6 +103,14 @@ def test_a_module_that_two_parents_share():
     assert trained(model, data(grad=False)) == {"": (2, 3), "p": (1, 1), "p.sh": (1, 1), "q": (1, 2), "q.sh": (1, 2)}
 
 
+def test_a_module_that_is_below_itself():
+    shared = linear()
+    inner = [Net(lambda self, x: self.sh(x), sh=shared) for _ in range(2)]
+    model = Net(lambda self, x: self.q(self.p(x)), p=inner[0], q=inner[1])
+    inner[1].up = model
+    assert trained(model) == {"": (2, 4), "p": (1, 2), "p.sh": (1, 2), "q": (1, 2), "q.sh": (1, 2)}
+
+
 def test_a_module_called_twice_and_one_with_two_names():
     assert trained(Net(lambda self, x: self.a(self.a(x)), a=linear())) == {"": (2, 4), "a": (2, 4)}
     one = linear()

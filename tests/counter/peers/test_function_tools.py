@@ -223,6 +223,23 @@ def test_what_is_not_in_the_number_is_said():
     assert not any("encoder layer as one" in reason for reason in found.reasons)
 
 
+def test_parts_of_an_encoder_layer_are_those_that_ran_wherever_one_asks():
+    """A default device is a function mode, and where one is at work, or the fast path is off, attention's projections run otherwise."""
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    with torch.no_grad():
+        report = fk.count(layer, torch.ones(2, 5, 16))
+    by_hand = 2 * (2 * 10 * 16 * 32) + 2 * 5 * 160
+    with torch.device("cpu"), torch.device("meta"):
+        assert report.as_seen_by("calflops").value == by_hand
+        assert [torch.empty(1).device.type, torch._C._len_torch_function_stack()] == ["meta", 2]
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        assert report.as_seen_by("calflops").value == by_hand
+        assert not torch.backends.mha.get_fastpath_enabled()
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
 def test_a_tool_that_fails_leaves_torch_as_it_was():
     before = dict(vars(F)), torch.add, torch.Tensor.add
 
