@@ -68,6 +68,8 @@ def _leave(mode: Any, stack: Callable[[], Any], pop: Callable[[], Any], push: Ca
 def _hand_over(mode: Any, after: Any, times: int) -> None:
     """Each mode keeps in lists what torch's flags ("is any mode at work?") were when it was entered, and sets them so when it leaves: where
     the earlier of two leaves first, the later (entered *times* since) has to set them as they were before both."""
+    if isinstance(mode, Watcher) and not mode.is_at_home():
+        return
     for name, flags in vars(mode).items():
         if name.startswith("old_") and name.endswith("_flags") and flags:
             theirs = vars(after).get(name, ())
@@ -95,6 +97,7 @@ class Watcher(TorchDispatchMode):
         self.progress = progress
         self.seen = 0  # operators
         self.local = threading.local()
+        self._home = threading.get_ident()
         self._all: list[Here] = []
         self._functions = Functions(self)
         self._registered = registry.version()
@@ -146,6 +149,24 @@ class Watcher(TorchDispatchMode):
             here.entered = False
             here.chain.close()
             local.heres = tuple(other for other in heres() if other is not here)
+
+    def is_at_home(self) -> bool:
+        """Whether this is the thread that counts, and none that it started."""
+        return threading.get_ident() == self._home
+
+    def __enter__(self) -> Any:
+        """Watch this thread. torch's flags ("is any mode at work?") are one for all threads: only the thread that counts sets them. Another
+        may go on for long after the count, and nothing would be compiled until it ends."""
+        if self.is_at_home():
+            return super().__enter__()
+        torch._C._push_on_torch_dispatch_stack(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.is_at_home():
+            super().__exit__(*(error or (None, None, None)))
+        else:
+            _pop(None)
 
     def on_top(self) -> None:
         """Watch from above a mode that was entered since."""
