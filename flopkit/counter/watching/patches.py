@@ -9,6 +9,7 @@ module or tensor.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -187,11 +188,27 @@ def _making(original: Any) -> Any:
     return staticmethod(__new__)
 
 
+def _exporting(original: Any) -> Any:
+    """What is exported strictly is traced by the compiler, up to torch 2.9, which traces nothing that is to run eagerly."""
+
+    def export(*args: Any, **kwargs: Any) -> Any:
+        with torch.compiler.set_stance("default"):
+            found = original(*args, **kwargs)
+        return functools.partial(export_now, found) if callable(found) else found
+
+    def export_now(traced: Any, *args: Any, **kwargs: Any) -> Any:
+        with torch.compiler.set_stance("default"):
+            return traced(*args, **kwargs)
+
+    return export
+
+
 def _eager(stack: contextlib.ExitStack) -> None:
     """Compiled functions run as they were written, and stay compiled. The compiler is not loaded for that: only if somebody asks for it."""
 
     def set_stance() -> None:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
+        _replace(stack, torch._dynamo, "export", _exporting)
 
     if "torch._dynamo" in sys.modules:
         set_stance()
