@@ -36,6 +36,9 @@ class UncountedError(RuntimeError):
         )
         self.report = report
 
+    def __reduce__(self) -> Any:  # from a worker's process, too
+        return UncountedError, (self.report,)
+
 
 def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs: Any) -> Report:
     """Run ``fn(*args, **kwargs)`` once, as it is, and say what it did.

@@ -509,3 +509,20 @@ def test_steps_with_checkpoints_whose_backward_runs_in_autograds_own_thread(monk
         "": (16, 32, 8), "first": (4, 8, 0), "body": (8, 16, 8), "head": (4, 8, 0),
         **{f"body.{name}": work for name, work in again.items()},
     }  # fmt: skip
+
+
+def test_a_module_may_have_an_argument_called_module():
+    class Called(nn.Module):
+        def forward(self, module):
+            return module @ module
+
+    assert fk.count(Called(), module=torch.ones(2, 2)).flops == 16
+
+
+def test_many_modules_within_one_another():
+    model = nn.Linear(2, 2)
+    for _ in range(100):
+        model = nn.Sequential(model)
+    report = fk.count(model, torch.ones(3, 2))
+    assert report.by_module()[-1]["module"] == ".".join(["0"] * 100)
+    assert report.by_module()[-1]["flops"] == 2 * 3 * 2 * 2

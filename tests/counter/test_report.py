@@ -265,3 +265,10 @@ def test_a_layer_that_says_its_mask_is_not_taken_for_attention_that_is_written_o
         assert fk.count(run).under(EXACT).notes == []
     (note,) = fk.count(both).under(EXACT).notes
     assert note.endswith("(2 calls)")
+
+
+def test_an_error_of_a_strict_count_can_be_pickled():
+    with pytest.raises(fk.UncountedError) as caught:
+        fk.count(torch.linalg.matrix_exp, torch.ones(2, 2, device="meta"), strict=True)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and again.report.uncounted == caught.value.report.uncounted

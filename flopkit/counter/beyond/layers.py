@@ -170,23 +170,29 @@ _ways: tuple[Any, dict[int, int]] = (None, {})  # the last root that shares part
 def _layer(here: Any, place: Place, module: Any) -> Layer:
     """The layer that stands for *module*, which is being called at *place*."""
     if place.layer is None:
-        stack, outer = here.stack, None
-        below = len(stack) if place is here.place else next((n for n, (each, _) in enumerate(stack) if each is place), len(stack))
-        for n in range(below - 1, -1, -1):
-            each = stack[n][0]
-            if each.module is not None and each.path != place.path:
-                outer = each
-                break
-        caller = None if outer is None or outer.module is None else outer.module()
-        above = None if outer is None or caller is None else outer.layer or _layer(here, outer, caller)
-        found = place.layer = Layer(module, place, above, _times(here, place, module))
-        if not found.registered:
-            root = next((each for each, _ in stack[:below] if each.module is not None), None)
-            if root is not None and root.layer is not None:
-                root.layer.strays += (found,)
-        return found
-    known: Layer = place.layer
-    return known
+        for each, _ in here.stack:  # those around first, the outermost to begin with
+            around = None if each.layer is not None or each.module is None else each.module()
+            if around is not None:
+                _make(here, each, around)
+        if place.layer is None:
+            _make(here, place, module)
+    found: Layer = place.layer
+    return found
+
+
+def _make(here: Any, place: Place, module: Any) -> None:
+    stack, outer = here.stack, None
+    below = len(stack) if place is here.place else next((n for n, (each, _) in enumerate(stack) if each is place), len(stack))
+    for n in range(below - 1, -1, -1):
+        each = stack[n][0]
+        if each.module is not None and each.path != place.path:
+            outer = each.layer
+            break
+    found = place.layer = Layer(module, place, outer, _times(here, place, module))
+    if not found.registered:
+        root = next((each for each, _ in stack[:below] if each.module is not None), None)
+        if root is not None and root.layer is not None:
+            root.layer.strays += (found,)
 
 
 def _times(here: Any, place: Place, module: Any) -> int:

@@ -43,13 +43,13 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
 _CALLING = "in the place of this constant stands what is called"
 
 
-def _by_constant(module: Any, *args: Any, **kwargs: Any) -> Any:
+def _by_constant(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     calling: Any = "in the place of this constant stands what is called"
     return calling(module, args, kwargs)
 
 
 def _passing(calling: Any) -> Any:
-    def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
         return calling(module, args, kwargs)
 
     return __call__
