@@ -101,6 +101,7 @@ EQUIVALENT = {
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (1, 0)), True"): NO_NUMBERS,
     (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 1)), True"): NO_NUMBERS,
     (CALLS, "read_layer", "1,"): "of this shape only the pairs are read",
+    (CALLS, "is_at_product", "frame: Any = sys._getframe(2)"): "the frame left out is flopkit's own",
     ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 2, 224, 224, "bf16", EXACT).kinds'): ANY_IMAGE,
     ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 1, 225, 224, "bf16", EXACT).kinds'): ANY_IMAGE,
     ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 1, 224, 225, "bf16", EXACT).kinds'): ANY_IMAGE,

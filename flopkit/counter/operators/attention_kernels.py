@@ -30,17 +30,17 @@ from flopkit.counter.work import Work
 
 __all__ = ["BACKWARD", "BY_VALUE", "part_of", "wanted_of_kernel"]
 
-_DENSE = ("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
-          "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_flash_attention_for_cpu",
-          "aten::_scaled_dot_product_fused_attention_overrideable", "aten::_scaled_dot_product_attention_math_for_mps",
-          "aten::_triton_scaled_dot_attention")  # fmt: skip
+_TRAINED = ("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
+            "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_flash_attention_for_cpu",
+            "aten::_scaled_dot_product_fused_attention_overrideable")  # fmt: skip
+_DENSE = (*_TRAINED, "aten::_scaled_dot_product_attention_math_for_mps", "aten::_triton_scaled_dot_attention")
 _PACKED = ("aten::_flash_attention_forward", "aten::_flash_attention_forward_no_dropout_inplace",
            "aten::_efficient_attention_forward", "aten::_cudnn_attention_forward", "torch_attn::_varlen_attn",
            "torch_attn::_varlen_attn_out")  # fmt: skip
 
 # The backward of each kernel, and which one it is of.
 BACKWARD = {
-    **{f"{name}_backward": name for name in _DENSE[:5]},
+    **{f"{name}_backward": name for name in _TRAINED},
     "aten::_flash_attention_backward": "aten::_flash_attention_forward",
     "aten::_efficient_attention_backward": "aten::_efficient_attention_forward",
     "aten::_cudnn_attention_backward": "aten::_cudnn_attention_forward",

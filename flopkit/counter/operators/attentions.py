@@ -106,7 +106,7 @@ class Shape:
         k, v = self.k_bytes * ("qk" not in self.common), self.v_bytes * ("v" not in self.common)
         return self.q_bytes + k + v
 
-    def times(self, n: int, q: int = 1, k: int = 1, v: int = 1) -> Shape:
+    def times(self, n: int, q: int, k: int, v: int) -> Shape:
         """*n* such calls at once, for which *q*, *k* and *v* of the tensors are read."""
         return replace(
             self, pairs=n * self.pairs, visible=n * self.visible, outputs=n * self.outputs, o_bytes=n * self.o_bytes,
