@@ -105,7 +105,7 @@ def measured(make, rounds):
     runs, taken = counters(), {}
     with torch.no_grad():
         for turn in range(rounds + 1):
-            names = [*runs][turn % len(runs) :] + [*runs][: turn % len(runs)]  # each comes after each other one
+            names = [*runs][turn % len(runs) :] + [*runs][: turn % len(runs)]  # each is the first in its turn
             for name in names:
                 run = runs[name]
                 gc.collect()
