@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from flopkit.counter.peers.apart import PACKED, apart, packed
-from flopkit.counter.peers.seen import Row, Seen
+from flopkit.counter.peers.families import failed
+from flopkit.counter.peers.seen import Fails, Row, Seen
 
 __all__ = ["TOOLS", "Row", "Seen", "seen_by"]
 
@@ -35,9 +36,13 @@ def seen_by(tool: str, source: Any) -> Seen:
         raise ValueError(
             f"tool={tool!r} is not known{f' (did you mean {near[0]!r}?)' if near else ''}; known: {', '.join(map(repr, TOOLS))}"
         )
-    if tool in ("torch", "torch.profiler"):  # which hang no hooks to modules
-        found: Seen = importlib.import_module(f"flopkit.counter.peers.{TOOLS[tool]}").seen(source)
+    room = importlib.import_module(f"flopkit.counter.peers.{TOOLS[tool]}")
+    if tool in ("torch", "torch.profiler"):  # which hang no hooks to modules, and do not fail
+        found: Seen = room.seen(source)
         return found
     source = apart(source)
-    found = importlib.import_module(f"flopkit.counter.peers.{TOOLS[tool]}").seen(source)
+    try:
+        found = room.seen(source)
+    except Fails as error:
+        found = failed(source, tool, room.UNIT, room.REALLY, str(error))
     return replace(found, remarks=(*found.remarks, PACKED)) if packed(source) else found

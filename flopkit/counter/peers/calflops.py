@@ -10,13 +10,14 @@ from typing import Any
 
 from flopkit.counter.peers import ptflops
 from flopkit.counter.peers.calls import Called, Hooked, asked, both, called, estimate, hooked, is_shape, scripted
-from flopkit.counter.peers.families import failed, rows_of
+from flopkit.counter.peers.families import rows_of
 from flopkit.counter.peers.seen import Fails, Seen
 from flopkit.counter.told import Listed
 
 __all__ = ["seen"]
 
 UNSEEN = "no function that it replaces computes {}: it counts 0"
+UNIT = "FLOPs"
 REALLY = "FLOPs, and operations of norms, activations, pools and biases of convolutions"
 _ACTIVATIONS = ("relu", "prelu", "elu", "leaky_relu", "relu6", "silu", "gelu")
 _LISTS = {
@@ -30,13 +31,6 @@ _RECURRENT = ("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell")
 
 def seen(source: Any) -> Seen:
     """What ``calculate_flops`` would print of the forward passes that *source* watched."""
-    try:
-        return _counted(source)
-    except Fails as error:
-        return failed(source, "calflops", "FLOPs", REALLY, str(error))
-
-
-def _counted(source: Any) -> Seen:
     if scripted(source):
         raise Fails("RuntimeError: register_forward_pre_hook is not supported on ScriptModules")
     roots = source.ledger().roots
@@ -54,7 +48,7 @@ def _counted(source: Any) -> Seen:
     mine = {family: flops.pop(family, 0) for family in _FAMILIES}
     total, rows = rows_of(source, mine, flops, UNSEEN)
     value = sum(mine.values()) + sum(flops.values())
-    return Seen("calflops", value, "FLOPs", REALLY, total, rows)
+    return Seen("calflops", value, UNIT, REALLY, total, rows)
 
 
 def _recurrent(hook: Hooked) -> dict[str, int]:

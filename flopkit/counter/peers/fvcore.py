@@ -8,7 +8,7 @@ from typing import Any
 
 from flopkit.counter.peers import dispatch
 from flopkit.counter.peers.calls import Called, estimate, functions, is_shape, scripted
-from flopkit.counter.peers.families import failed, rows_of
+from flopkit.counter.peers.families import rows_of
 from flopkit.counter.peers.lines import ATTENTION, arguments, lines, name, shape
 from flopkit.counter.peers.seen import Fails, Row, Seen
 
@@ -26,6 +26,7 @@ CONSTANT = (
     "RuntimeError: Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient"
 )
 SCRIPT = "RuntimeError: register_forward_pre_hook is not supported on ScriptModules"
+UNIT = "FLOPs"
 REALLY = "multiply-adds, and operations of norms and pools"
 _MADE_OF_PRODUCTS = ("tensordot", "inner", "matrix_power", "multi_dot", "chain_matmul", "cov", "corrcoef")
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::linear", "aten::convolution", "aten::_convolution")
@@ -41,13 +42,6 @@ def seen(source: Any) -> Seen:
     products: they are single operators in a trace, without a rule. One thing cannot be seen from a run: a result that nothing uses is
     not in its trace, and is in this number.
     """
-    try:
-        return _counted(source)
-    except Fails as error:
-        return failed(source, "fvcore", "FLOPs", REALLY, str(error))
-
-
-def _counted(source: Any) -> Seen:
     ledger = source.ledger()
     _raise_what_it_raises(source)
     macs: Counter[str] = Counter()
@@ -80,7 +74,7 @@ def _counted(source: Any) -> Seen:
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)
     rows += [Row(_ROWS[reason], calls, 0, 2 * gap, reason) for reason, (calls, gap) in other.items()]
     value = sum(macs.values()) + sum(added.values()) + sum(gap for _, gap in other.values())
-    return Seen("fvcore", value, "FLOPs", REALLY, total, rows, tuple(remarks))
+    return Seen("fvcore", value, UNIT, REALLY, total, rows, tuple(remarks))
 
 
 def _raise_what_it_raises(source: Any) -> None:

@@ -11,13 +11,14 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers.calls import Called, Hooked, asked, both, called, hooked, is_shape
-from flopkit.counter.peers.families import failed, family_of, rows_of
+from flopkit.counter.peers.families import family_of, rows_of
 from flopkit.counter.peers.lines import lines, truth
 from flopkit.counter.peers.seen import NO_NUMBER, Fails, Row, Seen
 from flopkit.counter.told import Listed
 
 __all__ = ["recurrent", "seen"]
 
+UNIT = "MACs"
 REALLY = "multiply-adds, and operations of norms, activations, pools and biases"
 
 UNSEEN = "neither a layer in its table nor a function that it replaces computes {}: it counts 0"
@@ -31,13 +32,6 @@ _MACS = ("convolution", "dense", "recurrent", "attention", "projections")
 
 def seen(source: Any) -> Seen:
     """What ``get_model_complexity_info`` would print of the forward passes that *source* watched."""
-    try:
-        return _counted(source)
-    except Fails as error:
-        return failed(source, "ptflops", "MACs", REALLY, str(error))
-
-
-def _counted(source: Any) -> Seen:
     ledger = source.ledger()
     macs: Counter[str] = Counter()
     added: Counter[str] = Counter()
@@ -67,7 +61,7 @@ def _counted(source: Any) -> Seen:
     )  # (what is by sample is less, and the number is cut to a whole one)
     if gap:
         rows.append(Row("all of the batch but one", 0, 0, 2 * gap, BATCH))
-    return Seen("ptflops", value, "MACs", REALLY, total, rows, tuple(dict.fromkeys(remarks)))
+    return Seen("ptflops", value, UNIT, REALLY, total, rows, tuple(dict.fromkeys(remarks)))
 
 
 def _average(roots: Any, root: str, flops: int) -> float:

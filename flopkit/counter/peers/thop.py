@@ -7,12 +7,13 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers.calls import Hooked, hooked, scripted
-from flopkit.counter.peers.families import failed, rows_of
+from flopkit.counter.peers.families import rows_of
 from flopkit.counter.peers.seen import Fails, Seen
 from flopkit.counter.told import Packed
 
 __all__ = ["cell", "seen", "stack"]
 
+UNIT = "MACs"
 REALLY = "multiply-adds, and operations of norms and pools"
 SCRIPT = "RuntimeError: Can't add a new parameter after ScriptModule construction. Tried to add 'total_ops"
 UNSEEN = "no layer in its table computes {}, so no hook of it runs"
@@ -22,13 +23,6 @@ _UPSAMPLE = {"nearest": 1, "linear": 5, "bilinear": 11, "bicubic": 259}
 
 def seen(source: Any) -> Seen:
     """What ``thop.profile`` would print of the forward passes that *source* watched."""
-    try:
-        return _counted(source)
-    except Fails as error:
-        return failed(source, "thop", "MACs", REALLY, str(error))
-
-
-def _counted(source: Any) -> Seen:
     if scripted(source):
         raise Fails(SCRIPT)
     macs: Counter[str] = Counter()
@@ -43,7 +37,7 @@ def _counted(source: Any) -> Seen:
         (macs if family in ("convolution", "dense", "recurrent") else added)[family] += each
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)
     value = sum(macs.values()) + sum(added.values())
-    return Seen("thop", value, "MACs", REALLY, total, rows)
+    return Seen("thop", value, UNIT, REALLY, total, rows)
 
 
 def _kind(layer: Any) -> str | None:

@@ -7,11 +7,12 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.peers.calls import hooked
-from flopkit.counter.peers.families import failed, rows_of
+from flopkit.counter.peers.families import rows_of
 from flopkit.counter.peers.seen import Fails, Seen
 
 __all__ = ["seen"]
 
+UNIT = "mult-adds"
 REALLY = "multiply-adds of weights"
 FAILED = "RuntimeError: Failed to run torchinfo."
 UNSEEN = "of {} it sees what lies in layers of their own, and of a dense layer one position for each sequence"
@@ -19,13 +20,6 @@ UNSEEN = "of {} it sees what lies in layers of their own, and of a dense layer o
 
 def seen(source: Any) -> Seen:
     """The ``total_mult_adds`` that ``torchinfo.summary`` would print of the forward passes that *source* watched."""
-    try:
-        return _counted(source)
-    except Fails as error:
-        return failed(source, "torchinfo", "mult-adds", REALLY, str(error))
-
-
-def _counted(source: Any) -> Seen:
     macs: Counter[str] = Counter()
     added: Counter[str] = Counter()
     for layer, _, out, _, calls in hooked(source):
@@ -48,7 +42,7 @@ def _counted(source: Any) -> Seen:
                 added["parameters of norms and embeddings"] += calls * positions * prod(size)
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)
     return Seen(
-        "torchinfo", sum(macs.values()) + sum(added.values()), "mult-adds", REALLY, total, rows
+        "torchinfo", sum(macs.values()) + sum(added.values()), UNIT, REALLY, total, rows
     )
 
 
