@@ -53,3 +53,16 @@ def row(report: fk.Report, op: str, phase: str = "forward") -> dict[str, Any]:
     found = [row for row in report.by_op().rows if row["operator"] == op and row["phase"] == phase]
     assert len(found) == 1, (op, [r["operator"] for r in report.by_op().rows])
     return found[0]
+
+
+def counting_backend(calls: list[int]) -> Callable[..., Any]:
+    """A backend for `torch.compile` that changes nothing; *calls* grows with each call of what it compiled."""
+
+    def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            calls.append(1)
+            return graph(*args)
+
+        return run
+
+    return backend

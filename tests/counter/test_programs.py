@@ -10,6 +10,7 @@ from multiprocessing.pool import ThreadPool
 import pytest
 import torch
 import torch.nn.functional as F
+from programs import counting_backend
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -117,17 +118,6 @@ def test_lazy_modules():
 
 
 # -- compiled ----------------------------------------------------------------------------------------------------
-
-
-def counting_backend(calls):
-    def backend(graph, inputs):
-        def run(*args):
-            calls.append(1)
-            return graph(*args)
-
-        return run
-
-    return backend
 
 
 @pytest.mark.parametrize("warm", [False, True])

@@ -50,14 +50,14 @@ def _components(tensor: Any, other: Any) -> Iterator[list[int]]:
 
 
 def _adds(call: Call, each: int = 0) -> int:
-    """Element-wise adds of what is added to a product: one for each number of the result, none where beta is 0; of a sparse sum, one for each that is
-    stored. A complex number takes two."""
+    """Element-wise adds of what is added to a product: one for each number of the result, none where beta is 0; of a sparse sum, one for
+    each that is stored. A complex number takes two."""
     result = call.outputs[0]
     added = stored(call["self"]) if is_sparse(result) else numel(result)
-    return added * (each + (call["beta"] != 0)) * _halves(result)
+    return added * (each + (call["beta"] != 0)) * _parts(result)
 
 
-def _halves(tensor: Any) -> int:
+def _parts(tensor: Any) -> int:
     """Real numbers in one of *tensor*'s."""
     return 2 if tensor.dtype.is_complex else 1
 
@@ -138,7 +138,7 @@ def linear(call: Call) -> Work:
     moved = call.bytes()
     if call.get("ORI_W") is not None:  # the packed weight and the plain one are passed; one of them is read
         moved -= weight.numel() * weight.element_size()
-    return counted(macs, moved, vector=outputs * extras * _halves(x))
+    return counted(macs, moved, vector=outputs * extras * _parts(x))
 
 
 @explains("aten::linear_backward", "aten::mkldnn_linear_backward")
@@ -147,7 +147,7 @@ def linear_backward(call: Call) -> Work:
     gradient, weight = call["grad_output"], call["weight"]
     wanted = call["output_mask"]
     macs = numel(gradient) * int(weight.shape[1]) * complex_factor(gradient)
-    vector = numel(gradient) * int(wanted[2]) * _halves(gradient)
+    vector = numel(gradient) * int(wanted[2]) * _parts(gradient)
     return counted(macs * (int(wanted[0]) + int(wanted[1])), call.bytes(), vector=vector)
 
 

@@ -31,8 +31,9 @@ class Chain:
 
     Fills, casts, copies and masks belong to a chain as arithmetic does, and a view neither ends nor leaves it. A sum, softmax or
     normalisation takes the chain before it in; the chain goes on after it where it runs along the last dimension of rows that stay
-    on chip (`ON_CHIP`), and ends there otherwise. A batch normalisation with running statistics is one more link. Anything else ends it. What a program holds on to in a variable counts as written,
-    also if it is never used again: that only the program's author, or a compiler, can know.
+    on chip (`ON_CHIP`), and ends there otherwise. A batch normalisation with running statistics is one more link. Anything else ends it.
+    What a program holds on to in a variable counts as written, also if it is never used again: that only the program's author, or a
+    compiler, can know.
 
     Memory is told apart by its storage: views and results that autograd saved (as tensors of its own) stand on the same.
     """
