@@ -42,11 +42,12 @@ def numel(tensor: Any) -> int:
 
 
 def extent(tensor: Any) -> int:
-    """Bytes that *tensor* stands on: an expanded dimension (stride 0) is read once; packed and sparse layouts by what they hold.
+    """Bytes that *tensor* stands on: an expanded dimension (stride 0) is read once, and so is what windows share; packed and sparse
+    layouts by what they hold.
 
     >>> import torch
-    >>> extent(torch.zeros(3, 1).expand(3, 100))
-    12
+    >>> extent(torch.zeros(3, 1).expand(3, 100)), extent(torch.zeros(10).unfold(0, size=3, step=1))
+    (12, 40)
     """
     import torch
 
@@ -55,11 +56,12 @@ def extent(tensor: Any) -> int:
     width = int(tensor.element_size())
     if getattr(tensor, "is_nested", False):
         return numel(tensor) * width
-    count = 1
+    count = reach = 1
     for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
         if stride != 0 or length == 0:
             count *= int(length)
-    return count * width
+            reach += (int(length) - 1) * int(stride)
+    return min(count, reach) * width if count else 0
 
 
 def _sparse_extent(tensor: Any) -> int:

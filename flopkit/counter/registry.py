@@ -19,7 +19,7 @@ Formula = Callable[[Call], Work]
 FORMULAS: dict[str, Formula] = {}  # ours, by the operator's name
 _PLACES: dict[str, str] = {}  # the file of each
 _THEIRS: dict[Any, Formula] = {}  # the user's, by name or by the kernel itself
-_version = 0
+edition = object()  # another one whenever a formula is registered or dropped
 
 
 def explains(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
@@ -79,11 +79,11 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
         raise TypeError(f"bytes={bytes!r}: must be a function of the operator's arguments that returns bytes as an int")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        global _version
+        global edition
         if not callable(function):
             raise TypeError(f"@fk.formula({key}) decorates a function of the operator's arguments, not {function!r}")
         _THEIRS[key] = _adapted(key, function, bytes)
-        _version += 1
+        edition = object()
         return function
 
     return register
@@ -91,14 +91,9 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
 
 def forget(op: Any) -> None:
     """Drop the formula that was registered for *op* with `formula`."""
-    global _version
+    global edition
     _THEIRS.pop(_key(op), None)
-    _version += 1
-
-
-def version() -> int:
-    """Changes whenever a formula is registered or dropped."""
-    return _version
+    edition = object()
 
 
 def theirs(func: Any) -> Formula | None:

@@ -111,6 +111,30 @@ def test_a_module_that_is_below_itself():
     assert trained(model) == {"": (2, 4), "p": (1, 2), "p.sh": (1, 2), "q": (1, 2), "q.sh": (1, 2)}
 
 
+def test_a_module_that_holds_itself():
+    model = Net(lambda self, x: self.list["one"][0](self.a(x)), a=linear(), list=nn.ModuleDict({"one": nn.ModuleList([linear()])}))
+    model.me = model.list.me = model
+    model.list["one"].append(model.list["one"])
+    assert trained(model) == {"": (2, 4), "a": (1, 2), "list": (1, 2), "list.one": (1, 2), "list.one.0": (1, 2)}
+    only = Net(lambda self, x: self.a(x), a=linear())
+    only.me = only
+    assert trained(only) == {"": (1, 2), "a": (1, 2)}
+
+
+def test_modules_that_are_added_and_thrown_away_while_their_model_is_called():
+    def run(self, x):
+        self.new = linear()
+        x = self.new(self.a(x))
+        del self.new
+        self.list.append(linear())
+        return self.list[-1](x)
+
+    model = Net(run, a=linear(), list=nn.ModuleList([linear()]))
+    report = fk.count(model, data())
+    assert parts(report) == {"": (3, 0), "a": (1, 0), "new": (1, 0), "list": (1, 0), "list.1": (1, 0)}
+    assert report.as_seen_by("thop").value == 3 * UNIT // 2
+
+
 def test_a_module_called_twice_and_one_with_two_names():
     assert trained(Net(lambda self, x: self.a(self.a(x)), a=linear())) == {"": (2, 4), "a": (2, 4)}
     one = linear()

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch._jit_internal import boolean_dispatch
 
-from flopkit.counter.beyond.layers import layer_of
+from flopkit.counter.beyond.layers import meet
 from flopkit.counter.beyond.shapes import SIMPLE, TENSORS, one, told
-from flopkit.counter.beyond.traced import is_done_again
+from flopkit.counter.beyond.traced import is_done_again, traces
 from flopkit.counter.told import around
 
-__all__ = ["FUNCTIONS", "noting"]
+__all__ = ["FUNCTIONS", "filed", "noting"]
 
 _POOLS = [f"{kind}_pool{dims}d" for kind in ("avg", "max", "adaptive_avg", "adaptive_max") for dims in (1, 2, 3)]
 _POOLS += [f"{pool}_with_indices" for pool in _POOLS if "max" in pool]
@@ -57,6 +57,7 @@ _SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, tor
 _NOT_F = frozenset({torch.batch_norm, torch.instance_norm, torch.layer_norm, torch.group_norm})
 _ALSO_IN_TORCH = frozenset(func for func, name in FUNCTIONS.items() if getattr(torch, name, None) is getattr(F, name, 0) is func)
 _other_modes = torch._C._len_torch_function_stack
+_graph_task = torch._C._current_graph_task_id
 
 
 def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -72,7 +73,7 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
                 return func(*args, **kwargs)
             called = "@"
         out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
-        if not is_done_again():
+        if _graph_task() == -1 and not (traces and is_done_again()):
             here = getattr(watcher.local, "here", None) or watcher.here
             if _other_modes():
                 with torch._C.DisableTorchFunction():
@@ -85,24 +86,39 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
 
 
 _NO_MODULE = around((), 1)
+_SIZE = torch.Size
 
 
 def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_up: bool | str) -> None:
     place = here.place
-    module = None if place.module is None else place.module()
-    layer = None if module is None else place.layer or layer_of(here, place, module)
-    try:
-        given = tuple([
-            one(each.shape) if type(each) in TENSORS else each if type(each) in SIMPLE else told(each) for each in args
-        ])  # fmt: skip
-        came = one(out.shape) if type(out) in TENSORS else told(out)
-    except RuntimeError:  # a strided nested tensor has no single shape
-        given, came = tuple([told(each) for each in args]), told(out)
+    while place.region is not None:
+        place = place.under
     named = tuple([(word, told(each)) for word, each in kwargs.items()]) if kwargs else ()
-    within = _NO_MODULE if layer is None else layer.within
-    key = (called, within, here.ledger.foreign, given, named, came, looked_up)
+    try:
+        key = (
+            called, place, here.ledger.foreign, looked_up, named, out.shape if type(out) in TENSORS else told(out),
+            *[each.shape if type(each) in TENSORS else each if type(each) in SIMPLE else told(each) for each in args],
+        )  # fmt: skip
+    except RuntimeError:  # a strided nested tensor has no single shape
+        key = (called, place, here.ledger.foreign, looked_up, named, told(out), *map(told, args))
     functions = here.ledger.functions
-    functions[key] = functions.get(key, 0) + 1
+    times = functions.get(key)
+    if times is not None:
+        functions[key] = times + 1
+        return
+    functions[(*key[:5], *[one(each) if type(each) is _SIZE else each for each in key[5:]])] = 1
+    if place.layer is None and place.module is not None and (module := place.module()) is not None:
+        meet(here, place, module)
+
+
+def filed(calls: dict[Any, int]) -> dict[Any, int]:
+    """Calls by function, modules around and shapes, of calls by function, place and shapes."""
+    found: dict[Any, int] = {}
+    for (name, place, foreign, looked_up, named, came, *given), times in calls.items():
+        within = _NO_MODULE if place.layer is None else place.layer.within
+        key = (name, within, foreign, tuple(given), named, came, looked_up)
+        found[key] = found.get(key, 0) + times
+    return found
 
 
 _SIGN_CODES = frozenset(code for name, code in dis.opmap.items() if name.startswith("BINARY_"))

@@ -58,7 +58,7 @@ def convolution(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     if here.place.region is not None or not isinstance(image, torch.Tensor) or not image.is_complex():
         return func(*args, **kwargs)
     outer = here.place
-    here.enter(Place(outer.path, outer.module, Region(), outer.inside))
+    here.enter(outer.of_region(Region()))
     try:
         return func(*args, **kwargs)
     finally:

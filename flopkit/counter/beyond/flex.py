@@ -69,7 +69,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     else:
         work = forward_work(shape, kernel)
         # Seen by the dispatcher only, the call got its number from autograd before.
-        here.trail.mark(min(first, _number() - 1), Place(outer.path, outer.module, _Ran(kernel, outer), outer.inside))
+        here.trail.mark(min(first, _number() - 1), outer.of_region(_Ran(kernel, outer)))
         here.trail.mark(_number(), here.place)
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
     entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any
 
@@ -13,7 +14,7 @@ from flopkit.counter.beyond.traced import is_done_again
 from flopkit.counter.told import Packed, around
 from flopkit.counter.watching.places import Place, shares
 
-__all__ = ["Layer", "layer_of", "note"]
+__all__ = ["Layer", "filed", "layer_of", "meet", "note", "take_down"]
 
 _SETTINGS: dict[type, tuple[str, ...]] = {}  # their names, of torch's own layers
 # Layers that count as one, though there may be others below them: parts, parametrisations, what a derived class adds, a script's.
@@ -23,7 +24,10 @@ _WITH_PARTS = (
     torch.nn.modules.batchnorm._NormBase, torch.nn.LayerNorm, torch.nn.GroupNorm, torch.nn.RMSNorm,
     torch.jit.ScriptModule, torch.nn.TransformerEncoderLayer,
 )  # fmt: skip
-_PLAIN = (int, bool, str, float, tuple, type(None))
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, (int, str, float, type(None)))
 
 
 class Layer:
@@ -43,7 +47,7 @@ class Layer:
     within : *around* and *times*, of functions that it calls.
     """
 
-    __slots__ = ("alive", "around", "full", "kind", "leaf", "learns", "parameters", "path", "settings", "strays", "times", "within")
+    __slots__ = ("_given", "_own", "alive", "around", "full", "kind", "leaf", "learns", "path", "strays", "times", "within")
 
     def __init__(self, module: Any, place: Place, outer: Layer | None, ways: int) -> None:
         self.path, self.kind = place.path, type(module)
@@ -57,8 +61,8 @@ class Layer:
         self.within = around(self.around, self.times)
         self.leaf = not module._modules
         self.full: bool | None = None
-        self.settings: Any = None
-        self.parameters: Any = None
+        self._given: Any = None
+        self._own: tuple[tuple[str, Any], ...] = ()
         self.learns = False
         self.strays: tuple[Layer, ...] = ()
 
@@ -67,61 +71,78 @@ class Layer:
         """Whether the model, whose hooks a tool sets, knows it: it was not made on the spot, nor kept in a plain list."""
         return ".(" not in self.path
 
+    @property
+    def settings(self) -> dict[str, Any] | None:
+        """Its own, by name."""
+        return None if self._given is None else dict(zip(*self._given, strict=True))
+
+    @property
+    def parameters(self) -> dict[str, Any] | None:
+        """The shapes of its own, by name."""
+        return None if self._given is None else dict(self._own)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its settings were taken down."""
+        return self._given is not None
+
     def read(self, module: Any) -> None:
         """Take down its settings and parameters."""
         self.kind = type(module)  # a lazy one was of another class until now
-        known = _SETTINGS.get(self.kind)
-        if known is None:
-            self.settings = {
-                name: value for name, value in vars(module).items() if name[0] != "_" and isinstance(value, _PLAIN)
-            }
+        given = vars(module)
+        names = _SETTINGS.get(self.kind)
+        if names is None:
+            names = tuple([name for name, value in given.items() if name[0] != "_" and _is_plain(value)])
             if self.kind.__module__.startswith("torch.nn.modules."):  # whose constructors give all of a class the same settings
-                _SETTINGS[self.kind] = tuple(self.settings)
+                _SETTINGS[self.kind] = names
         else:
-            given = vars(module)
-            self.settings = {name: given[name] for name in known if name in given}
-        self.parameters = {}
+            names = tuple([name for name in names if name in given])
+        self._given = names, tuple([given[name] for name in names])
+        with contextlib.suppress(TypeError):  # something in it has no hash
+            self._given = _settings.setdefault(self._given, self._given)
+        own = []
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                self.parameters[name] = one(parameter.shape)
+                own.append((name, one(parameter.shape)))
                 self.learns = self.learns or parameter.requires_grad
+        shapes = tuple(own)
+        self._own = _settings.setdefault(shapes, shapes)
+        if len(_settings) > 10_000:
+            _settings.clear()
 
 
+_settings: dict[Any, Any] = {}  # one for all that are equal (not kept by `one`: a tuple may equal a shape and be none)
 _ways: tuple[Any, dict[int, int]] = (None, {})  # the last root that shares parts, and in how many ways it comes to each
 
 
-def layer_of(here: Any, place: Place, module: Any) -> Layer:
-    """The layer that stands for *module*, which is being called at *place*."""
-    if place.layer is None:
-        for each, _ in here.stack:  # those around first, the outermost to begin with
-            around = None if each.layer is not None or each.module is None else each.module()
-            if around is not None:
-                _make(here, each, around)
-        if place.layer is None:
-            _make(here, place, module)
-    found: Layer = place.layer
+def layer_of(watcher: Any, place: Place, module: Any) -> Layer:
+    """The layer that stands for *module*, whose place is *place*."""
+    found: Layer | None = place.layer
+    if found is None:
+        outer = _around(watcher, place)
+        found = place.layer = Layer(module, place, outer, _times(watcher, place, module))
+        if not found.registered:
+            root = place
+            while root.under is not None and root.under.module is not None:
+                root = root.under
+            if root is not place and root.layer is not None:
+                root.layer.strays += (found,)
     return found
 
 
-def _make(here: Any, place: Place, module: Any) -> None:
-    stack, outer = here.stack, None
-    below = len(stack) if place is here.place else next((n for n, (each, _) in enumerate(stack) if each is place), len(stack))
-    for n in range(below - 1, -1, -1):
-        each = stack[n][0]
-        if each.module is not None and each.path != place.path:
-            outer = each.layer
-            break
-    found = place.layer = Layer(module, place, outer, _times(here, place, module))
-    if not found.registered:
-        root = next((each for each, _ in stack[:below] if each.module is not None), None)
-        if root is not None and root.layer is not None:
-            root.layer.strays += (found,)
+def _around(watcher: Any, place: Place) -> Layer | None:
+    """The layer of the module that called the one at *place*, if one did."""
+    outer = place.under
+    while outer is not None and outer.path == place.path:
+        outer = outer.under
+    module = None if outer is None or outer.module is None else outer.module()
+    return None if outer is None or module is None else layer_of(watcher, outer, module)
 
 
-def _times(here: Any, place: Place, module: Any) -> int:
+def _times(watcher: Any, place: Place, module: Any) -> int:
     """In how many ways the root of *place* comes to *module*."""
     global _ways
-    top = here.watcher.modules.roots.get(place.path.partition(".")[0])
+    top = watcher.modules.roots.get(place.path.partition(".")[0])
     if top is None or top is place or top.shared is False or not shares(top):
         return 1
     if _ways[0] is not top:
@@ -154,34 +175,68 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
     if is_done_again():
         return
     place = here.place
-    layer = place.layer or layer_of(here, place, module)
     if "." not in place.path:
-        if layer.full is None:
-            layer.full = next(module.parameters(), None) is not None
-        for stray in layer.strays:
-            stray.learns = stray.learns and stray.alive is not None and stray.alive() is not None
-        root = (place.path, _length(args), layer.full)
-        here.ledger.roots[root] = here.ledger.roots.get(root, 0) + 1
+        _note_root(here, place, module, args)
     if module._modules and not isinstance(module, _WITH_PARTS):
         return
     with torch._C.DisableTorchFunction():
-        if layer.settings is None:
-            layer.read(module)
         given: Any = args[0] if args else next(iter(kwargs.values()), None)
         if isinstance(module, _ATTENTION):
-            key: Any = (layer, tuple(told(each) for each in (*args, *kwargs.values())), told(out), len(args))
-        elif isinstance(given, PackedSequence):
-            key = (layer, _packed(given, out), shape_of(out), len(args))
-        else:
+            key: Any = (place, tuple([told(each) for each in (*args, *kwargs.values())]), told(out), len(args))
+        elif type(given) in TENSORS and type(out) in TENSORS:
             try:
-                key = (
-                    layer, one(given.shape) if type(given) in TENSORS else shape_of(given),
-                    one(out.shape) if type(out) in TENSORS else shape_of(out), len(args),
-                )  # fmt: skip
+                key = (place, one(given.shape), one(out.shape), len(args))
             except RuntimeError:  # a strided nested tensor has no single shape
-                key = (layer, shape_of(given), shape_of(out), len(args))
+                key = (place, shape_of(given), shape_of(out), len(args))
+        elif isinstance(given, PackedSequence):
+            key = (place, _packed(given, out), shape_of(out), len(args))
+        else:
+            key = (place, shape_of(given), shape_of(out), len(args))
     layers = here.ledger.layers
     layers[key] = layers.get(key, 0) + 1
+    layer = place.layer
+    if layer is None:
+        meet(here, place, module)
+    elif not layer.is_read:
+        layer.read(module)
+
+
+def meet(here: Any, place: Place, module: Any) -> None:
+    """A module is called for the first time. What its layer is to know of it is asked when its root has been called (`take_down`); at once of
+    one that was made on the spot, perhaps, and is not to be held on to."""
+    if ".(" in place.path:
+        layer_of(here.watcher, place, module).read(module)
+    else:
+        here.fresh[place] = module
+
+
+def take_down(watcher: Any, fresh: dict[Place, Any]) -> None:
+    """Make the layers of these modules: when their root has been called, in one go, which is quicker than one by one."""
+    while fresh:
+        place, module = fresh.popitem()
+        layer = layer_of(watcher, place, module)
+        if not layer.is_read:
+            layer.read(module)
+
+
+def filed(calls: dict[Any, int]) -> dict[Any, int]:
+    """Calls by layer and shapes, of calls by place and shapes."""
+    found: dict[Any, int] = {}
+    for (place, given, out, placed), times in calls.items():
+        if place.layer is not None:  # of a thread that runs on it may be about to be made
+            key = (place.layer, given, out, placed)
+            found[key] = found.get(key, 0) + times
+    return found
+
+
+def _note_root(here: Any, place: Place, module: Any, args: Any) -> None:
+    layer = place.layer or layer_of(here.watcher, place, module)
+    if layer.full is None:
+        layer.full = next(module.parameters(), None) is not None
+    for stray in layer.strays:
+        stray.learns = stray.learns and stray.alive is not None and stray.alive() is not None
+    root = (place.path, _length(args), layer.full)
+    here.ledger.roots[root] = here.ledger.roots.get(root, 0) + 1
 
 
 def _length(args: Any) -> int | None:

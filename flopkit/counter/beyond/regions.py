@@ -71,7 +71,7 @@ class Region:
     def run(self, here: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Make the call, and enter what it cost."""
         outer = self.outer
-        here.enter(Place(outer.path, outer.module, self, outer.inside))
+        here.enter(outer.of_region(self))
         try:
             out = func(*args, **kwargs)
         except BaseException as error:

@@ -27,7 +27,7 @@ ROOMS = tuple(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """How calls of one operator are counted.
 

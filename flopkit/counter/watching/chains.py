@@ -38,7 +38,7 @@ class Chain:
     Memory is told apart by its storage: views and results that autograd saved (as tensors of its own) stand on the same.
     """
 
-    __slots__ = ("apart", "ended", "held", "ledger", "made", "phase", "read")
+    __slots__ = ("apart", "ended", "held", "ledger", "limits", "made", "phase", "read")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -47,9 +47,8 @@ class Chain:
         self.ended = False
         self.read: dict[int, dict[int, int]] = {}  # what came from outside: bytes, by storage and place in it
         self.made: dict[int, dict[int, int]] = {}  # what was made inside
-        self.held: dict[
-            int, tuple[int, int]
-        ] = {}  # weak handle (which keeps its number from being given out again) and size, by storage
+        self.held: dict[int, int] = {}  # a weak handle of each storage, which keeps its number from being given out again
+        self.limits: dict[int, int] = {}  # bytes of the storages of which more than one place was read or written
 
     def extend(self, phase: str, plan: Any, args: Any, kwargs: Any, out: Any, entry: Entry) -> None:
         """One more operator that can be merged. (What its shapes say is kept with *entry*: that is what would take time here.)"""
@@ -64,34 +63,33 @@ class Chain:
             last = None
             for given, size, width in _given(args, kwargs, reads) if places is None else places:
                 tensor = given if places is None else args[given]
-                if tensor is not last:
-                    last = tensor
-                    name = _storage(tensor)
-                    start = tensor.storage_offset() * width
-                    where = made.get(name)
-                    if where is not None and (start in where or _within(where, start)):
-                        continue
-                    if name not in held:
-                        storage = tensor.untyped_storage()
-                        held[name] = (_weak_ref(storage), storage.nbytes())
-                    where = read.get(name)
-                    if where is None:
-                        read[name] = {start: size}
-                    elif where.get(start, 0) < size:
-                        where[start] = size
+                if tensor is last:
+                    continue
+                last = tensor
+                name, start = _storage(tensor), tensor.storage_offset() * width
+                where = made.get(name)
+                if where is not None and (start in where or _within(where, start)):
+                    continue
+                if name not in held:
+                    held[name] = _weak_ref(tensor.untyped_storage())
+                where = read.get(name)
+                if where is None:
+                    read[name] = {start: size}
+                elif where.get(start, 0) < size:
+                    self._more(tensor, name)
+                    where[start] = size
             one = type(out) is torch.Tensor
             for tensor, (size, width) in ((out, writes[0]),) if one else zip(_results(args, out), writes, strict=False):
                 if not size:  # such as the statistics that nobody kept
                     continue
-                name = _storage(tensor)
+                name, start = _storage(tensor), tensor.storage_offset() * width
                 if name not in held:
-                    storage = tensor.untyped_storage()
-                    held[name] = (_weak_ref(storage), storage.nbytes())
-                start = tensor.storage_offset() * width
+                    held[name] = _weak_ref(tensor.untyped_storage())
                 where = made.get(name)
                 if where is None:
                     made[name] = {start: size}
                 elif where.get(start, 0) < size:
+                    self._more(tensor, name)
                     where[start] = size
         except (RuntimeError, NotImplementedError):  # a tensor without a storage: sparse, or a wrapper
             self.close()
@@ -107,18 +105,27 @@ class Chain:
             return
         if self.made:
             held = self.held
-            moved = sum(min(sum(place.values()), held[name][1]) for name, place in self.read.items())
-            for name, place in self.made.items():
-                if not _expired(held[name][0]):
-                    moved += min(sum(place.values()), held[name][1])
+            moved = sum([self._bytes(name, places) for name, places in self.read.items()])
+            for name, places in self.made.items():
+                if not _expired(held[name]):
+                    moved += self._bytes(name, places)
             if self.apart > moved:
                 self.ledger.merged_away[self.phase] = self.ledger.merged_away.get(self.phase, 0) + self.apart - moved
-        for handle, _ in self.held.values():
+        for handle in self.held.values():
             _free_weak_ref(handle)
         self.apart = 0
         self.read.clear()
         self.made.clear()
         self.held.clear()
+        self.limits.clear()
+
+    def _more(self, tensor: Any, name: int) -> None:
+        """Another place in a storage: both together are no more than all of it."""
+        self.limits[name] = tensor.untyped_storage().nbytes()
+
+    def _bytes(self, name: int, places: dict[int, int]) -> int:
+        size, limit = sum(places.values()), self.limits.get(name)
+        return size if limit is None or size < limit else limit
 
 
 def _given(args: Any, kwargs: Any, reads: Any) -> Any:

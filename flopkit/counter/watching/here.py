@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
 
+from flopkit.counter.beyond import layers
 from flopkit.counter.ledger import Ledger
 from flopkit.counter.watching import chains
 from flopkit.counter.watching.phases import backward_or_recompute, is_on_stack
@@ -54,7 +55,7 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "ledger", "nodes", "optimizers", "place", "stack", "trail",
+        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "fresh", "ledger", "nodes", "optimizers", "place", "stack", "trail",
         "watcher",
     )  # fmt: skip
 
@@ -72,6 +73,7 @@ class Here:
         self.again = False  # whether one of them made nodes that another may differentiate
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
+        self.fresh: dict[Place, Any] = {}  # modules that were called for the first time, and of which more is to be asked
         self.chain = chains.Chain(self.ledger)
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
@@ -83,17 +85,30 @@ class Here:
 
     def leave(self) -> None:
         """Go back to where it was entered from."""
-        self.place, _ = self.stack.pop()
-        self.trail.mark(_number(), self.place)
+        place, _ = self.stack.pop()
+        self.place = place
+        number, trail = _number(), self.trail
+        if trail.numbers[-1] == number:
+            trail.places[-1] = place
+        else:
+            trail.mark(number, place)
+        if not self.stack and self.fresh:
+            layers.take_down(self.watcher, self.fresh)
 
     def call_module(self, module: Any) -> None:
         """Go into *module*."""
         task, place, stack = graph_task(), self.place, self.stack
         under = place if task == -1 or (stack and stack[-1][1] == task) else self.of_node()
-        found = self.watcher.modules.place(module, under, again=task != -1)
+        found = under.inside.get(id(module)) if under.inside else None
+        if found is None or found.module is None or found.module() is not module:
+            found = self.watcher.modules.place(module, under, again=task != -1)
         stack.append((place, task))
         self.place = found
-        self.trail.mark(_number(), found)
+        number, trail = _number(), self.trail
+        if trail.numbers[-1] == number:  # no node was made since: as `mark` does, without a call
+            trail.places[-1] = found
+        else:
+            trail.mark(number, found)
 
     def of_node(self) -> Place:
         """The place whose work autograd is now differentiating."""

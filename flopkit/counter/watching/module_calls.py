@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.beyond import layers
-from flopkit.counter.watching.here import heres
+from flopkit.counter.beyond.layers import note
+from flopkit.counter.watching.here import heres, local
 
 __all__ = ["install"]
 
@@ -57,7 +57,7 @@ def _passing(calling: Any) -> Any:
 
 def _calling(original: Any) -> Any:
     def call(module: Any, args: Any, kwargs: Any) -> Any:
-        watching = heres()
+        watching = getattr(local, "heres", None) or heres()
         if len(watching) != 1:  # seldom, and a model has many modules
             return several(watching, module, args, kwargs)
         here = watching[0]
@@ -66,7 +66,7 @@ def _calling(original: Any) -> Any:
         here.call_module(module)
         try:
             out = original(module, *args, **kwargs)
-            layers.note(here, module, args, kwargs, out)
+            note(here, module, args, kwargs, out)
             return out
         finally:
             here.leave()
@@ -77,7 +77,7 @@ def _calling(original: Any) -> Any:
         try:
             out = original(module, *args, **kwargs)
             for here in watching:
-                layers.note(here, module, args, kwargs, out)
+                note(here, module, args, kwargs, out)
             return out
         finally:
             for here in watching:

@@ -15,6 +15,8 @@ from bisect import bisect_right
 from collections import deque
 from typing import Any
 
+import torch
+
 from flopkit.counter.ledger import Where
 
 __all__ = ["OUTSIDE", "Modules", "Place", "Trail", "shares"]
@@ -28,7 +30,7 @@ NEVER = 1 << 63
 class Place:
     """A module path, and the attention call inside it, if any, that work belongs to. (A model has many: they hold little until asked.)"""
 
-    __slots__ = ("inside", "layer", "module", "names", "path", "region", "shared", "spot", "spots")
+    __slots__ = ("inside", "layer", "module", "names", "path", "region", "shared", "spot", "spots", "under")
 
     def __init__(
         self, path: str, module: weakref.ref[Any] | None = None, region: Any = None, inside: dict[int, Place] | None = None
@@ -39,7 +41,14 @@ class Place:
         self.spot: Where | None = None  # as last asked for
         self.spots: dict[tuple[str, bool], Where] | None = None  # all, where there are several
         self.layer: Any = None  # what a hook would know of the module, once it was called
+        self.under: Place | None = None  # that of the module which called it first, or would; of an attention call's, where the call was made
         self.shared: bool | None = None  # of a root: whether two modules below it share a child; None until it was called
+
+    def of_region(self, region: Any) -> Place:
+        """This place inside of an attention call."""
+        found = Place(self.path, self.module, region, self.inside)
+        found.under = self
+        return found
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This place in *phase*, for the ledger; *taken*: of what an attention call takes for its own."""
@@ -127,16 +136,14 @@ class Modules:
         self.lock = threading.Lock()
 
     def place(self, module: Any, under: Place, again: bool = False) -> Place:
-        """The place of *module*, called from *under*."""
-        known = under.inside.get(id(module)) if under.inside else None
-        if known is not None and known.module is not None and known.module() is module:
-            return known
+        """The place of *module*, called from *under*, where that has none for it yet."""
         with self.lock:
             found = self._own(module, under)
             if found is None:
                 found = self._found(module, under, again)
                 if under.module is not None and found is not under:
                     under.keep(module, found)
+                    found.under = found.under or (under if under.region is None else under.under)
                 _keep(self.latest, module, found)
         return found
 
@@ -144,7 +151,11 @@ class Modules:
         """The place of *module* where the caller has it for a child, and no other can be meant by it. Its other children get theirs."""
         parent = under.module() if under.module is not None else None
         top = self.roots.get(under.path.partition(".")[0])
-        if parent is None or top is None or shares(top):
+        if parent is None or top is None:
+            return None
+        if top.shared is None and not shares(top):
+            self._grow(top)
+        if top.shared:
             return None
         found = None
         for name, child in parent._modules.items():
@@ -153,11 +164,31 @@ class Modules:
             place = under.inside.get(id(child)) if under.inside else None
             if place is None or not place.holds(child):
                 place = Place(f"{under.path}.{name}", weakref.ref(child))
+                place.under = under
                 under.keep(child, place)
                 _keep(self.latest, child, place)
             if child is module:
                 found = place
         return found
+
+    def _grow(self, top: Place) -> None:
+        """The places of all modules below *top*, which have one name each, and whose callers will be those that hold them: made in one go,
+        which is quicker than one by one, each while a kernel's numbers fill the caches."""
+        latest = self.latest
+        ahead: list[tuple[Place, str, Any]] = [] if _is_gone(top) else [(top, top.path, top.module())]  # type: ignore[misc]
+        for under, path, parent in ahead:  # which grows on the way
+            inside = under.inside
+            if inside is None:
+                inside = under.inside = {}
+            for name, child in parent._modules.items():
+                number = id(child)
+                if child is None or child is parent or ((known := inside.get(number)) is not None and known.holds(child)):
+                    continue
+                place = inside[number] = latest[number] = Place(f"{path}.{name}", weakref.ref(child))
+                place.under = under
+                if child._modules:  # a list or dict of modules is not called: what it holds is called by the one around
+                    called = type(child).forward is not _NEVER_CALLED
+                    ahead.append((place if called else under, place.path, child))
 
     def _found(self, module: Any, under: Place, again: bool) -> Place:
         parent = under.module() if under.module is not None else None
@@ -193,6 +224,9 @@ class Modules:
     def _holds(root: Place, module: Any) -> bool:
         top = root.module() if root.module is not None else None
         return top is not None and any(child is module for child in top.modules())
+
+
+_NEVER_CALLED = torch.nn.Module.forward
 
 
 def shares(root: Place) -> bool:

@@ -13,7 +13,6 @@ __all__ = ["floats_in", "key_of", "made_up", "on_meta", "recipe_of", "signature"
 _SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _STRIDED = torch.strided
-_function_modes = torch._C._len_torch_function_stack
 
 
 def signature(value: Any) -> Any:
@@ -76,33 +75,28 @@ def _same(args: Any) -> Any:
 def key_of(plan: Any, args: Any, kwargs: Any) -> Any:
     """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
     try:
-        if not _function_modes():  # a tensor's shape can be asked for without anybody else being asked first
-            return _key_of(plan, args, kwargs)
-        with torch._C.DisableTorchFunction():
-            return _key_of(plan, args, kwargs)
+        if plan.chained:  # the values of scalars do not change what an element-wise operator costs
+            parts = _shapes(args, [_same(args)])
+            return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
+        parts, names, nested = [], [], False
+        for value in args:  # as `signature` does, in the time that a count has
+            kind = type(value)
+            if kind in _TENSORS:
+                if value.layout is not _STRIDED:
+                    return None
+                parts.append((value.shape, value.stride(), value.dtype))
+                names.append(id(value))
+            elif kind in _SCALARS:
+                parts.append(value)
+            elif kind is list and value and type(value[0]) is int:
+                parts.append(tuple(value))
+            else:
+                parts.append(signature(value))
+                nested = True
+        same = _same(args) if nested or len(set(names)) != len(names) else None
+        return tuple(parts), signature(kwargs) if kwargs else None, same
     except (TypeError, RuntimeError):
         return None
-
-
-def _key_of(plan: Any, args: Any, kwargs: Any) -> Any:
-    if plan.chained:  # the values of scalars do not change what an element-wise operator costs
-        parts = _shapes(args, [_same(args)])
-        return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
-    parts, names, nested = [], [], False
-    for value in args:  # as `signature` does, in the time that a count has
-        kind = type(value)
-        if kind in _TENSORS:
-            if value.layout is not _STRIDED:
-                raise TypeError(value.layout)
-            parts.append((value.shape, value.stride(), value.dtype))
-            names.append(id(value))
-        elif kind in _SCALARS:
-            parts.append(value)
-        else:
-            parts.append(signature(value))
-            nested = nested or not (kind is list and value and type(value[0]) is int)
-    same = _same(args) if nested or len(set(names)) != len(names) else None
-    return tuple(parts), signature(kwargs) if kwargs else None, same
 
 
 def floats_in(args: Any, kwargs: Any) -> tuple[Any, ...]:

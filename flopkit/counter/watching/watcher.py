@@ -9,19 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.overrides import _get_current_function_mode_stack as _function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _dispatch_modes
 
 from flopkit.counter import registry
-from flopkit.counter.beyond import flex, regions
+from flopkit.counter.beyond import called, flex, layers, regions
 from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import explain
 from flopkit.counter.watching import inside
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import Here, graph_task, heres, local
-from flopkit.counter.watching.places import OUTSIDE, Modules, Place
+from flopkit.counter.watching.modes import leave_dispatch, leave_functions
+from flopkit.counter.watching.places import NEVER, OUTSIDE, Modules, Place
 from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta, recipe_of, signature
 from flopkit.counter.work import Work, unknown
 
@@ -31,6 +30,7 @@ _node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
 _pop: Any = torch._C._pop_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
+_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 LOCAL = "DTensor: what is counted is this rank's local work"
 BY_ITS_INSIDE = (
     "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
@@ -40,41 +40,15 @@ BY_ITS_INSIDE = (
 
 _MANY_FLOATS = 200  # of an operator
 _MANY = 20_000  # shapes that are remembered from one count to the next
-_known: tuple[int, dict[Any, Any]] = (-1, {})
+_known: tuple[object, dict[Any, Any]] = (None, {})
 
 
 def _plans() -> dict[Any, Any]:
     """What is known of operators and shapes from earlier counts, as long as no formula was registered since."""
     global _known
-    if _known[0] != registry.version() or sum(len(plan.entries) for plan in list(_known[1].values())) > _MANY:
-        _known = (registry.version(), {})
+    if _known[0] is not registry.edition or sum(len(plan.entries) for plan in list(_known[1].values())) > _MANY:
+        _known = (registry.edition, {})
     return _known[1]
-
-
-def _leave(mode: Any, stack: Callable[[], Any], pop: Callable[[], Any], push: Callable[[Any], Any]) -> None:
-    """Exit *mode*. Those that were entered after it and are still there (another count, in another task of the same thread) stay."""
-    if not any(other is mode for other in stack()):
-        return
-    above = []
-    while stack()[-1] is not mode:
-        above.append(pop())
-    if above:
-        _hand_over(mode, above[-1], sum(other is above[-1] for other in above))
-    mode.__exit__(None, None, None)
-    for other in reversed(above):
-        push(other)
-
-
-def _hand_over(mode: Any, after: Any, times: int) -> None:
-    """Each mode keeps in lists what torch's flags ("is any mode at work?") were when it was entered, and sets them so when it leaves: where
-    the earlier of two leaves first, the later (entered *times* since) has to set them as they were before both."""
-    if isinstance(mode, Watcher) and not mode.is_at_home():
-        return
-    for name, flags in vars(mode).items():
-        if name.startswith("old_") and name.endswith("_flags") and flags:
-            theirs = vars(after).get(name, ())
-            if len(theirs) >= times:
-                flags[-1], theirs[-times] = theirs[-times], flags[-1]
 
 
 class Watcher(TorchDispatchMode):
@@ -100,7 +74,7 @@ class Watcher(TorchDispatchMode):
         self._home = threading.get_ident()
         self._all: list[Here] = []
         self._functions = Functions(self)
-        self._registered = registry.version()
+        self._registered = registry.edition
         self._final: Ledger | None = None
         self.met_meta = False  # whether anything ran on meta
 
@@ -144,8 +118,8 @@ class Watcher(TorchDispatchMode):
         try:
             yield
         finally:
-            _leave(self, _dispatch_modes, lambda: _pop(None), torch._C._push_on_torch_dispatch_stack)
-            _leave(self._functions, _function_mode_stack, torch.overrides._pop_mode, torch.overrides._push_mode)
+            leave_dispatch(self)
+            leave_functions(self._functions)
             here.entered = False
             here.chain.close()
             local.heres = tuple(other for other in heres() if other is not here)
@@ -195,11 +169,15 @@ class Watcher(TorchDispatchMode):
         if self._final is not None:
             return self._final
         threads = self.threads()
-        if self.closed and len(threads) == 1 and not threads[0].ledger.foreign:
-            return threads[0].ledger
-        total = Ledger()
         for here in threads:
-            total.take(here.ledger)
+            layers.take_down(self, here.fresh)
+        if self.closed and len(threads) == 1 and not threads[0].ledger.foreign:
+            total = threads[0].ledger
+        else:
+            total = Ledger()
+            for here in threads:
+                total.take(here.ledger)
+        total.layers, total.functions = layers.filed(total.layers), called.filed(total.functions)
         return total
 
     # -- operators --------------------------------------------------------------------------------------------
@@ -212,7 +190,7 @@ class Watcher(TorchDispatchMode):
         if types and self._desugars(types):
             return NotImplemented
         plan = self.plans.get(func)
-        if plan is None or self._registered != registry.version():
+        if plan is None or self._registered is not registry.edition:
             plan = self._plan(func)
         if not plan.special:
             pass
@@ -224,9 +202,14 @@ class Watcher(TorchDispatchMode):
             if plan.whole is None or not inside.has_kernel(func, args):
                 return self._open(here, func, args, kwargs, plan)
             plan = plan.whole
-        key = entry = floats = None
+        key = entry = floats = out = None
+        free = not _function_modes()  # a tensor's shape can be asked for without anybody else being asked first
         if plan.constant is None and not plan.by_value:
-            key = key_of(plan, args, kwargs)
+            if free:
+                key = key_of(plan, args, kwargs)
+            else:
+                with torch._C.DisableTorchFunction():
+                    key = key_of(plan, args, kwargs)
             floats = floats_in(args, kwargs) if plan.valued else None
             try:
                 entry = plan.exact.get((key, floats)) if floats else plan.entries.get(key)
@@ -236,36 +219,36 @@ class Watcher(TorchDispatchMode):
                 self.met_meta = True
                 if not _modes():  # a meta kernel only makes up a shape, slowly; this one was made up before
                     out = made_up(entry.results)
-                    self._record(here, plan, func, args, kwargs, out, key, floats, entry)
-                    return out
-        here.busy += 1
-        try:
-            out = func(*args, **kwargs)
-        except RuntimeError:
-            given = inside.numbers_as_tensors(func, args)
-            if given is None:
-                raise
-            return func(*given, **kwargs)
-        finally:
-            here.busy -= 1
-        self._record(here, plan, func, args, kwargs, out, key, floats, entry)
-        return out
-
-    def _record(
-        self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any, entry: Entry | None
-    ) -> None:
-        phase, place = here.where(2)
-        region = place.region
+        if out is None:
+            here.busy += 1
+            try:
+                out = func(*args, **kwargs)
+            except RuntimeError:
+                given = inside.numbers_as_tensors(func, args)
+                if given is None:
+                    raise
+                return func(*given, **kwargs)
+            finally:
+                here.busy -= 1
+        # What follows is done for every operator, while the numbers of a kernel fill the caches: so it is one function, and calls few.
+        if graph_task() == -1 and not here.optimizers and not here.began and here.trail.lowest == NEVER:
+            here.nodes, phase, place = _number(), "forward", here.place  # as `where` says
+        else:
+            phase, place = here.where(1)
+        taken = False
         if plan.constant is not None:
-            entry = plan.constant
-            taken = region is not None
-        elif _function_modes():
+            entry, taken = plan.constant, place.region is not None
+        elif entry is None or place.region is not None or plan.by_result or not free:
             with torch._C.DisableTorchFunction():
                 entry, taken = self._seen(here, plan, func, args, kwargs, out, key, floats, entry, phase, place)
-        else:
-            entry, taken = self._seen(here, plan, func, args, kwargs, out, key, floats, entry, phase, place)
+        elif plan.merges:
+            here.chain.extend(phase, plan, args, kwargs, out, entry)
+        elif entry.moves:
+            here.chain.close()
         here.arithmetic += entry.calculates
-        where = place.where(phase, taken)
+        where = place.spot
+        if where is None or where.phase != phase or where.inside != taken:
+            where = place.where(phase, taken)
         calls = here.ledger.calls
         line = (entry, where)
         calls[line] = calls.get(line, 0) + 1
@@ -274,6 +257,7 @@ class Watcher(TorchDispatchMode):
         self.seen += 1
         if not self.seen & 127 and self.progress is not None:
             self.progress(self.seen)
+        return out
 
     def _seen(
         self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any, entry: Entry | None, phase: str,
@@ -336,10 +320,10 @@ class Watcher(TorchDispatchMode):
         return self.entries.setdefault((shapes, repr(work)), Entry(plan.op, work, func, shapes))
 
     def _plan(self, func: Any) -> Any:
-        if self._registered != registry.version():
+        if self._registered is not registry.edition:
             self.plans = _plans()
             self.entries.clear()
-            self._registered = registry.version()
+            self._registered = registry.edition
         plan = self.plans.get(func)
         if plan is None:
             plan = self.plans[func] = explain(func)

@@ -170,6 +170,34 @@ def test_an_einsum_of_a_run_that_goes_on_is_not_counted_twice():
             assert report.as_seen_by("fvcore").flops == report.flops == 2 * 2 * 3 * 4
 
 
+def test_what_a_tool_would_print_of_a_run_that_goes_on():
+    """One layer of 8 · 8 for two rows after the other, asked for after each, inside of the model that calls them."""
+    answers = []
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+                answers.append([report.as_seen_by(tool).value for tool in ("thop", "fvcore")])
+            return x
+
+    with fk.counting() as report:
+        Model()(torch.ones(2, 8))
+    assert answers == [[n * 2 * 64] * 2 for n in (1, 2, 3)]
+    assert [report.as_seen_by(tool).value for tool in ("thop", "fvcore")] == answers[-1]
+
+
+def test_a_shape_of_no_dimensions_stays_a_shape():
+    """A layer without parameters has as many of them as a product of two vectors has dimensions."""
+    for _ in range(2):
+        seen("fvcore", nn.ReLU(), 2, 8)
+        assert seen("fvcore", Run(lambda x, w: x[0] @ x[0]), 2, 6).failure.startswith("IndexError")
+
+
 def test_a_model_without_parameters():
     """calflops asks the first parameter for its device; whether a layer that is called has it does not matter."""
     for model in (nn.ReLU(), nn.Sequential(nn.ReLU(), nn.Tanh())):
