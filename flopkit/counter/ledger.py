@@ -36,7 +36,7 @@ class Entry:
 class Ledger:
     """Calls by entry and place. One for each thread; `take` adds them up."""
 
-    __slots__ = ("calls", "elsewhere", "foreign", "functions", "hidden", "layers", "merged_away", "roots")
+    __slots__ = ("calls", "elsewhere", "foreign", "functions", "hidden", "layers", "merged_away", "plain", "roots")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
@@ -45,6 +45,7 @@ class Ledger:
         self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
         self.functions: dict[Any, int] = {}  # calls of functions that other counters go by
         self.layers: dict[Any, int] = {}  # calls of layers, by layer and shapes
+        self.plain: dict[Any, int] = {}  # calls of layers that are one call of one function, by place and shapes
         self.roots: dict[Any, int] = {}  # calls of modules from outside of all others: path, batch, whether it has parameters
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
@@ -69,6 +70,7 @@ class Ledger:
             (self.hidden, other.hidden),
             (self.functions, other.functions),
             (self.layers, other.layers),
+            (self.plain, other.plain),
             (self.roots, other.roots),
         ):
             for key, calls in list(theirs.items()):
