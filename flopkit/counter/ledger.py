@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work
@@ -36,16 +37,23 @@ class Entry:
 class Ledger:
     """Calls by entry and place. One for each thread; `take` adds them up."""
 
-    __slots__ = ("calls", "elsewhere", "foreign", "functions", "hidden", "layers", "merged_away", "plain", "roots")
+    __slots__ = (
+        "_functions", "_layers", "calls", "elsewhere", "file", "foreign", "functions_at", "hidden", "layers_at", "merged_away", "plain_at",
+        "roots",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
         self.foreign = False  # of a thread that the program started
         self.elsewhere: dict[tuple[Entry, Where], int] = {}  # those of the calls that ran in such threads
         self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
-        self.functions: dict[Any, int] = {}  # calls of functions that other counters go by
-        self.layers: dict[Any, int] = {}  # calls of layers, by layer and shapes
-        self.plain: dict[Any, int] = {}  # calls of layers that are one call of one function, by place and shapes
+        # What other counters go by, as it is put down while the program runs: by place and shapes.
+        self.functions_at: dict[Any, int] = {}
+        self.layers_at: dict[Any, int] = {}
+        self.plain_at: dict[Any, int] = {}  # calls of layers that are one call of one function
+        self.file: Callable[[Ledger, dict[Any, int], dict[Any, int]], None] | None = None  # how to add them to those of layers and functions
+        self._functions: dict[Any, int] = {}
+        self._layers: dict[Any, int] = {}
         self.roots: dict[Any, int] = {}  # calls of modules from outside of all others: path, batch, whether it has parameters
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
@@ -61,6 +69,7 @@ class Ledger:
 
     def take(self, other: Ledger) -> None:
         """Add all of *other*."""
+        self.file = self.file or other.file
         elsewhere = other.calls if other.foreign else other.elsewhere
         mine: dict[Any, int]
         theirs: dict[Any, int]
@@ -68,12 +77,33 @@ class Ledger:
             (self.calls, other.calls),
             (self.elsewhere, elsewhere),
             (self.hidden, other.hidden),
-            (self.functions, other.functions),
-            (self.layers, other.layers),
-            (self.plain, other.plain),
+            (self.functions_at, other.functions_at),
+            (self.layers_at, other.layers_at),
+            (self.plain_at, other.plain_at),
+            (self._functions, other._functions),
+            (self._layers, other._layers),
             (self.roots, other.roots),
         ):
             for key, calls in list(theirs.items()):
                 mine[key] = mine.get(key, 0) + calls
         for phase, saved in list(other.merged_away.items()):
             self.merged_away[phase] = self.merged_away.get(phase, 0) + saved
+
+    @property
+    def functions(self) -> dict[Any, int]:
+        """Calls of functions, by name, modules around, whether in another thread, arguments, result, whether it was looked up."""
+        self._file()
+        return self._functions
+
+    @property
+    def layers(self) -> dict[Any, int]:
+        """Calls of layers, by layer, shapes, and how many arguments had no name."""
+        self._file()
+        return self._layers
+
+    def _file(self) -> None:
+        """Few ask: so it is done when the first one does."""
+        if self.file is not None and (self.functions_at or self.layers_at or self.plain_at):
+            self.file(self, self._layers, self._functions)
+            for filed in (self.functions_at, self.layers_at, self.plain_at):
+                filed.clear()

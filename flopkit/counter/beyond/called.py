@@ -18,7 +18,7 @@ from flopkit.counter.beyond.shapes import SIMPLE, TENSORS, one, told
 from flopkit.counter.beyond.traced import is_done_again, traces
 from flopkit.counter.told import around
 
-__all__ = ["FUNCTIONS", "filed", "noting"]
+__all__ = ["FUNCTIONS", "file", "noting"]
 
 _POOLS = [f"{kind}_pool{dims}d" for kind in ("avg", "max", "adaptive_avg", "adaptive_max") for dims in (1, 2, 3)]
 _POOLS += [f"{pool}_with_indices" for pool in _POOLS if "max" in pool]
@@ -75,6 +75,8 @@ def noting(func: Any, run: Callable[..., Any] | None) -> Callable[..., Any]:
         out = func(*args, **kwargs) if run is None else run(watcher, func, args, kwargs)
         if _graph_task() == -1 and not (traces and is_done_again()):
             here = getattr(watcher.local, "here", None) or watcher.here
+            if here.busy:  # torch tries something out while a part of it is imported
+                return out
             if _other_modes():
                 with torch._C.DisableTorchFunction():
                     _note_call(here, called, args, kwargs, out, looked_up)
@@ -101,7 +103,7 @@ def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_
         )  # fmt: skip
     except RuntimeError:  # a strided nested tensor has no single shape
         key = (called, place, here.ledger.foreign, looked_up, named, told(out), *map(told, args))
-    functions = here.ledger.functions
+    functions = here.ledger.functions_at
     times = functions.get(key)
     if times is not None:
         functions[key] = times + 1
@@ -111,14 +113,12 @@ def _note_call(here: Any, called: str, args: Any, kwargs: Any, out: Any, looked_
         meet(here, place, module)
 
 
-def filed(calls: dict[Any, int]) -> dict[Any, int]:
-    """Calls by function, modules around and shapes, of calls by function, place and shapes."""
-    found: dict[Any, int] = {}
+def file(calls: dict[Any, int], functions: dict[Any, int]) -> None:
+    """Add *calls*, by place and shapes, to those of *functions*, by the modules around."""
     for (name, place, foreign, looked_up, named, came, *given), times in calls.items():
         within = _NO_MODULE if place.layer is None else place.layer.within
         key = (name, within, foreign, tuple(given), named, came, looked_up)
-        found[key] = found.get(key, 0) + times
-    return found
+        functions[key] = functions.get(key, 0) + times
 
 
 _SIGN_CODES = frozenset(code for name, code in dis.opmap.items() if name.startswith("BINARY_"))

@@ -14,7 +14,7 @@ from flopkit.counter.beyond.traced import is_done_again
 from flopkit.counter.told import Packed, around
 from flopkit.counter.watching.places import Place, shares
 
-__all__ = ["Layer", "filed", "layer_of", "meet", "note", "take_down"]
+__all__ = ["Layer", "file", "layer_of", "meet", "note", "take_down"]
 
 _SETTINGS: dict[type, tuple[str, ...]] = {}  # their names, of torch's own layers
 # Layers that count as one, though there may be others below them: parts, parametrisations, what a derived class adds, a script's.
@@ -192,7 +192,7 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
             key = (place, _packed(given, out), shape_of(out), len(args))
         else:
             key = (place, shape_of(given), shape_of(out), len(args))
-    layers = here.ledger.layers
+    layers = here.ledger.layers_at
     layers[key] = layers.get(key, 0) + 1
     layer = place.layer
     if layer is None:
@@ -219,14 +219,12 @@ def take_down(watcher: Any, fresh: dict[Place, Any]) -> None:
             layer.read(module)
 
 
-def filed(calls: dict[Any, int]) -> dict[Any, int]:
-    """Calls by layer and shapes, of calls by place and shapes."""
-    found: dict[Any, int] = {}
+def file(calls: dict[Any, int], layers: dict[Any, int]) -> None:
+    """Add *calls*, by place and shapes, to those of *layers*."""
     for (place, given, out, placed), times in calls.items():
         if place.layer is not None:  # of a thread that runs on it may be about to be made
             key = (place.layer, given, out, placed)
-            found[key] = found.get(key, 0) + times
-    return found
+            layers[key] = layers.get(key, 0) + times
 
 
 def _note_root(here: Any, place: Place, module: Any, args: Any) -> None:

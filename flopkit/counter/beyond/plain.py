@@ -1,7 +1,7 @@
 """torch's own layers that are one call of one function: what the function is given follows from the layer, its input and its output.
 
 Such a layer is called without the function mode, and so quicker: a model is largely made of them. What counters would see that put functions
-of their own in torch's place is written out afterwards (`filed`), and is the same as where the function mode looked on.
+of their own in torch's place is written out afterwards (`file`), and is the same as where the function mode looked on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flopkit.counter.beyond.called import FUNCTIONS
 from flopkit.counter.beyond.layers import Layer, meet
 from flopkit.counter.beyond.shapes import one, told
 
-__all__ = ["filed", "kinds", "run"]
+__all__ = ["file", "kinds", "run"]
 
 Given = tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]]  # by position, by name
 
@@ -39,7 +39,7 @@ def run(here: Any, original: Callable[..., Any], module: Any, x: Any) -> Any:
             else:
                 with torch._C.DisableTorchFunction():
                     key = (place, x.shape, told(out), here.ledger.foreign)
-            calls = here.ledger.plain
+            calls = here.ledger.plain_at
             times = calls.get(key)
             if times is None:
                 calls[place, one(key[1]), one(key[2]), key[3]] = 1
@@ -68,7 +68,7 @@ def _parts(kind: type) -> list[tuple[type, str]]:
     return [(next(base for base in kind.__mro__ if name in vars(base)), name) for name in names]
 
 
-def filed(calls: dict[Any, int], layers: dict[Any, int], functions: dict[Any, int]) -> None:
+def file(calls: dict[Any, int], layers: dict[Any, int], functions: dict[Any, int]) -> None:
     """Add *calls* to those of layers and of functions."""
     for (place, given, out, foreign), times in calls.items():
         layer: Layer | None = place.layer

@@ -59,10 +59,10 @@ def _attention(stack: contextlib.ExitStack) -> None:
 
     library = torch.library.Library("aten", "IMPL")
     stack.callback(library._destroy)
-    for key in _KEYS:
-        with warnings.catch_warnings():
-            # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
-            warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings():
+        # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
+        warnings.simplefilter("ignore", UserWarning)
+        for key in _KEYS:
             library.impl("scaled_dot_product_attention", attention, key)
 
 

@@ -46,7 +46,7 @@ def installed() -> Iterator[None]:
     global _users, _undo
     with _lock:
         if _users == 0:
-            stack = contextlib.ExitStack()
+            stack = _Changes()
             with contextlib.ExitStack() as building:
                 building.push(stack)
                 _install(stack)
@@ -78,18 +78,27 @@ def _install(stack: contextlib.ExitStack) -> None:
         room.install(stack, _replace)
 
 
-def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> None:
-    own = name in vars(owner)
-    before = vars(owner).get(name)  # as it lies there: what a class hands out may be something else
+class _Changes(contextlib.ExitStack):
+    """What is to be undone; attributes in a list, which is quicker than a function for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced: list[tuple[Any, str, bool, Any]] = []
+        self.callback(self._put_back)
+
+    def _put_back(self) -> None:
+        while self.replaced:
+            owner, name, own, before = self.replaced.pop()
+            if own:
+                setattr(owner, name, before)
+            else:
+                delattr(owner, name)
+
+
+def _replace(stack: Any, owner: Any, name: str, make: Any) -> None:
+    lies = vars(owner)  # what a class hands out may be something else
+    stack.replaced.append((owner, name, name in lies, lies.get(name)))
     setattr(owner, name, make(getattr(owner, name)))
-
-    def put_back() -> None:
-        if own:
-            setattr(owner, name, before)
-        else:
-            delattr(owner, name)
-
-    stack.callback(put_back)
 
 
 def _applying(original: Any) -> Any:

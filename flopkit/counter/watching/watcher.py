@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
-from flopkit.counter.beyond import called, flex, layers, plain, regions
+from flopkit.counter.beyond import filing, flex, layers, regions
 from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import explain
@@ -177,9 +177,7 @@ class Watcher(TorchDispatchMode):
             total = Ledger()
             for here in threads:
                 total.take(here.ledger)
-        total.layers, total.functions = layers.filed(total.layers), called.filed(total.functions)
-        plain.filed(total.plain, total.layers, total.functions)
-        total.plain = {}
+        total.file = filing.file
         return total
 
     # -- operators --------------------------------------------------------------------------------------------
