@@ -203,8 +203,9 @@ def note(here: Any, module: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 def meet(here: Any, place: Place, module: Any) -> None:
     """A module is called for the first time. What its layer is to know of it is asked when its root has been called (`take_down`); at once of
-    one that was made on the spot, perhaps, and is not to be held on to."""
-    if ".(" in place.path:
+    one that was made on the spot, perhaps, and is not to be held on to, and where processes share what a parameter holds: after the call it
+    may have another shape."""
+    if ".(" in place.path or here.watcher.shares:
         layer_of(here.watcher, place, module).read(module)
     else:
         here.fresh[place] = module

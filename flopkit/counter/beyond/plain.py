@@ -53,7 +53,7 @@ def run(here: Any, original: Callable[..., Any], module: Any, x: Any) -> Any:
     return NotImplemented
 
 
-def kinds() -> dict[type, Callable[[Any], bool] | None]:
+def kinds() -> dict[type, Callable[[Any], bool]]:
     """The classes, and what must hold of a module besides; without those in which somebody has put a function in torch's place."""
     return {
         kind: suits
@@ -115,17 +115,22 @@ def _is_leaf(module: Any) -> bool:
     return not module._modules
 
 
+def _has_weight(module: Any) -> bool:
+    """Not a replica's, nor one that is put together anew for each call: that is no parameter, and may have any shape."""
+    return "weight" in module._parameters
+
+
 def _pads_zeros(module: Any) -> bool:
-    return bool(module.padding_mode == "zeros")
+    return module.padding_mode == "zeros" and _has_weight(module)
 
 
 def _has_statistics(module: Any) -> bool:
-    return not module.training and module._buffers.get("running_mean") is not None and module._buffers.get("running_var") is not None
+    return not module.training and _has_weight(module) and module._buffers.get("running_mean") is not None and module._buffers.get("running_var") is not None
 
 
-_KINDS: dict[type, tuple[str, Callable[[Any], bool] | None, Callable[[Any, Any, Any, Any], Given]]] = {
-    nn.Linear: ("linear", None, _linear),
-    nn.LayerNorm: ("layer_norm", None, _layer_norm),
+_KINDS: dict[type, tuple[str, Callable[[Any], bool], Callable[[Any, Any, Any, Any], Given]]] = {
+    nn.Linear: ("linear", _has_weight, _linear),
+    nn.LayerNorm: ("layer_norm", _has_weight, _layer_norm),
     nn.ReLU: ("relu", _is_leaf, _in_place),
     nn.SiLU: ("silu", _is_leaf, _in_place),
     nn.GELU: ("gelu", _is_leaf, _approximate),

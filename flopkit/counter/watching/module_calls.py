@@ -79,7 +79,7 @@ def _calling(original: Any) -> Any:
                 (kind := type(module)) in kinds and len(args) == 1 and not kwargs and type(args[0]) is _Tensor
                 and len(here.stack) > 1 and _modes() == 1 and _graph_task() == -1 and not traces and not _before and not _after
                 and not module._forward_pre_hooks and not module._forward_hooks and "forward" not in module.__dict__
-                and ((suits := kinds[kind]) is None or suits(module))
+                and kinds[kind](module)
             ):  # fmt: skip
                 out = plain.run(here, original, module, args[0])
                 if out is not NotImplemented:

@@ -77,6 +77,8 @@ class Watcher(TorchDispatchMode):
         self._registered = registry.edition
         self._final: Ledger | None = None
         self.met_meta = False  # whether anything ran on meta
+        distributed = torch.distributed
+        self.shares = distributed.is_available() and distributed.is_initialized()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:  # torch would import its whole compiler to guard us against it
