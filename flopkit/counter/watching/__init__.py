@@ -1,7 +1,7 @@
 """Seeing a program run: every operator as it is called, in which thread, for which module, in which pass.
 
-`watcher` and `functions` are the modes that torch calls. `patches` is what has to be changed in torch meanwhile and is put back:
-`module_calls`, `threads` and `fakes` are parts of that, `imports` waits for modules. `here` is what is known of one thread: `places`
-says for which module it works, `phases` in which pass, `chains` what could be fused. `signatures` tells calls that cost the same,
-`inside` looks into subclasses and composite kernels.
+`watcher` and `functions` are the modes that torch calls, and `modes` leaves them, also where others were entered since. `patches` is what
+has to be changed in torch meanwhile and is put back: `module_calls`, `threads` and `fakes` are parts of that, `imports` waits for modules.
+`here` is what is known of one thread: `places` says for which module it works, `phases` in which pass, `chains` what could be fused.
+`signatures` tells calls that cost the same, `inside` looks into subclasses and composite kernels.
 """
