@@ -205,6 +205,21 @@ def test_hooks_and_modes_of_the_users_own_look_on(quick):
     assert sum(times for call, times in kept(report)[1].items() if "'relu'" in call) == 3  # of the layer, the list and the model
 
 
+def test_a_mode_of_the_users_sees_what_a_branch_calls():
+    """While a branch is followed, ours has stepped aside, and the one mode there is is another's."""
+    model, x = Watched(nn.Linear(4, 4)), torch.ones(2, 4)
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with torch.no_grad(), Mode():
+        report = fk.count(lambda: torch.cond(torch.tensor(True), model, lambda x: x, (x,)))
+    assert F.linear in seen and report.flops == 2 * 2 * 4 * 4
+
+
 def test_a_function_that_somebody_put_in_torchs_place_is_called(quick, monkeypatch):
     model, x = Watched(nn.Linear(4, 4), nn.ReLU()), torch.ones(2, 4)
     linear = F.linear
