@@ -304,3 +304,18 @@ def test_what_was_traced_and_never_run(grad, train):
     attention = 4 * 2 * (2 * 4) * 8 * 8 + 2 * 2 * 2 * 4 * 4 * 8
     assert first.model_flops == then.model_flops == 2 * attention + 2 * 2 * (2 * 4) * 8 * 16
     assert first.uncounted == []
+
+
+@pytest.mark.parametrize("shape, dim", [((4, 5), 0), ((3, 5), 7)])
+def test_what_an_operator_said_that_failed(shape, dim):
+    @torch.jit.script
+    def product(a, b, dim: int):
+        return torch.mm(a, b).sum(dim)
+
+    given, said = (torch.ones(2, 3), torch.ones(shape), dim), []
+    for call in (product, lambda *args: fk.count(product, *args), product):
+        with pytest.raises((RuntimeError, IndexError)) as caught:
+            call(*given)
+        said.append((type(caught.value), str(caught.value)))
+    assert said[0] == said[1] == said[2]
+    assert "cannot be multiplied" in said[0][1] or "Dimension out of range" in said[0][1]

@@ -34,6 +34,9 @@ _UNSEEN = (
 _KEYS = ("AutogradCPU", "AutogradCUDA", "AutogradMeta", "AutogradOther", "FuncTorchVmapMode")
 
 
+_WITH_A_TEXT = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)  # that are made of one
+
+
 def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
     """See the calls of TorchScript from Python until *stack* is closed. *replace* changes an attribute until then."""
     before = torch._C._jit_set_profiling_mode(False)  # no looking at what runs, in order to fuse it later
@@ -84,7 +87,14 @@ def _calling(run: Any, written: Any, original: Any) -> Any:
         function = written[script]
         if function is None:
             return original(script, *args, **kwargs)
-        out = run(function, *given)
+        try:
+            out = run(function, *given)
+        except Exception as error:
+            text = str(error)
+            if text.endswith(": \n") and (said := watching[0].failed) and type(error) in _WITH_A_TEXT:
+                # TorchScript tells where it was, and of an error that comes through Python not what it said.
+                raise type(error)(f"{text[:-1]}{said}\n") from None
+            raise
         found = list(_unseen(torch._C._last_executed_optimized_graph()))
         if found:
             with torch._C.DisableTorchFunction():

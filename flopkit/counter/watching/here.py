@@ -55,7 +55,7 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "fresh", "ledger", "nodes", "optimizers", "place", "stack", "trail",
+        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "failed", "fresh", "ledger", "nodes", "optimizers", "place", "stack", "trail",
         "watcher",
     )  # fmt: skip
 
@@ -73,6 +73,7 @@ class Here:
         self.again = False  # whether one of them made nodes that another may differentiate
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
+        self.failed = ""  # what the last operator that failed said
         self.fresh: dict[Place, Any] = {}  # modules that were called for the first time, and of which more is to be asked
         self.chain = chains.Chain(self.ledger)
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show

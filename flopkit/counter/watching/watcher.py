@@ -225,8 +225,9 @@ class Watcher(TorchDispatchMode):
             here.busy += 1
             try:
                 out = func(*args, **kwargs)
-            except RuntimeError:
-                given = inside.numbers_as_tensors(func, args)
+            except Exception as error:
+                here.failed = str(error)
+                given = inside.numbers_as_tensors(func, args) if isinstance(error, RuntimeError) else None
                 if given is None:
                     raise
                 return func(*given, **kwargs)
