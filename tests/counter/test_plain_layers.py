@@ -181,43 +181,44 @@ def test_what_goes_the_long_way(layer, x, quick):
     assert sum(kept(report)[1].values()) or isinstance(layer, nn.Dropout)
 
 
-def test_hooks_and_modes_of_the_users_own_look_on(quick):
-    """A hook may call functions that a tool would see; so may a mode, which is to see all that it is entered for."""
+class Mode(torch.overrides.TorchFunctionMode):
+    """A mode of the user's own, and what it has seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_the_users_own_sees_all_that_it_is_entered_for(quick):
     model, x = Watched(nn.Linear(4, 4)), torch.ones(2, 4)
-    seen = []
-
-    class Mode(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
-    with Mode():
+    with Mode() as mode:
         fk.count(model, x)
-    assert F.linear in seen and not quick
-    handle = torch.nn.modules.module.register_module_forward_pre_hook(lambda module, args: F.relu(args[0]) and None)
-    handle.remove()
-    handle = torch.nn.modules.module.register_module_forward_hook(lambda module, args, out: F.relu(out))
+    assert F.linear in mode.seen and not quick
+
+
+@pytest.mark.parametrize("when", ["forward_pre", "forward"])
+def test_hooks_for_all_modules_look_on(when, quick):
+    """A hook may call functions that a tool would see: here for the layer, the list and the model."""
+    register = getattr(torch.nn.modules.module, f"register_module_{when}_hook")
+    handle = register(lambda module, args, *out: F.relu((*args, *out)[-1]))
     try:
-        report = fk.count(model, x)
+        report = fk.count(Watched(nn.Linear(4, 4)), torch.ones(2, 4))
     finally:
         handle.remove()
     assert not quick
-    assert sum(times for call, times in kept(report)[1].items() if "'relu'" in call) == 3  # of the layer, the list and the model
+    assert sum(times for call, times in kept(report)[1].items() if "'relu'" in call) == 3
 
 
 def test_a_mode_of_the_users_sees_what_a_branch_calls():
     """While a branch is followed, ours has stepped aside, and the one mode there is is another's."""
     model, x = Watched(nn.Linear(4, 4)), torch.ones(2, 4)
-    seen = []
-
-    class Mode(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
-    with torch.no_grad(), Mode():
+    with torch.no_grad(), Mode() as mode:
         report = fk.count(lambda: torch.cond(torch.tensor(True), model, lambda x: x, (x,)))
-    assert F.linear in seen and report.flops == 2 * 2 * 4 * 4
+    assert F.linear in mode.seen and report.flops == 2 * 2 * 4 * 4
 
 
 def test_a_function_that_somebody_put_in_torchs_place_is_called(quick, monkeypatch):

@@ -55,8 +55,8 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "failed", "fresh", "ledger", "nodes", "optimizers", "place", "stack", "trail",
-        "watcher",
+        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "failed", "fresh", "ledger", "nodes", "optimizers",
+        "place", "stack", "trail", "watcher",
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Place) -> None:
