@@ -213,3 +213,9 @@ def test_sparse_tensors_have_no_storage_to_speak_of():
     with fk.counting(strict=True) as report:
         held = matrix * 2
     assert saved(report) == 0 and held.is_sparse
+
+
+def test_parts_of_one_storage_are_no_more_than_all_of_it():
+    """Two slices of 80 numbers, 60 of them in both: 100 are read once, 80 written."""
+    base = numbers(100)
+    assert fused(lambda: (base[:80] + base[20:]).relu()) == (4 * (80 + 80 + 80 + 80 + 80), 4 * (100 + 80))
