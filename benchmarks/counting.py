@@ -129,7 +129,9 @@ def rows_counter(rounds=20):
     }
     for what, (make, aim) in programs.items():
         taken = measured(make, rounds)
-        others = ", ".join(f"{name} {taken[name] / taken['plain']:.2f}×" for name in taken if name not in ("plain", "flopkit"))
+        others = ", ".join(
+            f"{name} {taken[name] / taken['plain']:.2f}×" for name in taken if name not in ("plain", "flopkit")
+        )
         yield f"{what}, counted", f"{taken['flopkit'] / taken['plain']:.2f}× plain", others, aim
     yield memory()
 
@@ -160,7 +162,12 @@ def memory(steps=1000):
         tracemalloc.stop()
     assert report.backward.flops == steps * 2 * 2 * 8 * 16 * 16 * 4 - steps * 2 * 8 * 16 * 16
     growth = statistics.median(b - a for a, b in itertools.pairwise(sizes)) / 100
-    return f"memory after {steps:,} training steps, counted", f"{growth:.0f} B a step", f"{sizes[-1] / 1e6:.1f} MB in all", "no growth"
+    return (
+        f"memory after {steps:,} training steps, counted",
+        f"{growth:.0f} B a step",
+        f"{sizes[-1] / 1e6:.1f} MB in all",
+        "no growth",
+    )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,12 @@ def rows_imports(runs=15):
         statistics.median(a - b for a, b in zip(taken[name], taken["nothing"], strict=True))
         for name in ("flopkit", "numpy")
     )
-    yield "`import flopkit`, beyond starting Python", f"{1000 * ours:.0f} ms", f"{ours / theirs:.2f} of `import numpy`", "< 100 ms"
+    yield (
+        "`import flopkit`, beyond starting Python",
+        f"{1000 * ours:.0f} ms",
+        f"{ours / theirs:.2f} of `import numpy`",
+        "< 100 ms",
+    )
 
 
 def rows_counting(runs=200):
@@ -74,7 +79,12 @@ def rows_counting(runs=200):
             function()
             times.append(time.perf_counter() - start)
     ours, theirs = (statistics.median(taken[function]) for function in (closed_form, torch_counter))
-    yield "FLOPs of a dense layer, `fk.dense(…)`", f"{1e6 * ours:.0f} µs", f"{ours / theirs:.2f} of torch's counter on meta", ""
+    yield (
+        "FLOPs of a dense layer, `fk.dense(…)`",
+        f"{1e6 * ours:.0f} µs",
+        f"{ours / theirs:.2f} of torch's counter on meta",
+        "",
+    )
 
 
 STEP = """async node => {
@@ -120,7 +130,12 @@ def rows_figures():
     if medians:
         slowest, name = max(medians)
         middle = statistics.median(value for value, _ in medians)
-        yield f"slider to redrawn figure, median ({len(medians)} figures)", f"{middle:.1f} ms", f"slowest `{name}`: {slowest:.1f} ms", "≤ 16 ms"
+        yield (
+            f"slider to redrawn figure, median ({len(medians)} figures)",
+            f"{middle:.1f} ms",
+            f"slowest `{name}`: {slowest:.1f} ms",
+            "≤ 16 ms",
+        )
 
 
 def rows_pages():
@@ -131,10 +146,19 @@ def rows_pages():
 
     shared = sum(packed(HTML / "_static" / name) for name in ("figure.js", "figure.css", "vendor/vega.js"))
     theme = packed(HTML / "search.html")  # a page on which nothing stands
-    pages = {path.stem: packed(path) - theme for path in (HTML / "book").glob("*.html") if "data-name=" in path.read_text("utf8")}
+    pages = {
+        path.stem: packed(path) - theme
+        for path in (HTML / "book").glob("*.html")
+        if "data-name=" in path.read_text("utf8")
+    }
     if pages:  # those with a figure: the others load no Vega
         name = max(pages, key=pages.get)
-        yield f"heaviest page with a figure (`{name}`), gzip, with Vega", f"{pages[name] + shared:.0f} KB", f"{pages[name]:.0f} KB its own, {shared:.0f} KB once a book", "≤ 350 KB"
+        yield (
+            f"heaviest page with a figure (`{name}`), gzip, with Vega",
+            f"{pages[name] + shared:.0f} KB",
+            f"{pages[name]:.0f} KB its own, {shared:.0f} KB once a book",
+            "≤ 350 KB",
+        )
 
 
 def rows_commands():
@@ -146,7 +170,12 @@ def rows_commands():
             start = time.perf_counter()
             subprocess.run(["make", command], check=True, cwd=clone, stdout=subprocess.DEVNULL)
             minutes = (time.perf_counter() - start) / 60
-        yield f"`make {command}`, fresh clone, install included", f"{minutes:.1f} min", f"on {os.cpu_count()} cores", f"≤ {limit} min"
+        yield (
+            f"`make {command}`, fresh clone, install included",
+            f"{minutes:.1f} min",
+            f"on {os.cpu_count()} cores",
+            f"≤ {limit} min",
+        )
 
 
 def main():
@@ -165,7 +194,9 @@ def main():
     if options.readme:
         readme = ROOT / "README.md"
         start, end = "<!-- benchmarks -->", "<!-- end of benchmarks -->"
-        text = re.sub(f"{start}.*?{end}", lambda _: f"{start}\n{table}\n{end}", readme.read_text("utf8"), flags=re.DOTALL)
+        text = re.sub(
+            f"{start}.*?{end}", lambda _: f"{start}\n{table}\n{end}", readme.read_text("utf8"), flags=re.DOTALL
+        )
         readme.write_text(text, "utf8")
 
 

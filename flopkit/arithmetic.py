@@ -20,7 +20,19 @@ from typing import Any, Literal
 
 Reading = Literal["plain", "numpy", "sympy", "altair"]
 
-__all__ = ["Reading", "ceil_div", "exact_div", "log2", "maximum", "minimum", "reading", "same", "unmixed", "vega", "where"]
+__all__ = [
+    "Reading",
+    "ceil_div",
+    "exact_div",
+    "log2",
+    "maximum",
+    "minimum",
+    "reading",
+    "same",
+    "unmixed",
+    "vega",
+    "where",
+]
 
 
 def reading(*values: Any) -> Reading:

@@ -57,7 +57,9 @@ class Convention:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.source, str):
-            raise TypeError(f"name={self.name!r}, source={self.source!r}: must be text, for a number is printed with them")
+            raise TypeError(
+                f"name={self.name!r}, source={self.source!r}: must be text, for a number is printed with them"
+            )
         if self.fma not in (1, 2) or type(self.fma) is not int:
             raise ValueError(f"fma={self.fma!r}: a multiply-add counts as 2 FLOPs or as 1")
         if self.scores not in ("visible", "full", "half"):

@@ -89,7 +89,9 @@ class Cost:
         Where the convention counts half of the scores, so it does here.
         """
         halved = ("scores", "hidden") if self.convention.scores == "half" else ()
-        whole = _total(n for kind, n in self.vector_by_kind.items() if self.convention.weight(kind) and kind not in halved)
+        whole = _total(
+            n for kind, n in self.vector_by_kind.items() if self.convention.weight(kind) and kind not in halved
+        )
         twice = _total(n for kind, n in self.vector_by_kind.items() if kind in halved)
         return whole if _is_zero(twice) else _total([whole, _share(twice, 2)])
 

@@ -81,7 +81,9 @@ class Device:
         if len(peaks) < len(peak):
             raise ValueError(f"peak={dict(peak)!r}: two of these names are the same number format; give each one peak")
         if not twice <= peaks.keys():
-            raise ValueError(f"sparse={sorted(twice)}: of these, {name} has a dense peak for {sorted(twice & peaks.keys())} only")
+            raise ValueError(
+                f"sparse={sorted(twice)}: of these, {name} has a dense peak for {sorted(twice & peaks.keys())} only"
+            )
         self.__dict__.update(
             name=name,
             title=title or name,
@@ -223,7 +225,9 @@ def device(name: str | Device | None = None) -> Device:
     if isinstance(name, Device):
         return name
     if not isinstance(name, str):
-        raise TypeError(f"name={name!r}: must be a name, e.g. device('h100-sxm'), or nothing for the current CUDA device")
+        raise TypeError(
+            f"name={name!r}: must be a name, e.g. device('h100-sxm'), or nothing for the current CUDA device"
+        )
     key = _key(name)
     known = _names()
     if key in known:

@@ -52,7 +52,9 @@ def number(name: str, value: Any, *, minimum: int = 1) -> int:
     """
     value = size(name, value, minimum=minimum)
     if not isinstance(value, int):
-        raise TypeError(f"{name}={_short(value)}: one whole number is wanted here, not a sweep or a symbol; pass an int")
+        raise TypeError(
+            f"{name}={_short(value)}: one whole number is wanted here, not a sweep or a symbol; pass an int"
+        )
     return value
 
 

@@ -99,7 +99,9 @@ def conv2d_backward(
     return _gradients("conv2d, backward", forward, outputs, size("c_out", c_out), bias, input, weight, dtype)
 
 
-def _gradients(name: str, forward: Cost, outputs: Any, biases: Any, bias: Any, input: Any, weight: Any, dtype: Any) -> Cost:
+def _gradients(
+    name: str, forward: Cost, outputs: Any, biases: Any, bias: Any, input: Any, weight: Any, dtype: Any
+) -> Cost:
     """Two products as large as the one that *forward* is, and the sum over *outputs* that is the bias's gradient."""
     product = replace(forward, params_by_role={})
     parts = [
@@ -183,7 +185,9 @@ def attention_backward(
     )
     if not fused:
         return Cost.total("attention, backward", [gradients])
-    length, each = (head_dim, SCORES_AGAIN) if kernel == "flash" else (2 * head_dim + v_head_dim, 2 * SCORES_AGAIN + FLASH_SOFTMAX)
+    length, each = (
+        (head_dim, SCORES_AGAIN) if kernel == "flash" else (2 * head_dim + v_head_dim, 2 * SCORES_AGAIN + FLASH_SOFTMAX)
+    )
     again = Cost(
         "computed again",
         macs_by_kind={kind: n * length for kind, n in pairs.items()},

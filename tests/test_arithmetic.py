@@ -88,10 +88,28 @@ def test_readings_do_not_mix():
 def test_readings_do_not_hide_in_one_another():
     """What each library makes of the other's values by itself."""
     n, x, sweep = altair.param(name="n", value=1), sympy.Symbol("x"), numpy.array([1, 2])
-    for mixed in (n * x, x * n, n * sweep, sweep * n, sweep * x, maximum(n, 2 * n + x), altair.expr.floor(n / x), -(n + x)):
+    for mixed in (
+        n * x,
+        x * n,
+        n * sweep,
+        sweep * n,
+        sweep * x,
+        maximum(n, 2 * n + x),
+        altair.expr.floor(n / x),
+        -(n + x),
+    ):
         with pytest.raises(TypeError, match="cannot mix .* use one kind for all sizes"):
             unmixed(mixed)
-    for pure in (7, x + 1, sweep * 2, n, 3 * n + numpy.int64(2), maximum(n, 2), altair.datum.tokens * 2, altair.datum["tokens"]):
+    for pure in (
+        7,
+        x + 1,
+        sweep * 2,
+        n,
+        3 * n + numpy.int64(2),
+        maximum(n, 2),
+        altair.datum.tokens * 2,
+        altair.datum["tokens"],
+    ):
         unmixed(pure, 4)
 
 
@@ -99,7 +117,9 @@ def test_numpy_s_scalars_are_numbers():
     """Exact beyond a double, with a remainder refused, and as plain numbers."""
     big = numpy.int64(2**62)
     assert ceil_div(big, numpy.int64(3)) == -(-(2**62) // 3)
-    assert [type(value) for value in (ceil_div(big, 3), maximum(big, 3), minimum(3, big), exact_div(big, 2))] == [int] * 4
+    assert [type(value) for value in (ceil_div(big, 3), maximum(big, 3), minimum(3, big), exact_div(big, 2))] == [
+        int
+    ] * 4
     assert type(log2(numpy.int64(8))) is type(ratio(numpy.array(6), 4)) is float
     assert where(numpy.bool_(True), 1, 2) == 1
     with pytest.raises(ValueError, match="7 is not divisible by 2: remainder 1"):
@@ -110,7 +130,9 @@ def test_numpy_s_scalars_are_numbers():
 def test_same():
     n, m = altair.param(name="n", value=1), altair.param(name="m", value=1)
     assert same(n, n) is same(2 * n, 2 * n) is same({"a": n}, {"a": n}) is True
-    assert same(n, m) is same(2 * n, 3 * n) is same(n, 1) is same({"a": n}, {"a": m}) is same({"a": 1}, {"b": 1}) is False
+    assert (
+        same(n, m) is same(2 * n, 3 * n) is same(n, 1) is same({"a": n}, {"a": m}) is same({"a": 1}, {"b": 1}) is False
+    )
     assert same(numpy.array([1, 2]), numpy.array([1.0, 2.0])) is True
     assert same(numpy.array([1, 2]), numpy.array([1, 3])) is same(numpy.array([1, 2]), 1) is False
     x = sympy.Symbol("x")

@@ -183,9 +183,7 @@ def test_an_unknown_name_has_near_ones():
         exec("from flopkit import sofmax")
 
 
-@pytest.mark.parametrize(
-    ("h_in", "h_out", "stride"), [(10, 1000, 1), (1000, 10, 1), (9, 3, 2), (9, 9, 2)]
-)
+@pytest.mark.parametrize(("h_in", "h_out", "stride"), [(10, 1000, 1), (1000, 10, 1), (9, 3, 2), (9, 9, 2)])
 def test_no_output_that_no_padding_gives(h_in, h_out, stride):
     """9 rows under a kernel of 2 with stride 2 give 4 rows, or up to 6 with padding; never 3 or 9."""
     with pytest.raises(ValueError, match=rf"h_out={h_out}: a kernel of 2 .* over h_in={h_in} gives"):
@@ -212,7 +210,11 @@ MIXED = {
     "moe": lambda one, other: fk.moe(tokens=one, d_model=1, d_ff=1, experts=other, top_k=1),
     "roofline": lambda one, other: fk.roofline(fk.residual(elements=one), SimpleNamespace(peak=other, bandwidth=other)),
 }
-KINDS_OF_SIZE = {"symbol": sympy.Symbol("t"), "array": numpy.array([1, 2]), "parameter": altair.param(name="n", value=1)}
+KINDS_OF_SIZE = {
+    "symbol": sympy.Symbol("t"),
+    "array": numpy.array([1, 2]),
+    "parameter": altair.param(name="n", value=1),
+}
 
 
 @pytest.mark.parametrize("name", MIXED)

@@ -205,7 +205,9 @@ def test_what_there_is_none_of_is_not_shown():
     assert repr(bare) == "matmul: 210 FLOPs, 142 B, 1.479 FLOP/B [EXACT]"
     assert "params" not in bare.table().rows[0] and UP.table().rows[0]["params"] == 8 * 16 + 16
     one = fk.Cost("one", vector_by_kind={"products": 1}, params_by_role={"weight": 1})
-    assert "1 FLOP element-wise, 0 B" in repr(one) and "1 parameter " in repr(one) and one.table().rows[0]["params"] == 1
+    assert (
+        "1 FLOP element-wise, 0 B" in repr(one) and "1 parameter " in repr(one) and one.table().rows[0]["params"] == 1
+    )
 
 
 def test_a_symbolic_cost_shows_itself():

@@ -291,4 +291,6 @@ def test_the_numbers_that_are_printed(name):
     assert (known.memory, known.bandwidth) == (memory * 1e9, bandwidth * 1e9)
     assert known.link_bandwidth == (link and link * 1e9)
     printed = dict(pair.split("=") for pair in peaks.split())
-    assert {key: known.peak(key) / 1e12 for key in known.dtypes} == pytest.approx({k: float(v) for k, v in printed.items()})
+    assert {key: known.peak(key) / 1e12 for key in known.dtypes} == pytest.approx(
+        {k: float(v) for k, v in printed.items()}
+    )

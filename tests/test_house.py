@@ -217,7 +217,11 @@ def test_a_type_checker_finds_the_names_of_the_face(tmp_path):
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
     )  # fmt: skip
-    errors = [line.split("error: ")[1] for line in found.stdout.splitlines() if f"{program.name}:" in line and "error: " in line]
+    errors = [
+        line.split("error: ")[1]
+        for line in found.stdout.splitlines()
+        if f"{program.name}:" in line and "error: " in line
+    ]
     assert len(errors) == 1 and errors[0].startswith('Module has no attribute "conv2"'), found.stdout + found.stderr
 
 

@@ -121,7 +121,12 @@ def test_symbols_with_a_value_can_be_said():
 def test_cites():
     cites("46.2 %", "Chowdhery et al., PaLM, 2022, table 3")
     cites("35 GFLOPS", "a sentence quoted from a datasheet")  # not ours to correct
-    for text, source in [("forty", "Chowdhery et al., 2022"), ("46.2 %", ""), ("46.2 %", "PaLM"), (46.2, "Chowdhery 2022")]:
+    for text, source in [
+        ("forty", "Chowdhery et al., 2022"),
+        ("46.2 %", ""),
+        ("46.2 %", "PaLM"),
+        (46.2, "Chowdhery 2022"),
+    ]:
         with pytest.raises(ValueError):
             cites(text, source)
 
@@ -133,11 +138,17 @@ def test_cites():
     "prose, found",
     [
         ("137.4 GFLOPs, 4.1 GMACs and 312 TFLOP/s", ["137.4 GFLOPs", "4.1 GMACs", "312 TFLOP/s"]),
-        ("3.35 TB/s of 80 GB or 80 GiB, 16 bytes, 2 bytes per number", ["3.35 TB/s", "80 GB", "80 GiB", "16 bytes", "2 bytes per number"]),
+        (
+            "3.35 TB/s of 80 GB or 80 GiB, 16 bytes, 2 bytes per number",
+            ["3.35 TB/s", "80 GB", "80 GiB", "16 bytes", "2 bytes per number"],
+        ),
         ("40 µs, 1.2 ms, 3 s, 2 hours, 34.7 days", ["40 µs", "1.2 ms", "3 s", "2 hours", "34.7 days"]),
         ("0.3 %, 50%, 7 per cent", ["0.3 %", "50%", "7 %"]),
         ("13.6× fewer, 2 times as fast, (7×)", ["13.6×", "2×", "7×"]),
-        ("9.5–10.6 TFLOP/s, 2 to 3 ms, a 4.1 or an 8.2 GFLOPs network", ["9.5 TFLOP/s", "10.6 TFLOP/s", "2 ms", "3 ms", "4.1 GFLOPs", "8.2 GFLOPs"]),
+        (
+            "9.5–10.6 TFLOP/s, 2 to 3 ms, a 4.1 or an 8.2 GFLOPs network",
+            ["9.5 TFLOP/s", "10.6 TFLOP/s", "2 ms", "3 ms", "4.1 GFLOPs", "8.2 GFLOPs"],
+        ),
         ("1.07e15 FLOP/s, 10⁹ FLOPs, 3.4 × 10^8 FLOPs", ["1.07e15 FLOP/s", "1e9 FLOPs", "3.4 × 10^8 FLOPs"]),
         ("down by −3 %, **0.3 %** and *12 µs*, 2&nbsp;MB, 5\u202f%", ["−3 %", "0.3 %", "12 µs", "2 MB", "5 %"]),
         ("# A heading of 3 GB\n\n| a | 7 % |", ["3 GB", "7 %"]),
@@ -197,7 +208,11 @@ def test_a_guess_is_a_labelled_group_of_radio_buttons():
     assert "checked" not in inputs[0] and "checked" not in inputs[1]
     assert [tag for tag, _ in outline].count("fieldset") == [tag for tag, _ in outline].count("legend") == 1
     assert not {"script", "button", "form"} & {tag for tag, _ in outline}, "no script: it works in a static page"
-    assert "<legend>Is 3 &lt; 4?</legend>" in page and "1 &amp; 2" in page and "<code>3</code> &lt; <strong>4</strong>" in page
+    assert (
+        "<legend>Is 3 &lt; 4?</legend>" in page
+        and "1 &amp; 2" in page
+        and "<code>3</code> &lt; <strong>4</strong>" in page
+    )
     assert '<a href="https://example.org">this</a>' in page
     assert "\n\n" not in page, "a blank line would end an HTML block in Markdown"
 
@@ -249,7 +264,9 @@ def test_print_tells(chromium):
     page = chromium.new_page()
     page.set_content(f"<!doctype html><html lang=en><title>guess</title>{guess()._repr_html_()}")
     page.emulate_media(media="print")
-    assert "It is 4" in page.get_by_role("status").inner_text() and "Choose" not in page.get_by_role("status").inner_text()
+    assert (
+        "It is 4" in page.get_by_role("status").inner_text() and "Choose" not in page.get_by_role("status").inner_text()
+    )
     page.close()
 
 

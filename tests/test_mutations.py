@@ -28,7 +28,7 @@ def doubled(a):
     return 2 * a
 '''
 
-TESTS = '''
+TESTS = """
 from toy.formulas import area, edge
 
 def test_area():
@@ -36,16 +36,16 @@ def test_area():
 
 def test_edge():
     assert edge(10, 20) == 30
-'''
+"""
 
-EARLY = '''
+EARLY = """
 from toy.formulas import area, doubled
 
 EMPTY, SIX = area(0, 5), doubled(3)
 
 def test_doubled():
     assert doubled(3) == SIX
-'''
+"""
 
 
 @pytest.mark.slow
@@ -57,7 +57,18 @@ def test_what_a_test_sees_is_caught_and_the_rest_is_named(tmp_path):
     (tmp_path / "tests" / "test_toy.py").write_text(TESTS)
     (tmp_path / "tests" / "test_early.py").write_text(EARLY)
     (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\nmarkers = ["browser", "slow"]\n')
-    command = [sys.executable, TOOL, "--root", tmp_path, "--tests", "tests", "--verbose", "--jobs", "1", "toy/formulas.py"]
+    command = [
+        sys.executable,
+        TOOL,
+        "--root",
+        tmp_path,
+        "--tests",
+        "tests",
+        "--verbose",
+        "--jobs",
+        "1",
+        "toy/formulas.py",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -66,11 +77,19 @@ def test_what_a_test_sees_is_caught_and_the_rest_is_named(tmp_path):
         return re.sub("  in  .*?(  caught|$)", r"\1", line)
 
     def verdicts(place):
-        return {line.split("  ->  ")[1] for line in map(short, lines) if f"formulas.py:{place}  ->" in line and "caught by" in line}
+        return {
+            line.split("  ->  ")[1]
+            for line in map(short, lines)
+            if f"formulas.py:{place}  ->" in line and "caught by" in line
+        }
 
     by = "  caught by tests/test_toy.py::"
     assert verdicts("2 (module): 2") == {f"3{by}test_area"}  # in a new process: the constant of the module
-    assert verdicts("5 area: EACH * a * b") == {f"EACH * a + b{by}test_area", f"EACH * a{by}test_area", f"b{by}test_area"}
+    assert verdicts("5 area: EACH * a * b") == {
+        f"EACH * a + b{by}test_area",
+        f"EACH * a{by}test_area",
+        f"b{by}test_area",
+    }
     assert verdicts("5 area: EACH * a") == {f"EACH + a{by}test_area", f"EACH{by}test_area", f"a{by}test_area"}
     assert verdicts("9 edge: a + b") == {f"a - b{by}test_edge"}
     survived = {short(line) for line in lines if line.startswith("survived")}

@@ -114,7 +114,9 @@ def test_two_counters_of_one_module_name_stand_apart():
     assert "ultralytics-thop" not in requirements("peers") and "thop" in requirements("peers")
     folder = installed.APART.relative_to(sys.prefix)
     assert "\\".join((".venv", *folder.parts)) in (ROOT / "README.md").read_text("utf8")
-    said = subprocess.run([sys.executable, "-m", "flopkit.counter.peers.installed"], check=True, capture_output=True, text=True, cwd=ROOT)
+    said = subprocess.run(
+        [sys.executable, "-m", "flopkit.counter.peers.installed"], check=True, capture_output=True, text=True, cwd=ROOT
+    )
     assert said.stdout.strip() == str(installed.APART)
 
 

@@ -72,7 +72,9 @@ def test_sympy_reading():
             assert float(getattr(symbolic, name).subs(numbers)) == pytest.approx(getattr(plain, name), rel=1e-12), name
         assert str(symbolic.bound.subs(numbers)) == plain.bound
     crossing = sympy.solve(sympy.Eq(symbolic.compute_seconds, symbolic.memory_seconds), tokens)[0]
-    assert float(crossing.subs({peak: 989.4e12, bandwidth: 3.35e12})) == pytest.approx(324.6, abs=0.01)  # where 134217728 n / peak = (40960 n + 134217728) / bandwidth
+    assert float(crossing.subs({peak: 989.4e12, bandwidth: 3.35e12})) == pytest.approx(
+        324.6, abs=0.01
+    )  # where 134217728 n / peak = (40960 n + 134217728) / bandwidth
 
 
 def test_altair_reading():
@@ -91,7 +93,11 @@ def test_altair_reading():
 
 def test_a_figure_gives_numbers_for_the_device():
     page_device = SimpleNamespace(peak=989.4e12, bandwidth=3.35e12)
-    assert fk.roofline(work(7), page_device) == fk.roofline(work(7), "h100-sxm") == bound_by(work(7).flops, work(7).bytes, 989.4e12, 3.35e12)
+    assert (
+        fk.roofline(work(7), page_device)
+        == fk.roofline(work(7), "h100-sxm")
+        == bound_by(work(7).flops, work(7).bytes, 989.4e12, 3.35e12)
+    )
 
 
 def test_nothing_to_do_takes_no_time():

@@ -76,10 +76,17 @@ def test_divisors():
     for value, whole in ((3, 7), (10, 4), (7, 110), (5, 12), (6, 9), (2, 3), (40, 35)):
         by_distance = sorted((abs(n - value), n) for n in range(1, whole + 1) if whole % n == 0)
         hint = " and ".join(map(str, sorted(n for _, n in by_distance[:2])))
-        with pytest.raises(ValueError, match=f"groups={value} does not divide c_in={whole}: near sizes that do are {hint}$"):
+        with pytest.raises(
+            ValueError, match=f"groups={value} does not divide c_in={whole}: near sizes that do are {hint}$"
+        ):
             divides("groups", value, "c_in", whole)
-    for value, whole, hint in ((4095, 8192, "2048 and 4096"), (5000, 2 * 4097, "241 and 482")):  # looked for up to 4,096
-        with pytest.raises(ValueError, match=f"groups={value} does not divide c_in={whole}: near sizes that do are {hint}$"):
+    for value, whole, hint in (
+        (4095, 8192, "2048 and 4096"),
+        (5000, 2 * 4097, "241 and 482"),
+    ):  # looked for up to 4,096
+        with pytest.raises(
+            ValueError, match=f"groups={value} does not divide c_in={whole}: near sizes that do are {hint}$"
+        ):
             divides("groups", value, "c_in", whole)
     with pytest.raises(ValueError, match="groups=1000003 does not divide c_in=2000000: near sizes that do are"):
         divides("groups", 1_000_003, "c_in", 2_000_000)

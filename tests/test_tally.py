@@ -449,5 +449,7 @@ def test_an_algorithm_runs_on_numbers(name):
             arguments = {key: make(key) if key == wrong else value for key, value in sizes.items()}
             if "window" in arguments:
                 arguments["mask"] = fk.window(arguments.pop("window"))
-            with pytest.raises(TypeError, match=f"^{'width' if wrong == 'window' else wrong}=.*not a sweep or a symbol"):
+            with pytest.raises(
+                TypeError, match=f"^{'width' if wrong == 'window' else wrong}=.*not a sweep or a symbol"
+            ):
                 getattr(tally, FORMULAS[name].function.__name__)(*FORMULAS[name].args, **arguments)

@@ -26,7 +26,9 @@ def zeros(*shape):
 
 
 def tensor(values):
-    return torch.tensor(numpy.vectorize(lambda one: float(getattr(one, "value", one)))(numpy.array(values, dtype=object)))
+    return torch.tensor(
+        numpy.vectorize(lambda one: float(getattr(one, "value", one)))(numpy.array(values, dtype=object))
+    )
 
 
 @pytest.mark.parametrize("sizes", [(3, 4, 5), (1, 2, 6), (7, 1, 1)])
@@ -72,7 +74,15 @@ def test_convolution_one_multiply_add_at_a_time(groups):
     inputs = [tensor(one).requires_grad_() for one in (x, w)]
     right = torch.autograd.grad(torch.nn.functional.conv2d(*inputs, groups=groups), inputs, tensor(dy))
     assert torch.allclose(tensor(dx), right[0]) and torch.allclose(tensor(dw), right[1])
-    sizes = {"batch": batch, "c_in": c_in, "c_out": c_out, "h_out": side, "w_out": side, "kernel": kernel, "groups": groups}
+    sizes = {
+        "batch": batch,
+        "c_in": c_in,
+        "c_out": c_out,
+        "h_out": side,
+        "w_out": side,
+        "kernel": kernel,
+        "groups": groups,
+    }
     assert fk.conv2d_backward(**sizes).flops == ledger.flops == 2 * fk.conv2d(**sizes).flops
     assert fk.conv2d_backward(**sizes, bias=True).vector_flops == batch * c_out * side * side
 
@@ -86,11 +96,19 @@ def attention_by_hand(mask, d, dv, length=4):
     gone = {name: zeros(length, width) for name, width in (("q", d), ("k", d), ("v", dv))}
     with counting() as again:
         with contraction("scores"):
-            scores = [{j: sum((q[i][f] * k[j][f] for f in range(1, d)), q[i][0] * k[j][0]) for j in seen[i]} for i in range(length)]
+            scores = [
+                {j: sum((q[i][f] * k[j][f] for f in range(1, d)), q[i][0] * k[j][0]) for j in seen[i]}
+                for i in range(length)
+            ]
         with elementwise("scores"):
             top = [max(one.value for one in row.values()) for row in scores]
-            sums = [sum(numpy.exp((one.value - top[i]) * scale) for one in row.values()) for i, row in enumerate(scores)]
-            p = [{j: (one * scale - (top[i] * scale + float(numpy.log(sums[i])))).exp() for j, one in row.items()} for i, row in enumerate(scores)]
+            sums = [
+                sum(numpy.exp((one.value - top[i]) * scale) for one in row.values()) for i, row in enumerate(scores)
+            ]
+            p = [
+                {j: (one * scale - (top[i] * scale + float(numpy.log(sums[i])))).exp() for j, one in row.items()}
+                for i, row in enumerate(scores)
+            ]
     with counting() as math:
         with contraction("scores"):
             dp = [{j: zeros() for j in seen[i]} for i in range(length)]
@@ -312,7 +330,9 @@ def test_a_switch_may_be_a_parameter(case):
     for quantity in QUANTITIES:
         right = getattr(exact, quantity)
         assert vega.evaluate(expression_of(getattr(cost, quantity)), case) == right
-        assert sympy.sympify(getattr(symbols, quantity)).subs({switches[name]: on for name, on in case.items()}) == right
+        assert (
+            sympy.sympify(getattr(symbols, quantity)).subs({switches[name]: on for name, on in case.items()}) == right
+        )
 
 
 # -- laws, and bad input ----------------------------------------------------------------------------------------
@@ -339,9 +359,21 @@ def test_grouped_heads_save_bytes_only():
     [
         (lambda: fk.dense_backward(tokens=0, d_in=1, d_out=1), ValueError, "tokens=0"),
         (lambda: fk.dense_backward(tokens=1, d_in=1, d_out=1, input="yes"), TypeError, "input='yes'"),
-        (lambda: fk.conv2d_backward(batch=1, c_in=4, c_out=4, h_out=1, w_out=1, kernel=1, groups=3), ValueError, "groups=3"),
-        (lambda: fk.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, kernel="cudnn"), ValueError, "kernel='cudnn'"),
-        (lambda: fk.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, mask="left"), ValueError, "mask='left'"),
+        (
+            lambda: fk.conv2d_backward(batch=1, c_in=4, c_out=4, h_out=1, w_out=1, kernel=1, groups=3),
+            ValueError,
+            "groups=3",
+        ),
+        (
+            lambda: fk.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, kernel="cudnn"),
+            ValueError,
+            "kernel='cudnn'",
+        ),
+        (
+            lambda: fk.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, mask="left"),
+            ValueError,
+            "mask='left'",
+        ),
     ],
 )
 def test_bad_input(call, error, said):
@@ -351,4 +383,7 @@ def test_bad_input(call, error, said):
 
 def test_the_gradient_of_a_complex_bias_adds_two_numbers_each():
     layer = dict(tokens=3, d_in=4, d_out=5, bias=True)
-    assert [fk.dense_backward(**layer, dtype=dtype).vector_flops for dtype in ("fp32", "complex64")] == [3 * 5, 2 * 3 * 5]
+    assert [fk.dense_backward(**layer, dtype=dtype).vector_flops for dtype in ("fp32", "complex64")] == [
+        3 * 5,
+        2 * 3 * 5,
+    ]

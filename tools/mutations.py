@@ -47,7 +47,13 @@ import pytest
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ["flopkit/counter/operators", "flopkit/training.py", "flopkit/counter/beyond/attention_calls.py", "flopkit/layers", "flopkit/models"]
+MODULES = [
+    "flopkit/counter/operators",
+    "flopkit/training.py",
+    "flopkit/counter/beyond/attention_calls.py",
+    "flopkit/layers",
+    "flopkit/models",
+]
 MODULES += [f"flopkit/{name}.py" for name in ("arithmetic", "conventions", "cost", "rooflines", "sizes")]
 TESTS = "tests/counter tests/layers tests/models tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py tests/test_arithmetic.py tests/test_conventions.py tests/test_rooflines.py tests/test_bad_input.py flopkit"  # fmt: skip
 PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
@@ -188,7 +194,9 @@ def mutants(path: str, text: str, tree: ast.Module, comparisons: bool = False) -
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
                     own = called and isinstance(node, ast.Lambda)
-                    yield from walk(child, where, range(child.lineno, child.end_lineno + 1) if own else lines, live or called, names)
+                    yield from walk(
+                        child, where, range(child.lineno, child.end_lineno + 1) if own else lines, live or called, names
+                    )
 
     yield from walk(tree, "", range(0), False, frozenset())
 
@@ -316,7 +324,11 @@ class Campaign:
         self.home, self.root, self.options = home, root, options
         files = sorted(p for top in {c.split("/")[0] for c in chosen} for p in (home / top).rglob("*.py"))
         self.trees = {str(p.relative_to(home)): ast.parse(p.read_text("utf8")) for p in files}
-        self.mutants = [m for path in chosen for m in mutants(path, (home / path).read_text("utf8"), self.trees[path], options.comparisons)]
+        self.mutants = [
+            m
+            for path in chosen
+            for m in mutants(path, (home / path).read_text("utf8"), self.trees[path], options.comparisons)
+        ]
         self.early = EarlyTracer({str(home / path): path for path in self.trees}, home)
         self.results: list[tuple[Mutant, str]] = []
         self.problem = ""
@@ -364,7 +376,9 @@ class Campaign:
         gc.collect()
         gc.freeze()
         self.map = self.learned()
-        open_ones = sorted((m for m in self.mutants if m.key not in EQUIVALENT), key=lambda m: not m.live)  # the quick ones first
+        open_ones = sorted(
+            (m for m in self.mutants if m.key not in EQUIVALENT), key=lambda m: not m.live
+        )  # the quick ones first
         with contextlib.suppress(KeyboardInterrupt):  # what is known by then is shown
             for mutant, verdict in forked(open_ones, self.meet, self.options.jobs, "mutants"):
                 self.results.append((mutant, verdict))
@@ -427,19 +441,31 @@ class Campaign:
         tracer = Tracer(self.early.paths)
         with tracer:
             good = self.passes(nodeid)
-        return (time.perf_counter() - start, {k: sorted(v) for k, v in tracer.seen.items()}) if good else "fails unchanged"
+        return (
+            (time.perf_counter() - start, {k: sorted(v) for k, v in tracer.seen.items()}) if good else "fails unchanged"
+        )
 
     def covering(self, lines: dict[str, Iterable[int]]) -> list[str]:
         """The tests that run one of the lines, the fastest first."""
-        return [test for test, (_, seen) in self.map.items() if any(not seen.get(p, set()).isdisjoint(n) for p, n in lines.items())]
+        return [
+            test
+            for test, (_, seen) in self.map.items()
+            if any(not seen.get(p, set()).isdisjoint(n) for p, n in lines.items())
+        ]
 
     # -- one mutant, in a fork
 
     def meet(self, mutant: Mutant) -> str:
         """The test that caught it, "survived", or "not run" where no test comes by."""
-        lines: dict[str, Iterable[int]] = {mutant.path: mutant.lines} if mutant.live else {**users(mutant.names, self.trees)}
+        lines: dict[str, Iterable[int]] = (
+            {mutant.path: mutant.lines} if mutant.live else {**users(mutant.names, self.trees)}
+        )
         # A test file that has run the line already, for values of its own, would compare those with what the mutant says.
-        stale = {file for file, seen in self.early.importing.items() if any(not seen[path].isdisjoint(n) for path, n in lines.items())}
+        stale = {
+            file
+            for file, seen in self.early.importing.items()
+            if any(not seen[path].isdisjoint(n) for path, n in lines.items())
+        }
         others = [test for test in self.covering(lines) if test.split("::")[0] not in stale]
         own = [test for test in self.map if test.split("::")[0] in stale]
         if not others and not own:
@@ -447,15 +473,31 @@ class Campaign:
         if mutant.live and not stale and self.replace(mutant):
             return self.first_failure(others)
         if mutant.live and "" not in stale:
-            _, verdict = next(forked([mutant], lambda mutant: self.first_failure(others) if self.replace(mutant) else "not changed", 1, ""))
+            _, verdict = next(
+                forked(
+                    [mutant],
+                    lambda mutant: self.first_failure(others) if self.replace(mutant) else "not changed",
+                    1,
+                    "",
+                )
+            )
             if verdict != "not changed":
                 return self.anew(mutant, own) if verdict == "survived" and own else str(verdict)
         # Loading the module again is quick, but may break a test by itself: then the next one is asked; in the end a new process decides.
         for _ in range(5):
-            _, verdict = next(forked([Put(mutant.old, mutant.new)], lambda put: self.reload(mutant.path, put) or self.first_failure(others), 1, ""))
+            _, verdict = next(
+                forked(
+                    [Put(mutant.old, mutant.new)],
+                    lambda put: self.reload(mutant.path, put) or self.first_failure(others),
+                    1,
+                    "",
+                )
+            )
             if verdict not in self.map:
                 break
-            _, without = next(forked([verdict], lambda test: self.reload(mutant.path, None) or self.first_failure([test]), 1, ""))
+            _, without = next(
+                forked([verdict], lambda test: self.reload(mutant.path, None) or self.first_failure([test]), 1, "")
+            )
             if without == "survived":
                 return str(verdict)
             others.remove(verdict)
@@ -479,7 +521,11 @@ class Campaign:
             if not str(getattr(other, "__file__", None)).startswith(str(self.home)):
                 continue  # `Any`, say, is everywhere, and some of torch's modules let nothing be put into them
             for key, value in before.items():
-                if not key.startswith("__") and (found := getattr(other, "__dict__", {}).get(key)) is not None and type(found) is type(value):
+                if (
+                    not key.startswith("__")
+                    and (found := getattr(other, "__dict__", {}).get(key)) is not None
+                    and type(found) is type(value)
+                ):
                     if found is value or (type(value) in (int, float) and found == value):
                         setattr(other, key, vars(module)[key])
 
@@ -488,7 +534,9 @@ class Campaign:
         tree, file = self.trees[mutant.path], str(self.home / mutant.path)
         before = list(codes(compile(tree, file, "exec", dont_inherit=True)))
         after = list(codes(compile(Put(mutant.old, mutant.new).visit(tree), file, "exec", dont_inherit=True)))
-        if len(before) != len(after) or any(one.co_freevars != two.co_freevars for one, two in zip(before, after, strict=True)):
+        if len(before) != len(after) or any(
+            one.co_freevars != two.co_freevars for one, two in zip(before, after, strict=True)
+        ):
             Put(mutant.new, mutant.old).visit(tree)
             return False
         done = 0
@@ -530,13 +578,17 @@ def main() -> int:
     parser.add_argument("--tests", nargs="+", default=TESTS.split(), help="files or folders with tests")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
     parser.add_argument("--comparisons", action="store_true", help="also change < to <=, == to != and the like")
-    parser.add_argument("--limit", type=float, default=30, help="seconds that a test may take beyond ten times the usual (default: 30)")
+    parser.add_argument(
+        "--limit", type=float, default=30, help="seconds that a test may take beyond ten times the usual (default: 30)"
+    )
     parser.add_argument("--list", action="store_true", help="show the mutants, run nothing")
     parser.add_argument("--verbose", action="store_true", help="name the test that caught each mutant")
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository (default: this one)")
     options = parser.parse_args()
     root = options.root.resolve()
-    chosen = [str(p.relative_to(root)) for m in options.modules for p in (sorted((root / m).rglob("*.py")) or [root / m])]
+    chosen = [
+        str(p.relative_to(root)) for m in options.modules for p in (sorted((root / m).rglob("*.py")) or [root / m])
+    ]
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder).resolve() / "copy"

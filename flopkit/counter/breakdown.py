@@ -79,7 +79,9 @@ def by_module(report: Any, depth: int | None) -> Table:
     rows = []
     whole = report.flops
     order = {path: place for place, path in enumerate(_order(report))}
-    for path in sorted(inclusive, key=lambda p: (not p, order.get(p, len(order)))):  # what no module asked for comes last
+    for path in sorted(
+        inclusive, key=lambda p: (not p, order.get(p, len(order)))
+    ):  # what no module asked for comes last
         name = names(path)
         if depth is not None and name.count(".") + bool(name) > depth:
             continue

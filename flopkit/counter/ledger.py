@@ -51,10 +51,14 @@ class Ledger:
         self.functions_at: dict[Any, int] = {}
         self.layers_at: dict[Any, int] = {}
         self.plain_at: dict[Any, int] = {}  # calls of layers that are one call of one function
-        self.file: Callable[[Ledger, dict[Any, int], dict[Any, int]], None] | None = None  # how to add them to those of layers and functions
+        self.file: Callable[[Ledger, dict[Any, int], dict[Any, int]], None] | None = (
+            None  # how to add them to those of layers and functions
+        )
         self._functions: dict[Any, int] = {}
         self._layers: dict[Any, int] = {}
-        self.roots: dict[Any, int] = {}  # calls of modules from outside of all others: path, batch, whether it has parameters
+        self.roots: dict[
+            Any, int
+        ] = {}  # calls of modules from outside of all others: path, batch, whether it has parameters
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
     def add(self, entry: Entry, where: Where) -> None:

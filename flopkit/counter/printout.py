@@ -27,9 +27,7 @@ def summary(report: Any) -> list[str]:
             f"[{other.convention}]"
         )
     parts = [(phase, getattr(report, phase)) for phase in PHASES]
-    lines.append(
-        ", ".join(f"{phase} {units.format_value(cost.flops, 'FLOPs')}" for phase, cost in parts if _ran(cost))
-    )
+    lines.append(", ".join(f"{phase} {units.format_value(cost.flops, 'FLOPs')}" for phase, cost in parts if _ran(cost)))
     lines.append(
         f"{units.format_value(report.vector_flops, 'FLOPs')} element-wise, {units.format_value(report.bytes, 'B')}, "
         f"{units.format_value(report.intensity, 'FLOP/B')}"
@@ -56,7 +54,9 @@ def table(report: Any, most: int = 12) -> Table:
         caption += f" (the first {most} of {len(rows)}; .by_op() has all)"
     shown = [
         {
-            "operator": f"{row['operator']} [{row['kernel'].replace(' (assumed: nothing runs on meta)', ', assumed')}]" if row["kernel"] else row["operator"],
+            "operator": f"{row['operator']} [{row['kernel'].replace(' (assumed: nothing runs on meta)', ', assumed')}]"
+            if row["kernel"]
+            else row["operator"],
             "phase": row["phase"],
             "calls": row["calls"],
             "FLOPs": row["flops"],

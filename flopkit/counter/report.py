@@ -17,7 +17,9 @@ from flopkit.tables import Table
 
 __all__ = ["Report"]
 
-WRITTEN_OUT = "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"
+WRITTEN_OUT = (
+    "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"
+)
 
 
 class Report:
@@ -150,7 +152,9 @@ class Report:
             elif entry.op in ("bmm", "baddbmm"):
                 batched.add(where.path)
         return sum(
-            max(calls - of_calls[path] // 2, 0) for path, calls in softmaxes.items() if {path, path.rpartition(".")[0]} & batched
+            max(calls - of_calls[path] // 2, 0)
+            for path, calls in softmaxes.items()
+            if {path, path.rpartition(".")[0]} & batched
         )
 
     def add_note(self, note: str) -> None:
@@ -240,7 +244,11 @@ class Report:
         ledger = Ledger()
         ledger.calls = {(entry, where): calls for entry, where, calls in self.lines()}
         ledger.merged_away = dict(self._source.ledger().merged_away)
-        return {"_source": _Kept(ledger, set(getattr(self._source, "notes", ()))), "convention": self.convention, "_read": None}
+        return {
+            "_source": _Kept(ledger, set(getattr(self._source, "notes", ()))),
+            "convention": self.convention,
+            "_read": None,
+        }
 
     def __copy__(self) -> Report:
         return self.under(self.convention)
@@ -255,7 +263,9 @@ class Report:
         return "\n".join([*self.summary(), "", str(printout.table(self))])
 
     def _repr_html_(self) -> str:
-        return "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + printout.table(self)._repr_html_()
+        return (
+            "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + printout.table(self)._repr_html_()
+        )
 
     # -- inside -----------------------------------------------------------------------------------------------
 

@@ -273,7 +273,9 @@ def _conv(
         if given is not None:
             check_fit(letter, in_, out, tap, step, gap)
             _check_output(letter, in_, out, tap, step, gap)
-    return _layer(name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype, convention)
+    return _layer(
+        name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype, convention
+    )
 
 
 def _transposed(
@@ -299,7 +301,9 @@ def _transposed(
                 f"{letter}_out={wrong[0]}: a transposed kernel of {wrong[2]} with stride {wrong[3]} spreads "
                 f"{letter}_in={wrong[1]} over at most {most} positions; give {most} or fewer"
             )
-    return _layer(name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype, convention)
+    return _layer(
+        name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype, convention
+    )
 
 
 def _layer(

@@ -91,7 +91,9 @@ def _pool(
         ins.append(out * step if given is None else size(f"{letter}_in", given))
         if given is not None:
             check_fit(letter, ins[-1], out, tap, step, 1)
-            if wrong := offence(lambda in_, out, tap, step: (out - 1) * step + tap + step - 1 < in_, ins[-1], out, tap, step):
+            if wrong := offence(
+                lambda in_, out, tap, step: (out - 1) * step + tap + step - 1 < in_, ins[-1], out, tap, step
+            ):
                 raise ValueError(
                     f"{letter}_out={wrong[1]}: a window of {wrong[2]} with stride {wrong[3]} leaves positions of "
                     f"{letter}_in={wrong[0]} unread that make another output; see fk.conv_output"

@@ -12,9 +12,7 @@ from flopkit.sizes import flag, size
 __all__ = ["contraction", "dense", "matmul", "weight_traffic"]
 
 
-def matmul(
-    *, m: Any, k: Any, n: Any, batch: Any = 1, dtype: Any = "bf16", convention: Convention = EXACT
-) -> Cost:
+def matmul(*, m: Any, k: Any, n: Any, batch: Any = 1, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
     """A product of two matrices, (m × k) · (k × n), *batch* times over.
 
     FLOPs: ``2·batch·m·k·n``. Each of the ``m·n`` outputs is a dot product of length *k*: *k* multiplications and,

@@ -88,7 +88,9 @@ def claims_table() -> ClaimsTable:
 def claims_markdown() -> str:
     """The same as Markdown, with a list of the sources: the page "Claims checked" is made of it."""
     who = [f"- **{key}**: {about}" for key, about in _sources().items()]
-    return "\n".join([claims_table()._repr_html_(), "", "The letter of an id names the text that makes the claim:", "", *who, ""])
+    return "\n".join(
+        [claims_table()._repr_html_(), "", "The letter of an id names the text that makes the claim:", "", *who, ""]
+    )
 
 
 def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
@@ -114,7 +116,9 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
             f"under [claims.{id}] of flopkit/data/verdicts.toml write verdict = {verdict!r}"
         )
     if (number is None) != (claim.number is None):
-        raise AssertionError(f"claim {id}: the chapter's number is {number!r}, the file's {claim.number!r}: give both or neither")
+        raise AssertionError(
+            f"claim {id}: the chapter's number is {number!r}, the file's {claim.number!r}: give both or neither"
+        )
     if claim.number is not None:
         says(claim.number, number)
     return claim
@@ -149,7 +153,9 @@ def _read() -> Mapping[str, Claim]:
     for id, entry in _data()["claims"].items():
         claim = Claim(id, **{**entry, "source": _sources()[entry["source"]]})
         if claim.verdict is not None and (claim.verdict not in VERDICTS or not claim.page):
-            raise ValueError(f"verdicts.toml, claim {id}: a settled claim needs a page and one of {', '.join(VERDICTS)}")
+            raise ValueError(
+                f"verdicts.toml, claim {id}: a settled claim needs a page and one of {', '.join(VERDICTS)}"
+            )
         if claim.verdict is None and (claim.number or claim.finding or claim.page):
             raise ValueError(f"verdicts.toml, claim {id}: a number, finding or page without a verdict")
         found[id] = claim

@@ -87,7 +87,9 @@ def derivation(name: str, expression: Any, unit: str = "", order: str = "", **va
     known = {symbol.name for symbol in expression.free_symbols}
     for given in values:
         if given not in known:
-            raise ValueError(f"{given}={values[given]!r}: {name} has no symbol {given}; it has {', '.join(sorted(known))}")
+            raise ValueError(
+                f"{given}={values[given]!r}: {name} has no symbol {given}; it has {', '.join(sorted(known))}"
+            )
     wanted = tuple(order.split())
     for one in wanted:
         if one not in known:

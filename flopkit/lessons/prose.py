@@ -103,7 +103,9 @@ _UNIT = (
     r"|(?:[mµunp]s|s|seconds?|minutes?|min|hours?|days)\b"
     r"|%|per cent\b|percent\b)"
 )
-_RATIO = r"(?:×(?!\s?\d|[\w(])| times(?= (?:as|more|fewer|less|larger|smaller|bigger|faster|slower|higher|lower|too|the)\b))"
+_RATIO = (
+    r"(?:×(?!\s?\d|[\w(])| times(?= (?:as|more|fewer|less|larger|smaller|bigger|faster|slower|higher|lower|too|the)\b))"
+)
 _NUMBER = re.compile(
     rf"(?<![\w.,×^/\-−])(?<![·×]\s)(?:(?P<low>{_DIGITS})(?:\s?[–-]\s?| (?:to|and|or|or an?|against) ))?"
     rf"(?P<high>[−-]?{_DIGITS})(?P<unit>(?:\s|-)?{_UNIT}|{_RATIO})"

@@ -194,7 +194,8 @@ class _Image:
     def average_pool(self, name: str, side: int = 1) -> None:
         """Down to *side* × *side*: row i is the mean of rows i·height/side, rounded down, up to (i + 1)·height/side, rounded up."""
         rows, columns = (
-            sum(-((i + 1) * length // -side) - i * length // side for i in range(side)) for length in (self.height, self.width)
+            sum(-((i + 1) * length // -side) - i * length // side for i in range(side))
+            for length in (self.height, self.width)
         )
         taps, read = self.batch * self.channels * rows * columns, nbytes(self.elements, real(self.dtype))
         self.height, self.width = side, side

@@ -175,7 +175,12 @@ def _sizes(
     name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], side: str, kernel: Any, groups: Any,
     stride: Any, dilation: Any, padding: Any, bias: Any,
 ) -> Any:  # fmt: skip
-    batch, c_in, c_out, groups = number("batch", batch), number("c_in", c_in), number("c_out", c_out), number("groups", groups)
+    batch, c_in, c_out, groups = (
+        number("batch", batch),
+        number("c_in", c_in),
+        number("c_out", c_out),
+        number("groups", groups),
+    )
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     axes = len(positions)

@@ -145,7 +145,11 @@ def predicted(cells: list[Cell]) -> str:
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         told += [literal(call.args[0]) if call.args else literal(given.get("question")), literal(given.get("reveal"))]
         options, answer = given.get("options"), given.get("answer")
-        if isinstance(options, ast.List) and isinstance(answer, ast.Constant) and answer.value in range(len(options.elts)):
+        if (
+            isinstance(options, ast.List)
+            and isinstance(answer, ast.Constant)
+            and answer.value in range(len(options.elts))
+        ):
             told.append(literal(options.elts[answer.value]))
     return "\n\n".join(text for text in told if text)
 
@@ -242,7 +246,9 @@ def _parts(book: Notebook) -> list[str]:
         problems.append("Mistakes people make: no link to a thread or a paper")
     folded = len(re.findall(r"<details", text("Exercises")))
     if folded < EXERCISES or folded != len(re.findall(r"</details>", text("Exercises"))):
-        problems.append(f"Exercises: {folded} folded solutions, at least {EXERCISES} are asked, each closed by </details>")
+        problems.append(
+            f"Exercises: {folded} folded solutions, at least {EXERCISES} are asked, each closed by </details>"
+        )
     asserted = len(calls(sections["Exercises"], "check")) + sum(
         isinstance(node, ast.Assert)
         for cell in sections["Exercises"]

@@ -9,7 +9,11 @@ SETTLED = [claim for claim in claims().values() if claim.verdict is not None]
 
 
 def test_every_claim_has_a_place():
-    ids = [f"{letter}{n}" for letter, last in {"A": 11, "B": 18, "C": 8, "D": 11, "E": 7}.items() for n in range(1, last + 1)]
+    ids = [
+        f"{letter}{n}"
+        for letter, last in {"A": 11, "B": 18, "C": 8, "D": 11, "E": 7}.items()
+        for n in range(1, last + 1)
+    ]
     assert list(claims()) == ids
     for claim in claims().values():
         assert 1 <= claim.chapter <= 18
@@ -21,7 +25,9 @@ def test_a_cell_asserts_each_verdict(claim):
     pages = {book.name: book for book in notebooks()}
     assert claim.page in pages, f"claim {claim.id}: book/{claim.page}.ipynb does not exist"
     asserted = [literal(call.args[0]) for call in calls(pages[claim.page].code, "verdict") if call.args]
-    assert asserted.count(claim.id) == 1, f"claim {claim.id}: book/{claim.page}.ipynb must call verdict({claim.id!r}, …) once"
+    assert asserted.count(claim.id) == 1, (
+        f"claim {claim.id}: book/{claim.page}.ipynb must call verdict({claim.id!r}, …) once"
+    )
 
 
 def test_no_cell_settles_what_the_file_leaves_open():

@@ -25,7 +25,10 @@ def sample(prose, code):
         ("PaLM reached 46.2%.", 'cites("46.2 %", "Chowdhery et al. 2022")'),
         ("## A heading of 3 GB", 'says("3 GB", 3e9)'),
         ("Around 325 tokens are free.", 'says("325 tokens", 325)'),
-        ("Nothing here but `3 GB`, $4$ GB and \n\n```\n5 GB\n```\n\ntokens · 2 bytes", "%matplotlib inline\n!ls\nx = 1"),
+        (
+            "Nothing here but `3 GB`, $4$ GB and \n\n```\n5 GB\n```\n\ntokens · 2 bytes",
+            "%matplotlib inline\n!ls\nx = 1",
+        ),
     ],
 )
 def test_good_prose(prose, code):
@@ -43,7 +46,11 @@ def test_good_prose(prose, code):
         ("<details><summary>x</summary>\n\nIt is 12 MB.\n</details>", "x = 1", "'12 MB' is neither"),
         ("Nothing.", 'says("3 GB", x)', "'3 GB' is not in the prose"),
         ("It is 3 GB.", 'says(f"{n} GB", x)', "needs the text of the prose itself"),
-        ("Guess.", 'predict("Is it 3 GB?", options=["1 GB", "2 GB"], answer=1, reveal="It is 4 GB.")', "'4 GB' is neither"),
+        (
+            "Guess.",
+            'predict("Is it 3 GB?", options=["1 GB", "2 GB"], answer=1, reveal="It is 4 GB.")',
+            "'4 GB' is neither",
+        ),
         ("Guess.", 'predict("Well?", options=["1 GB", "2 GB"], answer=1, reveal="So.")', "'2 GB' is neither"),
     ],
 )

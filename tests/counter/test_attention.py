@@ -329,7 +329,9 @@ def test_a_mask_for_all_sequences_and_heads_is_not_taken_for_none():
 def test_element_wise_work_of_a_flash_kernel_s_backward():
     q, k, v = (torch.empty(B, H, n, 8, device="meta", requires_grad=True) for n in (10, 12, 12))
     report = fk.count(lambda: F.scaled_dot_product_attention(q, k, v).sum().backward())
-    vector = {row["phase"]: row["vector_flops"] for row in report.by_op() if row["operator"] == "scaled_dot_product_attention"}
+    vector = {
+        row["phase"]: row["vector_flops"] for row in report.by_op() if row["operator"] == "scaled_dot_product_attention"
+    }
     # Each row's sum of dO·O takes two an output number. Through softmax, from the recomputed probabilities: subtract it, multiply, scale.
     assert vector["backward"] == 3 * B * H * 10 * 12 + 2 * B * H * 10 * 8
     # The probabilities again, from the saved logarithm of each row's sum: scale, subtract, exponential.

@@ -131,7 +131,10 @@ def test_forward_and_backward(need, dtype):
     assert (report.forward.flops, report.backward.flops, report.recompute.flops) == (
         each * (D + 24),
         each * 2 * (D + 24),
-        each * (2 * D + 24),  # a pass for the queries' gradient, and one for those of keys and values: the scores twice, and dO·Vᵀ
+        each
+        * (
+            2 * D + 24
+        ),  # a pass for the queries' gradient, and one for those of keys and values: the scores twice, and dO·Vᵀ
     )
     assert report.model_flops == each * (D + 24 + asked)
     exact = report.under(EXACT)
@@ -201,7 +204,10 @@ def test_blocks_that_are_all_full_and_none_that_are():
     """Steps of 16: six of the nine blocks of 48 × 48 are visible as a whole, and nobody is asked. A mask made of partial blocks alone lists no full ones."""
     pairs = block_masks.pairs_of(mask(lambda b, h, i, j: i // 16 >= j // 16, 48, 48).as_tuple(), (), B, H, 48, 48)
     assert pairs == (B * H * 6 * 16 * 16, B * H * 6 * 16 * 16, "")
-    number, places = torch.full((1, 1, 3), 1, dtype=torch.int32), torch.arange(3, dtype=torch.int32).view(1, 1, 3, 1).expand(1, 1, 3, 3)
+    number, places = (
+        torch.full((1, 1, 3), 1, dtype=torch.int32),
+        torch.arange(3, dtype=torch.int32).view(1, 1, 3, 1).expand(1, 1, 3, 3),
+    )
     diagonal = flex.BlockMask.from_kv_blocks(number, places.contiguous(), BLOCK_SIZE=16, mask_mod=causal)
     pairs = block_masks.pairs_of(diagonal.as_tuple(), (), B, H, 48, 48)
     assert pairs == (B * H * 3 * 16 * 17 // 2, B * H * 3 * 16 * 16, "")
@@ -219,7 +225,9 @@ def test_a_mask_for_more_positions_than_there_are():
 def test_a_mask_knows_sequence_from_head():
     apart = lambda b, h, i, j: i + j < 9 * b + 2 * h + 1
     found = flex.create_block_mask(apart, B, H, 40, 40, device="cpu", BLOCK_SIZE=16)
-    assert block_masks.pairs_of(found.as_tuple(), (), B, H, 40, 40).visible == sum((n := 9 * b + 2 * h + 1) * (n + 1) // 2 for b in range(B) for h in range(H))
+    assert block_masks.pairs_of(found.as_tuple(), (), B, H, 40, 40).visible == sum(
+        (n := 9 * b + 2 * h + 1) * (n + 1) // 2 for b in range(B) for h in range(H)
+    )
 
 
 def test_of_a_mask_too_large_both_numbers_are_of_blocks(monkeypatch):

@@ -172,7 +172,12 @@ def test_windows_by_the_names_that_kernels_give_them():
     q, k, v = three(LENGTH_FIRST)
     pairs = lambda sees: B * H * sum(sees(j - i) for i in range(Q) for j in range(KV))
     for kind, offset in ((1, 0), (2, KV - Q)):
-        call = Call(aten._efficient_attention_forward.default, (q, k, v, None, None, None, None, None, 0.0, kind), dict(window_size=3), (q,))
+        call = Call(
+            aten._efficient_attention_forward.default,
+            (q, k, v, None, None, None, None, None, 0.0, kind),
+            dict(window_size=3),
+            (q,),
+        )
         shape = attention_kernels._packed_shape(call)
         assert (shape.visible, shape.pairs) == (pairs(lambda step, o=offset: -2 <= step - o <= 0), PAIRS)
     for left, right, sees in (
@@ -277,7 +282,20 @@ def test_under_a_window_the_gradients_of_keys_that_nobody_sees_are_written_never
     lse, seed = empty(B, H, Q, dtype=torch.float32), empty(2, dtype=torch.int64)
     where = lengths or (None, None, Q, KV)
     report = fk.count(
-        aten._flash_attention_backward, q, q, k, v, q, lse, *where, 0.0, False, seed, seed, window_size_left=0, window_size_right=0
+        aten._flash_attention_backward,
+        q,
+        q,
+        k,
+        v,
+        q,
+        lse,
+        *where,
+        0.0,
+        False,
+        seed,
+        seed,
+        window_size_left=0,
+        window_size_right=0,
     )  # a query sees one key: the diagonal that ends at the last key
     seen = sum(min(n, m) for n, m in zip(queries.tolist(), keys.tolist(), strict=True))
     read = 3 * q.numel() + 2 * seen * k.shape[-2] * D

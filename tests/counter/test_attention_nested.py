@@ -42,7 +42,10 @@ def test_linear(layout):
     assert fk.count(lambda: total(layer(x)).backward()).model_flops == 2 * 2 * TOKENS * D * OUT
 
 
-@pytest.mark.skipif(not hasattr(jagged, "matmul_backward_default"), reason="this torch does not differentiate products of jagged tensors")
+@pytest.mark.skipif(
+    not hasattr(jagged, "matmul_backward_default"),
+    reason="this torch does not differentiate products of jagged tensors",
+)
 def test_matmul():
     x, w = nested("jagged"), torch.randn(D, OUT, requires_grad=True)
     report = fk.count(lambda: total(torch.matmul(x, w)).backward(), strict=True)
@@ -112,9 +115,18 @@ def unseen(numbers, longest, batch=3, d=D):
 def test_lengths_that_nobody_can_read():
     """Of ten steps in three sequences, the longest of five, at most two are that long; three of five are what they are. Where the longest is not known,
     they are of one length. torch itself fails on such tensors: what is asked here is what the call says."""
-    for steps, longest, lengths, known in ((10, 5, [5, 5, 0], False), (15, 5, [5, 5, 5], True), (13, 5, [5, 5, 3], False), (10, None, [4, 3, 3], False)):
+    for steps, longest, lengths, known in (
+        (10, 5, [5, 5, 0], False),
+        (15, 5, [5, 5, 5], True),
+        (13, 5, [5, 5, 3], False),
+        (10, None, [4, 3, 3], False),
+    ):
         q = unseen(steps, longest)
         assert attention_calls._rows(q) == (lengths, D, H, known)
         shape = attention_calls.read(q, q, unseen(steps, longest, d=12)).shape
-        assert (shape.pairs, shape.q_bytes, shape.v_bytes) == (H * sum(n * n for n in lengths), 4 * steps * H * D, 4 * steps * H * 12)
+        assert (shape.pairs, shape.q_bytes, shape.v_bytes) == (
+            H * sum(n * n for n in lengths),
+            4 * steps * H * D,
+            4 * steps * H * 12,
+        )
         assert bool(shape.note) != known

@@ -24,7 +24,6 @@ def case(name, build, forward, backward=0, ways=WAYS, executed=1):
     CASES[name] = (build, forward, backward, ways, executed)
 
 
-
 # fmt: off: a table
 # -- products ----------------------------------------------------------------------------------------------------
 

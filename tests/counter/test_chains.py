@@ -151,7 +151,10 @@ def test_rms_norm_written_out():
 @pytest.mark.parametrize("grad", [False, True])
 def test_batch_normalisation_with_running_statistics_is_a_link_and_with_the_batch_s_an_end(device, grad):
     norm = torch.nn.BatchNorm2d(10, device=device).requires_grad_(grad)
-    x, channels = numbers(2, 10, 10, 10, device=device), 4 * 10  # 2,000 numbers, 8,000 bytes; 40 bytes for one number a channel
+    x, channels = (
+        numbers(2, 10, 10, 10, device=device),
+        4 * 10,
+    )  # 2,000 numbers, 8,000 bytes; 40 bytes for one number a channel
     image = 4 * 2000
 
     def run():

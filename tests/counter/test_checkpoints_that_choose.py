@@ -86,7 +86,9 @@ def test_the_other_kernel(kept, mask):
     assert report.recompute.flops == scores + (not kept) * forward
 
 
-@pytest.mark.parametrize(("device", "kernel"), [("meta", FLASH), ("cpu", aten._scaled_dot_product_flash_attention_for_cpu.default)])
+@pytest.mark.parametrize(
+    ("device", "kernel"), [("meta", FLASH), ("cpu", aten._scaled_dot_product_flash_attention_for_cpu.default)]
+)
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_layer(device, kernel, kept):
     layer = nn.MultiheadAttention(32, H, batch_first=True, device=device)

@@ -135,7 +135,9 @@ def test_what_two_results_share_is_counted_once():
     assert vector(torch.var_mean, X, 1) == 4 * 40 + 2 * 4
     assert vector(torch.std_mean, X, 1) == 4 * 40 + 3 * 4
     assert vector(torch.sort, torch.empty((), device=META)) == 0  # one number is sorted
-    both = Call(torch.ops.aten.max.other, (numbers(4, 1), numbers(1, 10)), {}, X)  # the larger of two: a compare a result
+    both = Call(
+        torch.ops.aten.max.other, (numbers(4, 1), numbers(1, 10)), {}, X
+    )  # the larger of two: a compare a result
     assert registry.FORMULAS["aten::max"](both).vector == {"products": 40}
 
 
@@ -195,7 +197,10 @@ def test_cross_entropy_of_two_classes():
     for weight in (None, w):
         more = 40 * (weight is not None)
         assert vector(F.binary_cross_entropy, p, y, weight, reduction="none") == 8 * 40 + more
-        assert backward(lambda p, weight=weight: F.binary_cross_entropy(p, y, weight, reduction="none"), p) == 6 * 40 + more
+        assert (
+            backward(lambda p, weight=weight: F.binary_cross_entropy(p, y, weight, reduction="none"), p)
+            == 6 * 40 + more
+        )
 
 
 def test_pooling_in_other_sizes():
@@ -243,8 +248,14 @@ def test_how_many_numbers_are_added_to():
     assert added([whole(1, 4), some]) == added([some, whole(1, 4)]) == 4
     assert added([whole(0), whole(1)]) == added([whole(0)]) == 0
     assert added([None, some]) == 4 * 4
-    for target, places, numbers_named in ((numbers(1, 10), 4, 4 * 10), (torch.empty((), device=META), 1, 1), (numbers(2, 10), 3, 3 * 10)):
-        assert by_hand("index_add", target, target, 0, whole(places), numbers(places)).vector == {"products": numbers_named}
+    for target, places, numbers_named in (
+        (numbers(1, 10), 4, 4 * 10),
+        (torch.empty((), device=META), 1, 1),
+        (numbers(2, 10), 3, 3 * 10),
+    ):
+        assert by_hand("index_add", target, target, 0, whole(places), numbers(places)).vector == {
+            "products": numbers_named
+        }
 
 
 def test_embedding_bag():
@@ -275,7 +286,9 @@ def test_a_gated_unit_differentiated_twice_and_attention_s_inputs():
     assert by_hand("glu_jvp", numbers(4, 5), numbers(4, 5), X, X, 1).vector == {"products": 8 * 20}
     assert by_hand("glu_backward_jvp", X, X, numbers(4, 5), X, numbers(4, 5), X, 1).vector == {"products": 16 * 20}
     parts = (numbers(2, 2, 5, 4),) * 3
-    assert by_hand("_transform_bias_rescale_qkv", parts, numbers(2, 5, 24), numbers(24), 2).vector == {"products": 240 + 80}
+    assert by_hand("_transform_bias_rescale_qkv", parts, numbers(2, 5, 24), numbers(24), 2).vector == {
+        "products": 240 + 80
+    }
 
 
 def test_backward_of_normalisations():
@@ -308,7 +321,9 @@ def test_backward_of_group_norm():
     assert backward(lambda b: F.group_norm(free, 3, free[0, :, 0], b), b) == 60
 
 
-@pytest.mark.skipif(not hasattr(torch.ops.aten, "_fused_rms_norm_backward"), reason="torch has had the operator since 2.9")
+@pytest.mark.skipif(
+    not hasattr(torch.ops.aten, "_fused_rms_norm_backward"), reason="torch has had the operator since 2.9"
+)
 def test_backward_of_rms_norm_in_one_kernel():
     """x̂ (1), Σ g·x̂ (2); the input's: g·w (1), its sum with x̂ (2), a multiply, a subtract, a multiply (3); a division a row."""
     x, w, root = numbers(4, 10), numbers(10), numbers(4, 1)
@@ -336,7 +351,9 @@ def test_batch_norm_over_several_devices():
     work = by_hand("batch_norm_gather_stats", both, x, gathered, numbers(8, 10), *both, 0.1, 1e-5, 4)
     assert (work.vector, work.bytes) == ({"products": 10 * 80}, 4 * (2 * 80 + 20 + 20))
     # Σ g (1), and of g·(x − mean) a subtract, a multiply, an add.
-    assert by_hand("batch_norm_backward_reduce", (c, c, c, c), x, x, c, c, c, True, True, True).vector == {"products": 4 * 40}
+    assert by_hand("batch_norm_backward_reduce", (c, c, c, c), x, x, c, c, c, True, True, True).vector == {
+        "products": 4 * 40
+    }
     assert by_hand("batch_norm_backward_elemt", x, x, x, c, c, c, c, c, whole(1)).vector == {"products": 6 * 40}
 
 
@@ -360,7 +377,13 @@ def test_weight_norm():
 
 def test_rows_of_a_logarithm_of_softmax():
     """Five FLOPs a number, and a logarithm a row: a row may have one number, no number, or be no row but a number."""
-    for shape, dim, flops in (((6, 1), 1, 5 * 6 + 6), ((4, 0), 1, 0), ((), 0, 5 + 1), ((7,), 0, 5 * 7 + 1), ((2, 3), 0, 5 * 6 + 3)):
+    for shape, dim, flops in (
+        ((6, 1), 1, 5 * 6 + 6),
+        ((4, 0), 1, 0),
+        ((), 0, 5 + 1),
+        ((7,), 0, 5 * 7 + 1),
+        ((2, 3), 0, 5 * 6 + 3),
+    ):
         assert vector(F.log_softmax, torch.empty(shape, device=META), dim) == flops
 
 
@@ -373,7 +396,9 @@ def test_backward_of_pooling_and_of_an_embedding():
     work = by_hand("_adaptive_avg_pool2d_backward", image, gradient, image)
     assert (work.vector, work.bytes) == ({"products": 6 * ((2 + 3 + 2) * 6 + 3 * 2)}, 4 * 6 * (6 + 30))
     # The maximum is looked for again: a compare a tap, and an add.
-    assert by_hand("max_pool2d_backward", numbers(2, 3, 6, 6), numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3, 3]).vector == {"products": 24 * 10}
+    assert by_hand(
+        "max_pool2d_backward", numbers(2, 3, 6, 6), numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3, 3]
+    ).vector == {"products": 24 * 10}
     table = numbers(100, 10).requires_grad_()
     assert backward(lambda w: F.embedding(whole(4), w), table) == 40
 
@@ -381,7 +406,13 @@ def test_backward_of_pooling_and_of_an_embedding():
 @pytest.mark.parametrize(
     "kind, sizes, each",
     # for each tap of an element a multiplication a dimension, and an add
-    [("linear", (6,), 2 * 2), ("bilinear", (6, 8), 4 * 3), ("trilinear", (6, 8, 4), 8 * 4), ("bicubic", (6, 8), 16 * 3), ("nearest", (6, 8), 1)],
+    [
+        ("linear", (6,), 2 * 2),
+        ("bilinear", (6, 8), 4 * 3),
+        ("trilinear", (6, 8, 4), 8 * 4),
+        ("bicubic", (6, 8), 16 * 3),
+        ("nearest", (6, 8), 1),
+    ],
 )
 def test_backward_of_upsampling(kind, sizes, each):
     image = numbers(2, 3, *(n // 2 for n in sizes)).requires_grad_()
@@ -459,11 +490,25 @@ def test_a_bag_of_rows_with_weights():
     assert (work.vector, work.bytes) == ({"products": 2 * 60}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 6 + 4 * 20)
     work = by_hand("_embedding_bag_forward_only", out, table, places, starts, False, 1)
     assert (work.vector, work.bytes) == ({"products": 60 + 20}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 20)
-    work = by_hand("_embedding_bag_per_sample_weights_backward", samples, numbers(2, 10), table, places, starts, whole(6), 0)
+    work = by_hand(
+        "_embedding_bag_per_sample_weights_backward", samples, numbers(2, 10), table, places, starts, whole(6), 0
+    )
     assert (work.vector, work.bytes) == ({"products": 2 * 60}, 4 * 60 + 4 * 20 + 8 * (6 + 2 + 6) + 4 * 6)
     table_gradient = numbers(100, 10)
     for mode, given, each in ((0, None, 1), (0, samples, 2), (1, None, 2)):
-        work = by_hand("_embedding_bag_dense_backward", table_gradient, numbers(2, 10), places, whole(6), whole(2), whole(2), 100, False, mode, given)
+        work = by_hand(
+            "_embedding_bag_dense_backward",
+            table_gradient,
+            numbers(2, 10),
+            places,
+            whole(6),
+            whole(2),
+            whole(2),
+            100,
+            False,
+            mode,
+            given,
+        )
         assert work.vector == {"products": each * 60}
 
 
@@ -551,9 +596,14 @@ def test_images_between_their_pixels():
     ):  # fmt: skip
         small = numbers(2, 3, *(n // 2 for n in sizes))
         report = fk.count(F.interpolate, small, sizes, mode=mode, strict=True)
-        assert (report.vector_flops, report.bytes) == (each * 6 * math.prod(sizes), 4 * 6 * (math.prod(sizes) + small.numel() // 6))
+        assert (report.vector_flops, report.bytes) == (
+            each * 6 * math.prod(sizes),
+            4 * 6 * (math.prod(sizes) + small.numel() // 6),
+        )
         if not each:  # an add for each gradient
-            assert backward(lambda x, s=sizes, m=mode: F.interpolate(x, s, mode=m), small.requires_grad_()) == 6 * math.prod(sizes)
+            assert backward(
+                lambda x, s=sizes, m=mode: F.interpolate(x, s, mode=m), small.requires_grad_()
+            ) == 6 * math.prod(sizes)
 
 
 def test_positions_of_a_grid():
@@ -568,7 +618,10 @@ def test_positions_of_a_grid():
         assert between == (place + 2 * dims + corners * (dims - 1)) * positions + (2 * corners - 1) * 3 * positions
     # Bicubic: 16 taps of an element; of a position, the pixel and its rounding (10), and 25 for the four weights of each coordinate.
     image, grid = numbers(2, 3, 8, 8), numbers(2, 5, 5, 2)
-    assert vector(F.grid_sample, image, grid, mode="bicubic", align_corners=False) == (10 + 2 * 25) * 50 + (4 * 7 + 7) * 150
+    assert (
+        vector(F.grid_sample, image, grid, mode="bicubic", align_corners=False)
+        == (10 + 2 * 25) * 50 + (4 * 7 + 7) * 150
+    )
     for name in ("cudnn_grid_sampler", "_grid_sampler_2d_cpu_fallback"):
         args = (image, grid) if name.startswith("cudnn") else (image, grid, 0, 0, False)
         assert by_hand(name, numbers(2, 3, 5, 5), *args).vector == {"products": 18 * 50 + 7 * 150}

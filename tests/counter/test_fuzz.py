@@ -17,7 +17,13 @@ from torch.utils.checkpoint import checkpoint
 import flopkit as fk
 from flopkit.counter.watching import patches, watcher
 
-PLAIN = nn.Module.__call__, nn.Module.__call__.__code__, threading.Thread.start, torch.compile, torch.overrides.has_torch_function
+PLAIN = (
+    nn.Module.__call__,
+    nn.Module.__call__.__code__,
+    threading.Thread.start,
+    torch.compile,
+    torch.overrides.has_torch_function,
+)
 
 
 @dataclass

@@ -134,7 +134,12 @@ def test_a_bias_and_the_scales_are_one_flop_a_number():
         a, b, out, bias = torch.empty(12, 16), torch.empty(3, 16, 8), torch.empty(12, 8), torch.empty(3, 8)
         offsets = torch.empty(3, dtype=torch.int32)
         for given, vector in ((None, {}), (bias, {"products": 12 * 8})):
-            assert registry.FORMULAS["aten::_grouped_mm"](Call(torch.ops.aten._grouped_mm.default, (a, b, offsets, given), {}, out)).vector == vector
+            assert (
+                registry.FORMULAS["aten::_grouped_mm"](
+                    Call(torch.ops.aten._grouped_mm.default, (a, b, offsets, given), {}, out)
+                ).vector
+                == vector
+            )
         one, out = torch.empty(()), torch.empty(16, 48)
         kinds = [(torch.float8_e4m3fn, 32)]
         if hasattr(torch, "float4_e2m1fn_x2"):
@@ -142,5 +147,7 @@ def test_a_bias_and_the_scales_are_one_flop_a_number():
         for dtype, stored in kinds:
             a, b = torch.empty(16, stored, dtype=dtype), torch.empty(stored, 48, dtype=dtype)
             for given, adds in ((None, 1), (torch.empty(48), 2)):
-                work = registry.FORMULAS["aten::_scaled_mm"](Call(torch.ops.aten._scaled_mm.default, (a, b, one, one, given), {}, out))
+                work = registry.FORMULAS["aten::_scaled_mm"](
+                    Call(torch.ops.aten._scaled_mm.default, (a, b, one, one, given), {}, out)
+                )
                 assert (work.model, work.vector) == ({"products": 16 * 32 * 48}, {"products": adds * 16 * 48})

@@ -83,6 +83,8 @@ def test_every_mode_has_the_same_rows(name):
     for mode in MODES.values():
         with mode():
             report = fk.count(PROGRAMS[name])
-        found.append((report.flops, report.vector_flops, report.bytes, sorted(row["operator"] for row in report.by_op())))
+        found.append(
+            (report.flops, report.vector_flops, report.bytes, sorted(row["operator"] for row in report.by_op()))
+        )
     assert found[1] == found[2]
     assert found[0][:2] == found[2][:2]

@@ -112,7 +112,11 @@ def test_a_module_that_is_below_itself():
 
 
 def test_a_module_that_holds_itself():
-    model = Net(lambda self, x: self.list["one"][0](self.a(x)), a=linear(), list=nn.ModuleDict({"one": nn.ModuleList([linear()])}))
+    model = Net(
+        lambda self, x: self.list["one"][0](self.a(x)),
+        a=linear(),
+        list=nn.ModuleDict({"one": nn.ModuleList([linear()])}),
+    )
     model.me = model.list.me = model
     model.list["one"].append(model.list["one"])
     assert trained(model) == {"": (2, 4), "a": (1, 2), "list": (1, 2), "list.one": (1, 2), "list.one.0": (1, 2)}

@@ -127,7 +127,9 @@ def test_a_convolution_of_pixels_that_are_moved():
     )  # fmt: skip
     one = vision_call("deform_conv2d", out[:, :1], input=x, weight=w[:1], bias=None, offset_groups=1, use_mask=False)
     assert vision.deform_conv2d(one).vector == {"products": 18 * 2 * 56 * 6 + 7 * columns}
-    one = vision_call("_deform_conv2d_backward", (x, w, b), grad=out[:, :1], input=x, weight=w[:1], bias=b, offset_groups=1)
+    one = vision_call(
+        "_deform_conv2d_backward", (x, w, b), grad=out[:, :1], input=x, weight=w[:1], bias=b, offset_groups=1
+    )
     assert vision.deform_conv2d_backward(one).vector == {"products": 18 * 2 * 56 * 6 + 39 * columns + 2 * 56}
 
 

@@ -67,7 +67,16 @@ def kept(report):
     ledger = report._source.ledger()
     layers = Counter()
     for (layer, *call), times in ledger.layers.items():
-        own = (layer.path, layer.kind, layer.around, layer.times, layer.leaf, layer.learns, layer.settings, layer.parameters)
+        own = (
+            layer.path,
+            layer.kind,
+            layer.around,
+            layer.times,
+            layer.leaf,
+            layer.learns,
+            layer.settings,
+            layer.parameters,
+        )
         layers[repr((own, call))] += times
     functions = Counter()
     for (name, within, *call), times in ledger.functions.items():
@@ -94,7 +103,10 @@ def test_what_is_kept_is_the_same(layer, shape, grad, quick):
         long = fk.count(looked_on(model), x.clone())
         assert quick == [True]
     assert kept(short) == kept(long)
-    assert short.by_op().rows == long.by_op().rows and short._source.ledger().merged_away == long._source.ledger().merged_away
+    assert (
+        short.by_op().rows == long.by_op().rows
+        and short._source.ledger().merged_away == long._source.ledger().merged_away
+    )
 
 
 def test_every_class_is_among_the_cases():
@@ -116,7 +128,13 @@ def test_training(quick):
     model = Watched(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
     both = []
     for each in (model, looked_on(model)):
-        both.append(fk.count(lambda m=each: checkpoint(m, torch.ones(2, 4, 5, 5, requires_grad=True), use_reentrant=False).sum().backward()))
+        both.append(
+            fk.count(
+                lambda m=each: (
+                    checkpoint(m, torch.ones(2, 4, 5, 5, requires_grad=True), use_reentrant=False).sum().backward()
+                )
+            )
+        )
     assert quick == [True] * 2  # batch norm's statistics are not those of a setting
     assert kept(both[0]) == kept(both[1])
     assert both[0].by_module().rows == both[1].by_module().rows
@@ -168,7 +186,23 @@ def padded():
         (nn.Linear(4, 4), nn.Parameter(torch.ones(2, 4))),
         (nn.Dropout(), torch.ones(2, 4)),
     ],
-    ids=["derived", "own forward", "parametrised", "replica", "replica 2", "replica 3", "replica 4", "parent", "padded", "training", "without statistics", "complex", "nested", "parameter", "other"],
+    ids=[
+        "derived",
+        "own forward",
+        "parametrised",
+        "replica",
+        "replica 2",
+        "replica 3",
+        "replica 4",
+        "parent",
+        "padded",
+        "training",
+        "without statistics",
+        "complex",
+        "nested",
+        "parameter",
+        "other",
+    ],
 )
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_what_goes_the_long_way(layer, x, quick):

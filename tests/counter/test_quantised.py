@@ -248,7 +248,9 @@ def test_scale_bias_and_activation_are_one_flop_a_number():
     packed = torch.ops.onednn.linear_prepack_fp16(weight, [32, 64])
     for given, adds in ((None, 1), (bias, 2)):
         assert fk.count(torch.ops.onednn.linear_dynamic_fp16, x, packed, given).vector_flops == adds * results
-        assert fk.count(torch.ops.onednn.linear_relu_dynamic_fp16, x, packed, given).vector_flops == (adds + 1) * results
+        assert (
+            fk.count(torch.ops.onednn.linear_relu_dynamic_fp16, x, packed, given).vector_flops == (adds + 1) * results
+        )
     for given, adds in ((None, 0), (torch.zeros(6), 1)):
         packed = torch.ops.mkldnn_prepacked.conv2d_prepack(
             torch.zeros(6, 2, 3, 3), given, [1, 1], [0, 0], [1, 1], 2, [2, 4, 10, 9], "none"
@@ -290,9 +292,17 @@ def test_norms_of_quantised_numbers():
 def test_onednns_convolution_of_integers():
     """Scale and bias are one FLOP a number."""
     with torch.device("meta"):
-        x, w, b, out, one = torch.empty(2, 4, 10, 9), torch.empty(6, 4, 3, 3), torch.empty(6), torch.empty(2, 6, 8, 7), torch.empty(6)
+        x, w, b, out, one = (
+            torch.empty(2, 4, 10, 9),
+            torch.empty(6, 4, 3, 3),
+            torch.empty(6),
+            torch.empty(2, 6, 8, 7),
+            torch.empty(6),
+        )
     ours = torch.ops.onednn
-    pointwise = ours.qconv_pointwise if hasattr(ours, "qconv_pointwise") else ours.qconv2d_pointwise  # its name in torch 2.6
+    pointwise = (
+        ours.qconv_pointwise if hasattr(ours, "qconv_pointwise") else ours.qconv2d_pointwise
+    )  # its name in torch 2.6
     for given, adds in ((None, 1), (b, 2)):
         args = (x, 1.0, 0, w, one, one, given, [1, 1], [0, 0], [1, 1], 1, 1.0, 0, None, "none", [], "")
         work = room.convolution_and_more(Call(pointwise.default, args, {}, out))
@@ -302,7 +312,13 @@ def test_onednns_convolution_of_integers():
 def test_onednns_convolution_adds_to_a_tensor_that_is_there():
     """It reads the image, the weight, its scales and zero points, and the sums so far, and writes the sums once."""
     with torch.device("meta"):
-        x, w, scale, zero, sums = torch.empty(2, 4, 10, 9), torch.empty(6, 4, 3, 3), torch.empty(6), torch.empty(6), torch.empty(2, 6, 8, 7)
+        x, w, scale, zero, sums = (
+            torch.empty(2, 4, 10, 9),
+            torch.empty(6, 4, 3, 3),
+            torch.empty(6),
+            torch.empty(6),
+            torch.empty(2, 6, 8, 7),
+        )
     shape = ([1, 1], [0, 0], [1, 1], 1)
     args = (x, 1.0, 0, w, scale, zero, sums, None, *shape, 1.0, 0, None, 1.0, 0, "sum", None, "none", [], "")
     work = room.convolution_and_more(Call(torch.ops.onednn.qconv2d_pointwise.binary, args, {}, sums))

@@ -46,7 +46,6 @@ def known(op):
     return op
 
 
-
 def once(function):
     """A function whose evaluation is one operation."""
 
@@ -57,7 +56,9 @@ def once(function):
     return evaluated
 
 
-floor, trunc, rounded, log1p, exp2, atan2 = map(once, (math.floor, math.trunc, round, math.log1p, math.exp2, math.atan2))
+floor, trunc, rounded, log1p, exp2, atan2 = map(
+    once, (math.floor, math.trunc, round, math.log1p, math.exp2, math.atan2)
+)
 log2_of_1_and = once(lambda x: math.log2(1 + x))
 
 
@@ -265,14 +266,21 @@ def seen(op, *args):
     known(op)
     with torch.no_grad(), fk.counting(strict=True) as report:
         out = op(*args, **named)
-    assert [row["operator"] for row in report.by_op()] == [op._schema.name.removeprefix("aten::") if hasattr(op, "_schema") else op.__name__]
+    assert [row["operator"] for row in report.by_op()] == [
+        op._schema.name.removeprefix("aten::") if hasattr(op, "_schema") else op.__name__
+    ]
     return out, report.vector_flops
 
 
-@pytest.mark.parametrize("op, args, definition", DEFINITIONS, ids=lambda value: str(value) if "aten" in str(value) else "")
+@pytest.mark.parametrize(
+    "op, args, definition", DEFINITIONS, ids=lambda value: str(value) if "aten" in str(value) else ""
+)
 def test_an_element_takes_what_its_definition_takes(op, args, definition):
     out, flops = seen(op, *args)
-    elements = zip(*(t.flatten().tolist() for t in torch.broadcast_tensors(*(a for a in args if isinstance(a, torch.Tensor)))), strict=True)
+    elements = zip(
+        *(t.flatten().tolist() for t in torch.broadcast_tensors(*(a for a in args if isinstance(a, torch.Tensor)))),
+        strict=True,
+    )
     values, taken = [], set()
     for each in elements:
         with tally.counting() as ledger:
@@ -340,7 +348,9 @@ def test_an_element_that_is_quantised(op, args, definition):
     out, flops = seen(op, *args)
     first = out[0] if isinstance(out, tuple) else out
     if definition is restored:
-        torch.testing.assert_close(first.flatten(), torch.tensor([tally.plain(restored(Tally(x))) for x in F32.flatten().tolist()]))
+        torch.testing.assert_close(
+            first.flatten(), torch.tensor([tally.plain(restored(Tally(x))) for x in F32.flatten().tolist()])
+        )
     elif first.is_quantized and first.qscheme() is torch.per_tensor_affine and first.q_zero_point() == 3:
         assert first.int_repr().flatten().tolist() == [tally.plain(quantised(Tally(x))) for x in F32.flatten().tolist()]
     assert flops == 40 * taken(definition, Tally(0.3))
@@ -397,7 +407,9 @@ def test_the_gradient_of_a_margin_between_classes():
         g = ONE if reduction else Q[:, 0].contiguous()
         out, flops = seen(aten.multi_margin_loss_backward, g, X, answers, p, 1.0, weight, reduction)
         counts = set()
-        for row, answer, line, of_row in zip(X.tolist(), answers.tolist(), out.tolist(), g.expand(4).tolist(), strict=True):
+        for row, answer, line, of_row in zip(
+            X.tolist(), answers.tolist(), out.tolist(), g.expand(4).tolist(), strict=True
+        ):
             rest = 0.0
             for place, x in enumerate(row):
                 with tally.counting() as ledger:
@@ -676,7 +688,9 @@ def test_norms_of_complex_numbers(p):
     assert flops == ledger.operations
 
 
-@pytest.mark.parametrize("p, each, root", [(2, 2, 1), (3, 2, 1), (1, 1, 0), (0, 2, 0), (math.inf, 1, 0), (-math.inf, 1, 0), (None, 2, 1)])
+@pytest.mark.parametrize(
+    "p, each, root", [(2, 2, 1), (3, 2, 1), (1, 1, 0), (0, 2, 0), (math.inf, 1, 0), (-math.inf, 1, 0), (None, 2, 1)]
+)
 def test_norms_of_several_tensors(p, each, root):
     """Power and add, and a root of each; an add alone; a compare and an add; a compare."""
     X2 = [X, X[0, :7]]
@@ -688,4 +702,8 @@ def test_norms_of_several_tensors(p, each, root):
 
 
 def test_a_norm_whose_power_is_not_said_is_a_root_of_squares():
-    assert by_hand(aten.norm.ScalarOpt_dim, X[0], COMPLEXES[0], None, [1]) == by_hand(aten.norm.ScalarOpt_dim, X[0], COMPLEXES[0], 2, [1]) == 4 * 40 + 10
+    assert (
+        by_hand(aten.norm.ScalarOpt_dim, X[0], COMPLEXES[0], None, [1])
+        == by_hand(aten.norm.ScalarOpt_dim, X[0], COMPLEXES[0], 2, [1])
+        == 4 * 40 + 10
+    )

@@ -203,7 +203,10 @@ def test_element_wise_work_of_a_unit(mode, cell):
 
 
 def test_a_projection_of_three_layers():
-    assert Layers(2, rows=5, batch=1, inputs=4, hidden=6, layers=3, directions=2, projected=2).projection == 3 * 2 * 5 * 6 * 2
+    assert (
+        Layers(2, rows=5, batch=1, inputs=4, hidden=6, layers=3, directions=2, projected=2).projection
+        == 3 * 2 * 5 * 6 * 2
+    )
 
 
 def test_the_library_tells_biases_by_the_number_of_weights():
@@ -296,7 +299,9 @@ def test_the_gates_of_a_cell_on_a_gpu():
         assert work.vector == {"products": 18 * (14 + 6 * more)}
     # tanh(c), the cell (two multiplies; multiply and subtract for 1 - t²; an add), four gates of four, the former cell.
     args = (state, state, state, state, four, True)
-    assert called(cells.lstm_cell_backward, "_thnn_fused_lstm_cell_backward_impl", (four, state, bias), *args).vector == {"products": 18 * 23}
+    assert called(
+        cells.lstm_cell_backward, "_thnn_fused_lstm_cell_backward_impl", (four, state, bias), *args
+    ).vector == {"products": 18 * 23}
     # z: two subtracts and three multiplies; n and r: three multiplies and a subtract each; two products.
     work = called(cells.gru_cell_backward, "_thnn_fused_gru_cell_backward", (three, three, state), state, three, True)
     assert work.vector == {"products": 18 * 15}
@@ -311,9 +316,21 @@ def test_a_layer_on_apples_gpus():
         macs = 15 * (24 * 4 + 3 * 24 * 6)
         work = called(cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, *options)
         assert (work.model, work.vector) == ({"products": macs}, {"products": 19 * 15 * 2 * 6})
-        biased = called(cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, True, *options[1:])
+        biased = called(
+            cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, True, *options[1:]
+        )
         assert (biased.model, biased.vector) == ({"products": macs}, {"products": (19 + 8) * 15 * 2 * 6})
-        one = (torch.empty(1, 3, 1), [torch.empty(1, 3, 6)] * 2, [torch.empty(24, 1), torch.empty(24, 6)], False, 1, 0.0, True, False, False)
+        one = (
+            torch.empty(1, 3, 1),
+            [torch.empty(1, 3, 6)] * 2,
+            [torch.empty(24, 1), torch.empty(24, 6)],
+            False,
+            1,
+            0.0,
+            True,
+            False,
+            False,
+        )
         work = called(cells.lstm_mps, "_lstm_mps", (torch.empty(1, 3, 6),), *one)
         assert (work.model, work.vector) == ({"products": 3 * (24 + 24 * 6)}, {"products": 19 * 3 * 6})
         args = (out, state, state, state, state, x, out, [state, state], weights, *options)
@@ -330,7 +347,9 @@ def test_layers_in_half_precision_after_quantised_ones_of_the_same_size(kind):
     """Two bytes a weight. What is packed does not show in the shapes: neither is taken for the other."""
     found = []
     for dtype in (torch.qint8, torch.float16):
-        model = torch.ao.quantization.quantize_dynamic(nn.Sequential(getattr(nn, kind)(4, 6)), {getattr(nn, kind)}, dtype=dtype)
+        model = torch.ao.quantization.quantize_dynamic(
+            nn.Sequential(getattr(nn, kind)(4, 6)), {getattr(nn, kind)}, dtype=dtype
+        )
         with fk.counting() as report:
             model(torch.ones(5, 2, 4)), model(torch.ones(5, 2, 4))
         found.append(row(report, f"quantized_{kind.lower()}")["bytes"])

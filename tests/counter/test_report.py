@@ -203,7 +203,9 @@ def test_a_long_count_shows_a_bar(monkeypatch, capsys):
 def test_a_report_can_be_pickled_and_then_has_the_same_numbers():
     x = torch.ones(2, 8, 16, requires_grad=True)
     with fk.counting() as report:
-        y = checkpoint(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True).exp() * 2, x, use_reentrant=False)
+        y = checkpoint(
+            lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True).exp() * 2, x, use_reentrant=False
+        )
         y.sum().backward()
     report.add_note("kept")
     for convention in (TORCH, EXACT):

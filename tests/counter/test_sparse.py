@@ -170,13 +170,20 @@ def test_rows_that_hold_nothing():
 def test_what_is_added_at_the_stored_places():
     s = DENSE.to_sparse_csr()
     for beta, adds in ((1.0, int((DENSE != 0).sum())), (0.0, 0)):
-        report = fk.count(lambda beta=beta: torch.sparse.sampled_addmm(s, torch.ones(4, 3), torch.ones(3, 4), beta=beta))
+        report = fk.count(
+            lambda beta=beta: torch.sparse.sampled_addmm(s, torch.ones(4, 3), torch.ones(3, 4), beta=beta)
+        )
         assert row(report, "sparse_sampled_addmm")["vector_flops"] == adds
 
 
 def test_triangles_of_complex_numbers():
     lower = (torch.eye(4) + DENSE.tril(-1)).to(torch.complex64)
-    call = Call(torch.ops.aten.triangular_solve.default, (torch.ones(4, 3, dtype=torch.complex64), lower.to_sparse_csr()), {}, None)
+    call = Call(
+        torch.ops.aten.triangular_solve.default,
+        (torch.ones(4, 3, dtype=torch.complex64), lower.to_sparse_csr()),
+        {},
+        None,
+    )
     call.out = (torch.ones(4, 3, dtype=torch.complex64), lower)
     assert triangular_solve(call).model == {"products": 4 * 3 * int((lower != 0).sum())}
 
@@ -188,7 +195,9 @@ def test_two_of_four_and_what_is_added():
         for rows in (8, 0):
             x, out = torch.empty(rows, 64), torch.empty(rows, 64)
             for given in (None, bias):
-                work = half_linear(Call(aten._sparse_semi_structured_linear.default, (x, weight, marks), dict(bias=given), out))
+                work = half_linear(
+                    Call(aten._sparse_semi_structured_linear.default, (x, weight, marks), dict(bias=given), out)
+                )
                 assert work.model == {"products": rows * 64 * 32}
                 assert work.vector.get("products", 0) == (0 if given is None else rows * 64)
         b, out = torch.empty(64, 8), torch.empty(64, 8)

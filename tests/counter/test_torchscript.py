@@ -39,7 +39,14 @@ class Net(nn.Module):
         return self.forward(x, y)
 
     @torch.jit.export
-    def options(self, x, weights: list[torch.Tensor], scale: float = 2.0, y: Optional[torch.Tensor] = None, times: int = 1):  # noqa: UP045
+    def options(
+        self,
+        x,
+        weights: list[torch.Tensor],
+        scale: float = 2.0,
+        y: Optional[torch.Tensor] = None,  # noqa: UP045
+        times: int = 1,
+    ):
         for _ in range(times):
             x = x @ weights[0] * scale
         return Pair(x, x if y is None else x @ y)
@@ -110,7 +117,9 @@ def test_what_is_fused_counts_as_it_was_written(kind, grad):
         for _ in range(4):
             report = fk.count(step, strict=True)
             assert report.forward.flops == 2 * N**3
-            assert report.backward.flops == grad * 4 * N**3  # the product's other factor needs a gradient in each of them
+            assert (
+                report.backward.flops == grad * 4 * N**3
+            )  # the product's other factor needs a gradient in each of them
             assert report.forward.vector_flops == 5 * N * N + grad * N * N  # and the sum
             assert (report.uncounted, report.notes) == ([], [])
 
@@ -208,7 +217,10 @@ def test_arguments_that_have_to_be_named():
 
 
 def test_arguments_of_any_name():
-    unit, (x, y) = torch.jit.CompilationUnit("def f(script, args, kwargs):\n    return script @ args @ kwargs\n"), tensors()
+    unit, (x, y) = (
+        torch.jit.CompilationUnit("def f(script, args, kwargs):\n    return script @ args @ kwargs\n"),
+        tensors(),
+    )
     with fk.counting() as report:
         unit.f(kwargs=x, script=x, args=y)
     assert report.flops == 2 * 2 * N**3

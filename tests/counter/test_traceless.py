@@ -38,7 +38,16 @@ CLASSES = (
     torch._C.ScriptMethod,
     torch._C.ScriptModule,
 )
-MODULES = (torch, torch._C, torch.overrides, F, torch.autograd, torch.autograd.graph, torch.utils.checkpoint, nn.modules.module)
+MODULES = (
+    torch,
+    torch._C,
+    torch.overrides,
+    F,
+    torch.autograd,
+    torch.autograd.graph,
+    torch.utils.checkpoint,
+    nn.modules.module,
+)
 SDPA = "aten::scaled_dot_product_attention"
 
 
@@ -123,7 +132,9 @@ def test_whoever_replaced_the_call_of_a_module_is_still_called(monkeypatch, clos
         called.append(type(module).__name__)
         return original(module, *args, **kwargs)
 
-    exec("def plain(module, *args, **kwargs): return watched(module, *args, **kwargs)", {"watched": watched}, made := {})
+    exec(
+        "def plain(module, *args, **kwargs): return watched(module, *args, **kwargs)", {"watched": watched}, made := {}
+    )
     replaced = watched if closure else made["plain"]
     monkeypatch.setattr(nn.Module, "__call__", replaced)
     code = replaced.__code__

@@ -48,7 +48,9 @@ def _opaque_backward(context, g):
 opaque.register_autograd(_opaque_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 
 
-@torch.library.custom_op("unknown_tests::several", mutates_args=(), schema="(Tensor a, Tensor[] more, int n) -> (Tensor, Tensor)")
+@torch.library.custom_op(
+    "unknown_tests::several", mutates_args=(), schema="(Tensor a, Tensor[] more, int n) -> (Tensor, Tensor)"
+)
 def several(a: torch.Tensor, more: list[torch.Tensor], n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(a.numpy() * n), torch.from_numpy(more[0].numpy() + 1)
 
@@ -261,7 +263,9 @@ def test_a_formula_for_bytes():
     assert (report.flops, report.bytes) == (10, 3 * 32)
 
 
-@pytest.mark.parametrize(("result", "error"), [(None, TypeError), (1.5, TypeError), (False, TypeError), (-1, ValueError)])
+@pytest.mark.parametrize(
+    ("result", "error"), [(None, TypeError), (1.5, TypeError), (False, TypeError), (-1, ValueError)]
+)
 def test_a_formula_for_bytes_that_gives_none(result, error):
     fk.formula(opaque, bytes=lambda a, b: result)(lambda a, b: 10)
     with pytest.raises(error, match=rf"formula for unknown_tests::opaque returned {result!r}.*(bytes|negative)"):
@@ -366,7 +370,9 @@ def test_a_mistake_in_a_formula_of_ours_does_not_end_the_program(monkeypatch):
 
     original = operators.explain
     monkeypatch.setattr(
-        watcher, "explain", lambda func: replace(original(func), formula=broken) if "mm" in str(func) else original(func)
+        watcher,
+        "explain",
+        lambda func: replace(original(func), formula=broken) if "mm" in str(func) else original(func),
     )
     a, b = torch.ones(3, 11), torch.ones(11, 2)
     monkeypatch.setattr(watcher, "_known", (-1, {}))
@@ -394,7 +400,9 @@ def half(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def test_of_an_operator_that_is_counted_by_its_inside_a_note_says_so():
     report = fk.count(lambda: (half(A, B), half(A, B)))
     assert (report.flops, report.vector_flops, report.uncounted) == (0, 2 * 32, [])
-    assert [note for note in report.notes if note.startswith("unknown_tests.half: counted by the operators")], report.notes
+    assert [note for note in report.notes if note.startswith("unknown_tests.half: counted by the operators")], (
+        report.notes
+    )
     assert any("counted by the operators" in line for line in report.summary())
     assert not fk.count(opaque, A, B).notes
     assert not fk.count(lambda: torch.nn.functional.gelu(A) @ B).notes

@@ -148,7 +148,10 @@ def test_a_transposed_convolution_is_the_input_gradient_of_a_convolution(groups,
     assert same(forward, backward)
 
 
-@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv2d_backward"])
+@pytest.mark.parametrize(
+    "name",
+    ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv2d_backward"],
+)
 def test_the_plain_convolution_is_the_default(name):
     parameters = inspect.signature(getattr(fk, name)).parameters
     assert [parameters[key].default for key in ("groups", "stride", "dilation", "bias")] == [1, 1, 1, False]
@@ -187,7 +190,9 @@ def test_padding_decides_whether_a_kernel_fits():
     assert fk.conv_output(size_in=3, kernel=5, padding=3, dilation=2) == 1
     assert fk.conv_output(size_in=10, kernel=3) == 8  # a step of 1, no padding and no gaps, where nothing is said
     for size_in, padding in ((8, 0), (6, 1), (4, 2), (2, 3)):
-        with pytest.raises(ValueError, match=f"reaches over 9 positions and the padded input has only 8: .* at least {padding + 1}$"):
+        with pytest.raises(
+            ValueError, match=f"reaches over 9 positions and the padded input has only 8: .* at least {padding + 1}$"
+        ):
             fk.conv_output(size_in=size_in, kernel=5, padding=padding, dilation=2)
 
 
@@ -205,16 +210,22 @@ def test_the_outputs_that_a_padding_gives():
     """
     for size_in, kernel, stride, dilation in itertools.product(range(1, 7), range(1, 5), range(1, 4), range(1, 4)):
         reach = dilation * (kernel - 1) + 1
-        paddings = range(2 * reach + 1) if reach <= size_in else [*range(0, 2 * reach + 1, 2), *[reach - 1] * (stride == 1)]
+        paddings = (
+            range(2 * reach + 1) if reach <= size_in else [*range(0, 2 * reach + 1, 2), *[reach - 1] * (stride == 1)]
+        )
         places = [sum(start % stride == 0 for start in range(size_in + more - reach + 1)) for more in paddings]
         for out in range(1, 3 * reach + size_in):
-            layer = dict(batch=1, c_in=1, c_out=1, l_in=size_in, l_out=out, kernel=kernel, stride=stride, dilation=dilation)
+            layer = dict(
+                batch=1, c_in=1, c_out=1, l_in=size_in, l_out=out, kernel=kernel, stride=stride, dilation=dilation
+            )
             if out in places:
                 assert fk.conv1d(**layer).macs == out * kernel
             else:
                 bare = places[0] if reach <= size_in else 0
                 said = f"gives {bare} positions without padding and at most {max(places)} with it"
-                with pytest.raises(ValueError, match=f"no padding gives l_out={out};|^l_out={out}: a kernel of {kernel} .* {said}"):
+                with pytest.raises(
+                    ValueError, match=f"no padding gives l_out={out};|^l_out={out}: a kernel of {kernel} .* {said}"
+                ):
                     fk.conv1d(**layer)
 
 

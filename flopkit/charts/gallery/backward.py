@@ -77,12 +77,15 @@ def step_of_llama(
         active = maximum(how.full + how.lora, below)  # the same for what lies inside of a layer
         later = QUARTER - 1  # layers of the quarter whose own neighbours below may be trained
         asked = below + later * active  # layers whose input needs a gradient
-        reached = maximum(how.full, below) + later * active  # and those where it is asked for behind the norm: its gain is trained, too
+        reached = (
+            maximum(how.full, below) + later * active
+        )  # and those where it is asked for behind the norm: its gain is trained, too
         setattr(s, f"{name}_forward", QUARTER * (s.layer + how.lora * s.adapters))
         own = {"input": 1, "weight": 0}
         inputs = reached * _gradients(length, QKV, **own) + QUARTER * active * _gradients(length, REST, **own)
         inputs = inputs + how.lora * (
-            asked * _gradients(length, in_qkv, **own) + QUARTER * _gradients(length, (*out_qkv, *in_rest, *out_rest), **own)
+            asked * _gradients(length, in_qkv, **own)
+            + QUARTER * _gradients(length, (*out_qkv, *in_rest, *out_rest), **own)
         )
         setattr(s, f"{name}_input", inputs)
         own = {"input": 0, "weight": 1}
@@ -112,7 +115,9 @@ def step_of_llama(
     s.step = s.whole_forward + s.model + s.extra
     s.of_full = (s.whole_forward + s.model) / (3 * (LAYERS * s.layer + s.head_forward))
     ends_params = embedding(tokens=1, vocab=VOCABULARY, d_model=WIDTH).params
-    of_layer, of_adapters = (sum(a * b for a, b in some) for some in ((*QKV, *REST), (*in_qkv, *out_qkv, *in_rest, *out_rest)))
+    of_layer, of_adapters = (
+        sum(a * b for a, b in some) for some in ((*QKV, *REST), (*in_qkv, *out_qkv, *in_rest, *out_rest))
+    )
     kinds = (first, second, third, fourth)
     adapters = QUARTER * of_adapters * sum(how.lora for how in kinds)
     s.params = (embedded + head.full) * ends_params + QUARTER * of_layer * sum(how.full for how in kinds) + adapters

@@ -211,7 +211,9 @@ def printed(r: Any, *, tool: Any, layer: Any, **switches: Any) -> None:
     r.name = pick(tool, TOOLS)
     r.prints = pick(tool, {key: getattr(layer, f"{key}_prints") for key in TOOLS})
     r.slack = pick(tool, {key: getattr(layer, f"{key}_slack") for key in TOOLS})
-    r.agrees = where(r.prints == r.prints, where(_agrees(r.count, r.prints, r.slack), "yes", "no"), "–")  # no number: no answer
+    r.agrees = where(
+        r.prints == r.prints, where(_agrees(r.count, r.prints, r.slack), "yes", "no"), "–"
+    )  # no number: no answer
     r.ratio = r.prints / (2 * layer.macs)
 
 

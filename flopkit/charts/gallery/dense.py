@@ -91,7 +91,9 @@ def dense_roofline() -> Figure:
         label = here.transform_calculate(label="format(datum.tokens, ',') + (datum.tokens == 1 ? ' token' : ' tokens')")
         style = {"color": theme.ORANGE, "fontWeight": 600, "fontSize": 13}
         names = [
-            label.transform_filter(f"datum.intensity {side} {vega(s.ridge)}").mark_text(**place, **style).encode(x=x, y=y, text="label:N")
+            label.transform_filter(f"datum.intensity {side} {vega(s.ridge)}")
+            .mark_text(**place, **style)
+            .encode(x=x, y=y, text="label:N")
             for side, place in (
                 ("<", {"align": "left", "dx": 9, "dy": 17}),  # below the slope
                 (">=", {"align": "center", "dy": -18}),  # above the roof

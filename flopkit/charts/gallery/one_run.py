@@ -59,7 +59,9 @@ def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, mu
     s.six_n = 2 * FORWARDS * forward.params
     s.scores_every = FORWARDS * 32 * attention(batch=1, q=seq, kv=seq, heads=32, kv_heads=8, head_dim=128).flops / seq
     s.half = s.every - s.scores_every / 2
-    s.flops_per_token = pick(scores, {"visible": s.visible, "half": s.half, "every": s.every, "6N": s.six_n}) * multiply_add / 2
+    s.flops_per_token = (
+        pick(scores, {"visible": s.visible, "half": s.half, "every": s.every, "6N": s.six_n}) * multiply_add / 2
+    )
     s.rate = s.flops_per_token * tokens_per_s
     s.utilisation = s.rate / peak
     s.possible = where(s.visible * tokens_per_s <= float(device("h100-sxm").limit("bf16")), "yes", "no")
@@ -87,10 +89,18 @@ def one_run() -> Figure:
         }
         rows = s.rows.transform_calculate(shown="min(datum.called, 1.05)", place="min(datum.called, 0.9)")
         bars = rows.mark_bar(color=theme.BLUE, height=12, yOffset=9, clip=True).encode(
-            x=alt.X("shown:Q", **axis), y=y, tooltip=[alt.Tooltip("recipe:N", title="recipe"), alt.Tooltip("called:Q", title="utilisation", format=".1%")]
+            x=alt.X("shown:Q", **axis),
+            y=y,
+            tooltip=[
+                alt.Tooltip("recipe:N", title="recipe"),
+                alt.Tooltip("called:Q", title="utilisation", format=".1%"),
+            ],
         )
         texts = []
-        for halo in ({"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):  # so that the line does not cross a word
+        for halo in (
+            {"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"},
+            {},
+        ):  # so that the line does not cross a word
             place = {"align": "left", "baseline": "middle", **halo}
             names = rows.mark_text(dy=-7, color=theme.INK, **place)
             shares = rows.mark_text(dx=5, dy=9, color=theme.BLUE, fontWeight=600, **place)

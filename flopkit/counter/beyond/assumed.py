@@ -14,7 +14,9 @@ __all__ = ["assumed", "chosen", "is_chosen"]
 
 _CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is run again
 _aten = torch.ops.aten
-_calls: weakref.WeakKeyDictionary[Any, dict[Any, set[bool]]] = weakref.WeakKeyDictionary()  # by watcher and call: was one around?
+_calls: weakref.WeakKeyDictionary[Any, dict[Any, set[bool]]] = (
+    weakref.WeakKeyDictionary()
+)  # by watcher and call: was one around?
 
 
 def assumed(func: Any, query: Any) -> str:

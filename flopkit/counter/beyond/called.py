@@ -55,7 +55,9 @@ FUNCTIONS: dict[Any, str] = {
 # the method see the one and not the other.
 _SIGNS = frozenset({torch.Tensor.add, torch.Tensor.mul, torch.Tensor.matmul, torch.Tensor.__matmul__})
 _NOT_F = frozenset({torch.batch_norm, torch.instance_norm, torch.layer_norm, torch.group_norm})
-_ALSO_IN_TORCH = frozenset(func for func, name in FUNCTIONS.items() if getattr(torch, name, None) is getattr(F, name, 0) is func)
+_ALSO_IN_TORCH = frozenset(
+    func for func, name in FUNCTIONS.items() if getattr(torch, name, None) is getattr(F, name, 0) is func
+)
 _other_modes = torch._C._len_torch_function_stack
 _graph_task = torch._C._current_graph_task_id
 
@@ -128,7 +130,9 @@ _BETWEEN = frozenset(
 )
 
 
-_sites: dict[Any, Any] = {}  # what was found for a place in the source: the code (held, so that its number is not given out again), the answer
+_sites: dict[
+    Any, Any
+] = {}  # what was found for a place in the source: the code (held, so that its number is not given out again), the answer
 
 
 def _asked_for(frame: Any, func: Any, name: str, sign: bool) -> bool | str:

@@ -41,7 +41,9 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
             kind = getattr(module, name, None)
             if hasattr(kind, "run"):
                 replace(stack, kind, "run", _launching)
-            elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
+            elif hasattr(
+                kind, "__getitem__"
+            ):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
                 replace(stack, kind, "__getitem__", _indexing)
         if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
             replace(stack, module.AOTICompiledModel, "__call__", _loaded)

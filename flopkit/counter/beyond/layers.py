@@ -47,7 +47,20 @@ class Layer:
     within : *around* and *times*, of functions that it calls.
     """
 
-    __slots__ = ("_given", "_own", "alive", "around", "full", "kind", "leaf", "learns", "path", "strays", "times", "within")
+    __slots__ = (
+        "_given",
+        "_own",
+        "alive",
+        "around",
+        "full",
+        "kind",
+        "leaf",
+        "learns",
+        "path",
+        "strays",
+        "times",
+        "within",
+    )
 
     def __init__(self, module: Any, place: Place, outer: Layer | None, ways: int) -> None:
         self.path, self.kind = place.path, type(module)
@@ -93,7 +106,9 @@ class Layer:
         names = _SETTINGS.get(self.kind)
         if names is None:
             names = tuple([name for name, value in given.items() if name[0] != "_" and _is_plain(value)])
-            if self.kind.__module__.startswith("torch.nn.modules."):  # whose constructors give all of a class the same settings
+            if self.kind.__module__.startswith(
+                "torch.nn.modules."
+            ):  # whose constructors give all of a class the same settings
                 _SETTINGS[self.kind] = names
         else:
             names = tuple([name for name in names if name in given])
@@ -251,4 +266,6 @@ def _length(args: Any) -> int | None:
 def _packed(given: PackedSequence, out: Any) -> Packed:
     """How many sequences they are stands in a tensor; a recurrent layer's states have it as a size."""
     states = shape_of(out[1]) if isinstance(out, tuple) and len(out) > 1 else None
-    return Packed(given.data.shape, len(given.batch_sizes), states[1] if states is not None and len(states) == 3 else None)
+    return Packed(
+        given.data.shape, len(given.batch_sizes), states[1] if states is not None and len(states) == 3 else None
+    )

@@ -58,7 +58,9 @@ def kinds() -> dict[type, Callable[[Any], bool]]:
         kind: suits
         for kind, (name, suits, _) in _KINDS.items()
         if FUNCTIONS.get(getattr(F, name)) == name
-        and all(getattr(vars(base)[part], "__module__", "").startswith("torch.nn.modules.") for base, part in _parts(kind))
+        and all(
+            getattr(vars(base)[part], "__module__", "").startswith("torch.nn.modules.") for base, part in _parts(kind)
+        )
     }
 
 
@@ -75,7 +77,10 @@ def file(calls: dict[Any, int], layers: dict[Any, int], functions: dict[Any, int
             continue
         name, _, arguments = _KINDS[layer.kind]
         more, named = arguments(layer.settings, layer.parameters, given, out)
-        for where, key in ((layers, (layer, given, out, 1)), (functions, (name, layer.within, foreign, (given, *more), named, out, True))):
+        for where, key in (
+            (layers, (layer, given, out, 1)),
+            (functions, (name, layer.within, foreign, (given, *more), named, out, True)),
+        ):
             where[key] = where.get(key, 0) + times
 
 
@@ -124,7 +129,12 @@ def _pads_zeros(module: Any) -> bool:
 
 
 def _has_statistics(module: Any) -> bool:
-    return not module.training and _has_weight(module) and module._buffers.get("running_mean") is not None and module._buffers.get("running_var") is not None
+    return (
+        not module.training
+        and _has_weight(module)
+        and module._buffers.get("running_mean") is not None
+        and module._buffers.get("running_var") is not None
+    )
 
 
 _KINDS: dict[type, tuple[str, Callable[[Any], bool], Callable[[Any, Any, Any, Any], Given]]] = {

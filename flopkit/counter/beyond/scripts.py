@@ -120,7 +120,10 @@ def _arguments(script: Any, args: Any, kwargs: Any) -> list[Any] | None:
     given, named = list(args), dict(kwargs)
     if len(given) > sum(not argument.kwarg_only for argument in expected):
         return None
-    if any(hasattr(type(each), "__torch_function__") and not isinstance(each, torch.Tensor) for each in (*args, *kwargs.values())):
+    if any(
+        hasattr(type(each), "__torch_function__") and not isinstance(each, torch.Tensor)
+        for each in (*args, *kwargs.values())
+    ):
         return None
     for argument in expected[len(given) :]:
         if argument.name in named:

@@ -98,7 +98,10 @@ def _is_valued(func: Any) -> bool:
         return False
     within = any(a.alias_info is not None and a.alias_info.is_write and not a.is_out for a in schema.arguments)
     return not within and any(
-        kind in str(a.type) for a in schema.arguments for kind in ("float", "number") if a.name not in ("eps", "momentum")
+        kind in str(a.type)
+        for a in schema.arguments
+        for kind in ("float", "number")
+        if a.name not in ("eps", "momentum")
     )
 
 
@@ -141,7 +144,11 @@ def _explain(func: Any) -> Plan:
             lambda call: unknown(call.bytes()),
             opens=True,
             composite=func._can_decompose(),
-            whole=Plan(op, products.nested_product) if name == "aten::matmul" else element if _has_kernels(func) else None,
+            whole=Plan(op, products.nested_product)
+            if name == "aten::matmul"
+            else element
+            if _has_kernels(func)
+            else None,
             attends=op == "scaled_dot_product_attention",
         )
     return Plan(op, lambda call: unknown(call.bytes()), opens=True)
@@ -152,7 +159,9 @@ def _is_composite(func: Any) -> bool:
     import torch
 
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
-    return func._schema.name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), composite)
+    return func._schema.name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), composite
+    )
 
 
 def _has_kernels(func: Any) -> bool:

@@ -65,12 +65,21 @@ COPIES = frozenset(
 PARTS = frozenset("narrow_copy slice_copy select_copy diagonal_copy as_strided_copy unfold_copy diag_copy".split())
 
 _PRIMS = {
-    **dict.fromkeys("view_of view_of_dtype view_element_type collapse_view as_strided broadcast_in_dim slice slice_in_dim split_dim squeeze "
-                    "transpose conj imag real empty conj_physical_view empty_strided empty_permuted maximum_value minimum_value _make_token _sink_tokens "
-                    "inductor_seed _inductor_test item resize".split(), "still"),
-    **dict.fromkeys("iota uniform full full_like scalar_tensor fill normal _uniform_helper inductor_random inductor_randint inductor_seeds inductor_lookup_seed "
-                    "_philox".split(), "fill"),
-    **dict.fromkeys("cat clone as_strided_scatter copy_to copy_strided convert_element_type device_put where reshape rev collapse conj_physical".split(), "copy"),
+    **dict.fromkeys(
+        "view_of view_of_dtype view_element_type collapse_view as_strided broadcast_in_dim slice slice_in_dim split_dim squeeze "
+        "transpose conj imag real empty conj_physical_view empty_strided empty_permuted maximum_value minimum_value _make_token _sink_tokens "
+        "inductor_seed _inductor_test item resize".split(),
+        "still",
+    ),
+    **dict.fromkeys(
+        "iota uniform full full_like scalar_tensor fill normal _uniform_helper inductor_random inductor_randint inductor_seeds inductor_lookup_seed "
+        "_philox".split(),
+        "fill",
+    ),
+    **dict.fromkeys(
+        "cat clone as_strided_scatter copy_to copy_strided convert_element_type device_put where reshape rev collapse conj_physical".split(),
+        "copy",
+    ),
 }
 
 _INDUCTOR = dict.fromkeys(("_reinterpret_tensor", "resize_storage_bytes_", "_alloc_from_pool"), "still")

@@ -84,7 +84,9 @@ def _simple(name: str) -> Any:
     def work(call: Call) -> Work:
         each, last, _ = SIMPLE[name]
         several = isinstance(call.args[0], (list, tuple))
-        if name in ("max", "min") and not several and len(list(tensors(call.args))) > 1:  # max(x, y): element by element
+        if (
+            name in ("max", "min") and not several and len(list(tensors(call.args))) > 1
+        ):  # max(x, y): element by element
             return elementwise(numel(call.outputs[0]), call.bytes())
         source = list(tensors(call.args[0]))
         results = list(tensors(call.out)) if several else call.outputs[:1]

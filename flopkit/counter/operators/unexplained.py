@@ -8,7 +8,9 @@ __all__ = ["OPENED", "UNEXPLAINED"]
 
 _BY_LABELS = "how much there is to do follows from the labels' values, not from a shape"
 _TESTS = "torch's own tests use it; no program does"
-_COMPILERS = "torch's compiler makes it for graphs of its own; what it compiles runs as it was written while it is counted"
+_COMPILERS = (
+    "torch's compiler makes it for graphs of its own; what it compiles runs as it was written while it is counted"
+)
 _BY_NUMBERS = "how many steps it takes follows from the numbers in the matrix"
 
 UNEXPLAINED: Mapping[str, str] = {

@@ -44,7 +44,9 @@ def seen(source: Any) -> Seen:
                 flops[what] += hook.times * hook.layer.times * each
     for call in called(source):
         for what, each in _function(call).items():
-            flops[what] += call.times * call.ways * each  # what modules call that parents share is added up for each way to them
+            flops[what] += (
+                call.times * call.ways * each
+            )  # what modules call that parents share is added up for each way to them
     mine = {family: flops.pop(family, 0) for family in _FAMILIES}
     total, rows = rows_of(source, mine, flops, UNSEEN)
     value = sum(mine.values()) + sum(flops.values())
@@ -102,7 +104,9 @@ def _resized(call: Called) -> int:
     size, factor = call.given(1, "size"), call.given(2, "scale_factor")
     if size is not None:
         return prod(size) if isinstance(size, tuple) else size
-    if isinstance(factor, tuple) and (isinstance(factor, Listed) or len(factor) != call.x[0]):  # it takes the batch for the dimensions
+    if isinstance(factor, tuple) and (
+        isinstance(factor, Listed) or len(factor) != call.x[0]
+    ):  # it takes the batch for the dimensions
         kind = "list" if isinstance(factor, Listed) else "tuple"
         raise Fails(f"TypeError: unsupported operand type(s) for ** or pow(): '{kind}' and 'int'")
     return prod(call.x)
@@ -136,7 +140,9 @@ def _convolution(call: Called, transposed: bool) -> dict[str, int]:
         raise Fails("TypeError: unsupported operand type(s) for +: 'int' and 'list'")
     dilation = each(7 if transposed else 5, "dilation", 1)
     if isinstance(word, str):
-        padding: Sequence[int] = [d * (k - 1) // 2 if word == "same" else 0 for d, k in zip(dilation, w[2:], strict=False)]
+        padding: Sequence[int] = [
+            d * (k - 1) // 2 if word == "same" else 0 for d, k in zip(dilation, w[2:], strict=False)
+        ]
     else:
         padding = each(4, "padding", 0)
     if not transposed and w[1] * groups != x[1]:

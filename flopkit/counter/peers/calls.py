@@ -6,7 +6,19 @@ from collections.abc import Iterator
 from math import inf, prod
 from typing import Any, NamedTuple
 
-__all__ = ["Asked", "Called", "Hooked", "asked", "both", "called", "estimate", "functions", "hooked", "is_shape", "scripted"]
+__all__ = [
+    "Asked",
+    "Called",
+    "Hooked",
+    "asked",
+    "both",
+    "called",
+    "estimate",
+    "functions",
+    "hooked",
+    "is_shape",
+    "scripted",
+]
 
 
 class Called(NamedTuple):

@@ -20,11 +20,11 @@ SPREAD = "of a product it reads the first factor, and how wide the second is: no
 VECTOR = "it takes a dense layer with a single row for one as wide as it is long"
 ESTIMATE = "of einsum it takes what numpy estimates, in numpy's order, and to four digits"
 WHOLE = "what is made of products inside of one operator is that operator in its trace, and has no rule"
-THREADS = "what other threads compute is not in its trace, and it fails where a gradient is wanted of what they give back"
-TENSOR = "a tensordot whose dimensions stand in a tensor is in this number, and not in its"
-CONSTANT = (
-    "RuntimeError: Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient"
+THREADS = (
+    "what other threads compute is not in its trace, and it fails where a gradient is wanted of what they give back"
 )
+TENSOR = "a tensordot whose dimensions stand in a tensor is in this number, and not in its"
+CONSTANT = "RuntimeError: Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient"
 SCRIPT = "RuntimeError: register_forward_pre_hook is not supported on ScriptModules"
 UNIT = "FLOPs"
 REALLY = "multiply-adds, and operations of norms and pools"
@@ -164,8 +164,16 @@ def _shown(call: Called) -> int:
     if call.name in ("cov", "corrcoef"):  # (which looks at values)
         return int(prod(call.x) * (call.x[0] if len(call.x) == 2 else 1))
     function = getattr(torch.linalg if call.name == "multi_dot" else torch, call.name)
-    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad(), Watching():
-        function(*map(_made_up, call.args), **{word: _made_up(each) for word, each in call.named.items() if word != "out"})
+    with (
+        _disable_current_modes(),
+        torch._C.DisableTorchFunction(),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        Watching(),
+    ):
+        function(
+            *map(_made_up, call.args), **{word: _made_up(each) for word, each in call.named.items() if word != "out"}
+        )
     return macs
 
 
@@ -190,7 +198,9 @@ def _added(call: Called) -> tuple[str, int]:
         return "norms", prod(x) * (4 + (call.given(place, "weight") is not None)) if _normed(x) else 0
     if function == "torch.instance_norm":
         return "norms", prod(x) * (4 + (call.given(1, "weight") is not None)) if _normed(x) else 0
-    if function == "adaptive_avg_pool2d" or (function == "interpolate" and len(x) == 4 and call.given(3, "mode") == "area"):
+    if function == "adaptive_avg_pool2d" or (
+        function == "interpolate" and len(x) == 4 and call.given(3, "mode") == "area"
+    ):
         return "pools", prod(x)
     if function == "interpolate" and len(x) == 4:
         return "upsampling", {"nearest": 1, "bilinear": 4}.get(call.given(3, "mode") or "nearest", 0) * prod(call.out)

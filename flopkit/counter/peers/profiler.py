@@ -51,7 +51,16 @@ def seen(source: Any) -> Seen:
             row[0] += line.calls
             row[1] += flops
             op = name(line.entry)
-            known = (*_PRODUCTS, "aten::_transformer_encoder_layer_fwd", *_INSIDE, *_MADE_OF, *_EMPTY, *_BACKWARD, "aten::convolution", "")
+            known = (
+                *_PRODUCTS,
+                "aten::_transformer_encoder_layer_fwd",
+                *_INSIDE,
+                *_MADE_OF,
+                *_EMPTY,
+                *_BACKWARD,
+                "aten::convolution",
+                "",
+            )
             if op not in known:
                 remarks[INSIDE] = None
         if line.hidden == "thread":
@@ -100,7 +109,9 @@ class _InPlace:
 
     def __init__(self, source: Any) -> None:
         dense: Counter[Any] = Counter()  # calls with a bias, of more than two dimensions, by what came out and the bias
-        whole: Counter[Any] = Counter()  # those that ran as one, by the sizes of both matrices; those of two dimensions left out
+        whole: Counter[Any] = (
+            Counter()
+        )  # those that ran as one, by the sizes of both matrices; those of two dimensions left out
         for line in lines(source):
             args = arguments(line.entry) if name(line.entry) in ("aten::addmm", "aten::linear") else {}
             if name(line.entry) == "aten::addmm":
@@ -117,9 +128,7 @@ class _InPlace:
                 whole[_factors(call)] -= as_one
                 dense[tuple(call.out), tuple(call.given(2, "bias"))] += call.times - as_one
         self.biases = dense
-        self.opaque = [
-            layer.path for layer, *_ in source.ledger().layers if layer.kind.__name__ in _WITH_DENSE_INSIDE
-        ]
+        self.opaque = [layer.path for layer, *_ in source.ledger().layers if layer.kind.__name__ in _WITH_DENSE_INSIDE]
 
     def take(self, line: Line) -> tuple[int, str]:
         """How many of these calls it does not see, and what is unsure about that."""
@@ -154,7 +163,9 @@ def _count(line: Line) -> tuple[str, int]:
         return "", dispatch.count(entry)
     if op in _INSIDE:
         return "", round(2 * sum(entry.work.done.values()))
-    if op == "aten::_transformer_encoder_layer_fwd":  # one of its dense layers is a product with an activation, without a formula
+    if (
+        op == "aten::_transformer_encoder_layer_fwd"
+    ):  # one of its dense layers is a product with an activation, without a formula
         given, w = (shape(arguments(entry).get(each)) or () for each in ("src", "ffn_weight_1"))
         return "", round(2 * sum(entry.work.done.values())) - 2 * prod(given) * (w[0] if given and w else 0)
     if op == "aten::repeat":
@@ -227,6 +238,11 @@ def _convolutions(source: Any) -> int:
     """Convolutions of images by `conv2d`, with a padding in numbers."""
     flops = 0
     for call in functions(source):
-        if call.name == "conv2d" and not call.elsewhere and len(call.x) == 4 and not isinstance(call.given(4, "padding"), str):
+        if (
+            call.name == "conv2d"
+            and not call.elsewhere
+            and len(call.x) == 4
+            and not isinstance(call.given(4, "padding"), str)
+        ):
             flops += call.times * 2 * call.x[0] * prod(call.given(1, "weight")) * prod(call.out[2:])
     return flops

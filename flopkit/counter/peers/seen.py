@@ -113,8 +113,14 @@ class Seen:
         lines = [
             f"{self.tool} would print {called}" + (f" (they are {self.really})" if self.really != self.unit else "")
         ]
-        share = f"{units.format_value(self.share, '×')} the" if self.share > 1 else f"{units.format_value(self.share, '%')} of the"
-        lines.append(f"{'in FLOPs that is' if self.share > 1 else 'it sees'} {share} {_flops(self.flops)} that were executed")
+        share = (
+            f"{units.format_value(self.share, '×')} the"
+            if self.share > 1
+            else f"{units.format_value(self.share, '%')} of the"
+        )
+        lines.append(
+            f"{'in FLOPs that is' if self.share > 1 else 'it sees'} {share} {_flops(self.flops)} that were executed"
+        )
         return [*lines, *(f"- {reason}" for reason in self.reasons)]
 
     def __repr__(self) -> str:

@@ -17,7 +17,19 @@ UNIT = "MACs"
 REALLY = "multiply-adds, and operations of norms and pools"
 SCRIPT = "RuntimeError: Can't add a new parameter after ScriptModule construction. Tried to add 'total_ops"
 UNSEEN = "no layer in its table computes {}, so no hook of it runs"
-_READS = ("Conv", "LayerNorm", "SyncBatchNorm", "BatchNorm", "InstanceNorm", "PReLU", "Softmax", "AdaptiveAvgPool", "RNN", "GRU", "LSTM")
+_READS = (
+    "Conv",
+    "LayerNorm",
+    "SyncBatchNorm",
+    "BatchNorm",
+    "InstanceNorm",
+    "PReLU",
+    "Softmax",
+    "AdaptiveAvgPool",
+    "RNN",
+    "GRU",
+    "LSTM",
+)
 _UPSAMPLE = {"nearest": 1, "linear": 5, "bilinear": 11, "bicubic": 259}
 
 

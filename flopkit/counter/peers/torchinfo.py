@@ -41,9 +41,7 @@ def seen(source: Any) -> Seen:
             else:
                 added["parameters of norms and embeddings"] += calls * positions * prod(size)
     total, rows = rows_of(source, {f: 2 * n for f, n in macs.items()}, {f: 2 * n for f, n in added.items()}, UNSEEN)
-    return Seen(
-        "torchinfo", sum(macs.values()) + sum(added.values()), UNIT, REALLY, total, rows
-    )
+    return Seen("torchinfo", sum(macs.values()) + sum(added.values()), UNIT, REALLY, total, rows)
 
 
 def _family(name: str) -> str:

@@ -142,7 +142,11 @@ def _sizes(hook: Hooked) -> tuple[int, int, int, int]:
     batch = 1 if len(result) == 2 else result[0 if first else 1]
     appended = ("bias_k" in hook.layer.parameters) + bool(settings["add_zero_attn"])
     key = given[1]
-    keys = weights[-1] if weights is not None and len(weights) > 1 else (key[-2] if first or len(key) == 2 else key[0]) + appended
+    keys = (
+        weights[-1]
+        if weights is not None and len(weights) > 1
+        else (key[-2] if first or len(key) == 2 else key[0]) + appended
+    )
     return batch, queries, keys, appended
 
 

@@ -47,7 +47,9 @@ class Chain:
         self.ended = False
         self.read: dict[int, dict[int, int]] = {}  # what came from outside: bytes, by storage and place in it
         self.made: dict[int, dict[int, int]] = {}  # what was made inside
-        self.held: dict[int, int] = {}  # a weak handle of each storage, which keeps its number from being given out again
+        self.held: dict[
+            int, int
+        ] = {}  # a weak handle of each storage, which keeps its number from being given out again
         self.limits: dict[int, int] = {}  # bytes of the storages of which more than one place was read or written
 
     def extend(self, phase: str, plan: Any, args: Any, kwargs: Any, out: Any, entry: Entry) -> None:

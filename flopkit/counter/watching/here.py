@@ -74,7 +74,9 @@ class Here:
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
         self.failed = ""  # what the last operator that failed said
-        self.fresh: dict[Place, Any] = {}  # modules that were called for the first time, and of which more is to be asked
+        self.fresh: dict[
+            Place, Any
+        ] = {}  # modules that were called for the first time, and of which more is to be asked
         self.chain = chains.Chain(self.ledger)
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
@@ -156,7 +158,9 @@ class Here:
     def begin(self, task: int) -> None:
         """A backward pass comes to this thread for the first time."""
         number = _number()
-        if not self.entered and not _is_nested(sys._getframe(1)):  # a thread of autograd's own, which is done with those before
+        if not self.entered and not _is_nested(
+            sys._getframe(1)
+        ):  # a thread of autograd's own, which is done with those before
             self.began.clear()
             if not self.again:  # what it recomputed was for them
                 trail = Trail()
@@ -184,7 +188,9 @@ class Here:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"
         place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
-        if _grad_enabled() and (nodes := _number()) > self.nodes:  # what was made for this operator will be differentiated, too
+        if (
+            _grad_enabled() and (nodes := _number()) > self.nodes
+        ):  # what was made for this operator will be differentiated, too
             self.nodes = nodes
             self.trail.mark(nodes - 1, place)
             self.again = self.again or phase == "backward"

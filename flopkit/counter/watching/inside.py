@@ -34,7 +34,9 @@ def has_kernel(func: Any, args: Any) -> bool:
         return False
     if first.is_nested or any(isinstance(value, torch.Tensor) and value.is_nested for value in args[1:2]):
         return True
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _DEVICES.get(first.device.type, "PrivateUse1")))
+    return bool(
+        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _DEVICES.get(first.device.type, "PrivateUse1"))
+    )
 
 
 def numbers_as_tensors(func: Any, args: Any) -> list[Any] | None:
@@ -48,7 +50,11 @@ def numbers_as_tensors(func: Any, args: Any) -> list[Any] | None:
         return None
     wanted = [str(argument.type) in ("Tensor", "Optional[Tensor]") for argument in schema.arguments]
     numbers = [take and isinstance(value, (int, float, complex)) for take, value in zip(wanted, args, strict=False)]
-    return [torch.tensor(value) if number else value for value, number in zip(args, numbers, strict=False)] if any(numbers) else None
+    return (
+        [torch.tensor(value) if number else value for value, number in zip(args, numbers, strict=False)]
+        if any(numbers)
+        else None
+    )
 
 
 def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
@@ -68,7 +74,9 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     from flopkit.counter.calls import tensors
 
     found = list(tensors((args, kwargs)))
-    nested = any(t.is_nested for t in found)  # such tensors have no shape to take an operator apart by, but kernels of their own
+    nested = any(
+        t.is_nested for t in found
+    )  # such tensors have no shape to take an operator apart by, but kernels of their own
     if func._can_decompose() and not nested:
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
             return functools.partial(func._op_dk, _COMPOSITE)  # what torch runs; Python has another version of some

@@ -47,5 +47,3 @@ def _hand_over(mode: Any, after: Any, times: int) -> None:
             theirs = vars(after).get(name, ())
             if len(theirs) >= times:
                 flags[-1], theirs[-times] = theirs[-times], flags[-1]
-
-

@@ -33,7 +33,11 @@ class Place:
     __slots__ = ("inside", "layer", "module", "names", "path", "region", "shared", "spot", "spots", "under")
 
     def __init__(
-        self, path: str, module: weakref.ref[Any] | None = None, region: Any = None, inside: dict[int, Place] | None = None
+        self,
+        path: str,
+        module: weakref.ref[Any] | None = None,
+        region: Any = None,
+        inside: dict[int, Place] | None = None,
     ) -> None:
         self.path, self.module, self.region = path, module, region
         self.inside = inside  # places of the modules called from here, by id
@@ -41,8 +45,12 @@ class Place:
         self.spot: Where | None = None  # as last asked for
         self.spots: dict[tuple[str, bool], Where] | None = None  # all, where there are several
         self.layer: Any = None  # what a hook would know of the module, once it was called
-        self.under: Place | None = None  # that of the module which called it first, or would; of an attention call's, where the call was made
-        self.shared: bool | None = None  # of a root: whether two modules below it share a child; None until it was called
+        self.under: Place | None = (
+            None  # that of the module which called it first, or would; of an attention call's, where the call was made
+        )
+        self.shared: bool | None = (
+            None  # of a root: whether two modules below it share a child; None until it was called
+        )
 
     def of_region(self, region: Any) -> Place:
         """This place inside of an attention call."""
@@ -182,7 +190,11 @@ class Modules:
                 inside = under.inside = {}
             for name, child in parent._modules.items():
                 number = id(child)
-                if child is None or child is parent or ((known := inside.get(number)) is not None and known.holds(child)):
+                if (
+                    child is None
+                    or child is parent
+                    or ((known := inside.get(number)) is not None and known.holds(child))
+                ):
                     continue
                 place = inside[number] = latest[number] = Place(f"{path}.{name}", weakref.ref(child))
                 place.under = under

@@ -21,7 +21,11 @@ class Product(nn.Module):
         super().__init__()
         self.base = nn.Linear(d_in, d_out, bias=False)
         self.base.weight.requires_grad_(how == "trained")
-        self.adapter = nn.Sequential(nn.Linear(d_in, rank, bias=False), nn.Linear(rank, d_out, bias=False)) if how == "LoRA" else None
+        self.adapter = (
+            nn.Sequential(nn.Linear(d_in, rank, bias=False), nn.Linear(rank, d_out, bias=False))
+            if how == "LoRA"
+            else None
+        )
 
     def forward(self, x):
         y = self.base(x)
@@ -111,7 +115,9 @@ def test_the_parts_are_those_of_the_program():
             first, last = map(int, row["part"].removeprefix("layers ").split("–"))
             inside = [layer[f"layers.{i - 1}"] for i in range(first, last + 1)]
             assert sum(one["forward"] for one in inside) == row["forward"]
-            assert sum(one["backward"] + one["recompute"] for one in inside) == pytest.approx(row["times"] * row["forward"])
+            assert sum(one["backward"] + one["recompute"] for one in inside) == pytest.approx(
+                row["times"] * row["forward"]
+            )
 
 
 def test_with_everything_trained_the_model_does_twice_the_forward_pass():
@@ -123,7 +129,10 @@ def test_with_everything_trained_the_model_does_twice_the_forward_pass():
 def test_the_gain_of_a_norm_below_asks_for_a_gradient():
     frozen = FIGURE.at(embedded="frozen")
     assert frozen["ratio"] == 2 and frozen["trained"] < 1
-    assert FIGURE.at(**FIGURE.presets["LoRA, rank 16"])["ratio"] < FIGURE.at(**{**FIGURE.presets["LoRA, rank 16"], "embedded": "trained"})["ratio"]
+    assert (
+        FIGURE.at(**FIGURE.presets["LoRA, rank 16"])["ratio"]
+        < FIGURE.at(**{**FIGURE.presets["LoRA, rank 16"], "embedded": "trained"})["ratio"]
+    )
 
 
 def test_frozen_on_top_of_trained_still_passes_the_gradient_on():

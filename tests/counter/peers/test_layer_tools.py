@@ -129,7 +129,9 @@ def test_the_same_number_as_the_tool(tool, name):
     assert sum(row.flops for row in seen.rows) == report.flops == seen.flops
 
 
-@pytest.mark.parametrize("name", ["dense and norms", "padded by a word", "a matrix times a batch", "einsum, of three", "bilinear"])
+@pytest.mark.parametrize(
+    "name", ["dense and norms", "padded by a word", "a matrix times a batch", "einsum, of three", "bilinear"]
+)
 @pytest.mark.parametrize("tool", ["fvcore", "torch.profiler"])
 def test_without_gradients_too(tool, name):
     """Without gradients torch takes a call apart in other ways."""

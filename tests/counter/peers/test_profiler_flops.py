@@ -140,7 +140,9 @@ def test_distances_by_hand():
     x = torch.ones(2, 30, 8)
     seen = fk.count(torch.cdist, x, x).as_seen_by("torch.profiler")
     assert seen.value == 2 * 2 * 30 * 30 * 10 + 480
-    assert any("made of" in reason for reason in seen.reasons) and not any("inside of" in reason for reason in seen.reasons)
+    assert any("made of" in reason for reason in seen.reasons) and not any(
+        "inside of" in reason for reason in seen.reasons
+    )
 
 
 def test_what_cannot_be_told_is_said():
@@ -158,6 +160,9 @@ def test_what_cannot_be_told_is_said():
 def test_what_ran_on_meta_before_is_no_matter():
     """Shapes are remembered from one count to the next; where they ran is not."""
     layer = torch.nn.Linear(3, 5, device="meta")
-    assert any("meta" in reason for reason in fk.count(layer, torch.ones(2, 3, device="meta")).as_seen_by("torch.profiler").reasons)
+    assert any(
+        "meta" in reason
+        for reason in fk.count(layer, torch.ones(2, 3, device="meta")).as_seen_by("torch.profiler").reasons
+    )
     here = fk.count(torch.nn.Linear(3, 5), torch.ones(2, 3)).as_seen_by("torch.profiler")
     assert not any("meta" in reason for reason in here.reasons)

@@ -101,18 +101,26 @@ def heads(kind=nn.MultiheadAttention, **kwargs):
 def functional_heads(self, x):
     w = torch.ones(24, 8)
     plain, _ = F.multi_head_attention_forward(x, x, x, 8, 2, w, None, None, None, False, 0.0, self.w, None)
-    other, _ = F.multi_head_attention_forward(x, x, x, 8, 2, w, None, None, None, False, 0.0, self.w, None, need_weights=False)
+    other, _ = F.multi_head_attention_forward(
+        x, x, x, 8, 2, w, None, None, None, False, 0.0, self.w, None, need_weights=False
+    )
     return plain + other
 
 
 def twice_in(layer):
     """A layer that three parents share, one of them twice, called by way of two."""
-    parts = {"a": nn.ModuleList([nn.Sequential(layer)]), "b": nn.Sequential(layer, layer), "c": nn.ModuleDict({"x": layer})}
+    parts = {
+        "a": nn.ModuleList([nn.Sequential(layer)]),
+        "b": nn.Sequential(layer, layer),
+        "c": nn.ModuleDict({"x": layer}),
+    }
     return run(lambda self, x: self.b(x) + self.a[0](x).add(1), 3, 8, **parts)
 
 
 kept = {
-    "a frozen cnn": nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AvgPool2d(2), nn.Softmax(1)).requires_grad_(False),
+    "a frozen cnn": nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AvgPool2d(2), nn.Softmax(1)).requires_grad_(
+        False
+    ),
     "a frozen lstm": nn.LSTM(8, 4).requires_grad_(False),
     "frozen attention": nn.MultiheadAttention(8, 2).requires_grad_(False),
     "a norm": nn.BatchNorm1d(8),
@@ -245,7 +253,9 @@ def test_what_torch_runs_as_one_where_no_hook_hangs(tool, name):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("tool", peers.TOOLS)
-@pytest.mark.parametrize("programs", [PRODUCTS, FUNCTIONS, LAYERS, MODELS], ids=["products", "functions", "layers", "models"])
+@pytest.mark.parametrize(
+    "programs", [PRODUCTS, FUNCTIONS, LAYERS, MODELS], ids=["products", "functions", "layers", "models"]
+)
 def test_the_same_number_as_the_tool(tool, programs):
     if not sure(tool):
         pytest.skip(f"{tool} is not here in the version that was looked at")
