@@ -11,11 +11,8 @@ Nothing here imports NumPy, SymPy or Altair unless an argument already comes fro
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any, Literal
 
 Reading = Literal["plain", "numpy", "sympy", "altair"]
@@ -281,51 +278,3 @@ def _call(function: str, *arguments: Any) -> Any:
 
     formula_type: Any = type(altair.param(name="any", value=0) + 0)
     return formula_type(expr=FunctionExpression(function, arguments))
-
-
-def let_costs_answer(cost_type: type) -> None:
-    """Let ``parameter * cost`` reach ``cost.__rmul__``, whether Altair is loaded already or later.
-
-    NumPy and SymPy ask the right-hand side whether it would rather answer (``__array_ufunc__``, ``NotImplemented``).
-    Altair's operators take anything and ask nothing, so without this a parameter on the left swallows the cost whole.
-    There is no way to answer from outside: its ``__mul__`` learns to step back for a *cost_type*, and for nothing else.
-    """
-
-    def teach(module: ModuleType) -> None:
-        plain: Any = module.OperatorMixin.__mul__
-
-        def __mul__(self: Any, other: Any) -> Any:
-            return NotImplemented if isinstance(other, cost_type) else plain(self, other)
-
-        module.OperatorMixin.__mul__ = __mul__
-
-    name = "altair.expr.core"
-    if loaded := sys.modules.get(name):
-        teach(loaded)
-    sys.meta_path.insert(0, _Afterwards(name, teach))
-
-
-class _Afterwards:
-    """An import hook for one module: others find and load it, and *then* sees it as soon as it is there."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        self.name, self.then, self.asking = name, then, False
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self.name or self.asking:
-            return None
-        self.asking = True  # the others may ask each other, and so this one
-        try:
-            found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-            spec = next((one for one in found if one is not None), None)
-        finally:
-            self.asking = False
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                load(module)
-                self.then(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

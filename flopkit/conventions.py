@@ -1,16 +1,17 @@
 """What a number called FLOPs counts. A convention is a value: it is carried, printed and translated.
 
-A `Cost` keeps its multiply-adds by kind. A convention says how many FLOPs one multiply-add of
-each kind is worth, so translating a cost is a weighted sum and nothing is recomputed.
+A `Cost` keeps its work by kind. A convention says which share of each kind counts, and what a multiply-add is worth, so
+translating a cost is a weighted sum and nothing is recomputed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from fractions import Fraction
+from typing import Any
 
-__all__ = ["EXACT", "FVCORE", "KINDS", "TORCH", "Convention"]
+__all__ = ["EXACT", "FVCORE", "KINDS", "TORCH", "VECTOR_KINDS", "Convention", "as_convention"]
 
 KINDS: Mapping[str, str] = {
     "products": "matrix products and convolutions",
@@ -21,39 +22,64 @@ KINDS: Mapping[str, str] = {
     "embedding": "the input embedding, were it a one-hot product instead of a look-up",
     "recompute": "work done again in the backward pass",
 }
+"""The kinds of multiply-adds."""
 
-Scores = Literal["visible", "full", "half"]
+VECTOR_KINDS: Mapping[str, str] = {
+    "elementwise": "activations, biases, sums, pooling, positions, losses",
+    "norm": "normalisations",
+    "softmax": "scale and softmax of attention, the pairs that the mask lets through",
+    "hidden_softmax": "scale and softmax of attention, the pairs that the mask hides",
+    "routing": "softmax and choice of a router",
+}
+"""The kinds of element-wise work."""
+
+_COUNTS_AS = {"softmax": "scores", "hidden_softmax": "hidden", "routing": "router"}  # the share that vector work takes
+_SHARED = ("scores", "hidden", "router", "head", "embedding", "recompute")
 
 
 @dataclass(frozen=True)
 class Convention:
     """How multiply-adds become FLOPs.
 
+        flops = fma · Σ share(kind) · macs(kind)
+
+    Each share is 1 (that kind of work counts), 0 (it does not) or 0.5 (half of it does).
+
     Parameters
     ----------
-    name : what a printout calls it.
-    source : whose convention it is, and where they say so.
-    fma : FLOPs in one multiply-add, 2 or 1. Where it is 1, "FLOPs" are MACs.
-    scores : which query-key pairs count. ``"visible"``: those the mask lets through. ``"full"``: every
-        position of the score matrix. ``"half"``: half of them, whatever the mask. Their element-wise work (scale and
-        softmax, in `Cost.vector_flops`) counts for the same pairs.
-    router, head, embedding, recompute : whether work of that kind counts.
+    name : str
+        What a printout calls it.
+    source : str
+        Whose convention it is, and where they say so.
+    fma : int
+        FLOPs in one multiply-add, 2 or 1. Where it is 1, "FLOPs" are MACs.
+    scores, hidden : float
+        The shares of query-key pairs that the mask lets through, and that it hides. ``1, 0`` counts the visible pairs,
+        ``1, 1`` every position of the score matrix, ``0.5, 0.5`` half of them, whatever the mask. Their element-wise work
+        (scale and softmax, in `Cost.vector_flops`) has the same shares.
+    router, head, embedding, recompute : float
+        The shares of work of that kind.
 
-    Not counted under any convention here: element-wise work, which has a number of its own
-    (`Cost.vector_flops`).
+    Notes
+    -----
+    Element-wise work is no part of `Cost.flops` under any convention here: it has a number of its own, `Cost.vector_flops`.
 
-    >>> Convention("mine", "an example", fma=1, scores="full").weight("hidden")
-    1
+    Examples
+    --------
+    >>> half = Convention("mine", "an example", scores=0.5, hidden=0.5)
+    >>> half.share("hidden"), half.flops({"products": 10, "scores": 3, "hidden": 2})
+    (0.5, 25)
     """
 
     name: str
     source: str
     fma: int = 2
-    scores: Scores = "visible"
-    router: bool = True
-    head: bool = True
-    embedding: bool = False
-    recompute: bool = True
+    scores: float = 1
+    hidden: float = 0
+    router: float = 1
+    head: float = 1
+    embedding: float = 0
+    recompute: float = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.source, str):
@@ -62,30 +88,105 @@ class Convention:
             )
         if self.fma not in (1, 2) or type(self.fma) is not int:
             raise ValueError(f"fma={self.fma!r}: a multiply-add counts as 2 FLOPs or as 1")
-        if self.scores not in ("visible", "full", "half"):
-            raise ValueError(f"scores={self.scores!r}: must be 'visible', 'full' or 'half'")
-        if self.scores == "half" and self.fma == 1:
-            raise ValueError("fma=1 with scores='half' has no whole-number weights: no published convention uses it")
-        for name in ("router", "head", "embedding", "recompute"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name}={getattr(self, name)!r}: must be True or False")
+        for kind in _SHARED:
+            share = getattr(self, kind)
+            if isinstance(share, str) or share not in (0, 0.5, 1):
+                raise ValueError(
+                    f"{kind}={share!r}: a share is 1 (counts), 0 (does not count) or 0.5 (half of it counts)"
+                )
 
-    def weight(self, kind: str) -> int:
-        """FLOPs that one multiply-add of *kind* is worth.
+    def share(self, kind: str) -> float:
+        """The share of *kind*, one of `KINDS` or `VECTOR_KINDS`, that counts.
 
-        >>> EXACT.weight("hidden"), TORCH.weight("hidden"), FVCORE.weight("products")
-        (0, 2, 1)
+        >>> EXACT.share("hidden"), TORCH.share("hidden"), TORCH.share("hidden_softmax"), EXACT.share("norm")
+        (0, 1, 1, 1)
         """
-        if kind in ("scores", "hidden"):
-            if self.scores == "half":
-                return 1
-            return self.fma if kind == "scores" or self.scores == "full" else 0
-        if kind not in KINDS:
-            raise KeyError(f"kind={kind!r} is not a kind of work; known: {', '.join(KINDS)}")
-        return self.fma if getattr(self, kind, True) else 0
+        if kind not in KINDS and kind not in VECTOR_KINDS:
+            raise KeyError(f"kind={kind!r} is not a kind of work; known: {', '.join((*KINDS, *VECTOR_KINDS))}")
+        share: float = getattr(self, _COUNTS_AS.get(kind, kind), 1)
+        return share
+
+    def flops(self, macs_by_kind: Mapping[str, Any]) -> Any:
+        """FLOPs of multiply-adds by kind: ``fma · Σ share · macs``.
+
+        >>> FVCORE.flops({"products": 10, "hidden": 5})
+        15
+        """
+        return self._weighted(self.fma, macs_by_kind)
+
+    def vector_flops(self, vector_by_kind: Mapping[str, Any]) -> Any:
+        """Element-wise FLOPs by kind, those that count: ``Σ share · flops``, whatever a multiply-add is worth.
+
+        >>> EXACT.vector_flops({"elementwise": 10, "hidden_softmax": 5})
+        10
+        """
+        return self._weighted(1, vector_by_kind)
+
+    def _weighted(self, unit: int, amounts: Mapping[str, Any]) -> Any:
+        """Σ unit · share · amount. Weights are taken twice and the sum is halved where one is odd, so ints stay exact."""
+        twice = [(int(2 * unit * self.share(kind)), amount) for kind, amount in amounts.items()]
+        if all(weight % 2 == 0 for weight, _ in twice):
+            return _settled(total(_times(weight // 2, amount) for weight, amount in twice if weight))
+        return divided(total(_times(weight, amount) for weight, amount in twice if weight), 2)
 
     def __str__(self) -> str:
         return self.name
+
+
+def as_convention(value: Any) -> Convention:
+    """*value*, a convention or the name of one that stands in this module.
+
+    >>> as_convention("torch") is TORCH
+    True
+
+    Raises
+    ------
+    ValueError
+        For a name that is not known.
+    TypeError
+        For what is neither.
+    """
+    if isinstance(value, Convention):
+        return value
+    if isinstance(value, str):
+        known = {name: each for name, each in globals().items() if isinstance(each, Convention)}
+        if value.upper() not in known:
+            raise ValueError(f"convention={value!r} is not known; known: {', '.join(known)}")
+        return known[value.upper()]
+    raise TypeError(
+        f"convention={value!r}: must be a flopkit.Convention or the name of one, e.g. fk.conventions.EXACT or 'TORCH'"
+    )
+
+
+def total(values: Iterable[Any]) -> Any:
+    """The sum of *values*; a zero adds nothing, so that a formula stays as short as it can be.
+
+    >>> total([0, 3, 4])
+    7
+    """
+    found: Any = 0
+    for value in values:
+        found = value if isinstance(found, int) and found == 0 else found + value
+    return found
+
+
+def divided(value: Any, among: int) -> Any:
+    """*value* / *among*, an int where it is one.
+
+    >>> divided(6, 2), divided(5, 2)
+    (3, 2.5)
+    """
+    return value // among if isinstance(value, int) and value % among == 0 else _settled(value / among)
+
+
+def _settled(value: Any) -> Any:
+    return (
+        int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
+    )  # halves of odd counts add up
+
+
+def _times(weight: int, amount: Any) -> Any:
+    return amount if weight == 1 else weight * amount
 
 
 EXACT = Convention(
@@ -95,11 +196,11 @@ EXACT = Convention(
 TORCH = Convention(
     "TORCH",
     "torch.utils.flop_counter: a multiply-add is two FLOPs; attention counts every position of the score matrix",
-    scores="full",
+    hidden=1,
 )
 FVCORE = Convention(
     "FVCORE",
     "fvcore.nn.FlopCountAnalysis: a multiply-add is one FLOP; attention counts every position of the score matrix",
     fma=1,
-    scores="full",
+    hidden=1,
 )

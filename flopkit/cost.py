@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from fractions import Fraction
 from typing import Any
 
 from flopkit import units
-from flopkit.arithmetic import let_costs_answer, ratio, reading, same, unmixed, vega
-from flopkit.conventions import EXACT, KINDS, TORCH, Convention
+from flopkit.arithmetic import ratio, reading, same, unmixed, vega
+from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention, divided, total
 from flopkit.sizes import size
 from flopkit.tables import Table
 
@@ -24,14 +23,16 @@ class Cost:
     ----------
     name : what it is, for tables.
     macs_by_kind : multiply-adds by kind (`flopkit.conventions.KINDS`).
-    vector_by_kind : element-wise FLOPs by the same kinds: those of hidden scores count only where the convention
-        counts the scores themselves.
+    vector_by_kind : element-wise FLOPs by kind (`flopkit.conventions.VECTOR_KINDS`): those of hidden scores count only where
+        the convention counts the scores themselves.
     bytes : compulsory traffic: each input and weight read once, each output written once.
     params_by_role : trainable numbers by role: weight, bias, norm, embedding, position, head.
     convention : how multiply-adds become FLOPs.
     parts : the costs this one is the sum of.
 
     Every quantity is an int (exact), a NumPy array, a SymPy expression or an Altair expression, as the sizes were.
+    An array or a symbol multiplies a cost from either side; an Altair parameter stands on the right, ``cost * parameter``, for on
+    the left it takes the cost into an expression of its own and does not ask.
 
     >>> import flopkit as fk
     >>> cost = fk.matmul(m=5, k=3, n=7)
@@ -53,17 +54,15 @@ class Cost:
     __array_ufunc__ = None  # a NumPy array on the left hands the product to __rmul__
 
     def __post_init__(self) -> None:
-        for kind in (*self.macs_by_kind, *self.vector_by_kind):
-            if kind not in KINDS:
-                raise ValueError(f"kind={kind!r} is not a kind of work; known: {', '.join(KINDS)}")
+        for found, known in ((self.macs_by_kind, KINDS), (self.vector_by_kind, VECTOR_KINDS)):
+            for kind in found:
+                if kind not in known:
+                    raise ValueError(f"kind={kind!r} is not a kind of work here; known: {', '.join(known)}")
         if self.parts:  # which have been through the other branch themselves
             reading(*(n for part in self.parts for n in part._numbers()))
         else:
             unmixed(*self._numbers())
-        if not isinstance(self.convention, Convention):
-            raise TypeError(
-                f"convention={self.convention!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT or .TORCH"
-            )
+        object.__setattr__(self, "convention", as_convention(self.convention))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Cost):
@@ -75,30 +74,25 @@ class Cost:
     @property
     def flops(self) -> Any:
         """Contraction work in FLOPs, as `convention` counts it. Element-wise work is not in it."""
-        return self._flops(self.convention)
+        return self.convention.flops(self.macs_by_kind)
 
     @property
     def macs(self) -> Any:
         """The multiply-adds that `flops` counts: half of it where a multiply-add is two FLOPs."""
-        return _share(self.flops, self.convention.fma)
+        return divided(self.flops, self.convention.fma)
 
     @property
     def vector_flops(self) -> Any:
         """Element-wise work: each add, multiply, compare, divide, exponential counts as one.
 
-        Where the convention counts half of the scores, so it does here.
+        Where the convention counts half of the scores, it counts half of their softmax, too.
         """
-        halved = ("scores", "hidden") if self.convention.scores == "half" else ()
-        whole = _total(
-            n for kind, n in self.vector_by_kind.items() if self.convention.weight(kind) and kind not in halved
-        )
-        twice = _total(n for kind, n in self.vector_by_kind.items() if kind in halved)
-        return whole if _is_zero(twice) else _total([whole, _share(twice, 2)])
+        return self.convention.vector_flops(self.vector_by_kind)
 
     @property
     def params(self) -> Any:
         """Trainable numbers."""
-        return _total(self.params_by_role.values())
+        return total(self.params_by_role.values())
 
     @property
     def intensity(self) -> Any:
@@ -108,11 +102,6 @@ class Cost:
     def _numbers(self) -> tuple[Any, ...]:
         mappings = (self.macs_by_kind, self.vector_by_kind, self.params_by_role)
         return (self.bytes, *(n for mapping in mappings for n in mapping.values()))
-
-    def _flops(self, convention: Convention) -> Any:
-        weighted = ((convention.weight(kind), n) for kind, n in self.macs_by_kind.items())
-        total = _total(weight * n for weight, n in weighted if weight)
-        return int(total) if isinstance(total, Fraction) and total.denominator == 1 else total  # halves of an odd count
 
     # -- arithmetic -------------------------------------------------------------------------------------------
 
@@ -136,7 +125,7 @@ class Cost:
             name,
             macs_by_kind=_merge(part.macs_by_kind for part in parts),
             vector_by_kind=_merge(part.vector_by_kind for part in parts),
-            bytes=_total(part.bytes for part in parts),
+            bytes=total(part.bytes for part in parts),
             params_by_role=_merge(part.params_by_role for part in parts),
             convention=parts[0].convention if parts else EXACT,
             parts=parts,
@@ -179,14 +168,15 @@ class Cost:
         """
         return replace(self, name=name)
 
-    def under(self, convention: Convention) -> Cost:
-        """The same work as *convention* counts it.
+    def under(self, convention: Convention | str) -> Cost:
+        """The same work as *convention* counts it: a `flopkit.Convention`, or the name of one in `fk.conventions`.
 
         >>> import flopkit as fk
         >>> cost = fk.attention(batch=1, q=3, kv=3, heads=1, head_dim=8, mask="causal")
         >>> cost.flops, cost.under(fk.conventions.TORCH).flops
         (192, 288)
         """
+        convention = as_convention(convention)
         return replace(self, convention=convention, parts=tuple(part.under(convention) for part in self.parts))
 
     # -- showing itself ---------------------------------------------------------------------------------------
@@ -239,22 +229,7 @@ class Cost:
         if not _known(hidden) or not hidden:
             return ""
         other = TORCH if self.convention != TORCH else EXACT
-        return f"; {_amount(self._flops(other), 'FLOPs')} under {other}"
-
-
-let_costs_answer(Cost)
-
-
-def _share(value: Any, among: int) -> Any:
-    """*value* / *among*, an int where it is one."""
-    return value // among if isinstance(value, int) and value % among == 0 else value / among
-
-
-def _total(values: Iterable[Any]) -> Any:
-    total: Any = 0
-    for value in values:
-        total = value if isinstance(total, int) and total == 0 else total + value
-    return total
+        return f"; {_amount(other.flops(self.macs_by_kind), 'FLOPs')} under {other}"
 
 
 def _merge(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from flopkit.arithmetic import ceil_div
 
-__all__ = ["bits", "canonical", "is_complex", "names", "nbytes", "real"]
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+__all__ = ["DType", "bits", "canonical", "is_complex", "names", "nbytes", "real"]
+
+
+class _HasBits(Protocol):
+    @property
+    def bits(self) -> Any: ...
+
+
+DType: TypeAlias = "str | type | _HasBits | numpy.dtype[Any] | torch.dtype"
+"""A number format: a name such as ``"bf16"``, ``torch.bfloat16``, ``numpy.float32``, or anything with a width in ``.bits``."""
 
 _BITS = {
     "complex128": 128,
@@ -78,7 +91,7 @@ def names() -> list[str]:
     return list(_BITS)
 
 
-def canonical(dtype: Any) -> str:
+def canonical(dtype: DType) -> str:
     """The canonical name of *dtype*: a name, ``torch.bfloat16`` or ``numpy.float32``.
 
     >>> canonical("bfloat16")
@@ -98,7 +111,7 @@ def canonical(dtype: Any) -> str:
     return key
 
 
-def bits(dtype: Any) -> Any:
+def bits(dtype: DType) -> Any:
     """Bits that one number takes in memory.
 
     Anything with ``.bits`` of its own is a format, too: so a figure can hold the width in a parameter.
@@ -110,7 +123,7 @@ def bits(dtype: Any) -> Any:
     return _BITS[canonical(dtype)] if own is None else own
 
 
-def is_complex(dtype: Any) -> bool:
+def is_complex(dtype: DType) -> bool:
     """Whether *dtype* is complex: one multiply-add of such numbers is four real ones.
 
     >>> is_complex("complex64")
@@ -119,7 +132,7 @@ def is_complex(dtype: Any) -> bool:
     return not hasattr(dtype, "bits") and canonical(dtype).startswith("complex")
 
 
-def real(dtype: Any) -> Any:
+def real(dtype: DType) -> Any:
     """*dtype*, where it is a format of real numbers: an operator that is only defined for those asks here.
 
     >>> real("bf16")
@@ -130,7 +143,7 @@ def real(dtype: Any) -> Any:
     return dtype
 
 
-def nbytes(elements: Any, dtype: Any) -> Any:
+def nbytes(elements: Any, dtype: DType) -> Any:
     """Bytes of a tensor of *elements* numbers; packed formats round up to whole bytes.
 
     >>> nbytes(3, "bf16"), nbytes(3, "int4")

@@ -62,7 +62,7 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
         the rate in FLOP/s itself.
     dtype : chooses the peak, nothing else: the bytes are those of *cost*, which has a dtype of its own.
 
-    Peaks count a multiply-add as two FLOPs, so a cost under a convention that counts it as one is brought to two first.
+    Peaks count a multiply-add as two FLOPs, so it is twice the multiply-adds of *cost* that meet the peak, whatever its convention calls FLOPs.
     Under TORCH the hidden pairs of attention are work, too: then this bounds a kernel that computes them.
 
     Returns a `Roofline`. Only `flops` meets the peak: element-wise work (`vector_flops`), launches and
@@ -79,7 +79,12 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
     """
     for name in ("flops", "bytes"):
         if not hasattr(cost, name):
-            raise TypeError(f"cost={cost!r}: must have .flops and .bytes, as the result of fk.dense(...) has")
+            order = (
+                "; write cost * parameter, as a parameter on the left swallows the cost"
+                if reading(cost) == "altair"
+                else ""
+            )
+            raise TypeError(f"cost={cost!r}: must have .flops and .bytes, as the result of fk.dense(...) has{order}")
     if isinstance(device, str):
         device = devices.device(device)
     if not hasattr(device, "peak") or not hasattr(device, "bandwidth"):
@@ -87,9 +92,7 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
             f"device={device!r}: must be a name such as 'h100-sxm', a flopkit.Device, "
             "or an object with .peak in FLOP/s and .bandwidth in bytes/s"
         )
-    flops = cost.flops
-    if getattr(getattr(cost, "convention", None), "fma", None) == 1:
-        flops = 2 * flops  # every peak counts a multiply-add as two
+    flops = 2 * cost.macs if hasattr(cost, "macs") else cost.flops  # every peak counts a multiply-add as two
     peak = device.peak if reading(device.peak) != "plain" or not callable(device.peak) else device.peak(dtype)
     return bound_by(flops, cost.bytes, peak, device.bandwidth)
 

@@ -6,14 +6,91 @@ value yet and pass.
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from flopkit.arithmetic import reading
 
-__all__ = ["choice", "divides", "flag", "number", "offence", "pair", "size", "spread"]
+__all__ = [
+    "Count", "Flag", "Size", "Sizes", "checked", "choice", "divides", "flag", "number", "offence", "pair", "size", "spread",
+]  # fmt: skip
+
+
+class Size(Protocol):
+    """A whole number of at least 1: an int (exact), a NumPy array of them (a sweep), a SymPy symbol or an Altair parameter.
+
+    To a type checker it is whatever can be added, subtracted, multiplied and divided: text and None are not.
+    """
+
+    def __add__(self, other: Any, /) -> Any: ...
+    def __radd__(self, other: Any, /) -> Any: ...
+    def __sub__(self, other: Any, /) -> Any: ...
+    def __rsub__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Any, /) -> Any: ...
+    def __rmul__(self, other: Any, /) -> Any: ...
+    def __truediv__(self, other: Any, /) -> Any: ...
+
+
+Count: TypeAlias = Size
+"""A `Size` that may be 0."""
+
+Flag: TypeAlias = bool | Size
+"""True or False, or a parameter that holds 1 or 0."""
+
+Sizes: TypeAlias = Size | Sequence[Size]
+"""One `Size` for every axis, or a tuple or list with one for each."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Check the arguments of a formula where a caller hands them over: those annotated `Size`, `Count` or `Flag`.
+
+    The formula then gets ints, float64 arrays or symbols, and 1 or 0 for a switch. Others are left to the formula. Annotations are
+    read as they are written, so the module has ``from __future__ import annotations``.
+
+    >>> @checked
+    ... def square(*, side: Size, bias: Flag = False):
+    ...     return side * side + bias
+    >>> square(side=3, bias=True)
+    10
+    >>> square(side=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: side=0: a size must be at least 1
+    >>> square(3)
+    Traceback (most recent call last):
+        ...
+    TypeError: square takes its sizes by name: square(side=3)
+    """
+    checks = {name: _CHECKS.get(text, _trust) for name, text in function.__annotations__.items() if name != "return"}
+    by_place = function.__code__.co_argcount
+    signature = inspect.signature(function)  # as it is written: True, and not 1
+    defaults = function.__kwdefaults__ or {}
+    defaults.update({name: flag(name, value) for name, value in defaults.items() if checks[name] is flag})
+
+    @functools.wraps(function)
+    def edge(*args: P.args, **sizes: P.kwargs) -> R:
+        if len(args) > by_place:
+            raise TypeError(_by_name(function.__name__, args[by_place:], list(checks)[by_place:]))
+        if args:
+            args = tuple(check(name, value) for (name, check), value in zip(checks.items(), args, strict=False))  # type: ignore[assignment]
+        for name, value in sizes.items():
+            check = checks.get(name)
+            if check is None:
+                raise TypeError(_unknown(function.__name__, name, list(checks)))
+            if type(value) is not int or value < 1 or check is flag:
+                sizes[name] = check(name, value)
+        return function(*args, **sizes)
+
+    edge.__signature__ = signature  # type: ignore[attr-defined]
+    return edge
 
 
 def size(name: str, value: Any, *, minimum: int = 1) -> Any:
@@ -42,6 +119,14 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
     if kind == "numpy":
         value = value.item()
     return _whole(name, value, minimum)
+
+
+def _optional(name: str, value: Any) -> Any:
+    return None if value is None else size(name, value)
+
+
+def _trust(name: str, value: Any) -> Any:
+    return value
 
 
 def number(name: str, value: Any, *, minimum: int = 1) -> int:
@@ -133,6 +218,34 @@ def flag(name: str, value: Any) -> Any:
     if isinstance(value, str) or getattr(value, "ndim", False) or value not in (0, 1):
         raise TypeError(f"{name}={_short(value)}: must be True or False")
     return int(value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "Size": size,
+    "Size | None": _optional,
+    "Count": functools.partial(size, minimum=0),
+    "Flag": flag,
+}
+
+_ELSEWHERE = {  # what other libraries call it
+    "in_features": "d_in", "out_features": "d_out", "in_channels": "c_in", "out_channels": "c_out", "kernel_size": "kernel",
+    "batch_size": "batch", "num_heads": "heads", "n_heads": "heads", "num_key_value_heads": "kv_heads", "embed_dim": "d_model",
+    "hidden_size": "d_model", "seq_len": "q", "seq": "q", "is_causal": "mask", "causal": "mask", "num_experts": "experts",
+}  # fmt: skip
+
+
+def _by_name(function: str, values: Sequence[Any], names: Sequence[str]) -> str:
+    given = ", ".join(f"{name}={_short(value)}" for name, value in zip(names, values, strict=False))
+    return f"{function} takes its sizes by name: {function}({given})"
+
+
+def _unknown(function: str, name: str, names: Sequence[str]) -> str:
+    if name == "convention":
+        return f"{function} has no argument 'convention': it answers under EXACT; {function}(...).under(convention) translates"
+    meant = _ELSEWHERE.get(name)
+    near = [meant] if meant in names else difflib.get_close_matches(name, names, n=2)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it takes {', '.join(names)}"
+    return f"{function} has no argument {name!r}; {hint}"
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import is_complex, nbytes
-from flopkit.layers.attentions import attention, visible_pairs
+from flopkit.dtypes import DType, is_complex, nbytes
+from flopkit.layers.attentions import SOFTMAX_KIND, Mask, attention, visible_pairs
 from flopkit.layers.convolutions import conv2d
 from flopkit.layers.products import dense
-from flopkit.sizes import choice, flag, size
+from flopkit.sizes import Flag, Size, Sizes, checked, choice, flag
 
 __all__ = ["attention_backward", "conv2d_backward", "dense_backward"]
 
@@ -27,9 +26,9 @@ ROW_SUM = 2  # that sum: multiply and add, for each number of the output
 SCORES_AGAIN = 3  # the probability from the score: scale, subtract, exponential
 
 
+@checked
 def dense_backward(
-    *, tokens: Any, d_in: Any, d_out: Any, bias: Any = False, input: Any = True, weight: Any = True, dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    *, tokens: Size, d_in: Size, d_out: Size, bias: Flag = False, input: Flag = True, weight: Flag = True, dtype: DType = "bf16",
 ) -> Cost:  # fmt: skip
     """The backward pass of a dense layer: the gradients that are wanted.
 
@@ -58,15 +57,14 @@ def dense_backward(
     >>> dense_backward(**layer, input=False).flops == dense(**layer).flops  # the first layer
     True
     """
-    forward = dense(tokens=tokens, d_in=d_in, d_out=d_out, dtype=dtype, convention=convention)
-    tokens, d_out = size("tokens", tokens), size("d_out", d_out)
+    forward = dense(tokens=tokens, d_in=d_in, d_out=d_out, dtype=dtype)
     return _gradients("dense, backward", forward, tokens * d_out, d_out, bias, input, weight, dtype)
 
 
+@checked
 def conv2d_backward(
-    *, batch: Any, c_in: Any, c_out: Any, h_out: Any, w_out: Any, kernel: Any, groups: Any = 1, stride: Any = 1, dilation: Any = 1,
-    h_in: Any = None, w_in: Any = None, bias: Any = False, input: Any = True, weight: Any = True, dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    *, batch: Size, c_in: Size, c_out: Size, h_out: Size, w_out: Size, kernel: Sizes, groups: Size = 1, stride: Sizes = 1, dilation: Sizes = 1,
+    h_in: Size | None = None, w_in: Size | None = None, bias: Flag = False, input: Flag = True, weight: Flag = True, dtype: DType = "bf16",
 ) -> Cost:  # fmt: skip
     """The backward pass of a convolution: the gradients that are wanted.
 
@@ -93,10 +91,10 @@ def conv2d_backward(
     """
     forward = conv2d(
         batch=batch, c_in=c_in, c_out=c_out, h_out=h_out, w_out=w_out, kernel=kernel, groups=groups, stride=stride, dilation=dilation,
-        h_in=h_in, w_in=w_in, dtype=dtype, convention=convention,
+        h_in=h_in, w_in=w_in, dtype=dtype,
     )  # fmt: skip
-    outputs = size("batch", batch) * size("c_out", c_out) * size("h_out", h_out) * size("w_out", w_out)
-    return _gradients("conv2d, backward", forward, outputs, size("c_out", c_out), bias, input, weight, dtype)
+    outputs = batch * c_out * h_out * w_out
+    return _gradients("conv2d, backward", forward, outputs, c_out, bias, input, weight, dtype)
 
 
 def _gradients(
@@ -105,25 +103,24 @@ def _gradients(
     """Two products as large as the one that *forward* is, and the sum over *outputs* that is the bias's gradient."""
     product = replace(forward, params_by_role={})
     parts = [
-        (flag("input", input) * product).named("input gradient"),
-        (flag("weight", weight) * product).named("weight gradient"),
+        (product * flag("input", input)).named("input gradient"),
+        (product * flag("weight", weight)).named("weight gradient"),
     ]
-    bias = flag("bias", bias)
     if not (isinstance(bias, int) and bias == 0):
         parts.append(
             Cost(
                 "bias gradient",
-                vector_by_kind={"products": bias * outputs * (2 if is_complex(dtype) else 1)},
+                vector_by_kind={"elementwise": bias * outputs * (2 if is_complex(dtype) else 1)},
                 bytes=nbytes(bias * outputs, dtype) + nbytes(bias * biases, dtype),
-                convention=forward.convention,
             )
         )
     return Cost.total(name, parts)
 
 
+@checked
 def attention_backward(
-    *, batch: Any, q: Any, kv: Any, heads: Any, head_dim: Any, kv_heads: Any = None, v_head_dim: Any = None, mask: Any = "full",
-    kernel: str = "flash", dtype: Any = "bf16", convention: Convention = EXACT,
+    *, batch: Size, q: Size, kv: Size, heads: Size, head_dim: Size, kv_heads: Size | None = None, v_head_dim: Size | None = None, mask: Mask = "full",
+    kernel: str = "flash", dtype: DType = "bf16"
 ) -> Cost:  # fmt: skip
     """The backward pass of the attention core, all of whose inputs need a gradient.
 
@@ -162,26 +159,23 @@ def attention_backward(
     sizes: dict[str, Any] = {
         "batch": batch, "q": q, "kv": kv, "heads": heads, "head_dim": head_dim, "kv_heads": kv_heads, "v_head_dim": v_head_dim,
     }  # fmt: skip
-    forward = attention(**sizes, mask=mask, dtype=dtype, convention=convention)
+    forward = attention(**sizes, mask=mask, dtype=dtype)
     every_row = attention(**sizes, mask="full", dtype=dtype).bytes  # a gradient has them all, hidden rows as zeros
-    batch, q, kv, heads = size("batch", batch), size("q", q), size("kv", kv), size("heads", heads)
-    head_dim = size("head_dim", head_dim)
-    v_head_dim = head_dim if v_head_dim is None else size("v_head_dim", v_head_dim)
+    v_head_dim = head_dim if v_head_dim is None else v_head_dim
     seen = visible_pairs(q, kv, mask)
     pairs = {"scores": batch * heads * seen}
     if "hidden" in forward.macs_by_kind:
         pairs["hidden"] = batch * heads * (q * kv - seen)
     fused = kernel != "math"
     each = FLASH_SOFTMAX if fused else THROUGH_SOFTMAX
-    vector = {kind: each * n for kind, n in pairs.items()}
+    vector = {SOFTMAX_KIND[kind]: each * n for kind, n in pairs.items()}
     if fused:
-        vector["products"] = ROW_SUM * batch * heads * q * v_head_dim
+        vector["elementwise"] = ROW_SUM * batch * heads * q * v_head_dim
     gradients = Cost(
         "gradients",
         macs_by_kind={kind: 2 * macs for kind, macs in forward.macs_by_kind.items()},
         vector_by_kind=vector,
         bytes=forward.bytes + every_row + (0 if fused else 7 * nbytes(batch * heads * q * kv, dtype)),
-        convention=convention,
     )
     if not fused:
         return Cost.total("attention, backward", [gradients])
@@ -191,7 +185,6 @@ def attention_backward(
     again = Cost(
         "computed again",
         macs_by_kind={kind: n * length for kind, n in pairs.items()},
-        vector_by_kind={kind: each * n for kind, n in pairs.items()},
-        convention=convention,
+        vector_by_kind={SOFTMAX_KIND[kind]: each * n for kind, n in pairs.items()},
     )
     return Cost.total("attention, backward", [gradients, again])

@@ -162,10 +162,27 @@ def test_no_format(name):
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_no_convention(name):
-    for bad in ("EXACT", None, 2):
-        message = refusal(FORMULAS[name].cost, arguments(name), convention=bad)
-        assert message.startswith(f"convention={bad!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT")
+def test_no_convention_among_the_arguments(name):
+    """A formula answers under EXACT; a convention is asked for with .under()."""
+    message = refusal(FORMULAS[name].cost, arguments(name), convention=fk.conventions.TORCH)
+    assert "answers under EXACT" in message and ".under(convention)" in message
+
+
+def test_what_is_no_convention():
+    for bad in (None, 2, ["EXACT"]):
+        message = refusal(fk.Cost, "wrong", convention=bad)
+        assert message.startswith(f"convention={bad!r}: must be a flopkit.Convention or the name of one")
+
+
+def test_sizes_by_place_and_by_another_library_s_name():
+    assert refusal(fk.dense, 4, 8, 16) == "dense takes its sizes by name: dense(tokens=4, d_in=8, d_out=16)"
+    assert (
+        refusal(fk.dense, tokens=4, in_features=8, d_out=16)
+        == "dense has no argument 'in_features'; did you mean 'd_in'?"
+    )
+    assert "did you mean 'kernel'?" in refusal(fk.conv2d, kernel_size=3)
+    assert "did you mean 'd_out'" in refusal(fk.dense, d_outs=3)
+    assert "it takes m, k, n, batch, dtype" in refusal(fk.matmul, whatever=3)
 
 
 def test_groups_that_do_not_divide():

@@ -5,20 +5,27 @@ import dataclasses
 import pytest
 
 import flopkit as fk
-from flopkit.conventions import EXACT, FVCORE, KINDS, TORCH, Convention
+from flopkit.conventions import EXACT, FVCORE, KINDS, TORCH, VECTOR_KINDS, Convention
 
 COST = fk.Cost(
     "one of each",
     macs_by_kind={kind: 10**place for place, kind in enumerate(KINDS)},
-    vector_by_kind={kind: 10**place for place, kind in enumerate(KINDS)},
+    vector_by_kind={kind: 10**place for place, kind in enumerate(VECTOR_KINDS)},
 )
-PLACES = {kind: place for place, kind in enumerate(KINDS)}
+HALF = Convention("HALF", "a test", scores=0.5, hidden=0.5)
+
+
+def digits(kinds, total):
+    """What each kind is worth, read off the digits of the total."""
+    return dict(zip(kinds, map(int, str(total)[::-1].ljust(len(kinds), "0")), strict=True))
 
 
 def worth(convention):
-    """What each kind is worth, read off the digits of the total."""
-    digits = str(COST.under(convention).flops)[::-1].ljust(len(KINDS), "0")
-    return {kind: int(digits[place]) for kind, place in PLACES.items()}
+    return digits(KINDS, COST.under(convention).flops)
+
+
+def vector_worth(convention):
+    return digits(VECTOR_KINDS, COST.under(convention).vector_flops)
 
 
 def test_presets():
@@ -28,47 +35,67 @@ def test_presets():
     assert worth(FVCORE) == {kind: int(n > 0) for kind, n in {**everything, "hidden": 2}.items()}
 
 
-@pytest.mark.parametrize("kind", ["router", "head", "embedding", "recompute"])
-def test_a_field_takes_a_kind_in_or_out(kind):
-    assert worth(Convention("in", "a test", **{kind: True}))[kind] == 2
-    assert worth(Convention("out", "a test", **{kind: False}))[kind] == 0
+@pytest.mark.parametrize("kind", ["scores", "hidden", "router", "head", "embedding", "recompute"])
+def test_a_field_is_the_share_of_a_kind(kind):
+    for fma in (1, 2):
+        assert worth(Convention("in", "a test", fma=fma, **{kind: 1}))[kind] == fma
+        assert worth(Convention("out", "a test", fma=fma, **{kind: 0}))[kind] == 0
+    assert worth(Convention("half", "a test", **{kind: 0.5}))[kind] == 1
 
 
-def test_scores():
-    assert [worth(Convention("c", "a test", scores="visible"))[kind] for kind in ("scores", "hidden")] == [2, 0]
-    assert [worth(Convention("c", "a test", scores="full"))[kind] for kind in ("scores", "hidden")] == [2, 2]
-    assert [worth(Convention("c", "a test", scores="half"))[kind] for kind in ("scores", "hidden")] == [1, 1]
+def test_half_of_the_scores():
+    assert [worth(HALF)[kind] for kind in ("scores", "hidden")] == [1, 1]
     cost = fk.attention(batch=1, q=100, kv=100, heads=1, head_dim=8, mask="causal")
-    assert 2 * cost.under(Convention("c", "a test", scores="half")).flops == cost.under(TORCH).flops
+    assert 2 * cost.under(HALF).flops == cost.under(TORCH).flops
 
 
-def test_vector_work_follows_its_kind():
-    assert COST.vector_flops == sum(10 ** PLACES[kind] for kind in KINDS if kind not in ("hidden", "embedding"))
-    half = COST.under(Convention("c", "a test", scores="half"))
-    pairs = 10 ** PLACES["scores"] + 10 ** PLACES["hidden"]
-    assert half.vector_flops == COST.under(TORCH).vector_flops - pairs // 2
-    odd = fk.Cost("odd", vector_by_kind={"scores": 3, "products": 1}, convention=half.convention)
+def test_half_of_a_multiply_add_that_counts_as_one():
+    """Whole where the halves add up, a half where they do not, exact beyond what a double holds."""
+    half = Convention("half MACs", "a test", fma=1, scores=0.5, hidden=0.5)
+    assert half.flops({"products": 7, "scores": 3, "hidden": 1}) == 9 and half.flops({"scores": 3}) == 1.5
+    big = 2**80 + 1
+    assert half.flops({"products": big, "scores": big, "hidden": big}) == 2 * big
+    cost = fk.attention(batch=1, q=100, kv=100, heads=1, head_dim=8, mask="causal").under(half)
+    assert 2 * cost.flops == cost.under(FVCORE).flops and 4 * cost.flops == cost.under(TORCH).flops
+
+
+def test_vector_work_follows_the_work_that_it_goes_with():
+    everything = {"elementwise": 1, "norm": 1, "softmax": 1, "hidden_softmax": 0, "routing": 1}
+    assert vector_worth(EXACT) == everything
+    assert vector_worth(TORCH) == {**everything, "hidden_softmax": 1}
+    assert vector_worth(Convention("no router", "a test", router=0)) == {**everything, "routing": 0}
+    pairs = sum(10**place for place, kind in enumerate(VECTOR_KINDS) if kind in ("softmax", "hidden_softmax"))
+    assert COST.under(HALF).vector_flops == COST.under(TORCH).vector_flops - pairs / 2
+    odd = fk.Cost("odd", vector_by_kind={"softmax": 3, "elementwise": 1}, convention=HALF)
     assert odd.vector_flops == 2.5
 
 
 @pytest.mark.parametrize("mask", ["full", "causal", fk.window(7)])
 def test_half_of_the_scores_is_half_of_their_softmax_too(mask):
     cost = fk.attention(batch=2, q=99, kv=99, heads=3, head_dim=8, mask=mask)
-    half = cost.under(Convention("c", "a test", scores="half"))
+    half = cost.under(HALF)
     assert 2 * half.flops == cost.under(TORCH).flops and 2 * half.vector_flops == cost.under(TORCH).vector_flops
     assert type(half.vector_flops) is int
 
 
 def test_half_in_other_readings():
     numpy, sympy = pytest.importorskip("numpy"), pytest.importorskip("sympy")
-    half, n = Convention("c", "a test", scores="half"), sympy.Symbol("n", positive=True, integer=True)
-    sizes = dict(batch=1, heads=1, head_dim=8, mask="causal", convention=half)
-    assert sympy.expand(fk.attention(q=n, kv=n, **sizes).vector_flops) == 3 * n**2
-    assert fk.attention(q=numpy.array([2, 5]), kv=5, **sizes).vector_flops.tolist() == [30, 75]
+    n = sympy.Symbol("n", positive=True, integer=True)
+    sizes = dict(batch=1, heads=1, head_dim=8, mask="causal")
+    assert sympy.expand(fk.attention(q=n, kv=n, **sizes).under(HALF).vector_flops) == 3 * n**2
+    assert fk.attention(q=numpy.array([2, 5]), kv=5, **sizes).under(HALF).vector_flops.tolist() == [30, 75]
 
 
 def test_vector_work_does_not_know_what_a_multiply_add_is_worth():
     assert COST.under(FVCORE).vector_flops == COST.under(TORCH).vector_flops  # one each, also where an FMA is one
+
+
+def test_a_convention_may_be_given_by_name():
+    for name in ("TORCH", "torch", "Torch"):
+        assert COST.under(name) == COST.under(TORCH)
+    assert fk.Cost("named", convention="FVCORE").convention is FVCORE
+    with pytest.raises(ValueError, match="convention='torsh' is not known.*TORCH"):
+        COST.under("torsh")
 
 
 def test_macs_are_the_multiply_adds_that_count():
@@ -93,8 +120,9 @@ def test_a_convention_is_a_value():
     (dict(fma=3), "fma=3: a multiply-add counts as 2 FLOPs or as 1"),
     (dict(fma=2.0), "fma=2.0: a multiply-add counts as 2 FLOPs or as 1"),
     (dict(fma=True), "fma=True: a multiply-add counts as 2 FLOPs or as 1"),
-    (dict(scores="some"), "scores='some': must be 'visible', 'full' or 'half'"),
-    (dict(fma=1, scores="half"), "no whole-number weights"),
+    (dict(scores="some"), "scores='some': a share is 1"),
+    (dict(router=2), "router=2: a share is 1"),
+    (dict(embedding=0.25), "embedding=0.25: a share is 1"),
 ])  # fmt: skip
 def test_what_is_no_convention(fields, message):
     with pytest.raises(ValueError, match=message):
@@ -102,8 +130,6 @@ def test_what_is_no_convention(fields, message):
 
 
 @pytest.mark.parametrize(("fields", "message"), [
-    (dict(router="no"), "router='no': must be True or False"),
-    (dict(embedding=1), "embedding=1: must be True or False"),
     (dict(name=3), "name=3, source='a test': must be text"),
     (dict(source=None), "name='wrong', source=None: must be text"),
 ])  # fmt: skip
@@ -114,6 +140,8 @@ def test_what_is_no_field(fields, message):
 
 def test_unknown_kinds_are_refused():
     with pytest.raises(KeyError, match="kind='product' is not a kind of work; known: products"):
-        EXACT.weight("product")
-    with pytest.raises(ValueError, match="kind='product' is not a kind of work; known: products"):
+        EXACT.share("product")
+    with pytest.raises(ValueError, match="kind='product' is not a kind of work here; known: products"):
         fk.Cost("wrong", macs_by_kind={"product": 1})
+    with pytest.raises(ValueError, match="kind='products' is not a kind of work here; known: elementwise, norm"):
+        fk.Cost("wrong", vector_by_kind={"products": 1})

@@ -50,7 +50,7 @@ def reached(name, sizes):
 
 def shown(counts):
     """Kinds that are there at all; what a mask hides and what is only looked up is not run."""
-    return {kind: n for kind, n in counts.items() if n and kind not in ("hidden", "embedding")}
+    return {kind: n for kind, n in counts.items() if n and kind not in ("hidden", "hidden_softmax", "embedding")}
 
 
 def outputs(values):

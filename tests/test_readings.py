@@ -56,10 +56,11 @@ def test_every_formula_is_on_the_face():
 
 
 @pytest.mark.parametrize("name", sorted(public_formulas()))
-def test_sizes_are_keyword_only_and_take_dtype_and_convention(name):
+def test_sizes_are_keyword_only_and_take_dtype(name):
     parameters = inspect.signature(public_formulas()[name]).parameters
     assert parameters["dtype"].default == "bf16"
-    assert parameters["convention"].default is fk.conventions.EXACT
+    assert "convention" not in parameters  # .under() translates
+    assert not {p.annotation for p in parameters.values()} & {"Any", inspect.Parameter.empty}
     positional = [p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY]
     assert positional == (["kind"] if name == "activation" else [])
 

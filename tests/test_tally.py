@@ -147,9 +147,9 @@ def test_said_what_for():
     with counting() as ledger:
         with contraction("router"):
             Tally(2) * 3
-        with elementwise("scores"):
+        with elementwise("softmax"):
             Tally(2) * 3 + 1
-    assert ledger.macs_by_kind == {"router": 1} and ledger.vector_by_kind == {"scores": 2}
+    assert ledger.macs_by_kind == {"router": 1} and ledger.vector_by_kind == {"softmax": 2}
 
 
 def test_numpy_arrays_of_tally_numbers_are_counted():

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from flopkit.conventions import TORCH, Convention
+from flopkit.conventions import EXACT, TORCH, Convention, as_convention
 from flopkit.cost import Cost
 from flopkit.counter import breakdown, printout
 from flopkit.counter.ledger import Entry, Ledger, Where
@@ -49,10 +49,9 @@ class Report:
     @property
     def model_flops(self) -> Any:
         """What the mathematics asks for, forward and backward; recomputation and the optimiser are not in it."""
-        weight = self.convention.weight
         return settled(
             sum(
-                calls * sum(weight(kind) * macs for kind, macs in entry.work.model.items())
+                calls * self.flops_of(entry.work.model)
                 for entry, where, calls in self.lines()
                 if where.phase in ("forward", "backward")
             )
@@ -134,7 +133,7 @@ class Report:
         for entry, where, calls in self.lines():
             if entry.work.note and (where.phase == "forward" or entry.work.status == UNKNOWN):
                 hidden[entry.work.note] = hidden.get(entry.work.note, 0) + calls
-        if self.convention.scores != "full" and (calls := self._written_out()):
+        if self.convention.hidden != self.convention.scores and (calls := self._written_out()):
             hidden[WRITTEN_OUT] = calls
         return [*found, *(f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items())]
 
@@ -163,20 +162,15 @@ class Report:
 
     # -- other views ------------------------------------------------------------------------------------------
 
-    def under(self, convention: Convention) -> Report:
-        """The same run as *convention* counts it.
+    def under(self, convention: Convention | str) -> Report:
+        """The same run as *convention* counts it: a `flopkit.Convention`, or the name of one in `fk.conventions`.
 
         Under EXACT attention counts the pairs that the program's own mask lets through; calls whose mask is hidden in a tensor are
         named in `notes`. Raises ``ValueError`` for a convention that asks what a running program does not say, such as which
         product is the router's.
         """
-        if not isinstance(convention, Convention):
-            raise TypeError(f"convention={convention!r}: must be a flopkit.Convention, e.g. fk.conventions.EXACT")
-        asks = [
-            kind
-            for kind, usual in (("router", True), ("head", True), ("embedding", False))
-            if getattr(convention, kind) is not usual
-        ]
+        convention = as_convention(convention)
+        asks = [kind for kind in ("router", "head", "embedding") if convention.share(kind) != EXACT.share(kind)]
         if asks:
             raise ValueError(
                 f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "
@@ -281,11 +275,11 @@ class Report:
 
     def flops_of(self, macs: Mapping[str, float]) -> Any:
         """FLOPs of multiply-adds by kind, as the convention counts them."""
-        return sum(self.convention.weight(kind) * n for kind, n in macs.items())
+        return self.convention.flops(macs)
 
     def vector_of(self, flops: Mapping[str, float]) -> Any:
         """Element-wise FLOPs by kind, those that the convention counts."""
-        return sum(n for kind, n in flops.items() if self.convention.weight(kind))
+        return self.convention.vector_flops(flops)
 
     def _phase(self, phase: str) -> Cost:
         macs: dict[str, Any] = {}

@@ -53,7 +53,7 @@ class Timing:
     @property
     def utilisation(self) -> float:
         """Share of the peak that the program reaches at most, if it takes `seconds`: a ceiling for HFU."""
-        flops = sum(row["flops"] for row in self.rows) * (2 if self.convention.fma == 1 else 1)
+        flops = sum(row["flops"] for row in self.rows) * 2 / self.convention.fma
         return float(flops / (self.seconds * self.peak)) if self.seconds else 0.0
 
     def table(self, most: int | None = None) -> Table:
@@ -116,7 +116,7 @@ def roofline(report: Any, device: Any, dtype: Any = "bf16") -> Timing:
     named = devices.device(device) if isinstance(device, str) else device
     nothing = bound_of(_Pair(0, 0), named, dtype)  # says what is wrong with the device or the format
     peak, bandwidth = float(nothing.peak), float(nothing.bandwidth)
-    twice = 2 if report.convention.fma == 1 else 1
+    twice = 2 / report.convention.fma
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     by_phase = dict.fromkeys(PHASES, 0.0)
     unknown = 0

@@ -39,7 +39,7 @@ class Work:
     executed : multiply-adds that the kernel carries out, by kind; None: as *model*. They differ where a kernel computes pairs
         that the mask hides, or gradients that nobody asked for.
     again : multiply-adds that a fused backward carries out once more (the scores of flash attention).
-    vector : element-wise FLOPs, by kind.
+    vector : element-wise FLOPs, by kind (`flopkit.conventions.VECTOR_KINDS`).
     vector_again : the same, of what is carried out once more.
     bytes : compulsory traffic.
     kernel : the kernel that ran, where one operator has several.
@@ -69,13 +69,13 @@ class Work:
 def counted(macs: Number, bytes: int = 0, vector: float = 0, kernel: str = "") -> Work:
     """A contraction of *macs* multiply-adds."""
     return Work(
-        COUNTED, {"products": macs}, bytes=bytes, vector={"products": vector} if vector else _NOTHING, kernel=kernel
+        COUNTED, {"products": macs}, bytes=bytes, vector={"elementwise": vector} if vector else _NOTHING, kernel=kernel
     )
 
 
 def elementwise(vector: float, bytes: int = 0) -> Work:
     """Element-wise work of *vector* FLOPs."""
-    return Work(ELEMENTWISE, vector={"products": vector}, bytes=bytes)
+    return Work(ELEMENTWISE, vector={"elementwise": vector}, bytes=bytes)
 
 
 def free(bytes: int = 0) -> Work:

@@ -6,34 +6,33 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.arithmetic import exact_div
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes
-from flopkit.layers.attentions import attention, visible_rows
+from flopkit.dtypes import DType, nbytes
+from flopkit.layers.attentions import Mask, attention, visible_rows
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.products import dense, matmul
-from flopkit.sizes import choice, divides, flag, offence, size
+from flopkit.sizes import Flag, Size, checked, choice, divides, offence
 
 __all__ = ["mla", "multi_head_attention"]
 
 
+@checked
 def multi_head_attention(
     *,
-    batch: Any,
-    q: Any,
-    kv: Any,
-    d_model: Any,
-    heads: Any,
-    head_dim: Any = None,
-    kv_heads: Any = None,
-    kv_new: Any = None,
-    mask: Any = "full",
+    batch: Size,
+    q: Size,
+    kv: Size,
+    d_model: Size,
+    heads: Size,
+    head_dim: Size | None = None,
+    kv_heads: Size | None = None,
+    kv_new: Size | None = None,
+    mask: Mask = "full",
     kernel: str = "flash",
-    qkv_bias: Any = False,
-    out_bias: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    qkv_bias: Flag = False,
+    out_bias: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A multi-head attention layer: the projections to queries, keys and values, the core, and the output projection.
 
@@ -66,24 +65,20 @@ def multi_head_attention(
     >>> layer.flops, layer.params  # Llama-3-8B
     (1237017690112, 41943040)
     """
-    batch, q, kv = size("batch", batch), size("q", q), size("kv", kv)
-    d_model, heads = size("d_model", d_model), size("heads", heads)
     if head_dim is None:
         divides("heads", heads, "d_model", d_model)
         head_dim = exact_div(d_model, heads)
-    head_dim = size("head_dim", head_dim)
-    kv_heads = heads if kv_heads is None else size("kv_heads", kv_heads)
-    kv_new = q if kv_new is None else size("kv_new", kv_new)
-    qkv_bias, out_bias = flag("qkv_bias", qkv_bias), flag("out_bias", out_bias)
+    kv_heads = heads if kv_heads is None else kv_heads
+    kv_new = q if kv_new is None else kv_new
     _within("kv_new", kv_new, kv)
 
     def project(name: str, tokens: Any, d_in: Any, d_out: Any, bias: Any) -> Cost:
-        cost = dense(tokens=batch * tokens, d_in=d_in, d_out=d_out, bias=bias, dtype=dtype, convention=convention)
+        cost = dense(tokens=batch * tokens, d_in=d_in, d_out=d_out, bias=bias, dtype=dtype)
         return cost.named(name)
 
     core = attention(
         batch=batch, q=q, kv=kv, heads=heads, head_dim=head_dim, kv_heads=kv_heads, mask=mask, kernel=kernel,
-        dtype=dtype, convention=convention,
+        dtype=dtype,
     )  # fmt: skip
     parts = [
         project("q_proj", q, d_model, heads * head_dim, qkv_bias),
@@ -95,23 +90,23 @@ def multi_head_attention(
     return Cost.total("multi_head_attention", parts)
 
 
+@checked
 def mla(
     *,
-    batch: Any,
-    q: Any,
-    kv: Any,
-    d_model: Any,
-    heads: Any,
-    q_lora: Any = None,
-    kv_lora: Any,
-    qk_nope: Any,
-    qk_rope: Any,
-    v_head_dim: Any,
-    mask: Any = "causal",
+    batch: Size,
+    q: Size,
+    kv: Size,
+    d_model: Size,
+    heads: Size,
+    q_lora: Size | None = None,
+    kv_lora: Size,
+    qk_nope: Size,
+    qk_rope: Size,
+    v_head_dim: Size,
+    mask: Mask = "causal",
     kernel: str = "flash",
     form: str = "expanded",
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    dtype: DType = "bf16",
 ) -> Cost:
     """Multi-head latent attention (DeepSeek-V2 and V3), the whole layer. The cache holds a latent and a rope key a token.
 
@@ -158,16 +153,12 @@ def mla(
     >>> mla(**decode, form="expanded").flops // mla(**decode, form="absorbed").flops
     91
     """
-    batch, q, kv = size("batch", batch), size("q", q), size("kv", kv)
-    d_model, heads = size("d_model", d_model), size("heads", heads)
-    kv_lora, qk_nope, qk_rope = size("kv_lora", kv_lora), size("qk_nope", qk_nope), size("qk_rope", qk_rope)
-    v_head_dim = size("v_head_dim", v_head_dim)
     choice("form", form, ("expanded", "absorbed"))
     _within("q", q, kv)
     if wrong := offence(lambda qk_rope: qk_rope % 2 == 1, qk_rope):
         raise ValueError(f"qk_rope={wrong[0]}: features are turned in pairs, so pass an even number")
     tokens = batch * q
-    common: dict[str, Any] = dict(dtype=dtype, convention=convention)
+    common: dict[str, Any] = dict(dtype=dtype)
 
     def project(name: str, rows: Any, d_in: Any, d_out: Any) -> Cost:
         return dense(tokens=rows, d_in=d_in, d_out=d_out, **common).named(name)
@@ -180,7 +171,6 @@ def mla(
     if q_lora is None:
         parts = [project("q_proj", tokens, d_model, queries)]
     else:
-        q_lora = size("q_lora", q_lora)
         parts = [
             project("q_down", tokens, d_model, q_lora),
             rms_norm(tokens=tokens, d=q_lora, **common).named("q_norm"),

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from flopkit.arithmetic import exact_div, maximum, minimum
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes, real
+from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
-from flopkit.sizes import choice, divides, size
+from flopkit.sizes import Size, checked, choice, divides
 
 __all__ = ["Window", "attention", "visible_pairs", "visible_rows", "window"]
 
 SCALE_FLOPS = 1
+SOFTMAX_KIND = {"scores": "softmax", "hidden": "hidden_softmax"}  # the vector work that goes with pairs
 
 
 @dataclass(frozen=True)
 class Window:
     """A causal sliding window: each query sees *width* keys, itself included."""
 
-    width: Any
+    width: Size
 
     def __str__(self) -> str:
         return f"window({self.width})"
 
 
-def window(width: Any) -> Window:
+Mask: TypeAlias = 'Literal["full", "causal"] | Window'
+"""Which query sees which key: all, those up to its own place (aligned bottom-right), or ``fk.window(w)``."""
+
+
+@checked
+def window(width: Size) -> Window:
     """A causal sliding-window mask of *width* positions, the query's own included.
 
     >>> visible_pairs(3, 3, window(2))
     5
     """
-    return Window(size("width", width))
+    return Window(width)
 
 
-def visible_pairs(q: Any, kv: Any, mask: Any) -> Any:
+@checked
+def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
     """Query-key pairs that *mask* lets through, for *q* queries and *kv* keys of one head.
 
     Full: ``q·kv``. Causal, aligned bottom-right as in decoding with a cache (the last query sees every key), with
@@ -48,7 +54,6 @@ def visible_pairs(q: Any, kv: Any, mask: Any) -> Any:
 
     Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or an unknown mask.
     """
-    q, kv = size("q", q), size("kv", kv)
     if isinstance(mask, Window):
         w = mask.width
         return _triangle(kv) - _triangle(kv - q) - _triangle(kv - w) + _triangle(kv - q - w)
@@ -57,13 +62,13 @@ def visible_pairs(q: Any, kv: Any, mask: Any) -> Any:
     return _triangle(kv) - _triangle(kv - q)
 
 
-def visible_rows(q: Any, kv: Any, mask: Any) -> Any:
+@checked
+def visible_rows(q: Size, kv: Size, mask: Mask) -> Any:
     """Rows of K and V that at least one of *q* queries sees: all *kv*, or min(kv, q+w−1) under a window of w.
 
     >>> visible_rows(1, 8192, window(1024))
     1024
     """
-    q, kv = size("q", q), size("kv", kv)
     if isinstance(mask, Window):
         return minimum(kv, q + mask.width - 1)
     choice_of_mask(mask)
@@ -83,19 +88,19 @@ def _triangle(n: Any) -> Any:
     return exact_div(n * (n + 1), 2)
 
 
+@checked
 def attention(
     *,
-    batch: Any,
-    q: Any,
-    kv: Any,
-    heads: Any,
-    head_dim: Any,
-    kv_heads: Any = None,
-    v_head_dim: Any = None,
-    mask: Any = "full",
+    batch: Size,
+    q: Size,
+    kv: Size,
+    heads: Size,
+    head_dim: Size,
+    kv_heads: Size | None = None,
+    v_head_dim: Size | None = None,
+    mask: Mask = "full",
     kernel: str = "flash",
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    dtype: DType = "bf16",
 ) -> Cost:
     """The attention core, softmax(Q·Kᵀ)·V; the projections around it are dense layers.
 
@@ -129,10 +134,8 @@ def attention(
     >>> attention(batch=5, q=3, kv=3, heads=4, head_dim=8, mask="causal").flops
     3840
     """
-    batch, q, kv, heads = size("batch", batch), size("q", q), size("kv", kv), size("heads", heads)
-    head_dim = size("head_dim", head_dim)
-    kv_heads = heads if kv_heads is None else size("kv_heads", kv_heads)
-    v_head_dim = head_dim if v_head_dim is None else size("v_head_dim", v_head_dim)
+    kv_heads = heads if kv_heads is None else kv_heads
+    v_head_dim = head_dim if v_head_dim is None else v_head_dim
     divides("kv_heads", kv_heads, "heads", heads)
     choice("kernel", kernel, ("flash", "math"))
 
@@ -154,7 +157,6 @@ def attention(
         "attention",
         macs_by_kind={"scores": visible * (head_dim + v_head_dim)}
         | ({"hidden": hidden * (head_dim + v_head_dim)} if masked else {}),
-        vector_by_kind={"scores": per_pair * visible} | ({"hidden": per_pair * hidden} if masked else {}),
+        vector_by_kind={"softmax": per_pair * visible} | ({"hidden_softmax": per_pair * hidden} if masked else {}),
         bytes=traffic,
-        convention=convention,
     )

@@ -6,31 +6,30 @@ import math
 from typing import Any
 
 from flopkit.arithmetic import exact_div, maximum
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import is_complex, nbytes
+from flopkit.dtypes import DType, is_complex, nbytes
 from flopkit.layers.products import contraction, weight_traffic
-from flopkit.sizes import divides, flag, number, offence, size, spread
+from flopkit.sizes import Flag, Size, Sizes, checked, divides, number, offence, spread
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 
+@checked
 def conv2d(
     *,
-    batch: Any,
-    c_in: Any,
-    c_out: Any,
-    h_out: Any,
-    w_out: Any,
-    kernel: Any,
-    groups: Any = 1,
-    stride: Any = 1,
-    dilation: Any = 1,
-    h_in: Any = None,
-    w_in: Any = None,
-    bias: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    c_in: Size,
+    c_out: Size,
+    h_out: Size,
+    w_out: Size,
+    kernel: Sizes,
+    groups: Size = 1,
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    h_in: Size | None = None,
+    w_in: Size | None = None,
+    bias: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A two-dimensional convolution.
 
@@ -61,24 +60,24 @@ def conv2d(
     """
     return _conv(
         "conv2d", batch, c_in, c_out, (("h", h_in, h_out), ("w", w_in, w_out)), kernel, groups, stride, dilation,
-        bias, dtype, convention,
+        bias, dtype,
     )  # fmt: skip
 
 
+@checked
 def conv1d(
     *,
-    batch: Any,
-    c_in: Any,
-    c_out: Any,
-    l_out: Any,
-    kernel: Any,
-    groups: Any = 1,
-    stride: Any = 1,
-    dilation: Any = 1,
-    l_in: Any = None,
-    bias: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    c_in: Size,
+    c_out: Size,
+    l_out: Size,
+    kernel: Sizes,
+    groups: Size = 1,
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    l_in: Size | None = None,
+    bias: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A one-dimensional convolution: ``2·batch·c_out·l_out·(c_in/groups)·kernel`` FLOPs.
 
@@ -87,29 +86,27 @@ def conv1d(
     >>> conv1d(batch=1, c_in=80, c_out=384, l_out=3000, kernel=3).flops  # Whisper-tiny's first layer
     552960000
     """
-    return _conv(
-        "conv1d", batch, c_in, c_out, (("l", l_in, l_out),), kernel, groups, stride, dilation, bias, dtype, convention
-    )
+    return _conv("conv1d", batch, c_in, c_out, (("l", l_in, l_out),), kernel, groups, stride, dilation, bias, dtype)
 
 
+@checked
 def conv3d(
     *,
-    batch: Any,
-    c_in: Any,
-    c_out: Any,
-    d_out: Any,
-    h_out: Any,
-    w_out: Any,
-    kernel: Any,
-    groups: Any = 1,
-    stride: Any = 1,
-    dilation: Any = 1,
-    d_in: Any = None,
-    h_in: Any = None,
-    w_in: Any = None,
-    bias: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    c_in: Size,
+    c_out: Size,
+    d_out: Size,
+    h_out: Size,
+    w_out: Size,
+    kernel: Sizes,
+    groups: Size = 1,
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    d_in: Size | None = None,
+    h_in: Size | None = None,
+    w_in: Size | None = None,
+    bias: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A three-dimensional convolution: ``2·batch·c_out·d_out·h_out·w_out·(c_in/groups)·k_d·k_h·k_w`` FLOPs.
 
@@ -119,25 +116,25 @@ def conv3d(
     11664
     """
     axes = (("d", d_in, d_out), ("h", h_in, h_out), ("w", w_in, w_out))
-    return _conv("conv3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, convention)
+    return _conv("conv3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
 
 
+@checked
 def conv_transpose2d(
     *,
-    batch: Any,
-    c_in: Any,
-    c_out: Any,
-    h_in: Any,
-    w_in: Any,
-    kernel: Any,
-    groups: Any = 1,
-    stride: Any = 1,
-    dilation: Any = 1,
-    h_out: Any = None,
-    w_out: Any = None,
-    bias: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    c_in: Size,
+    c_out: Size,
+    h_in: Size,
+    w_in: Size,
+    kernel: Sizes,
+    groups: Size = 1,
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    h_out: Size | None = None,
+    w_out: Size | None = None,
+    bias: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A transposed convolution: the input gradient of a convolution, run forward.
 
@@ -166,25 +163,23 @@ def conv_transpose2d(
     6400
     """
     axes = (("h", h_in, h_out), ("w", w_in, w_out))
-    return _transposed(
-        "conv_transpose2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, convention
-    )
+    return _transposed("conv_transpose2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
 
 
+@checked
 def conv_transpose1d(
     *,
-    batch: Any,
-    c_in: Any,
-    c_out: Any,
-    l_in: Any,
-    kernel: Any,
-    groups: Any = 1,
-    stride: Any = 1,
-    dilation: Any = 1,
-    l_out: Any = None,
-    bias: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    c_in: Size,
+    c_out: Size,
+    l_in: Size,
+    kernel: Sizes,
+    groups: Size = 1,
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    l_out: Size | None = None,
+    bias: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A one-dimensional transposed convolution: ``2·batch·c_in·l_in·(c_out/groups)·kernel`` FLOPs.
 
@@ -195,28 +190,27 @@ def conv_transpose1d(
     """
     return _transposed(
         "conv_transpose1d", batch, c_in, c_out, (("l", l_in, l_out),), kernel, groups, stride, dilation, bias, dtype,
-        convention,
     )  # fmt: skip
 
 
+@checked
 def conv_transpose3d(
     *,
-    batch: Any,
-    c_in: Any,
-    c_out: Any,
-    d_in: Any,
-    h_in: Any,
-    w_in: Any,
-    kernel: Any,
-    groups: Any = 1,
-    stride: Any = 1,
-    dilation: Any = 1,
-    d_out: Any = None,
-    h_out: Any = None,
-    w_out: Any = None,
-    bias: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    c_in: Size,
+    c_out: Size,
+    d_in: Size,
+    h_in: Size,
+    w_in: Size,
+    kernel: Sizes,
+    groups: Size = 1,
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    d_out: Size | None = None,
+    h_out: Size | None = None,
+    w_out: Size | None = None,
+    bias: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A three-dimensional transposed convolution: ``2·batch·c_in·d_in·h_in·w_in·(c_out/groups)·k_d·k_h·k_w`` FLOPs.
 
@@ -226,11 +220,10 @@ def conv_transpose3d(
     3456
     """
     axes = (("d", d_in, d_out), ("h", h_in, h_out), ("w", w_in, w_out))
-    return _transposed(
-        "conv_transpose3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, convention
-    )
+    return _transposed("conv_transpose3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
 
 
+@checked
 def conv_output(*, size_in: int, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
     """Output positions along one axis: ``floor((size_in + 2·padding − dilation·(kernel−1) − 1)/stride) + 1``.
 
@@ -256,42 +249,32 @@ _Axes = tuple[tuple[str, Any, Any], ...]  # one a dimension: its letter, positio
 
 
 def _conv(
-    name: str, batch: Any, c_in: Any, c_out: Any, axes: _Axes, kernel: Any, groups: Any, stride: Any, dilation: Any,
-    bias: Any, dtype: Any, convention: Convention,
+    name: str, batch: Size, c_in: Size, c_out: Size, axes: _Axes, kernel: Sizes, groups: Size, stride: Sizes, dilation: Sizes,
+    bias: Flag, dtype: DType,
 ) -> Cost:  # fmt: skip
-    batch, c_in, c_out, groups = size("batch", batch), size("c_in", c_in), size("c_out", c_out), size("groups", groups)
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     taps = spread("kernel", kernel, len(axes))
     steps, gaps = spread("stride", stride, len(axes)), spread("dilation", dilation, len(axes))
-    outs = [size(f"{letter}_out", out) for letter, _, out in axes]
-    ins = [
-        out * step if given is None else size(f"{letter}_in", given)
-        for (letter, given, _), out, step in zip(axes, outs, steps, strict=True)
-    ]
+    outs = [out for _, _, out in axes]
+    ins = [out * step if given is None else given for (_, given, out), step in zip(axes, steps, strict=True)]
     for (letter, given, _), in_, out, tap, step, gap in zip(axes, ins, outs, taps, steps, gaps, strict=True):
         if given is not None:
             check_fit(letter, in_, out, tap, step, gap)
             _check_output(letter, in_, out, tap, step, gap)
-    return _layer(
-        name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype, convention
-    )
+    return _layer(name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype)
 
 
 def _transposed(
     name: str, batch: Any, c_in: Any, c_out: Any, axes: _Axes, kernel: Any, groups: Any, stride: Any, dilation: Any,
-    bias: Any, dtype: Any, convention: Convention,
+    bias: Any, dtype: Any,
 ) -> Cost:  # fmt: skip
-    batch, c_in, c_out, groups = size("batch", batch), size("c_in", c_in), size("c_out", c_out), size("groups", groups)
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     taps, steps = spread("kernel", kernel, len(axes)), spread("stride", stride, len(axes))
     gaps = spread("dilation", dilation, len(axes))
-    ins = [size(f"{letter}_in", given) for letter, given, _ in axes]
-    outs = [
-        given_in * step if out is None else size(f"{letter}_out", out)
-        for (letter, _, out), given_in, step in zip(axes, ins, steps, strict=True)
-    ]
+    ins = [given for _, given, _ in axes]
+    outs = [given * step if out is None else out for (_, given, out), step in zip(axes, steps, strict=True)]
     for (letter, _, given), in_, out, tap, step, gap in zip(axes, ins, outs, taps, steps, gaps, strict=True):
         if given is None:
             continue
@@ -301,29 +284,25 @@ def _transposed(
                 f"{letter}_out={wrong[0]}: a transposed kernel of {wrong[2]} with stride {wrong[3]} spreads "
                 f"{letter}_in={wrong[1]} over at most {most} positions; give {most} or fewer"
             )
-    return _layer(
-        name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype, convention
-    )
+    return _layer(name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype)
 
 
 def _layer(
     name: str, batch: Any, c_in: Any, c_out: Any, ins: list[Any], outs: list[Any],
-    channels: Any, positions: list[Any], fan: Any, taps: tuple[Any, ...], bias: Any, dtype: Any, convention: Convention,
+    channels: Any, positions: list[Any], fan: Any, taps: tuple[Any, ...], bias: Any, dtype: Any,
 ) -> Cost:  # fmt: skip
     """The common part: *channels* × *positions* dot products over *fan* channels and the kernel's taps."""
-    bias = flag("bias", bias)
     has_bias = not (isinstance(bias, int) and bias == 0)
     weight = channels * fan * math.prod(taps)
     outputs = batch * c_out * math.prod(outs)
     return Cost(
         name,
         macs_by_kind={"products": contraction(batch * channels * math.prod(positions) * fan * math.prod(taps), dtype)},
-        vector_by_kind={"products": bias * outputs * (2 if is_complex(dtype) else 1)} if has_bias else {},
+        vector_by_kind={"elementwise": bias * outputs * (2 if is_complex(dtype) else 1)} if has_bias else {},
         bytes=nbytes(batch * c_in * math.prod(ins), dtype)
         + weight_traffic(weight, bias * c_out if has_bias else 0, dtype)
         + nbytes(outputs, dtype),
         params_by_role={"weight": weight} | ({"bias": bias * c_out} if has_bias else {}),
-        convention=convention,
     )
 
 

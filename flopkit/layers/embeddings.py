@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes, real
+from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import ID_BYTES
-from flopkit.sizes import offence, size
+from flopkit.sizes import Size, checked, offence
 
 __all__ = ["embedding", "learned_positions", "rotary", "sinusoidal_positions"]
 
 
-def embedding(*, tokens: Any, vocab: Any, d_model: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def embedding(*, tokens: Size, vocab: Size, d_model: Size, dtype: DType = "bf16") -> Cost:
     """A token embedding: one row of a vocab × d_model table a token.
 
     FLOPs: none under EXACT: rows are copied. As a product of one-hot rows with the table, which some conventions count,
@@ -37,19 +37,16 @@ def embedding(*, tokens: Any, vocab: Any, d_model: Any, dtype: Any = "bf16", con
     >>> table.flops, table.bytes, table.params
     (0, 67141632, 525336576)
     """
-    tokens, vocab, d_model = size("tokens", tokens), size("vocab", vocab), size("d_model", d_model)
     return Cost(
         "embedding",
         macs_by_kind={"embedding": tokens * vocab * d_model},
         bytes=2 * nbytes(tokens * d_model, real(dtype)) + ID_BYTES * tokens,
         params_by_role={"embedding": vocab * d_model},
-        convention=convention,
     )
 
 
-def learned_positions(
-    *, batch: Any, seq: Any, positions: Any, d_model: Any, dtype: Any = "bf16", convention: Convention = EXACT
-) -> Cost:
+@checked
+def learned_positions(*, batch: Size, seq: Size, positions: Size, d_model: Size, dtype: DType = "bf16") -> Cost:
     """Learned position embeddings: a row of a table for each position, added to the token's features.
 
     FLOPs: none. Vector FLOPs: ``batch·seq·d_model`` additions. Bytes: the features read and written, and *seq* rows of
@@ -72,16 +69,13 @@ def learned_positions(
     >>> table.vector_flops, table.params
     (786432, 786432)
     """
-    batch, seq, positions = size("batch", batch), size("seq", seq), size("positions", positions)
-    d_model = size("d_model", d_model)
     if wrong := offence(lambda seq, positions: seq > positions, seq, positions):
         raise ValueError(f"seq={wrong[0]} is longer than the table of positions={wrong[1]}: use a shorter sequence")
-    return _added("learned_positions", batch, seq, d_model, dtype, convention, {"position": positions * d_model})
+    return _added("learned_positions", batch, seq, d_model, dtype, {"position": positions * d_model})
 
 
-def sinusoidal_positions(
-    *, batch: Any, seq: Any, d_model: Any, dtype: Any = "bf16", convention: Convention = EXACT
-) -> Cost:
+@checked
+def sinusoidal_positions(*, batch: Size, seq: Size, d_model: Size, dtype: DType = "bf16") -> Cost:
     """Sinusoidal position embeddings: a fixed table of sines and cosines, added to the token's features.
 
     FLOPs: none. Vector FLOPs: ``batch·seq·d_model`` additions. Bytes: the features read and written, and *seq* rows of
@@ -102,13 +96,11 @@ def sinusoidal_positions(
     >>> sinusoidal_positions(batch=1, seq=1024, d_model=512).vector_flops
     524288
     """
-    batch, seq, d_model = size("batch", batch), size("seq", seq), size("d_model", d_model)
-    return _added("sinusoidal_positions", batch, seq, d_model, dtype, convention, {})
+    return _added("sinusoidal_positions", batch, seq, d_model, dtype, {})
 
 
-def rotary(
-    *, batch: Any, seq: Any, heads: Any, head_dim: Any, dtype: Any = "bf16", convention: Convention = EXACT
-) -> Cost:
+@checked
+def rotary(*, batch: Size, seq: Size, heads: Size, head_dim: Size, dtype: DType = "bf16") -> Cost:
     """Rotary position embedding of queries or keys: each pair of features is turned by its position's angle.
 
     FLOPs: none; turning is element-wise work, also where a program does it by a product of inner size 1.
@@ -132,26 +124,20 @@ def rotary(
     >>> rotary(batch=1, seq=1, heads=32 + 8, head_dim=128).vector_flops
     15360
     """
-    batch, seq = size("batch", batch), size("seq", seq)
-    heads, head_dim = size("heads", heads), size("head_dim", head_dim)
     if wrong := offence(lambda head_dim: head_dim % 2 == 1, head_dim):
         raise ValueError(f"head_dim={wrong[0]}: features are turned in pairs, so pass an even number")
     elements = batch * seq * heads * head_dim
     return Cost(
         "rotary",
-        vector_by_kind={"products": 3 * elements},
+        vector_by_kind={"elementwise": 3 * elements},
         bytes=2 * nbytes(elements, real(dtype)) + nbytes(seq * head_dim, dtype),
-        convention=convention,
     )
 
 
-def _added(
-    name: str, batch: Any, seq: Any, d_model: Any, dtype: Any, convention: Convention, params: dict[str, Any]
-) -> Cost:
+def _added(name: str, batch: Any, seq: Any, d_model: Any, dtype: Any, params: dict[str, Any]) -> Cost:
     return Cost(
         name,
-        vector_by_kind={"products": batch * seq * d_model},
+        vector_by_kind={"elementwise": batch * seq * d_model},
         bytes=2 * nbytes(batch * seq * d_model, real(dtype)) + nbytes(seq * d_model, dtype),
         params_by_role=params,
-        convention=convention,
     )

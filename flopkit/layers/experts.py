@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flopkit.arithmetic import minimum
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes, real
+from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
-from flopkit.sizes import flag, offence, size
+from flopkit.sizes import Count, Flag, Size, checked, offence
 
 __all__ = ["moe"]
 
 
+@checked
 def moe(
     *,
-    tokens: Any,
-    d_model: Any,
-    d_ff: Any,
-    experts: Any,
-    top_k: Any,
-    shared: Any = 0,
-    gated: Any = True,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    tokens: Size,
+    d_model: Size,
+    d_ff: Size,
+    experts: Size,
+    top_k: Size,
+    shared: Count = 0,
+    gated: Flag = True,
+    dtype: DType = "bf16",
 ) -> Cost:
     """A mixture-of-experts layer: each token goes through its *top_k* of *experts* and through all *shared* ones.
 
@@ -58,9 +55,6 @@ def moe(
     >>> layer.flops, layer.params
     (704708608, 1409318912)
     """
-    tokens, d_model, d_ff = size("tokens", tokens), size("d_model", d_model), size("d_ff", d_ff)
-    experts, top_k = size("experts", experts), size("top_k", top_k)
-    shared, gated = size("shared", shared, minimum=0), flag("gated", gated)
     if wrong := offence(lambda top_k, experts: top_k > experts, top_k, experts):
         raise ValueError(f"top_k={wrong[0]} is more than experts={wrong[1]}: choose at most as many as there are")
 
@@ -73,10 +67,9 @@ def moe(
     return Cost(
         "moe",
         macs_by_kind={"router": tokens * d_model * experts, "products": tokens * active * expert},
-        vector_by_kind={"router": tokens * routing, "products": tokens * (hidden + combining)},
+        vector_by_kind={"routing": tokens * routing, "elementwise": tokens * (hidden + combining)},
         bytes=2 * nbytes(tokens * d_model, real(dtype))
         + nbytes(d_model * experts, dtype)
         + reached * (gated * nbytes(d_model * d_ff, dtype) + 2 * nbytes(d_model * d_ff, dtype)),
         params_by_role={"weight": d_model * experts + (experts + shared) * expert},
-        convention=convention,
     )

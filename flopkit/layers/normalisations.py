@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes, real
-from flopkit.sizes import divides, flag, size
+from flopkit.dtypes import DType, nbytes, real
+from flopkit.sizes import Flag, Size, checked, divides
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -16,14 +13,14 @@ ROOT_FLOPS = 3  # a group: add epsilon, square root, divide
 MEANS_FLOPS = 2  # a group: divide the sum and the sum of squares by their length
 
 
+@checked
 def layer_norm(
     *,
-    tokens: Any,
-    d: Any,
-    weight: Any = True,
-    bias: Any = True,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    tokens: Size,
+    d: Size,
+    weight: Flag = True,
+    bias: Flag = True,
+    dtype: DType = "bf16",
 ) -> Cost:
     """Layer normalisation: each row of *d* features to mean 0 and variance 1, then scaled and shifted.
 
@@ -50,19 +47,17 @@ def layer_norm(
     >>> norm.flops, norm.vector_flops, norm.params
     (0, 5381, 1536)
     """
-    tokens, d = size("tokens", tokens), size("d", d)
-    weight, bias = flag("weight", weight), flag("bias", bias)
     per_token = (STATISTICS_FLOPS + 1 + weight + bias) * d + MEANS_FLOPS + ROOT_FLOPS
     return Cost(
         "layer_norm",
-        vector_by_kind={"products": tokens * per_token},
+        vector_by_kind={"norm": tokens * per_token},
         bytes=2 * nbytes(tokens * d, real(dtype)) + nbytes(weight * d, dtype) + nbytes(bias * d, dtype),
         params_by_role={"norm": (weight + bias) * d},
-        convention=convention,
     )
 
 
-def rms_norm(*, tokens: Any, d: Any, weight: Any = True, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def rms_norm(*, tokens: Size, d: Size, weight: Flag = True, dtype: DType = "bf16") -> Cost:
     """Root-mean-square normalisation: each row of *d* features divided by the root of its mean square.
 
     FLOPs: none. Vector FLOPs: ``tokens·((3 + weight)·d + 4)``. An element takes a multiplication and an addition (sum
@@ -87,25 +82,23 @@ def rms_norm(*, tokens: Any, d: Any, weight: Any = True, dtype: Any = "bf16", co
     >>> norm.flops, norm.vector_flops, norm.params
     (0, 16388, 4096)
     """
-    tokens, d, weight = size("tokens", tokens), size("d", d), flag("weight", weight)
     return Cost(
         "rms_norm",
-        vector_by_kind={"products": tokens * ((3 + weight) * d + 1 + ROOT_FLOPS)},
+        vector_by_kind={"norm": tokens * ((3 + weight) * d + 1 + ROOT_FLOPS)},
         bytes=2 * nbytes(tokens * d, real(dtype)) + nbytes(weight * d, dtype),
         params_by_role={"norm": weight * d},
-        convention=convention,
     )
 
 
+@checked
 def batch_norm(
     *,
-    batch: Any,
-    channels: Any,
-    positions: Any,
-    affine: Any = True,
-    training: Any = False,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    channels: Size,
+    positions: Size,
+    affine: Flag = True,
+    training: Flag = False,
+    dtype: DType = "bf16",
 ) -> Cost:
     """Batch normalisation: each channel to mean 0 and variance 1, over the batch and all positions.
 
@@ -137,30 +130,27 @@ def batch_norm(
     >>> norm.vector_flops, norm.params
     (3211456, 128)
     """
-    batch, channels, positions = size("batch", batch), size("channels", channels), size("positions", positions)
-    affine, training = flag("affine", affine), flag("training", training)
     elements = batch * channels * positions
     per_element = 2 + 2 * affine + (STATISTICS_FLOPS - 1) * training
     per_channel = ROOT_FLOPS + (MEANS_FLOPS + 7) * training
     statistics = 2 * nbytes(channels, dtype)
     return Cost(
         "batch_norm",
-        vector_by_kind={"products": per_element * elements + per_channel * channels},
+        vector_by_kind={"norm": per_element * elements + per_channel * channels},
         bytes=2 * nbytes(elements, real(dtype)) + 2 * nbytes(affine * channels, dtype) + (1 + training) * statistics,
         params_by_role={"norm": 2 * affine * channels},
-        convention=convention,
     )
 
 
+@checked
 def group_norm(
     *,
-    batch: Any,
-    channels: Any,
-    positions: Any,
-    groups: Any,
-    affine: Any = True,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    channels: Size,
+    positions: Size,
+    groups: Size,
+    affine: Flag = True,
+    dtype: DType = "bf16",
 ) -> Cost:
     """Group normalisation: each group of channels of each image to mean 0 and variance 1.
 
@@ -185,15 +175,12 @@ def group_norm(
     >>> group_norm(batch=1, channels=320, positions=64 * 64, groups=32).vector_flops
     9175200
     """
-    batch, channels, positions = size("batch", batch), size("channels", channels), size("positions", positions)
-    groups, affine = size("groups", groups), flag("affine", affine)
     divides("groups", groups, "channels", channels)
     elements = batch * channels * positions
     per_group = MEANS_FLOPS + ROOT_FLOPS
     return Cost(
         "group_norm",
-        vector_by_kind={"products": (STATISTICS_FLOPS + 1 + 2 * affine) * elements + per_group * batch * groups},
+        vector_by_kind={"norm": (STATISTICS_FLOPS + 1 + 2 * affine) * elements + per_group * batch * groups},
         bytes=2 * nbytes(elements, real(dtype)) + 2 * nbytes(affine * channels, dtype),
         params_by_role={"norm": 2 * affine * channels},
-        convention=convention,
     )

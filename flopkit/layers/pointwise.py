@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes, real
-from flopkit.sizes import choice, size
+from flopkit.dtypes import DType, nbytes, real
+from flopkit.sizes import Count, Size, checked, choice
 
 __all__ = ["ACTIVATIONS", "activation", "cross_entropy", "dropout", "residual", "scale", "softmax"]
 
@@ -43,7 +42,8 @@ ACTIVATIONS: Mapping[str, Recipe] = {
 }
 
 
-def activation(kind: str, *, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
     """A non-linear function of each element: relu, gelu, silu, swiglu, …
 
     FLOPs: none. Vector FLOPs: ``flops(kind)·elements``; one evaluation of exp, tanh or erf is one, a change of sign is
@@ -69,16 +69,15 @@ def activation(kind: str, *, elements: Any, dtype: Any = "bf16", convention: Con
     """
     kind = kind.lower() if isinstance(kind, str) else kind
     recipe = ACTIVATIONS[choice("kind", kind, tuple(ACTIVATIONS))]
-    elements = size("elements", elements)
     return Cost(
         kind,
-        vector_by_kind={"products": recipe.flops * elements},
+        vector_by_kind={"elementwise": recipe.flops * elements},
         bytes=recipe.inputs * nbytes(elements, real(dtype)) + nbytes(elements, dtype),
-        convention=convention,
     )
 
 
-def softmax(*, rows: Any, columns: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def softmax(*, rows: Size, columns: Size, dtype: DType = "bf16") -> Cost:
     """Softmax over each row, made safe by subtracting the row's maximum.
 
     FLOPs: none. Vector FLOPs: ``5·rows·columns``: compare, subtract, exponential, add, divide for each element; maximum
@@ -100,16 +99,15 @@ def softmax(*, rows: Any, columns: Any, dtype: Any = "bf16", convention: Convent
     >>> softmax(rows=2, columns=1000).vector_flops
     10000
     """
-    rows, columns = size("rows", rows), size("columns", columns)
     return Cost(
         "softmax",
-        vector_by_kind={"products": SOFTMAX_FLOPS * rows * columns},
+        vector_by_kind={"elementwise": SOFTMAX_FLOPS * rows * columns},
         bytes=2 * nbytes(rows * columns, real(dtype)),
-        convention=convention,
     )
 
 
-def residual(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def residual(*, elements: Size, dtype: DType = "bf16") -> Cost:
     """A residual connection: the sum of a branch and its input.
 
     FLOPs: none. Vector FLOPs: ``elements`` additions. Bytes: both terms read, the sum written. Parameters: none.
@@ -129,16 +127,15 @@ def residual(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXA
     >>> add.vector_flops, add.bytes
     (4096, 24576)
     """
-    elements = size("elements", elements)
     return Cost(
         "residual",
-        vector_by_kind={"products": elements},
+        vector_by_kind={"elementwise": elements},
         bytes=3 * nbytes(elements, real(dtype)),
-        convention=convention,
     )
 
 
-def scale(*, elements: Any, factors: Any = 0, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def scale(*, elements: Size, factors: Count = 0, dtype: DType = "bf16") -> Cost:
     """Multiplication of every element by a factor: one constant, or factors that are read.
 
     FLOPs: none. Vector FLOPs: ``elements`` multiplications. Bytes: the input and the *factors* read, the output
@@ -157,16 +154,15 @@ def scale(*, elements: Any, factors: Any = 0, dtype: Any = "bf16", convention: C
     >>> scale(elements=4096).vector_flops
     4096
     """
-    elements, factors = size("elements", elements), size("factors", factors, minimum=0)
     return Cost(
         "scale",
-        vector_by_kind={"products": elements},
+        vector_by_kind={"elementwise": elements},
         bytes=2 * nbytes(elements, real(dtype)) + nbytes(factors, dtype),
-        convention=convention,
     )
 
 
-def dropout(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def dropout(*, elements: Size, dtype: DType = "bf16") -> Cost:
     """Dropout in training: each element is kept and scaled, or set to zero. In inference it is absent and costs nothing.
 
     FLOPs: none. Vector FLOPs: ``2·elements``: a compare of the random number and a multiplication by 0 or 1/(1 − p).
@@ -186,16 +182,15 @@ def dropout(*, elements: Any, dtype: Any = "bf16", convention: Convention = EXAC
     >>> dropout(elements=4096).vector_flops
     8192
     """
-    elements = size("elements", elements)
     return Cost(
         "dropout",
-        vector_by_kind={"products": 2 * elements},
+        vector_by_kind={"elementwise": 2 * elements},
         bytes=2 * nbytes(elements, real(dtype)),
-        convention=convention,
     )
 
 
-def cross_entropy(*, tokens: Any, vocab: Any, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def cross_entropy(*, tokens: Size, vocab: Size, dtype: DType = "bf16") -> Cost:
     """The mean cross-entropy of logits over a vocabulary with one right answer a token.
 
     FLOPs: none; the product that makes the logits is a dense layer. Vector FLOPs: ``tokens·(4·vocab + 4) + 1``. A logit
@@ -219,10 +214,8 @@ def cross_entropy(*, tokens: Any, vocab: Any, dtype: Any = "bf16", convention: C
     >>> loss.vector_flops, loss.bytes
     (4202725377, 4202758148)
     """
-    tokens, vocab = size("tokens", tokens), size("vocab", vocab)
     return Cost(
         "cross_entropy",
-        vector_by_kind={"products": tokens * (LOGSUMEXP_FLOPS * vocab + 4) + 1},
+        vector_by_kind={"elementwise": tokens * (LOGSUMEXP_FLOPS * vocab + 4) + 1},
         bytes=nbytes(tokens * vocab, real(dtype)) + ID_BYTES * tokens + nbytes(1, dtype),
-        convention=convention,
     )

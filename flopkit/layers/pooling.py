@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import nbytes, real
+from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.convolutions import check_fit
-from flopkit.sizes import offence, size, spread
+from flopkit.sizes import Size, Sizes, checked, offence, spread
 
 __all__ = ["avg_pool2d", "max_pool2d"]
 
 
+@checked
 def max_pool2d(
     *,
-    batch: Any,
-    channels: Any,
-    h_out: Any,
-    w_out: Any,
-    kernel: Any,
-    stride: Any = None,
-    h_in: Any = None,
-    w_in: Any = None,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    channels: Size,
+    h_out: Size,
+    w_out: Size,
+    kernel: Sizes,
+    stride: Sizes | None = None,
+    h_in: Size | None = None,
+    w_in: Size | None = None,
+    dtype: DType = "bf16",
 ) -> Cost:
     """Max pooling: each output is the largest element under the kernel.
 
@@ -48,21 +47,21 @@ def max_pool2d(
     >>> max_pool2d(batch=1, channels=64, h_out=56, w_out=56, kernel=3, stride=2).vector_flops  # ResNet's first
     1806336
     """
-    return _pool("max_pool2d", 0, batch, channels, h_out, w_out, kernel, stride, h_in, w_in, dtype, convention)
+    return _pool("max_pool2d", 0, batch, channels, h_out, w_out, kernel, stride, h_in, w_in, dtype)
 
 
+@checked
 def avg_pool2d(
     *,
-    batch: Any,
-    channels: Any,
-    h_out: Any,
-    w_out: Any,
-    kernel: Any,
-    stride: Any = None,
-    h_in: Any = None,
-    w_in: Any = None,
-    dtype: Any = "bf16",
-    convention: Convention = EXACT,
+    batch: Size,
+    channels: Size,
+    h_out: Size,
+    w_out: Size,
+    kernel: Sizes,
+    stride: Sizes | None = None,
+    h_in: Size | None = None,
+    w_in: Size | None = None,
+    dtype: DType = "bf16",
 ) -> Cost:
     """Average pooling: each output is the mean of the elements under the kernel.
 
@@ -75,20 +74,18 @@ def avg_pool2d(
     >>> avg_pool2d(batch=1, channels=2048, h_out=1, w_out=1, kernel=7).vector_flops  # ResNet-50's last
     102400
     """
-    return _pool("avg_pool2d", 1, batch, channels, h_out, w_out, kernel, stride, h_in, w_in, dtype, convention)
+    return _pool("avg_pool2d", 1, batch, channels, h_out, w_out, kernel, stride, h_in, w_in, dtype)
 
 
 def _pool(
     name: str, last: int, batch: Any, channels: Any, h_out: Any, w_out: Any, kernel: Any, stride: Any,
-    h_in: Any, w_in: Any, dtype: Any, convention: Convention,
+    h_in: Any, w_in: Any, dtype: Any,
 ) -> Cost:  # fmt: skip
-    batch, channels = size("batch", batch), size("channels", channels)
-    h_out, w_out = size("h_out", h_out), size("w_out", w_out)
     k_h, k_w = spread("kernel", kernel, 2)
     s_h, s_w = (k_h, k_w) if stride is None else spread("stride", stride, 2)
     ins = []
     for letter, given, out, tap, step in (("h", h_in, h_out, k_h, s_h), ("w", w_in, w_out, k_w, s_w)):
-        ins.append(out * step if given is None else size(f"{letter}_in", given))
+        ins.append(out * step if given is None else given)
         if given is not None:
             check_fit(letter, ins[-1], out, tap, step, 1)
             if wrong := offence(
@@ -101,7 +98,6 @@ def _pool(
     outputs = batch * channels * h_out * w_out
     return Cost(
         name,
-        vector_by_kind={"products": outputs * (k_h * k_w + last)},
+        vector_by_kind={"elementwise": outputs * (k_h * k_w + last)},
         bytes=nbytes(batch * channels * ins[0] * ins[1], real(dtype)) + nbytes(outputs, dtype),
-        convention=convention,
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
-from flopkit.dtypes import is_complex, nbytes
-from flopkit.sizes import flag, size
+from flopkit.dtypes import DType, is_complex, nbytes
+from flopkit.sizes import Flag, Size, checked
 
 __all__ = ["contraction", "dense", "matmul", "weight_traffic"]
 
 
-def matmul(*, m: Any, k: Any, n: Any, batch: Any = 1, dtype: Any = "bf16", convention: Convention = EXACT) -> Cost:
+@checked
+def matmul(*, m: Size, k: Size, n: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
     """A product of two matrices, (m × k) · (k × n), *batch* times over.
 
     FLOPs: ``2·batch·m·k·n``. Each of the ``m·n`` outputs is a dot product of length *k*: *k* multiplications and,
@@ -34,18 +34,15 @@ def matmul(*, m: Any, k: Any, n: Any, batch: Any = 1, dtype: Any = "bf16", conve
     >>> matmul(m=5, k=3, n=7).flops
     210
     """
-    m, k, n, batch = size("m", m), size("k", k), size("n", n), size("batch", batch)
     return Cost(
         "matmul",
         macs_by_kind={"products": contraction(batch * m * k * n, dtype)},
         bytes=nbytes(batch * m * k, dtype) + nbytes(batch * k * n, dtype) + nbytes(batch * m * n, dtype),
-        convention=convention,
     )
 
 
-def dense(
-    *, tokens: Any, d_in: Any, d_out: Any, bias: Any = False, dtype: Any = "bf16", convention: Convention = EXACT
-) -> Cost:
+@checked
+def dense(*, tokens: Size, d_in: Size, d_out: Size, bias: Flag = False, dtype: DType = "bf16") -> Cost:
     """A dense (fully connected, linear) layer: every token times the same d_in × d_out weight.
 
     FLOPs: ``2·tokens·d_in·d_out``. Vector FLOPs: ``tokens·d_out`` additions where there is a bias.
@@ -67,17 +64,15 @@ def dense(
     >>> layer.flops, layer.params
     (117440512, 58720256)
     """
-    tokens, d_in, d_out, bias = size("tokens", tokens), size("d_in", d_in), size("d_out", d_out), flag("bias", bias)
     has_bias = not (isinstance(bias, int) and bias == 0)
     return Cost(
         "dense",
         macs_by_kind={"products": contraction(tokens * d_in * d_out, dtype)},
-        vector_by_kind={"products": bias * tokens * d_out * (2 if is_complex(dtype) else 1)} if has_bias else {},
+        vector_by_kind={"elementwise": bias * tokens * d_out * (2 if is_complex(dtype) else 1)} if has_bias else {},
         bytes=nbytes(tokens * d_in, dtype)
         + weight_traffic(d_in * d_out, bias * d_out if has_bias else 0, dtype)
         + nbytes(tokens * d_out, dtype),
         params_by_role={"weight": d_in * d_out} | ({"bias": bias * d_out} if has_bias else {}),
-        convention=convention,
     )
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
-from flopkit.conventions import EXACT, Convention
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes, real
 from flopkit.layers.convolutions import conv2d, conv_output
@@ -32,7 +31,6 @@ KINDS = ("convolution", "pointwise", "depthwise", "dense", "norm", "activation",
 
 def cnn(
     name: str, *, batch: int = 1, height: int = 224, width: int = 224, dtype: Any = "bf16",
-    convention: Convention = EXACT,
 ) -> Cost:  # fmt: skip
     """The forward pass of a convolutional network, one part a layer, in the order in which they run.
 
@@ -53,7 +51,7 @@ def cnn(
     >>> network.macs, network.params
     (4089184256, 25557032)
     """
-    image = _through(name, size("batch", batch), number("height", height), number("width", width), dtype, convention)
+    image = _through(name, size("batch", batch), number("height", height), number("width", width), dtype)
     return Cost.total(image.network, image.parts)
 
 
@@ -66,13 +64,13 @@ def cnn_kinds(name: str) -> dict[str, str]:
 
     Raises ``ValueError`` for an unknown name, with near ones, and ``TypeError`` for one that is not a string.
     """
-    return _through(name, 1, 224, 224, "bf16", EXACT).kinds
+    return _through(name, 1, 224, 224, "bf16").kinds
 
 
-def _through(name: str, batch: Any, height: int, width: int, dtype: Any, convention: Convention) -> _Image:
+def _through(name: str, batch: Any, height: int, width: int, dtype: Any) -> _Image:
     """An image in colours that has been through a network."""
     key = _known(name)
-    image = _Image(batch, 3, height, width, dtype, convention, key, (height, width))
+    image = _Image(batch, 3, height, width, dtype, key, (height, width))
     _NETWORKS[key](image)
     return image
 
@@ -121,7 +119,6 @@ class _Image:
     height: int
     width: int
     dtype: Any
-    convention: Convention
     network: str
     pixels: tuple[int, int]  # of the image that went in
     parts: list[Cost] = field(default_factory=list)
@@ -136,7 +133,7 @@ class _Image:
         self.kinds[name] = kind
 
     def _common(self) -> dict[str, Any]:
-        return {"dtype": self.dtype, "convention": self.convention}
+        return {"dtype": self.dtype}
 
     def fork(self) -> _Image:
         """The same map, on a branch of its own; its layers join the same list."""
@@ -201,9 +198,8 @@ class _Image:
         self.height, self.width = side, side
         cost = Cost(
             "avg_pool2d",
-            vector_by_kind={"products": taps + self.elements},  # each is added to a sum, each sum is divided
+            vector_by_kind={"elementwise": taps + self.elements},  # each is added to a sum, each sum is divided
             bytes=read + nbytes(self.elements, self.dtype),
-            convention=self.convention,
         )
         self._passed(name, "other", cost)
 

@@ -135,7 +135,7 @@ def _queries(tokens: Any, weights: dict[str, Any]) -> Any:
     if "q_proj" in weights:
         return linear(tokens, weights["q_proj"])
     down = linear(tokens, weights["q_down"])
-    with elementwise():
+    with elementwise("norm"):
         normed = [rms_normed(row, weights["q_norm"]) for row in down]
     return linear(normed, weights["q_up"])
 
@@ -143,8 +143,9 @@ def _queries(tokens: Any, weights: dict[str, Any]) -> Any:
 def _down(tokens: Any, kv_down: Any, kv_norm: Any, kv_lora: int, first: int) -> tuple[Any, Any]:
     """The normed latents of *tokens*, and their rope keys turned to positions from *first* on."""
     rows = linear(tokens, kv_down)
-    with elementwise():
+    with elementwise("norm"):
         latents = [rms_normed(row[:kv_lora], kv_norm) for row in rows]
+    with elementwise():
         rope_keys = [turned(row[kv_lora:], first + p) for p, row in enumerate(rows)]
     return latents, rope_keys
 

@@ -34,7 +34,7 @@ def attended(queries: Any, keys: Any, values: Any, mask: Any, scale: float) -> A
     for i, query in enumerate(queries):
         seen = [j for j in range(kv) if visible(i, j, q, kv, mask)]
         scores = [dot(query, keys[j], "scores") for j in seen]
-        with elementwise("scores"):
+        with elementwise("softmax"):
             weights = softened([score * scale for score in scores])
         columns = range(len(values[0]))
         outputs.append([dot(weights, [values[j][c] for j in seen], "scores") if seen else Tally(0.0) for c in columns])

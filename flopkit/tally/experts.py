@@ -54,7 +54,7 @@ def moe(
         outputs = []
         for row in x:
             logits = linear([row], router, kind="router")[0]
-            with elementwise("router"):
+            with elementwise("routing"):
                 chances = softened(logits)
                 chosen = best(chances, top_k)
                 sum_ = total(chances[e] for e in chosen)

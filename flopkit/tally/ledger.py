@@ -28,7 +28,7 @@ class _Now(NamedTuple):
     """Where an operation is written: the open ledgers, and what the running algorithm says it is doing."""
 
     ledgers: tuple[Ledger, ...] = ()
-    kind: str = "products"
+    kind: str = ""  # nothing said: "products" or "elementwise", as the operation turns out
     role: str = ""  # "contraction", "vector", or nothing said: then the flow of the data decides
 
 
@@ -115,12 +115,12 @@ class Ledger:
     @property
     def macs_by_kind(self) -> dict[str, int]:
         """Multiply-adds by the kinds that a `flopkit.Cost` keeps."""
-        return self._by_kind(lambda role, operation: role == "contraction" and operation == "multiplies")
+        return self._by_kind(lambda role, operation: role == "contraction" and operation == "multiplies", "products")
 
     @property
     def vector_by_kind(self) -> dict[str, int]:
         """Vector FLOPs by the kinds that a `flopkit.Cost` keeps."""
-        return self._by_kind(lambda role, operation: role == "vector")
+        return self._by_kind(lambda role, operation: role == "vector", "elementwise")
 
     # -- keeping the books ------------------------------------------------------------------------------------
 
@@ -134,11 +134,11 @@ class Ledger:
     def _times(self, operation: str, role: str | None = None) -> int:
         return sum(n for (_, r, o), n in self._counts.items() if o == operation and role in (None, r))
 
-    def _by_kind(self, wanted: Callable[[str, str], bool]) -> dict[str, int]:
+    def _by_kind(self, wanted: Callable[[str, str], bool], usual: str) -> dict[str, int]:
         found: Counter[str] = Counter()
         for (kind, role, operation), times in self._counts.items():
             if times and wanted(role, operation):
-                found[kind] += times
+                found[kind or usual] += times
         return dict(found)
 
     # -- showing itself ---------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def contraction(kind: str = "products") -> Any:
     return _doing(kind, "contraction")
 
 
-def elementwise(kind: str = "products") -> Any:
+def elementwise(kind: str = "elementwise") -> Any:
     """Inside this ``with`` block every operation is vector work, sums of products too.
 
     >>> from flopkit import tally

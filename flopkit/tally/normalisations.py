@@ -43,7 +43,7 @@ def layer_norm(*, tokens: Any, d: Any, weight: Any = True, bias: Any = True) -> 
     weight, bias = bool(flag("weight", weight)), bool(flag("bias", bias))
 
     def algorithm(x: Any, weight: Any = None, bias: Any = None) -> Any:
-        with elementwise():
+        with elementwise("norm"):
             return [_scaled(standardised(row)[0], weight, bias) for row in x]
 
     shapes = {"x": (tokens, d)} | ({"weight": (d,)} if weight else {}) | ({"bias": (d,)} if bias else {})
@@ -59,7 +59,7 @@ def rms_norm(*, tokens: Any, d: Any, weight: Any = True) -> Ledger:
     tokens, d, weight = number("tokens", tokens), number("d", d), bool(flag("weight", weight))
 
     def algorithm(x: Any, weight: Any = None) -> Any:
-        with elementwise():
+        with elementwise("norm"):
             return [rms_normed(row, weight) for row in x]
 
     shapes = {"x": (tokens, d)} | ({"weight": (d,)} if weight else {})
@@ -79,7 +79,7 @@ def batch_norm(*, batch: Any, channels: Any, positions: Any, affine: Any = True,
     def algorithm(x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None) -> Any:
         y: list[list[Any]] = [[] for _ in x]
         running_mean, running_var = list(running_mean), [Tally(value) for value in running_var]
-        with elementwise():
+        with elementwise("norm"):
             for c in range(channels):
                 row = [value for image in x for value in image[c]]
                 if training:
@@ -116,7 +116,7 @@ def group_norm(*, batch: Any, channels: Any, positions: Any, groups: Any, affine
 
     def algorithm(x: Any, weight: Any = None, bias: Any = None) -> Any:
         y = []
-        with elementwise():
+        with elementwise("norm"):
             for image in x:
                 rows: list[Any] = []
                 for g in range(groups):

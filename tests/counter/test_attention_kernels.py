@@ -414,7 +414,7 @@ def test_numbers_of_the_output_of_unequal_sequences():
 def test_the_fallback_computes_the_gradients_that_are_wanted(gradients, macs, vector, bytes):
     work = backward_work(ONE, "math", gradients)
     assert (work.model, work.done) == ({"scores": 60 * macs, "hidden": 40 * macs}, {"scores": 100 * macs})
-    assert (work.vector, work.bytes) == ({"scores": 100 * vector}, bytes)
+    assert (work.vector, work.bytes) == ({"softmax": 100 * vector}, bytes)
 
 
 def test_three_gradients_are_asked_for_and_that_of_a_mask():

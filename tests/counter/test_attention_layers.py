@@ -171,4 +171,4 @@ def test_one_operator_with_more_keys_than_queries():
     pairs = 2 * 2 * 3 * 5
     assert work.model == {"products": (6 + 10 + 10 + 6) * 8 * 8, "scores": pairs * (4 + 4)}
     # A bias for each projected number; scale, and five for softmax, a score.
-    assert work.vector == {"products": (6 + 10 + 10 + 6) * 8, "scores": pairs * (1 + 5)}
+    assert work.vector == {"elementwise": (6 + 10 + 10 + 6) * 8, "softmax": pairs * (1 + 5)}

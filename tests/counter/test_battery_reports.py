@@ -201,7 +201,7 @@ def test_each_preset_counts_or_names_what_it_needs(name):
         assert re.search(r"router|head|embedding|\bN\b|parameters|model", str(error)), error
 
 
-@pytest.mark.parametrize("wrong", ["EXACT", None, 1])
+@pytest.mark.parametrize("wrong", [None, 1, {"EXACT"}])
 def test_no_convention(wrong):
     with pytest.raises(TypeError, match="Convention"):
         attend().under(wrong)

@@ -59,7 +59,7 @@ def test_a_mac_as_one_flop():
 
 
 def test_half_of_the_scores():
-    half = Convention("HALF", "an example", scores="half")
+    half = Convention("HALF", "an example", scores=0.5, hidden=0.5)
     report = fk.count(lambda: (torch.ones(4, 8) @ torch.ones(8, 16), attend(*qkv())))
     assert report.under(half).model_flops == 2 * 4 * 8 * 16 + FULL // 2
 
@@ -71,10 +71,15 @@ def test_what_a_running_program_does_not_say(name, value):
         fk.count(attend, *qkv()).under(asks)
 
 
-@pytest.mark.parametrize("wrong", ["EXACT", None, 2, EXACT.name])
+@pytest.mark.parametrize("wrong", [None, 2, ["EXACT"]])
 def test_what_is_no_convention(wrong):
     with pytest.raises(TypeError, match="must be a flopkit.Convention"):
         fk.count(attend, *qkv()).under(wrong)
+
+
+def test_a_convention_may_be_given_by_name():
+    report = fk.count(attend, *qkv())
+    assert report.under("exact").flops == report.under(EXACT).flops != report.under("TORCH").flops == report.flops
 
 
 def test_a_mask_in_a_tensor_is_named_where_pairs_are_asked_for():

@@ -64,7 +64,7 @@ def _layer(call: Call, macs: int, vector: int, shape: Shape, tokens: Any) -> Wor
         heads = int(call["embed_dim"]) // shape.head_dim
         pairs = len(lengths) * heads * max(lengths, default=0) ** 2
     executed = {"products": macs, "scores": pairs * each}
-    around = {"products": vector, "scores": pairs * (SCALE_FLOPS + SOFTMAX_FLOPS)}
+    around = {"elementwise": vector, "softmax": pairs * (SCALE_FLOPS + SOFTMAX_FLOPS)}
     return Work(COUNTED, model, executed=executed, vector=around, bytes=call.bytes(), note=shape.note)
 
 

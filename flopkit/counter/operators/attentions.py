@@ -11,7 +11,7 @@ from flopkit.counter.calls import Call, extent
 from flopkit.counter.operators.gradients import asked
 from flopkit.counter.operators.visibility import band_pairs, visible_rows
 from flopkit.counter.work import COUNTED, Work
-from flopkit.layers.attentions import SCALE_FLOPS
+from flopkit.layers.attentions import SCALE_FLOPS, SOFTMAX_KIND
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.training import FLASH_SOFTMAX, ROW_SUM, SCORES_AGAIN, THROUGH_SOFTMAX
 
@@ -124,6 +124,11 @@ class Shape:
         )  # fmt: skip
 
 
+def softmax_of(pairs: Mapping[str, float]) -> dict[str, float]:
+    """Element-wise work of pairs, under the kinds that it has."""
+    return {SOFTMAX_KIND[kind]: n for kind, n in pairs.items()}
+
+
 def split_of(macs: Mapping[str, float], shape: Shape) -> dict[str, float]:
     """Products inside of a call of this shape, by what its mask says of their pairs."""
     whole = sum(macs.values())
@@ -224,7 +229,7 @@ def forward_work(shape: Shape, kernel: str) -> Work:
         COUNTED,
         model=shape.split(each),
         executed=shape.all(each) if math else shape.run(each) if shape.computed is not None else None,
-        vector=shape.all(vector) if math else shape.run(vector),
+        vector=softmax_of(shape.all(vector) if math else shape.run(vector)),
         bytes=moved + (4 * shape.pairs * shape.width if math else 0),
         kernel=kernel,
         note=shape.note,
@@ -253,19 +258,18 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
             + inner * (shape.o_bytes + shape.v_bytes + scores + 3 * scores)
             + (q + k) * (scores + shape.q_bytes + shape.k_bytes)
         )
-        vector = shape.all(inner * (THROUGH_SOFTMAX))
+        vector = softmax_of(shape.all(inner * THROUGH_SOFTMAX))
         return Work(COUNTED, model=shape.split(products), executed=shape.all(products), vector=vector, bytes=moved, kernel=kernel,
                     note=shape.note)  # fmt: skip
     twice = kernel.startswith("flex")
-    vector = shape.run(FLASH_SOFTMAX)
-    vector["scores"] += ROW_SUM * shape.outputs
+    vector = {**softmax_of(shape.run(FLASH_SOFTMAX)), "elementwise": ROW_SUM * shape.outputs}
     return Work(
         COUNTED,
         model=shape.split(products),
         executed=shape.run(2 * d + 2 * dv),
         again=shape.run(d + twice * (d + dv)),
         vector=vector,
-        vector_again=shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX)),
+        vector_again=softmax_of(shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX))),
         bytes=shape.read() + 2 * shape.o_bytes + gradients,  # o_bytes: the output and its gradient are read
         kernel=kernel,
         note=shape.note,

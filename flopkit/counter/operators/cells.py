@@ -53,7 +53,7 @@ def _products(call: Call) -> int:
 def lstm_mps(call: Call) -> Work:
     """``2·steps·weights``, and 19 FLOPs a hidden unit and step, with biases eight more."""
     each = CELL[LSTM] + 8 * bool(call["has_biases"])
-    return Work(COUNTED, {"products": _products(call)}, vector={"products": each * _units(call)}, bytes=call.bytes())
+    return Work(COUNTED, {"products": _products(call)}, vector={"elementwise": each * _units(call)}, bytes=call.bytes())
 
 
 @explains("aten::lstm_mps_backward")
@@ -61,7 +61,7 @@ def lstm_mps_backward(call: Call) -> Work:
     """The gradients of weights and of states: twice the forward pass."""
     inputs = {id(t): t for t in tensors((call.args, call.kwargs))}
     moved = sum(map(extent, inputs.values())) + sum(map(extent, call.outputs))
-    return Work(COUNTED, {"products": 2 * _products(call)}, vector={"products": 23 * _units(call)}, bytes=moved)
+    return Work(COUNTED, {"products": 2 * _products(call)}, vector={"elementwise": 23 * _units(call)}, bytes=moved)
 
 
 def _units(call: Call) -> int:

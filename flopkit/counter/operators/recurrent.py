@@ -124,7 +124,7 @@ def _library(call: Call) -> Layers:
 
 def _gradients(layers: Layers, model: int, executed: int, moved: int) -> Work:
     return Work(
-        COUNTED, {"products": model}, {"products": executed}, vector={"products": 2 * layers.vector}, bytes=moved
+        COUNTED, {"products": model}, {"products": executed}, vector={"elementwise": 2 * layers.vector}, bytes=moved
     )
 
 

@@ -28,7 +28,7 @@ def deform_conv2d(call: Call) -> Work:
         + numel(result) * (call["bias"] is not None)
     )
     macs = numel(result) * prod(int(n) for n in weight.shape[1:])
-    return Work(COUNTED, {"products": macs}, vector={"products": vector}, bytes=call.bytes())
+    return Work(COUNTED, {"products": macs}, vector={"elementwise": vector}, bytes=call.bytes())
 
 
 @explains("torchvision::_deform_conv2d_backward")
@@ -41,7 +41,7 @@ def deform_conv2d_backward(call: Call) -> Work:
     offsets = positions * taps * int(call["offset_groups"])
     macs = 2 * numel(gradient) * prod(int(n) for n in weight.shape[1:])
     vector = PIXEL_FLOPS * offsets + (SUM_FLOPS + 8 + 24) * columns + numel(gradient)
-    return Work(COUNTED, {"products": macs}, vector={"products": vector}, bytes=call.bytes())
+    return Work(COUNTED, {"products": macs}, vector={"elementwise": vector}, bytes=call.bytes())
 
 
 @explains(
