@@ -8,7 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from flopkit.lessons import numbers_in
+from flopkit import charts
+from flopkit.lessons import claims, numbers_in
+from flopkit.lessons.claims import Claim
 from flopkit.lessons.prose import number_text
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -154,14 +156,35 @@ def predicted(cells: list[Cell]) -> str:
     return "\n\n".join(text for text in told if text)
 
 
+def findings(book: Notebook) -> list[str]:
+    """What the page of claims says that this chapter found."""
+    return [claim.finding for claim in settled(book)]
+
+
+def settled(book: Notebook) -> list[Claim]:
+    """Claims that a cell of the chapter settles; where one has a number, `verdict` compares it."""
+    return [claim for claim in claims().values() if claim.page == book.name]
+
+
+def pictured(book: Notebook) -> list[str]:
+    """What the figures in the chapter are said to show, to those who read it and to those who hear it."""
+    figures = dict.fromkeys(
+        call.func.attr
+        for call in calls(book.code, *charts.__all__)
+        if isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "charts"
+    )
+    shown = (getattr(charts, name)() for name in figures if name in charts.gallery.__all__)
+    return [f"{figure.title}\n\n{figure.alt}" for figure in shown]
+
+
 # -- judging ----------------------------------------------------------------------------------------------------
 
 
 def prose_problems(book: Notebook) -> list[str]:
     """Numbers in the prose that no cell says or cites, and cells that say what the prose does not."""
-    prose = f"{book.prose}\n\n{predicted(book.code)}"
+    prose = "\n\n".join([book.prose, predicted(book.code), *findings(book), *pictured(book)])
     backed = {text for call in calls(book.code, "says", "cites") if call.args and (text := literal(call.args[0]))}
-    keys = {_key(text) for text in backed}
+    keys = {_key(text) for text in (*backed, *(claim.number for claim in settled(book) if claim.number))}
     problems = [
         f'{number!r} is neither said nor cited: add says("{number}", …) or cites("{number}", "who says so")'
         for number in numbers_in(prose)

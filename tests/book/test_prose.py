@@ -58,6 +58,16 @@ def test_bad_prose(prose, code, problem):
     assert any(problem in found for found in prose_problems(sample(prose, code)))
 
 
+def test_what_a_figure_is_said_to_show_is_prose():
+    code = "from flopkit import charts\ncharts.one_run()"
+    assert any("'52 %' is neither said nor cited" in found for found in prose_problems(sample("Look.", code)))
+
+
+def test_what_a_chapter_found_is_prose():
+    found = "\n".join(prose_problems(Notebook("02_dense", (Cell("code", "x = 1"),))))
+    assert "'14 %' is neither said nor cited" in found and "0.012 %" not in found  # its number is the verdict's own
+
+
 def test_wrong_guesses_need_no_source():
     code = 'predict("Well?", options=["1 GB", "2 GB"], answer=1, reveal="So.")\nsays("2 GB", 2e9)'
     assert prose_problems(sample("Guess.", code)) == []
