@@ -4,10 +4,12 @@
 .DEFAULT_GOAL := help
 PY   := .venv/bin/python
 PORT ?= 8000
+# More options of JupyterLab, such as: make lab LAB='--no-browser --port 9000'
+LAB  ?=
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: help book serve test test-fast html lint mutations notebooks picture lock clean
+.PHONY: help book serve lab test test-fast html lint mutations notebooks picture lock clean
 
 help:               ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -20,6 +22,9 @@ serve: html         ## Serve the book on this machine and open it in the browser
 	@(sleep 1; $(PY) -m webbrowser -t http://127.0.0.1:$(PORT)/ >/dev/null 2>&1) &
 	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
+lab: .venv/lab      ## Open the chapters in JupyterLab, with .venv as their kernel
+	@$(PY) -m jupyterlab --LabApp.default_url=/lab/tree/book/index.ipynb $(LAB)
+
 # The page "How this book is tested" is made from the report of the run, so the book is built after the tests, and once
 # more, for that page alone, after the browser tests.
 test: .venv/ready   ## Install and run every test: code, chapters, then the built book in a browser
@@ -28,15 +33,16 @@ test: .venv/ready   ## Install and run every test: code, chapters, then the buil
 	$(PY) -m pytest -m browser --report=browser tests
 	@$(MAKE) --no-print-directory html
 
-test-fast: .venv/ready  ## Only the tests of the code
-	$(PY) -m pytest -m "not browser and not slow" tests flopkit
+test-fast: .venv/ready  ## A minute: the tests of the code without the counter's batteries, whole networks, figures, chapters and pages
+	$(PY) -m pytest --fast -m "not browser and not slow" tests flopkit
 
 html: .venv/ready   ## Build the book (after the first time: only what changed)
 	@echo "Executing the chapters and building the book ..."
 	@.venv/bin/jupyter-book build -W -n --keep-going --quiet . > /dev/null    # what is wrong goes to stderr
 
-lint: .venv/ready   ## Style, types, spelling
+lint: .venv/ready   ## Style, form, types, spelling
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m codespell_lib flopkit book tests tools *.md
 
@@ -55,7 +61,7 @@ lock: .venv/ready   ## Write constraints.txt anew from the newest versions that 
 	$(PY) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock needs a .venv of the oldest Python that is served, 3.11")'
 	rm -rf _build/lock && $(PY) -m venv _build/lock
 	_build/lock/bin/python -m pip install -q 'pip>=25'
-	_build/lock/bin/python -m pip install -q -e '.[book,test,peers]' 'soupsieve<3' $$(grep '^torch==' constraints.txt)
+	_build/lock/bin/python -m pip install -q -e '.[book,test,peers,lab]' 'soupsieve<3' $$(grep '^torch==' constraints.txt)
 	_build/lock/bin/python -m pip install -q --no-deps $$(grep '^torchvision==' constraints.txt) ultralytics-thop
 	(sed '/^[^#]/,$$d' constraints.txt; _build/lock/bin/python -m pip freeze -q --exclude-editable | sed 's/+cpu//' | \
 	  grep -v -E '^(cuda-|nvidia-|triton=|setuptools=|wheel=)') > _build/lock.txt
@@ -83,3 +89,8 @@ clean:              ## Remove all that was built; .venv stays
 	  --target "$$($(PY) -m flopkit.counter.peers.installed)" ultralytics-thop
 	@$(PY) tools/torchvision_beside_cpu_torch.py
 	@touch .venv/ready
+
+.venv/lab: .venv/ready
+	@echo "Installing JupyterLab into .venv ..."
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[lab]'
+	@touch .venv/lab

@@ -27,6 +27,39 @@ ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 REPORT = ROOT / "_build" / "test-report.json"
 
+# -------------------------------------------------------------------------------------------------------------- the fast part
+
+# What `make test-fast` leaves to `make test`: batteries of programs, whole networks, each figure at each of its settings.
+THOROUGH = ("counter", "models/test_vision.py", "charts/gallery", "browser")
+# Of these folders it runs this much.
+SAMPLE = (
+    "counter/test_against_torch.py",
+    "counter/test_attention.py",
+    "counter/test_bytes.py",
+    "counter/test_conventions_of_reports.py",
+    "counter/test_every_operator.py",
+    "counter/test_modules.py",
+    "counter/test_phases.py",
+    "counter/test_products_counted.py",
+    "counter/test_report.py",
+    "counter/test_unknown.py",
+    "charts/gallery/test_conventions.py",
+    "charts/gallery/test_dense.py",
+)
+
+
+def left_out(path: Path) -> bool:
+    """Whether `--fast` passes over this file."""
+    tests = ROOT / "tests"
+    if path.suffix != ".py" or any(path == tests / kept for kept in SAMPLE):
+        return False
+    return any((tests / name) in (path, *path.parents) for name in THOROUGH)
+
+
+def pytest_ignore_collect(collection_path, config):
+    return True if config.getoption("--fast") and left_out(collection_path) else None
+
+
 # ---------------------------------------------------------------------------------------------------------------- the report
 
 TITLES = {"checks": "Code, docstrings and chapters", "browser": "The built book in a browser"}
@@ -37,6 +70,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--report", choices=sorted(TITLES), help="note the outcome under this name in _build/test-report.json"
     )
+    parser.addoption("--fast", action="store_true", help="leave out the files that THOROUGH names in tests/conftest.py")
 
 
 def pytest_configure(config):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -64,12 +67,12 @@ def test_base_requirements_are_light():
     """Colab's own packages stay as they are when flopkit is installed there."""
     assert {Requirement(line).name for line in PROJECT["dependencies"]} == {"numpy", "tqdm"}
     assert PROJECT["requires-python"] == ">=3.11"
-    assert set(EXTRAS) >= {"torch", "charts", "widgets", "book", "test", "peers"}
+    assert set(EXTRAS) >= {"torch", "charts", "widgets", "book", "test", "peers", "lab"}
 
 
 def test_constraints_pin_what_is_required():
     pins = locked()
-    for name, wanted in requirements("book", "test", "peers").items():
+    for name, wanted in requirements("book", "test", "peers", "lab").items():
         assert name in pins, f"constraints.txt does not pin {name}: run `make lock`"
         assert Requirement(f"{name}{wanted}").specifier.contains(pins[name]), (
             f"{name} {pins[name]} is not {wanted}: run `make lock`"
@@ -93,7 +96,7 @@ def test_environment_agrees_with_pyproject():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text("utf8"))["dependencies"]
     listed = [line for line in environment if isinstance(line, str)]
     listed += next(entry["pip"] for entry in environment if isinstance(entry, dict))
-    from_conda = {CONDA_NAMES.get(name, name): name for name in requirements("book", "test", "peers")}
+    from_conda = {CONDA_NAMES.get(name, name): name for name in requirements("book", "test", "peers", "lab")}
     found = {}
     for line in listed:
         if line not in ("pip", "-e ."):
@@ -102,7 +105,7 @@ def test_environment_agrees_with_pyproject():
     assert found.pop("python") == PROJECT["requires-python"]
     assert "torchvision" in found, "chapter 3 counts torchvision's networks"
     del found["torchvision"]
-    assert found == requirements("book", "test", "peers")
+    assert found == requirements("book", "test", "peers", "lab")
 
 
 def test_two_counters_of_one_module_name_stand_apart():
@@ -150,10 +153,51 @@ def test_repository_address(url, address):
 
 
 def test_install_cell_follows_the_address():
+    """With an address it installs the tag of this version, and nothing that replaces what Colab ships."""
     tool = load_tool()
-    assert "git+https://github.com/someone/book" in tool.install_cell("https://github.com/someone/book")
-    assert "%pip" not in tool.install_cell(None)
-    compile(tool.install_cell(None), "install cell", "exec")
+    python = TransformerManager().transform_cell(tool.install_cell("https://github.com/someone/book"))
+    compile(python, "install cell", "exec")
+    wanted = f'"flopkit[charts] @ git+https://github.com/someone/book@v{PROJECT["version"]}"'
+    assert f"get_ipython().run_line_magic('pip', 'install --quiet {wanted}')" in python
+    assert not {"ipykernel", "jupyter-book", "torch"} & set(requirements("charts"))
+    assert "%pip install --quiet" not in tool.install_cell(None)
+
+
+@pytest.mark.parametrize(("folder", "advice"), [("book", "the folder .venv"), ("elsewhere", "git+ADDRESS")])
+def test_install_cell_says_what_works_where_it_stands(folder, advice, tmp_path, monkeypatch):
+    """Inside a clone the kernel is the wrong one; anywhere else the package is missing."""
+    (tmp_path / folder).mkdir()
+    if folder == "book":
+        (tmp_path / "flopkit").mkdir()
+    monkeypatch.chdir(tmp_path / folder)
+    cell = compile(load_tool().install_cell(None), "install cell", "exec")
+    exec(cell, {})  # flopkit is here: nothing happens
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=re.escape(advice)):
+        exec(cell, {})
+
+
+def test_the_cell_of_the_other_tools_lists_those_that_are_required():
+    tool = load_tool()
+    cell = {"cell_type": "code", "id": "a", "metadata": {"tags": ["install-peers"]}, "source": "#"}
+    (tidied,) = json.loads(tool.tidy(json.dumps({"cells": [cell]}), None))["cells"]
+    text = "".join(tidied["source"])
+    assert all(line.startswith("#") for line in text.splitlines())
+    *_, command = text.splitlines()
+    listed = {Requirement(word).name for word in shlex.split(command.removeprefix("# %pip install --quiet "))}
+    assert listed == {Requirement(line).name for line in EXTRAS["peers"]} - {"flopkit", "transformers"}
+
+
+def test_no_advice_needs_an_index_that_has_no_flopkit():
+    """`pip install "flopkit[…]"` works once flopkit is published; until then what works is said."""
+    texts = [*(ROOT / "flopkit").rglob("*.py"), *(ROOT / "book").glob("*.*"), *ROOT.glob("*.md")]
+    advised = re.compile(r"pip install[^\n]*[ \"\x27]flopkit\b(?!\[\w+\] @ git)")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.group()}"
+        for path in texts
+        for line in advised.finditer(path.read_text("utf8"))
+    ]
+    assert found == []
 
 
 # ----------------------------------------------------------------------------------------------------------------- chapters
@@ -226,10 +270,36 @@ def test_ci_script_can_be_run():
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_lab_opens_the_chapters():
+    """JupyterLab is installed when it is asked for, by the pins, and starts with .venv's Python."""
+    out = subprocess.run(["make", "-n", "-C", str(ROOT), "lab"], check=True, capture_output=True, text=True).stdout
+    assert ".venv/bin/python -m jupyterlab --LabApp.default_url=/lab/tree/book/index.ipynb" in out
+    assert "-c constraints.txt -e '.[lab]'" in (ROOT / "Makefile").read_text("utf8")
+    assert (ROOT / "book" / "index.ipynb").is_file()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_says_what_it_can_do():
     out = subprocess.run(["make", "-s", "-C", str(ROOT), "help"], check=True, capture_output=True, text=True).stdout
-    for target in ("book", "test", "serve", "lint"):
+    for target in ("book", "test", "serve", "lab", "lint"):
         assert f"make {target}" in out
+
+
+def test_the_fast_tests_leave_out_what_is_thorough_and_keep_a_sample():
+    """What conftest names is there; a folder that is left out is not left out whole, but for the browser's."""
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "--fast", "--collect-only", "-q", "-p", "no:cacheprovider", "tests/counter", "tests/charts", "tests/models", "tests/browser"],
+        capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    files = {line.split("::")[0].removeprefix("tests/") for line in found.stdout.splitlines() if "::" in line}
+    conftest = (ROOT / "tests" / "conftest.py").read_text("utf8")
+    lists = {
+        name: ast.literal_eval(re.search(rf"^{name} = (\(.*?\))$", conftest, re.M | re.S)[1])
+        for name in ("THOROUGH", "SAMPLE")
+    }
+    assert all((ROOT / "tests" / path).exists() for paths in lists.values() for path in paths)
+    assert set(lists["SAMPLE"]) < files
+    assert not [file for file in files - set(lists["SAMPLE"]) if file.startswith(lists["THOROUGH"])]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -255,6 +325,7 @@ def test_make_refuses_an_old_python(tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
+@pytest.mark.slow
 def test_torchvision_can_be_imported():
     pytest.importorskip("torch")
     if importlib.util.find_spec("torchvision") is None:

@@ -4,7 +4,11 @@
     python tools/notebooks.py --check    say which ones are not in the form, and fail if any
 
 The form: no outputs, no execution counts, an id on every cell that stays what it is, the kernel `python3`, no editor's
-metadata, no blank cells; solutions and guards are folded in JupyterLab as they are in the book. The cell tagged `install` is written here, from the repository's address in pyproject.toml.
+metadata, no blank cells; solutions and guards are folded in JupyterLab as they are in the book. Two cells are written here: the one tagged
+`install`, from the version and the repository's address in pyproject.toml, and the one tagged `install-peers`, from its extra `peers`.
+
+Links between chapters are relative: Sphinx follows them, and so do JupyterLab and GitHub. Colab does not. Absolute ones would lead
+a reader of the built book out of it, so they have to be made in a copy for Colab, once there is an address.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ import hashlib
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from flopkit.__about__ import repository  # noqa: E402
+from flopkit.__about__ import __version__, repository  # noqa: E402
 
+PEERS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]["optional-dependencies"]["peers"]
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -26,17 +32,41 @@ METADATA = {
 KEPT_CELL_METADATA = ("cellView", "jupyter", "mystnb", "slideshow", "tags")
 
 
-def install_cell(address: str | None) -> str:
-    """The first code cell of a chapter: it does something only where flopkit is missing."""
+def install_cell(address: str | None, version: str = __version__) -> str:
+    """The first code cell of a chapter: it does something only where flopkit is missing.
+
+    In a clone the kernel is the wrong one. Elsewhere, as in Colab, it installs the version that the chapter was written with,
+    by its tag, and only what Colab has already or does not miss (so not the extra `book`, which would replace Colab's kernel).
+    """
     if address:
-        remedy = f'    %pip install --quiet "flopkit[charts] @ git+{address}"'
+        elsewhere = f'    %pip install --quiet "flopkit[charts] @ git+{address}@v{version}"'
     else:
-        remedy = (
+        elsewhere = (
             "    raise ModuleNotFoundError(\n"
-            '        "flopkit is not installed: clone the repository of this book, then run `pip install -e .[book]` in it"\n'
+            "        'flopkit is in no index yet. In Colab: `%pip install \"flopkit[charts] @ git+ADDRESS\"`, with the address of the '\n"
+            '        "repository that you have this notebook from. On your machine: clone that repository and run `make lab` in it"\n'
             "    )"
         )
-    return f'import importlib.util\n\nif importlib.util.find_spec("flopkit") is None:\n{remedy}'
+    return f"""\
+import importlib.util
+import pathlib
+
+if importlib.util.find_spec("flopkit") is None:
+    if pathlib.Path("../flopkit").is_dir():
+        raise ModuleNotFoundError(
+            "this kernel has no flopkit: choose the kernel of the folder .venv (`make lab` opens JupyterLab with it), "
+            'or run `%pip install -e "..[torch,charts]"` here, which installs it for this kernel'
+        )
+{elsewhere}"""
+
+
+def peers_cell(lines: list[str]) -> str:
+    """A cell that installs the other tools, `lines` as in the extra `peers`: commented out, for it is the reader's choice."""
+    tools = [line for line in lines if not line.startswith(("flopkit", "transformers"))]
+    return (
+        "# The other tools. `make book` and `make lab` have installed them; in Colab remove the # of the next line, then restart.\n"
+        f"# %pip install --quiet {' '.join(json.dumps(tool) for tool in tools)}"
+    )
 
 
 def text_of(cell: dict) -> str:
@@ -58,6 +88,8 @@ def tidy_cell(cell: dict, taken: set[str], address: str | None) -> dict:
     text = text_of(cell).strip("\n")
     if cell["cell_type"] == "code" and "install" in metadata.get("tags", []):
         text = install_cell(address)
+    if cell["cell_type"] == "code" and "install-peers" in metadata.get("tags", []):
+        text = peers_cell(PEERS)
     name = cell.get("id", "")
     if not re.fullmatch(r"[\w-]{1,64}", name) or name in taken:
         seed = text
