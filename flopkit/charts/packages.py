@@ -13,9 +13,11 @@ def need(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError as error:
-        install = {"vl_convert": "vl-convert-python"}.get(package, package)
-        extra = "widgets" if package == "ipywidgets" else "charts"
+        name = {"vl_convert": "vl-convert-python"}.get(package, package)
+        install = (
+            "ipywidgets" if package == "ipywidgets" else "altair vl-convert-python"
+        )  # as in the extra of that name
         raise ImportError(
-            f'flopkit\'s figures need {install}, which is not installed: pip install "flopkit[{extra}]". '
+            f"flopkit's figures need {name}, which is not installed: pip install {install}. "
             "The numbers of a figure, figure.at(...), do not need it."
         ) from error

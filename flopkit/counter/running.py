@@ -132,9 +132,7 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise ImportError(
-            'counting a program needs torch, which is not installed: pip install "flopkit[torch]"'
-        ) from None
+        raise ImportError("counting a program needs torch, which is not installed: pip install torch") from None
     from flopkit.counter.watching import patches
     from flopkit.counter.watching.watcher import Watcher
 

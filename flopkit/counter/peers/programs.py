@@ -45,7 +45,7 @@ def _language(kind: str) -> Callable[[], tuple[Any, Any]]:
 
         transformers = load("transformers")
         if transformers is None:
-            raise ImportError('a language model needs transformers: pip install "flopkit[peers]"')
+            raise ImportError("a language model needs transformers: pip install transformers")
         config = getattr(transformers, f"{kind}Config")(
             hidden_size=256,
             intermediate_size=896,
