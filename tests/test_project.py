@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import doctest
 import importlib.util
 import json
 import os
@@ -203,8 +202,8 @@ def test_no_advice_needs_an_index_that_has_no_flopkit():
 # ----------------------------------------------------------------------------------------------------------------- chapters
 
 
-def load_tool():
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools" / "notebooks.py")
+def load_tool(name="notebooks"):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -251,14 +250,74 @@ def test_every_page_is_in_the_contents():
 @pytest.mark.parametrize("page", ["README.md", "book/counter.md"])
 def test_examples_run(page):
     """The ```python blocks of a page with `>>>` run one after the other, in one session."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf8"), re.M | re.S)
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    session: dict = {}
-    for number, block in enumerate(b for b in blocks if ">>>" in b):
-        test = doctest.DocTestParser().get_doctest(block, session, f"{page}, block {number}", page, 0)
-        runner.run(test, clear_globs=False)
-        session = test.globs
-    assert runner.tries and not runner.failures
+    found = load_tool("examples").run(ROOT / page)
+    assert found.attempted and not found.failed
+
+
+# ------------------------------------------------------------------------------------------------------- workflows, releases
+
+WORKFLOWS = {
+    path.stem: yaml.safe_load(path.read_text("utf8")) for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+}
+
+
+def commands(job):
+    return [line for step in job["steps"] for line in step.get("run", "").splitlines()]
+
+
+def test_workflows_call_what_is_there():
+    """Every `make` has its target, every tool its file, every extra its list, every job that is waited for its name."""
+    makefile = (ROOT / "Makefile").read_text("utf8")
+    for workflow in WORKFLOWS.values():
+        for job in workflow["jobs"].values():
+            assert {job["needs"]} <= set(workflow["jobs"]) if "needs" in job else True
+            for line in commands(job):
+                for target in re.findall(r"^make (\S+)", line):
+                    assert re.search(rf"^{target}:", makefile, re.M), line
+                for tool in re.findall(r"python (tools/\S+)", line):
+                    assert (ROOT / tool).is_file(), line
+                for extras in re.findall(r"-e \"?\.\[(\S+?)\]", line):
+                    assert set(extras.split(",")) <= set(EXTRAS), line
+                assert "--fast" not in line or "--fast" in (ROOT / "tests" / "conftest.py").read_text("utf8")
+
+
+@pytest.mark.parametrize(("name", "job"), [("book", "everywhere"), ("release", "try")])
+def test_every_system_with_the_oldest_and_the_newest_python(name, job):
+    matrix = WORKFLOWS[name]["jobs"][job]["strategy"]["matrix"]
+    assert {system.split("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    oldest, newest = matrix["python-version"]
+    assert f">={oldest}" == PROJECT["requires-python"]
+    assert f"python{newest}" in (ROOT / "Makefile").read_text("utf8"), "make tries another newest Python"
+
+
+def test_without_make_ci_does_what_the_readme_says():
+    """The lines that CI runs where there is no make stand in the README under "Without make"."""
+    readme = (ROOT / "README.md").read_text("utf8").split("## Without make")[1]
+    said = {
+        line.strip().replace(".venv\\Scripts\\python ", "python ").replace("[book,test,peers]", '[book,test,peers]"')
+        for line in readme.splitlines()
+    }
+    said = {line.replace("-e .[", '-e ".[') for line in said}
+    done = [line for line in commands(WORKFLOWS["book"]["jobs"]["everywhere"]) if "pip install" in line]
+    assert len(done) >= 3 and set(done) <= said
+
+
+def test_a_release_has_the_version_for_its_tag(capsys):
+    release = load_tool("release")
+    assert release.main("v9.9.9") == 1
+    assert f"must be v{PROJECT['version']}" in capsys.readouterr().err
+
+
+def test_an_index_shows_the_readme_with_its_picture():
+    release = load_tool("release")
+    readme = (ROOT / "README.md").read_text("utf8")
+    relative = [path for _, _, path in release.LINK.findall(readme)]
+    assert "book/_static/picture.png" in relative and all((ROOT / path).is_file() for path in relative)
+    text = release.absolute(readme, "https://github.com/someone/book", "v0.1.0")
+    assert release.LINK.findall(text) == []
+    assert "](https://github.com/someone/book/raw/v0.1.0/book/_static/picture.png)" in text
+    assert "[LICENSE](https://github.com/someone/book/blob/v0.1.0/LICENSE)" in text
+    assert release.absolute(text, "elsewhere", "v2") == text
 
 
 # ----------------------------------------------------------------------------------------------------------------- commands
