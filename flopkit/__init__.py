@@ -107,7 +107,6 @@ def __dir__() -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    from difflib import get_close_matches
+    from flopkit.names import hint
 
-    near = get_close_matches(name, __all__, n=3)
-    return f"module 'flopkit' has no attribute {name!r}" + (f"; did you mean {', '.join(near)}?" if near else "")
+    return f"module 'flopkit' has no attribute {name!r}; {hint(name, __all__)}"

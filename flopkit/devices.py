@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import html
 import re
 import tomllib
@@ -13,7 +12,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from flopkit import units
+from flopkit import names, units
 from flopkit.derivations import Derivation, Limit, number_format
 from flopkit.tables import Table
 
@@ -224,15 +223,7 @@ def device(name: str | Device | None = None) -> Device:
         return _current()
     if isinstance(name, Device):
         return name
-    if not isinstance(name, str):
-        raise TypeError(
-            f"name={name!r}: must be a name, e.g. device('h100-sxm'), or nothing for the current CUDA device"
-        )
-    key = _key(name)
-    known = _names()
-    if key in known:
-        return _catalogue()[known[key]]
-    raise ValueError(f"name={name!r} is not a device in the data; {_near(key)}")
+    return _catalogue()[names.find(name, _catalogue(), "a device in the data", aliases=_aliases(), key=_key)]
 
 
 def device_names() -> list[str]:
@@ -269,16 +260,7 @@ def _current() -> Device:
 
 def _key(name: str) -> str:
     """A name without what names leave out: case, spaces, punctuation, maker and brand."""
-    key = re.sub(r"[\s_.\-]+", "", name.lower())
-    return re.sub(r"^(nvidia|amd|google|intel|habana)?(tesla|geforce|instinct|cloud)?(?=.)", "", key)
-
-
-def _near(key: str) -> str:
-    names = device_names()
-    near = [name for name in names if key and _key(name).startswith(key)]
-    near = near or [_names()[found] for found in difflib.get_close_matches(key, _names(), n=4, cutoff=0.5)]
-    near = list(dict.fromkeys(near))
-    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    return re.sub(r"^(nvidia|amd|google|intel|habana)?(tesla|geforce|instinct|cloud)?(?=.)", "", names.plain(name))
 
 
 def _rate(name: str, value: Any, unit: str) -> float:
@@ -336,8 +318,8 @@ def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
 
 
 @cache
-def _names() -> Mapping[str, str]:
-    return {_key(spelled): name for name in _catalogue() for spelled in (name, *_data()[name].get("aliases", ()))}
+def _aliases() -> Mapping[str, str]:
+    return {spelled: name for name in _catalogue() for spelled in _data()[name].get("aliases", ())}
 
 
 def _revive(state: dict[str, Any]) -> Device:

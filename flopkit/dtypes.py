@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from flopkit.arithmetic import ceil_div
+from flopkit.names import hint, plain
 
 if TYPE_CHECKING:
     import numpy
@@ -102,12 +102,10 @@ def canonical(dtype: DType) -> str:
     if isinstance(dtype, type) and dtype in _PYTHON:
         return _PYTHON[dtype]
     spelled = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
-    key = spelled.removeprefix("torch.").lower().replace("_", "").replace("-", "").replace(" ", "")
+    key = spelled if spelled in _BITS else plain(spelled.removeprefix("torch."))
     key = _ALIASES.get(key, key)
     if key not in _BITS:
-        near = difflib.get_close_matches(key, [*_BITS, *_ALIASES], n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(_BITS)}"
-        raise ValueError(f"dtype={dtype!r} is not a known number format; {hint}")
+        raise ValueError(f"dtype={dtype!r} is not a known number format; {hint(key, _BITS, _ALIASES)}")
     return key
 
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from flopkit.charts import theme
 from flopkit.charts.packages import need
-from flopkit.charts.panel import Control, Shown, Sweep, listing, near
+from flopkit.charts.panel import Control, Shown, Sweep
 from flopkit.charts.readings import Signals, Values, pick
+from flopkit.names import hint
 
 __all__ = ["Figure", "need", "pick"]
 
@@ -79,9 +80,7 @@ class Figure:
         self.presets = {label: dict(settings) for label, settings in (presets or {}).items()}
         self.controls = {control.name: control for control in controls}
         if len(self.controls) < len(controls):
-            raise ValueError(
-                f"figure {name!r}: two controls share a name; names are {listing(c.name for c in controls)}"
-            )
+            raise ValueError(f"figure {name!r}: two controls share a name: {', '.join(c.name for c in controls)}")
         for label, settings in self.presets.items():
             self.settings(settings, where=f"preset {label!r} of ")
         for key, control in self.controls.items():
@@ -97,9 +96,7 @@ class Figure:
         """Value of every control, by name: those given, checked, and the start values of the others."""
         for name, value in (given or {}).items():
             if name not in self.controls:
-                raise ValueError(
-                    f"{where}figure {self.name!r} has no control {name!r}{near(name, self.controls)}; it has {listing(self.controls)}"
-                )
+                raise ValueError(f"{where}figure {self.name!r} has no control {name!r}; {hint(name, self.controls)}")
             self.controls[name].check(value)
         return {name: (given or {}).get(name, control.value) for name, control in self.controls.items()}
 
@@ -208,8 +205,8 @@ class Figure:
             return self.sweep.values
         if self.sweep.name not in self.controls:
             raise ValueError(
-                f"figure {self.name!r}: along({self.sweep.name!r}) is not a control{near(self.sweep.name, self.controls)}; "
-                f"name one of {listing(self.controls)} or give values and a model"
+                f"figure {self.name!r}: along({self.sweep.name!r}) is not a control; {hint(self.sweep.name, self.controls)} "
+                "Or give values and a model"
             )
         return self.controls[self.sweep.name].options
 
@@ -217,6 +214,6 @@ class Figure:
         for each in shown:
             if each.name not in known:
                 raise ValueError(
-                    f"figure {self.name!r}: {what} {each.name!r} is not set by the model{near(each.name, known)}; it sets {listing(known)}"
+                    f"figure {self.name!r}: {what} {each.name!r} is not set by the model; {hint(each.name, known)}"
                 )
             each.format(known[each.name])

@@ -12,10 +12,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from flopkit import units
+from flopkit.names import hint
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 # Names that mean something else inside a Vega expression or a Vega view.
@@ -57,9 +57,8 @@ class Fields:
         if field.startswith("_"):
             raise AttributeError(field)
         if field not in self._fields:
-            known = self._fields
             raise AttributeError(
-                f"the options of {self._control!r} have no field {field!r}{near(field, known)}; they have {listing(known)}"
+                f"the options of {self._control!r} have no field {field!r}; {hint(field, self._fields)}"
             )
         return self._read(field)
 
@@ -88,9 +87,7 @@ class Control:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
                 raise ValueError(f"{self.name}={value!r}: give a number, such as {self.value!r}")
         elif isinstance(value, (list, dict)) or value not in self.options:
-            raise ValueError(
-                f"{self.name}={value!r} is not an option{near(value, self.options)}; choose from {listing(self.options)}"
-            )
+            raise ValueError(f"{self.name}={value!r} is not an option; {hint(value, self.options)}")
         return value
 
     def read(self, value: Any) -> Any:
@@ -158,7 +155,7 @@ class Shown:
     def format(self, value: Any) -> str:
         if self.text:
             if value not in self.text:
-                raise ValueError(f"readout {self.name!r} has no text for {value!r}; it knows {listing(self.text)}")
+                raise ValueError(f"readout {self.name!r} has no text for {value!r}; {hint(value, self.text)}")
             return self.text[value]
         return units.format_value(value, self.unit)
 
@@ -193,15 +190,6 @@ def along(name: str, values: Sequence[Any] | None = None, model: Callable[..., N
             f"along({name!r}): a model of its own needs values, as in along({name!r}, steps(1, 4096), model)"
         )
     return Sweep(name, None if values is None else tuple(values), model)
-
-
-def near(value: Any, known: Iterable[Any]) -> str:
-    close = get_close_matches(str(value), [str(each) for each in known], n=2)
-    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
-
-
-def listing(known: Iterable[Any]) -> str:
-    return ", ".join(map(repr, known))
 
 
 def _name(name: str, kind: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flopkit.arithmetic import reading, vega
-from flopkit.charts.panel import Control, Fields, check_name, listing, near
+from flopkit.charts.panel import Control, Fields, check_name
+from flopkit.names import hint
 
 if TYPE_CHECKING:
     from flopkit.charts.figure import Figure
@@ -34,9 +35,7 @@ class Results:
             return self._give(name)
         if self._parent is not None:
             return getattr(self._parent, name)
-        raise AttributeError(
-            f"figure {self._figure.name!r} has no result {name!r}{near(name, self._found)}; set so far: {listing(self._found)}"
-        )
+        raise AttributeError(f"figure {self._figure.name!r} has no result {name!r} so far; {hint(name, self._found)}")
 
     def found(self) -> dict[str, Any]:
         """Every result, by name."""

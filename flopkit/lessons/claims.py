@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flopkit.lessons.prose import says
+from flopkit.names import hint
 
 __all__ = ["VERDICTS", "Claim", "ClaimsTable", "claims", "claims_markdown", "claims_table", "verdict"]
 
@@ -106,7 +107,7 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
     Raises ``AssertionError`` where the file says otherwise, with what to write there.
     """
     if id not in claims():
-        raise ValueError(f"id={id!r} is not a claim in verdicts.toml; known: {', '.join(claims())}")
+        raise ValueError(f"id={id!r} is not a claim in verdicts.toml; {hint(id, claims())}")
     if verdict not in VERDICTS:
         raise ValueError(f"verdict={verdict!r}: must be one of {', '.join(map(repr, VERDICTS))}")
     claim = claims()[id]

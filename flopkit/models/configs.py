@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 from importlib.resources import files
 from typing import Any
+
+from flopkit.names import find
 
 __all__ = ["config_names", "config_source", "hf_config"]
 
@@ -29,7 +29,7 @@ def hf_config(name: str) -> dict[str, Any]:
     >>> config["num_hidden_layers"], config["num_key_value_heads"]
     (80, 8)
 
-    Raises ``ValueError`` for a model that is not known, with near names.
+    Raises ``ValueError`` for a model that is not known, with near names, and ``TypeError`` for what is no name.
     """
     return dict(_entry(name)["config"])
 
@@ -45,14 +45,5 @@ def config_source(name: str) -> str:
 
 
 def _entry(name: str) -> dict[str, Any]:
-    known = {_plain(each): each for each in config_names()}
-    found = known.get(_plain(name)) if isinstance(name, str) else None
-    if found is None:
-        near = [known[match] for match in difflib.get_close_matches(_plain(str(name)), known)]
-        hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known.values())}"
-        raise ValueError(f"name={name!r} is no model whose configuration is known; {hint}")
+    found = find(name, config_names(), "a model whose configuration is known")
     return dict(json.loads((_FOLDER / f"{found}.json").read_text("utf-8")))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_.-]", "", name.lower())

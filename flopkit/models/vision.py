@@ -6,8 +6,6 @@ compared layer by layer. Nothing here needs torch.
 
 from __future__ import annotations
 
-import difflib
-import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,6 +19,7 @@ from flopkit.layers.normalisations import batch_norm
 from flopkit.layers.pointwise import activation, residual, scale
 from flopkit.layers.pooling import max_pool2d
 from flopkit.layers.products import dense
+from flopkit.names import find
 from flopkit.sizes import number, size
 
 __all__ = ["KINDS", "cnn", "cnn_kinds", "cnn_names", "cnn_published"]
@@ -69,25 +68,10 @@ def cnn_kinds(name: str) -> dict[str, str]:
 
 def _through(name: str, batch: Any, height: int, width: int, dtype: Any) -> _Image:
     """An image in colours that has been through a network."""
-    key = _known(name)
+    key = find(name, _NETWORKS, "a known network")
     image = _Image(batch, 3, height, width, dtype, key, (height, width))
     _NETWORKS[key](image)
     return image
-
-
-def _known(name: str) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"name={name!r} is not a string: give the name of a network, such as 'resnet50'")
-    plain = {_plain(key): key for key in _NETWORKS}
-    if _plain(name) not in plain:
-        near = difflib.get_close_matches(_plain(name), plain) or list(plain)
-        names = ", ".join(plain[each] for each in near)
-        raise ValueError(f"name={name!r} is not a network known here: did you mean {names}?")
-    return plain[_plain(name)]
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_.-]", "", name.lower())
 
 
 def cnn_names() -> list[str]:

@@ -147,19 +147,19 @@ def test_presets_extend_the_ladder():
         ({"alt": " "}, "alt is empty"),
         (
             {"presets": {"p": {"token": 4}}},
-            r"preset 'p' of figure 'dense' has no control 'token' \(did you mean 'tokens'\?\)",
+            r"preset 'p' of figure 'dense' has no control 'token'; did you mean tokens\?",
         ),
-        ({"presets": {"p": {"device": "H100"}}}, "'H100' is not an option.*did you mean 'H100 SXM'"),
+        ({"presets": {"p": {"device": "H100"}}}, "'H100' is not an option.*did you mean H100 SXM"),
         (
             {"readouts": [readout("flop", "Arithmetic")]},
-            r"read-out 'flop' is not set by the model \(did you mean 'flops'\?\)",
+            r"read-out 'flop' is not set by the model; did you mean flops\?",
         ),
         ({"table": [column("token", "Tokens")]}, "column 'token' is not set"),
         ({"readouts": [readout("half", "Half")]}, "give its words"),
         ({"controls": [slider("tokens", "A", [1, 2]), slider("tokens", "B", [1, 2])]}, "share a name"),
         (
             {"rows": along("tokes"), "table": [column("tokens", "T")]},
-            r"along\('tokes'\) is not a control \(did you mean 'tokens'\?\)",
+            r"along\('tokes'\) is not a control; did you mean tokens\?",
         ),
     ],
 )
@@ -169,7 +169,7 @@ def test_errors_of_a_figure(changes, message):
 
 
 def test_errors_of_settings():
-    with pytest.raises(ValueError, match=r"figure 'dense' has no control 'batch'; it has 'tokens', 'd_in'"):
+    with pytest.raises(ValueError, match=r"figure 'dense' has no control 'batch'; known: tokens, d_in"):
         figure().at(batch=1)
     with pytest.raises(ValueError, match="tokens=-1: give a number"):
         figure().at(tokens=-1)
@@ -200,7 +200,7 @@ def test_errors_of_a_model():
     for model, message in [
         (twice, "s.flops is set twice"),
         (whole_cost, "s.cost = Cost: a result is a number.*cost.flops"),
-        (unknown, r"no result 'flop' \(did you mean 'flops'\?\)"),
+        (unknown, r"no result 'flop' so far; did you mean flops\?"),
         (reserved, "Vega uses this name"),
         (shadow, "s.n is set twice, or is the name of a control"),
     ]:
@@ -215,7 +215,7 @@ def test_a_missing_field_is_named():
     pytest.importorskip("altair")
     lonely = Figure(name="f", title="t", alt="a", model=dense_on, controls=list(figure().controls.values()))
     lonely.model = lambda s, *, device, **_: setattr(s, "ridge", device.peaks)
-    with pytest.raises(AttributeError, match=r"no field 'peaks' \(did you mean 'peak'\?\)"):
+    with pytest.raises(AttributeError, match=r"no field 'peaks'; did you mean peak\?"):
         lonely.spec()
     with pytest.raises(AttributeError, match="peaks"):
         lonely.at()

@@ -50,7 +50,7 @@ def test_a_slider_takes_numbers_only(value):
 def test_a_choice_offers_near_names():
     device = choice("device", "Device", {"H100 SXM": {"peak": 1}, "H200": {"peak": 2}})
     assert device.value == "H100 SXM" and device.read("H200").peak == 2 and device.read("H200").name == "H200"
-    with pytest.raises(ValueError, match=r"device='H100'.*did you mean .*'H100 SXM'.*choose from 'H100 SXM', 'H200'"):
+    with pytest.raises(ValueError, match=r"device='H100'.*not an option; did you mean H100 SXM\?"):
         device.check("H100")
     with pytest.raises(ValueError, match="not an option"):
         device.check(["H200"])
@@ -87,7 +87,7 @@ def test_names_that_vega_would_misread(name):
 def test_text_of_a_readout():
     assert readout("flops", "Arithmetic", "FLOPs").format(2e9) == "2 GFLOPs"
     assert readout("fits", "Fits", text={True: "yes", False: "no"}).format(False) == "no"
-    with pytest.raises(ValueError, match=r"no text for 'neither'; it knows 'compute'"):
+    with pytest.raises(ValueError, match=r"no text for 'neither'; known: compute"):
         readout("bound", "Bound", text={"compute": "arithmetic"}).format("neither")
     with pytest.raises(TypeError, match="words"):
         readout("fits", "Fits").format(True)
