@@ -50,10 +50,11 @@ def find(
         raise TypeError(f"{argument}={name!r} is not {what}: must be a name, such as {next(iter(known))!r}")
     if name in known:
         return name
-    index = _index(known, aliases, key)
-    if key(name) not in index:
-        raise ValueError(f"{argument}={name!r} is not {what}; {_hint(key(name), index)}")
-    return index[key(name)]
+    spellings = _spellings(known, aliases, key)
+    meant = dict(spellings).get(key(name))
+    if meant is None:
+        raise ValueError(f"{argument}={name!r} is not {what}; {_hint(key(name), spellings)}")
+    return meant
 
 
 def hint(name: Any, known: Iterable[Any], aliases: Mapping[str, str] = _NONE) -> str:
@@ -62,18 +63,18 @@ def hint(name: Any, known: Iterable[Any], aliases: Mapping[str, str] = _NONE) ->
     >>> hint("resnet", ["resnet18", "resnet50", "vgg16"]), hint("bert", ["vgg16", "vgg19"])
     ('did you mean resnet18 or resnet50?', 'known: vgg16, vgg19')
     """
-    return _hint(plain(str(name)), _index(map(str, known), aliases, plain))
+    return _hint(plain(str(name)), _spellings(map(str, known), aliases, plain))
 
 
-def _index(known: Iterable[str], aliases: Mapping[str, str], key: Callable[[str], str]) -> dict[str, str]:
-    spellings = {each: each for each in known} | dict(aliases)
-    return {key(spelled): each for spelled, each in spellings.items()}
+def _spellings(known: Iterable[str], aliases: Mapping[str, str], key: Callable[[str], str]) -> list[tuple[str, str]]:
+    return [(key(spelled), name) for spelled, name in (*((name, name) for name in known), *aliases.items())]
 
 
-def _hint(wanted: str, index: Mapping[str, str]) -> str:
+def _hint(wanted: str, spellings: list[tuple[str, str]]) -> str:
     from difflib import get_close_matches  # loaded when something is wrong, and not with every import
 
-    near = [each for spelled, each in index.items() if wanted and spelled.startswith(wanted)]
-    near = near or [index[match] for match in get_close_matches(wanted, index, n=4)]
+    near = [name for spelled, name in spellings if wanted and spelled.startswith(wanted)]
+    close = get_close_matches(wanted, [spelled for spelled, _ in spellings], n=4)
+    near = near or [name for match in close for spelled, name in spellings if spelled == match]
     start, word, end = ("did you mean ", " or ", "?") if near else ("known: ", ", ", "")
-    return start + word.join(dict.fromkeys(near or index.values())) + end
+    return start + word.join(dict.fromkeys(near or [name for _, name in spellings])) + end

@@ -2,10 +2,13 @@
 
 import itertools
 import math
+import operator
 import random
 import re
+import tomllib
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import altair
@@ -15,6 +18,7 @@ import sympy
 from formulas import FORMULAS
 
 import flopkit as fk
+from flopkit.names import plain
 
 NO_SIZES = [0, -1, math.nan, math.inf, -math.inf, True, "4", 4.0, 4.5, Fraction(4), Decimal(4), 4j, [4], {}, object]
 REMEDY = re.compile(r"must be|pass |give ")
@@ -198,6 +202,41 @@ def test_an_unknown_name_has_near_ones():
         fk.conv2
     with pytest.raises(ImportError, match="sofmax"):
         exec("from flopkit import sofmax")
+    with pytest.raises(AttributeError, match=r"no attribute 'Devise'; did you mean Device or device"):
+        fk.Devise
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("linear", "here it is fk.dense(tokens=, d_in=, d_out=)"),
+        ("BMM", "here it is fk.matmul(m=, k=, n=, batch=)"),
+        ("sdpa", "here it is fk.attention(...)"),
+        ("FlopCounterMode", "here it is with fk.counting() as report"),
+        ("derivations", "yet: import flopkit.derivations"),
+    ],
+)
+def test_a_name_of_another_library_or_of_a_room_is_understood(name, says, monkeypatch):
+    monkeypatch.delattr(fk, name, raising=False)  # a room that is loaded already
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'.*{re.escape(says)}"):
+        getattr(fk, name)
+
+
+def test_the_answers_to_names_of_other_libraries_exist():
+    answers = tomllib.loads((Path(fk.__file__).parent / "data" / "elsewhere.toml").read_text("utf-8"))
+    elsewhere = [plain(name) for names in answers.values() for name in names]
+    assert len(elsewhere) == len(set(elsewhere)), "one name with two answers"
+    assert not set(elsewhere) & {plain(name) for name in fk.__all__}, "what has this name here needs no answer"
+    for answer in answers:
+        tree = re.findall(r"fk((?:\.\w+)+)", answer)
+        assert tree, answer
+        for path in tree:
+            assert operator.attrgetter(path[1:])(fk) is not None
+
+
+def test_tools_that_probe_for_names_get_no_advice():
+    with pytest.raises(AttributeError, match=r"no attribute '__wrapped__'$"):
+        fk.__wrapped__
 
 
 @pytest.mark.parametrize(("h_in", "h_out", "stride"), [(10, 1000, 1), (1000, 10, 1), (9, 3, 2), (9, 9, 2)])

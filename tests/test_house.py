@@ -36,6 +36,8 @@ HEAVY = {
     "matplotlib",
 }
 
+ROOMS = [name for name, home in fk._read_homes().items() if home == "flopkit"]
+PUBLIC = [name for name, home in fk._read_homes().items() if home != "flopkit"]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -187,18 +189,22 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(missing, code, messag
 def test_all_names_of_the_face_exist():
     for name in fk.__all__:
         assert getattr(fk, name) is not None
-    assert fk.__all__ == dir(fk) == sorted([*fk._HOME, *fk._SUBMODULES])
-    typed = {
-        alias.asname or alias.name
-        for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flopkit.")
-        for alias in node.names
-    }
-    assert typed == set(fk._HOME), "the names that type checkers see and the ones that exist differ"
+    assert fk.__all__ == dir(fk) == sorted([*PUBLIC, *ROOMS])
+    everything = {}
+    exec("from flopkit import *", everything)
+    assert set(fk.__all__) <= everything.keys()
+
+
+def test_each_line_of_the_stub_offers_a_name_under_its_own_name():
+    """To a type checker ``from room import x`` in a stub offers nothing, and ``x as y`` another name than Python's."""
+    lines = ast.parse((PACKAGE / "__init__.pyi").read_text("utf-8")).body
+    offered = [alias for line in lines if isinstance(line, ast.ImportFrom) for alias in line.names]
+    assert [alias.name for alias in offered] == [alias.asname for alias in offered]
+    assert len(offered) == len({alias.name for alias in offered}) == len(fk.__all__)
 
 
 def test_a_room_of_the_face_is_there_before_anything_else_has_loaded_it():
-    for name in fk._SUBMODULES:
+    for name in ROOMS:
         assert in_python(f"import flopkit\nprint(json.dumps(flopkit.{name}.__name__))") == f"flopkit.{name}"
 
 
@@ -227,8 +233,8 @@ def test_a_type_checker_finds_the_names_of_the_face(tmp_path):
 
 def test_no_room_is_named_like_a_public_function():
     rooms = {module.name for module in pkgutil.iter_modules(fk.__path__)}
-    assert not rooms & set(fk._HOME)
-    assert set(fk._SUBMODULES) <= rooms
+    assert not rooms & set(PUBLIC)
+    assert set(ROOMS) <= rooms
 
 
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
@@ -252,7 +258,7 @@ def public_functions():
                 thing = getattr(module, name)
                 if inspect.isfunction(thing) and thing.__module__ == module.__name__:
                     yield f"{module.__name__}.{name}", thing
-    for name in fk._HOME:
+    for name in PUBLIC:
         thing = getattr(fk, name)
         if inspect.isfunction(thing) or inspect.isclass(thing):
             yield f"fk.{name}", thing
