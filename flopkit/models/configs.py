@@ -17,7 +17,7 @@ def config_names() -> list[str]:
     """The models whose configuration is known.
 
     >>> config_names()
-    ['deepseek-v3', 'llama-3-70b', 'mixtral-8x7b']
+    ['deepseek-v3', 'llama-3-70b', 'llama-3-8b', 'mixtral-8x7b']
     """
     return sorted(entry.name.removesuffix(".json") for entry in _FOLDER.iterdir() if entry.name.endswith(".json"))
 

@@ -84,7 +84,7 @@ def deepseek(c, t):
     return products, layers * heads * (nope + rope + value)
 
 
-BY_HAND = {"llama-3-70b": llama, "mixtral-8x7b": mixtral, "deepseek-v3": deepseek}
+BY_HAND = {"llama-3-8b": llama, "llama-3-70b": llama, "mixtral-8x7b": mixtral, "deepseek-v3": deepseek}
 
 
 def test_forward_to_the_last_flop(counted):
@@ -98,6 +98,7 @@ def test_backward_is_twice_the_forward_and_flash_does_the_scores_again(counted):
     name, config, found = counted
     assert found["backward"] == 2 * found["forward"]
     head = {
+        "llama-3-8b": lambda c: c["hidden_size"] // c["num_attention_heads"],
         "llama-3-70b": lambda c: c["hidden_size"] // c["num_attention_heads"],
         "mixtral-8x7b": lambda c: c["hidden_size"] // c["num_attention_heads"],
         "deepseek-v3": lambda c: c["qk_nope_head_dim"] + c["qk_rope_head_dim"],
@@ -120,7 +121,12 @@ def test_modules_are_named_as_in_the_model(counted):
     assert found["rows"]["model"] == found["forward"] - head
 
 
-PARAMETERS = {"llama-3-70b": (70.6e9, 0.05e9), "mixtral-8x7b": (46.7e9, 0.05e9), "deepseek-v3": (671e9, 0.5e9)}
+PARAMETERS = {
+    "llama-3-8b": (8.03e9, 0.005e9),
+    "llama-3-70b": (70.6e9, 0.05e9),
+    "mixtral-8x7b": (46.7e9, 0.05e9),
+    "deepseek-v3": (671e9, 0.5e9),
+}
 
 
 def test_it_is_the_model_that_it_is_called(counted):

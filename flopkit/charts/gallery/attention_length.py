@@ -12,6 +12,7 @@ from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.layers.attention_layers import mla, multi_head_attention
 from flopkit.layers.attentions import attention
 from flopkit.layers.products import dense
+from flopkit.models import hf_config
 
 __all__ = ["attention_crossing", "core_and_rest"]
 
@@ -56,7 +57,9 @@ def projections(d_model: Any, heads: Any, kv_heads: Any, head_dim: Any) -> Any:
 
 def latent_projections(d_model: Any, heads: Any) -> Any:
     """The same for the latent attention of DeepSeek-V3, brought up to keys and values of every head."""
-    latent: dict[str, Any] = {"q_lora": 1536, "kv_lora": 512, "qk_nope": 128, "qk_rope": 64, "v_head_dim": 128}
+    config = hf_config("deepseek-v3")
+    latent = {"q_lora": config["q_lora_rank"], "kv_lora": config["kv_lora_rank"], "v_head_dim": config["v_head_dim"]}
+    latent |= {"qk_nope": config["qk_nope_head_dim"], "qk_rope": config["qk_rope_head_dim"]}
     return _without_core(mla(batch=1, q=1, kv=1, d_model=d_model, heads=heads, **latent))
 
 
@@ -123,10 +126,12 @@ def attention_crossing() -> Figure:
             .encode(x=x, y=y, text="label:N"),
         )
 
-    # Sizes as in each model's published config.json.
-    llama = {"mask": "causal", "d_model": 4096, "heads": 32, "sharing": FOUR, "head": "128", "d_ff": 14336}
-    llama |= {"mlp": "three products (gated)"}
-    deepseek = {"d_model": 7168, "heads": 128, "d_ff": 18432}
+    def sizes(name: str) -> dict[str, Any]:
+        config = hf_config(name)
+        d_model, heads, d_ff = (config[k] for k in ("hidden_size", "num_attention_heads", "intermediate_size"))
+        return {"d_model": d_model, "heads": heads, "d_ff": d_ff}
+
+    llama = {"mask": "causal", "sharing": FOUR, "head": "128", "mlp": "three products (gated)", **sizes("llama-3-8b")}
     gpt_2 = {"length": 1024, "d_model": 768, "heads": 12, "d_ff": 3072}
     return Figure(
         name="attention-crossing",
@@ -148,9 +153,9 @@ def attention_crossing() -> Figure:
         ],
         presets={
             "Llama-3-8B": llama,
-            "Llama-3-70B": {**llama, "d_model": 8192, "heads": 64, "sharing": EIGHT, "d_ff": 28672},
+            "Llama-3-70B": {**llama, **sizes("llama-3-70b"), "sharing": EIGHT},
             "Mistral-7B, window of 4,096": {**llama, "mask": "window", "span": 4096},
-            "DeepSeek-V3": {**llama, **deepseek, "sharing": MHA, "head": "192, values 128 (latent)"},
+            "DeepSeek-V3": {**llama, **sizes("deepseek-v3"), "sharing": MHA, "head": "192, values 128 (latent)"},
             "GPT-2": {**llama, **gpt_2, "sharing": MHA, "head": "64", "mlp": "two products"},
         },
         readouts=[

@@ -12,15 +12,18 @@ from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.layers.attentions import attention
 from flopkit.layers.embeddings import embedding
 from flopkit.layers.products import dense
+from flopkit.models.language import decoder
 from flopkit.training import attention_backward, dense_backward
 
 __all__ = ["backward_stack", "step_of_llama"]
 
-# Llama-3-8B, by its published config.json. Matrices of a layer as (in, out); the first three have the layer's own input.
-WIDTH, HIDDEN, VOCABULARY, LAYERS = 4096, 14336, 128256, 32
-CORE = {"heads": 32, "kv_heads": 8, "head_dim": 128}
-QKV = ((WIDTH, WIDTH), (WIDTH, 1024), (WIDTH, 1024))
-REST = ((WIDTH, WIDTH), (WIDTH, HIDDEN), (WIDTH, HIDDEN), (HIDDEN, WIDTH))
+LLAMA = decoder("llama-3-8b")
+WIDTH, HIDDEN, VOCABULARY, LAYERS = LLAMA.d_model, LLAMA.d_ff, LLAMA.vocab, LLAMA.layers
+CORE = {"heads": LLAMA.heads, "kv_heads": LLAMA.kv_heads, "head_dim": LLAMA.head_dim}
+QUERIES, KEYS = LLAMA.heads * LLAMA.head_dim, LLAMA.kv_heads * LLAMA.head_dim
+# Matrices of a layer as (in, out); the first three have the layer's own input.
+QKV = ((WIDTH, QUERIES), (WIDTH, KEYS), (WIDTH, KEYS))
+REST = ((QUERIES, WIDTH), (WIDTH, HIDDEN), (WIDTH, HIDDEN), (HIDDEN, WIDTH))
 
 QUARTERS = ("first", "second", "third", "fourth")
 QUARTER = LAYERS // len(QUARTERS)

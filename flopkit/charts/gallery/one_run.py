@@ -9,13 +9,10 @@ from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.conventions import EXACT, TORCH
-from flopkit.cost import Cost
 from flopkit.devices import device
-from flopkit.layers.attentions import attention
-from flopkit.layers.embeddings import embedding
-from flopkit.layers.products import dense
+from flopkit.models.language import decoder
 
-__all__ = ["llama_3_8b_forward", "one_run", "one_run_many_numbers"]
+__all__ = ["one_run", "one_run_many_numbers"]
 
 FORWARDS = 3  # a training step does the products of three forward passes: one, and two more to go back
 RECIPES = (
@@ -29,35 +26,13 @@ RECIPES = (
 )
 
 
-def llama_3_8b_forward(seq: Any) -> Cost:
-    """The matrix products and the attention core of Llama-3-8B, forward, for one sequence of *seq* tokens.
-
-    Sizes: the model's published config.json (hidden_size 4096, 32 layers, 32 heads, 8 key-value heads,
-    intermediate_size 14336, vocab_size 128256).
-    """
-    width, hidden, vocabulary = 4096, 14336, 128256
-    layer = Cost.total(
-        "layer",
-        [
-            dense(tokens=seq, d_in=width, d_out=width + 2 * 8 * 128).named("query, key, value"),
-            attention(batch=1, q=seq, kv=seq, heads=32, kv_heads=8, head_dim=128, mask="causal"),
-            dense(tokens=seq, d_in=width, d_out=width).named("output"),
-            (2 * dense(tokens=seq, d_in=width, d_out=hidden)).named("gate and up"),
-            dense(tokens=seq, d_in=hidden, d_out=width).named("down"),
-        ],
-    )
-    look_up = embedding(tokens=seq, vocab=vocabulary, d_model=width)
-    head = dense(tokens=seq, d_in=width, d_out=vocabulary).named("head")
-    return Cost.total("Llama-3-8B, forward", [look_up, 32 * layer, head])
-
-
 def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, multiply_add: Any, peak: Any) -> None:
     """FLOPs of a training token, and the utilisation they make of a measured rate of tokens."""
-    forward = llama_3_8b_forward(seq)
+    forward = decoder("llama-3-8b").forward(seq=seq)
     s.visible = FORWARDS * forward.under(EXACT).flops / seq
     s.every = FORWARDS * forward.under(TORCH).flops / seq
-    s.six_n = 2 * FORWARDS * forward.params
-    s.scores_every = FORWARDS * 32 * attention(batch=1, q=seq, kv=seq, heads=32, kv_heads=8, head_dim=128).flops / seq
+    s.six_n = 2 * FORWARDS * (forward.params - forward.params_by_role["norm"])  # a gain is in no product
+    s.scores_every = 2 * FORWARDS * (forward.macs_by_kind["scores"] + forward.macs_by_kind["hidden"]) / seq
     s.half = s.every - s.scores_every / 2
     s.flops_per_token = (
         pick(scores, {"visible": s.visible, "half": s.half, "every": s.every, "6N": s.six_n}) * multiply_add / 2
