@@ -17,7 +17,9 @@ def test_a_configuration_is_the_reader_s_own():
 
 
 def test_a_name_that_is_not_known_has_near_ones():
-    with pytest.raises(ValueError, match=r"name='llama-2-70b' is not a model .*; did you mean llama-3-70b or llama-3-8b\?$"):
+    with pytest.raises(
+        ValueError, match=r"name='llama-2-70b' is not a model .*; did you mean llama-3-70b or llama-3-8b\?$"
+    ):
         hf_config("llama-2-70b")
     with pytest.raises(ValueError, match=r"name='deepseek' is not a model .*; did you mean deepseek-v3\?$"):
         config_source("deepseek")
