@@ -86,7 +86,7 @@ clean:              ## Remove all that was built; .venv stays
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[book,test,peers]'
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps torchvision
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps --upgrade \
-	  --target "$$($(PY) -m flopkit.counter.peers.installed)" ultralytics-thop
+	  --target "$$($(PY) -m flopkit.peers.installed)" ultralytics-thop
 	@$(PY) tools/torchvision_beside_cpu_torch.py
 	@touch .venv/ready
 

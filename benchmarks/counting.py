@@ -78,7 +78,7 @@ def counters():
     from torch.utils.flop_counter import FlopCounterMode
 
     import flopkit as fk
-    from flopkit.counter.peers import installed
+    from flopkit.peers import installed
 
     def plain(model, x):
         model(x)

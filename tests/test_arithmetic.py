@@ -7,11 +7,21 @@ import numpy
 import pytest
 import sympy
 import vega
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from flopkit.arithmetic import ceil_div, exact_div, log2, maximum, minimum, ratio, reading, same, unmixed, where
-from flopkit.arithmetic import vega as expression_of
+from flopkit.arithmetic import (
+    ceil_div,
+    exact_div,
+    log2,
+    maximum,
+    minimum,
+    ratio,
+    reading,
+    same,
+    unmixed,
+    vega as expression_of,
+    where,
+)
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 numbers = st.integers(1, 10**6)

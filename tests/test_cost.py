@@ -9,8 +9,7 @@ import numpy
 import pytest
 import sympy
 import vega
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import flopkit as fk
 from flopkit.arithmetic import vega as expression_of

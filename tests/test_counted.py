@@ -8,8 +8,7 @@ import random
 
 import pytest
 from formulas import CASES, FORMULAS
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import flopkit as fk
 from flopkit import tally

@@ -20,7 +20,7 @@ PACKAGE = Path(fk.__file__).parent
 
 # From the top of the house to its foundation: a room imports itself and what stands below it.
 FLOORS = (
-    "widgets", "charts", "lessons", "counter", "models", "training", "rooflines", "devices", "derivations", "layers", "tally", "cost",
+    "widgets", "charts", "lessons", "peers", "counter", "models", "training", "rooflines", "devices", "derivations", "layers", "tally", "cost",
     "conventions", "sizes", "dtypes", "names", "tables", "units", "arithmetic", "__about__",
 )  # fmt: skip
 HEAVY = {

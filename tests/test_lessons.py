@@ -11,8 +11,19 @@ import pytest
 
 import flopkit as fk
 from flopkit import units
-from flopkit.lessons import NotYet, check, cites, claims, claims_table, derivation, numbers_in, predict, says, verdict
-from flopkit.lessons import claims as claims_room  # the function
+from flopkit.lessons import (
+    NotYet,
+    check,
+    cites,
+    claims,
+    claims as claims_room,  # the function
+    claims_table,
+    derivation,
+    numbers_in,
+    predict,
+    says,
+    verdict,
+)
 from flopkit.lessons.claims import Claim, ClaimsTable
 
 CLAIMS_ROOM = sys.modules["flopkit.lessons.claims"]

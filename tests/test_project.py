@@ -109,15 +109,15 @@ def test_environment_agrees_with_pyproject():
 
 def test_two_counters_of_one_module_name_stand_apart():
     """thop and ultralytics-thop are both the module `thop`: one of them has a folder of its own, named in one place."""
-    from flopkit.counter.peers import installed
+    from flopkit.peers import installed
 
     makefile = (ROOT / "Makefile").read_text("utf8")
-    assert '--target "$$($(PY) -m flopkit.counter.peers.installed)" ultralytics-thop' in makefile
+    assert '--target "$$($(PY) -m flopkit.peers.installed)" ultralytics-thop' in makefile
     assert "ultralytics-thop" not in requirements("peers") and "thop" in requirements("peers")
     folder = installed.APART.relative_to(sys.prefix)
     assert "\\".join((".venv", *folder.parts)) in (ROOT / "README.md").read_text("utf8")
     said = subprocess.run(
-        [sys.executable, "-m", "flopkit.counter.peers.installed"], check=True, capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-m", "flopkit.peers.installed"], check=True, capture_output=True, text=True, cwd=ROOT
     )
     assert said.stdout.strip() == str(installed.APART)
 

@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from flopkit import units
 from flopkit.units import count, format_value, parse, percent, ratio, seconds, si

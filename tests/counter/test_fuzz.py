@@ -9,8 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from batteries import Product
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

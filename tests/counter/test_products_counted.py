@@ -6,8 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from programs import PLACES, at, backward, count, leaf, passes, row
 
 import flopkit as fk

@@ -4,8 +4,7 @@ import inspect
 import itertools
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import flopkit as fk
 

@@ -1,8 +1,7 @@
 """Experts, norms, pointwise work, embeddings and pooling: named values and relations. Counts are in test_counted."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import flopkit as fk
 from flopkit.layers.pointwise import ACTIVATIONS

@@ -9,7 +9,7 @@ from flopkit.arithmetic import maximum, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, choice, column, readout, slider
-from flopkit.counter.peers.recorded import recorded, versions
+from flopkit.peers.recorded import recorded, versions
 
 __all__ = ["answers_of", "eight_tools"]
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import relu
 
 import flopkit as fk
-from flopkit.counter.peers.asked import ask, sure
+from flopkit.peers.asking import ask, sure
 
 
 class Calls(nn.Module):

@@ -7,7 +7,7 @@ from torch import nn
 
 import flopkit as fk
 from flopkit.counter import peers
-from flopkit.counter.peers.asked import ask, sure
+from flopkit.peers.asking import ask, sure
 
 
 class Products(nn.Module):

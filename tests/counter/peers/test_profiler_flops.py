@@ -7,7 +7,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import flopkit as fk
-from flopkit.counter.peers.asked import sure
+from flopkit.peers.asking import sure
 
 
 def trained(model, *shape):

@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations, rnn
 
 import flopkit as fk
 from flopkit.counter import peers
-from flopkit.counter.peers.asked import ask, sure
+from flopkit.peers.asking import ask, sure
 
 
 class Run(nn.Module):

@@ -1,16 +1,17 @@
-"""The programs that every tool is asked about; what they answered stands in flopkit/data/counters.toml.
+"""The programs that eight tools are asked about; what they answered stands in flopkit/data/counters.toml.
 
-``python -m flopkit.counter.peers.programs`` asks the tools that are installed and prints the file anew, its reasons kept.
+``python -m flopkit.peers.programs`` asks the tools that are installed and prints the file anew, its reasons kept.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any
 
-from flopkit.counter.peers.recorded import recorded
+from flopkit.peers.asking import ask
+from flopkit.peers.recorded import recorded, versions
+from flopkit.peers.tools import TOOLS
 
 __all__ = ["PROGRAMS", "build"]
 
@@ -41,7 +42,7 @@ def _language(kind: str) -> Callable[[], tuple[Any, Any]]:
     def made() -> tuple[Any, Any]:
         import torch
 
-        from flopkit.counter.peers.installed import load
+        from flopkit.peers.installed import load
 
         transformers = load("transformers")
         if transformers is None:
@@ -85,17 +86,16 @@ PROGRAMS: dict[str, tuple[Callable[[], tuple[Any, Any]], bool]] = {
 def _anew() -> str:
     import torch
 
-    import flopkit as fk
-    from flopkit.counter.peers import asked
-    from flopkit.counter.peers.installed import version
+    from flopkit.counter.running import count
+    from flopkit.peers.installed import version
 
-    lines = ["[versions]", *(f'"{tool}" = "{version(asked.TOOLS[tool][0])}"' for tool in asked.TOOLS)]
+    lines = ["[versions]", *(f'"{tool}" = "{version(TOOLS[tool].package)}"' for tool in versions())]
     for name in PROGRAMS:
-        before = recorded().get(name) if files("flopkit").joinpath("data/counters.toml").is_file() else None
+        before = recorded().get(name)
         model, x, grad = build(name)
         with contextlib.nullcontext() if grad else torch.no_grad():
-            flops = fk.count(model, x).flops
-            answers = [asked.ask(tool, model, x) for tool in asked.TOOLS]
+            flops = count(model, x).flops
+            answers = [ask(tool, model, x) for tool in versions()]
         lines += ["", f'[programs."{name}"]', f'about = "{before.about if before else ""}"', f"flops = {flops}"]
         lines += [f'printed."{a.tool}" = {a.value}' for a in answers if a.value is not None]
         lines += [f'reasons."{tool}" = "{why}"' for tool, why in (before.reasons if before else {}).items()]

@@ -1,6 +1,6 @@
 """The tools themselves, where they are installed: what the chapter and the tests compare with.
 
-``python -m flopkit.counter.peers.installed`` prints the folder that ultralytics-thop is installed into. It has the same module name
+``python -m flopkit.peers.installed`` prints the folder that ultralytics-thop is installed into. It has the same module name
 as thop, so it stands apart from it, and is imported from there.
 """
 

@@ -1,0 +1,5 @@
+"""Other people's counters, run as their documentation says: `flopkit.ask` and `flopkit.ask_all`.
+
+`tools` knows how each is called, `installed` finds it, `quietly` keeps it from leaving anything behind, `asking` asks, and `why` says what
+is known of a number that is off. `programs` are those that a chapter asks about; what was answered is in data/counters.toml (`recorded`).
+"""
