@@ -435,6 +435,9 @@ def test_a_formula_is_printed_from_the_code():
     assert put_in.value == 137438953472 and isinstance(put_in.value, int)
     assert put_in.latex().endswith(r"= \text{137.4 GFLOPs}")
     assert repr(put_in) == "FLOPs = 2*k*m*n = 137.4 GFLOPs"
+    numbered = derivation("FLOPs", fk.matmul(m=m, k=k, n=n).flops, number="2.1")
+    assert numbered._repr_latex_() == r"$$\mathrm{FLOPs} = 2 k m n \tag{2.1}$$"
+    assert repr(numbered) == "FLOPs = 2*k*m*n    (2.1)"
 
 
 def test_names_of_sizes_are_set_as_words():

@@ -151,6 +151,24 @@ def test_repository_address(url, address):
     assert __about__._address(url) == address
 
 
+@pytest.mark.parametrize(
+    ("urls", "site"),
+    [
+        ({}, None),
+        ({"Repository": "https://github.com/OWNER/REPO"}, None),
+        ({"Repository": "https://github.com/Someone/book.git"}, "https://someone.github.io/book/"),
+        ({"Repository": "https://codeberg.org/someone/book"}, None),
+        (
+            {"Repository": "https://github.com/someone/book", "Documentation": "https://flops.example.org"},
+            "https://flops.example.org/",
+        ),
+    ],
+)
+def test_address_of_the_published_book(monkeypatch, urls, site):
+    monkeypatch.setattr(__about__, "_urls", lambda: urls)
+    assert __about__.site() == site
+
+
 def test_install_cell_follows_the_address():
     """With an address it installs the tag of this version, and nothing that replaces what Colab ships."""
     tool = load_tool()
@@ -225,10 +243,12 @@ def test_tidying_keeps_ids_and_cleans():
         "execution_count": 7,
         "outputs": [1],
     }
+    metadata = {"description": "What the page says.", "editor": "somebody's"}
     text = json.dumps(
-        {"cells": [{**cell, "id": "mine"}, cell, cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+        {"cells": [{**cell, "id": "mine"}, cell, cell], "metadata": metadata, "nbformat": 4, "nbformat_minor": 4}
     )
     once = tool.tidy(text, None)
+    assert set(json.loads(once)["metadata"]) == {"description", "kernelspec", "language_info"}
     assert tool.tidy(once, None) == once
     cells = json.loads(once)["cells"]
     assert cells[0]["id"] == "mine" and len({c["id"] for c in cells}) == 3

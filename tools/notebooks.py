@@ -4,7 +4,7 @@
     python tools/notebooks.py --check    say which ones are not in the form, and fail if any
 
 The form: no outputs, no execution counts, an id on every cell that stays what it is, the kernel `python3`, no editor's
-metadata, no blank cells; solutions and guards are folded in JupyterLab as they are in the book. Two cells are written here: the one tagged
+metadata but the page's description, no blank cells; solutions and guards are folded in JupyterLab as they are in the book. Two cells are written here: the one tagged
 `install`, from the version and the repository's address in pyproject.toml, and the one tagged `install-peers`, from its extra `peers`.
 
 Links between chapters are relative: Sphinx follows them, and so do JupyterLab and GitHub. Colab does not. Absolute ones would lead
@@ -109,7 +109,8 @@ def tidy(text: str, address: str | None) -> str:
     book = json.loads(text)
     taken: set[str] = set()
     cells = [tidy_cell(cell, taken, address) for cell in book["cells"] if text_of(cell).strip()]
-    fixed = {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+    described = {"description": said} if (said := book["metadata"].get("description")) else {}
+    fixed = {"cells": cells, "metadata": {**described, **METADATA}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(fixed, indent=1, ensure_ascii=False) + "\n"
 
 

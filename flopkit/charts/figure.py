@@ -12,6 +12,7 @@ parameters as well as ints, there is no second copy of any formula in the page, 
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -77,6 +78,7 @@ class Figure:
             raise ValueError(f"figure {name!r}: alt is empty; say in a sentence what the picture shows")
         self.name, self.title, self.alt, self.caption, self.height = name, title, alt, caption, height
         self.model, self.chart, self.sweep = model, chart, rows
+        self.number = ""  # in its chapter, such as "2.1"
         self.presets = {label: dict(settings) for label, settings in (presets or {}).items()}
         self.controls = {control.name: control for control in controls}
         if len(self.controls) < len(controls):
@@ -89,6 +91,17 @@ class Figure:
         self._check_names("read-out", self.readouts, self.at())
         if self.table:
             self._check_names("column", self.table, self.data()[0])
+
+    def numbered(self, number: str) -> Figure:
+        """The same figure under "Figure 2.1." and its title, so that the text can refer to it wherever it is read."""
+        figure = copy.copy(self)
+        figure.number = number
+        return figure
+
+    @property
+    def heading(self) -> str:
+        """The title, with the number before it where the figure has one."""
+        return f"Figure {self.number}. {self.title}" if self.number else self.title
 
     # --- the Python reading ---------------------------------------------------------------------------------------------------------
 
@@ -181,7 +194,7 @@ class Figure:
         """Title, settings and read-outs, as text."""
         labels = {name: control.label for name, control in self.controls.items()}
         lines = [
-            self.title,
+            self.heading,
             "  at " + ", ".join(f"{labels[name]} = {text}" for name, text in self.setting_texts().items()),
         ]
         texts = self.texts()

@@ -42,7 +42,7 @@ def fragment(figure: Figure, live: bool = False) -> str:
         f'<figure class="fk-figure"{"" if live else f" id={figure.name}"} data-name="{figure.name}" '
         f'aria-label="{escape(figure.title)}">',
         '<script>document.documentElement.classList.add("fk-js")</script>',
-        f"<figcaption>{escape(figure.title)}</figcaption>",
+        f"<figcaption>{escape(figure.heading)}</figcaption>",
         _picture(figure, key),
         _readouts(figure),
         _panel(figure, key, live),

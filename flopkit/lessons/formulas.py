@@ -20,6 +20,7 @@ class Formula:
     values: tuple[tuple[str, Any], ...] = ()
     unit: str = ""
     order: tuple[str, ...] = ()
+    number: str = ""
 
     @property
     def value(self) -> Any:
@@ -49,18 +50,20 @@ class Formula:
         return text
 
     def _repr_latex_(self) -> str:
+        if self.number:
+            return rf"$${self.latex()} \tag{{{self.number}}}$$"
         return rf"$\displaystyle {self.latex()}$"
 
     def __repr__(self) -> str:
         value = f" = {_value_text(self.value, self.unit)}" if self.values else ""
-        return f"{self.name} = {self.expression}{value}"
+        return f"{self.name} = {self.expression}{value}" + (f"    ({self.number})" if self.number else "")
 
     def _pairs(self) -> list[tuple[Any, Any]]:
         given = dict(self.values)
         return [(symbol, given[symbol.name]) for symbol in self.expression.free_symbols if symbol.name in given]
 
 
-def derivation(name: str, expression: Any, unit: str = "", order: str = "", **values: Any) -> Formula:
+def derivation(name: str, expression: Any, unit: str = "", order: str = "", number: str = "", **values: Any) -> Formula:
     """Show a formula that a flopkit function gave when its sizes were SymPy symbols.
 
     Parameters
@@ -69,6 +72,7 @@ def derivation(name: str, expression: Any, unit: str = "", order: str = "", **va
     expression : the SymPy expression, such as ``fk.matmul(m=m, k=k, n=n).flops``.
     unit : of the value, where numbers are put in.
     order : the symbols in the order in which factors are written, such as "M K N"; else alphabetical.
+    number : of the equation in its chapter, such as "2.1"; it stands in brackets at the right.
     values : a number for each symbol by its name, to show the result as well.
 
     >>> import flopkit as fk, sympy
@@ -94,7 +98,7 @@ def derivation(name: str, expression: Any, unit: str = "", order: str = "", **va
     for one in wanted:
         if one not in known:
             raise ValueError(f"order={order!r}: {name} has no symbol {one}; it has {', '.join(sorted(known))}")
-    return Formula(name, expression, tuple(values.items()), unit, wanted)
+    return Formula(name, expression, tuple(values.items()), unit, wanted, number)
 
 
 def _symbol_latex(name: str) -> str:

@@ -228,6 +228,16 @@ def test_text_form():
     assert repr(figure()) == "<Figure 'dense': tokens, d_in, device, bits, causal -> flops, seconds, bound>"
 
 
+def test_a_number_stands_before_the_title():
+    from flopkit.charts import html
+
+    plain = figure()
+    numbered = plain.numbered("2.1")
+    assert str(numbered).splitlines()[0] == "Figure 2.1. A dense layer"
+    assert "<figcaption>Figure 2.1. A dense layer</figcaption>" in html.fragment(numbered)
+    assert "<figcaption>A dense layer</figcaption>" in html.fragment(plain) and numbered.at() == plain.at()
+
+
 def test_numbers_need_no_altair():
     code = """
 import sys
