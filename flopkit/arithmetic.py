@@ -276,5 +276,6 @@ def _call(function: str, *arguments: Any) -> Any:
     import altair
     from altair.expr.core import FunctionExpression
 
+    # equivalent: altair.param(name='any', value=0) + 0 -> altair.param(name='any', value=0) - 0 | 0 -> 1 [1] | 0 -> 1 [2] (only the type of the sum is taken)
     formula_type: Any = type(altair.param(name="any", value=0) + 0)
     return formula_type(expr=FunctionExpression(function, arguments))

@@ -6,8 +6,8 @@
 
 A number n becomes n + 1; + and - change places; a product becomes a sum and loses one factor, then the other; a quotient becomes a
 product. Each change, a *mutant*, meets the tests that run its line, the fastest first, until one fails. A mutant that none of them
-notices has survived: a test is missing, or the change changes nothing. Of the latter kind `EQUIVALENT` below keeps a list with reasons.
-The exit status is 1 where a mutant survives that is not on it.
+notices has survived: a test is missing, or the change changes nothing. The latter are named above the line, with a reason
+(`EQUIVALENT` below). The exit status is 1 where another mutant survives.
 
 Everything happens in a copy of the repository. The tests are collected once, in a process that has counted nothing. A fork of it runs each
 test and notes the lines (kept in _build/mutations/); then a fork of it takes each mutant, replaces the function's code and runs the tests.
@@ -27,6 +27,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -58,63 +59,11 @@ MODULES += [f"flopkit/{name}.py" for name in ("arithmetic", "conventions", "cost
 TESTS = "tests/counter tests/layers tests/models tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py tests/test_arithmetic.py tests/test_conventions.py tests/test_rooflines.py tests/test_bad_input.py flopkit"  # fmt: skip
 PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 
-# Mutants that change nothing which anyone can see: file, function, the changed line: why.
-OPERATORS, CALLS = "flopkit/counter/operators/", "flopkit/counter/beyond/attention_calls.py"
-ONE_COLON = "an operator's name has one pair of colons"
-A_LIMIT = "how much is looked at, or at a time"
-ANY_IMAGE = "what a layer is does not depend on the image"
-ONLY_ITS_TYPE = "only the type of the sum is taken"
-NO_NUMBERS = "there is nothing then that it could be multiplied with"
-EQUIVALENT = {
-    (OPERATORS + "attention_kernels.py", "wanted_of_kernel", 'return (*found[:4], bool(call.get("bias_requires_grad", False)))'): "both say it of the mask",
-    (OPERATORS + "attention_layers.py", "multi_head_attention", "shape = _core(call, lengths[0], lengths[2])"): "keys and values are as long",
-    (OPERATORS + "attention_layers.py", "_layer", "pairs = len(lengths) * heads * max(lengths, default=1) ** 2"): NO_NUMBERS,
-    (OPERATORS + "attention_layers.py", "_told_causal", "frame: Any = sys._getframe(2)"): "the frame left out is the formula's own",
-    (OPERATORS + "bilinear.py", "trilinear", "every = range(len(sides[1]))"): "all sides have as many dimensions",
-    (OPERATORS + "grouped.py", "scaled", 'inner = numel(a) * (2 if "x2" in str(a.dtype) else 1) // rows if rows else 1'): NO_NUMBERS,
-    (OPERATORS + "block_masks.py", "", "LIMIT = 2 << 28  # pairs in partial blocks that are looked at one by one, at most"): A_LIMIT,
-    (OPERATORS + "block_masks.py", "", "LIMIT = 1 << 29  # pairs in partial blocks that are looked at one by one, at most"): A_LIMIT,
-    (OPERATORS + "block_masks.py", "", "_CHUNK = 2 << 21  # of them at a time"): A_LIMIT,
-    (OPERATORS + "block_masks.py", "", "_CHUNK = 1 << 22  # of them at a time"): A_LIMIT,
-    (OPERATORS + "block_masks.py", "_ask", "rows_at_once = max(_CHUNK * columns, 1)"): A_LIMIT,
-    (OPERATORS + "block_masks.py", "_ask", "rows_at_once = max(_CHUNK // columns, 2)"): A_LIMIT,
-    (OPERATORS + "block_masks.py", "pairs_of", "counts, mask_mod = inner[1], block_mask[-1]"): "counts and places are made together, on one device",
-    (OPERATORS + "indexing.py", "_broadcast", "width = max(map(len, shapes), default=1)"): "without shapes there is nothing to pad",
-    (OPERATORS + "movement.py", "moves_elementwise", 'return name.rsplit("::", 2)[-1] in _MERGED'): ONE_COLON,
-    (OPERATORS + "movement.py", "is_view", 'short = name.rsplit("::", 2)[-1]'): ONE_COLON,
-    (OPERATORS + "movement.py", "formula_of", 'short = name.split("::", 2)[1]'): ONE_COLON,
-    (OPERATORS + "pointwise.py", "plain", 'short = name.rsplit("::", 2)[-1]'): ONE_COLON,
-    (OPERATORS + "pointwise.py", "equal", "return elementwise(numel(call.args[1]), call.bytes())"): "of one size, or nothing is compared",
-    (OPERATORS + "pools.py", "adaptive_max_pool", 'return elementwise(_windows(call["self"], call.outputs[1], _dims(call)), call.bytes())'): "maxima and positions are as many",
-    (OPERATORS + "quantised.py", "", '"quantized::quantized_rnn_relu_cell_dynamic": 1,'): "relu and tanh are one gate, and one FLOP",
-    (OPERATORS + "quantised.py", "cell", "state = hidden[1] if isinstance(hidden, (list, tuple)) else hidden"): "of an LSTM's two states either will do",
-    (OPERATORS + "quantised.py", "cell", "step = Layers(mode, int(state.shape[0]), int(state.shape[1]), int(x.shape[-1]), int(state.shape[-1]))"): "only a backward pass asks for the batch",
-    (OPERATORS + "recipes.py", "complex_flops", "for factor in call.args[:3]:"): "products and quotients have two",
-    (OPERATORS + "recurrent.py", "quantised", "state = state[1] if isinstance(state, (list, tuple)) else state"): "of an LSTM's two states either will do",
-    (OPERATORS + "recurrent.py", "quantised", "batch=int(state.shape[2]),"): "only a backward pass asks for the batch",
-    (OPERATORS + "reductions.py", "topk", 'order = numel(call.outputs[1]) * levels(int(call["k"])) if call["sorted"] else 0'): "values and places are as many",
-    (OPERATORS + "sampling.py", "", '_BACKWARD = {"linear1d": 2 + 2, "bilinear2d": 4 * 3, "trilinear3d": 8 * 4, "bicubic2d": 16 * 3}'): "two and two",
-    (OPERATORS + "sampling.py", "antialiased", 'kind = str(call.func._schema.name).removeprefix("aten::_upsample_").split("_", 2)[0]'): "the first part is the same",
-    (OPERATORS + "solvers.py", "_columns", "return Fraction(numel(result), rows) if rows else 1"): NO_NUMBERS,
-    (OPERATORS + "solvers.py", "eigh", 'return _each(a, eigh_flops(_size(a)[1], call["compute_v"]), call)'): "the matrix is square",
-    (OPERATORS + "transforms.py", "_transforms", "many = numel(whole) // points if points else 1"): "a transform of no points has no FLOPs",
-    (OPERATORS + "normalisations.py", "softmax_backward", "return elementwise(4 * numel(call.args[1]), call.bytes())"): "gradient and result are of one size",
-    (OPERATORS + "recurrent.py", "", "CELL = (1 + 1, 1 + _TANH, 4 + 3 * _SIGMOID + 2 + 4, 3 + 2 * _SIGMOID + _TANH + 4)"): "tanh is one FLOP",
-    (OPERATORS + "normalisations.py", "batch_norm", "channels = int(image.shape[1]) if image.dim() > 1 else 2"): "torch refuses a vector",
-    (OPERATORS + "normalisations.py", "batch_norm_backward", "channels = int(image.shape[1]) if image.dim() > 1 else 2"): "torch refuses a vector",
-    (CALLS, "read", "def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 1.0, is_causal: bool = False,"): "dropout is an operator of its own",
-    (CALLS, "_shape", "if len(_known) >= 1025:"): "how many are remembered",
-    (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (1, 0)), True"): NO_NUMBERS,
-    (CALLS, "_rows", "return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 1)), True"): NO_NUMBERS,
-    (CALLS, "read_layer", "1,"): "of this shape only the pairs are read",
-    (CALLS, "is_at_product", "frame: Any = sys._getframe(2)"): "the frame left out is flopkit's own",
-    ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 2, 224, 224, "bf16", EXACT).kinds'): ANY_IMAGE,
-    ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 1, 225, 224, "bf16", EXACT).kinds'): ANY_IMAGE,
-    ("flopkit/models/vision.py", "cnn_kinds", 'return _through(name, 1, 224, 225, "bf16", EXACT).kinds'): ANY_IMAGE,
-    ("flopkit/arithmetic.py", "_call", "formula_type: Any = type(altair.param(name='any', value=0) - 0)"): ONLY_ITS_TYPE,
-    ("flopkit/arithmetic.py", "_call", 'formula_type: Any = type(altair.param(name="any", value=1) + 0)'): ONLY_ITS_TYPE,
-    ("flopkit/arithmetic.py", "_call", 'formula_type: Any = type(altair.param(name="any", value=0) + 1)'): ONLY_ITS_TYPE,
-}  # fmt: skip
+# A mutant that changes nothing which anyone can see is named above its line, with the reason:
+#     # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
+#     inner = work // rows if rows else 0
+# Several are parted by a bar; [2] is the second of those on the line that read the same.
+EQUIVALENT = re.compile(r"\s*# equivalent: (?P<changes>.+) \((?P<reason>[^()]+)\)$")
 
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult, ast.Pow: ast.Mult,
@@ -137,10 +86,7 @@ class Mutant:
     old: Any
     new: Any
     changed: str  # the line as it becomes
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.path, self.where, self.changed
+    equivalent: str = ""  # why nobody could notice
 
     def __str__(self) -> str:
         return f"{self.path}:{self.old.lineno} {self.where or '(module)'}: {ast.unparse(self.old)}  ->  {ast.unparse(self.new)}  in  {self.changed}"
@@ -199,6 +145,28 @@ def mutants(path: str, text: str, tree: ast.Module, comparisons: bool = False) -
                     )
 
     yield from walk(tree, "", range(0), False, frozenset())
+
+
+def reasoned(found: list[Mutant], text: str) -> list[str]:
+    """Write into each mutant why it is equivalent, where its line says so; what is said of no mutant comes back."""
+    notes: dict[tuple[int, str], str] = {}
+    above: dict[str, str] = {}
+    for line, written in enumerate(text.splitlines(), start=1):
+        if said := EQUIVALENT.match(written):
+            above |= dict.fromkeys(said["changes"].split(" | "), said["reason"])
+        else:
+            notes |= {(line, change): reason for change, reason in above.items()}
+            above = {}
+    alike: Counter[tuple[int, str]] = Counter()
+    used = set()
+    for mutant in found:
+        change = mutant.old.lineno, f"{ast.unparse(mutant.old)} -> {ast.unparse(mutant.new)}"
+        alike[change] += 1
+        for key in (change, (change[0], f"{change[1]} [{alike[change]}]")):
+            if key in notes and (key != change or alike[change] == 1):
+                mutant.equivalent = notes[key]
+                used.add(key)
+    return [f"line {line}: {change}" for line, change in notes if (line, change) not in used]
 
 
 def named(statement: Any) -> frozenset[str]:
@@ -324,11 +292,13 @@ class Campaign:
         self.home, self.root, self.options = home, root, options
         files = sorted(p for top in {c.split("/")[0] for c in chosen} for p in (home / top).rglob("*.py"))
         self.trees = {str(p.relative_to(home)): ast.parse(p.read_text("utf8")) for p in files}
-        self.mutants = [
-            m
-            for path in chosen
-            for m in mutants(path, (home / path).read_text("utf8"), self.trees[path], options.comparisons)
-        ]
+        self.mutants: list[Mutant] = []
+        self.stale: list[str] = []  # notes of equivalent mutants that are not made
+        for path in chosen:
+            text = (home / path).read_text("utf8")
+            found = list(mutants(path, text, self.trees[path], options.comparisons))
+            self.stale += [f"{path} {note}" for note in reasoned(found, text)]
+            self.mutants += found
         self.early = EarlyTracer({str(home / path): path for path in self.trees}, home)
         self.results: list[tuple[Mutant, str]] = []
         self.problem = ""
@@ -377,7 +347,7 @@ class Campaign:
         gc.freeze()
         self.map = self.learned()
         open_ones = sorted(
-            (m for m in self.mutants if m.key not in EQUIVALENT), key=lambda m: not m.live
+            (m for m in self.mutants if not m.equivalent), key=lambda m: not m.live
         )  # the quick ones first
         with contextlib.suppress(KeyboardInterrupt):  # what is known by then is shown
             for mutant, verdict in forked(open_ones, self.meet, self.options.jobs, "mutants"):
@@ -615,7 +585,7 @@ def summary(campaign: Campaign) -> int:
         rows[mutant.path][verdict if verdict in ("survived", "not run", "timed out", "crashed") else "caught"] += 1
     for mutant in campaign.mutants:
         rows[mutant.path]["mutants"] += 1
-        rows[mutant.path]["equivalent"] += mutant.key in EQUIVALENT
+        rows[mutant.path]["equivalent"] += bool(mutant.equivalent)
     rows["all"] = sum(rows.values(), Counter())
     columns = ("mutants", "caught", "timed out", "crashed", "equivalent", "not run", "survived")
     width = max(map(len, rows))
@@ -625,10 +595,8 @@ def summary(campaign: Campaign) -> int:
     for mutant, verdict in campaign.results:
         if verdict in ("survived", "not run"):
             print(f"{verdict}: {mutant}")
-    known = {mutant.key for mutant in campaign.mutants}
-    for key in EQUIVALENT:
-        if key[0] in rows and key not in known:
-            print(f"on the list of equivalent mutants, but no such mutant is made any more: {key}")
+    for note in campaign.stale:
+        print(f"called equivalent, but no such mutant is made any more: {note}")
     return int(any(verdict in ("survived", "not run") for _, verdict in campaign.results))
 
 

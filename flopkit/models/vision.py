@@ -63,6 +63,7 @@ def cnn_kinds(name: str) -> dict[str, str]:
 
     Raises ``ValueError`` for an unknown name, with near ones, and ``TypeError`` for one that is not a string.
     """
+    # equivalent: 1 -> 2 | 224 -> 225 [1] | 224 -> 225 [2] (what a layer is does not depend on the image)
     return _through(name, 1, 224, 224, "bf16").kinds
 
 

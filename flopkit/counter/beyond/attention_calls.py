@@ -33,6 +33,7 @@ class Said(NamedTuple):
     only: frozenset[str] = frozenset()
 
 
+# equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
 def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
          *rest: Any, **others: Any) -> Said | None:  # fmt: skip
     """What the arguments of attention say; None where nothing can be said, and the operators inside speak for themselves."""
@@ -75,6 +76,7 @@ def _shape(query: Any, key: Any, value: Any, causal: bool, last: bool, mask: Any
     if found is None:
         found = shape_of(query, key, value, causal=causal, bottom_right=last, mask=mask, common=common)
         if sign is not None:
+            # equivalent: 1024 -> 1025 (how many are remembered)
             if len(_known) >= 1024:
                 _known.clear()
             _known[sign] = found
@@ -117,13 +119,21 @@ def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_he
     shape = Shape(
         q * (kv + more),
         visible,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
+        # equivalent: 0 -> 1 (of this shape only the pairs are read)
         0,
         hides=causal,
         note=HIDDEN_MASK if masked and not causal else "",
@@ -133,6 +143,7 @@ def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_he
 
 def is_at_product() -> bool:
     """Whether `multi_head_attention_forward` is at a line that multiplies queries and keys, or probabilities and values."""
+    # equivalent: 1 -> 2 (the frame left out is flopkit's own)
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code is not _LAYER:
         frame = frame.f_back
@@ -223,6 +234,7 @@ def _rows(tensor: Any) -> tuple[list[int], int, int, bool] | None:
         return None
     if tensor.layout is torch.strided:
         sizes = tensor._nested_tensor_size().tolist()
+        # equivalent: 0 -> 1 [4] | 0 -> 1 [5] (there is nothing then that it could be multiplied with)
         return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 0)), True
     if getattr(tensor, "_ragged_idx", None) != 2:
         return None

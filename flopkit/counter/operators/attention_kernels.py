@@ -90,6 +90,7 @@ def wanted_of_kernel(call: Call) -> tuple[bool, ...]:
     if mask is not None:
         return tuple(map(bool, mask))
     found = wanted(call)
+    # equivalent: 3 -> 4 (both say it of the mask)
     return (*found[:3], bool(call.get("bias_requires_grad", False)))
 
 

@@ -33,6 +33,7 @@ def multi_head_attention(call: Call) -> Work:
     lengths = [_lengths(call[name]) for name in ("query", "key", "value")]
     width = int(call["embed_dim"])
     tokens = [sum(each) for each in lengths]
+    # equivalent: 1 -> 2 (keys and values are as long)
     shape = _core(call, lengths[0], lengths[1])
     projected = sum(tokens) + tokens[0]
     features = int(call["qkv_weight"].shape[1])
@@ -62,6 +63,7 @@ def _layer(call: Call, macs: int, vector: int, shape: Shape, tokens: Any) -> Wor
     ):  # projections run on the tokens there are, scores on padded ones
         lengths = _lengths(tokens)
         heads = int(call["embed_dim"]) // shape.head_dim
+        # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
         pairs = len(lengths) * heads * max(lengths, default=0) ** 2
     executed = {"products": macs, "scores": pairs * each}
     around = {"elementwise": vector, "softmax": pairs * (SCALE_FLOPS + SOFTMAX_FLOPS)}
@@ -88,6 +90,7 @@ def _lengths(tokens: Any) -> list[int]:
 
 def _told_causal() -> bool:
     """Whether the encoder layer that called was told that its mask is the causal one: the operator itself gets but the mask."""
+    # equivalent: 1 -> 2 (the frame left out is the formula's own)
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

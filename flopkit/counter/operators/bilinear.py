@@ -22,6 +22,7 @@ def trilinear(call: Call) -> Work:
     x2) is element-wise work here, two FLOPs where it sums and one where it only multiplies.
     """
     sides = [_sizes(call[f"i{n}"], call[f"expand{n}"]) for n in (1, 2, 3)]
+    # equivalent: 0 -> 1 (all sides have as many dimensions)
     every = range(len(sides[0]))
     summed = set(call["sumdim"])
     space = {d: max(side[d] for side in sides) if all(side[d] for side in sides) else 0 for d in every}

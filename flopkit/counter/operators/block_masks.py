@@ -10,7 +10,9 @@ import torch
 
 __all__ = ["LIMIT", "Pairs", "pairs_of"]
 
+# equivalent: 1 -> 2 | 28 -> 29 (how much is looked at, or at a time)
 LIMIT = 1 << 28  # pairs in partial blocks that are looked at one by one, at most
+# equivalent: 1 -> 2 | 21 -> 22 (how much is looked at, or at a time)
 _CHUNK = 1 << 21  # of them at a time
 _EVERYTHING = 1 << 30  # the block size that says: no block mask
 UNSEEN = "the block mask has no values here: every position counts as visible"
@@ -32,6 +34,7 @@ class Pairs(NamedTuple):
 def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, heads: int, q: int, kv: int) -> Pairs:
     """What the block mask of a call says: a tuple as the operator gets it, and what its function has captured."""
     inner: list[Any] = [part for part in block_mask if part is None or isinstance(part, torch.Tensor)]
+    # equivalent: 0 -> 1 (counts and places are made together, on one device)
     counts, mask_mod = inner[0], block_mask[-1]
     rows, columns = (int(size) for size in block_mask[-3:-1])
     if rows >= _EVERYTHING and columns >= _EVERYTHING:
@@ -96,6 +99,7 @@ def _ask(
     asked = torch.vmap(mask_mod, in_dims=(0, 0, 0, 0, *(None,) * len(buffers)))
     down = torch.arange(rows, device=blocks.device)
     along = torch.arange(columns, device=blocks.device)
+    # equivalent: _CHUNK // columns -> _CHUNK * columns | 1 -> 2 (how much is looked at, or at a time)
     rows_at_once = max(_CHUNK // columns, 1)
     total = 0
     # One row of queries of one block at a time is a line; many lines are asked at once.

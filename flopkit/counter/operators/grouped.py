@@ -65,5 +65,6 @@ def scaled(call: Call) -> Work:
     """A product of eight- or four-bit numbers; the scale of each result and a bias are one FLOP a number."""
     a, results = call["self"], numel(call.outputs[0])
     rows = int(call.outputs[0].shape[0])
+    # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
     inner = numel(a) * (2 if "x2" in str(a.dtype) else 1) // rows if rows else 0
     return counted(results * inner, call.bytes(), vector=results * (1 + (call["bias"] is not None)))

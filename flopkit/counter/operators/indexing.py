@@ -117,6 +117,7 @@ def _bools() -> Any:
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> int:
     """Numbers in the shape that *shapes* broadcast to."""
+    # equivalent: 0 -> 1 (without shapes there is nothing to pad)
     width = max(map(len, shapes), default=0)
     padded = [(1,) * (width - len(shape)) + shape for shape in shapes]
     return prod(max(sizes) if min(sizes) else 0 for sizes in zip(*padded, strict=True))

@@ -107,6 +107,7 @@ def is_view(func: Any, name: str) -> bool:
     """Whether the operator moves nothing at all."""
     import torch
 
+    # equivalent: 1 -> 2 [1] (an operator's name has one pair of colons)
     short = name.rsplit("::", 1)[-1]
     if name.startswith(("prims::", "inductor::")):
         return (_PRIMS if name.startswith("prims") else _INDUCTOR).get(short) == "still"
@@ -117,6 +118,7 @@ def is_view(func: Any, name: str) -> bool:
 
 def moves_elementwise(name: str) -> bool:
     """Whether the operator moves numbers one by one, so that a compiler can merge it with element-wise neighbours."""
+    # equivalent: 1 -> 2 [1] (an operator's name has one pair of colons)
     return name.rsplit("::", 1)[-1] in _MERGED
 
 
@@ -128,6 +130,7 @@ def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
         return copied
     if name.startswith(_BOOKKEEPING):
         return lambda call: free()
+    # equivalent: 1 -> 2 [1] (an operator's name has one pair of colons)
     short = name.split("::", 1)[1]
     if name.startswith("prims::"):
         return {"fill": filled, "copy": copied}.get(_PRIMS.get(short, ""))

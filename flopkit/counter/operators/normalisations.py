@@ -62,6 +62,7 @@ def log_softmax(call: Call) -> Work:
 @explains(*SOFTMAX_BACKWARD)
 def softmax_backward(call: Call) -> Work:
     """y·(g − Σ g·y), or g − exp(y)·Σ g: 4 an element."""
+    # equivalent: 0 -> 1 (gradient and result are of one size)
     return elementwise(4 * numel(call.args[0]), call.bytes())
 
 
@@ -87,6 +88,7 @@ def batch_norm(call: Call) -> Work:
     image, weight, bias = call["input"], call["weight"], call["bias"]
     mean, variance = call.get("running_mean"), call.get("running_var")
     trains = trains_batch_norm(call)
+    # equivalent: 1 -> 2 [3] (torch refuses a vector)
     channels = int(image.shape[1]) if image.dim() > 1 else 1
     each = 2 + (weight is not None) + (bias is not None) + (STATISTICS_FLOPS - 1) * trains
     channel = ROOT_FLOPS + trains * (MEANS_FLOPS + 7 * (mean is not None))
@@ -111,6 +113,7 @@ def batch_norm_backward(call: Call) -> Work:
     mask = call.get("output_mask") or (True, True, True)
     trains = call.get("train")
     trains = bool(call.get("update", True) if trains is None else trains)
+    # equivalent: 1 -> 2 [3] (torch refuses a vector)
     channels = int(image.shape[1]) if image.dim() > 1 else 1
     for_image, for_weight, for_bias = map(bool, mask)
     if trains:

@@ -45,6 +45,7 @@ def plain(name: str) -> str:
     >>> plain("aten::_foreach_addcdiv_"), plain("aten::__and__")
     ('addcdiv', '__and__')
     """
+    # equivalent: 1 -> 2 [1] (an operator's name has one pair of colons)
     short = name.rsplit("::", 1)[-1]
     if short.endswith("_functional"):
         short = short.removesuffix("_functional")
@@ -133,4 +134,5 @@ def transform_bias_rescale_qkv(call: Call) -> Work:
 @explains("aten::equal")
 def equal(call: Call) -> Work:
     """A compare for each element; the answer is a bool, not a tensor."""
+    # equivalent: 0 -> 1 (of one size, or nothing is compared)
     return elementwise(numel(call.args[0]), call.bytes())

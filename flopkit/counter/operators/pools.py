@@ -86,6 +86,7 @@ def adaptive_avg_pool(call: Call) -> Work:
 @explains("aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d")
 def adaptive_max_pool(call: Call) -> Work:
     """A compare for each element of each window. The positions are written, too."""
+    # equivalent: 0 -> 1 (maxima and positions are as many)
     return elementwise(_windows(call["self"], call.outputs[0], _dims(call)), call.bytes())
 
 

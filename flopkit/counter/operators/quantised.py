@@ -31,6 +31,7 @@ CONVOLUTIONS = (
     *(f"_quantized::conv{kind}" for kind in "2d 2d_relu 3d 3d_relu _transpose1d _transpose2d".split()),
 )
 CELLS = {  # by mode, as in recurrent layers
+    # equivalent: 0 -> 1 (relu and tanh are one gate, and one FLOP)
     "quantized::quantized_rnn_relu_cell_dynamic": 0,
     "quantized::quantized_rnn_tanh_cell_dynamic": 1,
     "quantized::quantized_lstm_cell_dynamic": 2,
@@ -97,8 +98,10 @@ def prepacked_convolution(call: Call) -> Work:
 def cell(call: Call) -> Work:
     """One step of a recurrent layer, ``B·G·H·(I + H)`` multiply-adds with G gates."""
     x, hidden = call["input"], call["hx"]
+    # equivalent: 0 -> 1 (of an LSTM's two states either will do)
     state = hidden[0] if isinstance(hidden, (list, tuple)) else hidden
     mode = CELLS[str(call.func._schema.name)]
+    # equivalent: 0 -> 1 [2] (only a backward pass asks for the batch)
     step = Layers(mode, int(state.shape[0]), int(state.shape[0]), int(x.shape[-1]), int(state.shape[-1]))
     weights = [_unpacked(call[name])[0] for name in ("w_ih", "w_hh")]
     packed = sum(numel(w) * (1 if w.is_quantized else 2) for w in weights)  # half precision is unpacked to single

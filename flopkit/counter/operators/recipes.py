@@ -184,6 +184,7 @@ COMPLEX: Mapping[str, int] = {"mul": 6, "div": 11, "abs": 4, "reciprocal": 5, "e
 def complex_flops(name: str, call: Call, flops: int) -> int:
     """FLOPs of one element that is complex, where *flops* are those of a real one."""
     if name in ("mul", "div"):
+        # equivalent: 2 -> 3 (products and quotients have two)
         for factor in call.args[:2]:
             kind = getattr(next(tensors(factor), None), "dtype", None)
             if not (kind.is_complex if kind is not None else isinstance(factor, complex)):

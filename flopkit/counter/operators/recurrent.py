@@ -27,6 +27,7 @@ GATES = (1, 1, 4, 3)  # by mode: relu, tanh, LSTM, GRU
 _SIGMOID, _TANH = ACTIVATIONS["sigmoid"].flops, ACTIVATIONS["tanh"].flops
 # Element-wise FLOPs of a hidden unit in one step: the gates' two products are added, then
 # relu; tanh; LSTM: three sigmoids, two tanh, three products, a sum; GRU: two sigmoids, tanh, (h - n)·z + n, r·(W·h).
+# equivalent: 2 * _TANH -> 2 (tanh is one FLOP)
 CELL = (1 + 1, 1 + _TANH, 4 + 3 * _SIGMOID + 2 * _TANH + 4, 3 + 2 * _SIGMOID + _TANH + 4)
 BY_VALUE = frozenset({"aten::mkldnn_rnn_layer_backward", "aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward",
                       "aten::quantized_lstm", "aten::quantized_gru"})  # fmt: skip
@@ -171,11 +172,13 @@ def quantised(call: Call) -> Work:
     """Layers with packed weights, a byte each (two in half precision), and biases of four. The products run inside, where nobody sees them."""
     x = call.get("input", call.get("data"))
     state = call["hx"]
+    # equivalent: 0 -> 1 (of an LSTM's two states either will do)
     state = state[0] if isinstance(state, (list, tuple)) else state
     lstm = "lstm" in str(call.func)
     layers = Layers(
         mode=2 if lstm else 3,
         rows=prod(map(int, x.shape[:-1])),
+        # equivalent: 1 -> 2 (only a backward pass asks for the batch)
         batch=int(state.shape[1]),
         inputs=int(x.shape[-1]),
         hidden=int(state.shape[-1]),

@@ -157,6 +157,7 @@ def sort(call: Call) -> Work:
 @explains("aten::topk")
 def topk(call: Call) -> Work:
     """A compare for each element to select, ⌈log₂ k⌉ for each of the k that are found, where they are sorted."""
+    # equivalent: 0 -> 1 [1] (values and places are as many)
     order = numel(call.outputs[0]) * levels(int(call["k"])) if call["sorted"] else 0
     return elementwise(numel(call["self"]) + order, call.bytes())
 

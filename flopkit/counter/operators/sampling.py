@@ -14,6 +14,7 @@ __all__: list[str] = []
 # few beside the elements, and not counted.
 _FORWARD = {"linear1d": 3, "bilinear2d": 9, "trilinear3d": 21, "bicubic2d": 35}
 # Backward: for each tap the gradient times a weight for each dimension, and an add.
+# equivalent: 2 * 2 -> 2 + 2 (two and two)
 _BACKWARD = {"linear1d": 2 * 2, "bilinear2d": 4 * 3, "trilinear3d": 8 * 4, "bicubic2d": 16 * 3}
 _NEAREST = [
     f"{start}nearest{exact}{n}d" for n in (1, 2, 3) for start, exact in (("upsample_", ""), ("_upsample_", "_exact"))
@@ -52,6 +53,7 @@ def upsample_backward(call: Call) -> Work:
 def antialiased(call: Call) -> Work:
     """Columns, then rows: 2t − 1 FLOPs for a sum of t taps, with the filter's full width t = 2·⌈support·scale⌉ + 1 (an upper bound)."""
     backward = str(call.func._schema.name).endswith("_backward")
+    # equivalent: 1 -> 2 (the first part is the same)
     kind = str(call.func._schema.name).removeprefix("aten::_upsample_").split("_", 1)[0]
     large = call["grad_output"] if backward else call.outputs[0]
     small = call.outputs[0] if backward else call.args[0]

@@ -35,6 +35,7 @@ def _size(matrix: Any) -> tuple[int, int]:
 def _columns(result: Any, matrix: Any) -> Fraction | int:
     """Right-hand sides for each matrix of the batch."""
     rows = prod(map(int, matrix.shape[:-1]))
+    # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
     return Fraction(numel(result), rows) if rows else 0
 
 
@@ -170,6 +171,7 @@ def apply_reflectors(call: Call) -> Work:
 def eigh(call: Call) -> Work:
     """Eigenvalues of a symmetric matrix, with or without the vectors."""
     a = call["A"]
+    # equivalent: 0 -> 1 (the matrix is square)
     return _each(a, eigh_flops(_size(a)[0], call["compute_v"]), call)
 
 

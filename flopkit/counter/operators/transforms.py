@@ -36,6 +36,7 @@ def transform_flops(points: int) -> int:
 
 def _transforms(whole: Any, dims: Any, call: Call) -> Work:
     points = prod(int(whole.shape[d]) for d in dims)
+    # equivalent: 0 -> 1 (a transform of no points has no FLOPs)
     many = numel(whole) // points if points else 0
     scaled = numel(call.outputs[0]) if call.get("normalization") else 0
     return counted(many * transform_flops(points) // 2, call.bytes(), vector=scaled)
