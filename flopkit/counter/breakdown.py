@@ -7,6 +7,7 @@ from typing import Any
 from flopkit import units
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import PHASES, settled
+from flopkit.sizes import choice
 from flopkit.tables import Table
 
 __all__ = ["FORMATS", "by_module", "by_op"]
@@ -19,8 +20,12 @@ FORMATS = {
 }
 
 
-def by_op(report: Any) -> Table:
-    """One row for each operator, phase and kernel, the most FLOPs first."""
+SORTS = ("flops", "model_flops", "vector_flops", "bytes", "calls", "operator")
+
+
+def by_op(report: Any, sort: str = "flops") -> Table:
+    """One row for each operator, phase and kernel, the most of *sort* first."""
+    choice("sort", sort, SORTS)
     groups: dict[tuple[str, str, str], list[tuple[Entry, int, bool]]] = {}
     for entry, where, calls in report.lines():
         groups.setdefault((entry.op, where.phase, entry.work.kernel), []).append((entry, calls, False))
@@ -55,12 +60,14 @@ def by_op(report: Any) -> Table:
                 "status": lines[0][0].work.status,
             }
         )
-    rows.sort(key=lambda row: (-row["flops"], -row["bytes"]))
+    rows.sort(key=lambda row: row["operator"] if sort == "operator" else (-row[sort], -row["flops"], -row["bytes"]))
     return Table(rows, caption=f"by operator, convention {report.convention}", formats=FORMATS)
 
 
 def by_module(report: Any, depth: int | None) -> Table:
     """One row for each module, what it calls included, in the order in which they were called; what no module asked for comes last."""
+    if depth is not None and (not isinstance(depth, int) or isinstance(depth, bool) or depth < 0):
+        raise ValueError(f"depth={depth!r}: must be 0 (the model alone), 1, 2, … or None (all the way)")
     inclusive: dict[str, dict[str, Any]] = {}
     names = _names(report)
     for entry, where, calls in report.lines():

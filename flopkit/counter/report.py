@@ -180,9 +180,19 @@ class Report:
         other._read = self._read
         return other
 
-    def by_op(self) -> Table:
-        """One row for each operator, phase and kernel, the most FLOPs first."""
-        return breakdown.by_op(self)
+    def by_op(self, sort: str = "flops") -> Table:
+        """One row for each operator, phase and kernel.
+
+        Parameters
+        ----------
+        sort : what the most of comes first: ``"flops"``, ``"model_flops"``, ``"vector_flops"``, ``"bytes"`` or ``"calls"``; or
+            ``"operator"``, by name.
+
+        Columns: *operator*, *phase*, *kernel* (where an operator has several), *calls*, *flops* that were executed and their *share*,
+        *model_flops* that the mathematics asks for, *vector_flops*, *bytes*, *intensity* in FLOPs a byte, and *status*: counted,
+        element-wise, free or unknown.
+        """
+        return breakdown.by_op(self, sort)
 
     def by_module(self, depth: int | None = None) -> Table:
         """One row for each module, what it calls included, in the order in which they were called.
@@ -194,7 +204,12 @@ class Report:
 
         Parameters
         ----------
-        depth : how deep to go; None: all the way.
+        depth : how deep to go; 0: the model alone; None: all the way.
+
+        Columns: *module*, the *flops* that were executed in it and their *share*, the same by phase (a phase in which nothing ran is
+        left out), *model_flops*, *vector_flops* and *bytes*.
+
+        Raises ``ValueError`` for another depth.
         """
         return breakdown.by_module(self, depth)
 

@@ -53,7 +53,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
         ``backward()`` adds to ``.grad``. Put the model on the meta device to count without memory or arithmetic.
     strict : raise `UncountedError` if an operator ran that no formula explains, instead of listing it in `Report.uncounted`.
 
-    Everything else goes to *fn*. An exception inside *fn* reaches you unchanged, with nothing left behind.
+    Everything else goes to *fn*. If that has an argument ``strict`` of its own, ``fk.count(lambda: fn(x, strict=True))`` passes it. An exception inside *fn* reaches you unchanged, with nothing left behind.
 
     Not counted: what no dispatcher sees: arithmetic in NumPy or in Python itself, extensions that launch kernels without an operator, other
     processes. The page *What the counter counts* has the whole list.
@@ -66,7 +66,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     """
     if not callable(fn):
         raise TypeError(
-            f"fn={fn!r} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
+            f"fn={_shown(fn)} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
             "or use `with fk.counting() as report:` around your code"
         )
     with _uncompiled(), _counting(strict, "auto", _Progress(fn)) as report:
@@ -82,8 +82,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     return report
 
 
-@contextlib.contextmanager
-def counting(strict: bool = False, attention: str = "auto") -> Iterator[Report]:
+def counting(*program: Any, strict: bool = False, attention: str = "auto") -> contextlib.AbstractContextManager[Report]:
     """Count whatever runs in the block: forward, backward, the optimiser.
 
     The report can be read inside of the block, too: its numbers grow. Threads that are started inside are counted.
@@ -94,7 +93,8 @@ def counting(strict: bool = False, attention: str = "auto") -> Iterator[Report]:
     attention : ``"auto"``: executed FLOPs and bytes follow the kernel that ran; on meta and fake tensors, where none runs,
         flash is assumed. ``"flash"`` and ``"math"`` take that kernel instead. Model FLOPs are the same under each.
 
-    Raises ``ValueError`` for another *attention*, ``ImportError`` without torch.
+    Raises ``TypeError`` if it is given a program, which belongs into the block, ``ValueError`` for another *attention*,
+    ``ImportError`` without torch.
 
     >>> import torch, flopkit as fk
     >>> w = torch.ones(4, 4, requires_grad=True)
@@ -103,6 +103,16 @@ def counting(strict: bool = False, attention: str = "auto") -> Iterator[Report]:
     >>> report.model_flops, report.backward.flops
     (128, 64)
     """
+    if program:
+        what = ", ".join(map(_shown, program))
+        raise TypeError(
+            f"counting({what}): the program goes into the block, `with fk.counting() as report:`, or to fk.count(model, x)"
+        )
+    return _counted(strict, attention)
+
+
+@contextlib.contextmanager
+def _counted(strict: bool, attention: str) -> Iterator[Report]:
     with _uncompiled(), _counting(strict, attention, None) as report:
         yield report
 
@@ -151,9 +161,17 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
 
 # A function that is compiled (`torch.compile`) may count, too: the compiler leaves these calls, and what they count, to Python. Told by
 # what `torch.compiler.disable` would put there, because the decorator would load the compiler.
-for _each in (count, counting, _compiler):
+for _each in (count, counting, _counted, _compiler):
     vars(_each)["_torchdynamo_disable"] = True
     vars(_each)["_torchdynamo_disable_msg"] = "flopkit counts what runs: without fullgraph=True, or from outside"
+
+
+def _shown(value: Any) -> str:
+    """*value* in a message: a tensor by its shape, anything else cut short."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _name(fn: Any) -> str:

@@ -90,7 +90,7 @@ class Decoder:
             product, macs_by_kind={"head": product.macs}, params_by_role={"head": (1 - self.tied) * product.params}
         )
         table = embedding(tokens=tokens, vocab=self.vocab, d_model=self.d_model, dtype=dtype).named("embed_tokens")
-        layers = (self.layers * self.layer(seq=seq, batch=batch, dtype=dtype)).named("layers")
+        layers = (self.layer(seq=seq, batch=batch, dtype=dtype) * self.layers).named("layers")
         return Cost.total(f"{self.name}, forward", [table, layers, norm, head])
 
 

@@ -276,7 +276,7 @@ def test_kernels_of_gpus_and_complex_numbers():
 
     def work(name, args, out):
         found = FORMULAS[f"aten::{name}"](Call(getattr(torch.ops.aten, name).default, args, {}, out))
-        return found.model["products"], found.vector.get("products", 0)
+        return found.model["products"], found.vector.get("elementwise", 0)
 
     assert work("cudnn_convolution_relu", (x, w, b, *rest), out) == (macs, 2 * results)
     assert work("cudnn_convolution_relu", (x, w, None, *rest), out) == (macs, results)

@@ -115,20 +115,20 @@ def test_searches_and_distances():
     found = numbers(4, 10, dtype=torch.bool)
     for n, compares in ((1, 1), (3, 2), (4, 3), (7, 3), (8, 4)):
         call = Call(torch.ops.aten.isin.Tensor_Tensor, (X, numbers(n)), {}, found)
-        assert registry.FORMULAS["aten::isin"](call).vector == {"products": 40 * compares}
+        assert registry.FORMULAS["aten::isin"](call).vector == {"elementwise": 40 * compares}
     call = Call(torch.ops.aten.isin.Tensor_Scalar, (X, 3), {}, found)
-    assert registry.FORMULAS["aten::isin"](call).vector == {"products": 40}
+    assert registry.FORMULAS["aten::isin"](call).vector == {"elementwise": 40}
     call = Call(torch.ops.aten.histogram.bin_ct, (X, 5), {}, (numbers(5), numbers(6)))
-    assert registry.FORMULAS["aten::histogram"](call).vector == {"products": 4 * 40}
-    assert by_hand("dist", torch.empty((), device=META), X, Y).vector == {"products": 3 * 40 + 1}
-    assert by_hand("allclose", True, X, Y).vector == {"products": 5 * 40}
+    assert registry.FORMULAS["aten::histogram"](call).vector == {"elementwise": 4 * 40}
+    assert by_hand("dist", torch.empty((), device=META), X, Y).vector == {"elementwise": 3 * 40 + 1}
+    assert by_hand("allclose", True, X, Y).vector == {"elementwise": 5 * 40}
     row, rows = numbers(1, 10), numbers(4, 10)  # either may be broadcast
     for pair in ((row, rows), (rows, row)):
-        assert by_hand("allclose", True, *pair, 1e-5, 1e-8).vector == {"products": 5 * 40}
-        assert by_hand("dist", numbers(1), *pair).vector == {"products": 3 * 40 + 1}
+        assert by_hand("allclose", True, *pair, 1e-5, 1e-8).vector == {"elementwise": 5 * 40}
+        assert by_hand("dist", numbers(1), *pair).vector == {"elementwise": 3 * 40 + 1}
     for terms in (1, 5):
         work = by_hand("_compute_linear_combination", numbers(2, 7, 7), numbers(terms, 7, 7), numbers(2, terms))
-        assert work.vector == {"products": 2 * (2 * terms) * 49}
+        assert work.vector == {"elementwise": 2 * (2 * terms) * 49}
 
 
 def test_what_two_results_share_is_counted_once():
@@ -138,7 +138,7 @@ def test_what_two_results_share_is_counted_once():
     both = Call(
         torch.ops.aten.max.other, (numbers(4, 1), numbers(1, 10)), {}, X
     )  # the larger of two: a compare a result
-    assert registry.FORMULAS["aten::max"](both).vector == {"products": 40}
+    assert registry.FORMULAS["aten::max"](both).vector == {"elementwise": 40}
 
 
 def test_losses():
@@ -170,11 +170,11 @@ def test_losses_with_weights():
     answers, weights, one, total = whole(4), numbers(10), torch.empty((), device=META), torch.empty((), device=META)
     for reduction, out, flops in ((0, numbers(4), 4), (2, one, 4 + 2 * 4), (1, one, 4 + 2 * 4 + 1)):
         work = by_hand("nll_loss_forward", (out, total), X, answers, weights, reduction, -100)
-        assert (work.vector, work.bytes) == ({"products": flops}, 4 * (4 + 4) + 8 * 4 + 4 * (out.numel() + 1))
+        assert (work.vector, work.bytes) == ({"elementwise": flops}, 4 * (4 + 4) + 8 * 4 + 4 * (out.numel() + 1))
     # Backward: the zeros around each number are written, too; a mean divides, a weight multiplies.
     for reduction, given, flops in ((2, None, 0), (1, None, 4), (2, weights, 4), (1, weights, 8)):
         work = by_hand("nll_loss_backward", X, one, X, answers, given, reduction, -100, total)
-        assert work.vector == {"products": flops}
+        assert work.vector == {"elementwise": flops}
         assert work.bytes == 4 * (1 + 1) + 8 * 4 + 4 * 40 + (4 * 4 if given is not None else 0)
 
 
@@ -187,7 +187,7 @@ def test_margin_between_classes():
     ):  # fmt: skip
         out = numbers(4) if reduction == 0 else torch.empty((), device=META)
         work = by_hand("multi_margin_loss", out, source, whole(4), p, 1.0, weight, reduction)
-        assert work.vector == {"products": flops}
+        assert work.vector == {"elementwise": flops}
 
 
 def test_cross_entropy_of_two_classes():
@@ -209,9 +209,11 @@ def test_pooling_in_other_sizes():
     assert vector(F.max_pool3d, numbers(2, 3, 4, 4, 4), 2) == 2 * 3 * 8 * 8
     assert vector(F.avg_pool3d, numbers(2, 3, 4, 4, 4), (2, 1, 2)) == 2 * 3 * (2 * 4 * 2) * (4 + 1)
     # A window said by one number is that long in each dimension; kernels that return no positions.
-    assert by_hand("avg_pool2d", numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3]).vector == {"products": 24 * (9 + 1)}
-    assert by_hand("avg_pool1d", numbers(2, 3, 4), numbers(2, 3, 12), [3]).vector == {"products": 24 * (3 + 1)}
-    assert by_hand("mkldnn_max_pool2d", numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3, 3]).vector == {"products": 24 * 9}
+    assert by_hand("avg_pool2d", numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3]).vector == {"elementwise": 24 * (9 + 1)}
+    assert by_hand("avg_pool1d", numbers(2, 3, 4), numbers(2, 3, 12), [3]).vector == {"elementwise": 24 * (3 + 1)}
+    assert by_hand("mkldnn_max_pool2d", numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3, 3]).vector == {
+        "elementwise": 24 * 9
+    }
     # From 5 to 3 windows of 2 (0–1), 3 (1–3) and 2 (3–4) elements; from 6 to 2, two of 3.
     assert vector(F.adaptive_avg_pool2d, numbers(2, 3, 5, 6), (3, 2)) == 6 * ((2 + 3 + 2) * 6 + 3 * 2)
     assert vector(F.adaptive_max_pool2d, numbers(2, 3, 5, 6), (3, 2)) == 6 * (2 + 3 + 2) * 6
@@ -240,7 +242,7 @@ def test_gathering_adds_nothing_and_scattering_adds_what_it_is_told_to():
 
 def test_how_many_numbers_are_added_to():
     """Whole rows by their places, every place under a mask, and places that are broadcast against each other."""
-    added = lambda *args: by_hand("index_put", X, X, *args, numbers(1), True).vector["products"]
+    added = lambda *args: by_hand("index_put", X, X, *args, numbers(1), True).vector["elementwise"]
     some, mask = whole(4), numbers(4, dtype=torch.bool)
     assert added([some]) == added([mask]) == 4 * 10
     assert added([numbers(4, 10, dtype=torch.bool)]) == 40
@@ -254,7 +256,7 @@ def test_how_many_numbers_are_added_to():
         (numbers(2, 10), 3, 3 * 10),
     ):
         assert by_hand("index_add", target, target, 0, whole(places), numbers(places)).vector == {
-            "products": numbers_named
+            "elementwise": numbers_named
         }
 
 
@@ -283,11 +285,11 @@ def test_backward_of_activations():
 
 def test_a_gated_unit_differentiated_twice_and_attention_s_inputs():
     """The tangent of both gradients of a pair: 3 + 13. Queries, keys and values: a bias each, and the queries a scale."""
-    assert by_hand("glu_jvp", numbers(4, 5), numbers(4, 5), X, X, 1).vector == {"products": 8 * 20}
-    assert by_hand("glu_backward_jvp", X, X, numbers(4, 5), X, numbers(4, 5), X, 1).vector == {"products": 16 * 20}
+    assert by_hand("glu_jvp", numbers(4, 5), numbers(4, 5), X, X, 1).vector == {"elementwise": 8 * 20}
+    assert by_hand("glu_backward_jvp", X, X, numbers(4, 5), X, numbers(4, 5), X, 1).vector == {"elementwise": 16 * 20}
     parts = (numbers(2, 2, 5, 4),) * 3
     assert by_hand("_transform_bias_rescale_qkv", parts, numbers(2, 5, 24), numbers(24), 2).vector == {
-        "products": 240 + 80
+        "elementwise": 240 + 80
     }
 
 
@@ -331,7 +333,7 @@ def test_backward_of_rms_norm_in_one_kernel():
         ([True, True], (1 + 2 + 1 + 2 + 3) * 40 + 4), ([True, False], (1 + 1 + 2 + 3) * 40 + 4), ([False, True], (1 + 2) * 40)
     ):  # fmt: skip
         work = by_hand("_fused_rms_norm_backward", (x, w), x, x, [10], root, w, mask)
-        assert work.vector == {"products": flops}
+        assert work.vector == {"elementwise": flops}
 
 
 def test_batch_norm_over_several_devices():
@@ -339,22 +341,22 @@ def test_batch_norm_over_several_devices():
     ones 7: each (1 - m)·r + m·new, and n / (n - 1) for the variance."""
     x, c, both = numbers(4, 10), numbers(10), (numbers(10), numbers(10))
     work = by_hand("batch_norm_stats", both, x, 1e-5)
-    assert (work.vector, work.bytes) == ({"products": 4 * 40 + (2 + 3) * 10}, 4 * (40 + 2 * 10))
+    assert (work.vector, work.bytes) == ({"elementwise": 4 * 40 + (2 + 3) * 10}, 4 * (40 + 2 * 10))
     work = by_hand("batch_norm_update_stats", both, x, numbers(10), numbers(10), 0.1)
     alone = by_hand("batch_norm_update_stats", both, x, None, None, 0.1)
     # Without the root: it is the variance that is returned.
-    assert (alone.vector, work.vector) == ({"products": 4 * 40 + 2 * 10}, {"products": 4 * 40 + 2 * 10 + 7 * 10})
+    assert (alone.vector, work.vector) == ({"elementwise": 4 * 40 + 2 * 10}, {"elementwise": 4 * 40 + 2 * 10 + 7 * 10})
     assert (work.bytes, alone.bytes) == (4 * (40 + 2 * 20 + 20), 4 * (40 + 20))
     for given, each in (((None, None), 2), ((c, None), 3), ((c, c), 4)):
-        assert by_hand("batch_norm_elemt", x, x, *given, c, c, 1e-5).vector == {"products": each * 40}
+        assert by_hand("batch_norm_elemt", x, x, *given, c, c, 1e-5).vector == {"elementwise": each * 40}
     gathered = numbers(8, 10)  # of eight devices
     work = by_hand("batch_norm_gather_stats", both, x, gathered, numbers(8, 10), *both, 0.1, 1e-5, 4)
-    assert (work.vector, work.bytes) == ({"products": 10 * 80}, 4 * (2 * 80 + 20 + 20))
+    assert (work.vector, work.bytes) == ({"elementwise": 10 * 80}, 4 * (2 * 80 + 20 + 20))
     # Σ g (1), and of g·(x − mean) a subtract, a multiply, an add.
     assert by_hand("batch_norm_backward_reduce", (c, c, c, c), x, x, c, c, c, True, True, True).vector == {
-        "products": 4 * 40
+        "elementwise": 4 * 40
     }
-    assert by_hand("batch_norm_backward_elemt", x, x, x, c, c, c, c, c, whole(1)).vector == {"products": 6 * 40}
+    assert by_hand("batch_norm_backward_elemt", x, x, x, c, c, c, c, c, whole(1)).vector == {"elementwise": 6 * 40}
 
 
 def test_batch_norm_that_returns_its_running_statistics():
@@ -394,11 +396,11 @@ def test_backward_of_pooling_and_of_an_embedding():
     # From 5 × 6 to 3 × 2: windows of 2, 3 and 2 rows, of 3 and 3 columns; an add for each of their elements, and a division.
     image, gradient = numbers(2, 3, 5, 6), numbers(2, 3, 3, 2)
     work = by_hand("_adaptive_avg_pool2d_backward", image, gradient, image)
-    assert (work.vector, work.bytes) == ({"products": 6 * ((2 + 3 + 2) * 6 + 3 * 2)}, 4 * 6 * (6 + 30))
+    assert (work.vector, work.bytes) == ({"elementwise": 6 * ((2 + 3 + 2) * 6 + 3 * 2)}, 4 * 6 * (6 + 30))
     # The maximum is looked for again: a compare a tap, and an add.
     assert by_hand(
         "max_pool2d_backward", numbers(2, 3, 6, 6), numbers(2, 3, 2, 2), numbers(2, 3, 6, 6), [3, 3]
-    ).vector == {"products": 24 * 10}
+    ).vector == {"elementwise": 24 * 10}
     table = numbers(100, 10).requires_grad_()
     assert backward(lambda w: F.embedding(whole(4), w), table) == 40
 
@@ -436,10 +438,10 @@ def test_antialiased_images(kind, old, new, columns, rows):
         pytest.skip("torch does not have it")
     small, large = numbers(2, 3, *old), numbers(2, 3, *new)
     flops = 6 * (old[0] * new[1] * (2 * columns - 1) + new[0] * new[1] * (2 * rows - 1))
-    assert by_hand(f"_upsample_{kind}_aa", large, small, list(new), False).vector == {"products": flops}
+    assert by_hand(f"_upsample_{kind}_aa", large, small, list(new), False).vector == {"elementwise": flops}
     if hasattr(torch.ops.aten, f"_upsample_{kind}_aa_backward"):
         work = by_hand(f"_upsample_{kind}_aa_backward", small, large, list(new), [2, 3, *old], False)
-        assert work.vector == {"products": flops}
+        assert work.vector == {"elementwise": flops}
 
 
 def test_backward_of_sampling_at_a_grid():
@@ -451,14 +453,14 @@ def test_backward_of_sampling_at_a_grid():
         assert backward(sample, x, g) == 70 * place + 210 * (2 * taps + 2 * 3 * taps)
         assert backward(lambda x, f=sample: f(x, grid), x) == 70 * place + 210 * 2 * taps
         assert by_hand("grid_sampler_2d_backward", (None, g), numbers(2, 3, 5, 7), image, g, {4: 0, 16: 2}[taps], 0, False, [False, True]).vector == {
-            "products": 70 * place + 210 * 2 * 3 * taps
+            "elementwise": 70 * place + 210 * 2 * 3 * taps
         }  # fmt: skip
     x, g = numbers(2, 3, 8, 8).requires_grad_(), numbers(2, 5, 7, 2).requires_grad_()
     # The nearest pixel does not move with the grid.
     assert backward(lambda x, g: F.grid_sample(x, g, mode="nearest", align_corners=False), x, g) == 70 * 10 + 210 * 2
     x, g = numbers(2, 3, 8, 8, 8).requires_grad_(), numbers(2, 5, 7, 2, 3).requires_grad_()
     assert backward(lambda x, g: F.grid_sample(x, g, align_corners=False), x, g) == 140 * 37 + 420 * (2 * 8 + 3 * 3 * 8)
-    assert by_hand("cudnn_grid_sampler", numbers(2, 3, 5, 7), image, grid).vector == {"products": 70 * 18 + 210 * 7}
+    assert by_hand("cudnn_grid_sampler", numbers(2, 3, 5, 7), image, grid).vector == {"elementwise": 70 * 18 + 210 * 7}
 
 
 def test_a_grid_is_a_product():
@@ -477,7 +479,7 @@ def test_rows_of_a_table_with_a_largest_norm():
     """Four rows of ten: power and add for the norm, a multiply. Each is read and written, in a new table all others, too."""
     table, places = numbers(100, 10), whole(4)
     work = by_hand("embedding_renorm_", table, table, places, 1.0, 2.0)
-    assert (work.vector, work.bytes) == ({"products": 3 * 40}, 4 * 2 * 40 + 8 * 4)
+    assert (work.vector, work.bytes) == ({"elementwise": 3 * 40}, 4 * 2 * 40 + 8 * 4)
     assert by_hand("embedding_renorm", numbers(100, 10), table, places, 1.0, 2.0).bytes == work.bytes + 4 * 2 * 1000
 
 
@@ -487,13 +489,13 @@ def test_a_bag_of_rows_with_weights():
     table, places, starts, samples = numbers(100, 10), whole(6), whole(2), numbers(6)
     out = numbers(2, 10), whole(0), whole(0), whole(0)
     work = by_hand("_embedding_bag_forward_only", out, table, places, starts, False, 0, False, samples)
-    assert (work.vector, work.bytes) == ({"products": 2 * 60}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 6 + 4 * 20)
+    assert (work.vector, work.bytes) == ({"elementwise": 2 * 60}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 6 + 4 * 20)
     work = by_hand("_embedding_bag_forward_only", out, table, places, starts, False, 1)
-    assert (work.vector, work.bytes) == ({"products": 60 + 20}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 20)
+    assert (work.vector, work.bytes) == ({"elementwise": 60 + 20}, 4 * 60 + 8 * 6 + 8 * 2 + 4 * 20)
     work = by_hand(
         "_embedding_bag_per_sample_weights_backward", samples, numbers(2, 10), table, places, starts, whole(6), 0
     )
-    assert (work.vector, work.bytes) == ({"products": 2 * 60}, 4 * 60 + 4 * 20 + 8 * (6 + 2 + 6) + 4 * 6)
+    assert (work.vector, work.bytes) == ({"elementwise": 2 * 60}, 4 * 60 + 4 * 20 + 8 * (6 + 2 + 6) + 4 * 6)
     table_gradient = numbers(100, 10)
     for mode, given, each in ((0, None, 1), (0, samples, 2), (1, None, 2)):
         work = by_hand(
@@ -509,7 +511,7 @@ def test_a_bag_of_rows_with_weights():
             mode,
             given,
         )
-        assert work.vector == {"products": each * 60}
+        assert work.vector == {"elementwise": each * 60}
 
 
 STEP = 13  # Adam without any extras
@@ -579,12 +581,12 @@ def test_gradients_that_are_unscaled():
     steps = [numbers(1), numbers(1)]
     for third in ([], group()):
         work = by_hand("_fused_adam_", None, weights, *rest, third, steps, **options)
-        assert (work.vector, work.bytes) == ({"products": 13 * 37}, 4 * (4 * 37 + 2 + 3 * 37))
+        assert (work.vector, work.bytes) == ({"elementwise": 13 * 37}, 4 * (4 * 37 + 2 + 3 * 37))
         work = by_hand("_fused_adam_", None, weights, *rest, third, steps, **options, grad_scale=numbers(1))
-        assert (work.vector, work.bytes) == ({"products": 14 * 37}, 4 * (4 * 37 + 2 + 3 * 37 + 37 + 1))
+        assert (work.vector, work.bytes) == ({"elementwise": 14 * 37}, 4 * (4 * 37 + 2 + 3 * 37 + 37 + 1))
     # By itself: a multiply, and whether the number is finite.
     work = by_hand("_amp_foreach_non_finite_check_and_unscale_", None, weights, numbers(1), numbers(1))
-    assert work.vector == {"products": 2 * 37}
+    assert work.vector == {"elementwise": 2 * 37}
 
 
 def test_images_between_their_pixels():
@@ -624,7 +626,7 @@ def test_positions_of_a_grid():
     )
     for name in ("cudnn_grid_sampler", "_grid_sampler_2d_cpu_fallback"):
         args = (image, grid) if name.startswith("cudnn") else (image, grid, 0, 0, False)
-        assert by_hand(name, numbers(2, 3, 5, 5), *args).vector == {"products": 18 * 50 + 7 * 150}
+        assert by_hand(name, numbers(2, 3, 5, 5), *args).vector == {"elementwise": 18 * 50 + 7 * 150}
 
 
 def test_gradients_of_padding_that_repeats():
@@ -644,10 +646,10 @@ def test_what_is_sorted():
     """Ten columns of four numbers: ⌈log₂ 4⌉ compares each. A list of TorchScript's is no tensor."""
     assert vector(torch.msort, X) == 40 * 2
     assert vector(torch.argsort, X, 0) == 40 * 2 and vector(torch.argsort, X) == 40 * 4
-    assert by_hand("unique_dim", X, X, 0).vector == {"products": 40 * 2}
-    assert by_hand("_unique", X, X).vector == {"products": 40 * 6}
+    assert by_hand("unique_dim", X, X, 0).vector == {"elementwise": 40 * 2}
+    assert by_hand("_unique", X, X).vector == {"elementwise": 40 * 6}
     call = Call(torch.ops.aten.sort.int, ([3, 1, 2],), {}, None)
-    assert registry.FORMULAS["aten::sort"](call).vector == {"products": 0}
+    assert registry.FORMULAS["aten::sort"](call).vector == {"elementwise": 0}
 
 
 def test_windows_of_adaptive_pooling_side_by_side():

@@ -132,7 +132,7 @@ def test_a_bias_and_the_scales_are_one_flop_a_number():
     with torch.device("meta"):
         a, b, out, bias = torch.empty(12, 16), torch.empty(3, 16, 8), torch.empty(12, 8), torch.empty(3, 8)
         offsets = torch.empty(3, dtype=torch.int32)
-        for given, vector in ((None, {}), (bias, {"products": 12 * 8})):
+        for given, vector in ((None, {}), (bias, {"elementwise": 12 * 8})):
             assert (
                 registry.FORMULAS["aten::_grouped_mm"](
                     Call(torch.ops.aten._grouped_mm.default, (a, b, offsets, given), {}, out)
@@ -149,4 +149,4 @@ def test_a_bias_and_the_scales_are_one_flop_a_number():
                 work = registry.FORMULAS["aten::_scaled_mm"](
                     Call(torch.ops.aten._scaled_mm.default, (a, b, one, one, given), {}, out)
                 )
-                assert (work.model, work.vector) == ({"products": 16 * 32 * 48}, {"products": adds * 16 * 48})
+                assert (work.model, work.vector) == ({"products": 16 * 32 * 48}, {"elementwise": adds * 16 * 48})

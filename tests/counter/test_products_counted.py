@@ -318,7 +318,7 @@ def test_backward_in_one_kernel():
                                ([False, True, False], 1), ([False, False, True], 0)):  # fmt: skip
             call = Call(aten.linear_backward.default, (x, g, w, mask), {}, (x, w, empty(6)))
             work = products_room.linear_backward(call)
-            assert (work.model["products"], work.vector.get("products", 0)) == (products * 72, 18 * mask[2])
+            assert (work.model["products"], work.vector.get("elementwise", 0)) == (products * 72, 18 * mask[2])
         call = Call(aten.mkldnn_linear_backward_input.default, ([3, 4], g, w), {}, x)
         work = products_room.linear_backward_half(call)
         assert (work.model["products"], work.vector) == (72, {})
@@ -326,7 +326,7 @@ def test_backward_in_one_kernel():
         assert products_room.linear_backward_half(call).vector == {}
         call = Call(aten.mkldnn_linear_backward_weights.default, (g, x, w, True), {}, (w, empty(6)))
         work = products_room.linear_backward_half(call)
-        assert (work.model["products"], work.vector["products"]) == (72, 18)
+        assert (work.model["products"], work.vector["elementwise"]) == (72, 18)
         call = Call(aten.matmul_backward.default, (g, x, w.T, [True, True]), {}, (x, w.T))
         assert products_room.matmul_backward(call).model["products"] == 144
         x, w, g = (t.to(torch.complex64) for t in (x, w, g))  # four multiply-adds of real numbers each
@@ -382,4 +382,4 @@ def test_complex_numbers_that_are_added():
         assert fk.count(torch.nn.functional.linear, z, square, row).vector_flops == 2 * 15
     args = (z, z, square, [True, True, True])
     work = products_room.linear_backward(Call(torch.ops.aten.linear_backward.default, args, {}, (z, square, row)))
-    assert (work.model, work.vector) == ({"products": 2 * 4 * 75}, {"products": 2 * 15})
+    assert (work.model, work.vector) == ({"products": 2 * 4 * 75}, {"elementwise": 2 * 15})

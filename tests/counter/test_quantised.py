@@ -274,7 +274,7 @@ def test_norms_of_quantised_numbers():
 
     def vector(name, *args):
         call = Call(getattr(torch.ops.quantized, name).default, args, {}, x)
-        return FORMULAS[f"quantized::{name}"](call).vector["products"]
+        return FORMULAS[f"quantized::{name}"](call).vector["elementwise"]
 
     rest = (1e-5, 1.0, 0)
     for given, more in (((None, None), 0), ((c, None), 1), ((c, c), 2)):
@@ -306,7 +306,7 @@ def test_onednns_convolution_of_integers():
     for given, adds in ((None, 1), (b, 2)):
         args = (x, 1.0, 0, w, one, one, given, [1, 1], [0, 0], [1, 1], 1, 1.0, 0, None, "none", [], "")
         work = room.convolution_and_more(Call(pointwise.default, args, {}, out))
-        assert (work.model, work.vector) == ({"products": 2 * 6 * 56 * 36}, {"products": adds * 2 * 6 * 56})
+        assert (work.model, work.vector) == ({"products": 2 * 6 * 56 * 36}, {"elementwise": adds * 2 * 6 * 56})
 
 
 def test_onednns_convolution_adds_to_a_tensor_that_is_there():

@@ -367,7 +367,7 @@ def test_a_number_is_restored_from_its_code():
 
 def by_hand(op, out, *args, **named):
     op = getattr(known(op), "default", op)
-    return explain(op).formula(Call(op, args, named, out)).vector["products"]
+    return explain(op).formula(Call(op, args, named, out)).vector["elementwise"]
 
 
 @pytest.mark.parametrize(

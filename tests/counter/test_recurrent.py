@@ -213,12 +213,12 @@ def test_the_library_tells_biases_by_the_number_of_weights():
     """Two layers in two directions, 15 rows of 6 units: four weights for each with biases; projected and without biases three. Backward is taken
     as twice as many."""
     units = 2 * 2 * 15 * 6
-    assert library(by_hand("_cudnn_rnn")).vector == {"products": units * (19 + 8)}
+    assert library(by_hand("_cudnn_rnn")).vector == {"elementwise": units * (19 + 8)}
     call = by_hand("_cudnn_rnn", projected=3)
     call.kwargs["weight"] = call.kwargs["weight"][:3] * 4
-    assert library(call).vector == {"products": units * 19}
+    assert library(call).vector == {"elementwise": units * 19}
     back = library_backward(by_hand("_cudnn_rnn_backward", [True] * 4))
-    assert back.vector == {"products": 2 * units * (19 + 8)}
+    assert back.vector == {"elementwise": 2 * units * (19 + 8)}
 
 
 def test_a_library_without_a_buffer_reads_its_weights():
@@ -294,17 +294,17 @@ def test_the_gates_of_a_cell_on_a_gpu():
         state, four, three, bias = torch.empty(3, 6), torch.empty(3, 24), torch.empty(3, 18), torch.empty(24)
     for given, more in (((), 0), ((bias, bias), 1)):
         work = called(cells.lstm_cell, "_thnn_fused_lstm_cell", (state, state, four), four, four, state, *given)
-        assert work.vector == {"products": 18 * (19 + 8 * more)}
+        assert work.vector == {"elementwise": 18 * (19 + 8 * more)}
         work = called(cells.gru_cell, "_thnn_fused_gru_cell", (state, three), three, three, state, *given)
-        assert work.vector == {"products": 18 * (14 + 6 * more)}
+        assert work.vector == {"elementwise": 18 * (14 + 6 * more)}
     # tanh(c), the cell (two multiplies; multiply and subtract for 1 - t²; an add), four gates of four, the former cell.
     args = (state, state, state, state, four, True)
     assert called(
         cells.lstm_cell_backward, "_thnn_fused_lstm_cell_backward_impl", (four, state, bias), *args
-    ).vector == {"products": 18 * 23}
+    ).vector == {"elementwise": 18 * 23}
     # z: two subtracts and three multiplies; n and r: three multiplies and a subtract each; two products.
     work = called(cells.gru_cell_backward, "_thnn_fused_gru_cell_backward", (three, three, state), state, three, True)
-    assert work.vector == {"products": 18 * 15}
+    assert work.vector == {"elementwise": 18 * 15}
 
 
 def test_a_layer_on_apples_gpus():
@@ -315,11 +315,11 @@ def test_a_layer_on_apples_gpus():
         options = (False, 2, 0.0, True, False, False)
         macs = 15 * (24 * 4 + 3 * 24 * 6)
         work = called(cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, *options)
-        assert (work.model, work.vector) == ({"products": macs}, {"products": 19 * 15 * 2 * 6})
+        assert (work.model, work.vector) == ({"products": macs}, {"elementwise": 19 * 15 * 2 * 6})
         biased = called(
             cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, True, *options[1:]
         )
-        assert (biased.model, biased.vector) == ({"products": macs}, {"products": (19 + 8) * 15 * 2 * 6})
+        assert (biased.model, biased.vector) == ({"products": macs}, {"elementwise": (19 + 8) * 15 * 2 * 6})
         one = (
             torch.empty(1, 3, 1),
             [torch.empty(1, 3, 6)] * 2,
@@ -332,10 +332,10 @@ def test_a_layer_on_apples_gpus():
             False,
         )
         work = called(cells.lstm_mps, "_lstm_mps", (torch.empty(1, 3, 6),), *one)
-        assert (work.model, work.vector) == ({"products": 3 * (24 + 24 * 6)}, {"products": 19 * 3 * 6})
+        assert (work.model, work.vector) == ({"products": 3 * (24 + 24 * 6)}, {"elementwise": 19 * 3 * 6})
         args = (out, state, state, state, state, x, out, [state, state], weights, *options)
         work = called(cells.lstm_mps_backward, "lstm_mps_backward", (x, weights), *args)
-        assert (work.model, work.vector) == ({"products": 2 * macs}, {"products": 23 * 15 * 2 * 6})
+        assert (work.model, work.vector) == ({"products": 2 * macs}, {"elementwise": 23 * 15 * 2 * 6})
         # Read: the output (once, though passed twice), the state, the input, the weights; written: the input's and the weights' gradients.
         numbers = sum(w.numel() for w in weights)
         assert work.bytes == 4 * (out.numel() + state.numel() + 2 * (x.numel() + numbers))
@@ -399,4 +399,4 @@ def test_quantised_layers_without_biases():
         args = (x, state, [Packed()], biases, 1, 0.0, False, False, False)
         work = recurrent.quantised(Call(torch.ops.aten.quantized_gru.input, args, {}, (out, state)))
         assert work.bytes == 18 * (4 + 6) + 8 * 18 * biases + 4 * (40 + 60 + 2 * 12)  # the state is read, and written
-        assert work.vector == {"products": 60 * (14 + 6 * biases)}
+        assert work.vector == {"elementwise": 60 * (14 + 6 * biases)}

@@ -274,3 +274,30 @@ def test_an_error_of_a_strict_count_can_be_pickled():
         fk.count(torch.linalg.matrix_exp, torch.ones(2, 2, device="meta"), strict=True)
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value) and again.report.uncounted == caught.value.report.uncounted
+
+
+def test_rows_come_in_the_order_that_is_asked_for():
+    report = fk.count(torch.nn.Sequential(torch.nn.Linear(4, 64), torch.nn.ReLU()), torch.ones(2, 4))
+    names = [row["operator"] for row in report.by_op()]
+    assert names[0] == "addmm" and sorted(names) == [row["operator"] for row in report.by_op(sort="operator")]
+    sizes = [row["bytes"] for row in report.by_op(sort="bytes")]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 0
+    with pytest.raises(ValueError, match="sort='size': must be one of 'flops'"):
+        report.by_op(sort="size")
+
+
+@pytest.mark.parametrize("depth", [-1, "all", 1.5, True])
+def test_no_depth(depth):
+    report = fk.count(torch.nn.Linear(4, 8), torch.ones(2, 4))
+    with pytest.raises(ValueError, match="depth=.*: must be 0"):
+        report.by_module(depth=depth)
+
+
+def test_a_program_in_the_wrong_place_is_refused_at_once():
+    layer, x = torch.nn.Linear(4, 8), torch.ones(2, 4)
+    with pytest.raises(
+        TypeError, match=r"counting\(Linear\(.*a Tensor of shape \(2, 4\)\): the program goes into the block"
+    ):
+        fk.counting(layer, x)
+    with pytest.raises(TypeError, match=r"fn=a Tensor of shape \(2, 8\) cannot be called: pass a model or a function"):
+        fk.count(layer(x))

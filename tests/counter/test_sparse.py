@@ -146,12 +146,12 @@ def test_two_of_four():
         torch.ops.aten._sparse_semi_structured_linear.default, (x, weight, marks), {}, torch.empty(8, 64, **meta)
     )
     assert sparse.half_linear(linear).model["products"] == 8 * 64 * 32 // 2
-    assert sparse.half_linear(linear).vector.get("products", 0) == 0
+    assert sparse.half_linear(linear).vector.get("elementwise", 0) == 0
     product = Call(
         torch.ops.aten._sparse_semi_structured_mm.default, (weight, marks, x.T), {}, torch.empty(64, 8, **meta)
     )
     assert sparse.half_product(product).model["products"] == 8 * 64 * 32 // 2
-    assert sparse.half_product(product).vector.get("products", 0) == 0
+    assert sparse.half_product(product).vector.get("elementwise", 0) == 0
     packed = Call(
         torch.ops.aten._cslt_sparse_mm.default, (torch.empty(64, 18, **meta), x.T), {}, torch.empty(64, 8, **meta)
     )
@@ -198,12 +198,12 @@ def test_two_of_four_and_what_is_added():
                     Call(aten._sparse_semi_structured_linear.default, (x, weight, marks), dict(bias=given), out)
                 )
                 assert work.model == {"products": rows * 64 * 32}
-                assert work.vector.get("products", 0) == (0 if given is None else rows * 64)
+                assert work.vector.get("elementwise", 0) == (0 if given is None else rows * 64)
         b, out = torch.empty(64, 8), torch.empty(64, 8)
         work = half_product(Call(aten._sparse_semi_structured_mm.default, (weight, marks, b), {}, out))
         assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {})
         work = half_product(Call(aten._sparse_semi_structured_addmm.default, (bias, weight, marks, b), {}, out))
-        assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {"products": 64 * 8})
+        assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {"elementwise": 64 * 8})
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc"])
