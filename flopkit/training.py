@@ -175,7 +175,9 @@ def attention_backward(
         "gradients",
         macs_by_kind={kind: 2 * macs for kind, macs in forward.macs_by_kind.items()},
         vector_by_kind=vector,
-        bytes=forward.bytes + every_row + (0 if fused else 7 * nbytes(batch * heads * q * kv, dtype)),
+        bytes=(forward.bytes if fused else every_row)
+        + every_row
+        + (0 if fused else 7 * nbytes(batch * heads * q * kv, dtype)),
     )
     if not fused:
         return Cost.total("attention, backward", [gradients])

@@ -387,3 +387,9 @@ def test_the_gradient_of_a_complex_bias_adds_two_numbers_each():
         3 * 5,
         2 * 3 * 5,
     ]
+
+
+def test_the_math_kernel_s_backward_reads_every_row_too():
+    sizes = dict(batch=1, q=4, kv=64, heads=2, head_dim=8)
+    windowed, full = (fk.attention_backward(**sizes, mask=mask, kernel="math").bytes for mask in (fk.window(2), "full"))
+    assert windowed == full == 2 * (2 * (4 + 64 + 64 + 4) * 8 * 2) + 7 * 2 * 4 * 64 * 2

@@ -110,7 +110,7 @@ def attention(
     Bytes, ``kernel="flash"``: Q, K, V read once and the output written, the compulsory traffic: a lower bound. The scores
     never leave the chip, but a tiled kernel reads K and V again for each block of queries, at best from cache.
     ``kernel="math"``: the ``batch·heads·q·kv`` scores move four times as well (written, read, written, read).
-    With a window only the min(kv, q+w−1) visible rows of K and V move.
+    With a window a flash kernel moves only the min(kv, q+w−1) visible rows of K and V, ``"math"`` all of them.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def attention(
     visible = batch * heads * pairs
     hidden = batch * heads * (q * kv - pairs)
     masked = isinstance(mask, Window) or mask != "full"
-    rows = visible_rows(q, kv, mask)
+    rows = visible_rows(q, kv, mask) if kernel == "flash" else kv  # the whole score matrix is made of all rows
     traffic = (
         nbytes(batch * heads * q * head_dim, real(dtype))
         + nbytes(batch * kv_heads * rows * head_dim, dtype)

@@ -230,3 +230,13 @@ def test_pairs_of_narrow_integers_do_not_wrap():
     n = 131072
     assert fk.visible_pairs(np.int32(n), np.int32(n), "causal") == n * (n + 1) // 2 == 8_590_000_128
     assert fk.visible_pairs(np.array([n], dtype=np.int32), n, "full").tolist() == [float(n * n)]
+
+
+def test_the_math_kernel_reads_every_row_whatever_the_mask_hides():
+    """One query, 131,072 keys of 8 heads of 128 in bf16: K and V are 537 MB, of which a window of 4 shows 16 KB."""
+    sizes = dict(batch=1, q=1, kv=131072, heads=32, kv_heads=8, head_dim=128)
+    rows = 2 * 8 * 131072 * 128 * 2
+    query_and_output, scores = 2 * 32 * 128 * 2, 4 * 32 * 131072 * 2
+    for mask in ("full", "causal", fk.window(4)):
+        assert fk.attention(**sizes, mask=mask, kernel="math").bytes == rows + query_and_output + scores
+    assert fk.attention(**sizes, mask=fk.window(4)).bytes == 2 * 8 * 4 * 128 * 2 + query_and_output
