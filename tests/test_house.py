@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +19,13 @@ import flopkit as fk
 
 PACKAGE = Path(fk.__file__).parent
 
-# From the top of the house to its foundation: a room imports itself and what stands below it.
-FLOORS = (
-    "widgets", "charts", "lessons", "peers", "counter", "models", "training", "rooflines", "devices", "derivations", "layers", "tally", "cost",
-    "conventions", "sizes", "dtypes", "names", "tables", "units", "arithmetic", "__about__",
-)  # fmt: skip
+# The drawing in ARCHITECTURE.md, from the top of the house to its ground: a room imports itself and what stands below it.
+DRAWING = re.search(r"```mermaid\n(.*?)```", (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8"), re.S)[1]
+FLOORS = {
+    floor: re.findall(r'\["(\w+)<br/>', rooms)
+    for floor, rooms in re.findall(r"^ +subgraph (\w+) (.*?)^ +end$", DRAWING, re.M | re.S)
+}
+DEPTH = {room: depth for depth, rooms in enumerate(FLOORS.values()) for room in rooms}
 HEAVY = {
     "numpy",
     "torch",
@@ -71,16 +74,24 @@ def test_imports_run_downwards(path):
     if path == PACKAGE / "__init__.py":
         return  # the face reaches every room, when asked
     here = room(path)
-    assert here in FLOORS, f"flopkit/{here} has no place in the house yet: give it one in FLOORS"
+    assert here in DEPTH, f"flopkit/{here} has no place in the house yet: give it one in the drawing in ARCHITECTURE.md"
     for name, _ in imported(ast.parse(path.read_text("utf-8"))):
         if name.startswith("flopkit."):
             there = name.split(".")[1]
-            assert there in FLOORS, (
+            assert there in DEPTH, (
                 f"{path.name} imports {name}: what is needed of the face is to be imported from its room"
             )
-            assert FLOORS.index(there) >= FLOORS.index(here), (
-                f"{path.name} ({here}) imports {name}, which stands above it"
+            assert there == here or DEPTH[there] > DEPTH[here], (
+                f"{path.name} ({here}) imports {name}, which stands above or beside it"
             )
+
+
+def test_the_drawing_shows_each_room_once_and_floors_from_above():
+    drawn = [room for rooms in FLOORS.values() for room in rooms]
+    assert sorted(drawn) == sorted({room(path) for path in MODULES} - {"__init__"})
+    assert drawn == re.findall(r'^ +\w+\["(\w+)<br/>', DRAWING, re.M), "a room stands outside of the floors"
+    chain = DRAWING.strip().splitlines()[-1].split("-->")
+    assert [floor.strip() for floor in chain] == list(FLOORS), "the arrows run in another order than the floors"
 
 
 def test_no_module_imports_itself_by_way_of_others():

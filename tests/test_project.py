@@ -267,7 +267,14 @@ def test_every_page_is_in_the_contents():
 # ------------------------------------------------------------------------------------------------------------------- readme
 
 
-@pytest.mark.parametrize("page", ["README.md", "book/counter.md"])
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_files_that_a_page_names_are_there(page):
+    named = re.findall(r"`([\w./-]+/[\w./-]*|[\w-]+\.(?:py|toml|md|yml|txt))`", (ROOT / page).read_text("utf8"))
+    missing = {name for name in named if not (ROOT / name).exists() and not re.search("[A-Z]{4}", name)}  # book/NAME.md
+    assert len(named) > 10 and not missing, f"{page} names {missing}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "book/counter.md"])
 def test_examples_run(page):
     """The ```python blocks of a page with `>>>` run one after the other, in one session."""
     found = load_tool("examples").run(ROOT / page)
