@@ -197,7 +197,7 @@ def test_install_cell_says_what_works_where_it_stands(folder, advice, tmp_path, 
 def test_the_cell_of_the_other_tools_lists_those_that_are_required():
     tool = load_tool()
     cell = {"cell_type": "code", "id": "a", "metadata": {"tags": ["install-peers"]}, "source": "#"}
-    (tidied,) = json.loads(tool.tidy(json.dumps({"cells": [cell]}), None))["cells"]
+    (tidied,) = json.loads(tool.tidy(json.dumps({"cells": [cell], "metadata": {}}), None))["cells"]
     text = "".join(tidied["source"])
     assert all(line.startswith("#") for line in text.splitlines())
     *_, command = text.splitlines()

@@ -1,6 +1,8 @@
 """The counting scalar, and that the naive algorithms compute the right thing (torch, in float64, is asked)."""
 
 import random
+import re
+from pathlib import Path
 
 import altair
 import numpy
@@ -434,6 +436,13 @@ def test_pooling_values():
     largest, mean = tally.max_pool2d(**sizes), tally.avg_pool2d(**sizes)
     check(largest, F.max_pool2d(tensors(largest)["x"], 3, 2, 1))
     check(mean, F.avg_pool2d(tensors(mean)["x"], 3, 2, 1))
+
+
+def test_the_values_of_every_algorithm_are_compared_above():
+    called = {formula.function.__name__ for formula in FORMULAS.values()}
+    source = Path(__file__).read_text("utf8")
+    tried = {name for name in called if re.search(rf"\btally\.{name}\(|^ +\(\"{name}\", ", source, re.M)}
+    assert called == tried, "what torch computes there is not asked"
 
 
 @pytest.mark.parametrize("name", FORMULAS)

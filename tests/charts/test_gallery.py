@@ -1,0 +1,24 @@
+"""Every figure of the gallery has a page that shows it, a test of its numbers, and a line among the API."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flopkit.charts import gallery
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = [path.read_text("utf8") for path in (ROOT / "tests" / "charts" / "gallery").glob("test_*.py")]
+CELLS = [
+    "".join(cell["source"])
+    for path in (ROOT / "book").glob("*.ipynb")
+    for cell in json.loads(path.read_text("utf8"))["cells"]
+    if cell["cell_type"] == "code"
+]
+
+
+@pytest.mark.parametrize("name", gallery.__all__)
+def test_a_figure_is_shown_tested_and_listed(name):
+    assert any(f"charts.{name}()" in cell for cell in CELLS), "no chapter shows it"
+    assert any(f"{name}()" in text for text in TESTS), "no file in tests/charts/gallery makes it"
+    assert f":: flopkit.charts.{name}\n" in (ROOT / "book" / "api.md").read_text("utf8"), "book/api.md does not list it"
