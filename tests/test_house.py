@@ -120,7 +120,7 @@ RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
         *(f"watching/{name}" for name in ("watcher", "functions", "here", "places", "signatures", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside", "chains")),
-        *(f"beyond/{name}" for name in ("regions", "assumed", "called", "filing", "layers", "plain", "shapes", "traced", "attention_calls", "flex", "complexes", "spectra", "kernels", "fbgemm", "scripts")),
+        *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels", "fbgemm", "scripts")),
         "operators/block_masks",
     )
 }  # fmt: skip

@@ -55,11 +55,10 @@ def _work(work: Any) -> str:
     def amounts(given: Any) -> str:
         return ",".join(f"{kind}={n}" for kind, n in sorted((given or {}).items()) if n)
 
-    parts = (work.model, work.executed, work.again, work.vector, work.vector_again)
     executed = "as model" if work.executed is None else amounts(work.executed)
-    found = [amounts(part) for part in parts]
-    found[1] = executed
-    return " | ".join([work.status, *found, str(work.bytes), work.kernel, work.note])
+    vector = [str(sum(part.values())) for part in (work.vector, work.vector_again)]  # whatever its kinds are called
+    found = [work.status, amounts(work.model), executed, amounts(work.again), *vector, str(work.bytes), work.kernel]
+    return " | ".join([*found, work.note])
 
 
 @contextlib.contextmanager

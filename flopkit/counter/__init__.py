@@ -5,5 +5,5 @@ and in which pass; `operators` says which of four things it is, counted, element
 a `ledger` adds up; a `report.Report` reads the ledger under a convention, by `breakdown` and in `printout`, and `timing` turns it into time.
 
 What does not show at the dispatcher, or shows in pieces, is seen by `beyond`. `registry` keeps the formulas, ours and the user's;
-`peers` says what other counters would print of the same program.
+`by_torch` says what torch's own counter would print of the same program.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work
@@ -19,46 +18,34 @@ class Where(NamedTuple):
 
 
 class Entry:
-    """A call of an operator with certain shapes, and what it costs."""
+    """A call of an operator with certain shapes, what it costs, and what torch's own counter says of it (`flopkit.counter.by_torch`)."""
 
-    __slots__ = ("calculates", "extents", "func", "key", "moves", "op", "results", "work")
+    __slots__ = ("by_torch", "calculates", "extents", "func", "key", "moves", "op", "results", "work")
 
-    def __init__(self, op: str, work: Work, func: Any = None, key: Any = None) -> None:
-        self.op, self.work, self.func, self.key = op, work, func, key
+    def __init__(self, op: str, work: Work, func: Any = None, key: Any = None, by_torch: int | None = 0) -> None:
+        self.op, self.work, self.func, self.key, self.by_torch = op, work, func, key, by_torch
         self.calculates = work.status in (COUNTED, ELEMENTWISE)
         self.moves = work.status != FREE or bool(work.bytes)
         self.extents: Any = None  # bytes of its tensors, kept for chains
         self.results: Any = None  # how to make up what it returns, on meta
 
-    def __reduce__(self) -> Any:  # to another process goes what it cost, not what it was called with
-        return Entry, (self.op, self.work)
+    def __reduce__(
+        self,
+    ) -> Any:  # to another process goes what it cost, not what it was called with; of the operator, that there is one
+        return Entry, (self.op, self.work, None if self.func is None else True, None, self.by_torch)
 
 
 class Ledger:
     """Calls by entry and place. One for each thread; `take` adds them up."""
 
-    __slots__ = (
-        "_functions", "_layers", "calls", "elsewhere", "file", "foreign", "functions_at", "hidden", "layers_at", "merged_away", "plain_at",
-        "roots",
-    )  # fmt: skip
+    __slots__ = ("calls", "foreign", "merged_away", "unseen")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
         self.foreign = False  # of a thread that the program started
-        self.elsewhere: dict[tuple[Entry, Where], int] = {}  # those of the calls that ran in such threads
-        self.hidden: dict[tuple[Entry, Where], int] = {}  # those that ran inside an operator that had to be opened
-        # What other counters go by, as it is put down while the program runs: by place and shapes.
-        self.functions_at: dict[Any, int] = {}
-        self.layers_at: dict[Any, int] = {}
-        self.plain_at: dict[Any, int] = {}  # calls of layers that are one call of one function
-        self.file: Callable[[Ledger, dict[Any, int], dict[Any, int]], None] | None = (
-            None  # how to add them to those of layers and functions
-        )
-        self._functions: dict[Any, int] = {}
-        self._layers: dict[Any, int] = {}
-        self.roots: dict[
-            Any, int
-        ] = {}  # calls of modules from outside of all others: path, batch, whether it has parameters
+        self.unseen: dict[
+            tuple[Entry, Where], int
+        ] = {}  # calls that a dispatch mode of one thread would not see: see `hide`
         self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
     def add(self, entry: Entry, where: Where) -> None:
@@ -69,45 +56,16 @@ class Ledger:
     def hide(self, entry: Entry, where: Where) -> None:
         """The call that was just added ran inside an operator that had to be opened: a plain dispatch mode does not see it."""
         key = (entry, where)
-        self.hidden[key] = self.hidden.get(key, 0) + 1
+        self.unseen[key] = self.unseen.get(key, 0) + 1
 
     def take(self, other: Ledger) -> None:
-        """Add all of *other*."""
-        self.file = self.file or other.file
-        elsewhere = other.calls if other.foreign else other.elsewhere
-        mine: dict[Any, int]
-        theirs: dict[Any, int]
-        for mine, theirs in (
+        """Add all of *other*. What ran in a thread that the program started is seen by none that was entered in the first."""
+        unseen = other.calls if other.foreign else other.unseen
+        pairs: tuple[tuple[dict[Any, int], dict[Any, int]], ...] = (
             (self.calls, other.calls),
-            (self.elsewhere, elsewhere),
-            (self.hidden, other.hidden),
-            (self.functions_at, other.functions_at),
-            (self.layers_at, other.layers_at),
-            (self.plain_at, other.plain_at),
-            (self._functions, other._functions),
-            (self._layers, other._layers),
-            (self.roots, other.roots),
-        ):
-            for key, calls in list(theirs.items()):
-                mine[key] = mine.get(key, 0) + calls
-        for phase, saved in list(other.merged_away.items()):
-            self.merged_away[phase] = self.merged_away.get(phase, 0) + saved
-
-    @property
-    def functions(self) -> dict[Any, int]:
-        """Calls of functions, by name, modules around, whether in another thread, arguments, result, whether it was looked up."""
-        self._file()
-        return self._functions
-
-    @property
-    def layers(self) -> dict[Any, int]:
-        """Calls of layers, by layer, shapes, and how many arguments had no name."""
-        self._file()
-        return self._layers
-
-    def _file(self) -> None:
-        """Few ask: so it is done when the first one does."""
-        if self.file is not None and (self.functions_at or self.layers_at or self.plain_at):
-            self.file(self, self._layers, self._functions)
-            for filed in (self.functions_at, self.layers_at, self.plain_at):
-                filed.clear()
+            (self.unseen, unseen),
+            (self.merged_away, other.merged_away),
+        )
+        for mine, theirs in pairs:
+            for key, number in list(theirs.items()):
+                mine[key] = mine.get(key, 0) + number

@@ -10,7 +10,8 @@ from typing import Any
 
 from flopkit.conventions import EXACT, TORCH, Convention, as_convention
 from flopkit.cost import Cost
-from flopkit.counter import breakdown, printout
+from flopkit.counter import breakdown, by_torch, printout
+from flopkit.counter.by_torch import Seen
 from flopkit.counter.ledger import Entry, Ledger, Where
 from flopkit.counter.work import PHASES, UNKNOWN, settled
 from flopkit.tables import Table
@@ -30,7 +31,7 @@ class Report:
     `recompute` and `optimizer` are the parts, each a `Cost`.
 
     Inside of ``with fk.counting() as report`` the numbers grow as the program runs. A report can be pickled, to be gathered from the
-    ranks of a job or kept in a file; it then has all but `as_seen_by`.
+    ranks of a job or kept in a file.
 
     >>> import torch, flopkit as fk
     >>> layer = torch.nn.Linear(3, 5)
@@ -213,33 +214,27 @@ class Report:
         """
         return breakdown.by_module(self, depth)
 
-    def as_seen_by(self, tool: str) -> Any:
-        """What another counter would print of this program, its silent zeros included.
+    def as_seen_by(self, tool: str = "torch") -> Seen:
+        """What torch's own counter, `torch.utils.flop_counter.FlopCounterMode`, would print of this run, its silent zeros included.
 
-        Parameters
-        ----------
-        tool : ``"torch"`` (its FlopCounterMode), ``"torch.profiler"`` (with_flops=True, on a CPU), ``"fvcore"``, ``"ptflops"`` (its
-            usual backend), ``"thop"``, ``"ultralytics-thop"``, ``"calflops"`` or ``"torchinfo"``. The tool need not be installed.
-            Those but torch's two know forward passes only, and see those of the run.
+        torch's registry of formulas was applied to each operator as it ran. ``int(...)`` of the result is the number, `missed` the
+        operators that are not in it, `too_many` those that are charged more than they execute, `share` the number over what was
+        executed, convention TORCH. Other tools do not watch a run; `flopkit.ask` calls them.
 
-        ``int(...)`` of the result is the number, `value`; `unit` is what the tool calls it, `missed` what it does not see, `reasons`
-        why it differs, and what cannot be told. Programs that the tool itself cannot run (a trace, a layer that it fails on) have no number there.
-
-        Raises ``ValueError`` for a tool that is not known.
+        Raises ``ValueError`` for another tool, and where one of torch's formulas fails, as its counter would.
 
         >>> import torch, flopkit as fk
         >>> q = torch.ones(1, 2, 8, 4)
-        >>> seen = fk.count(torch.nn.functional.scaled_dot_product_attention, q, q, q).as_seen_by("thop")
+        >>> seen = fk.count(torch.nn.functional.scaled_dot_product_attention, q, q, q).as_seen_by("torch")
         >>> int(seen), seen.flops, seen.missed[0]["operator"]
         (0, 2048, 'scaled_dot_product_attention')
         """
-        from flopkit.counter import peers
-
-        if isinstance(self._source, _Kept):
+        if tool != "torch":
             raise ValueError(
-                "a report that was pickled has its numbers, and not what other tools go by: call as_seen_by before it is pickled"
+                f"tool={tool!r}: a report knows what torch's own counter would print, as_seen_by('torch'); "
+                f"other tools are run by fk.ask({tool!r}, model, *inputs)"
             )
-        return peers.seen_by(tool, self._source)
+        return by_torch.seen(self._source.ledger())
 
     def roofline(self, device: Any, dtype: Any = "bf16") -> Any:
         """Each operator's least time on *device*, what bounds it, and the sum."""
@@ -251,8 +246,7 @@ class Report:
 
     def __getstate__(self) -> Any:
         ledger = Ledger()
-        ledger.calls = {(entry, where): calls for entry, where, calls in self.lines()}
-        ledger.merged_away = dict(self._source.ledger().merged_away)
+        ledger.take(self._source.ledger())
         return {
             "_source": _Kept(ledger, set(getattr(self._source, "notes", ()))),
             "convention": self.convention,

@@ -136,7 +136,6 @@ def test_modules_that_are_added_and_thrown_away_while_their_model_is_called():
     model = Net(run, a=linear(), list=nn.ModuleList([linear()]))
     report = fk.count(model, data())
     assert parts(report) == {"": (3, 0), "a": (1, 0), "new": (1, 0), "list": (1, 0), "list.1": (1, 0)}
-    assert report.as_seen_by("thop").value == 3 * UNIT // 2
 
 
 def test_a_module_called_twice_and_one_with_two_names():

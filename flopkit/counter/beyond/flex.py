@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from flopkit.counter import by_torch
 from flopkit.counter.beyond.attention_calls import cast_of, in_dtype
 from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry
@@ -72,7 +73,8 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
         here.trail.mark(min(first, _number() - 1), outer.of_region(_Ran(kernel, outer)))
         here.trail.mark(_number(), here.place)
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
-    entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key))
+    theirs = by_torch.flops_of(func, args, kwargs, out)
+    entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, theirs))
     here.arithmetic += 1
     here.chain.close()
     here.ledger.add(entry, outer.where(phase))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from flopkit.counter.beyond import called, complexes, fbgemm, flex, regions, spectra
+from flopkit.counter.beyond import complexes, fbgemm, flex, regions, spectra
 from flopkit.counter.calls import name_of
 from flopkit.counter.operators import FLEX
 from flopkit.counter.watching import inside
@@ -22,7 +22,6 @@ _ABOVE: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(spectra.VALUES, spectra.values),
     **dict.fromkeys(fbgemm.PRODUCTS, fbgemm.product),
 }
-_ABOVE.update({func: called.noting(func, _ABOVE.get(func)) for func in called.FUNCTIONS})
 
 
 class Functions(TorchFunctionMode):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
 
-from flopkit.counter.beyond import layers
 from flopkit.counter.ledger import Ledger
 from flopkit.counter.watching import chains
 from flopkit.counter.watching.phases import backward_or_recompute, is_on_stack
@@ -55,7 +54,7 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "failed", "fresh", "ledger", "nodes", "optimizers",
+        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "failed", "ledger", "nodes", "optimizers",
         "place", "stack", "trail", "watcher",
     )  # fmt: skip
 
@@ -74,9 +73,6 @@ class Here:
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
         self.failed = ""  # what the last operator that failed said
-        self.fresh: dict[
-            Place, Any
-        ] = {}  # modules that were called for the first time, and of which more is to be asked
         self.chain = chains.Chain(self.ledger)
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
@@ -95,8 +91,6 @@ class Here:
             trail.places[-1] = place
         else:
             trail.mark(number, place)
-        if not self.stack and self.fresh:
-            layers.take_down(self.watcher, self.fresh)
 
     def call_module(self, module: Any) -> None:
         """Go into *module*."""

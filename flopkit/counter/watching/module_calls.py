@@ -8,19 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.modules.module as nn_module
 
-from flopkit.counter.beyond import plain
-from flopkit.counter.beyond.layers import note
-from flopkit.counter.beyond.traced import traces
 from flopkit.counter.watching.here import heres, local
 
 __all__ = ["install"]
-
-_Tensor = torch.Tensor
-_modes = torch._C._len_torch_function_stack
-_graph_task = torch._C._current_graph_task_id
-_before, _after = nn_module._global_forward_pre_hooks, nn_module._global_forward_hooks
 
 
 def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
@@ -64,8 +55,6 @@ def _passing(calling: Any) -> Any:
 
 
 def _calling(original: Any) -> Any:
-    kinds = plain.kinds()
-
     def call(module: Any, args: Any, kwargs: Any) -> Any:
         watching = getattr(local, "heres", None) or heres()
         if len(watching) != 1:  # seldom, and a model has many modules
@@ -75,18 +64,7 @@ def _calling(original: Any) -> Any:
             return original(module, *args, **kwargs)
         here.call_module(module)
         try:
-            if (
-                (kind := type(module)) in kinds and len(args) == 1 and not kwargs and type(args[0]) is _Tensor
-                and len(here.stack) > 1 and _modes() == 1 and _graph_task() == -1 and not traces and not _before and not _after
-                and not module._forward_pre_hooks and not module._forward_hooks and "forward" not in module.__dict__
-                and kinds[kind](module)
-            ):  # fmt: skip
-                out = plain.run(here, original, module, args[0])
-                if out is not NotImplemented:
-                    return out
-            out = original(module, *args, **kwargs)
-            note(here, module, args, kwargs, out)
-            return out
+            return original(module, *args, **kwargs)
         finally:
             here.leave()
 
@@ -94,10 +72,7 @@ def _calling(original: Any) -> Any:
         for here in (watching := tuple([here for here in watching if not here.watcher.closed])):
             here.call_module(module)
         try:
-            out = original(module, *args, **kwargs)
-            for here in watching:
-                note(here, module, args, kwargs, out)
-            return out
+            return original(module, *args, **kwargs)
         finally:
             for here in watching:
                 here.leave()

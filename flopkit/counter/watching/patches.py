@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import (
     _pop_mode_temporarily,
 )
 
-from flopkit.counter.beyond import kernels, scripts, traced
+from flopkit.counter.beyond import kernels, scripts
 from flopkit.counter.watching import fakes, module_calls, threads
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import custom_backwards, heres
@@ -74,7 +74,7 @@ def _install(stack: contextlib.ExitStack) -> None:
     _eager(stack)
     if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
         _replace(stack, torch._ops.HigherOrderOperator, "dispatch", _dispatching)
-    for room in (module_calls, threads, fakes, kernels, scripts, traced):
+    for room in (module_calls, threads, fakes, kernels, scripts):
         room.install(stack, _replace)
 
 

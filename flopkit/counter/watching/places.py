@@ -30,7 +30,7 @@ NEVER = 1 << 63
 class Place:
     """A module path, and the attention call inside it, if any, that work belongs to. (A model has many: they hold little until asked.)"""
 
-    __slots__ = ("inside", "layer", "module", "names", "path", "region", "shared", "spot", "spots", "under")
+    __slots__ = ("inside", "module", "names", "path", "region", "shared", "spot", "spots")
 
     def __init__(
         self,
@@ -44,19 +44,13 @@ class Place:
         self.names: dict[int, str] | None = None  # of the modules below this one, by id, as last looked up
         self.spot: Where | None = None  # as last asked for
         self.spots: dict[tuple[str, bool], Where] | None = None  # all, where there are several
-        self.layer: Any = None  # what a hook would know of the module, once it was called
-        self.under: Place | None = (
-            None  # that of the module which called it first, or would; of an attention call's, where the call was made
-        )
         self.shared: bool | None = (
             None  # of a root: whether two modules below it share a child; None until it was called
         )
 
     def of_region(self, region: Any) -> Place:
         """This place inside of an attention call."""
-        found = Place(self.path, self.module, region, self.inside)
-        found.under = self
-        return found
+        return Place(self.path, self.module, region, self.inside)
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This place in *phase*, for the ledger; *taken*: of what an attention call takes for its own."""
@@ -151,7 +145,6 @@ class Modules:
                 found = self._found(module, under, again)
                 if under.module is not None and found is not under:
                     under.keep(module, found)
-                    found.under = found.under or (under if under.region is None else under.under)
                 _keep(self.latest, module, found)
         return found
 
@@ -172,7 +165,6 @@ class Modules:
             place = under.inside.get(id(child)) if under.inside else None
             if place is None or not place.holds(child):
                 place = Place(f"{under.path}.{name}", weakref.ref(child))
-                place.under = under
                 under.keep(child, place)
                 _keep(self.latest, child, place)
             if child is module:
@@ -197,7 +189,6 @@ class Modules:
                 ):
                     continue
                 place = inside[number] = latest[number] = Place(f"{path}.{name}", weakref.ref(child))
-                place.under = under
                 if child._modules:  # a list or dict of modules is not called: what it holds is called by the one around
                     called = type(child).forward is not _NEVER_CALLED
                     ahead.append((place if called else under, place.path, child))

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flopkit.counter import registry
-from flopkit.counter.beyond import filing, flex, layers, regions
+from flopkit.counter import by_torch, registry
+from flopkit.counter.beyond import flex, regions
 from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import explain
@@ -76,9 +76,6 @@ class Watcher(TorchDispatchMode):
         self._functions = Functions(self)
         self._registered = registry.edition
         self._final: Ledger | None = None
-        self.met_meta = False  # whether anything ran on meta
-        distributed = torch.distributed
-        self.shares = distributed.is_available() and distributed.is_initialized()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:  # torch would import its whole compiler to guard us against it
@@ -171,15 +168,12 @@ class Watcher(TorchDispatchMode):
         if self._final is not None:
             return self._final
         threads = self.threads()
-        for here in threads:
-            layers.take_down(self, here.fresh)
         if self.closed and len(threads) == 1 and not threads[0].ledger.foreign:
             total = threads[0].ledger
         else:
             total = Ledger()
             for here in threads:
                 total.take(here.ledger)
-        total.file = filing.file
         return total
 
     # -- operators --------------------------------------------------------------------------------------------
@@ -218,7 +212,6 @@ class Watcher(TorchDispatchMode):
             except (TypeError, RuntimeError):  # an argument that has no hash
                 key = None
             if entry is not None and entry.results is not None and on_meta(args):
-                self.met_meta = True
                 if not _modes():  # a meta kernel only makes up a shape, slowly; this one was made up before
                     out = made_up(entry.results)
         if out is None:
@@ -289,7 +282,6 @@ class Watcher(TorchDispatchMode):
         entry = self._entry(plan, func, args, kwargs, out, key)
         if plan.fresh and on_meta(args):
             entry.results = recipe_of(out)
-            self.met_meta = True
         if not floats:
             plan.entries[key] = entry
             return entry
@@ -311,8 +303,9 @@ class Watcher(TorchDispatchMode):
                 raise
             failed = f"{plan.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it"
             work = replace(unknown(call.bytes()), note=failed)
+        theirs = by_torch.flops_of(func, args, kwargs, out)
         if key is not None:
-            return Entry(plan.op, work, func, (func, *key))
+            return Entry(plan.op, work, func, (func, *key), theirs)
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
         shapes: Any
         try:
@@ -320,7 +313,7 @@ class Watcher(TorchDispatchMode):
             hash(shapes)
         except (TypeError, RuntimeError):
             shapes = (func,)
-        return self.entries.setdefault((shapes, repr(work)), Entry(plan.op, work, func, shapes))
+        return self.entries.setdefault((shapes, repr(work), theirs), Entry(plan.op, work, func, shapes, theirs))
 
     def _plan(self, func: Any) -> Any:
         if self._registered is not registry.edition:
@@ -375,7 +368,8 @@ class Watcher(TorchDispatchMode):
         phase, place = here.where(3)
         with torch._C.DisableTorchFunction():
             work = unknown(Call(func, args, kwargs, out).bytes())
-        entry = self.entries.setdefault((func, repr(work)), Entry(plan.op, work, func, None))
+            theirs = by_torch.flops_of(func, args, kwargs, out)
+        entry = self.entries.setdefault((func, repr(work), theirs), Entry(plan.op, work, func, None, theirs))
         here.chain.close()
         here.arithmetic += 1  # listed: what it ran inside of need not be
         here.ledger.add(entry, place.where(phase))

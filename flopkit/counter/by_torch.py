@@ -1,0 +1,119 @@
+"""What torch's own counter, `torch.utils.flop_counter.FlopCounterMode`, would print of the run that was watched.
+
+It is a dispatch mode as ours is, so it meets the same operators. It looks each up in torch's registry of formulas, ``flop_registry``, and
+takes what is not there for 0. The same registry is asked here, for each kind of call once, while the program runs.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from flopkit import units
+from flopkit.counter.ledger import Ledger
+from flopkit.tables import Table
+
+__all__ = ["Seen", "flops_of", "seen"]
+
+ATTENTION = "scaled_dot_product_attention"  # flopkit.counter.beyond.regions.OP, which cannot be had without torch
+
+
+def flops_of(func: Any, args: Any, kwargs: Any, out: Any) -> int | None:
+    """What torch's counter adds for one call: 0 where its registry has no formula, None where the formula fails, and the counter with it."""
+    import torch
+    from torch.utils.flop_counter import flop_registry
+
+    packet: Any = getattr(func, "overloadpacket", func)
+    try:
+        if packet is torch.ops.aten.linear:  # in inference mode it comes whole, and torch's counter takes it apart
+            x, weight = args[0].shape, args[1].shape
+            return int(flop_registry[torch.ops.aten.mm]((prod(x[:-1]), x[-1]), (x[-1], prod(weight[:-1]))))
+        formula = flop_registry.get(packet)
+        return 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
+    except Exception:  # such as an assertion about shapes
+        return None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The number that torch's counter would print, and the operators that it takes for something else.
+
+    Parameters
+    ----------
+    value : the number; ``int(seen)`` is the same.
+    flops : what was executed, convention TORCH.
+    rows : operator, calls, flops (executed) and seen, of each operator that either knows of. Attention is one row, whatever ran inside.
+    unit : what torch calls it.
+    """
+
+    value: int
+    flops: int
+    rows: Sequence[dict[str, Any]]
+    unit: str = "FLOPs"
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
+
+    @property
+    def share(self) -> float:
+        """FLOPs that are seen for each one that was executed."""
+        return self.value / self.flops if self.flops else 1.0
+
+    @property
+    def missed(self) -> Table:
+        """Operators of which FLOPs are missing in the number, those with the most first."""
+        short = [row for row in self.rows if row["seen"] < row["flops"]]
+        return self._table(sorted(short, key=lambda row: row["seen"] - row["flops"]), "not seen, or not all of it")
+
+    @property
+    def too_many(self) -> Table:
+        """Operators that are charged more than they execute, such as the backward of a grouped convolution."""
+        over = [row for row in self.rows if row["seen"] > row["flops"]]
+        return self._table(sorted(over, key=lambda row: row["flops"] - row["seen"]), "charged more than it executes")
+
+    @staticmethod
+    def _table(rows: Sequence[dict[str, Any]], caption: str) -> Table:
+        return Table(rows, caption=caption, formats=dict.fromkeys(("flops", "seen"), _flops))
+
+    def _line(self) -> str:
+        of = f"{units.format_value(self.share, '%' if self.share <= 1 else '×')} {'of ' * (self.share <= 1)}the {_flops(self.flops)}"
+        return f"torch's FlopCounterMode would print {self.value:,} FLOPs, {of} that were executed"
+
+    def __repr__(self) -> str:
+        return "\n".join([self._line(), *(str(table) for table in (self.missed, self.too_many) if len(table))])
+
+    def _repr_html_(self) -> str:
+        tables = (table._repr_html_() for table in (self.missed, self.too_many) if len(table))
+        return f"<div>{html.escape(self._line())}</div>" + "".join(tables)
+
+
+def seen(ledger: Ledger) -> Seen:
+    """What torch's counter would print of these calls.
+
+    Raises ``ValueError`` where one of torch's formulas fails on a call, as its counter would.
+    """
+    whole = {entry.op for entry, where in ledger.calls if entry.func is None and not where.inside}
+    rows: dict[str, dict[str, Any]] = {}
+    for (entry, where), calls in list(ledger.calls.items()):
+        if entry.by_torch is None:
+            raise ValueError(
+                f"torch's own formula for {entry.op} fails on such a call, and its FlopCounterMode with it"
+            )
+        op = ATTENTION if where.inside and entry.op not in whole else entry.op
+        row = rows.setdefault(op, {"operator": op, "calls": 0, "flops": 0, "seen": 0})
+        row["seen"] += (calls - ledger.unseen.get((entry, where), 0)) * entry.by_torch
+        if not where.inside:
+            work = entry.work
+            row["calls"] += calls
+            row["flops"] += round(2 * calls * (sum(work.done.values()) + sum(work.again.values())))
+    known = [row for row in rows.values() if row["flops"] or row["seen"]]
+    return Seen(sum(row["seen"] for row in known), sum(row["flops"] for row in known), known)
+
+
+def _flops(value: Any) -> str:
+    return units.format_value(value, "FLOPs")
