@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from flopkit.names import find
+
 __all__ = ["EXACT", "FVCORE", "KINDS", "TORCH", "VECTOR_KINDS", "Convention", "as_convention"]
 
 KINDS: Mapping[str, str] = {
@@ -150,9 +152,7 @@ def as_convention(value: Any) -> Convention:
         return value
     if isinstance(value, str):
         known = {name: each for name, each in globals().items() if isinstance(each, Convention)}
-        if value.upper() not in known:
-            raise ValueError(f"convention={value!r} is not known; known: {', '.join(known)}")
-        return known[value.upper()]
+        return known[find(value, known, "a convention", argument="convention")]
     raise TypeError(
         f"convention={value!r}: must be a flopkit.Convention or the name of one, e.g. fk.conventions.EXACT or 'TORCH'"
     )

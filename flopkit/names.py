@@ -73,7 +73,8 @@ def _spellings(known: Iterable[str], aliases: Mapping[str, str], key: Callable[[
 def _hint(wanted: str, spellings: list[tuple[str, str]]) -> str:
     from difflib import get_close_matches  # loaded when something is wrong, and not with every import
 
-    near = [name for spelled, name in spellings if wanted and spelled.startswith(wanted)]
+    near = [name for spelled, name in spellings if spelled == wanted]
+    near = near or [name for spelled, name in spellings if wanted and spelled.startswith(wanted)]
     close = get_close_matches(wanted, [spelled for spelled, _ in spellings], n=4)
     near = near or [name for match in close for spelled, name in spellings if spelled == match]
     start, word, end = ("did you mean ", " or ", "?") if near else ("known: ", ", ", "")

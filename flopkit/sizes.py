@@ -6,7 +6,6 @@ value yet and pass.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import math
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from flopkit.arithmetic import reading
+from flopkit.names import hint
 
 __all__ = [
     "Count", "Flag", "Size", "Sizes", "checked", "choice", "divides", "flag", "number", "offence", "pair", "size", "spread",
@@ -242,10 +242,8 @@ def _by_name(function: str, values: Sequence[Any], names: Sequence[str]) -> str:
 def _unknown(function: str, name: str, names: Sequence[str]) -> str:
     if name == "convention":
         return f"{function} has no argument 'convention': it answers under EXACT; {function}(...).under(convention) translates"
-    meant = _ELSEWHERE.get(name)
-    near = [meant] if meant in names else difflib.get_close_matches(name, names, n=2)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it takes {', '.join(names)}"
-    return f"{function} has no argument {name!r}; {hint}"
+    elsewhere = {other: own for other, own in _ELSEWHERE.items() if own in names}
+    return f"{function} has no argument {name!r}; {hint(name, names, elsewhere)}"
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:

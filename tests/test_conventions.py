@@ -94,7 +94,7 @@ def test_a_convention_may_be_given_by_name():
     for name in ("TORCH", "torch", "Torch"):
         assert COST.under(name) == COST.under(TORCH)
     assert fk.Cost("named", convention="FVCORE").convention is FVCORE
-    with pytest.raises(ValueError, match="convention='torsh' is not known.*TORCH"):
+    with pytest.raises(ValueError, match="convention='torsh' is not a convention; did you mean TORCH"):
         COST.under("torsh")
 
 

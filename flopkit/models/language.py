@@ -8,12 +8,14 @@ from typing import Any
 
 from flopkit.arithmetic import exact_div
 from flopkit.cost import Cost
+from flopkit.dtypes import DType
 from flopkit.layers.attention_layers import multi_head_attention
 from flopkit.layers.embeddings import embedding, rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation, residual
 from flopkit.layers.products import dense
 from flopkit.models.configs import hf_config
+from flopkit.sizes import Flag, Size, size
 
 __all__ = ["Decoder", "decoder"]
 
@@ -38,16 +40,16 @@ class Decoder:
     """
 
     name: str
-    vocab: Any
-    d_model: Any
-    d_ff: Any
-    layers: Any
-    heads: Any
-    kv_heads: Any
-    head_dim: Any
-    tied: Any = False
+    vocab: Size
+    d_model: Size
+    d_ff: Size
+    layers: Size
+    heads: Size
+    kv_heads: Size
+    head_dim: Size
+    tied: Flag = False
 
-    def layer(self, *, seq: Any, batch: Any = 1, dtype: Any = "bf16") -> Cost:
+    def layer(self, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer, forward, over *batch* sequences of *seq* tokens; its parts are named as in ``transformers``.
 
         Not counted: a cache, and what a program copies to join heads.
@@ -55,6 +57,7 @@ class Decoder:
         >>> [part.name for part in decoder("llama-3-8b").layer(seq=8192).parts][:6]
         ['input_layernorm', 'q_proj', 'k_proj', 'v_proj', 'rotary', 'attention']
         """
+        seq, batch = size("seq", seq), size("batch", batch)
         tokens, d_model, d_ff = batch * seq, self.d_model, self.d_ff
 
         def norm(name: str) -> Cost:
@@ -74,7 +77,7 @@ class Decoder:
         attention = [norm("input_layernorm"), *qkv, turned, core, out, add]
         return Cost.total("layer", [*attention, norm("post_attention_layernorm"), *mlp, add])
 
-    def forward(self, *, seq: Any, batch: Any = 1, dtype: Any = "bf16") -> Cost:
+    def forward(self, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """The forward pass over *batch* sequences of *seq* tokens, the head on each of them.
 
         The head's product is of the kind ``"head"``, the look-up of the kind ``"embedding"``.
@@ -83,7 +86,7 @@ class Decoder:
         >>> forward.params, forward.flops
         (8030261248, 140550657277952)
         """
-        tokens = batch * seq
+        tokens = size("batch", batch) * size("seq", seq)
         norm = rms_norm(tokens=tokens, d=self.d_model, dtype=dtype).named("norm")
         product = dense(tokens=tokens, d_in=self.d_model, d_out=self.vocab, dtype=dtype).named("lm_head")
         head = replace(

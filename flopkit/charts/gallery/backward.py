@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flopkit.arithmetic import maximum, where
+from flopkit.arithmetic import exact_div, maximum, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
@@ -26,7 +26,7 @@ QKV = ((WIDTH, QUERIES), (WIDTH, KEYS), (WIDTH, KEYS))
 REST = ((QUERIES, WIDTH), (WIDTH, HIDDEN), (WIDTH, HIDDEN), (HIDDEN, WIDTH))
 
 QUARTERS = ("first", "second", "third", "fourth")
-QUARTER = LAYERS // len(QUARTERS)
+QUARTER = exact_div(LAYERS, len(QUARTERS))
 PARTS = {
     "output head": "head",
     **{f"layers {QUARTER * i + 1}–{QUARTER * i + QUARTER}": name for i, name in reversed(list(enumerate(QUARTERS)))},
