@@ -211,6 +211,16 @@ class Cost:
         }
         return Table(rows, caption=f"{self.name}, convention {self.convention}{self._elsewhere()}", formats=formats)
 
+    def to_frame(self) -> Any:
+        """`table` as a data frame of pandas or polars: see `Table.to_frame`."""
+        return self.table().to_frame()
+
+    def plot(self) -> Any:
+        """The FLOPs and the bytes of each part, drawn: a `flopkit.charts.Figure`."""
+        from flopkit.charts.plots import cost_by_part
+
+        return cost_by_part(self)
+
     def __repr__(self) -> str:
         amounts = [_amount(self.flops, "FLOPs")]
         if not _is_zero(self.vector_flops):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 __all__ = ["Table"]
@@ -55,6 +56,25 @@ class Table:
         return "\n".join([self.caption] * bool(self.caption) + lines)
 
     __repr__ = __str__
+
+    def to_frame(self) -> Any:
+        """The rows as a data frame of pandas, or of polars where only that is installed: every column, numbers as numbers.
+
+        Columns that are not shown come last. Raises ``ImportError`` where neither is installed.
+        """
+        names = dict.fromkeys([*self.columns, *(name for row in self.rows for name in row)])
+        columns = {name: [row.get(name) for row in self.rows] for name in names}
+        packages: dict[str, dict[str, Any]] = {
+            "pandas": {},
+            "polars": {"strict": False},
+        }  # an int may stand above a float
+        for package, options in packages.items():
+            try:
+                module = import_module(package)
+            except ImportError:
+                continue
+            return module.DataFrame(columns, **options)
+        raise ImportError("to_frame() needs pandas or polars, and neither is installed: pip install pandas")
 
     def _is_number(self, name: str) -> bool:
         return bool(self.rows) and not any(isinstance(row.get(name), str) for row in self.rows)

@@ -75,7 +75,9 @@ def test_imports_run_downwards(path):
         return  # the face reaches every room, when asked
     here = room(path)
     assert here in DEPTH, f"flopkit/{here} has no place in the house yet: give it one in the drawing in ARCHITECTURE.md"
-    for name, _ in imported(ast.parse(path.read_text("utf-8"))):
+    for name, top in imported(ast.parse(path.read_text("utf-8"))):
+        if name == "flopkit.charts.plots" and not top:
+            continue  # a result that is asked for its picture
         if name.startswith("flopkit."):
             there = name.split(".")[1]
             assert there in DEPTH, (

@@ -193,10 +193,8 @@ class Figure:
     def __str__(self) -> str:
         """Title, settings and read-outs, as text."""
         labels = {name: control.label for name, control in self.controls.items()}
-        lines = [
-            self.heading,
-            "  at " + ", ".join(f"{labels[name]} = {text}" for name, text in self.setting_texts().items()),
-        ]
+        settings = ", ".join(f"{labels[name]} = {text}" for name, text in self.setting_texts().items())
+        lines = [self.heading, *[f"  at {settings}"] * bool(settings)]
         texts = self.texts()
         width = max((len(shown.label) for shown in self.readouts), default=0)
         return "\n".join(lines + [f"  {shown.label:{width}}  {texts[shown.name]}" for shown in self.readouts])

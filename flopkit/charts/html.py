@@ -45,7 +45,7 @@ def fragment(figure: Figure, live: bool = False) -> str:
         f"<figcaption>{escape(figure.heading)}</figcaption>",
         _picture(figure, key),
         _readouts(figure),
-        _panel(figure, key, live),
+        _panel(figure, key, live) if figure.controls else "",
         f'<p class="fk-caption">{escape(figure.caption)}</p>' if figure.caption else "",
         _table(figure) if figure.table else "",
     ]

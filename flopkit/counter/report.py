@@ -258,6 +258,16 @@ class Report:
 
     # -- showing itself ---------------------------------------------------------------------------------------
 
+    def to_frame(self) -> Any:
+        """`by_op` as a data frame of pandas or polars: see `flopkit.tables.Table.to_frame`."""
+        return self.by_op().to_frame()
+
+    def plot(self, depth: int | None = None) -> Any:
+        """The FLOPs of each module by phase, drawn: a `flopkit.charts.Figure`. *depth* as in `by_module`; None: as deep as fits."""
+        from flopkit.charts.plots import report_by_module
+
+        return report_by_module(self, depth)
+
     def summary(self) -> list[str]:
         """The report in a few lines."""
         return printout.summary(self)

@@ -138,7 +138,7 @@
       set({[key]: input.type === "checkbox" ? input.checked : controls[key].values[input.type === "range" ? input.value : input.selectedIndex]});
     });
     preset?.addEventListener("input", () => preset.selectedIndex && set(presets[preset.selectedIndex - 1]));
-    one(".fk-reset").addEventListener("click", () => { set(start); status.textContent = ""; });
+    one(".fk-reset")?.addEventListener("click", () => { set(start); status.textContent = ""; });
     one(".fk-link")?.addEventListener("click", async () => {
       try { await navigator.clipboard.writeText(link()); status.textContent = "Link copied"; }
       catch { status.replaceChildren(Object.assign(document.createElement("a"), {href: link(), textContent: "Link to this setting"})); }

@@ -1,0 +1,181 @@
+"""Pictures of results: what a cost is made of, and which modules of a program do its work. `Cost.plot` and `Report.plot` give them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from flopkit import units
+from flopkit.charts import theme
+from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.panel import Shown, along, column
+
+__all__ = ["cost_by_part", "report_by_module"]
+
+MOST = 20  # bars that a picture of a page's height can name
+PHASES = {"forward": theme.BLUE, "backward": theme.ORANGE, "recompute": theme.AMBER, "optimizer": theme.PURPLE}
+
+Rows = Mapping[str, Mapping[str, Any]]
+
+
+def cost_by_part(cost: Any) -> Figure:
+    """A bar for the FLOPs of each part of a cost, and one for its bytes beside it, as shares of the whole.
+
+    Parts of one name are added up; beyond 20, the smallest are one bar.
+
+    >>> import flopkit as fk
+    >>> up, down = fk.dense(tokens=64, d_in=512, d_out=2048).named("up"), fk.dense(tokens=64, d_in=2048, d_out=512).named("down")
+    >>> [row["flops_share"] for row in cost_by_part(up + down).rows()]
+    [0.5, 0.5]
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for part in cost.parts or (cost,):
+        row = rows.setdefault(part.name, {"flops": 0, "vector": 0, "bytes": 0})
+        for key, number in (("flops", part.flops), ("vector", part.vector_flops), ("bytes", part.bytes)):
+            if not isinstance(number, (int, float)):
+                raise TypeError(
+                    f"{part.name} has {key}={number!r}: a picture needs numbers, so make the cost of plain sizes"
+                )
+            row[key] += number
+    rows = _largest(rows)
+    for row in rows.values():
+        row["flops_share"], row["bytes_share"] = row["flops"] / (cost.flops or 1), row["bytes"] / (cost.bytes or 1)
+        row["flops_text"], row["bytes_text"] = units.si(row["flops"], "FLOPs"), units.si(row["bytes"], "B")
+    longest = max(max(row["flops_share"], row["bytes_share"]) for row in rows.values())
+    kinds = {"flops_share": "FLOPs", "bytes_share": "bytes"}
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        bars = s.rows.transform_fold(list(kinds), as_=["of", "share"]).transform_calculate(
+            kind=f"({kinds})[datum.of]",
+            amount="datum.of == 'flops_share' ? datum.flops_text : datum.bytes_text",
+        )
+        place = {
+            "y": _names(alt, "part", rows),
+            "yOffset": alt.YOffset("kind:N", sort=list(kinds.values())),
+            "x": alt.X(
+                "share:Q", title="share of the whole", axis=alt.Axis(format="%", grid=True), scale=_room(alt, longest)
+            ),
+        }
+        colour = alt.Color(
+            "kind:N", title=None, scale=alt.Scale(domain=list(kinds.values()), range=theme.CATEGORIES[:2])
+        )
+        tooltip = ["part:N", "kind:N", "amount:N", alt.Tooltip("share:Q", format=".2%")]
+        return alt.layer(
+            bars.mark_bar().encode(**place, color=colour, tooltip=tooltip),
+            bars.mark_text(align="left", dx=4).encode(**place, text="amount:N"),
+        )
+
+    told = ", ".join(
+        f"{name} {units.format_value(row['flops_share'], '%')} and {units.format_value(row['bytes_share'], '%')}"
+        for name, row in sorted(rows.items(), key=lambda item: -item[1]["flops"])[:3]
+    )
+    total = f"{units.si(cost.flops, 'FLOPs')} and {units.si(cost.bytes, 'B')}"
+    columns = [
+        column("flops", "FLOPs", "FLOPs"),
+        column("flops_share", "share", "%"),
+        column("vector", "vector FLOPs", "FLOPs"),
+    ]
+    columns += [column("bytes", "bytes", "B"), column("bytes_share", "share of bytes", "%")]
+    words = [column("flops_text", "FLOPs"), column("bytes_text", "bytes")]
+    return _figure(
+        cost.name, f"{cost.name} by part", f"Two bars for each part of {cost.name}, its shares of the FLOPs and of the bytes: {told}.", "part", rows, chart, columns, words,
+        f"{total} in all. Convention {cost.convention}.", 30,
+    )  # fmt: skip
+
+
+def report_by_module(report: Any, depth: int | None = None) -> Figure:
+    """A bar for each module of a program: the FLOPs of what it calls, by phase.
+
+    Parameters
+    ----------
+    report : what `flopkit.count` or `flopkit.counting` gave.
+    depth : how deep to go; None: as deep as 20 bars allow. Of more, those with the most FLOPs are drawn.
+    """
+    table = report.by_module(depth)
+    while depth is None and len(table) > MOST:
+        deepest = max(row["module"].count(".") + bool(row["module"]) for row in table)
+        if deepest <= 1:
+            break
+        table = report.by_module(deepest - 1)
+    rows: Rows = {row["module"] or "(the model)": row for row in table}
+    if not rows:
+        raise ValueError("nothing was counted in this report: there is nothing to draw")
+    left_out = len(rows) - MOST
+    if left_out > 0:
+        rows = dict(sorted(rows.items(), key=lambda item: -item[1]["flops"])[:MOST])
+    longest = max(row["flops"] for row in rows.values())
+    phases = {phase: colour for phase, colour in PHASES.items() if any(row[phase] for row in rows.values())}
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        y = _names(alt, "module", rows)
+        bars = (
+            s.rows.transform_fold(list(phases), as_=["phase", "of_phase"])
+            .transform_calculate(
+                amount="format(datum.of_phase, '.4~s') + ' FLOPs'", place=f"indexof({list(phases)}, datum.phase)"
+            )
+            .mark_bar()
+            .encode(
+                y=y,
+                x=alt.X("of_phase:Q", title="FLOPs", axis=alt.Axis(format="~s", grid=True), scale=_room(alt, longest)),
+                color=alt.Color(
+                    "phase:N", title=None, scale=alt.Scale(domain=list(phases), range=list(phases.values()))
+                ),
+                order="place:Q",
+                tooltip=[
+                    "module:N",
+                    "phase:N",
+                    "amount:N",
+                    alt.Tooltip("share:Q", title="module's share", format=".2%"),
+                ],
+            )
+        )
+        words = s.rows.transform_calculate(label="format(datum.share, '.1%')").mark_text(align="left", dx=4)
+        return alt.layer(bars, words.encode(y=y, x="flops:Q", text="label:N"))
+
+    inner = sorted((item for item in rows.items() if item[0] != "(the model)"), key=lambda item: -item[1]["flops"])[:3]
+    told = ", ".join(f"{name} {units.format_value(row['share'], '%')}" for name, row in inner or rows.items())
+    columns = [column("flops", "FLOPs", "FLOPs"), column("share", "share", "%")]
+    columns += [*(column(phase, phase, "FLOPs") for phase in phases), column("bytes", "bytes", "B")]
+    return _figure(
+        "modules", "FLOPs by module, with what each one calls", f"A bar for each module, by phase. Of all FLOPs: {told}.",
+        "module", rows, chart, columns, [],
+        f"{units.si(report.flops, 'FLOPs')} executed. Convention {report.convention}."
+        + (f" {left_out} modules with less are not drawn." if left_out > 0 else ""), 24,
+    )  # fmt: skip
+
+
+def _figure(
+    name: str, title: str, alt: str, key: str, rows: Rows, chart: Any, columns: Sequence[Shown], words: Sequence[Shown],
+    caption: str, height: int,
+) -> Figure:  # fmt: skip
+    def row(r: Any, **named: Any) -> None:
+        for each in (*columns, *words):
+            setattr(r, each.name, pick(named[key], {label: row[each.name] for label, row in rows.items()}))
+
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "result"
+    return Figure(
+        name=f"{key}s-of-{slug}", title=title, alt=alt, model=lambda s: None, controls=[], rows=along(key, list(rows), row), chart=chart,
+        table=[column(key, key), *columns], caption=caption, height=40 + height * len(rows),
+    )  # fmt: skip
+
+
+def _room(alt: Any, longest: float) -> Any:
+    """A scale on which the longest bar leaves room for the words behind it."""
+    return alt.Scale(domain=[0, 1.2 * longest or 1], nice=False)
+
+
+def _names(alt: Any, key: str, rows: Iterable[str]) -> Any:
+    return alt.Y(f"{key}:N", title=None, sort=list(rows), axis=alt.Axis(labelLimit=200))
+
+
+def _largest(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """At most `MOST` rows, in their order: the others, by FLOPs and then bytes, as one."""
+    if len(rows) <= MOST:
+        return rows
+    ranked = sorted(rows, key=lambda name: (-rows[name]["flops"], -rows[name]["bytes"]))
+    kept, others = set(ranked[: MOST - 1]), [rows[name] for name in ranked[MOST - 1 :]]
+    rest = {key: sum(row[key] for row in others) for key in others[0]}
+    return {name: row for name, row in rows.items() if name in kept} | {f"{len(others)} others": rest}
