@@ -32,6 +32,7 @@ HEAVY = {
     "sympy",
     "altair",
     "pandas",
+    "anywidget",
     "ipywidgets",
     "IPython",
     "vl_convert",
@@ -187,7 +188,7 @@ def test_the_core_works_without_the_rest():
             "fk.charts.dense_roofline().spec()",
             "need altair, which is not installed: pip install altair vl-convert-python",
         ),
-        ("ipywidgets", "fk.widgets.explore(fk.charts.dense_roofline())", "pip install ipywidgets"),
+        ("anywidget", "fk.widgets.explore(fk.charts.dense_roofline())", "pip install anywidget"),
         ("torch", "fk.device()", "install torch, or name a device, e.g. flopkit.device('h100-sxm')"),
     ],
 )

@@ -18,7 +18,7 @@ PACKAGES = (
     "sympy",
     "altair",
     "vl-convert-python",
-    "ipywidgets",
+    "anywidget",
     "ipykernel",
     "myst-nb",
     "transformers",

@@ -57,11 +57,13 @@ def fragment(figure: Figure, live: bool = False) -> str:
 
 def standalone(figure: Figure) -> str:
     """The figure with style, script and Vega inside: it works anywhere, offline."""
-    style, script = ((STATIC / name).read_text("utf8") for name in ("figure.css", "figure.js"))
-    return (
-        f"<style>{style}</style>\n{fragment(figure, live=True)}\n"
-        f'<script type="text/plain" class="fk-vega">{_packed_vega()}</script>\n<script>{script}</script>'
-    )
+    return f"{unscripted(figure)}\n<script>{(STATIC / 'figure.js').read_text('utf8')}</script>"
+
+
+def unscripted(figure: Figure) -> str:
+    """The same without ``figure.js``, for a widget that brings it."""
+    style, vega = (STATIC / "figure.css").read_text("utf8"), _packed_vega()
+    return f'<style>{style}</style>\n{fragment(figure, live=True)}\n<script type="text/plain" class="fk-vega">{vega}</script>'
 
 
 @cache

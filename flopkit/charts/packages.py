@@ -15,7 +15,7 @@ def need(package: str) -> Any:
     except ImportError as error:
         name = {"vl_convert": "vl-convert-python"}.get(package, package)
         install = (
-            "ipywidgets" if package == "ipywidgets" else "altair vl-convert-python"
+            "anywidget" if package == "anywidget" else "altair vl-convert-python"
         )  # as in the extra of that name
         raise ImportError(
             f"flopkit's figures need {name}, which is not installed: pip install {install}. "

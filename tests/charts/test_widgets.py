@@ -1,11 +1,12 @@
-"""The kernel's version of a figure: the widgets move, text and picture come from Python."""
+"""A figure that talks to a kernel: the page's own front end, in a host of widgets; settings go both ways."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
-pytest.importorskip("ipywidgets")
+pytest.importorskip("anywidget")
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
@@ -36,36 +37,64 @@ def figure():
     )
 
 
-def test_moving_a_control_moves_text_and_picture():
+def test_settings_and_results_follow_the_widget():
     panel = explore(figure())
     assert panel.settings == {"tokens": 8, "bits": "bf16", "causal": False}
-    assert "<b>16 B</b>" in panel._text.value and "<svg" in panel._picture.value
-    before = panel._picture.value
-    panel.controls["tokens"].value = 512
-    assert (
-        "<b>1.024 kB</b>" in panel._text.value and panel.results == {"bytes": 1024} and panel._picture.value != before
-    )
-    panel.controls["bits"].value = "fp8"
-    assert "<b>512 B</b>" in panel._text.value
+    told = []
+    panel.observe(told.append)
+    panel.widget.set_state({"settings": {**panel.settings, "tokens": 512}})  # as a message of the page does
+    assert panel.settings["tokens"] == 512 and panel.results == {"bytes": 1024}
+    panel.set(bits="fp8")
+    assert panel.results == {"bytes": 512} and told == [
+        {"tokens": 512, "bits": bits, "causal": False} for bits in ("bf16", "fp8")
+    ]
 
 
-def test_presets_and_reset():
+def test_it_shows_itself_as_a_widget_that_brings_all_it_needs():
     panel = explore(figure())
-    panel.preset.value = "Long"
-    assert panel.settings["tokens"] == 1000 and "<b>2 kB</b>" in panel._text.value
-    panel.controls["tokens"].value = 4
-    assert panel.preset.value == "Custom"
-    panel.set(tokens=1000)
-    assert panel.preset.value == "Long"
-    panel.reset.click()
-    assert panel.settings["tokens"] == 8 and panel.preset.value == "Custom"
+    assert "application/vnd.jupyter.widget-view+json" in panel._repr_mimebundle_()[0]
+    assert 'class="fk-vega"' in panel.widget.page and not re.search(r"https?://(?!www.w3.org)", panel.widget._esm)
 
 
-def test_it_shows_itself_with_named_controls():
-    panel = explore(figure(), picture=False)
-    assert "application/vnd.jupyter.widget-view+json" in panel._repr_mimebundle_()
-    assert [control.description for control in panel.controls.values()] == ["Tokens", "Format", "Causal"]
-    assert panel.controls["tokens"].label == "8 tokens" and panel._picture.value == ""
+PAGE = """<!doctype html><meta charset="utf-8"><body style="width: 700px"><div id="cell"></div>"""
+HOST = """async ([esm, state]) => {     // what anywidget asks of a host: get, set, save_changes, on, off
+  const listeners = [], saved = window.saved = [];
+  const model = window.model = {
+    get: key => state[key], set: (key, value) => { state[key] = value; }, save_changes: () => saved.push({...state.settings}),
+    on: (name, what) => listeners.push([name, what]), off: (name, what) => listeners.splice(listeners.findIndex(each => each[1] === what), 1),
+    fromKernel: settings => { state.settings = settings; listeners.forEach(([name, what]) => name === "change:settings" && what()); },
+    listeners,
+  };
+  const {default: widget} = await import(URL.createObjectURL(new Blob([esm], {type: "text/javascript"})));
+  window.close_widget = widget.render({model, el: document.querySelector("#cell")});
+}"""
+
+
+def test_the_front_end_is_the_page_s_and_talks_both_ways(chromium):
+    panel, page, wrong = explore(figure()), chromium.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if request.url.startswith("http") else None)
+    page.set_content(PAGE)
+    panel.set(tokens=16)
+    page.evaluate(HOST, [panel.widget._esm, {"page": panel.widget.page, "settings": panel.settings}])
+    page.wait_for_selector("figure[data-ready=yes]")
+    shown = page.locator("data[data-name=bytes]")
+    assert shown.text_content() == "32 B"  # moved from Python before it was shown
+    page.locator("input[name=tokens]").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("input[name=causal]").check()
+    page.wait_for_function("document.querySelector('data[data-name=bytes]').textContent === '64 B'")
+    assert page.evaluate("saved.at(-1)") == {"tokens": 32, "bits": "bf16", "causal": True}
+    sent = page.evaluate("saved.length")
+    page.evaluate("model.fromKernel({tokens: 1000, bits: 'fp8', causal: true})")
+    page.wait_for_function("document.querySelector('data[data-name=bytes]').textContent === '1 kB'")
+    assert page.locator(".fk-preset select").input_value() == "Long"
+    assert page.evaluate("saved.length") == sent  # what Python set is not sent back
+    page.locator(".fk-reset").click()
+    assert page.evaluate("saved.at(-1)") == {"tokens": 8, "bits": "bf16", "causal": False}
+    page.evaluate("close_widget()")
+    assert page.evaluate("model.listeners.length") == 0 and wrong == []
+    page.close()
 
 
 def test_errors():
@@ -76,12 +105,13 @@ def test_errors():
         panel.set(tokens=1001)
     with pytest.raises(ValueError, match="no control 'token'"):
         panel.set(token=1)
+    assert panel.settings["tokens"] == 8
 
 
-def test_without_ipywidgets_it_says_what_to_install():
+def test_without_anywidget_it_says_what_to_install():
     code = """
 import sys
-sys.modules["ipywidgets"] = None
+sys.modules["anywidget"] = None
 from flopkit.charts.figure import Figure
 from flopkit.charts.panel import slider
 import flopkit.widgets

@@ -134,11 +134,12 @@
       }
       return found;
     }
+    function move(values) { set(values); figure.dispatchEvent(new Event("fk-set")); }   // by the reader's hand: a kernel may listen
     for (const [key, input] of Object.entries(inputs)) input.addEventListener("input", () => {
-      set({[key]: input.type === "checkbox" ? input.checked : controls[key].values[input.type === "range" ? input.value : input.selectedIndex]});
+      move({[key]: input.type === "checkbox" ? input.checked : controls[key].values[input.type === "range" ? input.value : input.selectedIndex]});
     });
-    preset?.addEventListener("input", () => preset.selectedIndex && set(presets[preset.selectedIndex - 1]));
-    one(".fk-reset")?.addEventListener("click", () => { set(start); status.textContent = ""; });
+    preset?.addEventListener("input", () => preset.selectedIndex && move(presets[preset.selectedIndex - 1]));
+    one(".fk-reset")?.addEventListener("click", () => { move(start); status.textContent = ""; });
     one(".fk-link")?.addEventListener("click", async () => {
       try { await navigator.clipboard.writeText(link()); status.textContent = "Link copied"; }
       catch { status.replaceChildren(Object.assign(document.createElement("a"), {href: link(), textContent: "Link to this setting"})); }
@@ -171,9 +172,10 @@
       draw().catch(error => { figure.dataset.ready = "failed"; console.error("flopkit figure", name, error); });
     }, {rootMargin: "600px"});
     near.observe(figure);
+    return {set, state};
   }
 
   const scan = () => all(document, "figure.fk-figure:not([data-ready])").forEach(mount);
-  window.flopkitFigures = {scan, format};
+  window.flopkitFigures = {scan, mount, format};
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", scan); else scan();
 })();
