@@ -14,9 +14,7 @@ def need(package: str) -> Any:
         return import_module(package)
     except ImportError as error:
         name = {"vl_convert": "vl-convert-python"}.get(package, package)
-        install = (
-            "anywidget" if package == "anywidget" else "altair vl-convert-python"
-        )  # as in the extra of that name
+        install = "anywidget" if package == "anywidget" else "altair vl-convert-python"  # as in the extra of that name
         raise ImportError(
             f"flopkit's figures need {name}, which is not installed: pip install {install}. "
             "The numbers of a figure, figure.at(...), do not need it."

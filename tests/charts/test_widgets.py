@@ -119,7 +119,7 @@ figure = Figure(name="f", title="t", alt="a", model=lambda s, *, n: setattr(s, "
 try:
     flopkit.widgets.explore(figure)
 except ImportError as error:
-    assert "pip install ipywidgets." in str(error), error
+    assert "pip install anywidget." in str(error), error
 else:
     raise AssertionError("no error")
 """
