@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from flopkit.names import hint
 from flopkit.peers.installed import APART
 
 __all__ = ["TOOLS", "Tool", "tool_of"]
@@ -50,9 +50,7 @@ def tool_of(name: str) -> Tool:
     'MACs'
     """
     if name not in TOOLS:
-        near = " or ".join(map(repr, get_close_matches(str(name).lower(), TOOLS, n=2, cutoff=0.5)))
-        meant = f" (did you mean {near}?)" if near else ""
-        raise ValueError(f"tool={name!r} is not known{meant}; known: {', '.join(map(repr, TOOLS))}")
+        raise ValueError(f"tool={name!r} is not known; {hint(name, TOOLS)}")
     return TOOLS[name]
 
 

@@ -113,7 +113,7 @@ def test_an_unknown_tool_is_told_near_names():
         lambda: fk.ask_all(*DENSE, tools=["torch", "fvcor"]),
         lambda: sure("fvcor"),
     ):
-        with pytest.raises(ValueError, match=r"tool='fvcor' is not known \(did you mean 'fvcore'.*known: 'torch'"):
+        with pytest.raises(ValueError, match=r"tool='fvcor' is not known; did you mean fvcore\?$"):
             call()
 
 
