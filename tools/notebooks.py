@@ -109,7 +109,7 @@ def tidy(text: str, address: str | None) -> str:
     book = json.loads(text)
     taken: set[str] = set()
     cells = [tidy_cell(cell, taken, address) for cell in book["cells"] if text_of(cell).strip()]
-    described = {"description": said} if (said := book["metadata"].get("description")) else {}
+    described = {"description": said} if (said := book.get("metadata", {}).get("description")) else {}
     fixed = {"cells": cells, "metadata": {**described, **METADATA}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(fixed, indent=1, ensure_ascii=False) + "\n"
 

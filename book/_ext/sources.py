@@ -15,9 +15,11 @@ from pybtex.style.template import field, first_of, join, node, optional, sentenc
 
 @node
 def link(children, data):
-    """The address of the entry, shown by the name of its site."""
+    """The address of the entry, shown by the name of its site, or of its repository."""
     url = data["entry"].fields["url"]
-    return HRef(url, urlparse(url).netloc.removeprefix("www."))
+    parts = urlparse(url)
+    name = "/".join(parts.path.split("/")[1:3]) if parts.netloc == "github.com" else parts.netloc.removeprefix("www.")
+    return HRef(url, name)
 
 
 class Style(Unsrt):
