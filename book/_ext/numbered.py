@@ -31,8 +31,9 @@ def collect(app, doctree):
         found |= {number: (docname, name) for name, number in FIGURE.findall(block.astext())}
     for block in doctree.findall(nodes.math_block):
         for number in EQUATION.findall(block.astext()):
-            block["ids"].append(f"eq-{number}")
-            found[number] = (docname, f"eq-{number}")
+            anchor = f"eq-{number.replace('.', '-')}"  # the theme's script takes anchors for selectors: no dot
+            block["ids"].append(anchor)
+            found[number] = (docname, anchor)
 
 
 def link(app, doctree, docname):

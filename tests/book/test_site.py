@@ -133,7 +133,7 @@ def test_links_to_sources_arrive(local):
 def test_mentions_lead_to_figures_and_equations(local):
     page = article(local, "book/index.html")
     assert page.count('href="#my-figure"') == 1 and ">Figure 2.1</a>" in page
-    assert 'href="#eq-2.1"' in page and 'id="eq-2.1"' in page
+    assert 'href="#eq-2-1"' in page and 'id="eq-2-1"' in page
     assert "Figure 2.2 that is not there, and (2.7)" in page
 
 
