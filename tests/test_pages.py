@@ -6,7 +6,11 @@ their own; here a page is looked at as a page.
 
 from __future__ import annotations
 
+import posixpath
+import re
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -50,7 +54,48 @@ def test_page_from_disk_on_a_phone(open_page, path):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-@pytest.mark.parametrize("path", ["index.html", "genindex.html"])
+def test_each_page_is_described():
+    said = {}
+    for path in [*PAGES, "search.html", "genindex.html", "404.html"]:
+        found = re.findall(r'<meta name="description" content="([^"]*)"', (HTML / path).read_text("utf8"))
+        assert len(found) == 1 and 50 <= len(unescape(found[0])) <= 200, f"{path}: {found}"
+        said[path] = found[0]
+    assert len(set(said.values())) == len(said)
+
+
+def test_links_inside_the_book_arrive():
+    """Each link of an article leads to a page that is there and to a place that is on it: a term, a source, an equation."""
+    text = {path: (HTML / path).read_text("utf8") for path in PAGES}
+    places = {path: set(re.findall(r'\bid="?([^"\s>]+)', page)) for path, page in text.items()}
+    lost, terms = [], 0
+    for path, page in text.items():
+        article = page[page.index("<article") : page.index("</article>")]
+        for address in re.findall(r'<a [^>]*?href="([^"]+)"', article):
+            if re.match(r"[a-z]+:", address):
+                continue
+            name, _, place = unescape(unquote(address)).partition("#")
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) if name else path
+            terms += place.startswith("term-")
+            if not (HTML / target).is_file() or (place and target in places and place not in places[target]):
+                lost.append(f"{path}: {address}")
+    assert lost == [] and terms > 50
+
+
+def test_a_term_says_what_it_means(open_page):
+    """To a mouse and a screen reader as the title, to the keyboard under the line and inside the page, on a phone as well."""
+    page = open_page("book/02_dense.html", **PHONE)
+    link = page.locator("a.fk-term", has_text="memory-bound").first
+    assert link.get_attribute("title").startswith("Limited by memory traffic")
+    page.keyboard.press("Tab")  # from here on the browser shows where the keyboard is
+    link.focus()
+    box = link.evaluate(
+        "e => { const s = getComputedStyle(e, '::after'); return [s.content, s.display, parseFloat(s.width)] }"
+    )
+    assert "Limited by memory traffic" in box[0] and box[1] == "block" and 100 < box[2] < 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("path", ["index.html", "genindex.html", "404.html"])
 def test_other_pages_are_quiet(open_page, path):
     page = open_page(path)
     page.wait_for_timeout(300)

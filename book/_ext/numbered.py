@@ -56,4 +56,4 @@ def setup(app):
     app.connect("env-purge-doc", forget)
     app.connect("doctree-read", collect)
     app.connect("doctree-resolved", link)
-    return {"env_version": 1, "parallel_read_safe": False, "parallel_write_safe": True}
+    return {"env_version": 2, "parallel_read_safe": False, "parallel_write_safe": True}
