@@ -14,6 +14,7 @@ import yaml
 pytest.importorskip("jupyter_book")
 pytest.importorskip("vl_convert")
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SITE = "https://someone.github.io/some-book/"
 PAGES = {
