@@ -122,6 +122,16 @@ class Call:
         """The tensors of the result, each once."""
         return list({id(t): t for t in tensors(self.out)}.values())
 
+    @property
+    def dtype(self) -> str:
+        """Number format of the operands, by torch's name: that of the first tensor with two dimensions, or of the first one.
+
+        A bias or a scale has fewer dimensions than what is multiplied; a weight that is packed more tightly comes after.
+        """
+        inputs = self.inputs
+        operand = next((t for t in inputs if t.dim() > 1), inputs[0] if inputs else None)
+        return "" if operand is None else str(operand.dtype).removeprefix("torch.")
+
     def bytes(self) -> int:
         """Compulsory traffic: each input read once, each output written once.
 

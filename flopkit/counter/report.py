@@ -236,8 +236,14 @@ class Report:
             )
         return by_torch.seen(self._source.ledger())
 
-    def roofline(self, device: Any, dtype: Any = "bf16") -> Any:
-        """Each operator's least time on *device*, what bounds it, and the sum."""
+    def roofline(self, device: Any, dtype: Any = None) -> Any:
+        """Each operator's least time on *device*, what bounds it, and the sum.
+
+        Parameters
+        ----------
+        device : a name, a `flopkit.Device`, or anything with `peak` and `bandwidth`.
+        dtype : the number format whose peak every operator meets; None: each operator's own.
+        """
         from flopkit.counter.timing import roofline
 
         return roofline(self, device, dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 from flopkit import devices, units
 from flopkit.counter.work import FREE, PHASES, UNKNOWN
+from flopkit.dtypes import canonical
 from flopkit.rooflines import roofline as bound_of
 from flopkit.tables import Table
 
@@ -23,20 +24,22 @@ class Timing:
     seconds : the sum over all calls of ``max(flops / peak, bytes / bandwidth)``: an eager program, one operator after the other.
     fused_seconds : the same without the bytes that need not move where element-wise operators in a row are merged.
     by_phase : `seconds` of forward, backward, recompute and optimizer.
-    device, dtype, peak, bandwidth : what was divided by, in FLOP/s and bytes/s.
+    device, bandwidth : what was divided by, in bytes/s.
+    peaks : FLOP/s by number format, of those that the program's products ran in.
+    dtype : the format that was taken for every operator; None: each in its own.
     convention : under which the FLOPs are counted.
     notes : what is not in the numbers.
     """
 
     def __init__(
-        self, rows: list[dict[str, Any]], by_phase: Mapping[str, float], fused_seconds: float, device: str, dtype: str, peak: float,
-        bandwidth: float, convention: Any, notes: list[str],
+        self, rows: list[dict[str, Any]], by_phase: Mapping[str, float], fused_seconds: float, device: str, dtype: str | None,
+        peaks: Mapping[str, float], bandwidth: float, convention: Any, notes: list[str],
     ) -> None:  # fmt: skip
         self.rows = rows
         self.by_phase = dict(by_phase)
         self.seconds = sum(by_phase.values())
         self.fused_seconds = fused_seconds
-        self.device, self.dtype, self.peak, self.bandwidth = device, dtype, peak, bandwidth
+        self.device, self.dtype, self.peaks, self.bandwidth = device, dtype, dict(peaks), bandwidth
         self.convention = convention
         self.notes = notes
 
@@ -52,15 +55,17 @@ class Timing:
 
     @property
     def utilisation(self) -> float:
-        """Share of the peak that the program reaches at most, if it takes `seconds`: a ceiling for HFU."""
-        flops = sum(row["flops"] for row in self.rows) * 2 / self.convention.fma
-        return float(flops / (self.seconds * self.peak)) if self.seconds else 0.0
+        """Share of the peak that the program reaches at most, if it takes `seconds`: a ceiling for HFU.
+
+        Where products run in several formats: the time that they all take at their peaks, divided by `seconds`.
+        """
+        return float(sum(row["at_peak"] for row in self.rows) / self.seconds) if self.seconds else 0.0
 
     def table(self, most: int | None = None) -> Table:
         """The rows as a table, the first *most* of them; None: all."""
-        columns = ("operator", "phase", "calls", "flops", "bytes", "seconds", "share", "bound")
+        columns = ("operator", "phase", "dtype", "calls", "flops", "bytes", "seconds", "share", "bound")
         shown = [{name: row[name] for name in columns} for row in self.rows[:most]]
-        caption = f"least time on {self.device}, {self.dtype}, convention {self.convention}"
+        caption = f"least time on {self.device}, {self._formats()}, convention {self.convention}"
         if most is not None and len(self.rows) > most:
             caption += f" (the first {most} of {len(self.rows)}; .table() has all)"
         return Table(shown, caption=caption, formats=_FORMATS)
@@ -69,14 +74,21 @@ class Timing:
         """The timing in a few lines."""
         parts = [f"{phase} {_time(s)}" for phase, s in self.by_phase.items() if s]
         return [
-            f"at least {_time(self.seconds)} on {self.device} ({self.dtype}), run operator by operator; {_time(self.fused_seconds)} "
+            f"at least {_time(self.seconds)} on {self.device} ({self._formats()}), run operator by operator; {_time(self.fused_seconds)} "
             "where element-wise operators in a row are fused",
             ", ".join(parts),
-            f"{_time(self.compute_seconds)} bound by arithmetic at {units.format_value(self.peak, 'FLOP/s')}, "
+            f"{_time(self.compute_seconds)} bound by arithmetic{self._rates()}, "
             f"{_time(self.memory_seconds)} by memory at {units.format_value(self.bandwidth, 'B/s')}; "
             f"at most {units.format_value(self.utilisation, '%')} of the peak",
             *self.notes,
         ]
+
+    def _formats(self) -> str:
+        return self.dtype or " and ".join(self.peaks) or "no products"
+
+    def _rates(self) -> str:
+        rates = [f"{units.format_value(peak, 'FLOP/s')} in {dtype}" for dtype, peak in self.peaks.items()]
+        return f" at {' and '.join(rates)}" if rates else ""
 
     def __repr__(self) -> str:
         return "\n".join([*(line for line in self.summary() if line), "", str(self.table(12))])
@@ -86,7 +98,7 @@ class Timing:
         return lines + self.table(12)._repr_html_()
 
 
-def roofline(report: Any, device: Any, dtype: Any = "bf16") -> Timing:
+def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
     """Each operator's least time on *device*, what bounds it, and the sum.
 
         seconds = Σ over calls of max(flops / peak, bytes / bandwidth)
@@ -96,7 +108,10 @@ def roofline(report: Any, device: Any, dtype: Any = "bf16") -> Timing:
     report : what was counted. Executed FLOPs, under its convention; where that counts a multiply-add as one, it is brought to two,
         as peaks have it.
     device : a name, a `flopkit.Device`, or anything with `peak` and `bandwidth` (see `flopkit.roofline`).
-    dtype : chooses the peak, the same for every operator; bytes are those of the tensors that were there.
+    dtype : None: each operator meets the peak of the format that its operands have (a complex number
+        that of its parts; attention that of its queries, though products that stand in for its kernel may be wider).
+        A format: the peak of that one for every operator, such as ``"tf32"`` for a program in float32 that is allowed to use it.
+        Bytes are those of the tensors that were there, either way.
 
     Left out, so that a measured time is longer: launching (microseconds a call: in a program of small operators that is most of
     the time), element-wise arithmetic (`vector_flops` runs on other units than the peak is of), kernels that move more than they have
@@ -104,18 +119,21 @@ def roofline(report: Any, device: Any, dtype: Any = "bf16") -> Timing:
     way: caches, from which a small tensor is read faster than from memory.
     A fused backward that computes scores again (flash attention) is one call, and stands with the backward pass.
 
-    Raises ``ValueError`` for a device or a number format that is not known, ``TypeError`` for what is no device.
+    Raises ``ValueError`` for a device or a number format that is not known, or for which the device has no peak, ``TypeError`` for
+    what is no device.
 
     >>> import torch, flopkit as fk
     >>> with torch.device("meta"):
     ...     layer, x = torch.nn.Linear(4096, 4096, bias=False), torch.empty(8192, 4096)
-    >>> timing = fk.count(layer, x).roofline("h100-sxm", "tf32")
-    >>> f"{timing.seconds:.3g}", timing.rows[0]["bound"]
-    ('0.000556', 'compute')
+    >>> report = fk.count(layer, x)
+    >>> [f"{report.roofline('h100-sxm', dtype).seconds:.3g}" for dtype in (None, "tf32")]  # float32 tensors
+    ['0.00411', '0.000556']
     """
     named = devices.device(device) if isinstance(device, str) else device
-    nothing = bound_of(_Pair(0, 0), named, dtype)  # says what is wrong with the device or the format
-    peak, bandwidth = float(nothing.peak), float(nothing.bandwidth)
+    if dtype is not None:
+        dtype = canonical(dtype)
+    peaks: dict[str, float] = {}
+    bandwidth = float(_bound(named, dtype, "").bandwidth)  # says what is wrong with the device or the format
     twice = 2 / report.convention.fma
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     by_phase = dict.fromkeys(PHASES, 0.0)
@@ -125,24 +143,30 @@ def roofline(report: Any, device: Any, dtype: Any = "bf16") -> Timing:
         if work.status == FREE and not work.bytes:
             continue
         flops = report.flops_of(work.done) + report.flops_of(work.again)
-        compute, memory = twice * flops / peak, work.bytes / bandwidth
+        format = (dtype or _format(work.dtype)) if flops else ""
+        if format and format not in peaks:
+            peaks[format] = float(_bound(named, format, entry.op).peak)
+        compute, memory = twice * flops / peaks[format] if format else 0.0, work.bytes / bandwidth
         row = rows.setdefault((entry.op, where.phase), _row(entry.op, where.phase))
+        row["dtypes"][format] = None
         row["calls"] += calls
         row["flops"] += calls * flops
         row["bytes"] += calls * work.bytes
         row["seconds"] += calls * max(compute, memory)
+        row["at_peak"] += calls * compute
         row["compute_seconds" if compute >= memory else "memory_seconds"] += calls * max(compute, memory)
         by_phase[where.phase] += calls * max(compute, memory)
         unknown += calls * (work.status == UNKNOWN)
     total = sum(by_phase.values())
     for row in rows.values():
         row["share"] = row["seconds"] / total if total else 0.0
-        row["bound"] = _bound(row)
+        row["bound"] = _what_bounds(row)
+        row["dtype"] = " and ".join(filter(None, row.pop("dtypes")))
     saved = sum(report._source.ledger().merged_away.values()) / bandwidth
     notes = [f"{unknown:,} calls of operators that nobody knows are in it with their bytes alone"] if unknown else []
     name = named.name if isinstance(getattr(named, "name", None), str) else type(named).__name__
     return Timing(
-        sorted(rows.values(), key=lambda row: -row["seconds"]), by_phase, total - saved, name, str(dtype), peak, bandwidth,
+        sorted(rows.values(), key=lambda row: -row["seconds"]), by_phase, total - saved, name, dtype, peaks, bandwidth,
         report.convention, notes,
     )  # fmt: skip
 
@@ -154,12 +178,40 @@ class _Pair:
         self.flops, self.bytes = flops, bytes
 
 
+def _bound(device: Any, dtype: str | None, op: str) -> Any:
+    """The device's bound in a format, with its peak and bandwidth."""
+    if dtype is None:  # any that it has
+        dtype = next(iter(getattr(device, "dtypes", ())), "bf16")
+    try:
+        return bound_of(_Pair(0, 0), device, dtype)
+    except ValueError as error:
+        runs = f"{op} runs in {dtype}: " if op else ""
+        raise ValueError(
+            f"{runs}{error}" + ("; pass dtype= to take one format for every operator" if op else "")
+        ) from None
+
+
+_PARTS = {
+    "complex32": "fp16",
+    "complex64": "fp32",
+    "complex128": "fp64",
+    "quint8": "int8",
+    "qint8": "int8",
+    "qint32": "int32",
+}
+
+
+def _format(dtype: str) -> str:
+    """The format whose peak a product of such numbers meets."""
+    return _PARTS.get(dtype) or canonical(dtype or "fp32")
+
+
 def _row(op: str, phase: str) -> dict[str, Any]:
-    return {"operator": op, "phase": phase, "calls": 0, "flops": 0, "bytes": 0, "seconds": 0.0, "share": 0.0, "bound": "",
-            "compute_seconds": 0.0, "memory_seconds": 0.0}  # fmt: skip
+    return {"operator": op, "phase": phase, "dtypes": {}, "calls": 0, "flops": 0, "bytes": 0, "seconds": 0.0, "share": 0.0, "bound": "",
+            "compute_seconds": 0.0, "memory_seconds": 0.0, "at_peak": 0.0}  # fmt: skip
 
 
-def _bound(row: Mapping[str, Any]) -> str:
+def _what_bounds(row: Mapping[str, Any]) -> str:
     """What bounds most of the time: calls of other shapes may be bound by the other."""
     if row["compute_seconds"] and row["memory_seconds"]:
         return "both"

@@ -44,6 +44,7 @@ class Work:
     bytes : compulsory traffic.
     kernel : the kernel that ran, where one operator has several.
     note : what could not be known, e.g. a mask that is hidden in a tensor.
+    dtype : number format of the operands, by torch's name; empty where nothing is contracted.
     """
 
     status: str
@@ -55,6 +56,7 @@ class Work:
     bytes: int = 0
     kernel: str = ""
     note: str = ""
+    dtype: str = ""
 
     @property
     def done(self) -> Mapping[str, Number]:

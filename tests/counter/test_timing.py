@@ -1,5 +1,7 @@
 """The least time of a program on a device: sums by hand."""
 
+import pickle
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -48,7 +50,7 @@ def test_one_call_is_flopkits_roofline():
         timing, bound = report.roofline(device, dtype), fk.roofline(cost, device, dtype)
         assert timing.seconds == pytest.approx(bound.seconds, rel=1e-12)
         assert timing.rows[0]["bound"] == bound.bound
-        assert (timing.peak, timing.bandwidth) == (bound.peak, bound.bandwidth)
+        assert (timing.peaks, timing.bandwidth) == ({dtype: bound.peak}, bound.bandwidth)
 
 
 def test_rows_by_operator_and_phase_the_slowest_first():
@@ -98,6 +100,42 @@ def test_a_convention_that_counts_macs_takes_no_less_time():
     macs = report.under(fk.conventions.FVCORE).roofline(device, "fp32")
     assert macs.seconds == report.roofline(device, "fp32").seconds == 2 * 100**3
     assert macs.rows[0]["flops"] == 100**3 and macs.utilisation == pytest.approx(1)
+
+
+def test_each_operator_meets_the_peak_of_its_own_format():
+    """Half of the products in float32, half in bfloat16, eight times as fast: 8 + 1 parts of time."""
+    device = fk.Device("d", peak={"fp32": 1.0, "bf16": 8.0, "fp64": 0.5}, bandwidth=1e9)
+    x, y, z = numbers(100, 100), numbers(100, 100, dtype=torch.bfloat16), numbers(100, 100, dtype=torch.complex128)
+    flops = 2 * 100**3
+    mixed = counted(lambda: (x @ x, y @ y)).roofline(device)
+    assert mixed.seconds == flops + flops / 8 and mixed.peaks == {"fp32": 1.0, "bf16": 8.0}
+    assert mixed.rows[0]["dtype"] == "fp32 and bf16" and mixed.utilisation == 1
+    assert counted(lambda: (x @ x, y @ y)).roofline(device, "bf16").seconds == 2 * flops / 8
+    assert counted(lambda: z @ z).roofline(device).seconds == 4 * flops / 0.5  # a complex number is two of fp64
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = fk.count(torch.nn.Linear(8, 8, bias=False), torch.ones(2, 8))
+    assert cast.roofline(device).peaks == {"bf16": 8.0}  # the format that the product ran in
+
+
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+def test_attention_meets_the_peak_of_its_own_format(kernel):
+    q = numbers(1, 2, 64, 16, dtype=torch.bfloat16).requires_grad_()
+    with fk.counting(attention=kernel) as report:
+        F.scaled_dot_product_attention(q, q, q).sum().backward()
+    timing = report.roofline(fk.Device("d", peak={"fp32": 1.0, "bf16": 8.0}, bandwidth=1e12))
+    assert timing.peaks == {"bf16": 8.0} and timing.utilisation == pytest.approx(1, abs=1e-6)
+
+
+def test_a_format_that_the_device_has_no_peak_for_names_the_operator():
+    y = numbers(4, 4, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="mm runs in bf16: .*pass dtype= to take one format for every operator"):
+        counted(lambda: y @ y).roofline("t4")
+
+
+def test_a_report_that_was_pickled_knows_its_formats():
+    y = numbers(64, 64, dtype=torch.bfloat16)
+    report = counted(lambda: y @ y)
+    assert pickle.loads(pickle.dumps(report)).roofline("h100-sxm").seconds == report.roofline("h100-sxm").seconds
 
 
 def test_under_exact_hidden_pairs_that_were_skipped_take_no_time():

@@ -177,7 +177,7 @@ def in_dtype(shape: Shape, dtype: Any, tensor: Any) -> Shape:
     """The same shape in another dtype; each tensor is cast by itself, whether or not it was one with another."""
     old, new = int(tensor.element_size()), int(dtype.itemsize)
     sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")}
-    return replace(shape, width=new, common="", **sizes)
+    return replace(shape, width=new, common="", dtype=str(dtype).removeprefix("torch."), **sizes)
 
 
 def _transformed(shape: Shape, three: tuple[Any, ...], cast: Any) -> Said:
@@ -223,7 +223,7 @@ def _nested(query: Any, key: Any, value: Any, causal: bool) -> Said | None:
     shape = of_lengths(
         zip(q, kv, strict=True), heads=heads, kv_heads=kv_heads, head_dim=d, v_head_dim=dv,
         width=int(query.element_size()), causal=causal, note="" if known and also else UNKNOWN_LENGTHS,
-        common=in_common(query, key, value),
+        common=in_common(query, key, value), dtype=str(query.dtype).removeprefix("torch."),
     )  # fmt: skip
     return Said(shape)
 

@@ -142,7 +142,12 @@ class Region:
                 n = self._at_once(work)
                 whole = backward_work(shape.times(n, n, n, n), self.kernel)
                 self.put(here, replace(whole, model={}, executed=whole.done), phase, place)
-            self.put(here, Work(COUNTED, split_of(work.model, shape), {}, kernel=self.kernel), phase, place)
+            self.put(
+                here,
+                Work(COUNTED, split_of(work.model, shape), {}, kernel=self.kernel, dtype=shape.dtype),
+                phase,
+                place,
+            )
         return True
 
     def _inside(self, here: Any, entry: Entry, name: str, out: Any, phase: str) -> bool:
@@ -199,7 +204,9 @@ class Region:
             return replace(work, kernel=kernel)
         done = {"scores": sum(work.model.values())}
         shape = self.said.shape
-        return replace(work, model=split_of(work.model, shape), executed=done, kernel=kernel, note=shape.note)
+        return replace(
+            work, model=split_of(work.model, shape), executed=done, kernel=kernel, note=shape.note, dtype=shape.dtype
+        )
 
     def put(self, here: Any, work: Work, phase: str, place: Place, op: str = OP) -> None:
         """Enter a line of this call."""

@@ -67,6 +67,7 @@ class Shape:
     computed : pairs that a kernel computes which skips what is hidden; None: the visible ones.
     unseen : bytes of keys and values that no query sees: not read, but their gradients, zeros, are written.
     common : which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once.
+    dtype : number format of q, k and v, by torch's name.
     """
 
     pairs: int
@@ -84,6 +85,7 @@ class Shape:
     computed: int | None = None
     unseen: int = 0
     common: str = ""
+    dtype: str = ""
 
     def split(self, each: float) -> dict[str, float]:
         """*each* for every pair, by what the mask says of it."""
@@ -181,13 +183,14 @@ def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, 
         hides=hides,
         note=HIDDEN_MASK if mask is not None and 0 not in mask.shape else "",
         common=common,
+        dtype=str(q.dtype).removeprefix("torch."),
     )
 
 
 def of_lengths(
     lengths: Iterable[tuple[int, int]], *, heads: int, kv_heads: int, head_dim: int, v_head_dim: int, width: int,
     causal: bool = False, left: int | None = None, right: int | None = None, bottom_right: bool = False, note: str = "",
-    common: str = "",
+    common: str = "", dtype: str = "",
 ) -> Shape:  # fmt: skip
     """The `Shape` of sequences of unequal length: (queries, keys) of each."""
     right = 0 if causal else right
@@ -214,6 +217,7 @@ def of_lengths(
         note=note,
         unseen=(keys - rows) * kv_heads * (head_dim + v_head_dim) * width,
         common=common,
+        dtype=dtype,
     )
 
 
@@ -233,6 +237,7 @@ def forward_work(shape: Shape, kernel: str) -> Work:
         bytes=moved + (4 * shape.pairs * shape.width if math else 0),
         kernel=kernel,
         note=shape.note,
+        dtype=shape.dtype,
     )
 
 
@@ -260,7 +265,7 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         )
         vector = softmax_of(shape.all(inner * THROUGH_SOFTMAX))
         return Work(COUNTED, model=shape.split(products), executed=shape.all(products), vector=vector, bytes=moved, kernel=kernel,
-                    note=shape.note)  # fmt: skip
+                    note=shape.note, dtype=shape.dtype)  # fmt: skip
     twice = kernel.startswith("flex")
     vector = {**softmax_of(shape.run(FLASH_SOFTMAX)), "elementwise": ROW_SUM * shape.outputs}
     return Work(
@@ -273,6 +278,7 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         bytes=shape.read() + 2 * shape.o_bytes + gradients,  # o_bytes: the output and its gradient are read
         kernel=kernel,
         note=shape.note,
+        dtype=shape.dtype,
     )
 
 

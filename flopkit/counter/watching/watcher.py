@@ -22,7 +22,7 @@ from flopkit.counter.watching.here import Here, graph_task, heres, local
 from flopkit.counter.watching.modes import leave_dispatch, leave_functions
 from flopkit.counter.watching.places import NEVER, OUTSIDE, Modules, Place
 from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta, recipe_of, signature
-from flopkit.counter.work import Work, unknown
+from flopkit.counter.work import COUNTED, Work, unknown
 
 __all__ = ["Watcher"]
 
@@ -304,6 +304,8 @@ class Watcher(TorchDispatchMode):
             failed = f"{plan.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it"
             work = replace(unknown(call.bytes()), note=failed)
         theirs = by_torch.flops_of(func, args, kwargs, out)
+        if work.status == COUNTED and not work.dtype:
+            work = replace(work, dtype=call.dtype)
         if key is not None:
             return Entry(plan.op, work, func, (func, *key), theirs)
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
