@@ -151,6 +151,13 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
     try:
         with patches.installed(), watcher.on_this_thread():
             yield report
+    except (RuntimeError, NotImplementedError) as error:
+        if "meta tensor" in str(error):
+            error.add_note(
+                "A tensor on meta has no values, and this program asks for one. Ways out, such as torch's FakeTensorMode: page "
+                "'What the counter counts', section 'When meta refuses'."
+            )
+        raise
     finally:
         watcher.finish()
         if progress is not None:

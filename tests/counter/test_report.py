@@ -300,3 +300,13 @@ def test_a_program_in_the_wrong_place_is_refused_at_once():
         fk.counting(layer, x)
     with pytest.raises(TypeError, match=r"fn=a Tensor of shape \(2, 8\) cannot be called: pass a model or a function"):
         fk.count(layer(x))
+
+
+def test_a_value_of_a_tensor_on_meta_is_torch_s_error_with_a_way_out():
+    x = torch.ones(2, device="meta")
+    with pytest.raises(RuntimeError, match="meta tensors") as caught:
+        fk.count(lambda: x.sum().item())
+    assert "When meta refuses" in caught.value.__notes__[0] and len(caught.value.__notes__) == 1
+    with pytest.raises(RuntimeError, match="mine") as caught:
+        fk.count(lambda: (_ for _ in ()).throw(RuntimeError("mine")))
+    assert not hasattr(caught.value, "__notes__")
