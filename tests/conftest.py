@@ -29,8 +29,8 @@ REPORT = ROOT / "_build" / "test-report.json"
 
 # -------------------------------------------------------------------------------------------------------------- the fast part
 
-# What `make test-fast` leaves to `make test`: batteries of programs, whole networks, each figure at each of its settings.
-THOROUGH = ("counter", "models/test_vision.py", "charts/gallery", "browser")
+# What `make test-fast` leaves to `make test`: batteries of programs, whole networks, each figure at each of its settings, built pages.
+THOROUGH = ("counter", "models/test_vision.py", "charts/gallery", "book/test_site.py", "browser")
 # Of these folders it runs this much.
 SAMPLE = (
     "counter/test_against_torch.py",

@@ -371,6 +371,7 @@ def test_make_says_what_it_can_do():
         assert f"make {target}" in out
 
 
+@pytest.mark.slow
 def test_the_fast_tests_leave_out_what_is_thorough_and_keep_a_sample():
     """What conftest names is there; a folder that is left out is not left out whole, but for the browser's."""
     found = subprocess.run(
