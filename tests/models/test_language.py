@@ -35,6 +35,22 @@ def test_the_kinds_and_roles_that_conventions_ask_for():
     assert forward.params_by_role["norm"] == 65 * 4096
 
 
+def test_the_element_wise_work_of_a_layer_by_hand():
+    """Rotation: 3 a feature of queries and keys; swiglu 4; a sum 1; scale and softmax 6 a visible pair."""
+    layer = Decoder("small", **SMALL).layer(seq=SEQ, batch=2)
+    tokens, pairs = 2 * SEQ, 2 * SEQ * (SEQ + 1) // 2
+    work = {
+        "rotary": 3 * tokens * (4 + 2) * 8,
+        "swiglu": 4 * tokens * 80,
+        "residual": tokens * 32,
+        "attention": 6 * 4 * pairs,
+    }
+    norm = fk.rms_norm(tokens=tokens, d=32).vector_flops
+    work |= {"input_layernorm": norm, "post_attention_layernorm": norm}
+    assert {part.name: part.vector_flops for part in layer.parts if part.vector_flops} == work
+    assert layer.vector_flops == sum(work.values()) + work["residual"]  # there are two
+
+
 def test_a_tied_table_counts_once():
     untied, tied = (Decoder("small", **SMALL, tied=tied).forward(seq=SEQ) for tied in (False, True))
     assert untied.params - tied.params == 96 * 32
