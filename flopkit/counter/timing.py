@@ -127,7 +127,7 @@ def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
     ...     layer, x = torch.nn.Linear(4096, 4096, bias=False), torch.empty(8192, 4096)
     >>> report = fk.count(layer, x)
     >>> [f"{report.roofline('h100-sxm', dtype).seconds:.3g}" for dtype in (None, "tf32")]  # float32 tensors
-    ['0.00411', '0.000556']
+    ['0.0041', '0.000556']
     """
     named = devices.device(device) if isinstance(device, str) else device
     if dtype is not None:
