@@ -109,6 +109,13 @@ def _read(*values: Any) -> tuple[Reading, tuple[Any, ...]]:
 def maximum(a: Any, b: Any) -> Any:
     """The larger of *a* and *b*.
 
+    Parameters
+    ----------
+    a, b : Any
+        Numbers, arrays, symbols or parameters.
+
+    Examples
+    --------
     >>> maximum(3, 5)
     5
     """
@@ -127,6 +134,13 @@ def maximum(a: Any, b: Any) -> Any:
 def minimum(a: Any, b: Any) -> Any:
     """The smaller of *a* and *b*.
 
+    Parameters
+    ----------
+    a, b : Any
+        Numbers, arrays, symbols or parameters.
+
+    Examples
+    --------
     >>> minimum(3, 5)
     3
     """
@@ -145,6 +159,13 @@ def minimum(a: Any, b: Any) -> Any:
 def ceil_div(a: Any, b: Any) -> Any:
     """*a* / *b*, rounded up. Exact for ints of any size, as a double elsewhere.
 
+    Parameters
+    ----------
+    a, b : Any
+        Numbers, arrays, symbols or parameters.
+
+    Examples
+    --------
     >>> ceil_div(7, 2)
     4
     """
@@ -163,6 +184,18 @@ def ceil_div(a: Any, b: Any) -> Any:
 def exact_div(a: Any, b: Any) -> Any:
     """*a* / *b* where *b* is known to divide *a*: an int stays an int.
 
+    Parameters
+    ----------
+    a, b : Any
+        Numbers, arrays, symbols or parameters.
+
+    Raises
+    ------
+    ValueError
+        Where both are ints and there is a remainder.
+
+    Examples
+    --------
     >>> exact_div(12, 4)
     3
     >>> exact_div(13, 4)
@@ -182,6 +215,15 @@ def exact_div(a: Any, b: Any) -> Any:
 def where(condition: Any, then: Any, otherwise: Any) -> Any:
     """*then* where *condition* holds, else *otherwise*; both are formulas and both are evaluated.
 
+    Parameters
+    ----------
+    condition : Any
+        A comparison, in any reading.
+    then, otherwise : Any
+        What to choose from; text, too, such as a label.
+
+    Examples
+    --------
     >>> where(3 > 2, "compute", "memory")
     'compute'
     """
@@ -201,6 +243,13 @@ def where(condition: Any, then: Any, otherwise: Any) -> Any:
 def log2(a: Any) -> Any:
     """The logarithm of *a* to base 2.
 
+    Parameters
+    ----------
+    a : Any
+        A number, an array, a symbol or a parameter.
+
+    Examples
+    --------
     >>> log2(8)
     3.0
     """

@@ -53,13 +53,13 @@ class Convention:
         What a printout calls it.
     source : str
         Whose convention it is, and where they say so.
-    fma : int
+    fma : int, optional
         FLOPs in one multiply-add, 2 or 1. Where it is 1, "FLOPs" are MACs.
-    scores, hidden : float
+    scores, hidden : float, optional
         The shares of query-key pairs that the mask lets through, and that it hides. ``1, 0`` counts the visible pairs,
         ``1, 1`` every position of the score matrix, ``0.5, 0.5`` half of them, whatever the mask. Their element-wise work
         (scale and softmax, in `Cost.vector_flops`) has the same shares.
-    router, head, embedding, recompute : float
+    router, head, embedding, recompute : float, optional
         The shares of work of that kind.
 
     Notes

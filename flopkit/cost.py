@@ -21,19 +21,30 @@ class Cost:
 
     Parameters
     ----------
-    name : what it is, for tables.
-    macs_by_kind : multiply-adds by kind (`flopkit.conventions.KINDS`).
-    vector_by_kind : element-wise FLOPs by kind (`flopkit.conventions.VECTOR_KINDS`): those of hidden scores count only where
-        the convention counts the scores themselves.
-    bytes : compulsory traffic: each input and weight read once, each output written once.
-    params_by_role : trainable numbers by role: weight, bias, norm, embedding, position, head.
-    convention : how multiply-adds become FLOPs.
-    parts : the costs this one is the sum of.
+    name : str, optional
+        What it is, for tables.
+    macs_by_kind : Mapping[str, Any], optional
+        Multiply-adds by kind (`flopkit.conventions.KINDS`).
+    vector_by_kind : Mapping[str, Any], optional
+        Element-wise FLOPs by kind (`flopkit.conventions.VECTOR_KINDS`): those of hidden scores count only where the
+        convention counts the scores themselves.
+    bytes : Any, optional
+        Compulsory traffic: each input and weight read once, each output written once.
+    params_by_role : Mapping[str, Any], optional
+        Trainable numbers by role: weight, bias, norm, embedding, position, head.
+    convention : Convention, optional
+        How multiply-adds become FLOPs.
+    parts : tuple[Cost, ...], optional
+        The costs this one is the sum of.
 
+    Notes
+    -----
     Every quantity is an int (exact), a NumPy array, a SymPy expression or an Altair expression, as the sizes were.
-    An array or a symbol multiplies a cost from either side; an Altair parameter stands on the right, ``cost * parameter``, for on
-    the left it takes the cost into an expression of its own and does not ask.
+    An array or a symbol multiplies a cost from either side; an Altair parameter stands on the right, ``cost * parameter``,
+    for on the left it takes the cost into an expression of its own and does not ask.
 
+    Examples
+    --------
     >>> import flopkit as fk
     >>> cost = fk.matmul(m=5, k=3, n=7)
     >>> cost.flops, cost.macs, cost.bytes
@@ -73,7 +84,7 @@ class Cost:
 
     @property
     def flops(self) -> Any:
-        """Contraction work in FLOPs, as `convention` counts it. Element-wise work is not in it."""
+        """Contraction work in FLOPs, as ``convention`` counts it. Element-wise work is not in it."""
         return self.convention.flops(self.macs_by_kind)
 
     @property
@@ -109,7 +120,12 @@ class Cost:
     def total(cls, name: str, parts: Iterable[Cost]) -> Cost:
         """The sum of *parts* under a name, which keeps them for its table.
 
-        Raises ``ValueError`` where they are of different conventions.
+        Raises
+        ------
+        ValueError
+            Where they are of different conventions.
+        TypeError
+            Where one is not a `Cost`.
         """
         parts = tuple(parts)
         for part in parts:
@@ -169,7 +185,7 @@ class Cost:
         return replace(self, name=name)
 
     def under(self, convention: Convention | str) -> Cost:
-        """The same work as *convention* counts it: a `flopkit.Convention`, or the name of one in `fk.conventions`.
+        """The same work as *convention* counts it: a `flopkit.Convention`, or the name of one in ``fk.conventions``.
 
         >>> import flopkit as fk
         >>> cost = fk.attention(batch=1, q=3, kv=3, heads=1, head_dim=8, mask="causal")

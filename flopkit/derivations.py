@@ -30,13 +30,21 @@ class Derivation:
 
     Parameters
     ----------
-    unit : what is counted: "SM", "CU", "MXU".
-    units : how many of them.
-    clock : the clock in Hz that the printed peaks belong to.
-    flops_per_clock : by number format, for one unit.
-    own_clock : formats whose peak belongs to another clock, in Hz.
-    highest_clock : the highest clock in Hz that the part is known to reach, if that is known.
+    unit : str
+        What is counted: "SM", "CU", "MXU".
+    units : int
+        How many of them.
+    clock : float
+        The clock in Hz that the printed peaks belong to.
+    flops_per_clock : Mapping[str, int]
+        FLOPs that one unit does in a clock, by number format.
+    own_clock : Mapping[str, float], optional
+        Formats whose peak belongs to another clock, in Hz.
+    highest_clock : float, optional
+        The highest clock in Hz that the part is known to reach, if that is known.
 
+    Examples
+    --------
     >>> from flopkit import device
     >>> h100 = device("h100-sxm").derivation
     >>> h100.peak("bf16") == 132 * 4096 * 1830e6
@@ -80,7 +88,7 @@ class Derivation:
 
 
 class Limit(float):
-    """A rate in FLOP/s that no run can pass, with the `rule` that gives it. It is a plain number otherwise."""
+    """A rate in FLOP/s that no run can pass, with the ``rule`` that gives it. It is a plain number otherwise."""
 
     rule: str
 

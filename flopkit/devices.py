@@ -24,17 +24,35 @@ class Device:
 
     Parameters
     ----------
-    name : what a printout calls it.
-    peak : dense peak in FLOP/s by number format, a multiply-add as two FLOPs.
-    bandwidth : main memory, bytes/s.
-    memory : bytes of it.
-    source : who says so, and when that was read.
-    derivation : what the peak is made of (`Derivation`), where that is known.
-    sparse : formats for which the maker also prints twice the dense peak.
-    link_bandwidth : the fastest link to other devices, bytes/s, both directions together.
+    name : str
+        What a printout calls it.
+    peak : Mapping[Any, float]
+        Dense peak in FLOP/s by number format, a multiply-add as two FLOPs.
+    bandwidth : float
+        Main memory, bytes/s.
+    memory : float, optional
+        Bytes of it.
+    source : str, optional
+        Who says so, and when that was read.
+    title : str, optional
+        The name in full. Empty: *name*.
+    vendor : str, optional
+        Who makes it.
+    notes : str, optional
+        What else is to be known about these numbers.
+    link_bandwidth : float, optional
+        The fastest link to other devices, bytes/s, both directions together.
+    derivation : Derivation, optional
+        What the peak is made of, where that is known.
+    sparse : Iterable[Any], optional
+        Formats for which the maker also prints twice the dense peak.
 
+    Notes
+    -----
     Not in it: what a program reaches. `peak` is what the maker prints and what utilisation divides by.
 
+    Examples
+    --------
     >>> mine = Device("my card", peak={"bf16": 100e12}, bandwidth=1e12, memory=16e9)
     >>> mine.peak("bf16"), mine.ridge("bf16")
     (100000000000000.0, 100.0)
@@ -122,20 +140,30 @@ class Device:
     def peak(self, dtype: Any) -> float:
         """Dense peak in FLOP/s, as the maker prints it.
 
+        Raises
+        ------
+        ValueError
+            For a format this device has no peak for, with those it has.
+
+        Examples
+        --------
         >>> device("h100-sxm").peak("bf16")
         989400000000000.0
-
-        Raises ``ValueError`` for a format this device has no peak for, with those it has.
         """
         return self._peaks[self._known(dtype)]
 
     def sparse_peak(self, dtype: Any) -> float:
         """What the maker prints for matrices with 2:4 structured zeros: twice the dense peak, half of it not done.
 
+        Raises
+        ------
+        ValueError
+            Where no such number is printed.
+
+        Examples
+        --------
         >>> device("h100-sxm").sparse_peak("fp8")
         3957800000000000.0
-
-        Raises ``ValueError`` where no such number is printed.
         """
         key = self._known(dtype)
         if key not in self.sparse:
@@ -152,7 +180,7 @@ class Device:
         return self.peak(dtype) / self.bandwidth
 
     def limit(self, dtype: Any) -> Limit:
-        """The rate in FLOP/s that no honest run can pass, with the `.rule` it comes from.
+        """The rate in FLOP/s that no honest run can pass, with the ``rule`` it comes from.
 
         Units x FLOP/clock x the highest clock the part reaches, where that is known; else 1.1 x `peak`.
         Never below `peak`.
@@ -213,11 +241,24 @@ def device(name: str | Device | None = None) -> Device:
 
     Names ignore case, space, ``_``, ``-`` and ``.``; CUDA's own names are known too.
 
+    Parameters
+    ----------
+    name : str or Device, optional
+        One of `device_names`, or a `Device`, which is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not in the data, with near ones. `Device` makes one that is not in the data.
+    RuntimeError
+        Where there is no CUDA device.
+    TypeError
+        For what is neither a name nor a `Device`.
+
+    Examples
+    --------
     >>> device("NVIDIA A100-SXM4-80GB").name, device("h100_sxm").name
     ('a100-sxm-80gb', 'h100-sxm')
-
-    Raises ``ValueError`` for a name that is not in the data, with near ones, and ``RuntimeError`` where there is
-    no CUDA device. `Device` makes one that is not in the data.
     """
     if name is None:
         return _current()

@@ -94,10 +94,15 @@ def names() -> list[str]:
 def canonical(dtype: DType) -> str:
     """The canonical name of *dtype*: a name, ``torch.bfloat16`` or ``numpy.float32``.
 
+    Raises
+    ------
+    ValueError
+        For a format that is not known, with near names.
+
+    Examples
+    --------
     >>> canonical("bfloat16")
     'bf16'
-
-    Raises ``ValueError`` for a format that is not known, with near names.
     """
     if isinstance(dtype, type) and dtype in _PYTHON:
         return _PYTHON[dtype]

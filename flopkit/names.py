@@ -34,15 +34,28 @@ def find(
 
     Parameters
     ----------
-    name : what somebody wrote.
-    known : the names.
-    what : what a name names, for the error: ``"a known number format"``.
-    argument : what the caller's argument is called.
-    aliases : other names, and which of the known ones each stands for.
-    key : names with the same key are the same name.
+    name : Any
+        What somebody wrote.
+    known : Collection[str]
+        The names.
+    what : str
+        What a name names, for the error: ``"a known number format"``.
+    argument : str, optional
+        What the caller's argument is called.
+    aliases : Mapping[str, str], optional
+        Other names, and which of the known ones each stands for.
+    key : Callable[[str], str], optional
+        Names with the same key are the same name.
 
-    Raises ``ValueError`` for a name that is not known, with near ones, and ``TypeError`` for what is no text.
+    Raises
+    ------
+    ValueError
+        For a name that is not known, with near ones.
+    TypeError
+        For what is no text.
 
+    Examples
+    --------
     >>> find("ResNet 50", ["resnet18", "resnet50"], "a known network")
     'resnet50'
     """

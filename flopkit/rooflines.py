@@ -15,9 +15,9 @@ __all__ = ["Roofline", "bound_by", "roofline"]
 class Roofline:
     """The least time an operation can take on a device, and what sets it.
 
-    `seconds` is the larger of `compute_seconds` = flops / peak and `memory_seconds` = bytes / bandwidth, and `bound`
-    says which ("compute" where they are equal). `intensity` is flops / bytes and `ridge` peak / bandwidth, in FLOPs
-    per byte; `attainable_flops_per_s` = min(peak, intensity x bandwidth).
+    ``seconds`` is the larger of ``compute_seconds`` = flops / peak and ``memory_seconds`` = bytes / bandwidth, and
+    ``bound`` says which ("compute" where they are equal). ``intensity`` is flops / bytes and ``ridge`` peak / bandwidth,
+    in FLOPs per byte; ``attainable_flops_per_s`` = min(peak, intensity x bandwidth).
 
     Each is of the kind the sizes were: a number, a NumPy array, a SymPy or an Altair expression.
     """
@@ -57,21 +57,33 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
 
     Parameters
     ----------
-    cost : anything with `flops` and `bytes`, such as a `Cost`.
-    device : a name, a `Device`, or anything with `bandwidth` in bytes/s and `peak`, a method of the number format or
-        the rate in FLOP/s itself.
-    dtype : chooses the peak, nothing else: the bytes are those of *cost*, which has a dtype of its own.
+    cost : Any
+        Anything with ``flops`` and ``bytes``, such as a `Cost`.
+    device : Any
+        A name, a `Device`, or anything with ``bandwidth`` in bytes/s and ``peak``, a method of the number format or the
+        rate in FLOP/s itself.
+    dtype : Any, optional
+        Chooses the peak, nothing else: the bytes are those of *cost*, which has a dtype of its own.
 
-    Peaks count a multiply-add as two FLOPs, so it is twice the multiply-adds of *cost* that meet the peak, whatever its convention calls FLOPs.
+    Raises
+    ------
+    ValueError
+        For a device or format that is not known.
+
+    Notes
+    -----
+    Only ``flops`` meets the peak: element-wise work (``vector_flops``), launches and synchronisation are not in the
+    bound, so a measured time is longer.
+    Peaks count a multiply-add as two FLOPs, so it is twice the multiply-adds of *cost* that meet the peak, whatever its
+    convention calls FLOPs.
     Under TORCH the hidden pairs of attention are work, too: then this bounds a kernel that computes them.
 
-    Returns a `Roofline`. Only `flops` meets the peak: element-wise work (`vector_flops`), launches and
-    synchronisation are not in the bound, so a measured time is longer.
+    References
+    ----------
+    S. Williams, A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009.
 
-    Raises ``ValueError`` for a device or format that is not known.
-
-    Source: S. Williams, A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009.
-
+    Examples
+    --------
     >>> import flopkit as fk
     >>> one = fk.roofline(fk.dense(tokens=1, d_in=4096, d_out=16384), "h100-sxm")
     >>> one.bound, f"{one.seconds:.3g}", f"{one.intensity:.4f}", f"{one.ridge:.1f}"
@@ -100,12 +112,24 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
 def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
     """The roofline from four quantities, each a number or an expression: what `roofline` does with a cost and a device.
 
-    *flops* in FLOPs, *bytes* in bytes, *peak* in FLOP/s, *bandwidth* in bytes/s.
+    Parameters
+    ----------
+    flops, bytes : Any
+        Work in FLOPs and traffic in bytes.
+    peak, bandwidth : Any
+        Rates in FLOP/s and bytes/s.
 
+    Raises
+    ------
+    ValueError
+        For a rate that is not positive.
+    TypeError
+        For numbers and expressions of different kinds.
+
+    Examples
+    --------
     >>> bound_by(flops=2e12, bytes=1e9, peak=1e15, bandwidth=1e12).bound
     'compute'
-
-    Raises ``ValueError`` for a rate that is not positive, ``TypeError`` for numbers and expressions of different kinds.
     """
     unmixed(flops, bytes, peak, bandwidth)
     for name, rate in (("peak", peak), ("bandwidth", bandwidth)):

@@ -13,9 +13,21 @@ __all__ = ["Table"]
 class Table:
     """Rows (one mapping each) under columns, with a caption.
 
-    `rows` keeps the values as they are; `formats` says how a column is shown, `columns` which ones are (all, unless told). Columns of
-    numbers are aligned to the right.
+    Columns of numbers are aligned to the right.
 
+    Parameters
+    ----------
+    rows : Sequence[Mapping[str, Any]]
+        Values by column. They are kept as they are, in ``rows``.
+    caption : str, optional
+        A line above the table.
+    formats : Mapping[str, Callable[[Any], str]], optional
+        How the values of a column are shown, by column.
+    columns : Sequence[str], optional
+        Which columns are shown, in this order. None: all.
+
+    Examples
+    --------
     >>> print(Table([{"layer": "up", "FLOPs": 2048}, {"layer": "down", "FLOPs": 64}], caption="two layers"))
     two layers
     layer  FLOPs
@@ -60,7 +72,12 @@ class Table:
     def to_frame(self) -> Any:
         """The rows as a data frame of pandas, or of polars where only that is installed: every column, numbers as numbers.
 
-        Columns that are not shown come last. Raises ``ImportError`` where neither is installed.
+        Columns that are not shown come last.
+
+        Raises
+        ------
+        ImportError
+            Where neither is installed.
         """
         names = dict.fromkeys([*self.columns, *(name for row in self.rows for name in row)])
         columns = {name: [row.get(name) for row in self.rows] for name in names}

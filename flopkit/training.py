@@ -39,18 +39,32 @@ def dense_backward(
 
     Parameters
     ----------
-    tokens, d_in, d_out : the sizes of the layer, as in `dense`.
-    bias : whether there is a bias to be trained.
-    input : whether anything below the layer is trained, so that its input needs a gradient.
-    weight : whether the weight is trained. Each of the three switches may be a parameter that holds 1 or 0.
-    dtype : number format of all tensors, for the bytes.
+    tokens, d_in, d_out : Size
+        The sizes of the layer, as in `dense`.
+    bias : Flag, optional
+        Whether there is a bias to be trained.
+    input : Flag, optional
+        Whether anything below the layer is trained, so that its input needs a gradient.
+    weight : Flag, optional
+        Whether the weight is trained. Each of the three switches may be a parameter that holds 1 or 0.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1.
+
+    Notes
+    -----
     Not counted: adding the gradient to one that is there already, the optimiser.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1.
+    References
+    ----------
+    Goodfellow et al. 2016, section 6.5.6.
 
-    Source: Goodfellow et al. 2016, section 6.5.6.
-
+    Examples
+    --------
     >>> layer = {"tokens": 64, "d_in": 4096, "d_out": 16384}
     >>> dense_backward(**layer).flops == 2 * dense(**layer).flops
     True
@@ -75,16 +89,38 @@ def conv2d_backward(
 
     Parameters
     ----------
-    batch, c_in, c_out, h_out, w_out, kernel, groups, stride, dilation, h_in, w_in : the layer's, as in `conv2d`.
-    bias, input, weight : as in `dense_backward`.
-    dtype : number format of all tensors, for the bytes.
+    batch, c_in, c_out : Size
+        Images, channels in, channels out.
+    h_out, w_out : Size
+        Rows and columns of the output.
+    kernel : Sizes
+        An int, or a pair (height, width), as in `conv2d`.
+    groups : Size, optional
+        Independent groups of channels.
+    stride, dilation : Sizes, optional
+        As *kernel*.
+    h_in, w_in : Size, optional
+        Rows and columns of the input, for the bytes. None: output times stride.
+    bias, input, weight : Flag, optional
+        What is trained, as in `dense_backward`.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        As `conv2d` does.
+
+    Notes
+    -----
     Not counted: what Winograd and the like save; products with zeros between the pixels of a strided gradient, which some kernels do.
 
-    Raises as `conv2d` does.
+    References
+    ----------
+    Dumoulin and Visin 2016, section 4 (the gradient of the input is a transposed convolution).
 
-    Source: Dumoulin and Visin 2016, section 4 (the gradient of the input is a transposed convolution).
-
+    Examples
+    --------
     >>> depthwise = {"batch": 1, "c_in": 16, "c_out": 16, "h_out": 56, "w_out": 56, "kernel": 3, "groups": 16}
     >>> conv2d_backward(**depthwise).flops == 2 * conv2d(**depthwise).flops
     True
@@ -138,19 +174,41 @@ def attention_backward(
 
     Parameters
     ----------
-    batch, q, kv, heads, head_dim, kv_heads, v_head_dim, mask : the sizes and the mask, as in `attention`.
-    kernel : ``"flash"``, ``"flex"`` or ``"math"``: how much is computed again, or that the scores were kept.
-    dtype : number format of all tensors, for the bytes.
+    batch : Size
+        Sequences.
+    q, kv : Size
+        Queries and keys of each sequence.
+    heads, head_dim : Size
+        Query heads, and the size of a query or key.
+    kv_heads : Size, optional
+        Heads of K and V where fewer (GQA, MQA). None: as many as *heads*.
+    v_head_dim : Size, optional
+        Size of a value where it differs. None: *head_dim*.
+    mask : Mask, optional
+        ``"full"``, ``"causal"`` (aligned bottom-right) or ``fk.window(w)``, as in `attention`.
+    kernel : str, optional
+        ``"flash"``, ``"flex"`` or ``"math"``: how much is computed again, or that the scores were kept.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        As `attention` does.
+
+    Notes
+    -----
     Not counted: the log-sum of each row that a fused kernel keeps; where query heads share a head of K and V (GQA), adding up what each
     of them has for dK and dV, if the kernel does not do so while it multiplies; the projections, whose backward pass is
     `dense_backward`'s.
 
-    Raises as `attention` does.
-
-    Source: Dao et al. 2022, appendix B; github.com/Dao-AILab/flash-attention, issue 1525 (two products forward, five backward);
+    References
+    ----------
+    Dao et al. 2022, appendix B; github.com/Dao-AILab/flash-attention, issue 1525 (two products forward, five backward);
     flex_backwards.py.jinja, the template of torch 2.13 (seven).
 
+    Examples
+    --------
     >>> core = {"batch": 1, "q": 4096, "kv": 4096, "heads": 32, "head_dim": 128, "mask": "causal"}
     >>> [attention_backward(**core, kernel=kernel).flops / attention(**core).flops for kernel in ("math", "flash", "flex")]
     [2.0, 2.5, 3.5]

@@ -9,7 +9,7 @@ moving the decimal point, so no division can spoil a digit.
     trailing zeros              are cut: "2 FLOPs", "1.5 TB"
     counts, "%", "×"            never lose a digit before the point: "14,336 tokens", "1,234×" (below 10²¹)
 
-Everything is SI: GB is 10⁹ bytes. :func:`parse` also reads GiB.
+Everything is SI: GB is 10⁹ bytes. `parse` also reads GiB.
 """
 
 from __future__ import annotations
@@ -122,13 +122,19 @@ def format_value(value: float | str, unit: str = "") -> str:
 def parse(text: str) -> Quantity:
     """Read a printed number back. ``half_ulp`` is half of its last printed digit.
 
+    Also read: "4,096 tokens", "1.07e15 FLOP/s", "3.4 × 10^8 FLOPs", "8.03 billion parameters", "80 GiB", "34.7 days".
+
+    Raises
+    ------
+    ValueError
+        For text without a number, and for FLOPS, which could be a count or a rate.
+
+    Examples
+    --------
     >>> parse("137.4 GFLOPs")
     Quantity(value=137400000000, unit='FLOPs', half_ulp=50000000)
     >>> parse("52.7%"), parse("13.6×")
     (Quantity(value=0.527, unit='%', half_ulp=0.0005), Quantity(value=13.6, unit='×', half_ulp=0.05))
-
-    Also read: "4,096 tokens", "1.07e15 FLOP/s", "3.4 × 10^8 FLOPs", "8.03 billion parameters", "80 GiB", "34.7 days".
-    Raises ValueError for text without a number, and for FLOPS, which could be a count or a rate.
     """
     match = _NUMBER.match(text)
     if not match or match["unit"][:1] in tuple(".,_0123456789"):  # "1,2 B" is no number here, and not one of ",2 B"

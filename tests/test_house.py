@@ -2,8 +2,6 @@
 
 import ast
 import graphlib
-import importlib
-import inspect
 import json
 import os
 import pkgutil
@@ -13,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from formulas import public_formulas
 
 import flopkit as fk
 
@@ -256,44 +253,3 @@ DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base
 
 def test_no_file_is_a_drawer():
     assert not {path.stem for path in MODULES} & DRAWERS
-
-
-# -- explained --------------------------------------------------------------------------------------------------
-
-EXPLAINED = ("arithmetic", "sizes", "dtypes", "conventions", "cost", "tables", "layers", "training", "tally")
-
-
-def public_functions():
-    for path in MODULES:
-        if room(path) in EXPLAINED:
-            parts = path.relative_to(PACKAGE).with_suffix("").parts
-            module = importlib.import_module(".".join(("flopkit", *(p for p in parts if p != "__init__"))))
-            for name in getattr(module, "__all__", ()):
-                thing = getattr(module, name)
-                if inspect.isfunction(thing) and thing.__module__ == module.__name__:
-                    yield f"{module.__name__}.{name}", thing
-    for name in PUBLIC:
-        thing = getattr(fk, name)
-        if inspect.isfunction(thing) or inspect.isclass(thing):
-            yield f"fk.{name}", thing
-
-
-FUNCTIONS = dict(public_functions())
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_public_function_has_an_example(name):
-    assert ">>> " in (inspect.getdoc(FUNCTIONS[name]) or ""), f"{name} shows no example"
-
-
-@pytest.mark.parametrize("name", sorted(public_formulas()))
-def test_every_formula_says_what_it_counts_and_what_not(name):
-    formula = public_formulas()[name]
-    text = inspect.getdoc(formula)
-    if "See `" in text:  # a sibling, which explains the rest
-        assert "FLOPs" in text
-        text += inspect.getdoc(public_formulas()[text.split("See `")[1].split("`")[0]])
-    for part in ("FLOPs:", "Bytes", "Parameters", "Not counted:", "Raises"):
-        assert part in text, f"{name} does not say {part}"
-    for parameter in inspect.signature(formula).parameters:
-        assert parameter in text or parameter in ("dtype", "convention"), f"{name} does not explain {parameter}"

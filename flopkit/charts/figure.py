@@ -33,20 +33,34 @@ class Figure:
 
     Parameters
     ----------
-    name : short, with hyphens; the figure's anchor in the page and its key in a shared link
-    title : what the figure shows
-    alt : what it says, as a sentence: the alternative text of the picture
-    model : ``model(s, *, <a keyword for each control>)`` sets results on ``s``; no ``if`` on a size, use ``where``
-    controls : from :func:`slider`, :func:`choice`, :func:`switch`
-    presets : label to settings; a slider's ladder gains the values that presets need
-    readouts : from :func:`readout`, shown as text above the chart
-    rows : :func:`along`: the data set behind the chart
-    chart : ``chart(s)`` gives an Altair chart (single or layered); ``s.rows`` is a chart of the rows, ``s.now("x",
-        y=s.rate)`` one of a single row that follows the controls, ``s.<result>`` an expression
-    table : from :func:`column`; the columns of the data table, taken from the rows, or from the results where there
-        are none
-    caption : a note below the chart (source of the data, convention)
+    name : str
+        Short, with hyphens; the figure's anchor in the page and its key in a shared link.
+    title : str
+        What the figure shows.
+    alt : str
+        What it says, as a sentence: the alternative text of the picture.
+    model : Callable[..., None]
+        ``model(s, *, <a keyword for each control>)`` sets results on ``s``; no ``if`` on a size, use ``where``.
+    controls : Sequence[Control]
+        What can be set, from `slider`, `choice` and `switch`.
+    readouts : Sequence[Shown], optional
+        Results that are shown as text above the chart, from `readout`.
+    presets : Mapping[str, Mapping[str, Any]], optional
+        Label to settings; a slider's ladder gains the values that presets need.
+    rows : Sweep, optional
+        The data set behind the chart, from `along`.
+    chart : Callable[[Any], Any], optional
+        ``chart(s)`` gives an Altair chart (single or layered); ``s.rows`` is a chart of the rows, ``s.now("x", y=s.rate)``
+        one of a single row that follows the controls, ``s.<result>`` an expression.
+    table : Sequence[Shown], optional
+        The columns of the data table, from `column`; they are taken from the rows, or from the results where there are none.
+    caption : str, optional
+        A note below the chart (source of the data, convention).
+    height : int, optional
+        Height of the chart in pixels.
 
+    Examples
+    --------
     >>> from flopkit.charts import Figure, readout, slider
     >>> def model(s, *, n):
     ...     s.flops = 2 * n**3

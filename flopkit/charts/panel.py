@@ -105,7 +105,7 @@ class Control:
 
 
 def slider(name: str, label: str, values: Sequence[float], value: float | None = None, unit: str = "") -> Control:
-    """A slider over a ladder of numbers (see :func:`steps`). ``value``, by default the middle, joins the ladder if it is not on it."""
+    """A slider over a ladder of numbers (see `steps`). ``value``, by default the middle, joins the ladder if it is not on it."""
     values = list(values)
     if len(values) < 2:
         raise ValueError(f"slider({name!r}): give at least two values, as in steps(1, 65536)")

@@ -90,8 +90,10 @@ def report_by_module(report: Any, depth: int | None = None) -> Figure:
 
     Parameters
     ----------
-    report : what `flopkit.count` or `flopkit.counting` gave.
-    depth : how deep to go; None: as deep as 20 bars allow. Of more, those with the most FLOPs are drawn.
+    report : Any
+        What `flopkit.count` or `flopkit.counting` gave.
+    depth : int, optional
+        How deep to go; None: as deep as 20 bars allow. Of more, those with the most FLOPs are drawn.
     """
     table = report.by_module(depth)
     while depth is None and len(table) > MOST:

@@ -43,10 +43,15 @@ class Seen:
 
     Parameters
     ----------
-    value : the number; ``int(seen)`` is the same.
-    flops : what was executed, convention TORCH.
-    rows : operator, calls, flops (executed) and seen, of each operator that either knows of. Attention is one row, whatever ran inside.
-    unit : what torch calls it.
+    value : int
+        The number; ``int(seen)`` is the same.
+    flops : int
+        What was executed, convention TORCH.
+    rows : Sequence[dict[str, Any]]
+        The columns operator, calls, flops (executed) and seen, of each operator that either knows of. Attention is one row, whatever
+        ran inside.
+    unit : str, optional
+        What torch calls it.
     """
 
     value: int
@@ -95,7 +100,10 @@ class Seen:
 def seen(ledger: Ledger) -> Seen:
     """What torch's counter would print of these calls.
 
-    Raises ``ValueError`` where one of torch's formulas fails on a call, as its counter would.
+    Raises
+    ------
+    ValueError
+        Where one of torch's formulas fails on a call, as its counter would.
     """
     whole = {entry.op for entry, where in ledger.calls if entry.func is None and not where.inside}
     rows: dict[str, dict[str, Any]] = {}

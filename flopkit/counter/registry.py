@@ -49,20 +49,29 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
 
     Parameters
     ----------
-    op : what is called: ``torch.ops.mylib.fused_mlp`` (all its overloads, or one), the function that
+    op : Any
+        What is called: ``torch.ops.mylib.fused_mlp`` (all its overloads, or one), the function that
         ``torch.library.custom_op`` made, a Triton kernel, or the operator's name, ``"mylib::fused_mlp"``.
-    bytes : gives the bytes that the operator moves, an int, from the same arguments. Left out, they are its tensors, each read or
-        written once, as with every other operator: say otherwise of one that reads a part of a table.
+    bytes : Callable[..., Any], optional
+        What gives the bytes that the operator moves, an int, from the same arguments. Left out, they are its tensors, each read
+        or written once, as with every other operator: say otherwise of one that reads a part of a table.
 
+    Raises
+    ------
+    TypeError
+        Where *op* is no operator or *bytes* no function, and, when counting, where the result is no number of FLOPs or of
+        bytes.
+
+    Notes
+    -----
     The decorated function is called with the arguments of the operator, once for each set of shapes and dtypes, and with its
     result as ``out`` where it takes such an argument. Of a Triton kernel's arguments by name (block sizes, warps) it gets those that it
     has a parameter for, and it is called at each launch. It returns FLOPs as an int, a multiply-add being two, or a `Cost`, whose
     FLOPs and vector FLOPs are taken over; not its bytes, which are those of the dtype that the `Cost` was made with. A formula of
     yours goes before one of ours; registering again replaces it.
 
-    Raises ``TypeError`` where *op* is no operator or *bytes* no function, and, when counting, where the result is no number of FLOPs or
-    of bytes.
-
+    Examples
+    --------
     >>> import torch, flopkit as fk
     >>> @torch.library.custom_op("docs::double_product", mutates_args=())
     ... def double_product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -164,11 +164,15 @@ class Report:
     # -- other views ------------------------------------------------------------------------------------------
 
     def under(self, convention: Convention | str) -> Report:
-        """The same run as *convention* counts it: a `flopkit.Convention`, or the name of one in `fk.conventions`.
+        """The same run as *convention* counts it: a `flopkit.Convention`, or the name of one in ``fk.conventions``.
 
         Under EXACT attention counts the pairs that the program's own mask lets through; calls whose mask is hidden in a tensor are
-        named in `notes`. Raises ``ValueError`` for a convention that asks what a running program does not say, such as which
-        product is the router's.
+        named in `notes`.
+
+        Raises
+        ------
+        ValueError
+            For a convention that asks what a running program does not say, such as which product is the router's.
         """
         convention = as_convention(convention)
         asks = [kind for kind in ("router", "head", "embedding") if convention.share(kind) != EXACT.share(kind)]
@@ -186,9 +190,12 @@ class Report:
 
         Parameters
         ----------
-        sort : what the most of comes first: ``"flops"``, ``"model_flops"``, ``"vector_flops"``, ``"bytes"`` or ``"calls"``; or
+        sort : str, optional
+            What the most of comes first: ``"flops"``, ``"model_flops"``, ``"vector_flops"``, ``"bytes"`` or ``"calls"``; or
             ``"operator"``, by name.
 
+        Notes
+        -----
         Columns: *operator*, *phase*, *kernel* (where an operator has several), *calls*, *flops* that were executed and their *share*,
         *model_flops* that the mathematics asks for, *vector_flops*, *bytes*, *intensity* in FLOPs a byte, and *status*: counted,
         element-wise, free or unknown.
@@ -198,31 +205,48 @@ class Report:
     def by_module(self, depth: int | None = None) -> Table:
         """One row for each module, what it calls included, in the order in which they were called.
 
-        Names are those of `torch.nn.Module.named_modules`; the root's own is empty. A loss or another module without children
+        Names are those of ``torch.nn.Module.named_modules``; the root's own is empty. A loss or another module without children
         that was called beside it stands under its class; where several modules with children were called from outside, each name
         begins with the class of its root. A module that is registered nowhere stands below its caller as ``(Linear)``; work outside
         of all modules as ``(no module)``.
 
         Parameters
         ----------
-        depth : how deep to go; 0: the model alone; None: all the way.
+        depth : int, optional
+            How deep to go; 0: the model alone; None: all the way.
 
+        Raises
+        ------
+        ValueError
+            For another depth.
+
+        Notes
+        -----
         Columns: *module*, the *flops* that were executed in it and their *share*, the same by phase (a phase in which nothing ran is
         left out), *model_flops*, *vector_flops* and *bytes*.
-
-        Raises ``ValueError`` for another depth.
         """
         return breakdown.by_module(self, depth)
 
     def as_seen_by(self, tool: str = "torch") -> Seen:
-        """What torch's own counter, `torch.utils.flop_counter.FlopCounterMode`, would print of this run, its silent zeros included.
+        """What torch's own counter would print of this run, its silent zeros included.
 
-        torch's registry of formulas was applied to each operator as it ran. ``int(...)`` of the result is the number, `missed` the
-        operators that are not in it, `too_many` those that are charged more than they execute, `share` the number over what was
-        executed, convention TORCH. Other tools do not watch a run; `flopkit.ask` calls them.
+        That is ``torch.utils.flop_counter.FlopCounterMode``, whose registry of formulas was applied to each operator as it ran.
+        ``int(...)`` of the result is the number, ``missed`` the operators that are not in it, ``too_many`` those that are charged
+        more than they execute, ``share`` the number over what was executed, convention TORCH. Other tools do not watch a run;
+        `flopkit.ask` calls them.
 
-        Raises ``ValueError`` for another tool, and where one of torch's formulas fails, as its counter would.
+        Parameters
+        ----------
+        tool : str, optional
+            ``"torch"``, the only one.
 
+        Raises
+        ------
+        ValueError
+            For another tool, and where one of torch's formulas fails, as its counter would.
+
+        Examples
+        --------
         >>> import torch, flopkit as fk
         >>> q = torch.ones(1, 2, 8, 4)
         >>> seen = fk.count(torch.nn.functional.scaled_dot_product_attention, q, q, q).as_seen_by("torch")
@@ -241,8 +265,10 @@ class Report:
 
         Parameters
         ----------
-        device : a name, a `flopkit.Device`, or anything with `peak` and `bandwidth`.
-        dtype : the number format whose peak every operator meets; None: each operator's own.
+        device : Any
+            A name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth``.
+        dtype : Any, optional
+            The number format whose peak every operator meets; None: each operator's own.
         """
         from flopkit.counter.timing import roofline
 

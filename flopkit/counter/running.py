@@ -49,17 +49,35 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
 
     Parameters
     ----------
-    fn : a model, or any function. It really runs: BatchNorm's statistics move in train mode as they do in a call of your own, and
-        ``backward()`` adds to ``.grad``. Put the model on the meta device to count without memory or arithmetic.
-    strict : raise `UncountedError` if an operator ran that no formula explains, instead of listing it in `Report.uncounted`.
+    fn : Callable[..., Any]
+        A model, or any function. It really runs: BatchNorm's statistics move in train mode as they do in a call of your
+        own, and ``backward()`` adds to ``.grad``. Put the model on the meta device to count without memory or arithmetic.
+    *args : Any
+        What *fn* is called with.
+    strict : bool, optional
+        Raise `UncountedError` if an operator ran that no formula explains, instead of listing it in `Report.uncounted`.
+    **kwargs : Any
+        What *fn* is called with, by name.
 
-    Everything else goes to *fn*. If that has an argument ``strict`` of its own, ``fk.count(lambda: fn(x, strict=True))`` passes it. An exception inside *fn* reaches you unchanged, with nothing left behind.
+    Raises
+    ------
+    TypeError
+        If *fn* cannot be called.
+    ImportError
+        Without torch.
+    UncountedError
+        Under *strict*, see there.
 
-    Not counted: what no dispatcher sees: arithmetic in NumPy or in Python itself, extensions that launch kernels without an operator, other
-    processes. The page *What the counter counts* has the whole list.
+    Notes
+    -----
+    If *fn* has an argument ``strict`` of its own, ``fk.count(lambda: fn(x, strict=True))`` passes it. An exception inside *fn*
+    reaches you unchanged, with nothing left behind.
 
-    Raises ``TypeError`` if *fn* cannot be called, ``ImportError`` without torch.
+    Not counted: what no dispatcher sees: arithmetic in NumPy or in Python itself, extensions that launch kernels without an
+    operator, other processes. The page *What the counter counts* has the whole list.
 
+    Examples
+    --------
     >>> import torch, flopkit as fk
     >>> fk.count(torch.nn.Linear(16, 32), torch.ones(8, 16)).flops
     8192
@@ -89,13 +107,27 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
 
     Parameters
     ----------
-    strict : raise `UncountedError` at the end if an operator ran that no formula explains.
-    attention : ``"auto"``: executed FLOPs and bytes follow the kernel that ran; on meta and fake tensors, where none runs,
-        flash is assumed. ``"flash"`` and ``"math"`` take that kernel instead. Model FLOPs are the same under each.
+    *program : Any
+        Nothing: the program goes into the block.
+    strict : bool, optional
+        Raise `UncountedError` at the end if an operator ran that no formula explains.
+    attention : str, optional
+        ``"auto"``: executed FLOPs and bytes follow the kernel that ran; on meta and fake tensors, where none runs, flash is
+        assumed. ``"flash"`` and ``"math"`` take that kernel instead. Model FLOPs are the same under each.
 
-    Raises ``TypeError`` if it is given a program, which belongs into the block, ``ValueError`` for another *attention*,
-    ``ImportError`` without torch.
+    Raises
+    ------
+    TypeError
+        If it is given a program, which belongs into the block.
+    ValueError
+        For another *attention*.
+    ImportError
+        Without torch.
+    UncountedError
+        Under *strict*, see there.
 
+    Examples
+    --------
     >>> import torch, flopkit as fk
     >>> w = torch.ones(4, 4, requires_grad=True)
     >>> with fk.counting() as report:

@@ -18,17 +18,28 @@ __all__ = ["Timing", "roofline"]
 class Timing:
     """What `flopkit.Report.roofline` gives: how long a program takes at least on a device, and where that time goes.
 
-    Parameters
+    Attributes
     ----------
-    rows : one for each operator and phase, the most time first: calls, flops, bytes, seconds, share, bound.
-    seconds : the sum over all calls of ``max(flops / peak, bytes / bandwidth)``: an eager program, one operator after the other.
-    fused_seconds : the same without the bytes that need not move where element-wise operators in a row are merged.
-    by_phase : `seconds` of forward, backward, recompute and optimizer.
-    device, bandwidth : what was divided by, in bytes/s.
-    peaks : FLOP/s by number format, of those that the program's products ran in.
-    dtype : the format that was taken for every operator; None: each in its own.
-    convention : under which the FLOPs are counted.
-    notes : what is not in the numbers.
+    rows : list[dict[str, Any]]
+        One for each operator and phase, the most time first: calls, flops, bytes, seconds, share, bound.
+    seconds : float
+        The sum over all calls of ``max(flops / peak, bytes / bandwidth)``: an eager program, one operator after the other.
+    fused_seconds : float
+        The same without the bytes that need not move where element-wise operators in a row are merged.
+    by_phase : Mapping[str, float]
+        ``seconds`` of forward, backward, recompute and optimizer.
+    device : str
+        Name of the device.
+    bandwidth : float
+        Bytes/s that the traffic was divided by.
+    peaks : Mapping[str, float]
+        FLOP/s that the arithmetic was divided by, by number format, of those formats that the program's products ran in.
+    dtype : str | None
+        The format that was taken for every operator; None: each in its own.
+    convention : Any
+        The one under which the FLOPs are counted.
+    notes : list[str]
+        What is not in the numbers.
     """
 
     def __init__(
@@ -55,9 +66,9 @@ class Timing:
 
     @property
     def utilisation(self) -> float:
-        """Share of the peak that the program reaches at most, if it takes `seconds`: a ceiling for HFU.
+        """Share of the peak that the program reaches at most, if it takes ``seconds``: a ceiling for HFU.
 
-        Where products run in several formats: the time that they all take at their peaks, divided by `seconds`.
+        Where products run in several formats: the time that they all take at their peaks, divided by ``seconds``.
         """
         return float(sum(row["at_peak"] for row in self.rows) / self.seconds) if self.seconds else 0.0
 
@@ -105,23 +116,34 @@ def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
 
     Parameters
     ----------
-    report : what was counted. Executed FLOPs, under its convention; where that counts a multiply-add as one, it is brought to two,
-        as peaks have it.
-    device : a name, a `flopkit.Device`, or anything with `peak` and `bandwidth` (see `flopkit.roofline`).
-    dtype : None: each operator meets the peak of the format that its operands have (a complex number
-        that of its parts; attention that of its queries, though products that stand in for its kernel may be wider).
-        A format: the peak of that one for every operator, such as ``"tf32"`` for a program in float32 that is allowed to use it.
-        Bytes are those of the tensors that were there, either way.
+    report : Any
+        What was counted. Executed FLOPs, under its convention; where that counts a multiply-add as one, it is brought to
+        two, as peaks have it.
+    device : Any
+        A name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth`` (see `flopkit.roofline`).
+    dtype : Any, optional
+        The format whose peak is met. None: each operator meets that of its own operands (a complex number that of its parts;
+        attention that of its queries, though products that stand in for its kernel may be wider). A format: the peak of
+        that one for every operator, such as ``"tf32"`` for a program in float32 that is allowed to use it. Bytes are those
+        of the tensors that were there, either way.
 
+    Raises
+    ------
+    ValueError
+        For a device or a number format that is not known, or for which the device has no peak.
+    TypeError
+        For what is no device.
+
+    Notes
+    -----
     Left out, so that a measured time is longer: launching (microseconds a call: in a program of small operators that is most of
     the time), element-wise arithmetic (`vector_flops` runs on other units than the peak is of), kernels that move more than they have
     to, traffic between devices, and the FLOPs of operators that nobody knows, which stand here with their bytes. Left out the other
     way: caches, from which a small tensor is read faster than from memory.
     A fused backward that computes scores again (flash attention) is one call, and stands with the backward pass.
 
-    Raises ``ValueError`` for a device or a number format that is not known, or for which the device has no peak, ``TypeError`` for
-    what is no device.
-
+    Examples
+    --------
     >>> import torch, flopkit as fk
     >>> with torch.device("meta"):
     ...     layer, x = torch.nn.Linear(4096, 4096, bias=False), torch.empty(8192, 4096)

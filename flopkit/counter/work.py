@@ -34,17 +34,27 @@ class Work:
 
     Parameters
     ----------
-    status : ``COUNTED``, ``ELEMENTWISE``, ``FREE`` or ``UNKNOWN``.
-    model : multiply-adds that the mathematics asks for, by kind (`flopkit.conventions.KINDS`).
-    executed : multiply-adds that the kernel carries out, by kind; None: as *model*. They differ where a kernel computes pairs
-        that the mask hides, or gradients that nobody asked for.
-    again : multiply-adds that a fused backward carries out once more (the scores of flash attention).
-    vector : element-wise FLOPs, by kind (`flopkit.conventions.VECTOR_KINDS`).
-    vector_again : the same, of what is carried out once more.
-    bytes : compulsory traffic.
-    kernel : the kernel that ran, where one operator has several.
-    note : what could not be known, e.g. a mask that is hidden in a tensor.
-    dtype : number format of the operands, by torch's name; empty where nothing is contracted.
+    status : str
+        ``COUNTED``, ``ELEMENTWISE``, ``FREE`` or ``UNKNOWN``.
+    model : Mapping[str, Number], optional
+        Multiply-adds that the mathematics asks for, by kind (`flopkit.conventions.KINDS`).
+    executed : Mapping[str, Number], optional
+        Multiply-adds that the kernel carries out, by kind; None: as *model*. They differ where a kernel computes pairs that
+        the mask hides, or gradients that nobody asked for.
+    again : Mapping[str, Number], optional
+        Multiply-adds that a fused backward carries out once more (the scores of flash attention).
+    vector : Mapping[str, Number], optional
+        Element-wise FLOPs, by kind (`flopkit.conventions.VECTOR_KINDS`).
+    vector_again : Mapping[str, Number], optional
+        The same, of what is carried out once more.
+    bytes : int, optional
+        Compulsory traffic.
+    kernel : str, optional
+        The kernel that ran, where one operator has several.
+    note : str, optional
+        What could not be known, e.g. a mask that is hidden in a tensor.
+    dtype : str, optional
+        Number format of the operands, by torch's name; empty where nothing is contracted.
     """
 
     status: str

@@ -43,24 +43,46 @@ def multi_head_attention(
 
     Parameters
     ----------
-    batch : sequences.
-    q, kv : queries and keys of each sequence; kv includes the cache.
-    d_model : features of a token.
-    heads, head_dim : query heads, and the size of each. head_dim None: d_model / heads.
-    kv_heads : heads of K and V where fewer (GQA, MQA). None: as many as *heads*.
-    kv_new : tokens of each sequence that get their keys and values here. None: *q*, as in self-attention with or without
-        a cache; give *kv* for cross-attention.
-    mask, kernel : as in `attention`.
-    qkv_bias, out_bias : whether the projections add a bias (or parameters that hold 1 or 0).
-    dtype : number format of all tensors, for the bytes.
+    batch : Size
+        Sequences.
+    q, kv : Size
+        Queries and keys of each sequence; kv includes the cache.
+    d_model : Size
+        Features of a token.
+    heads : Size
+        Query heads.
+    head_dim : Size, optional
+        Size of each head. None: d_model / heads.
+    kv_heads : Size, optional
+        Heads of K and V where fewer (GQA, MQA). None: as many as *heads*.
+    kv_new : Size, optional
+        Tokens of each sequence that get their keys and values here. None: *q*, as in self-attention with or without a
+        cache; give *kv* for cross-attention.
+    mask : Mask, optional
+        Which query sees which key: ``"full"``, ``"causal"`` (aligned bottom-right) or ``fk.window(w)``.
+    kernel : str, optional
+        ``"flash"`` or ``"math"``: whether the scores move, as in `attention`.
+    qkv_bias, out_bias : Flag, optional
+        Whether the projections add a bias (or parameters that hold 1 or 0).
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, heads that do not divide d_model where head_dim is not given, kv_heads not dividing heads, kv_new
+        above kv, an unknown mask or kernel.
+
+    Notes
+    -----
     Not counted: rotary embedding and norms of queries and keys (`rotary`, `rms_norm`), copies into the cache.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, heads that do not divide d_model where head_dim is not given,
-    kv_heads not dividing heads, kv_new above kv, an unknown mask or kernel.
+    References
+    ----------
+    Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (GQA).
 
-    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (GQA).
-
+    Examples
+    --------
     >>> layer = multi_head_attention(batch=1, q=8192, kv=8192, d_model=4096, heads=32, kv_heads=8, mask="causal")
     >>> layer.flops, layer.params  # Llama-3-8B
     (1237017690112, 41943040)
@@ -128,24 +150,46 @@ def mla(
 
     Parameters
     ----------
-    batch : sequences.
-    q, kv : new tokens and all tokens of each sequence, the cache included.
-    d_model : features of a token.
-    heads : query heads.
-    q_lora, kv_lora : sizes of the latents of queries and of keys and values. q_lora None: queries come directly.
-    qk_nope, qk_rope : features of a query or key without and with rotary embedding (an even number).
-    v_head_dim : features of a value.
-    mask, kernel : as in `attention`.
-    form : ``"expanded"`` or ``"absorbed"``.
-    dtype : number format of all tensors, for the bytes.
+    batch : Size
+        Sequences.
+    q, kv : Size
+        New tokens and all tokens of each sequence, the cache included.
+    d_model : Size
+        Features of a token.
+    heads : Size
+        Query heads.
+    q_lora : Size, optional
+        Size of the latent of queries. None: queries come directly.
+    kv_lora : Size
+        Size of the latent of keys and values.
+    qk_nope, qk_rope : Size
+        Features of a query or key without and with rotary embedding (an even number).
+    v_head_dim : Size
+        Features of a value.
+    mask : Mask, optional
+        Which query sees which key: ``"full"``, ``"causal"`` (aligned bottom-right) or ``fk.window(w)``.
+    kernel : str, optional
+        ``"flash"`` or ``"math"``: whether the scores move, as in `attention`.
+    form : str, optional
+        ``"expanded"`` or ``"absorbed"``, see above.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, more queries than keys, an odd qk_rope, an unknown mask, kernel or form.
+
+    Notes
+    -----
     Not counted: copies that join the two halves of a key, a cache of expanded keys (which would save ``kv_up``).
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, more queries than keys, an odd qk_rope, an unknown mask, kernel
-    or form.
+    References
+    ----------
+    DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C (the absorbed form: end of section 2.1.2).
 
-    Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C (the absorbed form: end of section 2.1.2).
-
+    Examples
+    --------
     >>> sizes = dict(d_model=7168, heads=128, q_lora=1536, kv_lora=512, qk_nope=128, qk_rope=64, v_head_dim=128)
     >>> mla(batch=1, q=4096, kv=4096, **sizes).params  # DeepSeek-V3
     187107328

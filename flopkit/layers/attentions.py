@@ -35,6 +35,13 @@ Mask: TypeAlias = 'Literal["full", "causal"] | Window'
 def window(width: Size) -> Window:
     """A causal sliding-window mask of *width* positions, the query's own included.
 
+    Parameters
+    ----------
+    width : Size
+        Keys that a query sees.
+
+    Examples
+    --------
     >>> visible_pairs(3, 3, window(2))
     5
     """
@@ -49,10 +56,22 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
     ``T(n) = n(n+1)/2`` for n > 0 and 0 below: ``T(kv) − T(kv−q)``, which is ``q·kv − q(q−1)/2`` where q ≤ kv.
     Window of w: ``T(kv) − T(kv−q) − T(kv−w) + T(kv−q−w)``.
 
+    Parameters
+    ----------
+    q, kv : Size
+        Queries and keys; kv includes the cache.
+    mask : Mask
+        ``"full"``, ``"causal"`` or ``fk.window(w)``.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or an unknown mask.
+
+    Examples
+    --------
     >>> visible_pairs(4, 4, "full"), visible_pairs(4, 4, "causal"), visible_pairs(1, 4, "causal")
     (16, 10, 4)
-
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or an unknown mask.
     """
     if isinstance(mask, Window):
         w = mask.width
@@ -114,23 +133,40 @@ def attention(
 
     Parameters
     ----------
-    batch : sequences.
-    q, kv : queries and keys of each sequence; kv includes the cache.
-    heads, head_dim : query heads, and the size of a query or key.
-    kv_heads : heads of K and V where fewer (GQA, MQA): fewer bytes, the same FLOPs. None: as many as *heads*.
-    v_head_dim : size of a value where it differs. None: *head_dim*.
-    mask : ``"full"``, ``"causal"`` (aligned bottom-right) or ``fk.window(w)``.
-    kernel : ``"flash"`` or ``"math"``: whether the scores move. It does not change the FLOPs.
+    batch : Size
+        Sequences.
+    q, kv : Size
+        Queries and keys of each sequence; kv includes the cache.
+    heads, head_dim : Size
+        Query heads, and the size of a query or key.
+    kv_heads : Size, optional
+        Heads of K and V where fewer (GQA, MQA): fewer bytes, the same FLOPs. None: as many as *heads*.
+    v_head_dim : Size, optional
+        Size of a value where it differs. None: *head_dim*.
+    mask : Mask, optional
+        ``"full"``, ``"causal"`` (aligned bottom-right) or ``fk.window(w)``.
+    kernel : str, optional
+        ``"flash"`` or ``"math"``: whether the scores move. It does not change the FLOPs.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, kv_heads not dividing heads, an unknown mask or kernel, a complex dtype.
+
+    Notes
+    -----
     Not counted: projections, rotary embedding, dropout, the addition of a mask tensor, blocks that a kernel computes
     and masks out, further passes over the scores where scale or mask are operators of their own.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, kv_heads not dividing heads, an unknown mask or kernel,
-    a complex dtype.
-
-    Source: Vaswani et al. 2017, eq. 1. Bytes: compulsory traffic, a lower bound; see Dao et al. 2022, Theorem 2, for what a
+    References
+    ----------
+    Vaswani et al. 2017, eq. 1. Bytes: compulsory traffic, a lower bound; see Dao et al. 2022, Theorem 2, for what a
     tiled kernel really moves.
 
+    Examples
+    --------
     >>> attention(batch=5, q=3, kv=3, heads=4, head_dim=8, mask="causal").flops
     3840
     """

@@ -40,21 +40,38 @@ def conv2d(
 
     Parameters
     ----------
-    batch, c_in, c_out : images, channels in, channels out.
-    h_out, w_out : rows and columns of the output (`conv_output` finds them from an input).
-    kernel, stride, dilation : an int, or a pair (height, width) in a tuple or list; an array is a sweep. Stride and dilation
-        change no FLOP at a given output.
-    groups : independent groups of channels; ``groups=c_in`` is a depthwise convolution.
-    h_in, w_in : rows and columns of the input, for the bytes. None: output times stride.
-    bias : whether a bias is added.
+    batch, c_in, c_out : Size
+        Images, channels in, channels out.
+    h_out, w_out : Size
+        Rows and columns of the output (`conv_output` finds them from an input).
+    kernel : Sizes
+        An int, or a pair (height, width) in a tuple or list; an array is a sweep.
+    groups : Size, optional
+        Independent groups of channels; ``groups=c_in`` is a depthwise convolution.
+    stride, dilation : Sizes, optional
+        As *kernel*. They change no FLOP at a given output.
+    h_in, w_in : Size, optional
+        Rows and columns of the input, for the bytes. None: output times stride.
+    bias : Flag, optional
+        Whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, weight and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, groups that do not divide the channels, and a kernel that does not fit the input that is given.
+
+    Notes
+    -----
     Not counted: Winograd's or an FFT's savings, a copy into another layout.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, groups that do not divide the channels, and a kernel that
-    does not fit the input that is given.
+    References
+    ----------
+    Dumoulin and Visin 2016, A guide to convolution arithmetic for deep learning.
 
-    Source: Dumoulin and Visin 2016, A guide to convolution arithmetic for deep learning.
-
+    Examples
+    --------
     >>> conv2d(batch=5, c_in=24, c_out=16, h_out=9, w_out=4, kernel=3, groups=8).flops
     155520
     """
@@ -81,8 +98,38 @@ def conv1d(
 ) -> Cost:
     """A one-dimensional convolution: ``2·batch·c_out·l_out·(c_in/groups)·kernel`` FLOPs.
 
-    See `conv2d`; sizes of the one axis are *l_out* and *l_in*.
+    Vector FLOPs, bytes and parameters are as in `conv2d`, with one axis instead of two.
 
+    Parameters
+    ----------
+    batch, c_in, c_out : Size
+        Sequences, channels in, channels out.
+    l_out : Size
+        Positions of the output (`conv_output` finds them from an input).
+    kernel : Sizes
+        Taps: an int; an array is a sweep.
+    groups : Size, optional
+        Independent groups of channels; ``groups=c_in`` is a depthwise convolution.
+    stride, dilation : Sizes, optional
+        As *kernel*. They change no FLOP at a given output.
+    l_in : Size, optional
+        Positions of the input, for the bytes. None: output times stride.
+    bias : Flag, optional
+        Whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, weight and output, for the bytes.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, groups that do not divide the channels, and a kernel that does not fit the input that is given.
+
+    See Also
+    --------
+    conv2d : What is counted, what is not, and the source.
+
+    Examples
+    --------
     >>> conv1d(batch=1, c_in=80, c_out=384, l_out=3000, kernel=3).flops  # Whisper-tiny's first layer
     552960000
     """
@@ -110,8 +157,38 @@ def conv3d(
 ) -> Cost:
     """A three-dimensional convolution: ``2·batch·c_out·d_out·h_out·w_out·(c_in/groups)·k_d·k_h·k_w`` FLOPs.
 
-    See `conv2d`; sizes of the third axis are *d_out* and *d_in*.
+    Vector FLOPs, bytes and parameters are as in `conv2d`, with three axes instead of two.
 
+    Parameters
+    ----------
+    batch, c_in, c_out : Size
+        Volumes, channels in, channels out.
+    d_out, h_out, w_out : Size
+        Planes, rows and columns of the output (`conv_output` finds them from an input).
+    kernel : Sizes
+        An int, or a triple (depth, height, width) in a tuple or list; an array is a sweep.
+    groups : Size, optional
+        Independent groups of channels; ``groups=c_in`` is a depthwise convolution.
+    stride, dilation : Sizes, optional
+        As *kernel*. They change no FLOP at a given output.
+    d_in, h_in, w_in : Size, optional
+        Planes, rows and columns of the input, for the bytes. None: output times stride.
+    bias : Flag, optional
+        Whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, weight and output, for the bytes.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, groups that do not divide the channels, and a kernel that does not fit the input that is given.
+
+    See Also
+    --------
+    conv2d : What is counted, what is not, and the source.
+
+    Examples
+    --------
     >>> conv3d(batch=1, c_in=2, c_out=4, d_out=3, h_out=3, w_out=3, kernel=3).flops
     11664
     """
@@ -145,20 +222,38 @@ def conv_transpose2d(
 
     Parameters
     ----------
-    batch, c_in, c_out : images, channels in, channels out.
-    h_in, w_in : rows and columns of the input.
-    kernel, stride, dilation : an int, or a pair (height, width) in a tuple or list; an array is a sweep. Stride and dilation
-        change no FLOP at a given input.
-    groups : independent groups of channels.
-    h_out, w_out : rows and columns of the output, for the bytes and the bias. None: input times stride.
-    bias : whether a bias is added.
+    batch, c_in, c_out : Size
+        Images, channels in, channels out.
+    h_in, w_in : Size
+        Rows and columns of the input.
+    kernel : Sizes
+        An int, or a pair (height, width) in a tuple or list; an array is a sweep.
+    groups : Size, optional
+        Independent groups of channels.
+    stride, dilation : Sizes, optional
+        As *kernel*. They change no FLOP at a given input.
+    h_out, w_out : Size, optional
+        Rows and columns of the output, for the bytes and the bias. None: input times stride.
+    bias : Flag, optional
+        Whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, weight and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, and groups that do not divide the channels.
+
+    Notes
+    -----
     Not counted: the zeros between the input's positions, where a kernel puts them there and convolves.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, and groups that do not divide the channels.
+    References
+    ----------
+    Dumoulin and Visin 2016, section 4.
 
-    Source: Dumoulin and Visin 2016, section 4.
-
+    Examples
+    --------
     >>> conv_transpose2d(batch=1, c_in=8, c_out=4, h_in=5, w_in=5, kernel=2, stride=2).flops
     6400
     """
@@ -183,8 +278,38 @@ def conv_transpose1d(
 ) -> Cost:
     """A one-dimensional transposed convolution: ``2·batch·c_in·l_in·(c_out/groups)·kernel`` FLOPs.
 
-    See `conv_transpose2d`; sizes of the one axis are *l_in* and *l_out*.
+    Vector FLOPs, bytes and parameters are as in `conv_transpose2d`, with one axis instead of two.
 
+    Parameters
+    ----------
+    batch, c_in, c_out : Size
+        Sequences, channels in, channels out.
+    l_in : Size
+        Positions of the input.
+    kernel : Sizes
+        Taps: an int; an array is a sweep.
+    groups : Size, optional
+        Independent groups of channels.
+    stride, dilation : Sizes, optional
+        As *kernel*. They change no FLOP at a given input.
+    l_out : Size, optional
+        Positions of the output, for the bytes and the bias. None: input times stride.
+    bias : Flag, optional
+        Whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, weight and output, for the bytes.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, and groups that do not divide the channels.
+
+    See Also
+    --------
+    conv_transpose2d : What is counted, what is not, and the source.
+
+    Examples
+    --------
     >>> conv_transpose1d(batch=1, c_in=8, c_out=4, l_in=5, kernel=2, stride=2).flops
     640
     """
@@ -214,8 +339,38 @@ def conv_transpose3d(
 ) -> Cost:
     """A three-dimensional transposed convolution: ``2·batch·c_in·d_in·h_in·w_in·(c_out/groups)·k_d·k_h·k_w`` FLOPs.
 
-    See `conv_transpose2d`; sizes of the third axis are *d_in* and *d_out*.
+    Vector FLOPs, bytes and parameters are as in `conv_transpose2d`, with three axes instead of two.
 
+    Parameters
+    ----------
+    batch, c_in, c_out : Size
+        Volumes, channels in, channels out.
+    d_in, h_in, w_in : Size
+        Planes, rows and columns of the input.
+    kernel : Sizes
+        An int, or a triple (depth, height, width) in a tuple or list; an array is a sweep.
+    groups : Size, optional
+        Independent groups of channels.
+    stride, dilation : Sizes, optional
+        As *kernel*. They change no FLOP at a given input.
+    d_out, h_out, w_out : Size, optional
+        Planes, rows and columns of the output, for the bytes and the bias. None: input times stride.
+    bias : Flag, optional
+        Whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, weight and output, for the bytes.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, and groups that do not divide the channels.
+
+    See Also
+    --------
+    conv_transpose2d : What is counted, what is not, and the source.
+
+    Examples
+    --------
     >>> conv_transpose3d(batch=1, c_in=2, c_out=4, d_in=3, h_in=3, w_in=3, kernel=2, stride=2).flops
     3456
     """
@@ -229,10 +384,28 @@ def conv_output(*, size_in: int, kernel: int, stride: int = 1, padding: int = 0,
 
     For numbers only: a division rounded down has no place in a formula that is also read symbolically.
 
+    Parameters
+    ----------
+    size_in : int
+        Positions of the input.
+    kernel : int
+        Taps of the kernel.
+    stride : int, optional
+        Positions from one output to the next.
+    padding : int, optional
+        Positions added at each end.
+    dilation : int, optional
+        Positions from one tap to the next.
+
+    Raises
+    ------
+    ValueError
+        Where the kernel is larger than the padded input.
+
+    Examples
+    --------
     >>> conv_output(size_in=224, kernel=7, stride=2, padding=3)
     112
-
-    Raises ``ValueError`` where the kernel is larger than the padded input.
     """
     size_in, kernel, stride = number("size_in", size_in), number("kernel", kernel), number("stride", stride)
     padding, dilation = number("padding", padding, minimum=0), number("dilation", dilation)

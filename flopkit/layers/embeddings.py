@@ -24,15 +24,26 @@ def embedding(*, tokens: Size, vocab: Size, d_model: Size, dtype: DType = "bf16"
 
     Parameters
     ----------
-    tokens : rows looked up.
-    vocab : rows of the table.
-    d_model : features of a row.
-    dtype : number format of the table and the output, for the bytes.
+    tokens : Size
+        Rows looked up.
+    vocab : Size
+        Rows of the table.
+    d_model : Size
+        Features of a row.
+    dtype : DType, optional
+        Number format of the table and the output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: rows read again or found in a cache.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
-
+    Examples
+    --------
     >>> table = embedding(tokens=4096, vocab=128256, d_model=4096)
     >>> table.flops, table.bytes, table.params
     (0, 67141632, 525336576)
@@ -54,17 +65,30 @@ def learned_positions(*, batch: Size, seq: Size, positions: Size, d_model: Size,
 
     Parameters
     ----------
-    batch, seq : sequences, and tokens of each.
-    positions : rows of the table, the longest sequence it allows.
-    d_model : features of a token.
-    dtype : number format of all tensors, for the bytes.
+    batch, seq : Size
+        Sequences, and tokens of each.
+    positions : Size
+        Rows of the table, the longest sequence it allows.
+    d_model : Size
+        Features of a token.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, for a sequence longer than the table, or a complex dtype.
+
+    Notes
+    -----
     Not counted: the position numbers, which need not be stored.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, for a sequence longer than the table, or a complex dtype.
+    References
+    ----------
+    Radford et al. 2018 (GPT); Gehring et al. 2017.
 
-    Source: Radford et al. 2018 (GPT); Gehring et al. 2017.
-
+    Examples
+    --------
     >>> table = learned_positions(batch=1, seq=1024, positions=1024, d_model=768)
     >>> table.vector_flops, table.params
     (786432, 786432)
@@ -83,16 +107,28 @@ def sinusoidal_positions(*, batch: Size, seq: Size, d_model: Size, dtype: DType 
 
     Parameters
     ----------
-    batch, seq : sequences, and tokens of each.
-    d_model : features of a token.
-    dtype : number format of all tensors, for the bytes.
+    batch, seq : Size
+        Sequences, and tokens of each.
+    d_model : Size
+        Features of a token.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: making the table (a multiplication and a sine or cosine an entry, once for all layers and steps).
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    Vaswani et al. 2017, section 3.5.
 
-    Source: Vaswani et al. 2017, section 3.5.
-
+    Examples
+    --------
     >>> sinusoidal_positions(batch=1, seq=1024, d_model=512).vector_flops
     524288
     """
@@ -110,17 +146,30 @@ def rotary(*, batch: Size, seq: Size, heads: Size, head_dim: Size, dtype: DType 
 
     Parameters
     ----------
-    batch, seq : sequences, and tokens of each.
-    heads : heads that are turned; for queries and keys together, heads + kv_heads.
-    head_dim : features of a head that are turned, an even number.
-    dtype : number format of all tensors, for the bytes.
+    batch, seq : Size
+        Sequences, and tokens of each.
+    heads : Size
+        Heads that are turned; for queries and keys together, heads + kv_heads.
+    head_dim : Size
+        Features of a head that are turned, an even number.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, for an odd head_dim, or a complex dtype.
+
+    Notes
+    -----
     Not counted: making the table of angles, features of a head that are left as they are.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, for an odd head_dim, or a complex dtype.
+    References
+    ----------
+    Su et al. 2021, eq. 34.
 
-    Source: Su et al. 2021, eq. 34.
-
+    Examples
+    --------
     >>> rotary(batch=1, seq=1, heads=32 + 8, head_dim=128).vector_flops
     15360
     """

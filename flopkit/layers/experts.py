@@ -37,20 +37,35 @@ def moe(
 
     Parameters
     ----------
-    tokens : rows of the input.
-    d_model, d_ff : features in and out, and hidden features of each expert, shared ones too.
-    experts, top_k : experts to choose from, and chosen for each token.
-    shared : experts that every token goes through, of width *d_ff* each.
-    gated : whether an expert has a third matrix whose output multiplies the hidden features (as in SwiGLU).
-    dtype : number format of all tensors, for the bytes.
+    tokens : Size
+        Rows of the input.
+    d_model, d_ff : Size
+        Features in and out, and hidden features of each expert, shared ones too.
+    experts, top_k : Size
+        Experts to choose from, and chosen for each token.
+    shared : Count, optional
+        Experts that every token goes through, of width *d_ff* each.
+    gated : Flag, optional
+        Whether an expert has a third matrix whose output multiplies the hidden features (as in SwiGLU).
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, for top_k larger than experts, or a complex dtype.
+
+    Notes
+    -----
     Not counted: hidden features moved between the matrices, sorting and gathering of tokens, an auxiliary loss, tokens
     dropped or padded by a capacity limit, communication between devices.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, for top_k larger than experts, or a complex dtype.
+    References
+    ----------
+    Shazeer et al. 2017, eq. 1 to 5; Dai et al. 2024 (DeepSeekMoE) for shared experts.
 
-    Source: Shazeer et al. 2017, eq. 1 to 5; Dai et al. 2024 (DeepSeekMoE) for shared experts.
-
+    Examples
+    --------
     >>> layer = moe(tokens=1, d_model=4096, d_ff=14336, experts=8, top_k=2)  # Mixtral-8x7B
     >>> layer.flops, layer.params
     (704708608, 1409318912)

@@ -32,17 +32,30 @@ def layer_norm(
 
     Parameters
     ----------
-    tokens : rows that are normalised.
-    d : features of each row.
-    weight, bias : whether each feature is scaled and shifted (or parameters that hold 1 or 0).
-    dtype : number format of input, output and parameters, for the bytes.
+    tokens : Size
+        Rows that are normalised.
+    d : Size
+        Features of each row.
+    weight, bias : Flag, optional
+        Whether each feature is scaled and shifted (or parameters that hold 1 or 0).
+    dtype : DType, optional
+        Number format of input, output and parameters, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: a second reading of the input by a kernel in two passes, statistics kept for the backward pass.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    Ba, Kiros and Hinton 2016, eq. 4.
 
-    Source: Ba, Kiros and Hinton 2016, eq. 4.
-
+    Examples
+    --------
     >>> norm = layer_norm(tokens=1, d=768)
     >>> norm.flops, norm.vector_flops, norm.params
     (0, 5381, 1536)
@@ -67,17 +80,30 @@ def rms_norm(*, tokens: Size, d: Size, weight: Flag = True, dtype: DType = "bf16
 
     Parameters
     ----------
-    tokens : rows that are normalised (for a norm of queries and keys: tokens times heads).
-    d : features of each row.
-    weight : whether each feature is scaled (or a parameter that holds 1 or 0).
-    dtype : number format of input, output and weight, for the bytes.
+    tokens : Size
+        Rows that are normalised (for a norm of queries and keys: tokens times heads).
+    d : Size
+        Features of each row.
+    weight : Flag, optional
+        Whether each feature is scaled (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, output and weight, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: conversions to float32 and back, a second reading of the input.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    Zhang and Sennrich 2019, eq. 4.
 
-    Source: Zhang and Sennrich 2019, eq. 4.
-
+    Examples
+    --------
     >>> norm = rms_norm(tokens=1, d=4096)
     >>> norm.flops, norm.vector_flops, norm.params
     (0, 16388, 4096)
@@ -113,19 +139,33 @@ def batch_norm(
 
     Parameters
     ----------
-    batch, channels : images, and channels of each.
-    positions : rows times columns of an image (1 for a plain vector).
-    affine : whether each channel is scaled and shifted (or a parameter that holds 1 or 0).
-    training : whether the batch's own statistics are used (or a parameter that holds 1 or 0).
-    dtype : number format of all tensors, for the bytes.
+    batch, channels : Size
+        Images, and channels of each.
+    positions : Size
+        Rows times columns of an image (1 for a plain vector).
+    affine : Flag, optional
+        Whether each channel is scaled and shifted (or a parameter that holds 1 or 0).
+    training : Flag, optional
+        Whether the batch's own statistics are used (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: folding into the convolution before it, statistics kept for the backward pass, and that a kernel in
     training reads its input twice.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    Ioffe and Szegedy 2015, algorithms 1 and 2.
 
-    Source: Ioffe and Szegedy 2015, algorithms 1 and 2.
-
+    Examples
+    --------
     >>> norm = batch_norm(batch=1, channels=64, positions=112 * 112)
     >>> norm.vector_flops, norm.params
     (3211456, 128)
@@ -160,18 +200,32 @@ def group_norm(
 
     Parameters
     ----------
-    batch, channels : images, and channels of each.
-    positions : rows times columns of an image.
-    groups : groups of channels; 1 normalises the image as a whole, ``groups=channels`` is instance normalisation.
-    affine : whether each channel is scaled and shifted (or a parameter that holds 1 or 0).
-    dtype : number format of all tensors, for the bytes.
+    batch, channels : Size
+        Images, and channels of each.
+    positions : Size
+        Rows times columns of an image.
+    groups : Size
+        Groups of channels; 1 normalises the image as a whole, ``groups=channels`` is instance normalisation.
+    affine : Flag, optional
+        Whether each channel is scaled and shifted (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, groups that do not divide the channels, or a complex dtype.
+
+    Notes
+    -----
     Not counted: a second reading of the input by a kernel in two passes.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, groups that do not divide the channels, or a complex dtype.
+    References
+    ----------
+    Wu and He 2018, eq. 1 to 7.
 
-    Source: Wu and He 2018, eq. 1 to 7.
-
+    Examples
+    --------
     >>> group_norm(batch=1, channels=320, positions=64 * 64, groups=32).vector_flops
     9175200
     """

@@ -40,6 +40,7 @@ ACTIVATIONS: Mapping[str, Recipe] = {
     "geglu": Recipe(6, "gelu(gate)·up: four multiplies, erf, add", inputs=2),
     "reglu": Recipe(2, "relu(gate)·up: compare, multiply", inputs=2),
 }
+"""The activations by name, and what each costs."""
 
 
 @checked
@@ -53,16 +54,30 @@ def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
 
     Parameters
     ----------
-    kind : a name in `ACTIVATIONS`.
-    elements : numbers of the *output*.
-    dtype : number format of input and output, for the bytes.
+    kind : str
+        A name in `ACTIVATIONS`.
+    elements : Size
+        Numbers of the *output*.
+    dtype : DType, optional
+        Number format of input and output, for the bytes.
 
+    Raises
+    ------
+    ValueError
+        For an unknown kind (with the known ones) or a bad size.
+    TypeError
+        For what is no number.
+
+    Notes
+    -----
     Not counted: what the hardware spends inside one exponential.
 
-    Raises ``ValueError`` for an unknown kind (with the known ones) or a bad size, ``TypeError`` for what is no number.
+    References
+    ----------
+    Shazeer 2020 (GLU variants); Hendrycks and Gimpel 2016 (GELU, both forms); Ramachandran et al. 2017 (SiLU).
 
-    Source: Shazeer 2020 (GLU variants); Hendrycks and Gimpel 2016 (GELU, both forms); Ramachandran et al. 2017 (SiLU).
-
+    Examples
+    --------
     >>> act = activation("swiglu", elements=14336)
     >>> act.vector_flops, act.bytes
     (57344, 86016)
@@ -86,16 +101,28 @@ def softmax(*, rows: Size, columns: Size, dtype: DType = "bf16") -> Cost:
 
     Parameters
     ----------
-    rows : distributions.
-    columns : entries of each.
-    dtype : number format of input and output, for the bytes.
+    rows : Size
+        Distributions.
+    columns : Size
+        Entries of each.
+    dtype : DType, optional
+        Number format of input and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: that a kernel in several passes reads its input again.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    Milakov and Gimelshein 2018, algorithm 2.
 
-    Source: Milakov and Gimelshein 2018, algorithm 2.
-
+    Examples
+    --------
     >>> softmax(rows=2, columns=1000).vector_flops
     10000
     """
@@ -114,15 +141,26 @@ def residual(*, elements: Size, dtype: DType = "bf16") -> Cost:
 
     Parameters
     ----------
-    elements : numbers of the sum.
-    dtype : number format of all three tensors, for the bytes.
+    elements : Size
+        Numbers of the sum.
+    dtype : DType, optional
+        Number format of all three tensors, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: bytes that a fused kernel saves.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    He et al. 2015, eq. 1.
 
-    Source: He et al. 2015, eq. 1.
-
+    Examples
+    --------
     >>> add = residual(elements=4096)
     >>> add.vector_flops, add.bytes
     (4096, 24576)
@@ -143,14 +181,24 @@ def scale(*, elements: Size, factors: Count = 0, dtype: DType = "bf16") -> Cost:
 
     Parameters
     ----------
-    elements : numbers of the tensor.
-    factors : numbers read beside it: none for a constant, batch·channels for squeeze-and-excite.
-    dtype : number format of input, factors and output, for the bytes.
+    elements : Size
+        Numbers of the tensor.
+    factors : Count, optional
+        Numbers read beside it: none for a constant, batch·channels for squeeze-and-excite.
+    dtype : DType, optional
+        Number format of input, factors and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: a constant itself; a matrix product with a general scale does not need this pass at all.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
-
+    Examples
+    --------
     >>> scale(elements=4096).vector_flops
     4096
     """
@@ -170,15 +218,26 @@ def dropout(*, elements: Size, dtype: DType = "bf16") -> Cost:
 
     Parameters
     ----------
-    elements : numbers of the tensor.
-    dtype : number format of input and output, for the bytes.
+    elements : Size
+        Numbers of the tensor.
+    dtype : DType, optional
+        Number format of input and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: making the random numbers, a mask stored for the backward pass (a byte an element in PyTorch).
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    Srivastava et al. 2014, with the scaling done in training.
 
-    Source: Srivastava et al. 2014, with the scaling done in training.
-
+    Examples
+    --------
     >>> dropout(elements=4096).vector_flops
     8192
     """
@@ -200,16 +259,28 @@ def cross_entropy(*, tokens: Size, vocab: Size, dtype: DType = "bf16") -> Cost:
 
     Parameters
     ----------
-    tokens : predictions.
-    vocab : classes of each.
-    dtype : number format of logits and loss, for the bytes; often fp32.
+    tokens : Size
+        Predictions.
+    vocab : Size
+        Classes of each.
+    dtype : DType, optional
+        Number format of logits and loss, for the bytes; often fp32.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1, or a complex dtype.
+
+    Notes
+    -----
     Not counted: a probability matrix that an unfused implementation writes and reads.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1, or a complex dtype.
+    References
+    ----------
+    Goodfellow, Bengio and Courville 2016, Deep Learning, section 6.2.2.3.
 
-    Source: Goodfellow, Bengio and Courville 2016, Deep Learning, section 6.2.2.3.
-
+    Examples
+    --------
     >>> loss = cross_entropy(tokens=8192, vocab=128256, dtype="fp32")
     >>> loss.vector_flops, loss.bytes
     (4202725377, 4202758148)

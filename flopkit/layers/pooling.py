@@ -32,18 +32,34 @@ def max_pool2d(
 
     Parameters
     ----------
-    batch, channels : images, and channels of each.
-    h_out, w_out : rows and columns of the output (`conv_output` finds them from an input).
-    kernel, stride : an int, or a pair (height, width) in a tuple or list; an array is a sweep. Stride None: the kernel, so that windows touch and do not overlap.
-    h_in, w_in : rows and columns of the input, for the bytes. None: output times stride.
-    dtype : number format of input and output, for the bytes.
+    batch, channels : Size
+        Images, and channels of each.
+    h_out, w_out : Size
+        Rows and columns of the output (`conv_output` finds them from an input).
+    kernel : Sizes
+        An int, or a pair (height, width) in a tuple or list; an array is a sweep.
+    stride : Sizes, optional
+        As *kernel*. None: the kernel, so that windows touch and do not overlap.
+    h_in, w_in : Size, optional
+        Rows and columns of the input, for the bytes. None: output times stride.
+    dtype : DType, optional
+        Number format of input and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, or a kernel that does not fit the input that is given.
+
+    Notes
+    -----
     Not counted: the positions of the maxima, which training keeps.
 
-    Raises ``ValueError`` or ``TypeError`` for a bad size, or a kernel that does not fit the input that is given.
+    References
+    ----------
+    Dumoulin and Visin 2016, section 3.
 
-    Source: Dumoulin and Visin 2016, section 3.
-
+    Examples
+    --------
     >>> max_pool2d(batch=1, channels=64, h_out=56, w_out=56, kernel=3, stride=2).vector_flops  # ResNet's first
     1806336
     """
@@ -69,8 +85,36 @@ def avg_pool2d(
     division; taps on padding count. Bytes: the input read once, the output written once. Parameters: none.
     Global average pooling is ``h_out=1, w_out=1`` and a kernel as large as the image.
 
-    See `max_pool2d` for the sizes.
+    Parameters
+    ----------
+    batch, channels : Size
+        Images, and channels of each.
+    h_out, w_out : Size
+        Rows and columns of the output (`conv_output` finds them from an input).
+    kernel : Sizes
+        An int, or a pair (height, width) in a tuple or list; an array is a sweep.
+    stride : Sizes, optional
+        As *kernel*. None: the kernel, so that windows touch and do not overlap.
+    h_in, w_in : Size, optional
+        Rows and columns of the input, for the bytes. None: output times stride.
+    dtype : DType, optional
+        Number format of input and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, or a kernel that does not fit the input that is given.
+
+    Notes
+    -----
+    Not counted: a smaller divisor where padding is left out of the mean.
+
+    References
+    ----------
+    Dumoulin and Visin 2016, section 3.
+
+    Examples
+    --------
     >>> avg_pool2d(batch=1, channels=2048, h_out=1, w_out=1, kernel=7).vector_flops  # ResNet-50's last
     102400
     """

@@ -21,16 +21,28 @@ def matmul(*, m: Size, k: Size, n: Size, batch: Size = 1, dtype: DType = "bf16")
 
     Parameters
     ----------
-    m, k, n : rows of the result, inner size, columns of the result.
-    batch : how many such products, each with operands of its own.
-    dtype : number format, for the bytes (and, if complex, four real multiply-adds for one).
+    m, k, n : Size
+        Rows of the result, inner size, columns of the result.
+    batch : Size, optional
+        How many such products, each with operands of its own.
+    dtype : DType, optional
+        Number format, for the bytes (and, if complex, four real multiply-adds for one).
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1.
+
+    Notes
+    -----
     Not counted: the addition of ``beta·C`` in a general matrix multiply, transposes, data moved twice by a kernel.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1.
+    References
+    ----------
+    Golub and Van Loan, Matrix Computations, section 1.1 (2mkn flops).
 
-    Source: Golub and Van Loan, Matrix Computations, section 1.1 (2mkn flops).
-
+    Examples
+    --------
     >>> matmul(m=5, k=3, n=7).flops
     210
     """
@@ -51,15 +63,26 @@ def dense(*, tokens: Size, d_in: Size, d_out: Size, bias: Flag = False, dtype: D
 
     Parameters
     ----------
-    tokens : rows of the input: tokens, or batch times positions.
-    d_in, d_out : features in and out.
-    bias : whether a bias is added (or a parameter that holds 1 or 0).
-    dtype : number format of input, weight and output, for the bytes.
+    tokens : Size
+        Rows of the input: tokens, or batch times positions.
+    d_in, d_out : Size
+        Features in and out.
+    bias : Flag, optional
+        Whether a bias is added (or a parameter that holds 1 or 0).
+    dtype : DType, optional
+        Number format of input, weight and output, for the bytes.
 
+    Raises
+    ------
+    ValueError or TypeError
+        For a size that is not a whole number of at least 1.
+
+    Notes
+    -----
     Not counted: an activation that follows, the backward pass.
 
-    Raises ``ValueError`` or ``TypeError`` for a size that is not a whole number of at least 1.
-
+    Examples
+    --------
     >>> layer = dense(tokens=1, d_in=4096, d_out=14336)
     >>> layer.flops, layer.params
     (117440512, 58720256)

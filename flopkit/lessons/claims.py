@@ -21,9 +21,9 @@ VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "c
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim in our words, who makes it, and what became of it. `verdict` is None while it is open.
+    """A claim in our words, who makes it, and what became of it. ``verdict`` is None while it is open.
 
-    `number` is ours, as it is printed; `finding` is one sentence; `page` the chapter's file without its ending.
+    ``number`` is ours, as it is printed; ``finding`` is one sentence; ``page`` the chapter's file without its ending.
     """
 
     id: str
@@ -99,12 +99,24 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
 
     Parameters
     ----------
-    id : of the claim, such as "A2".
-    number : ours, computed; it must round to the one in the file. None where the file has none.
-    verdict : one of "holds", "holds under a named convention", "misleading", "wrong", "cannot be checked".
+    id : str
+        Id of the claim, such as "A2".
+    number : Any, optional
+        Ours, computed; it must round to the one in the file. None where the file has none.
+    verdict : str, optional
+        One of "holds", "holds under a named convention", "misleading", "wrong", "cannot be checked".
 
-    Returns the claim, which shows itself and can be linked to.
-    Raises ``AssertionError`` where the file says otherwise, with what to write there.
+    Returns
+    -------
+    Claim
+        The claim, which shows itself and can be linked to.
+
+    Raises
+    ------
+    AssertionError
+        Where the file says otherwise, with what to write there.
+    ValueError
+        For an id or a verdict that is not known.
     """
     if id not in claims():
         raise ValueError(f"id={id!r} is not a claim in verdicts.toml; {hint(id, claims())}")

@@ -33,14 +33,25 @@ def check(answer: Any, expected: Any, rel: float = 0) -> None:
 
     Parameters
     ----------
-    answer : the reader's: a number, text, or a tuple, list or mapping of such; ``...`` where there is none yet.
-    expected : the right one, computed where the exercise stands.
-    rel : relative tolerance for numbers; 0 asks for the exact one.
+    answer : Any
+        The reader's: a number, text, or a tuple, list or mapping of such; ``...`` where there is none yet.
+    expected : Any
+        The right one, computed where the exercise stands.
+    rel : float, optional
+        Relative tolerance for numbers; 0 asks for the exact one.
 
+    Raises
+    ------
+    NotYet
+        For a wrong answer. It is an ``AssertionError``; it names the factor where that explains the mistake, and does not
+        tell the answer.
+
+    Notes
+    -----
     A right answer prints so. No answer yet is no error, so that a chapter with open exercises runs.
-    Raises `NotYet`, an ``AssertionError``, for a wrong one; it names the factor where that explains the mistake,
-    and does not tell the answer.
 
+    Examples
+    --------
     >>> check(2 * 5 * 3 * 7, 210)
     Right: 210
     >>> check(..., 210)

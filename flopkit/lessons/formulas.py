@@ -68,21 +68,34 @@ def derivation(name: str, expression: Any, unit: str = "", order: str = "", numb
 
     Parameters
     ----------
-    name : what stands left of the equals sign.
-    expression : the SymPy expression, such as ``fk.matmul(m=m, k=k, n=n).flops``.
-    unit : of the value, where numbers are put in.
-    order : the symbols in the order in which factors are written, such as "M K N"; else alphabetical.
-    number : of the equation in its chapter, such as "2.1"; it stands in brackets at the right.
-    values : a number for each symbol by its name, to show the result as well.
+    name : str
+        What stands left of the equals sign.
+    expression : Any
+        The SymPy expression, such as ``fk.matmul(m=m, k=k, n=n).flops``.
+    unit : str, optional
+        Unit of the value, where numbers are put in.
+    order : str, optional
+        The symbols in the order in which factors are written, such as "M K N"; else alphabetical.
+    number : str, optional
+        Number of the equation in its chapter, such as "2.1"; it stands in brackets at the right.
+    **values : Any
+        A number for each symbol by its name, to show the result as well.
 
+    Raises
+    ------
+    TypeError
+        For something that is no SymPy expression.
+    ValueError
+        For a value whose symbol does not occur.
+
+    Examples
+    --------
     >>> import flopkit as fk, sympy
     >>> m, k, n = sympy.symbols("m k n", positive=True, integer=True)
     >>> derivation("FLOPs", fk.matmul(m=m, k=k, n=n).flops).latex()
     '\\\\mathrm{FLOPs} = 2 k m n'
     >>> derivation("FLOPs", fk.matmul(m=m, k=k, n=n).flops, m=5, k=3, n=7)
     FLOPs = 2*k*m*n = 210
-
-    Raises ``TypeError`` for something that is no SymPy expression, ``ValueError`` for a value whose symbol does not occur.
     """
     if not hasattr(expression, "free_symbols"):
         raise TypeError(

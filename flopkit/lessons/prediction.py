@@ -74,15 +74,28 @@ def predict(question: str, *, options: Sequence[str], answer: int, reveal: str) 
 
     Parameters
     ----------
-    question : ends with a question mark.
-    options : two or more answers. In these and in the reveal, `code`, **bold** and [links](https://example.org) work.
-    answer : the index of the right one, from 0.
-    reveal : what appears under any choice: the right number and why.
+    question : str
+        The question. It ends with a question mark.
+    options : Sequence[str]
+        Two or more answers. In these and in the reveal, code between backticks, ``**bold**`` and
+        ``[links](https://example.org)`` work.
+    answer : int
+        The index of the right one, from 0.
+    reveal : str
+        What appears under any choice: the right number and why.
 
-    Returns a value that shows itself in a notebook, in the built page and in a terminal. The choice needs no kernel.
+    Returns
+    -------
+    Prediction
+        A value that shows itself in a notebook, in the built page and in a terminal. The choice needs no kernel.
 
-    Raises ``ValueError`` where there is no choice, where the answer is not among the options or two options are the same.
+    Raises
+    ------
+    ValueError
+        Where there is no choice, where the answer is not among the options or two options are the same.
 
+    Examples
+    --------
     >>> print(predict("How many FLOPs is a multiply-add?", options=["1", "2"], answer=1, reveal="A multiply, an add."))
     How many FLOPs is a multiply-add?
       a) 1

@@ -29,15 +29,25 @@ def says(text: str, value: Any) -> None:
 
     Parameters
     ----------
-    text : the number as it stands in the prose, with its unit: "137.4 GFLOPs", "0.3 %", "13.6×", "26,624 tokens".
-    value : what it should be, in the base unit: FLOPs, bytes, seconds; a fraction for "%".
+    text : str
+        The number as it stands in the prose, with its unit: "137.4 GFLOPs", "0.3 %", "13.6×", "26,624 tokens".
+    value : Any
+        What it should be, in the base unit: FLOPs, bytes, seconds; a fraction for "%".
 
+    Raises
+    ------
+    AssertionError
+        Where it does not, with the text the prose should have.
+    ValueError
+        Where *text* holds no number that can be read.
+
+    Notes
+    -----
     The value must round to the digits that are printed. After "about", zeros at the end are not digits:
     "about 300 tokens" may be 325, "300 tokens" may not.
 
-    Raises ``AssertionError`` with the text the prose should have, and ``ValueError`` where *text* holds no number that
-    can be read.
-
+    Examples
+    --------
     >>> says("137.4 GFLOPs", 2 * 4096**3)
     >>> says("137.5 GFLOPs", 2 * 4096**3)
     Traceback (most recent call last):
@@ -61,11 +71,21 @@ def says(text: str, value: Any) -> None:
 def cites(text: str, source: str) -> None:
     """Mark a number in the prose as somebody else's.
 
-    *text* is the number as it stands in the prose, *source* who says so: a paper, a thread, an address, a file of data.
+    Parameters
+    ----------
+    text : str
+        The number as it stands in the prose.
+    source : str
+        Who says so: a paper, a thread, an address, a file of data.
 
+    Raises
+    ------
+    ValueError
+        Where there is no number or no source.
+
+    Examples
+    --------
     >>> cites("21.3 %", "Chowdhery et al., PaLM, 2022, table 3")
-
-    Raises ``ValueError`` where there is no number or no source.
     """
     if not isinstance(text, str) or not re.search(r"\d", text):
         raise ValueError(f"text={text!r}: must be the number as the prose prints it, e.g. '21.3 %'")

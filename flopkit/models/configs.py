@@ -23,13 +23,25 @@ def config_names() -> list[str]:
 
 
 def hf_config(name: str) -> dict[str, Any]:
-    """The configuration of *name*, for ``transformers.AutoConfig.for_model(**config)``. Case, spaces, ``_``, ``-`` and ``.`` do not matter.
+    """The configuration of *name*, for ``transformers.AutoConfig.for_model(**config)``.
 
+    Parameters
+    ----------
+    name : str
+        One of `config_names`; case, spaces, ``_``, ``-`` and ``.`` do not matter.
+
+    Raises
+    ------
+    ValueError
+        For a model that is not known, with near names.
+    TypeError
+        For what is no name.
+
+    Examples
+    --------
     >>> config = hf_config("Llama 3 70B")
     >>> config["num_hidden_layers"], config["num_key_value_heads"]
     (80, 8)
-
-    Raises ``ValueError`` for a model that is not known, with near names, and ``TypeError`` for what is no name.
     """
     return dict(_entry(name)["config"])
 

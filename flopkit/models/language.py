@@ -26,14 +26,19 @@ class Decoder:
 
     Parameters
     ----------
-    name : what a table calls it.
-    vocab, d_model, d_ff : words, features of a token, hidden features of the MLP.
-    layers : how many.
-    heads, kv_heads, head_dim : query heads, heads of keys and values, features of each.
-    tied : whether the head's matrix is the embedding's table, whose parameters then count once.
+    name : str
+        What a table calls it.
+    vocab, d_model, d_ff : Size
+        Words, features of a token, hidden features of the MLP.
+    layers : Size
+        How many layers.
+    heads, kv_heads, head_dim : Size
+        Query heads, heads of keys and values, features of each.
+    tied : Flag, optional
+        Whether the head's matrix is the embedding's table, whose parameters then count once.
 
-    Each size is an int, a NumPy array, a SymPy symbol or an Altair parameter.
-
+    Examples
+    --------
     >>> small = Decoder("small", vocab=100, d_model=64, d_ff=96, layers=2, heads=4, kv_heads=2, head_dim=16)
     >>> small.forward(seq=8).params == 2 * 100 * 64 + 2 * (64 * 16 * (2 * 4 + 2 * 2) + 3 * 64 * 96) + 5 * 64
     True
@@ -52,8 +57,12 @@ class Decoder:
     def layer(self, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer, forward, over *batch* sequences of *seq* tokens; its parts are named as in ``transformers``.
 
+        Notes
+        -----
         Not counted: a cache, and what a program copies to join heads.
 
+        Examples
+        --------
         >>> [part.name for part in decoder("llama-3-8b").layer(seq=8192).parts][:6]
         ['input_layernorm', 'q_proj', 'k_proj', 'v_proj', 'rotary', 'attention']
         """
@@ -102,11 +111,17 @@ def decoder(model: str | Mapping[str, Any]) -> Decoder:
 
     Parameters
     ----------
-    model : a name in `flopkit.models.config_names`, or a configuration as ``transformers`` writes it.
+    model : str or Mapping[str, Any]
+        A name in `flopkit.models.config_names`, or a configuration as ``transformers`` writes it.
 
-    Raises ``ValueError`` for a name that is not known, and for what `Decoder` is not: another ``model_type`` than
-    ``"llama"``, or layers with a bias.
+    Raises
+    ------
+    ValueError
+        For a name that is not known, and for what `Decoder` is not: another ``model_type`` than ``"llama"``, or layers with
+        a bias.
 
+    Examples
+    --------
     >>> llama = decoder("Llama 3 8B")
     >>> llama.layers, llama.d_model, llama.d_ff, llama.kv_heads
     (32, 4096, 14336, 8)

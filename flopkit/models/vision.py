@@ -35,17 +35,31 @@ def cnn(
 
     Parameters
     ----------
-    name : one of `cnn_names()`; case, space, ``_``, ``-`` and ``.`` do not matter.
-    batch, height, width : images, and their size in pixels; three channels in, 1,000 classes out.
-    dtype : number format of weights and maps, for the bytes.
+    name : str
+        One of `cnn_names()`; case, space, ``_``, ``-`` and ``.`` do not matter.
+    batch, height, width : int, optional
+        Images, and their size in pixels; three channels in, 1,000 classes out.
+    dtype : Any, optional
+        Number format of weights and maps, for the bytes.
 
+    Raises
+    ------
+    ValueError
+        For an unknown name, with near ones, and for an image too small for the network, with the layer that it does not
+        fit.
+    TypeError
+        For a name that is not a string.
+
+    Notes
+    -----
     Batch normalisation runs as in inference, as an operator of its own. Not counted: flattening, which moves nothing.
 
-    Raises ``ValueError`` for an unknown name, with near ones, and for an image too small for the network, with the
-    layer that it does not fit; ``TypeError`` for a name that is not a string.
+    References
+    ----------
+    torchvision.models, of which each layer has the name and the sizes.
 
-    Source: torchvision.models, of which each layer has the name and the sizes.
-
+    Examples
+    --------
     >>> network = cnn("resnet50")
     >>> network.macs, network.params
     (4089184256, 25557032)
@@ -55,13 +69,20 @@ def cnn(
 
 
 def cnn_kinds(name: str) -> dict[str, str]:
-    """What each layer of a network is, one of `KINDS`, by its name.
+    """What each layer of a network is, one of ``KINDS``, by its name.
 
+    Raises
+    ------
+    ValueError
+        For an unknown name, with near ones.
+    TypeError
+        For one that is not a string.
+
+    Examples
+    --------
     >>> kinds = cnn_kinds("mobilenet_v2")
     >>> kinds["features.2.conv.0.0"], kinds["features.2.conv.1.0"]
     ('pointwise', 'depthwise')
-
-    Raises ``ValueError`` for an unknown name, with near ones, and ``TypeError`` for one that is not a string.
     """
     # equivalent: 1 -> 2 | 224 -> 225 [1] | 224 -> 225 [2] (what a layer is does not depend on the image)
     return _through(name, 1, 224, 224, "bf16").kinds

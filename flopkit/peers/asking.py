@@ -26,12 +26,21 @@ class Answer:
 
     Parameters
     ----------
-    tool, version : who; the version is None where the tool is missing.
-    backend : at which level it watched, in its own words where it has a choice.
-    value : the number that it prints; None where there is none. ``int(answer)`` is the same, and raises ``ValueError`` without one.
-    unit : what the tool calls it.
-    fma : FLOPs that it takes a multiply-add for: 2, or 1 where it counts multiply-adds, whatever it calls them.
-    said : why there is no number: that it is missing and how to install it, or its error.
+    tool : str
+        Who was asked.
+    version : str | None
+        Its version; None where the tool is missing.
+    backend : str
+        At which level it watched, in its own words where it has a choice.
+    value : int | None
+        The number that it prints; None where there is none. ``int(answer)`` is the same, and raises ``ValueError`` without
+        one.
+    unit : str
+        What the tool calls it.
+    fma : int
+        FLOPs that it takes a multiply-add for: 2, or 1 where it counts multiply-adds, whatever it calls them.
+    said : str, optional
+        Why there is no number: that it is missing and how to install it, or its error.
     """
 
     tool: str
@@ -73,15 +82,26 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
 
     Parameters
     ----------
-    tool : ``"torch"`` (its FlopCounterMode), ``"torch.profiler"`` (with_flops=True, on a CPU), ``"fvcore"``, ``"ptflops"`` (its usual
-        backend), ``"ptflops-aten"`` (its other one), ``"thop"``, ``"ultralytics-thop"``, ``"calflops"`` or ``"torchinfo"``.
-    model : a `torch.nn.Module`; torch's two take any function.
-    inputs : as the model is called. ptflops is given several by the names that ``forward`` has for them.
+    tool : str
+        ``"torch"`` (its FlopCounterMode), ``"torch.profiler"`` (with_flops=True, on a CPU), ``"fvcore"``, ``"ptflops"``
+        (its usual backend), ``"ptflops-aten"`` (its other one), ``"thop"``, ``"ultralytics-thop"``, ``"calflops"`` or
+        ``"torchinfo"``.
+    model : Any
+        A ``torch.nn.Module``; torch's two take any function.
+    *inputs : Any
+        What the model is called with. ptflops is given several by the names that ``forward`` has for them.
 
-    A tool that is missing, or that fails on this model, has no number: `Answer.said` says why.
+    Raises
+    ------
+    ValueError
+        For a tool that is not known.
 
-    Raises ``ValueError`` for a tool that is not known.
+    Notes
+    -----
+    A tool that is missing, or that fails on this model, has no number: ``Answer.said`` says why.
 
+    Examples
+    --------
     >>> import torch, flopkit as fk
     >>> answer = fk.ask("torch", torch.nn.Linear(16, 32), torch.ones(8, 16))
     >>> answer.value, answer.unit, int(answer) == answer.flops
@@ -115,10 +135,22 @@ def ask_all(model: Any, *inputs: Any, tools: Iterable[str] | None = None) -> Tab
 
     Parameters
     ----------
-    tools : names as `ask` has them; None: all. One that is missing is a row that says how to install it.
+    model : Any
+        A ``torch.nn.Module``.
+    *inputs : Any
+        What the model is called with.
+    tools : Iterable[str], optional
+        Names as `ask` has them; None: all. One that is missing is a row that says how to install it.
 
-    Raises ``ValueError`` for a tool that is not known, ``ImportError`` without torch.
+    Raises
+    ------
+    ValueError
+        For a tool that is not known.
+    ImportError
+        Without torch.
 
+    Examples
+    --------
     >>> import torch, flopkit as fk
     >>> table = fk.ask_all(torch.nn.Linear(16, 32), torch.ones(8, 16), tools=["torch", "torch.profiler"])
     >>> [(row["tool"], row["printed"], row["share"], row["why"]) for row in table]

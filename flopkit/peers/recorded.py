@@ -19,11 +19,16 @@ class Recorded:
 
     Parameters
     ----------
-    program : its name.
-    about : in words: size, batch, mode.
-    flops : executed, convention TORCH.
-    printed : by tool.
-    reasons : by tool; empty where the tool is right.
+    program : str
+        Its name.
+    about : str
+        What it is in words: size, batch, mode.
+    flops : int
+        What was executed, convention TORCH.
+    printed : Mapping[str, int]
+        What each tool printed.
+    reasons : Mapping[str, str]
+        Why it is another number, by tool; empty where the tool is right.
     """
 
     program: str

@@ -20,11 +20,16 @@ class Tool:
 
     Parameters
     ----------
-    package : its name on PyPI.
-    unit : what it calls its number.
-    fma : FLOPs that a multiply-add is in that number: 2, or 1 where it counts multiply-adds.
-    backend : at which level it watches, in its own words where it has a choice.
-    call : gives the number, from the tool's module, a model and its inputs.
+    package : str
+        Its name on PyPI.
+    unit : str
+        What it calls its number.
+    fma : int
+        FLOPs that a multiply-add is in that number: 2, or 1 where it counts multiply-adds.
+    backend : str
+        At which level it watches, in its own words where it has a choice.
+    call : Callable[[Any, Any, tuple[Any, ...]], Any]
+        What gives the number, from the tool's module, a model and its inputs.
     """
 
     package: str
@@ -44,8 +49,13 @@ class Tool:
 def tool_of(name: str) -> Tool:
     """The tool of this name.
 
-    Raises ``ValueError`` for one that is not known, with those that are spelt alike.
+    Raises
+    ------
+    ValueError
+        For one that is not known, with those that are spelt alike.
 
+    Examples
+    --------
     >>> tool_of("thop").unit
     'MACs'
     """

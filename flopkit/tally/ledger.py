@@ -38,8 +38,8 @@ _NOW: ContextVar[_Now] = ContextVar("flopkit.tally", default=_Now())  # noqa: B0
 class Ledger:
     """What was counted: how often each operation was done, apart by what it was done for.
 
-    `multiplies`, `adds`, `subtracts`, `divides`, `comparisons`, `exponentials` and `square_roots` are the operations
-    that were really done, and `operations` is their sum. `macs` are the multiply-adds: each multiplication of a
+    ``multiplies``, ``adds``, ``subtracts``, ``divides``, ``comparisons``, ``exponentials`` and ``square_roots`` are the
+    operations that were really done, and `operations` is their sum. `macs` are the multiply-adds: each multiplication of a
     contraction, with the addition that takes its result. The first product of a sum has no addition, yet the hardware
     spends a fused multiply-add on it (onto zero), so a dot product of length K is K multiply-adds. `flops` is the
     convention, 2 · `macs`; `vector_flops` are all operations outside contractions.

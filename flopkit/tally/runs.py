@@ -15,11 +15,16 @@ __all__ = ["run"]
 def run(title: str, shapes: Mapping[str, tuple[int, ...]], algorithm: Callable[..., Any], **given: Any) -> Ledger:
     """Draw the inputs of the given *shapes*, run *algorithm* on them, and return the ledger.
 
-    The ledger keeps the plain numbers of `inputs` and `output`, so that another library can be asked whether
+    The ledger keeps the plain numbers of ``inputs`` and ``output``, so that another library can be asked whether
     the algorithm is right.
 
-    Raises ``ValueError`` where there are too many numbers to count by hand.
+    Raises
+    ------
+    ValueError
+        Where there are too many numbers to count by hand.
 
+    Examples
+    --------
     >>> run("double", {"x": (3,)}, lambda x: [value + value for value in x]).adds
     3
     """

@@ -16,9 +16,9 @@ __all__ = ["Tally", "numbers", "plain"]
 class Tally:
     """A number that has its arithmetic counted, in the ledgers of the `counting` blocks around it.
 
-    ``+ - * /``, comparisons, ``** 2`` and the methods `exp`, `log`, `tanh`, `erf`, `sin`, `cos`, `sqrt` each count as
-    one operation; a change of sign and a copy as none, and so does the 0 that Python's ``sum`` starts from.
-    `value` is the plain number. It goes into NumPy arrays of dtype ``object``, whose products are counted too.
+    ``+ - * /``, comparisons, ``** 2`` and the methods ``exp``, ``log``, ``tanh``, ``erf``, ``sin``, ``cos``, ``sqrt`` each
+    count as one operation; a change of sign and a copy as none, and so does the 0 that Python's ``sum`` starts from.
+    ``value`` is the plain number. It goes into NumPy arrays of dtype ``object``, whose products are counted too.
 
     >>> from flopkit.tally import counting
     >>> with counting() as ledger:

@@ -21,4 +21,4 @@ CELLS = [
 def test_a_figure_is_shown_tested_and_listed(name):
     assert any(f"charts.{name}()" in cell for cell in CELLS), "no chapter shows it"
     assert any(f"{name}()" in text for text in TESTS), "no file in tests/charts/gallery makes it"
-    assert f":: flopkit.charts.{name}\n" in (ROOT / "book" / "api.md").read_text("utf8"), "book/api.md does not list it"
+    assert f":: flopkit.charts.{name}\n" in (ROOT / "book" / "api_book.md").read_text("utf8"), "it is not listed"

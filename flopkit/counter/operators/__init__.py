@@ -33,24 +33,42 @@ class Plan:
 
     Parameters
     ----------
-    op : its name in tables.
-    formula : gives the `Work` of one call.
-    constant : the entry itself, where every call costs the same (a view: nothing).
-    opens : nobody knows it: its inside is looked at.
-    composite : torch itself defines it by other operators.
-    by_value : the cost depends on more than shapes and dtypes.
-    by_result : the result's shape depends on the data.
-    chained : it is element-wise: the values of its scalars change nothing.
-    merges : a compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after it
-        where a row stays on chip: ``"row"``. See `flopkit.counter.watching.chains`.
-    whole : the plan where it is opened elsewhere, for tensors whose kind or device has a kernel of its own: nested ones, a GPU's.
-    flexes : it is FlexAttention, whose kernel only a compiler makes.
-    attends : it is attention as a whole, from which everything else follows.
-    fresh : what it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
-    valued : a float among its arguments may change what it costs or returns (the p of a distance, the scale of a new size).
-    entries : what was found for the shapes that were seen.
-    exact : the same, where floats were among the arguments.
-    special : `attends`, `flexes` or `opens`: not just run and put down.
+    op : str
+        Its name in tables.
+    formula : Callable[[Call], Work]
+        What gives the `Work` of one call.
+    constant : Entry, optional
+        The entry itself, where every call costs the same (a view: nothing).
+    opens : bool, optional
+        Nobody knows it: its inside is looked at.
+    composite : bool, optional
+        It is defined by torch itself, by other operators.
+    by_value : bool, optional
+        Its cost depends on more than shapes and dtypes.
+    by_result : bool, optional
+        Its result's shape depends on the data.
+    chained : bool, optional
+        It is element-wise: the values of its scalars change nothing.
+    merges : str, optional
+        A compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after
+        it where a row stays on chip: ``"row"``. See `flopkit.counter.watching.chains`.
+    whole : Plan, optional
+        The plan where it is opened elsewhere, for tensors whose kind or device has a kernel of its own: nested ones, a
+        GPU's.
+    flexes : bool, optional
+        It is FlexAttention, whose kernel only a compiler makes.
+    attends : bool, optional
+        It is attention as a whole, from which everything else follows.
+    fresh : bool, optional
+        What it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
+    valued : bool, optional
+        A float among its arguments may change what it costs or returns (the p of a distance, the scale of a new size).
+    entries : dict[Any, Entry], optional
+        What was found for the shapes that were seen.
+    exact : dict[Any, Entry], optional
+        The same, where floats were among the arguments.
+    special : bool, optional
+        `attends`, `flexes` or `opens`: not just run and put down.
     """
 
     op: str

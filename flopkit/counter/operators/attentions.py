@@ -57,17 +57,28 @@ class Shape:
 
     Parameters
     ----------
-    pairs, visible : positions of the score matrices, and those that the mask lets through.
-    head_dim, v_head_dim : of a key, of a value.
-    q_bytes, k_bytes, v_bytes, o_bytes : of the tensors; of keys and values, those that a window lets any query see.
-    outputs : numbers of the output.
-    width : bytes of a score.
-    hides : whether the program says that some pairs are hidden.
-    note : what could not be known.
-    computed : pairs that a kernel computes which skips what is hidden; None: the visible ones.
-    unseen : bytes of keys and values that no query sees: not read, but their gradients, zeros, are written.
-    common : which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once.
-    dtype : number format of q, k and v, by torch's name.
+    pairs, visible : int
+        Positions of the score matrices, and those that the mask lets through.
+    head_dim, v_head_dim : int
+        Size of a key, of a value.
+    q_bytes, k_bytes, v_bytes, o_bytes : int
+        Bytes of the tensors; of keys and values, those that a window lets any query see.
+    outputs : int
+        Numbers of the output.
+    width : int
+        Bytes of a score.
+    hides : bool, optional
+        Whether the program says that some pairs are hidden.
+    note : str, optional
+        What could not be known.
+    computed : int, optional
+        Pairs that a kernel computes which skips what is hidden; None: the visible ones.
+    unseen : int, optional
+        Bytes of keys and values that no query sees: not read, but their gradients, zeros, are written.
+    common : str, optional
+        Which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once.
+    dtype : str, optional
+        Number format of q, k and v, by torch's name.
     """
 
     pairs: int

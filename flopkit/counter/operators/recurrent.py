@@ -39,13 +39,20 @@ class Layers:
 
     Parameters
     ----------
-    mode : 0 relu, 1 tanh, 2 LSTM, 3 GRU.
-    rows : steps of all sequences together.
-    batch : sequences.
-    inputs, hidden : numbers of one step of the input, of a hidden state.
-    layers, directions : how many of them.
-    projected : size of the projected hidden state; 0: it is not.
-    biases : whether there are two biases for each gate.
+    mode : int
+        Kind of layer: 0 relu, 1 tanh, 2 LSTM, 3 GRU.
+    rows : int
+        Steps of all sequences together.
+    batch : int
+        Sequences.
+    inputs, hidden : int
+        Numbers of one step of the input, of a hidden state.
+    layers, directions : int, optional
+        How many of them.
+    projected : int, optional
+        Size of the projected hidden state; 0: it is not.
+    biases : bool, optional
+        Whether there are two biases for each gate.
     """
 
     mode: int
