@@ -242,7 +242,7 @@ def conv_transpose2d(
     Raises
     ------
     ValueError or TypeError
-        For a bad size, and groups that do not divide the channels.
+        For a bad size, groups that do not divide the channels, and an output that is larger than the kernels reach.
 
     Notes
     -----
@@ -302,7 +302,7 @@ def conv_transpose1d(
     Raises
     ------
     ValueError or TypeError
-        For a bad size, and groups that do not divide the channels.
+        For a bad size, groups that do not divide the channels, and an output that is larger than the kernels reach.
 
     See Also
     --------
@@ -363,7 +363,7 @@ def conv_transpose3d(
     Raises
     ------
     ValueError or TypeError
-        For a bad size, and groups that do not divide the channels.
+        For a bad size, groups that do not divide the channels, and an output that is larger than the kernels reach.
 
     See Also
     --------

@@ -107,7 +107,7 @@ def avg_pool2d(
 
     Notes
     -----
-    Not counted: a smaller divisor where padding is left out of the mean.
+    Not counted: finding the divisor at a border, where a mean leaves the padding out.
 
     References
     ----------
