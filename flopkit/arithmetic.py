@@ -61,7 +61,10 @@ def unmixed(*values: Any) -> None:
         _unboxed(values)
     if kind == "altair":
         for value in values:
-            reading(value, *(leaf for leaf in _leaves(value) if getattr(leaf, "ndim", True)))
+            leaves = list(_leaves(value))
+            if any(hasattr(leaf, "macs_by_kind") for leaf in leaves):
+                raise TypeError("a parameter on the left has swallowed a cost: write cost * parameter")
+            reading(value, *(leaf for leaf in leaves if getattr(leaf, "ndim", True)))
 
 
 def _unboxed(values: Iterable[Any]) -> None:

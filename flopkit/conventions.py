@@ -92,7 +92,7 @@ class Convention:
             raise ValueError(f"fma={self.fma!r}: a multiply-add counts as 2 FLOPs or as 1")
         for kind in _SHARED:
             share = getattr(self, kind)
-            if isinstance(share, str) or share not in (0, 0.5, 1):
+            if type(share) not in (bool, int, float) or share not in (0, 0.5, 1):
                 raise ValueError(
                     f"{kind}={share!r}: a share is 1 (counts), 0 (does not count) or 0.5 (half of it counts)"
                 )
@@ -171,12 +171,15 @@ def total(values: Iterable[Any]) -> Any:
 
 
 def divided(value: Any, among: int) -> Any:
-    """*value* / *among*, an int where it is one.
+    """*value* / *among*, an int where it is one, and exact where a double would round.
 
     >>> divided(6, 2), divided(5, 2)
     (3, 2.5)
     """
-    return value // among if isinstance(value, int) and value % among == 0 else _settled(value / among)
+    if isinstance(value, int):
+        quotient, rest = divmod(value, among)
+        return value / among if rest and abs(value) < 2**53 else quotient if not rest else Fraction(value, among)
+    return _settled(value / among)
 
 
 def _settled(value: Any) -> Any:

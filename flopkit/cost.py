@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from typing import Any
 
 from flopkit import units
@@ -149,6 +150,10 @@ class Cost:
 
     def __add__(self, other: Any) -> Cost:
         if not isinstance(other, Cost):
+            if reading(other) == "altair":  # which would take this cost into an expression of its own, too
+                raise TypeError(
+                    "a cost and an expression do not add; if that was parameter * cost, write cost * parameter"
+                )
             return NotImplemented
         return Cost.total("sum", (*self._terms(), *other._terms()))
 
@@ -271,7 +276,7 @@ def _is_zero(value: Any) -> bool:
 
 
 def _known(value: Any) -> bool:
-    return isinstance(value, (int, float))
+    return isinstance(value, (int, float, Fraction))
 
 
 def _amount(value: Any, unit: str) -> str:

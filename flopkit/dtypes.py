@@ -19,7 +19,10 @@ class _HasBits(Protocol):
     def bits(self) -> Any: ...
 
 
-DType: TypeAlias = "str | type | _HasBits | numpy.dtype[Any] | torch.dtype"
+if TYPE_CHECKING:
+    DType: TypeAlias = str | type | _HasBits | numpy.dtype[Any] | torch.dtype
+else:  # the same, for those who read annotations without loading either
+    DType = str | type | _HasBits
 """A number format: a name such as ``"bf16"``, ``torch.bfloat16``, ``numpy.float32``, or anything with a width in ``.bits``."""
 
 _BITS = {

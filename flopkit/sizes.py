@@ -174,6 +174,10 @@ def _sweep(name: str, values: Any, minimum: int) -> Any:
 
 
 def _symbol(name: str, value: Any, minimum: int) -> Any:
+    if not hasattr(value, "is_integer") or getattr(value, "is_Boolean", False):
+        raise TypeError(
+            f"{name}={_short(value)}: a size must be a whole number or a symbol, not {type(value).__name__}"
+        )
     if value.is_number:
         impossible = not (value.is_integer and value >= minimum)
     else:
@@ -213,7 +217,8 @@ def flag(name: str, value: Any) -> Any:
     >>> flag("bias", True)
     1
     """
-    if reading(value) in ("altair", "sympy"):
+    kind = reading(value)
+    if kind == "altair" or (kind == "sympy" and not value.is_number):
         return value
     if isinstance(value, str) or getattr(value, "ndim", False) or value not in (0, 1):
         raise TypeError(f"{name}={_short(value)}: must be True or False")
@@ -236,6 +241,8 @@ _ELSEWHERE = {  # what other libraries call it
 
 def _by_name(function: str, values: Sequence[Any], names: Sequence[str]) -> str:
     given = ", ".join(f"{name}={_short(value)}" for name, value in zip(names, values, strict=False))
+    if not names:
+        return f"{function} got {len(values)} more arguments than it takes: {', '.join(map(_short, values))}"
     return f"{function} takes its sizes by name: {function}({given})"
 
 

@@ -81,16 +81,19 @@ class Table:
         """
         names = dict.fromkeys([*self.columns, *(name for row in self.rows for name in row)])
         columns = {name: [row.get(name) for row in self.rows] for name in names}
-        packages: dict[str, dict[str, Any]] = {
-            "pandas": {},
-            "polars": {"strict": False},
-        }  # an int may stand above a float
-        for package, options in packages.items():
+        for package in ("pandas", "polars"):
             try:
                 module = import_module(package)
             except ImportError:
                 continue
-            return module.DataFrame(columns, **options)
+            if package == "pandas":
+                return module.DataFrame(columns)
+            large = {
+                name: module.Series(name, values, dtype=module.Object)  # no column of numbers holds these
+                for name, values in columns.items()
+                if any(isinstance(value, int) and abs(value) >= 2**127 for value in values)
+            }
+            return module.DataFrame({**columns, **large}, strict=False)  # an int may stand above a float
         raise ImportError("to_frame() needs pandas or polars, and neither is installed: pip install pandas")
 
     def _is_number(self, name: str) -> bool:

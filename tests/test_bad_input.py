@@ -6,6 +6,7 @@ import operator
 import random
 import re
 import tomllib
+import typing
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -288,3 +289,30 @@ def test_a_symbol_that_is_no_size():
 def test_a_part_of_a_total_is_a_cost():
     with pytest.raises(TypeError, match="parts hold 3"):
         fk.Cost.total("both", [fk.dense(tokens=1, d_in=1, d_out=1), 3])
+
+
+def test_what_looks_like_a_symbol_and_is_no_size():
+    for bad in (sympy.Matrix([1]), sympy.true):
+        assert refusal(fk.dense, tokens=bad, d_in=1, d_out=1).startswith("tokens=")
+    assert "must be True or False" in refusal(fk.dense, tokens=1, d_in=1, d_out=1, bias=sympy.Integer(5))
+
+
+def test_more_by_place_than_there_are():
+    assert refusal(fk.window, 3, 4) == "window got 1 more arguments than it takes: 4"
+
+
+def test_a_cost_that_a_parameter_has_swallowed_goes_no_further():
+    swallowed = altair.param(name="n", value=1) * fk.dense(tokens=1, d_in=2, d_out=3)
+    for use in (
+        lambda: fk.dense(tokens=1, d_in=2, d_out=3) + swallowed,
+        lambda: fk.dense(tokens=swallowed, d_in=1, d_out=1),
+        lambda: fk.Cost("x", bytes=swallowed),
+        lambda: fk.roofline(swallowed, "h100-sxm"),
+    ):
+        with pytest.raises(TypeError, match=r"write cost \* parameter"):
+            use()
+
+
+def test_annotations_can_be_read():
+    for name in ("dense", "attention", "mla", "conv2d"):
+        assert typing.get_type_hints(getattr(fk, name))["dtype"]

@@ -1,6 +1,7 @@
 """A convention says what a multiply-add of each kind is worth."""
 
 import dataclasses
+from fractions import Fraction
 
 import pytest
 
@@ -57,6 +58,12 @@ def test_half_of_a_multiply_add_that_counts_as_one():
     assert half.flops({"products": big, "scores": big, "hidden": big}) == 2 * big
     cost = fk.attention(batch=1, q=100, kv=100, heads=1, head_dim=8, mask="causal").under(half)
     assert 2 * cost.flops == cost.under(FVCORE).flops and 4 * cost.flops == cost.under(TORCH).flops
+
+
+def test_half_of_an_odd_count_is_exact_at_any_size():
+    half = Convention("half MACs", "a test", fma=1, scores=0.5)
+    assert half.flops({"scores": 3**40}) == Fraction(3**40, 2) and half.flops({"scores": 3**700}) == Fraction(3**700, 2)
+    assert "FLOPs" in repr(fk.Cost("odd", {"scores": 3**40}, convention=half))
 
 
 def test_vector_work_follows_the_work_that_it_goes_with():
@@ -123,6 +130,7 @@ def test_a_convention_is_a_value():
     (dict(scores="some"), "scores='some': a share is 1"),
     (dict(router=2), "router=2: a share is 1"),
     (dict(embedding=0.25), "embedding=0.25: a share is 1"),
+    (dict(hidden=[0]), "hidden=.*: a share is 1"),
 ])  # fmt: skip
 def test_what_is_no_convention(fields, message):
     with pytest.raises(ValueError, match=message):

@@ -128,6 +128,8 @@ class Call:
 
         A bias or a scale has fewer dimensions than what is multiplied; a weight that is packed more tightly comes after.
         """
+        if name_of(self.func).startswith("quantized::"):  # activations may come in float32, and are rounded inside
+            return "qint8"
         inputs = self.inputs
         operand = next((t for t in inputs if t.dim() > 1), inputs[0] if inputs else None)
         return "" if operand is None else str(operand.dtype).removeprefix("torch.")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from flopkit import devices, units
 from flopkit.counter.work import FREE, PHASES, UNKNOWN
+from flopkit.derivations import number_format
 from flopkit.dtypes import canonical
 from flopkit.rooflines import roofline as bound_of
 from flopkit.tables import Table
@@ -153,19 +155,26 @@ def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
     """
     named = devices.device(device) if isinstance(device, str) else device
     if dtype is not None:
-        dtype = canonical(dtype)
+        dtype = number_format(dtype)
     peaks: dict[str, float] = {}
-    bandwidth = float(_bound(named, dtype, "").bandwidth)  # says what is wrong with the device or the format
+    own = dtype is None and hasattr(named, "bandwidth") and hasattr(named, "peak")
+    bandwidth = float(
+        named.bandwidth if own else _bound(named, dtype or "fp32", "").bandwidth
+    )  # says what is wrong with either
     twice = 2 / report.convention.fma
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     by_phase = dict.fromkeys(PHASES, 0.0)
     unknown = 0
+    without_peak = Counter[str]()
     for entry, where, calls in report.lines():
         work = entry.work
         if work.status == FREE and not work.bytes:
             continue
         flops = report.flops_of(work.done) + report.flops_of(work.again)
-        format = (dtype or _format(work.dtype)) if flops else ""
+        format = (dtype or _fastest(named, _format(work.dtype))) if flops else ""
+        if dtype is None and format in _WIDE and format not in getattr(named, "dtypes", (format,)):
+            without_peak[format] += calls
+            format = ""
         if format and format not in peaks:
             peaks[format] = float(_bound(named, format, entry.op).peak)
         compute, memory = twice * flops / peaks[format] if format else 0.0, work.bytes / bandwidth
@@ -186,6 +195,10 @@ def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
         row["dtype"] = " and ".join(filter(None, row.pop("dtypes")))
     saved = sum(report._source.ledger().merged_away.values()) / bandwidth
     notes = [f"{unknown:,} calls of operators that nobody knows are in it with their bytes alone"] if unknown else []
+    notes += [
+        f"{calls:,} calls in {format}, for which the device has no peak, are in it with their bytes alone"
+        for format, calls in without_peak.items()
+    ]
     name = named.name if isinstance(getattr(named, "name", None), str) else type(named).__name__
     return Timing(
         sorted(rows.values(), key=lambda row: -row["seconds"]), by_phase, total - saved, name, dtype, peaks, bandwidth,
@@ -200,10 +213,8 @@ class _Pair:
         self.flops, self.bytes = flops, bytes
 
 
-def _bound(device: Any, dtype: str | None, op: str) -> Any:
+def _bound(device: Any, dtype: str, op: str) -> Any:
     """The device's bound in a format, with its peak and bandwidth."""
-    if dtype is None:  # any that it has
-        dtype = next(iter(getattr(device, "dtypes", ())), "bf16")
     try:
         return bound_of(_Pair(0, 0), device, dtype)
     except ValueError as error:
@@ -213,6 +224,7 @@ def _bound(device: Any, dtype: str | None, op: str) -> Any:
         ) from None
 
 
+_WIDE = ("int16", "int32", "int64", "uint16", "uint32", "uint64")  # for which no maker prints a peak
 _PARTS = {
     "complex32": "fp16",
     "complex64": "fp32",
@@ -226,6 +238,12 @@ _PARTS = {
 def _format(dtype: str) -> str:
     """The format whose peak a product of such numbers meets."""
     return _PARTS.get(dtype) or canonical(dtype or "fp32")
+
+
+def _fastest(device: Any, dtype: str) -> str:
+    """The fastest way in which *device* multiplies numbers of a format: by its matrix units, where they take it as it is."""
+    had = [mode for mode in (dtype, f"{dtype}_tensor", f"{dtype}_matrix") if mode in getattr(device, "dtypes", ())]
+    return max(had, key=device.peak, default=dtype)
 
 
 def _row(op: str, phase: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Window:
         return f"window({self.width})"
 
 
-Mask: TypeAlias = 'Literal["full", "causal"] | Window'
+Mask: TypeAlias = Literal["full", "causal"] | Window
 """Which query sees which key: all, those up to its own place (aligned bottom-right), or ``fk.window(w)``."""
 
 

@@ -15,7 +15,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation, residual
 from flopkit.layers.products import dense
 from flopkit.models.configs import hf_config
-from flopkit.sizes import Flag, Size, size
+from flopkit.sizes import Flag, Size, flag, size
 
 __all__ = ["Decoder", "decoder"]
 
@@ -53,6 +53,11 @@ class Decoder:
     kv_heads: Size
     head_dim: Size
     tied: Flag = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab", "d_model", "d_ff", "layers", "heads", "kv_heads", "head_dim"):
+            object.__setattr__(self, name, size(name, getattr(self, name)))
+        object.__setattr__(self, "tied", flag("tied", self.tied))
 
     def layer(self, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer, forward, over *batch* sequences of *seq* tokens; its parts are named as in ``transformers``.
@@ -132,6 +137,11 @@ def decoder(model: str | Mapping[str, Any]) -> Decoder:
     for bias in ("attention_bias", "mlp_bias"):
         if config.get(bias):
             raise ValueError(f"{bias}={config[bias]!r}: a decoder's layers have no bias here")
+    if config.get("hidden_act", "silu") != "silu":
+        raise ValueError(f"hidden_act={config['hidden_act']!r}: a decoder's MLP is gated by silu here")
+    needed = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    if missing := [name for name in needed if name not in config]:
+        raise ValueError(f"the configuration lacks {', '.join(missing)}: give a whole config.json")
     heads = config["num_attention_heads"]
     return Decoder(
         model if isinstance(model, str) else "decoder",
@@ -141,6 +151,7 @@ def decoder(model: str | Mapping[str, Any]) -> Decoder:
         layers=config["num_hidden_layers"],
         heads=heads,
         kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or exact_div(config["hidden_size"], heads),
+        head_dim=config.get("head_dim")
+        or exact_div(size("hidden_size", config["hidden_size"]), size("num_attention_heads", heads)),
         tied=bool(config.get("tie_word_embeddings")),
     )

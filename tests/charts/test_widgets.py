@@ -70,6 +70,7 @@ HOST = """async ([esm, state]) => {     // what anywidget asks of a host: get, s
 }"""
 
 
+@pytest.mark.browser
 def test_the_front_end_is_the_page_s_and_talks_both_ways(chromium):
     panel, page, wrong = explore(figure()), chromium.new_page(), []
     page.on("pageerror", lambda error: wrong.append(str(error)))

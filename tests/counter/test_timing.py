@@ -132,6 +132,37 @@ def test_a_format_that_the_device_has_no_peak_for_names_the_operator():
         counted(lambda: y @ y).roofline("t4")
 
 
+def test_a_format_with_a_mode_and_the_fastest_way_to_multiply_it():
+    """H100's matrix units take float64 as it is, twice as fast as its lanes; float32 they round first."""
+
+    def square(dtype):
+        x = numbers(512, 512, dtype=dtype)
+        return counted(torch.mm, x, x)
+
+    flops = 2 * 512**3
+    exact = square(torch.float64)
+    assert exact.roofline("h100-sxm").peaks == {"fp64_tensor": fk.device("h100-sxm").peak("fp64_tensor")}
+    assert exact.roofline("h100-sxm", "fp64").compute_seconds == flops / fk.device("h100-sxm").peak("fp64")
+    assert set(square(torch.float32).roofline("h100-sxm").peaks) == {"fp32"}
+
+
+def test_wide_integers_have_no_peak_and_stop_no_report():
+    x = numbers(4, 4, dtype=torch.int64)
+    timing = counted(torch.mm, x, x).roofline("h100-sxm")
+    assert timing.notes == ["1 calls in int64, for which the device has no peak, are in it with their bytes alone"]
+    assert timing.seconds == 2 * 16 * 8 / fk.device("h100-sxm").bandwidth
+
+
+def test_a_device_of_ones_own_is_asked_for_the_formats_that_ran_alone():
+    class Mine:
+        bandwidth = 1e12
+
+        def peak(self, dtype):
+            return {"fp32": 1e13}[dtype]
+
+    assert counted(torch.mm, numbers(8, 8), numbers(8, 8)).roofline(Mine()).peaks == {"fp32": 1e13}
+
+
 def test_a_report_that_was_pickled_knows_its_formats():
     y = numbers(64, 64, dtype=torch.bfloat16)
     report = counted(lambda: y @ y)

@@ -125,3 +125,17 @@ def test_what_a_decoder_is_not_is_refused():
         decoder(hf_config("llama-3-8b") | {"mlp_bias": True})
     with pytest.raises(ValueError, match="name='llama-4' is not a model .*did you mean llama-3-"):
         decoder("llama-4")
+
+
+@pytest.mark.parametrize(
+    "changed, message",
+    [({"hidden_act": "gelu"}, "hidden_act='gelu'"), ({"num_hidden_layers": 0}, "layers=0: a size"), ({"hidden_size": "4096"}, "hidden_size='4096'")],
+)  # fmt: skip
+def test_a_configuration_that_is_no_decoder(changed, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        decoder({**hf_config("llama-3-8b"), **changed})
+
+
+def test_a_configuration_that_lacks_something():
+    with pytest.raises(ValueError, match="lacks vocab_size, hidden_size"):
+        decoder({"model_type": "llama"})
