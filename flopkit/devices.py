@@ -324,10 +324,39 @@ def _data() -> Mapping[str, Any]:
 @cache
 def _catalogue() -> Mapping[str, Device]:
     sources = _data()["sources"]
-    return MappingProxyType({name: _read(name, entry, sources) for name, entry in _data().items() if name != "sources"})
+    entries = {name: entry for name, entry in _data().items() if name != "sources"}
+    return MappingProxyType({name: _read(name, entry, sources) for name, entry in entries.items()})
+
+
+_REQUIRED = ("title", "vendor", "sources", "memory_GB", "bandwidth_GBps", "peak_TFLOPs")
+_DERIVED = ("flops_per_clock", "own_clock_MHz", "highest_clock_MHz")  # these say nothing without a derivation
+_FIELDS = (*_REQUIRED, "aliases", "notes", "link_GBps", "sparse", "derivation", *_DERIVED)
+_PARTS = ("unit", "units", "clock_MHz")
+
+
+def _check(name: str, entry: Mapping[str, Any], sources: Mapping[str, Any]) -> None:
+    """Fields that are missing, unknown, or without effect: TOML itself knows nothing of them."""
+    needed = [*_REQUIRED]
+    if "derivation" in entry:
+        needed.append("flops_per_clock")
+    elif any(field in entry for field in _DERIVED):
+        needed.append("derivation")
+    product = entry.get("derivation", dict.fromkeys(_PARTS))
+    for where, found, known, required in (("", entry, _FIELDS, needed), ("derivation: ", product, _PARTS, _PARTS)):
+        for field in found:
+            if field not in known:
+                raise ValueError(f"devices.toml, [{name}]: {where}{field} is not a field; {names.hint(field, known)}")
+        for field in required:
+            if field not in found:
+                raise ValueError(f"devices.toml, [{name}]: {where}the field {field} is missing")
+    for source in entry["sources"]:
+        if source not in sources:
+            hint = names.hint(source, sources)
+            raise ValueError(f"devices.toml, [{name}]: sources: {source} is not in [sources]; {hint}")
 
 
 def _read(name: str, entry: Mapping[str, Any], sources: Mapping[str, Any]) -> Device:
+    _check(name, entry, sources)
     cited = list(entry["sources"]) + ["aws-ec2-clocks"] * ("highest_clock_MHz" in entry)
     return Device(
         name,
@@ -360,7 +389,18 @@ def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
 
 @cache
 def _aliases() -> Mapping[str, str]:
-    return {spelled: name for name in _catalogue() for spelled in _data()[name].get("aliases", ())}
+    return _spelled({name: _data()[name].get("aliases", ()) for name in _catalogue()})
+
+
+def _spelled(aliases: Mapping[str, Iterable[str]]) -> Mapping[str, str]:
+    """Which device each alias stands for; one that another device has too, as a name or an alias, is an error."""
+    owners = {_key(name): name for name in aliases}
+    for name, spellings in aliases.items():
+        for spelled in spellings:
+            owner = owners.setdefault(_key(spelled), name)
+            if owner != name:
+                raise ValueError(f"devices.toml, [{name}]: aliases: {spelled!r} already stands for {owner}")
+    return {spelled: name for name, spellings in aliases.items() for spelled in spellings}
 
 
 def _revive(state: dict[str, Any]) -> Device:

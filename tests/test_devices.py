@@ -10,6 +10,7 @@ import pytest
 from printed_devices import PRINTED
 
 import flopkit as fk
+from flopkit import devices
 from flopkit.derivations import Derivation
 
 CONTRACT = (
@@ -286,6 +287,7 @@ def test_derivation_reads_as_a_product():
 
 @pytest.mark.parametrize("name", fk.device_names())
 def test_the_numbers_that_are_printed(name):
+    assert name in PRINTED, f"tests/printed_devices.py lacks {name}: copy its numbers from the document"
     memory, bandwidth, link, peaks = PRINTED[name]
     known = fk.device(name)
     assert (known.memory, known.bandwidth) == (memory * 1e9, bandwidth * 1e9)
@@ -294,3 +296,65 @@ def test_the_numbers_that_are_printed(name):
     assert {key: known.peak(key) / 1e12 for key in known.dtypes} == pytest.approx(
         {k: float(v) for k, v in printed.items()}
     )
+
+
+# -- an entry of devices.toml gone wrong ----------------------------------------------------------------------------
+
+ENTRY = {
+    "title": "A card", "vendor": "Somebody", "sources": ["sheet"], "memory_GB": 16, "bandwidth_GBps": 900,
+    "peak_TFLOPs": {"bf16": 100}, "derivation": {"unit": "SM", "units": 50, "clock_MHz": 1000},
+    "flops_per_clock": {"bf16": 2048},
+}  # fmt: skip
+SOURCES = {"sheet": {"title": "A data sheet", "read": "2026-08"}}
+
+
+def test_an_entry_is_read():
+    card = devices._read("card", ENTRY, SOURCES)
+    assert (card.peak("bf16"), card.bandwidth, card.source) == (100e12, 900e9, "A data sheet (read 2026-08)")
+    assert card.derivation.peak("bf16") == 50 * 2048 * 1e9
+    bare = devices._read("card", {key: ENTRY[key] for key in devices._REQUIRED}, SOURCES)
+    assert bare.derivation is None
+
+
+@pytest.mark.parametrize("field", [*devices._REQUIRED, "flops_per_clock", "derivation"])
+def test_a_field_that_is_missing(field):
+    with pytest.raises(ValueError, match=rf"^devices\.toml, \[card\]: the field {field} is missing$"):
+        devices._read("card", {key: value for key, value in ENTRY.items() if key != field}, SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"link_GBPs": 600}, "link_GBPs is not a field; did you mean link_GBps?"),
+        ({"highest_clock": 1000}, "highest_clock is not a field; did you mean highest_clock_MHz?"),
+        ({"price": 3}, "price is not a field; known: title, vendor, sources"),
+        ({"sources": ["shet"]}, "sources: shet is not in [sources]; did you mean sheet?"),
+        ({"derivation": {"unit": "SM", "units": 50}}, "derivation: the field clock_MHz is missing"),
+        (
+            {"derivation": {"unit": "SM", "units": 50, "clock": 1}},
+            "derivation: clock is not a field; did you mean clock_MHz?",
+        ),
+    ],
+)
+def test_a_field_that_is_wrong(more, message):
+    with pytest.raises(ValueError, match="^" + re.escape(f"devices.toml, [card]: {message}")):
+        devices._read("card", ENTRY | more, SOURCES)
+
+
+@pytest.mark.parametrize("alias", ["T4", "NVIDIA T4-16GB", "Tesla t4"])
+def test_an_alias_that_another_device_has(alias):
+    for aliases in ({"t4": ["T4-16GB"], "card": [alias]}, {"card": [alias], "t4": ["T4-16GB"]}):
+        with pytest.raises(
+            ValueError, match=r"^devices\.toml, \[(card|t4)\]: aliases: '.*' already stands for (t4|card)$"
+        ):
+            devices._spelled(aliases)
+
+
+def test_the_aliases_of_one_device_may_repeat_each_other():
+    assert devices._spelled({"t4": ["T4", "Tesla T4"]}) == {"T4": "t4", "Tesla T4": "t4"}
+
+
+def test_the_head_of_the_data_explains_every_field():
+    head = devices.files("flopkit").joinpath("data/devices.toml").read_text("utf8").split("[sources]")[0]
+    assert [field for field in devices._FIELDS if f"\n# {field:<17} " not in head] == []
+    assert f"Required: {', '.join(devices._REQUIRED)}." in head
