@@ -57,7 +57,8 @@ def outputs(values):
 
 
 def test_every_formula_has_an_algorithm():
-    assert {formula.function.__name__ for formula in FORMULAS.values()} <= set(tally.__all__)
+    lacking = sorted({formula.function.__name__ for formula in FORMULAS.values()} - set(tally.__all__))
+    assert not lacking, f"flopkit/tally/__init__.py does not offer {lacking}"
 
 
 @pytest.mark.parametrize(("name", "variant"), COUNTED, ids=[f"{n} {v}" for n, v in COUNTED])

@@ -48,7 +48,11 @@ def altair_parameters(names, suffix=""):
 
 
 def test_every_formula_has_a_case():
-    assert {formula.function for formula in FORMULAS.values()} == set(public_formulas().values())
+    listed, public = {formula.function for formula in FORMULAS.values()}, public_formulas()
+    lacking = [name for name, function in public.items() if function not in listed]
+    assert not lacking, f"add a line to FORMULAS in tests/formulas.py: {lacking}"
+    strangers = sorted(function.__name__ for function in listed - set(public.values()))
+    assert not strangers, f"FORMULAS in tests/formulas.py lists what no __all__ in flopkit/layers offers: {strangers}"
 
 
 def test_every_formula_is_on_the_face():
