@@ -19,6 +19,7 @@ import sympy
 from formulas import FORMULAS
 
 import flopkit as fk
+from flopkit.layers.pointwise import ACTIVATIONS
 from flopkit.names import plain
 
 NO_SIZES = [0, -1, math.nan, math.inf, -math.inf, True, "4", 4.0, 4.5, Fraction(4), Decimal(4), 4j, [4], {}, object]
@@ -233,6 +234,12 @@ def test_the_answers_to_names_of_other_libraries_exist():
         assert tree, answer
         for path in tree:
             assert operator.attrgetter(path[1:])(fk) is not None
+
+
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+def test_an_activation_by_its_name_is_told_its_own_kind(kind):
+    with pytest.raises(AttributeError, match=rf'here it is fk\.activation\("{kind}", elements=\)$'):
+        getattr(fk, kind)
 
 
 def test_tools_that_probe_for_names_get_no_advice():

@@ -11,8 +11,8 @@ from typing import Any
 from flopkit import units
 from flopkit.peers import why
 from flopkit.peers.installed import load, version
-from flopkit.peers.quietly import put_back, quiet
-from flopkit.peers.tools import TOOLS, tool_of
+from flopkit.peers.quietly import one_at_a_time, put_back, quiet, same_random_state
+from flopkit.peers.tools import TOOLS, tool_name, tool_of
 from flopkit.tables import Table
 
 __all__ = ["Answer", "ask", "ask_all", "sure"]
@@ -77,8 +77,12 @@ class Answer:
 def ask(tool: str, model: Any, *inputs: Any) -> Answer:
     """The number that an installed tool prints for ``model(*inputs)``, one forward pass.
 
-    It is called as its documentation says, quietly, with a copy of the model, because tools leave traces on one (buffers, modes, hooks);
-    what it replaced in torch is put back. The model runs on the device it is on, with gradients recorded or not, as they are here.
+    It is called as its documentation says, quietly, with a copy of the model and its inputs, because tools leave traces on them (buffers,
+    modes, hooks, values changed in place); what it replaced in torch is put back, and so is torch's random state. A plain function is not
+    copied: what it changes of its own stays changed. Threads ask one after another.
+
+    The model runs on the device it is on. thop, ultralytics-thop and torchinfo run it without gradients; the others record gradients or
+    not, as is set here. torch, torch.profiler and fvcore run it in the mode it is in, train or eval; the others switch to eval mode.
 
     Parameters
     ----------
@@ -95,10 +99,13 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
     ------
     ValueError
         For a tool that is not known.
+    TypeError
+        For a tool that is no name.
 
     Notes
     -----
-    A tool that is missing, or that fails on this model, has no number: ``Answer.said`` says why.
+    A tool that is missing, or that fails on this model, has no number, and neither has a model that cannot be copied: ``Answer.said`` says
+    why.
 
     Examples
     --------
@@ -107,6 +114,12 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
     >>> answer.value, answer.unit, int(answer) == answer.flops
     (8192, 'FLOPs', True)
     """
+    tool = tool_name(tool)
+    with one_at_a_time:
+        return _ask(tool, model, inputs)
+
+
+def _ask(tool: str, model: Any, inputs: tuple[Any, ...]) -> Answer:
     known = tool_of(tool)
     module = load(known.package)
     if module is None:
@@ -116,18 +129,52 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
         return Answer(tool, version(known.package), known.backend, value, known.unit, known.fma, said)
 
     try:
-        with quiet(), put_back():
-            value = known.call(module, copy.deepcopy(model), inputs)
+        with quiet(), put_back(), same_random_state():
+            value = known.call(module, *_copied(model, inputs))
+    except _NoCopy as error:
+        return answer(None, str(error))
     except Exception as error:  # a tool may fail in any way on a model it was not made for
-        first: BaseException = error
-        while first.__cause__ is not None:  # of a tool that raises an error of its own from it
-            first = first.__cause__
-        lines = str(first).splitlines() or [""]
-        return answer(None, f"{type(first).__name__}: {lines[0]}")
+        return answer(None, _line(_first_cause(error)))
     return answer(None, NO_NUMBER) if value is None else answer(round(value))
 
 
-def ask_all(model: Any, *inputs: Any, tools: Iterable[str] | None = None) -> Table:
+class _NoCopy(ValueError):
+    """A model, or what it is called with, that cannot be copied."""
+
+
+def _copied(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Both at once, so that a tensor that both of them hold is one tensor in the copies, too."""
+    import torch
+
+    computed = [
+        x for x in inputs if isinstance(x, torch.Tensor) and not x.is_leaf
+    ]  # deepcopy takes leaves of a graph only
+    memo: dict[int, Any] = {id(x): x.detach().clone().requires_grad_() for x in computed}
+    try:
+        model, inputs = copy.deepcopy((model, inputs), memo)
+    except Exception as error:  # anybody's __deepcopy__
+        raise _NoCopy(
+            f"{type(model).__name__} and its inputs cannot be copied ({_line(error)}), and each tool is given a copy; what a function "
+            'uses is not copied: "torch" and "torch.profiler" can be asked about lambda: model(*inputs)'
+        ) from error
+    return model, inputs
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What a tool raised an error of its own from."""
+    seen: set[int] = set()
+    while error.__cause__ is not None and id(error) not in seen:  # causes may run in a circle
+        seen.add(id(error))
+        error = error.__cause__
+    return error
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
+def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) -> Table:
     """Every tool's number for ``model(*inputs)``, one forward pass, beside what really ran.
 
     One row for each tool: tool, version, unit, backend, printed, flops (the same with a multiply-add as two), share (of what ran, by
@@ -139,13 +186,15 @@ def ask_all(model: Any, *inputs: Any, tools: Iterable[str] | None = None) -> Tab
         A ``torch.nn.Module``.
     *inputs : Any
         What the model is called with.
-    tools : Iterable[str], optional
-        Names as `ask` has them; None: all. One that is missing is a row that says how to install it.
+    tools : str | Iterable[str], optional
+        Names as `ask` has them, or one name; None: all. One that is missing is a row that says how to install it.
 
     Raises
     ------
     ValueError
-        For a tool that is not known.
+        For a tool that is not known; for a model or inputs that cannot be copied.
+    TypeError
+        For tools that are no names.
     ImportError
         Without torch.
 
@@ -158,11 +207,12 @@ def ask_all(model: Any, *inputs: Any, tools: Iterable[str] | None = None) -> Tab
     """
     from flopkit.counter.running import count
 
-    names = list(TOOLS if tools is None else tools)
-    for name in names:
-        tool_of(name)
-    with quiet():
-        report = count(copy.deepcopy(model), *inputs)
+    if not isinstance(tools, Iterable | None):
+        raise TypeError(f"tools must be names, such as ['torch', 'fvcore'], and not of type {type(tools).__name__}")
+    names = [tool_name(name) for name in (TOOLS if tools is None else [tools] if isinstance(tools, str) else tools)]
+    with one_at_a_time, quiet(), same_random_state():
+        model_copy, inputs_copy = _copied(model, inputs)
+        report = count(model_copy, *inputs_copy)
     whole = report.forward.flops
     rows = []
     for name in names:
@@ -184,7 +234,7 @@ def sure(*tools: str) -> bool:
     Where not, it says so.
     """
     good = True
-    for tool in tools:
+    for tool in map(tool_name, tools):
         package = tool_of(tool).package
         here, then = None if load(package) is None else version(package), why.blind_spots()[tool]["version"]
         if here is None or here.split("+")[0] != then.split("+")[0]:

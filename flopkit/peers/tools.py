@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from flopkit.names import hint
+from flopkit.names import find
 from flopkit.peers.installed import APART
 
-__all__ = ["TOOLS", "Tool", "tool_of"]
+__all__ = ["TOOLS", "Tool", "tool_name", "tool_of"]
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,26 @@ def tool_of(name: str) -> Tool:
     ------
     ValueError
         For one that is not known, with those that are spelt alike.
+    TypeError
+        For what is no text.
 
     Examples
     --------
     >>> tool_of("thop").unit
     'MACs'
     """
-    if name not in TOOLS:
-        raise ValueError(f"tool={name!r} is not known; {hint(name, TOOLS)}")
-    return TOOLS[name]
+    return TOOLS[tool_name(name)]
+
+
+def tool_name(name: Any) -> str:
+    """The name of the tool that *name* is a spelling of; raises what `tool_of` does.
+
+    >>> tool_name("FVCore"), tool_name("ptflops_aten")
+    ('fvcore', 'ptflops-aten')
+    """
+    if not isinstance(name, str):  # perhaps a whole model, which no message should print
+        raise TypeError(f"tool must be a name, such as 'torch', and not of type {type(name).__name__}")
+    return find(name, TOOLS, "a known tool", argument="tool")
 
 
 def _torch(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:

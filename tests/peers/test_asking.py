@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import sys
+import threading
+import warnings
 
 import pytest
 import torch
@@ -113,8 +116,182 @@ def test_an_unknown_tool_is_told_near_names():
         lambda: fk.ask_all(*DENSE, tools=["torch", "fvcor"]),
         lambda: sure("fvcor"),
     ):
-        with pytest.raises(ValueError, match=r"tool='fvcor' is not known; did you mean fvcore\?$"):
+        with pytest.raises(ValueError, match=r"tool='fvcor' is not a known tool; did you mean fvcore\?$"):
             call()
+
+
+def test_two_threads_that_ask_leave_nothing_behind():
+    """The first leaves while the second asks: neither may take the other's replacements for what was there before."""
+    first_runs, second_runs, first_is_done = threading.Event(), threading.Event(), threading.Event()
+
+    def first(x):
+        first_runs.set()
+        second_runs.wait(0.5)  # it may not, while this one is asked
+        return x @ x
+
+    def second(x):
+        second_runs.set()
+        first_is_done.wait(5)
+        return x @ x
+
+    def ask_first():
+        answers.append(fk.ask("torch", first, torch.ones(4, 4)).value)
+        first_is_done.set()
+
+    def ask_second():
+        first_runs.wait(5)
+        [row] = fk.ask_all(second, torch.ones(4, 4), tools="torch")
+        answers.append(row["printed"])
+
+    def found():
+        return sys.stdout, sys.stderr, [(os.fstat(n).st_dev, os.fstat(n).st_ino) for n in (1, 2)], dict(vars(F))
+
+    answers = []
+    with contextlib.redirect_stdout(sys.stdout), contextlib.redirect_stderr(sys.stderr), warnings.catch_warnings():
+        before = found(), list(warnings.filters)
+        threads = [threading.Thread(target=target) for target in (ask_first, ask_second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert (found(), list(warnings.filters)) == before
+    assert answers == [2 * 4 * 4 * 4] * 2
+
+
+def test_an_error_that_is_its_own_cause_ends():
+    def circle(x):
+        one, other = ValueError("one"), TypeError("other")
+        other.__cause__ = one
+        raise one from other
+
+    def itself(x):
+        error = ValueError("no such thing")
+        raise error from error
+
+    def chain(x):
+        try:
+            raise KeyError("what it was")
+        except KeyError as error:
+            raise ValueError("what is told") from error
+
+    assert ask("torch", itself, torch.ones(1)).said == "ValueError: no such thing"
+    assert ask("torch", circle, torch.ones(1)).said in ("ValueError: one", "TypeError: other")
+    assert ask("torch", chain, torch.ones(1)).said == "KeyError: 'what it was'"
+
+
+def test_inputs_and_random_state_stay():
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4), nn.Dropout())
+    x, state = -torch.ones(1, 4), torch.get_rng_state()
+    for tool in TOOLS:
+        ask(tool, model, x)
+        assert x.eq(-1).all() and torch.get_rng_state().equal(state), tool
+    fk.ask_all(model, x, tools=["torch"])
+    assert x.eq(-1).all() and torch.get_rng_state().equal(state)
+    fk.ask_all(lambda x: F.dropout(x.mul_(2)), x, tools=())
+    assert x.eq(-1).all() and torch.get_rng_state().equal(state)
+
+
+def test_a_tensor_that_model_and_input_share_stays_shared():
+    class Shares(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own = nn.Parameter(torch.ones(2, 2))
+
+        def forward(self, x):
+            assert x is self.own
+            return x @ x
+
+    model = Shares()
+    answer = ask("torch", model, model.own)
+    assert answer.value == 2 * 2 * 2 * 2, answer
+
+
+def test_an_input_with_a_history_is_taken():
+    x = torch.ones(1, 16, requires_grad=True) * 2
+    assert ask("torch", DENSE[0], x).value == 2 * MACS
+    assert fk.ask_all(DENSE[0], x, tools="torch")[0]["share"] == 1
+
+
+def test_what_cannot_be_copied_is_told_a_way_out():
+    class Computed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain = nn.Parameter(torch.ones(4, 4))
+            self.scaled = self.plain * 2
+
+        def forward(self, x):
+            return x @ self.scaled
+
+    model, x = Computed(), torch.ones(1, 4)
+    answer = ask("torch", model, x)
+    says = "Computed and its inputs cannot be copied (RuntimeError: Only Tensors created explicitly"
+    assert answer.value is None and answer.said.startswith(says)
+    with pytest.raises(ValueError, match=r"^Computed and its inputs cannot be copied .*lambda: model\(\*inputs\)$"):
+        fk.ask_all(model, x)
+    assert fk.ask_all(lambda: model(x), tools="torch")[0]["share"] == 1  # the way out
+
+
+def test_what_is_printed_beneath_python_is_silenced_and_what_was_printed_before_is_not(capfd, monkeypatch):
+    out = open(1, "w", closefd=False)  # as in a program: buffered, and a logger may hold it
+    monkeypatch.setattr(sys, "stdout", out)
+
+    def loud(x):
+        print("by Python")
+        out.write("by Python, to where it was")
+        os.write(1, b"beneath it")
+        os.write(2, b"beneath it")
+        return x @ x
+
+    print("before", end="")
+    assert ask("torch", loud, torch.ones(2, 2)).value == 16
+    os.write(1, b", after")
+    assert capfd.readouterr() == ("before, after", "")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_mode_and_gradients_are_as_the_docstring_says(tool):
+    runs = []  # of all copies
+
+    class Watches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x):
+            runs.append((torch.is_grad_enabled(), self.training))
+            return self.layer(x)
+
+    if not sure(tool):
+        pytest.skip(tool)
+    for train in (True, False):
+        for grad in (True, False):
+            runs.clear()
+            with torch.set_grad_enabled(grad):
+                ask(tool, Watches().train(train), torch.ones(1, 2))
+            without = tool in ("thop", "ultralytics-thop", "torchinfo")
+            as_it_is = tool in ("torch", "torch.profiler", "fvcore")
+            assert set(runs) == {(grad and not without, train and as_it_is)}
+
+
+def test_a_tool_is_named_generously():
+    assert ask("Torch Profiler", *DENSE).tool == "torch.profiler"
+    assert sure("Torch") == sure("torch")
+    assert [row["tool"] for row in fk.ask_all(*DENSE, tools="Torch")] == ["torch"]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: fk.ask(["torch"], *DENSE), "tool must be a name, such as 'torch', and not of type list"),
+        (lambda: fk.ask(*DENSE), "tool must be a name, such as 'torch', and not of type Linear"),
+        (lambda: fk.ask_all(*DENSE, tools=[DENSE[0]]), "tool must be a name, such as 'torch', and not of type Linear"),
+        (lambda: fk.ask_all(*DENSE, tools=3), "tools must be names, such as ['torch', 'fvcore'], and not of type int"),
+    ],
+)
+def test_what_is_no_name_is_told_so(call, says):
+    with pytest.raises(TypeError) as error:
+        call()
+    assert str(error.value) == says
 
 
 @pytest.fixture
