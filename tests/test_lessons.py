@@ -1,10 +1,12 @@
 """Lessons: what a chapter says is what is computed, a guess reveals itself without a kernel, an exercise answers."""
 
 import re
+import runpy
 import subprocess
 import sys
 from fractions import Fraction
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from flopkit.lessons import (
     numbers_in,
     predict,
     says,
+    solution,
     verdict,
 )
 from flopkit.lessons.claims import Claim, ClaimsTable
@@ -195,7 +198,8 @@ def test_numbers_that_are_none(prose):
 
 
 def guess(**changes):
-    given = {"options": ["1 & 2", "`3` < **4**"], "answer": 1, "reveal": "It is **4**, by [this](https://example.org)."}
+    options = {"1 & 2": "That is three.", "`3` < **4**": "It is **4**, by [this](https://example.org)."}
+    given = {"options": options, "answer": "`3` < **4**"}
     return predict(changes.pop("question", "Is 3 < 4?"), **(given | changes))
 
 
@@ -215,7 +219,7 @@ def test_a_guess_is_a_labelled_group_of_radio_buttons():
     inputs = [a for tag, a in outline if tag == "input"]
     assert [a["type"] for a in inputs] == ["radio", "radio"] and len({a["name"] for a in inputs}) == 1
     assert [a["for"] for tag, a in outline if tag == "label"] == [a["id"] for a in inputs]
-    assert [a["class"] for a in inputs] == ["fk-wrong", "fk-right"]
+    assert [a["class"] for a in inputs] == ["fk-o0", "fk-o1"]
     assert "checked" not in inputs[0] and "checked" not in inputs[1]
     assert [tag for tag, _ in outline].count("fieldset") == [tag for tag, _ in outline].count("legend") == 1
     assert not {"script", "button", "form"} & {tag for tag, _ in outline}, "no script: it works in a static page"
@@ -236,19 +240,17 @@ def test_two_guesses_on_a_page_do_not_share_a_choice():
 
 def test_a_guess_in_a_terminal_keeps_its_secret():
     assert "It is" not in repr(guess()) and "a) 1 & 2" in repr(guess())
-    assert guess().reveal.startswith("It is")
+    assert "That is" not in repr(guess()) and guess().options["1 & 2"] == "That is three."
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"options": ["one"]}, "give two or more"),
-        ({"options": ["one", "one"]}, "each different"),
-        ({"answer": 2}, "answer=2: must be the index of an option, 0 to 1"),
-        ({"answer": -1}, "answer=-1"),
-        ({"answer": True}, "answer=True"),
+        ({"options": {"one": "So."}}, "give two to 6"),
+        ({"options": {str(i): "So." for i in range(7)}}, "give two to 6"),
+        ({"options": {"one": "So.", "two": " "}, "answer": "one"}, "'two' has no reply"),
+        ({"answer": "3"}, "answer='3': must be one of the options, '1 & 2', "),
         ({"question": "Guess"}, "must end with a question mark"),
-        ({"reveal": " "}, "reveal is empty"),
     ],
 )
 def test_no_guess(changes, message):
@@ -261,12 +263,11 @@ def test_a_guess_reveals_itself_when_it_is_made(chromium):
     page = chromium.new_page(java_script_enabled=False)
     page.set_content(f"<!doctype html><html lang=en><title>guess</title>{guess()._repr_html_()}")
     told = page.get_by_role("status")
-    assert "Choose" in told.inner_text() and "It is" not in told.inner_text()
+    assert "Choose" in told.inner_text() and "It is" not in told.inner_text() and "That is" not in told.inner_text()
     page.get_by_label("1 & 2").check()
-    assert told.inner_text().split("\n")[0] == "No." and "It is 4" in told.inner_text()
+    assert told.inner_text() == "No. That is three."
     page.keyboard.press("ArrowDown")
-    assert told.inner_text().split("\n")[0] == "Yes." and "It is 4" in told.inner_text()
-    assert "Choose" not in told.inner_text()
+    assert told.inner_text() == "Yes. It is 4, by this."
     page.close()
 
 
@@ -275,84 +276,162 @@ def test_print_tells(chromium):
     page = chromium.new_page()
     page.set_content(f"<!doctype html><html lang=en><title>guess</title>{guess()._repr_html_()}")
     page.emulate_media(media="print")
-    assert (
-        "It is 4" in page.get_by_role("status").inner_text() and "Choose" not in page.get_by_role("status").inner_text()
-    )
+    assert page.get_by_role("status").inner_text() == "Yes. It is 4, by this."
     page.close()
 
 
-# -- check ------------------------------------------------------------------------------------------------------
+# -- exercises --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "answer, expected, rel",
-    [
-        (210, 210, 0),
-        (210.0, 210, 0),
-        (np.int64(210), 210, 0),
-        (0.3333, 1 / 3, 1e-3),
-        ("Memory ", "memory", 0),
-        (True, True, 0),
-        ([1, 2.0], (1, 2), 0),
-        ({"a": 1.01}, {"a": 1}, 0.02),
-    ],
-)
-def test_right(answer, expected, rel, capsys):
-    check(answer, expected, rel)
-    assert capsys.readouterr().out.startswith("Right: ")
+@pytest.fixture(autouse=True)
+def forget(monkeypatch):
+    monkeypatch.setattr("flopkit.lessons.exercises._SOLUTIONS", {})
 
 
-@pytest.mark.parametrize(
-    "answer, expected, hint",
-    [
-        (105, 210, "105 is half of what is asked: multiply-adds"),
-        (420, 210, "twice what is asked"),
-        (210_000, 210, r"factor of 1000\^1: a prefix"),
-        (0.21, 210, r"factor of 1000\^-1"),
-        (33.0, 0.33, "a hundred times what is asked: per cent"),
-        (-210, 210, "right but for its sign"),
-        (209, 210, "within 2%"),
-        (300, 210, "300 is too large"),
-        (100, 210, "100 is too small"),
-        (3, 0, "not what is asked for"),
-        (float("nan"), 210, "not what is asked for"),
-        ("compute", "memory", "compute is not what is asked for"),
-        (1, True, "not what is asked for"),
-        ([1], [1, 2], "not what is asked for"),
-        ({"a": 1}, {"b": 1}, "not what is asked for"),
-    ],
-)
+def ask(answer, expected, **more):
+    solution("0.1", value=expected, **more)
+    return check("0.1", value=answer)
+
+
+RIGHT = [
+    (210, 210, {}),
+    (210.0, 210, {}),
+    (np.int64(210), np.float64(210), {}),
+    (2**60, 2**60, {}),
+    (0.1 + 0.2, 0.3, {}),
+    (1 / 3, Fraction(1, 3), {}),
+    (0.3333, 1 / 3, {"rel": 1e-3}),
+    ("Memory ", "memory", {}),
+    (True, True, {}),
+]
+WRONG = [
+    (105, 210, "105 is half of what is asked: multiply-adds"),
+    (420, 210, "twice what is asked"),
+    (210_000, 210, r"factor of 1000\^1: a prefix"),
+    (0.21, 210, r"factor of 1000\^-1"),
+    (33.0, 0.33, "a hundred times what is asked: per cent"),
+    (-210, 210, "right but for its sign"),
+    (209, 210, "within 2 %"),
+    (2**60 + 1, 2**60, "within 2 %"),
+    (300, 210, "300 is too large"),
+    (100, 210, "100 is too small"),
+    (3, 0, "not what is asked for"),
+    (float("nan"), 210, "not what is asked for"),
+    ("compute", "memory", "compute is not what is asked for"),
+    ("many", 210, "not what is asked for"),
+    (2, True, "not what is asked for"),
+]
+
+
+@pytest.mark.parametrize("answer, expected, more", RIGHT)
+def test_right(answer, expected, more):
+    assert repr(ask(answer, expected, **more)) == "Exercise 0.1, value: right"
+
+
+@pytest.mark.parametrize("answer, expected, hint", WRONG)
 def test_wrong(answer, expected, hint):
     with pytest.raises(NotYet, match=hint) as error:
-        check(answer, expected)
+        ask(answer, expected)
     assert isinstance(error.value, AssertionError)
     assert error.value._render_traceback_() == [f"Not yet: {error.value}"]
 
 
+def test_a_mistake_that_the_exercise_knows():
+    with pytest.raises(NotYet, match="value: 295: that is the ridge itself"):
+        ask(295, 325, hints={295: "that is the ridge itself"})
+    with pytest.raises(ValueError, match="hints: 325 is a right answer"):
+        ask(..., 325, hints={325: "no"})
+
+
 def test_the_tolerance_is_kept():
-    check(0.335, 1 / 3, 0.01)
+    ask(0.335, 1 / 3, rel=0.01)
     with pytest.raises(NotYet):
-        check(0.335, 1 / 3, 0.001)
+        ask(0.335, 1 / 3, rel=0.001)
     with pytest.raises(NotYet):
-        check(0.3333333, 1 / 3)
+        ask(0.3333333, 1 / 3)
 
 
 def test_a_wrong_answer_is_not_told_the_right_one():
     with pytest.raises(NotYet) as error:
-        check(7, 123456)
+        ask(7, 123456)
     assert "123" not in str(error.value)
 
 
 @pytest.mark.parametrize("answer", [..., None])
-def test_not_answered_yet(answer, capsys):
-    check(answer, 210)
-    assert "Not answered yet" in capsys.readouterr().out
+def test_not_answered_yet(answer):
+    assert repr(ask(answer, 210)) == "Exercise 0.1, value: not answered yet"
+
+
+def test_several_answers():
+    solution("0.1", flops=2, bound="memory")
+    assert repr(check("0.1", flops=2, bound=...)).split("\n") == [
+        "Exercise 0.1, flops: right",
+        "Exercise 0.1, bound: not answered yet",
+    ]
+    with pytest.raises(NotYet, match="flops: 1 is half .*; bound: compute is not"):
+        check("0.1", flops=1, bound="compute")
+    with pytest.raises(ValueError, match="asks for flops, bound, and was given flops"):
+        check("0.1", flops=2)
+
+
+def test_no_exercise():
+    with pytest.raises(ValueError, match='exercise "0.2" is not known here: run the folded cell'):
+        check("0.2", flops=1)
+    with pytest.raises(ValueError, match="has no answer"):
+        solution("0.1")
 
 
 @pytest.mark.parametrize("rel", [-0.1, 1, True, "1%"])
 def test_bad_tolerance(rel):
     with pytest.raises(ValueError, match="rel="):
-        check(1, 1, rel)
+        solution("0.1", rel=rel, value=1)
+
+
+def test_a_notebook_shows_text_and_keeps_the_box_for_the_page():
+    page = ask(..., 210)._repr_html_()
+    assert "Exercise 0.1, <code>value</code>: not answered yet" in page and "<form hidden>" in page
+    assert "form" not in ask(210, 210)._repr_html_()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "expected, more, typed, said",
+    [
+        (161, {}, "161", "Right."),
+        (161, {}, " 161 tokens", "Right."),
+        (161, {}, "160", "Close, but not to the last digit."),
+        (161, {}, "322", "Not yet: twice what is asked: is a multiply-add counted once here?"),
+        (161, {"hints": {153: "that is the ridge"}}, "153", "Not yet: that is the ridge"),
+        (161, {}, "9", "Not yet: too small."),
+        (161, {}, "many", "Not a number that can be read here: write 1,234 or 33.5 MB or 0.5 %."),
+        (161, {}, "", "Type an answer first."),
+        (33_554_432, {}, "33,554,432", "Right."),
+        (33_554_432, {}, "33.6 MB", "Right."),
+        (33_554_432, {}, "33.7 MB", "Close, but not to the last digit."),
+        (33_554_432, {}, "32 MiB", "Right."),
+        (33_554_432, {}, "67.1MB", "Not yet: twice what is asked: is a multiply-add counted once here?"),
+        (0.0048828125, {}, "0.488 %", "Right."),
+        (0.0048828125, {}, "4.88e-3", "Right."),
+        (0.0048828125, {}, "0.488", "Not yet: a hundred times what is asked: per cent, where a fraction is asked for?"),
+        (1 / 3, {}, "1/3", "Right."),
+        (40e-6, {"rel": 0.05}, "41 µs", "Right."),
+        ("memory", {}, "Memory", "Right."),
+        ("memory", {}, "compute", "Not yet: that is not what is asked for."),
+    ],
+)
+def test_an_exercise_in_the_page(chromium, expected, more, typed, said):
+    solution("0.1", value=expected, **more)
+    extension = runpy.run_path(str(Path(__file__).parents[1] / "book" / "_ext" / "exercises.py"))
+    script = f"<script>{extension['script']()}</script>"
+    page = chromium.new_page()
+    page.set_content(
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>exercise</title>{script}{check('0.1', value=...)._repr_html_()}"
+    )
+    assert page.get_by_text("not answered yet").count() == 0
+    page.get_by_label("Exercise 0.1, value").fill(typed)
+    page.keyboard.press("Enter")
+    assert page.get_by_role("status").inner_text() == said
+    page.close()
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------

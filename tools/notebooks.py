@@ -29,7 +29,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-KEPT_CELL_METADATA = ("cellView", "jupyter", "mystnb", "slideshow", "tags")
+KEPT_CELL_METADATA = ("jupyter", "mystnb", "slideshow", "tags")
 
 
 def install_cell(address: str | None, version: str = __version__) -> str:
@@ -74,17 +74,19 @@ def text_of(cell: dict) -> str:
 
 
 def folds(tags: list[str]) -> dict[str, bool]:
-    """What JupyterLab folds of a cell: a solution whole, so that running everything gives nothing away; of a guess and a guard the code."""
-    if "solution" in tags:
-        return {"outputs_hidden": True, "source_hidden": True}
-    return {"source_hidden": True} if {"remove-cell", "remove-input"} & set(tags) else {}
+    """What JupyterLab folds of a cell: the code of a guess, a guard and a solution. An exercise stays open: it is the reader's."""
+    folded = {"remove-cell", "remove-input", "solution"} & set(tags) and "exercise" not in tags
+    return {"source_hidden": True} if folded else {}
 
 
 def tidy_cell(cell: dict, taken: set[str], address: str | None) -> dict:
     metadata = {key: cell["metadata"][key] for key in KEPT_CELL_METADATA if cell.get("metadata", {}).get(key)}
     folded = folds(metadata.get("tags", []))
     if folded:
-        metadata = dict(sorted({**metadata, "jupyter": folded}.items()))
+        metadata = {**metadata, "jupyter": folded}
+    if {"predict", "solution"} & set(metadata.get("tags", [])):
+        metadata["cellView"] = "form"  # Colab folds by this, and by the line "# @title"
+    metadata = dict(sorted(metadata.items()))
     text = text_of(cell).strip("\n")
     if cell["cell_type"] == "code" and "install" in metadata.get("tags", []):
         text = install_cell(address)

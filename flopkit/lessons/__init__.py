@@ -1,13 +1,13 @@
 """What a chapter needs around a number: a guess and its reveal, checked prose, checked exercises, verdicts.
 
->>> from flopkit.lessons import check, cites, derivation, predict, says, verdict
+>>> from flopkit.lessons import check, cites, derivation, predict, says, solution, verdict
 >>> says("137.4 GFLOPs", 2 * 4096**3)
 
 Nothing here needs an extension of Jupyter, and nothing heavy is imported before it is used.
 """
 
 from flopkit.lessons.claims import claims, claims_markdown, claims_table, verdict
-from flopkit.lessons.exercises import NotYet, check
+from flopkit.lessons.exercises import NotYet, check, solution
 from flopkit.lessons.formulas import derivation
 from flopkit.lessons.prediction import predict
 from flopkit.lessons.prose import cites, numbers_in, says
@@ -23,5 +23,6 @@ __all__ = [
     "numbers_in",
     "predict",
     "says",
+    "solution",
     "verdict",
 ]

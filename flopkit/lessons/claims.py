@@ -18,6 +18,9 @@ __all__ = ["VERDICTS", "Claim", "ClaimsTable", "claims", "claims_markdown", "cla
 
 VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "cannot be checked")
 
+# In the style of the element itself: JupyterLab and Colab do not have the book's.
+_FRAME = "padding:.6rem 1rem;border:1px solid color-mix(in srgb,currentColor 30%,transparent);border-radius:.3rem;border-inline-start-width:.25rem"
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -47,7 +50,7 @@ class Claim:
     def _repr_html_(self) -> str:
         found = ", ".join(html.escape(part) for part in (self.verdict or "open", self.number) if part)
         return (
-            f'<p id="{self.anchor}" class="fk-claim"><strong>Claim {self.id}</strong> ({html.escape(self.source)}): '
+            f'<p id="{self.anchor}" class="fk-claim" style="{_FRAME}"><strong>Claim {self.id}</strong> ({html.escape(self.source)}): '
             f"{html.escape(self.claim)} <strong>Verdict: {found}.</strong> {html.escape(self.finding)}</p>"
         )
 

@@ -1,14 +1,17 @@
-"""Answers to exercises, checked: right, not answered yet, or wrong by a factor that has a name."""
+"""Exercises: the chapter keeps the answers, the reader gives theirs, and a wrong one is told by which factor it is off."""
 
 from __future__ import annotations
 
+import html
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["NotYet", "check"]
+__all__ = ["FACTORS", "NotYet", "Reply", "check", "solution"]
 
-_FACTORS = {
+FACTORS = {
     2: "twice what is asked: is a multiply-add counted once here?",
     1 / 2: "half of what is asked: multiply-adds, where FLOPs are asked for?",
     4: "four times what is asked: is a number's size in bytes in there that should not be?",
@@ -19,6 +22,7 @@ _FACTORS = {
     1 / 100: "a hundredth of what is asked: a fraction, where per cent are asked for?",
     -1: "right but for its sign",
 }
+_WAITING = "not answered yet"
 
 
 class NotYet(AssertionError):
@@ -28,72 +32,152 @@ class NotYet(AssertionError):
         return [f"Not yet: {self}"]
 
 
-def check(answer: Any, expected: Any, rel: float = 0) -> None:
-    """Tell the reader whether *answer* is right.
+@dataclass(frozen=True)
+class _Solution:
+    answers: Mapping[str, Any]
+    rel: float
+    hints: Mapping[float, str]
+
+
+_SOLUTIONS: dict[str, _Solution] = {}
+
+
+def solution(number: str, *, rel: float = 1e-9, hints: Mapping[float, str] | None = None, **answers: Any) -> None:
+    """Keep the answers of an exercise, for `check`. It prints nothing, so that running a whole chapter gives nothing away.
 
     Parameters
     ----------
-    answer : Any
-        The reader's: a number, text, or a tuple, list or mapping of such; ``...`` where there is none yet.
-    expected : Any
-        The right one, computed where the exercise stands.
+    number : str
+        The exercise: "2.1".
     rel : float, optional
-        Relative tolerance for numbers; 0 asks for the exact one.
+        Relative tolerance of numbers; whole numbers stay exact where it is not given.
+    hints : Mapping[float, str], optional
+        What to say to a certain wrong number, such as ``{295: "that is the ridge point itself"}``.
+    **answers : Any
+        The right answers by the names that the reader fills in: numbers or text.
+
+    Raises
+    ------
+    ValueError
+        Where there is no answer, or where a hint is for a right one.
+
+    Examples
+    --------
+    >>> solution("0.1", flops=210)
+    """
+    if isinstance(rel, bool) or not isinstance(rel, (int, float)) or not 0 <= rel < 1:
+        raise ValueError(f"rel={rel!r}: must be a relative tolerance from 0 to below 1, e.g. 0.01")
+    if not answers:
+        raise ValueError(f'solution("{number}") has no answer: name one, e.g. solution("{number}", flops=210)')
+    hints = dict(hints or {})
+    for value, hint in hints.items():
+        if any(_same(value, expected, rel) for expected in answers.values()):
+            raise ValueError(f"hints: {value!r} is a right answer, and gets the hint {hint!r}")
+    _SOLUTIONS[number] = _Solution({name: _plain(value) for name, value in answers.items()}, rel, hints)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What `check` answers: a line for each name. In the built page, boxes to type into stand for those without an answer."""
+
+    number: str
+    lines: Mapping[str, str]
+    kept: _Solution
+
+    def __repr__(self) -> str:
+        return "\n".join(f"Exercise {self.number}, {name}: {line}" for name, line in self.lines.items())
+
+    def _repr_html_(self) -> str:
+        return "\n".join(self._line(name, line) for name, line in self.lines.items())
+
+    def _line(self, name: str, line: str) -> str:
+        """Text for a notebook. The script of the book takes the box out of the template, puts it in the text's place, and needs no kernel."""
+        shown = f"<p>Exercise {html.escape(self.number)}, <code>{html.escape(name)}</code>: {html.escape(line)}</p>"
+        if line != _WAITING:
+            return shown
+        expected = self.kept.answers[name]
+        kept = {"answer": expected, "rel": self.kept.rel, "hints": list(self.kept.hints.items())}
+        return (
+            f'<div class="fk-exercise" data-kept="{html.escape(json.dumps(kept))}">{shown}<form hidden>'
+            f"<label>Exercise {html.escape(self.number)}, <code>{html.escape(name)}</code>: "
+            "<input type=text autocomplete=off></label><button>Check</button><output></output></form></div>"
+        )
+
+
+def check(number: str, **answers: Any) -> Reply:
+    """Tell the reader whether their answers are right.
+
+    Parameters
+    ----------
+    number : str
+        The exercise: "2.1".
+    **answers : Any
+        The reader's, by the names that the exercise gives; ``...`` where there is none yet.
+
+    Returns
+    -------
+    Reply
+        A line for each answer: right, or not answered yet. Open exercises are no error, so that a chapter runs.
 
     Raises
     ------
     NotYet
         For a wrong answer. It is an ``AssertionError``; it names the factor where that explains the mistake, and does not
         tell the answer.
-
-    Notes
-    -----
-    A right answer prints so. No answer yet is no error, so that a chapter with open exercises runs.
+    ValueError
+        Where the exercise is not known, or asks for other names.
 
     Examples
     --------
-    >>> check(2 * 5 * 3 * 7, 210)
-    Right: 210
-    >>> check(..., 210)
-    Not answered yet: put your answer in place of the three dots.
-    >>> check(105, 210)
+    >>> solution("0.1", flops=210)
+    >>> check("0.1", flops=2 * 5 * 3 * 7)
+    Exercise 0.1, flops: right
+    >>> check("0.1", flops=...)
+    Exercise 0.1, flops: not answered yet
+    >>> check("0.1", flops=105)
     Traceback (most recent call last):
         ...
-    flopkit.lessons.exercises.NotYet: 105 is half of what is asked: multiply-adds, where FLOPs are asked for?
+    flopkit.lessons.exercises.NotYet: flops: 105 is half of what is asked: multiply-adds, where FLOPs are asked for?
     """
-    if isinstance(rel, bool) or not isinstance(rel, (int, float)) or not 0 <= rel < 1:
-        raise ValueError(f"rel={rel!r}: must be a relative tolerance from 0 to below 1, e.g. 0.01")
-    if answer is ... or answer is None:
-        print("Not answered yet: put your answer in place of the three dots.")
-        return
-    if not _same(answer, expected, rel):
-        raise NotYet(_hint(answer, expected))
-    print(f"Right: {_shown(answer)}")
+    if number not in _SOLUTIONS:
+        raise ValueError(f'exercise "{number}" is not known here: run the folded cell above this one first')
+    kept = _SOLUTIONS[number]
+    if answers.keys() != kept.answers.keys():
+        raise ValueError(
+            f'exercise "{number}" asks for {", ".join(kept.answers)}, and was given {", ".join(answers) or "nothing"}'
+        )
+    lines = {}
+    wrong = []
+    for name, answer in answers.items():
+        if answer is ... or answer is None:
+            lines[name] = _WAITING
+        elif _same(answer, kept.answers[name], kept.rel):
+            lines[name] = "right"
+        else:
+            wrong.append(f"{name}: {_hint(answer, kept.answers[name], kept.hints)}")
+    if wrong:
+        raise NotYet("; ".join(wrong))
+    return Reply(number, lines, kept)
+
+
+def _plain(value: Any) -> Any:
+    """An int, a float or text, whatever NumPy or SymPy made of it."""
+    if isinstance(value, (bool, str)):
+        return value
+    return int(value) if value == int(value) else float(value)
 
 
 def _same(answer: Any, expected: Any, rel: float) -> bool:
-    if isinstance(expected, Mapping):
-        return (
-            isinstance(answer, Mapping)
-            and answer.keys() == expected.keys()
-            and all(_same(answer[key], expected[key], rel) for key in expected)
-        )
-    if isinstance(expected, (list, tuple)):
-        return (
-            isinstance(answer, (list, tuple))
-            and len(answer) == len(expected)
-            and all(_same(a, e, rel) for a, e in zip(answer, expected, strict=True))
-        )
     if isinstance(expected, str) or isinstance(answer, str):
         return str(answer).strip().lower() == str(expected).strip().lower()
     if isinstance(expected, bool) or isinstance(answer, bool):
-        return isinstance(answer, bool) and isinstance(expected, bool) and answer == expected
-    if rel == 0:
+        return bool(answer == expected)
+    if rel <= 1e-9 and isinstance(expected, int) and float(answer).is_integer():
         return bool(answer == expected)
     return math.isclose(float(answer), float(expected), rel_tol=rel)
 
 
-def _hint(answer: Any, expected: Any) -> str:
+def _hint(answer: Any, expected: Any, hints: Mapping[float, str]) -> str:
     shown = _shown(answer)
     try:
         ratio = float(answer) / float(expected)
@@ -101,11 +185,14 @@ def _hint(answer: Any, expected: Any) -> str:
         return f"{shown} is not what is asked for"
     if isinstance(answer, bool) or isinstance(expected, bool) or math.isnan(ratio):
         return f"{shown} is not what is asked for"
-    for factor, reason in _FACTORS.items():
+    for value, hint in hints.items():
+        if math.isclose(float(answer), value, rel_tol=1e-3):
+            return f"{shown}: {hint}"
+    for factor, reason in FACTORS.items():
         if math.isclose(ratio, factor, rel_tol=1e-3):
             return f"{shown} is {reason}"
     if abs(ratio - 1) < 0.02:
-        return f"{shown} is within 2% of what is asked: an approximation, where the exact number is asked for?"
+        return f"{shown} is within 2 % of what is asked: an approximation, where the exact number is asked for?"
     thousands = round(math.log(ratio, 1000)) if ratio > 0 else 0
     if thousands and math.isclose(ratio, 1000.0**thousands, rel_tol=1e-3):
         return f"{shown} is off by a factor of 1000^{thousands}: a prefix (k, M, G, T)?"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 __all__ = ["Prediction", "inline_html", "predict"]
+
+MOST = 6  # options
 
 # The inputs are siblings of what they reveal, so `:checked ~` is all the logic there is. Colours come from the page:
 # the book's theme (--pst-…), else JupyterLab's (--jp-…), else the text's own colour, which fits any ground.
@@ -26,11 +29,12 @@ color:inherit;font:inherit;line-height:1.5}
 .fk-predict>.fk-said{grid-column:1/-1;margin-top:.4rem}
 .fk-predict>.fk-said p{margin:.2rem 0}
 .fk-predict>.fk-said>*{display:none}
-.fk-predict>input:checked~.fk-said>.fk-reveal,.fk-predict>.fk-right:checked~.fk-said>.fk-yes,
-.fk-predict>.fk-wrong:checked~.fk-said>.fk-no{display:block}
+"""
+_STYLE += ",".join(f".fk-predict>.fk-o{i}:checked~.fk-said>.fk-r{i}" for i in range(MOST))
+_STYLE += """{display:block}
 .fk-predict>input:checked~.fk-said>.fk-hint{display:none}
 .fk-predict>.fk-said>.fk-hint{display:block;opacity:.8}
-@media print{.fk-predict>.fk-said>.fk-reveal{display:block}.fk-predict>.fk-said>.fk-hint{display:none}}"""
+@media print{.fk-predict>.fk-said>.fk-yes{display:block}.fk-predict>.fk-said>.fk-hint{display:none}}"""
 
 
 @dataclass(frozen=True)
@@ -38,18 +42,21 @@ class Prediction:
     """A question with options, of which one is right; it shows itself as a group of radio buttons."""
 
     question: str
-    options: tuple[str, ...]
-    answer: int
-    reveal: str
+    options: Mapping[str, str]
+    answer: str
 
     def _repr_html_(self) -> str:
         # JupyterLab takes the arrow keys for itself unless the element under them says no.
-        name = "fk-" + hashlib.sha256(repr(self).encode()).hexdigest()[:10]
+        name = "fk-" + hashlib.sha256(repr((self.question, *self.options.items())).encode()).hexdigest()[:10]
         choices = "\n".join(
-            f'<input type="radio" name="{name}" id="{name}-{i}" class="{"fk-right" if i == self.answer else "fk-wrong"}" '
-            'data-lm-suppress-shortcuts="true">'
+            f'<input type="radio" name="{name}" id="{name}-{i}" class="fk-o{i}" data-lm-suppress-shortcuts="true">'
             f'<label for="{name}-{i}">{inline_html(option)}</label>'
             for i, option in enumerate(self.options)
+        )
+        replies = "\n".join(
+            f'<p class="fk-r{i}{" fk-yes" if option == self.answer else ""}">'
+            f"<strong>{'Yes' if option == self.answer else 'No'}.</strong> {inline_html(reply)}</p>"
+            for i, (option, reply) in enumerate(self.options.items())
         )
         return f"""\
 <style>{_STYLE}</style>
@@ -57,32 +64,29 @@ class Prediction:
 <legend>{inline_html(self.question)}</legend>
 {choices}
 <div class="fk-said" role="status">
-<p class="fk-hint">Choose before you read on: the answer appears here.</p>
-<p class="fk-yes"><strong>Yes.</strong></p>
-<p class="fk-no"><strong>No.</strong></p>
-<p class="fk-reveal">{inline_html(self.reveal)}</p>
+<p class="fk-hint">Choose before you read on: the reply appears here.</p>
+{replies}
 </div>
 </fieldset>"""
 
     def __repr__(self) -> str:
         lines = [self.question, *(f"  {chr(97 + i)}) {option}" for i, option in enumerate(self.options))]
-        return "\n".join([*lines, "Choose before you read on; .reveal tells."])
+        return "\n".join([*lines, "Choose before you read on; .options has a reply to each."])
 
 
-def predict(question: str, *, options: Sequence[str], answer: int, reveal: str) -> Prediction:
-    """Ask the reader to guess, and tell them once they have.
+def predict(question: str, *, options: Mapping[str, str], answer: str) -> Prediction:
+    """Ask the reader to guess, and reply to the guess.
 
     Parameters
     ----------
     question : str
         The question. It ends with a question mark.
-    options : Sequence[str]
-        Two or more answers. In these and in the reveal, code between backticks, ``**bold**`` and
+    options : Mapping[str, str]
+        Two to six answers, each with the reply to a reader who chooses it: why the right one is right, which belief leads to
+        a wrong one. "Yes." or "No." is put before it. In both, code between backticks, ``**bold**`` and
         ``[links](https://example.org)`` work.
-    answer : int
-        The index of the right one, from 0.
-    reveal : str
-        What appears under any choice: the right number and why.
+    answer : str
+        The right one.
 
     Returns
     -------
@@ -92,26 +96,34 @@ def predict(question: str, *, options: Sequence[str], answer: int, reveal: str) 
     Raises
     ------
     ValueError
-        Where there is no choice, where the answer is not among the options or two options are the same.
+        Where there is no choice, where an option has no reply, or where the answer is not among the options.
 
     Examples
     --------
-    >>> print(predict("How many FLOPs is a multiply-add?", options=["1", "2"], answer=1, reveal="A multiply, an add."))
+    >>> print(
+    ...     predict(
+    ...         "How many FLOPs is a multiply-add?",
+    ...         options={"1": "That counts instructions: an FMA is one.", "2": "A multiply and an add."},
+    ...         answer="2",
+    ...     )
+    ... )
     How many FLOPs is a multiply-add?
       a) 1
       b) 2
-    Choose before you read on; .reveal tells.
+    Choose before you read on; .options has a reply to each.
     """
-    options = tuple(options)
-    if len(options) < 2 or len(set(options)) < len(options):
-        raise ValueError(f"options={list(options)!r}: give two or more, each different")
-    if isinstance(answer, bool) or not isinstance(answer, int) or not 0 <= answer < len(options):
-        raise ValueError(f"answer={answer!r}: must be the index of an option, 0 to {len(options) - 1}")
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options={options!r}: give each answer its reply, {{'2 FLOPs': 'A multiply and an add.', …}}")
+    if not 2 <= len(options) <= MOST:
+        raise ValueError(f"options={list(options)!r}: give two to {MOST}")
+    for option, reply in options.items():
+        if not reply.strip():
+            raise ValueError(f"options: {option!r} has no reply: say why it is right, or which belief leads there")
+    if answer not in options:
+        raise ValueError(f"answer={answer!r}: must be one of the options, {', '.join(map(repr, options))}")
     if not question.strip().endswith("?"):
         raise ValueError(f"question={question!r}: must end with a question mark")
-    if not reveal.strip():
-        raise ValueError("reveal is empty: say the right number and why")
-    return Prediction(question, options, answer, reveal)
+    return Prediction(question, MappingProxyType(dict(options)), answer)
 
 
 def inline_html(text: str) -> str:

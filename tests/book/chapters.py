@@ -31,6 +31,18 @@ MAY_WAIT = ("Measure", "Theory against measurement")  # they need recordings fro
 WORDS = (1500, 3500)
 EXERCISES = 5
 SUMMARY_LINES = 5
+GUESSES = 3
+DRAWINGS = 2
+TAKEAWAYS = 3
+TAKEAWAY = re.compile(r"^> \*\*Takeaway\.\*\* \S", re.MULTILINE)
+UNSEEN = {
+    "install",
+    "install-peers",
+    "remove-cell",
+    "remove-input",
+    "hide-cell",
+    "hide-input",
+}  # tags of cells whose code the page does not show
 
 
 @dataclass(frozen=True)
@@ -141,18 +153,13 @@ def literal(node: ast.AST | None) -> str | None:
 
 
 def predicted(cells: list[Cell]) -> str:
-    """What guesses tell the reader as true: the question, the right option, the reveal."""
+    """What guesses tell the reader: the question, the right option, the reply to each option."""
     told = []
     for call in calls(cells, "predict"):
         given = {keyword.arg: keyword.value for keyword in call.keywords}
-        told += [literal(call.args[0]) if call.args else literal(given.get("question")), literal(given.get("reveal"))]
-        options, answer = given.get("options"), given.get("answer")
-        if (
-            isinstance(options, ast.List)
-            and isinstance(answer, ast.Constant)
-            and answer.value in range(len(options.elts))
-        ):
-            told.append(literal(options.elts[answer.value]))
+        options = given.get("options")
+        told += [literal(call.args[0]) if call.args else None, literal(given.get("answer"))]
+        told += map(literal, options.values if isinstance(options, ast.Dict) else ())
     return "\n\n".join(text for text in told if text)
 
 
@@ -215,7 +222,22 @@ def owed(book: Notebook) -> list[str]:
 
 def shape_problems(book: Notebook) -> list[str]:
     """Where a chapter leaves the order that all chapters keep."""
-    return [*_opening(book), *_order(book), *_parts(book), *_form(book)]
+    return [
+        *_opening(book),
+        *_order(book),
+        *_parts(book),
+        *_teaching(book),
+        *_checks(book),
+        *_exercises(book),
+        *_form(book),
+    ]
+
+
+def minutes(book: Notebook) -> int:
+    """What a chapter takes: 180 words a minute, five seconds a line of code that the page shows, four minutes an exercise."""
+    lines = sum(len(cell.text.splitlines()) for cell in book.code if not UNSEEN & set(cell.tags))
+    asked = {call.args[0].value for call in calls(book.code, "check") if call.args and literal(call.args[0])}
+    return round((words(book.prose) / 180 + lines * 5 / 60 + 4 * len(asked)) / 5) * 5
 
 
 def _opening(book: Notebook) -> list[str]:
@@ -225,8 +247,11 @@ def _opening(book: Notebook) -> list[str]:
     question = paragraphs[0] if paragraphs else ""
     if "?" not in question or not re.search(r"\d", question):
         problems.append("the first paragraph under the title must be a question with a number")
-    if not any(re.match(r"\*\*Time\*\*.*\d+.*min", part) for part in paragraphs):
+    said = next((found for part in paragraphs if (found := re.match(r"\*\*Time\*\* (\d+) minutes", part))), None)
+    if not said:
         problems.append('a line must say minutes and prerequisites before the first section: "**Time** 40 minutes. …"')
+    elif abs(int(said[1]) - minutes(book)) > 5:
+        problems.append(f"{said[1]} minutes are said; by its words, code and exercises it takes {minutes(book)}")
     if not book.code or "install" not in book.code[0].tags:
         problems.append('the first code cell must be the install cell, tagged "install" (make notebooks writes it)')
     return problems
@@ -267,21 +292,120 @@ def _parts(book: Notebook) -> list[str]:
         problems.append("Play: no figure of flopkit.charts")
     if not re.search(r"\]\(https?://", text("Mistakes people make")):
         problems.append("Mistakes people make: no link to a thread or a paper")
-    folded = len(re.findall(r"<details", text("Exercises")))
-    if folded < EXERCISES or folded != len(re.findall(r"</details>", text("Exercises"))):
-        problems.append(
-            f"Exercises: {folded} folded solutions, at least {EXERCISES} are asked, each closed by </details>"
-        )
-    asserted = len(calls(sections["Exercises"], "check")) + sum(
-        isinstance(node, ast.Assert)
-        for cell in sections["Exercises"]
-        if cell.kind == "code"
-        for node in ast.walk(ast.parse(cell.text))
-    )
-    if asserted < EXERCISES:
-        problems.append(f"Exercises: cells assert {asserted} answers, at least {EXERCISES} are asked")
     if items("Summary") != SUMMARY_LINES:
         problems.append(f"Summary: {items('Summary')} lines, {SUMMARY_LINES} are asked, each a list item")
+    return problems
+
+
+def _teaching(book: Notebook) -> list[str]:
+    """Guesses where they arise, drawings, one takeaway a section."""
+    problems = []
+    guesses = len(calls(book.code, "predict"))
+    if guesses < GUESSES or guesses == len(calls(book.sections().get("Predict", []), "predict")):
+        problems.append(
+            f"{guesses} guesses: at least {GUESSES} are asked, some of them outside Predict, where they arise"
+        )
+    drawings = sum(
+        isinstance(node, ast.Attribute) and getattr(node.value, "attr", getattr(node.value, "id", "")) == "drawings"
+        for cell in book.code
+        for node in ast.walk(ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", cell.text, flags=re.MULTILINE)))
+    )
+    if drawings < DRAWINGS:
+        problems.append(f"{drawings} drawings (charts.drawings.NAME(…)): at least {DRAWINGS} are asked")
+    boxes = [
+        len(TAKEAWAY.findall("\n".join(cell.text for cell in part if cell.kind == "markdown")))
+        for part in _passages(book)
+    ]
+    if sum(boxes) < TAKEAWAYS or max(boxes) > 1:
+        problems.append(f'{sum(boxes)} takeaways ("> **Takeaway.** …"): at least {TAKEAWAYS} are asked, one a section')
+    return problems
+
+
+def _passages(book: Notebook) -> list[list[Cell]]:
+    """The cells between one heading, of any depth, and the next."""
+    found: list[list[Cell]] = [[]]
+    for cell in book.cells:
+        if cell.kind == "code":
+            found[-1].append(cell)
+            continue
+        for part in re.split(r"^(?=##+ )", without_code(cell.text), flags=re.MULTILINE):
+            if part.startswith("##"):
+                found.append([])
+            if part.strip():
+                found[-1].append(Cell("markdown", part))
+    return found
+
+
+def _checks(book: Notebook) -> list[str]:
+    """What only asserts is out of sight, and stands once, at the end of its section."""
+    problems = []
+    for part in _passages(book):
+        guards = [
+            i
+            for i, cell in enumerate(part)
+            if _guards(cell) and not {"solution", "exercise", "hide-cell"} & set(cell.tags)
+        ]
+        for i in guards:
+            if "remove-cell" not in part[i].tags:
+                problems.append(
+                    f"a check is in the reader's sight: move it into a cell tagged remove-cell: {part[i].text[:60]!r}"
+                )
+        if len(guards) > 1:
+            problems.append(
+                f"{len(guards)} cells of checks in one section, one is asked: {part[guards[0]].text[:60]!r}"
+            )
+        elif guards and any(cell.kind == "code" for cell in part[guards[0] + 1 :]):
+            problems.append(f"a cell of checks stands before other code of its section: {part[guards[0]].text[:60]!r}")
+    return problems
+
+
+def _guards(cell: Cell) -> bool:
+    if cell.kind != "code" or {"install", "install-peers"} & set(cell.tags):
+        return False
+    tree = ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", cell.text, flags=re.MULTILINE))
+    return bool(calls([cell], "says", "cites")) or any(isinstance(node, ast.Assert) for node in ast.walk(tree))
+
+
+def _exercises(book: Notebook) -> list[str]:
+    """Question, the folded cell that keeps the answer, the reader's cell with open answers, the folded solution."""
+    cells = book.sections().get("Exercises", [])
+    problems = []
+    folded = sum(cell.text.count("<details") for cell in cells if cell.kind == "markdown")
+    closed = sum(cell.text.count("</details>") for cell in cells if cell.kind == "markdown")
+    known: set[str] = set()
+    asked = []
+    for cell in cells:
+        if cell.kind == "code":
+            known |= {literal(call.args[0]) or "" for call in calls([cell], "solution") if call.args}
+        if calls([cell], "solution") and not {"solution", "remove-cell"} <= set(cell.tags):
+            problems.append("Exercises: a cell with solution(…) needs the tags solution and remove-cell")
+        for call in calls([cell], "check"):
+            number = (call.args and literal(call.args[0])) or ""
+            asked.append(number)
+            if not {"exercise", "remove-input"} <= set(cell.tags):
+                problems.append(f"exercise {number}: the reader's cell needs the tags exercise and remove-input")
+            if number not in known:
+                problems.append(f'exercise {number}: no solution("{number}", …) stands above its check')
+            open_ = {
+                target.id
+                for node in ast.walk(ast.parse(cell.text))
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is ...
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            }
+            if not call.keywords or any(getattr(keyword.value, "id", None) not in open_ for keyword in call.keywords):
+                problems.append(
+                    f'exercise {number}: write `name = ...`, then check("{number}", name=name), for each answer'
+                )
+    chapter = (re.match(r"# (\d+)", book.title) or ("", ""))[1]
+    if asked != [f"{chapter}.{i}" for i in range(1, len(asked) + 1)] or len(asked) < EXERCISES:
+        problems.append(
+            f"Exercises: {', '.join(asked) or 'none'} can be answered, {chapter}.1 to at least {chapter}.{EXERCISES} are asked"
+        )
+    if folded != closed or folded < len(asked):
+        problems.append(
+            f"Exercises: {folded} folded solutions of {len(asked)} exercises, each closed by </details>, are asked"
+        )
     return problems
 
 

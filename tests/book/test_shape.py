@@ -26,6 +26,8 @@ def test_chapters_are_numbered_in_order():
 # -- the tests bite ---------------------------------------------------------------------------------------------
 
 FILLER = "word " * 1600
+BOX = "\n\n> **Takeaway.** So."
+GUESS = 'predict("How many?", options={"1": "Why not.", "2": "Why."}, answer="2")'
 
 
 def chapter(**changes):
@@ -33,23 +35,33 @@ def chapter(**changes):
     parts = {
         "title": "# 2 Dense layers",
         "question": "One token keeps 1 of 300 lanes busy. How many ride along for free?",
-        "time": "**Time** 40 minutes. **You need** chapter 1.",
+        "time": "**Time** 30 minutes. **You need** chapter 1.",
         "able": "## You will be able to\n\n- count\n- compare",
         "predict": "## Predict",
-        "derive": "## Derive\n\n" + FILLER,
-        "count": "## Count",
+        "derive": "## Derive\n\n" + FILLER + BOX,
+        "more": "### More\n\n" + BOX,
+        "count": "## Count\n\n" + BOX,
         "play": "## Play",
         "mistakes": "## Mistakes people make\n\nSee [a thread](https://example.org/1).",
-        "exercises": "## Exercises\n\n" + "<details><summary>Solution</summary>So.</details>\n" * 5,
+        "exercises": "## Exercises\n\nQuestions.",
+        "solved": "<details><summary>Solution</summary>So.</details>\n" * 5,
         "summary": "## Summary\n\n" + "- a line\n" * 5,
     }
     code = {
-        "install": ("import importlib.util", ("install",)),
-        "predict": ('predict("How many?", options=["1", "2"], answer=1, reveal="Two.")', ("remove-input",)),
-        "derive": ('derivation("FLOPs", expression)', ()),
-        "count": ("assert 1", ()),
-        "play": ("charts.dense_roofline()", ()),
-        "exercises": ("check(1, 1)\ncheck(2, 2)\ncheck(3, 3)\nassert 4\nassert 5", ()),
+        "install": [("import importlib.util", ("install",))],
+        "predict": [(GUESS, ("remove-input",))],
+        "derive": [('derivation("FLOPs", expression)', ()), ("charts.drawings.dot_product(k=4)", ("remove-input",))],
+        "more": [(GUESS, ("remove-input",)), (GUESS, ("remove-input",)), ("assert 1", ("remove-cell",))],
+        "count": [("charts.drawings.peak()", ()), ("assert 1", ("hide-cell",)), ('says("1 s", 1)', ("remove-cell",))],
+        "play": [("charts.dense_roofline()", ())],
+        "exercises": [
+            cell
+            for i in range(1, 6)
+            for cell in (
+                (f'solution("2.{i}", flops=1)\nassert 1', ("solution", "remove-cell")),
+                (f'flops = ...\ncheck("2.{i}", flops=flops)', ("exercise", "remove-input")),
+            )
+        ],
     }
     for name, change in changes.items():
         (code if name.endswith("_code") else parts)[name.removesuffix("_code")] = change
@@ -57,10 +69,7 @@ def chapter(**changes):
     for name, text in parts.items():
         if text is not None:
             cells.append(Cell("markdown", text))
-        if name == "time" and code["install"]:
-            cells.append(Cell("code", *code["install"]))
-        elif code.get(name):
-            cells.append(Cell("code", *code[name]))
+        cells += [Cell("code", *cell) for cell in code.get("install" if name == "time" else name) or ()]
     return Notebook("sample", tuple(cells))
 
 
@@ -82,16 +91,32 @@ def test_a_chapter_in_shape():
         ({"able": None}, '"## You will be able to" is missing'),
         ({"predict": None}, '"## Predict" is missing'),
         ({"predict_code": None}, "no cell calls predict"),
-        ({"predict_code": ('predict("How many?")', ())}, "remove-input"),
+        ({"predict_code": [('predict("How many?")', ())]}, "remove-input"),
+        ({"more_code": None}, "1 guesses: at least 3 are asked"),
+        ({"more_code": None, "predict_code": [("\n".join([GUESS] * 3), ("remove-input",))]}, "where they arise"),
+        ({"derive_code": [('derivation("FLOPs", 1)', ())]}, "1 drawings"),
+        ({"more": "### More"}, "2 takeaways"),
+        ({"more": "### More" + BOX * 2}, "one a section"),
+        (
+            {"time": "**Time** 60 minutes. **You need** chapter 1."},
+            "60 minutes are said; by its words, code and exercises it takes 30",
+        ),
+        ({"count_code": [("assert 1", ())]}, "in the reader's sight"),
+        ({"count_code": [("assert 1", ("remove-cell",))] * 2}, "2 cells of checks in one section"),
+        ({"count_code": [("assert 1", ("remove-cell",)), ("f(x)", ())]}, "stands before other code"),
         ({"derive_code": None}, "derivation"),
         ({"count_code": None}, "Count: no code cell"),
-        ({"play_code": ("plot()", ())}, "no figure"),
+        ({"play_code": [("plot()", ())]}, "no figure"),
         ({"mistakes": "## Mistakes people make\n\nMany."}, "no link"),
         ({"count": "## Play\n\n## Count"}, "twice"),
         ({"count": "## Summary\n\n## Count"}, "must keep this order"),
-        ({"exercises": "## Exercises\n\n" + "<details>So.</details>\n" * 4}, "4 folded solutions"),
-        ({"exercises": "## Exercises\n\n" + "<details>So.\n" * 5}, "each closed"),
-        ({"exercises_code": ("check(1, 1)\nassert 2", ())}, "assert 2 answers"),
+        ({"solved": "<details>So.</details>\n" * 4}, "4 folded solutions of 5 exercises"),
+        ({"solved": "<details>So.\n" * 5}, "each closed"),
+        ({"exercises_code": [('solution("2.1", a=1)', ("solution", "remove-cell"))]}, "none can be answered"),
+        ({"exercises_code": [('a = ...\ncheck("2.1", a=a)', ("exercise", "remove-input"))]}, "stands above its check"),
+        ({"exercises_code": [('a = 1\ncheck("2.1", a=a)', ("exercise", "remove-input"))]}, "write `name = ...`"),
+        ({"exercises_code": [('a = ...\ncheck("2.1", a=a)', ("exercise",))]}, "the reader's cell needs the tags"),
+        ({"exercises_code": [('solution("2.1", a=1)', ("solution",))]}, "needs the tags solution and remove-cell"),
         ({"summary": "## Summary\n\n- one line"}, "1 lines, 5 are asked"),
         ({"derive": "## Derive\n\nShort."}, "words; a chapter has"),
         ({"derive": "## Derive\n\n" + FILLER * 3}, "words; a chapter has"),
@@ -112,4 +137,4 @@ def test_stored_outputs():
 
 
 def test_headings_in_code_are_none():
-    assert shape_problems(chapter(derive="## Derive\n\n```\n## Summary\n```\n" + FILLER)) == []
+    assert shape_problems(chapter(derive="## Derive\n\n```\n## Summary\n```\n" + FILLER + BOX)) == []
