@@ -197,7 +197,8 @@ def prose_problems(book: Notebook) -> list[str]:
         for number in numbers_in(prose)
         if _key(number) not in keys
     ]
-    plain = _key(re.sub(r"[*_`]", "", prose))
+    bare = re.sub(r"[*_`]", "", prose)
+    plain = re.sub(r"\s", "", bare) + _key(bare)  # the latter without what follows a "2 times"
     present = {_key(number) for number in numbers_in(prose)}
     problems += [
         f"says({text!r}, …) stands in a cell, but {text!r} is not in the prose"

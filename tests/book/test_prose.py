@@ -48,14 +48,23 @@ def test_good_prose(prose, code):
         ("It is 3 GB.", 'says(f"{n} GB", x)', "needs the text of the prose itself"),
         (
             "Guess.",
-            'predict("Is it 3 GB?", options=["1 GB", "2 GB"], answer=1, reveal="It is 4 GB.")',
+            'predict("Is it 3 GB?", options={"1 GB": "No.", "2 GB": "It is 4 GB."}, answer="2 GB")',
             "'4 GB' is neither",
         ),
-        ("Guess.", 'predict("Well?", options=["1 GB", "2 GB"], answer=1, reveal="So.")', "'2 GB' is neither"),
+        (
+            "Guess.",
+            'predict("Well?", options={"1 GB": "It is 5 GB.", "2 GB": "So."}, answer="2 GB")',
+            "'5 GB' is neither",
+        ),
+        ("Guess.", 'predict("Well?", options={"1 GB": "No.", "2 GB": "So."}, answer="2 GB")', "'2 GB' is neither"),
     ],
 )
 def test_bad_prose(prose, code, problem):
     assert any(problem in found for found in prose_problems(sample(prose, code)))
+
+
+def test_words_after_times_are_prose():
+    assert prose_problems(sample("It is 2 times as much.\n\nOr 163 tokens.", 'says("163 tokens", x)\nsays("2×", y)')) == []
 
 
 def test_what_a_figure_is_said_to_show_is_prose():
@@ -69,5 +78,5 @@ def test_what_a_chapter_found_is_prose():
 
 
 def test_wrong_guesses_need_no_source():
-    code = 'predict("Well?", options=["1 GB", "2 GB"], answer=1, reveal="So.")\nsays("2 GB", 2e9)'
+    code = 'predict("Well?", options={"1 GB": "No.", "2 GB": "So."}, answer="2 GB")\nsays("2 GB", 2e9)'
     assert prose_problems(sample("Guess.", code)) == []
