@@ -1,0 +1,81 @@
+"""Every drawing in a browser: no word leaves the picture or runs into another, none is too small on a phone, dark pages change the colours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+
+from flopkit import charts
+from flopkit.charts import drawings
+
+pytestmark = pytest.mark.browser
+STYLE = (Path(charts.__file__).parent / "static" / "figure.css").read_text("utf8")
+NAMES = [name for name in drawings.__all__ if name != "Drawing"]
+# Other settings than those a drawing starts with, at the ends of what can be drawn.
+EXTREMES = [
+    drawings.matrix_product(m=2, k=7, n=7),
+    drawings.matrix_product(m=7, k=4, n=4),
+    drawings.bytes_and_flops(tokens=(1, 8, 64, 512, 4096), d_in=256, d_out=256),
+    drawings.dot_product(2),
+    drawings.dot_product(65536),
+]
+DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
+
+WORDS = """() => [...document.querySelectorAll('.fk-sheets > svg')].map(svg => {
+  const box = node => { const r = node.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom] };
+  return {frame: box(svg), words: [...svg.querySelectorAll('text')].map(text =>
+    ({text: text.textContent, box: box(text), size: text.getScreenCTM().a * text.getAttribute('font-size'), ink: getComputedStyle(text).fill}))};
+})"""
+
+
+@pytest.fixture
+def sheets(chromium):
+    """`sheets(drawing, width, dark) -> [frame and words of each canvas]`"""
+    pages = []
+
+    def open_(drawing, width, dark=False):
+        page = chromium.new_page(viewport={"width": width, "height": 800})
+        pages.append(page)
+        theme = "dark" if dark else "light"
+        page.set_content(
+            f"<!doctype html><html data-theme={theme}><style>{STYLE} body {{ margin: 0 16px }}</style>{drawing.html()}</html>"
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        return page.evaluate(WORDS)
+
+    yield open_
+    for page in pages:
+        page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("drawing", DRAWN, ids=lambda drawing: drawing.name)
+def test_words_have_room(sheets, drawing, width):
+    for sheet in sheets(drawing, width):
+        left, top, right, bottom = sheet["frame"]
+        scale = (right - left) / 360
+        for word in sheet["words"]:
+            a, b, c, d = word["box"]
+            assert left - 1 <= a and c <= right + 1 and top - 1 <= b and d <= bottom + 1, f"{word['text']!r} leaves it"
+            assert word["size"] >= 11, f"{word['text']!r} is {word['size']:.1f} px high"
+        for i, one in enumerate(sheet["words"]):
+            for other in sheet["words"][i + 1 :]:
+                over = [
+                    min(x, y) - max(v, w)
+                    for v, w, x, y in zip(
+                        one["box"][:2], other["box"][:2], one["box"][2:], other["box"][2:], strict=True
+                    )
+                ]
+                assert over[0] <= scale or over[1] <= 4 * scale, f"{one['text']!r} runs into {other['text']!r}"
+
+
+def test_the_page_sets_the_ink(sheets):
+    drawing = drawings.matrix_product()
+    inks = [{word["ink"] for sheet in sheets(drawing, 390, dark) for word in sheet["words"]} for dark in (False, True)]
+    assert inks == [
+        {"rgb(34, 40, 50)", "rgb(0, 114, 178)", "rgb(213, 94, 0)"},
+        {"rgb(206, 214, 221)", "rgb(86, 180, 233)", "rgb(255, 146, 72)"},
+    ]
