@@ -173,15 +173,23 @@ def settled(book: Notebook) -> list[Claim]:
     return [claim for claim in claims().values() if claim.page == book.name]
 
 
+def charted(cells: list[Cell]) -> list[ast.Call]:
+    """The calls `charts.NAME(…)` and `charts.drawings.NAME(…)`, in their order."""
+    found = []
+    for cell in cells:
+        shown = []
+        for call in calls([cell], *charts.__all__, *charts.drawings.__all__):
+            room = ast.unparse(call.func).rpartition(".")[0]
+            if room in ("charts", "charts.drawings"):
+                shown.append(call)
+        found += sorted(shown, key=lambda call: (call.lineno, call.col_offset))
+    return found
+
+
 def pictured(book: Notebook) -> list[str]:
-    """What the figures in the chapter are said to show, to those who read it and to those who hear it."""
-    figures = dict.fromkeys(
-        call.func.attr
-        for call in calls(book.code, *charts.__all__)
-        if isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "charts"
-    )
-    shown = (getattr(charts, name)() for name in figures if name in charts.gallery.__all__)
-    return [f"{figure.title}\n\n{figure.alt}" for figure in shown]
+    """What the figures and drawings in the chapter are said to show, to those who see them and to those who don't."""
+    shown = dict.fromkeys(ast.unparse(call) for call in charted(book.code) if call.func.attr in charts.gallery.__all__)
+    return [f"{figure.title}\n\n{figure.alt}" for figure in (getattr(charts, text[7:-2])() for text in shown)]
 
 
 # -- judging ----------------------------------------------------------------------------------------------------
@@ -306,11 +314,7 @@ def _teaching(book: Notebook) -> list[str]:
         problems.append(
             f"{guesses} guesses: at least {GUESSES} are asked, some of them outside Predict, where they arise"
         )
-    drawings = sum(
-        isinstance(node, ast.Attribute) and getattr(node.value, "attr", getattr(node.value, "id", "")) == "drawings"
-        for cell in book.code
-        for node in ast.walk(ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", cell.text, flags=re.MULTILINE)))
-    )
+    drawings = sum(isinstance(call.func.value, ast.Attribute) for call in charted(book.code))
     if drawings < DRAWINGS:
         problems.append(f"{drawings} drawings (charts.drawings.NAME(…)): at least {DRAWINGS} are asked")
     boxes = [

@@ -1,10 +1,11 @@
 """What chapters refer to exists: terms of the glossary at their first use, sources, and the numbers of figures and equations."""
 
+import ast
 import json
 import re
 
 import pytest
-from chapters import BOOK, Cell, Notebook, calls, literal, notebooks
+from chapters import BOOK, Cell, Notebook, calls, charted, literal, notebooks
 
 BOOKS = {book.name: book for book in notebooks()}
 CHAPTERS = [book for book in BOOKS.values() if book.is_chapter]
@@ -91,8 +92,15 @@ def test_each_term_and_source_stands_there_once():
 
 def figures(book):
     """Number of each figure that a cell shows, '' where it has none."""
-    shown = [cell.text for cell in book.code if "remove-cell" not in cell.tags]
-    return re.findall(r'\bcharts\.\w+\([^()]*\)(?:\.numbered\("([\d.]+)"\))?', "\n".join(shown))
+    found = []
+    for cell in book.code:
+        if "remove-cell" not in cell.tags:
+            numbered = {}  # the call of a figure -> its number
+            for call in calls([cell], "numbered"):
+                if isinstance(call.func.value, ast.Call):
+                    numbered[ast.unparse(call.func.value)] = literal(call.args[0])
+            found += [numbered.get(ast.unparse(call), "") for call in charted([cell])]
+    return found
 
 
 def equations(book):

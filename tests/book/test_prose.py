@@ -64,7 +64,9 @@ def test_bad_prose(prose, code, problem):
 
 
 def test_words_after_times_are_prose():
-    assert prose_problems(sample("It is 2 times as much.\n\nOr 163 tokens.", 'says("163 tokens", x)\nsays("2×", y)')) == []
+    assert (
+        prose_problems(sample("It is 2 times as much.\n\nOr 163 tokens.", 'says("163 tokens", x)\nsays("2×", y)')) == []
+    )
 
 
 def test_what_a_figure_is_said_to_show_is_prose():
