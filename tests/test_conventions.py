@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 import flopkit as fk
-from flopkit.conventions import EXACT, FVCORE, KINDS, TORCH, VECTOR_KINDS, Convention
+from flopkit.conventions import EXACT, FVCORE, KINDS, TORCH, VECTOR_KINDS, Convention, divided
 
 COST = fk.Cost(
     "one of each",
@@ -153,3 +153,9 @@ def test_unknown_kinds_are_refused():
         fk.Cost("wrong", macs_by_kind={"product": 1})
     with pytest.raises(ValueError, match="kind='products' is not a kind of work here; known: elementwise, norm"):
         fk.Cost("wrong", vector_by_kind={"products": 1})
+
+
+def test_a_quotient_is_a_double_where_a_double_is_exact():
+    half, exact = divided(2**52 + 1, 2), divided(2**53 + 1, 2)
+    assert type(half) is float and half == 2**51 + 0.5
+    assert type(exact) is Fraction and exact == Fraction(2**53 + 1, 2)

@@ -358,3 +358,8 @@ def test_the_head_of_the_data_explains_every_field():
     head = devices.files("flopkit").joinpath("data/devices.toml").read_text("utf8").split("[sources]")[0]
     assert [field for field in devices._FIELDS if f"\n# {field:<17} " not in head] == []
     assert f"Required: {', '.join(devices._REQUIRED)}." in head
+
+
+def test_a_slow_device_is_a_device():
+    abacus = fk.Device("abacus", peak={"fp32": 0.5}, bandwidth=0.25)
+    assert abacus.ridge("fp32") == 2

@@ -56,3 +56,8 @@ def test_what_is_known_need_not_be_text():
 def test_what_is_no_text_is_no_name(wrong):
     with pytest.raises(TypeError, match=r"name=.* is not a network: must be a name, such as 'resnet18'"):
         find(wrong, NETWORKS, "a network")
+
+
+def test_four_near_names_are_enough():
+    near = hint("gpt-9x", [f"gpt-{i}" for i in range(7)])
+    assert near.count(" or ") == 3, near

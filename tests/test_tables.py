@@ -51,10 +51,14 @@ def test_without_either_it_is_said_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_the_real_package_keeps_the_numbers(package, monkeypatch):
-    pytest.importorskip(package)
     for other in {"pandas", "polars"} - {package}:
         monkeypatch.setitem(sys.modules, other, None)
-    frame = Table([{"a": 1, "b": 2**70}, {"a": 2.5, "b": 3}]).to_frame()
+    frame = Table([{"a": 1, "b": 2**70, "c": 2**127}, {"a": 2.5, "b": 3, "c": 2**127 - 1}]).to_frame()
     assert (
         type(frame).__module__.startswith(package) and list(frame["a"]) == [1, 2.5] and list(frame["b"]) == [2**70, 3]
     )
+    assert list(frame["c"]) == [2**127, 2**127 - 1]
+
+
+def test_a_table_without_a_caption_begins_with_its_columns():
+    assert str(Table([{"part": "dense"}])).splitlines()[0] == "part"

@@ -154,3 +154,28 @@ def test_needs_no_numpy():
 def test_what_goes_on_after_a_number_is_not_a_unit(text):
     with pytest.raises(ValueError, match="no number at the start"):
         units.parse(text)
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [(119, "119 s"), (120, "2 min"), (5400, "90 min"), (100_000, "27.78 h"), (172_800, "2 days")],
+)
+def test_a_time_is_told_in_the_largest_unit_of_which_there_are_two(value, text):
+    assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [("3 thousand FLOPs", 3e3), ("3 million FLOPs", 3e6), ("3 billion FLOPs", 3e9), ("3 trillion FLOPs", 3e12)],
+)
+def test_a_word_scales(text, value):
+    assert parse(text).value == value
+
+
+def test_counts_too_long_to_be_told_to_the_unit():
+    assert count(1.23456e21, "tokens") == "1,235,000,000,000,000,000,000 tokens"
+    assert count(1e24, "tokens") == "1" + ",000" * 8 + " tokens"
+
+
+def test_one_of_something():
+    assert (count(1, "SMs"), count(1, "tokens"), count(1, "s"), count(2, "SMs")) == ("1 SM", "1 token", "1 s", "2 SMs")
