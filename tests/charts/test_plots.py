@@ -1,5 +1,6 @@
 """Pictures of results: their rows are the result's own numbers, and they draw where nothing can be fetched."""
 
+import json
 import re
 
 import numpy
@@ -108,3 +109,35 @@ def test_the_expressions_of_the_page_give_the_same_numbers():
     for value, row in zip(flow["values"], figure.rows(), strict=True):
         for name, expression in flow["columns"].items():
             assert eval(expression, {"datum": value}) == row[name]  # a look-up is written alike in both languages
+
+
+@pytest.mark.parametrize(
+    "result, longest",
+    [(LAYER, max(part.flops for part in LAYER.parts) / LAYER.flops), (REPORT, REPORT.flops)],
+    ids=["cost", "report"],
+)
+def test_the_words_behind_the_longest_bar_have_room(result, longest):
+    spec = result.plot().spec()
+    scales = re.findall(r'"scale": {"domain": \[([\d.]+), ([\d.]+)\], "nice": false}', json.dumps(spec))
+    assert {float(low) for low, _ in scales} == {0}
+    assert [float(high) / longest for _, high in scales] == pytest.approx([1.2] * len(scales)) and scales
+
+
+def test_each_row_has_its_height():
+    few, many = (nn.Sequential(*(nn.Linear(4, 4) for _ in range(n))) for n in (2, 12))
+    low, high = (fk.count(model, torch.ones(1, 4)).plot().height for model in (few, many))
+    assert high - low == 10 * 24 and low > 3 * 24
+
+
+def test_those_that_are_told_are_the_largest():
+    figure = fk.count(
+        nn.Sequential(*(nn.Linear(4, n) for n in (1,)), *(nn.Linear(1, 1) for _ in range(9))), torch.ones(1, 4)
+    ).plot()
+    told = re.search(r"Of all FLOPs: (.*)\.$", figure.alt)[1].split(", ")
+    assert len(told) == 3 and told[0].startswith("0 ")
+    assert len(re.findall(r" and ", LAYER.plot().alt.partition("bytes: ")[2])) == 3
+
+
+def test_one_module_is_left_out():
+    figure = fk.count(nn.Sequential(*(nn.Linear(4, 4) for _ in range(MOST))), torch.ones(1, 4)).plot()
+    assert "1 modules with less are not drawn" in figure.caption
