@@ -393,3 +393,10 @@ def test_the_math_kernel_s_backward_reads_every_row_too():
     sizes = dict(batch=1, q=4, kv=64, heads=2, head_dim=8)
     windowed, full = (fk.attention_backward(**sizes, mask=mask, kernel="math").bytes for mask in (fk.window(2), "full"))
     assert windowed == full == 2 * (2 * (4 + 64 + 64 + 4) * 8 * 2) + 7 * 2 * 4 * 64 * 2
+
+
+def test_a_convolution_has_one_group_unless_it_is_said():
+    # 2 · outputs · taps · channels in, and as many for the weight: 2 · 2 (images·outputs) · 6 · 9 · 6 · 20
+    assert fk.conv2d_backward(batch=2, c_in=6, c_out=6, h_out=4, w_out=5, kernel=3).flops == 2 * (
+        2 * 2 * 20 * 6 * 9 * 6
+    )

@@ -179,3 +179,28 @@ def test_counts_too_long_to_be_told_to_the_unit():
 
 def test_one_of_something():
     assert (count(1, "SMs"), count(1, "tokens"), count(1, "s"), count(2, "SMs")) == ("1 SM", "1 token", "1 s", "2 SMs")
+
+
+@pytest.mark.parametrize("power, prefix", list(enumerate(["Ki", "Mi", "Gi", "Ti", "Pi"], 1)))
+def test_binary_prefixes(power, prefix):
+    assert parse(f"3 {prefix}B").value == 3 * 1024**power
+
+
+@pytest.mark.parametrize(
+    "text, length",
+    [
+        ("2 minutes", 120),
+        ("1 minute", 60),
+        ("2 hours", 7200),
+        ("1 hour", 3600),
+        ("1 h", 3600),
+        ("1 d", 86400),
+        ("1 day", 86400),
+    ],
+)
+def test_times_in_words(text, length):
+    assert parse(text).value == length
+
+
+def test_a_large_k_is_a_thousand():
+    assert parse("3 KB").value == 3000 and parse("3 kilobytes").value == 3000
