@@ -7,6 +7,7 @@ import sys
 
 import numpy
 import pytest
+from device_data import FIELDS, REQUIRED, TEXT, check, check_aliases, check_entry
 from printed_devices import PRINTED
 
 import flopkit as fk
@@ -312,14 +313,16 @@ def test_an_entry_is_read():
     card = devices._read("card", ENTRY, SOURCES)
     assert (card.peak("bf16"), card.bandwidth, card.source) == (100e12, 900e9, "A data sheet (read 2026-08)")
     assert card.derivation.peak("bf16") == 50 * 2048 * 1e9
-    bare = devices._read("card", {key: ENTRY[key] for key in devices._REQUIRED}, SOURCES)
+    bare = devices._read("card", {key: ENTRY[key] for key in REQUIRED}, SOURCES)
     assert bare.derivation is None
+    for entry in (ENTRY, {key: ENTRY[key] for key in REQUIRED}):
+        check_entry("card", entry, SOURCES)
 
 
-@pytest.mark.parametrize("field", [*devices._REQUIRED, "flops_per_clock", "derivation"])
+@pytest.mark.parametrize("field", [*REQUIRED, "flops_per_clock", "derivation"])
 def test_a_field_that_is_missing(field):
     with pytest.raises(ValueError, match=rf"^devices\.toml, \[card\]: the field {field} is missing$"):
-        devices._read("card", {key: value for key, value in ENTRY.items() if key != field}, SOURCES)
+        check_entry("card", {key: value for key, value in ENTRY.items() if key != field}, SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +341,7 @@ def test_a_field_that_is_missing(field):
 )
 def test_a_field_that_is_wrong(more, message):
     with pytest.raises(ValueError, match="^" + re.escape(f"devices.toml, [card]: {message}")):
-        devices._read("card", ENTRY | more, SOURCES)
+        check_entry("card", ENTRY | more, SOURCES)
 
 
 @pytest.mark.parametrize("alias", ["T4", "NVIDIA T4-16GB", "Tesla t4"])
@@ -347,17 +350,38 @@ def test_an_alias_that_another_device_has(alias):
         with pytest.raises(
             ValueError, match=r"^devices\.toml, \[(card|t4)\]: aliases: '.*' already stands for (t4|card)$"
         ):
-            devices._spelled(aliases)
+            check_aliases(aliases)
 
 
 def test_the_aliases_of_one_device_may_repeat_each_other():
-    assert devices._spelled({"t4": ["T4", "Tesla T4"]}) == {"T4": "t4", "Tesla T4": "t4"}
+    check_aliases({"t4": ["T4", "Tesla T4"]})
+    assert devices._aliases()["P100"] == "p100-sxm"
+
+
+@pytest.mark.parametrize(
+    ("was", "slip", "message"),
+    [
+        ("vendor = ", "maker = ", "[p100-sxm]: maker is not a field"),
+        ("link_GBps = 160\n", "", None),
+        ("memory_GB = 16\n", "", "[p100-sxm]: the field memory_GB is missing"),
+        ('["a100-whitepaper"]', '["a100"]', "[p100-sxm]: sources: a100 is not in [sources]"),
+        ('"P100-SXM2", ', '"P100-SXM2", "Tesla T4", ', "[p100-sxm]: aliases: 'Tesla T4' already stands for t4"),
+    ],
+)
+def test_the_whole_file_is_checked(was, slip, message):
+    slipped = TEXT.replace(was, slip, 1)
+    assert slipped != TEXT
+    if message is None:
+        check(slipped)
+        return
+    with pytest.raises(ValueError, match=re.escape(f"devices.toml, {message}")):
+        check(slipped)
 
 
 def test_the_head_of_the_data_explains_every_field():
-    head = devices.files("flopkit").joinpath("data/devices.toml").read_text("utf8").split("[sources]")[0]
-    assert [field for field in devices._FIELDS if f"\n# {field:<17} " not in head] == []
-    assert f"Required: {', '.join(devices._REQUIRED)}." in head
+    head = TEXT.split("[sources]")[0]
+    assert [field for field in FIELDS if f"\n# {field:<17} " not in head] == []
+    assert f"Required: {', '.join(REQUIRED)}." in head
 
 
 def test_a_slow_device_is_a_device():

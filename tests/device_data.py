@@ -1,0 +1,56 @@
+"""What flopkit/data/devices.toml must look like: TOML itself knows nothing of fields that are missing, unknown or without effect."""
+
+import tomllib
+from pathlib import Path
+
+import flopkit
+from flopkit import devices, names
+
+TEXT = Path(flopkit.__file__).parent.joinpath("data/devices.toml").read_text("utf8")
+REQUIRED = ("title", "vendor", "sources", "memory_GB", "bandwidth_GBps", "peak_TFLOPs")
+DERIVED = ("flops_per_clock", "own_clock_MHz", "highest_clock_MHz")  # these say nothing without a derivation
+FIELDS = (*REQUIRED, "aliases", "notes", "link_GBps", "sparse", "derivation", *DERIVED)
+PARTS = ("unit", "units", "clock_MHz")
+
+
+def check_entry(name, entry, sources):
+    """Fields that are missing, unknown, or without effect."""
+    needed = [*REQUIRED]
+    if "derivation" in entry:
+        needed.append("flops_per_clock")
+    elif any(field in entry for field in DERIVED):
+        needed.append("derivation")
+    product = entry.get("derivation", dict.fromkeys(PARTS))
+    for where, found, known, required in (("", entry, FIELDS, needed), ("derivation: ", product, PARTS, PARTS)):
+        for field in found:
+            if field not in known:
+                raise ValueError(f"devices.toml, [{name}]: {where}{field} is not a field; {names.hint(field, known)}")
+        for field in required:
+            if field not in found:
+                raise ValueError(f"devices.toml, [{name}]: {where}the field {field} is missing")
+    for source in entry["sources"]:
+        if source not in sources:
+            hint = names.hint(source, sources)
+            raise ValueError(f"devices.toml, [{name}]: sources: {source} is not in [sources]; {hint}")
+
+
+def check_aliases(aliases):
+    """One that another device has too, as a name or an alias."""
+    owners = {devices._key(name): name for name in aliases}
+    for name, spellings in aliases.items():
+        for spelled in spellings:
+            owner = owners.setdefault(devices._key(spelled), name)
+            if owner != name:
+                raise ValueError(f"devices.toml, [{name}]: aliases: {spelled!r} already stands for {owner}")
+
+
+def check(text):
+    """All of the file."""
+    data = tomllib.loads(text)
+    sources = data.pop("sources")
+    for name, entry in data.items():
+        check_entry(name, entry, sources)
+    check_aliases({name: entry.get("aliases", ()) for name, entry in data.items()})
+
+
+check(TEXT)  # when the tests are collected: what asks for a device of a faulty file would only say KeyError
