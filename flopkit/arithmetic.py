@@ -11,8 +11,9 @@ Nothing here imports NumPy, SymPy or Altair unless an argument already comes fro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Literal
 
 Reading = Literal["plain", "numpy", "sympy", "altair"]
@@ -41,11 +42,9 @@ def reading(*values: Any) -> Reading:
     'plain'
     """
     found: set[Reading] = {kind for value in values if (kind := _reading_of(type(value))) != "plain"}
-    if not found:
-        return "plain"
     if len(found) > 1:
         raise TypeError(f"cannot mix {' and '.join(sorted(found))} values in one formula: use one kind for all sizes")
-    return found.pop()
+    return found.pop() if found else "plain"
 
 
 def unmixed(*values: Any) -> None:
@@ -87,14 +86,14 @@ def _leaves(expression: Any) -> Iterator[Any]:
             waiting.extend([inside["expr"]] if "expr" in inside else inside.get("_kwds", {}).values())
 
 
-_ROOMS: dict[str, Reading] = {"numpy": "numpy", "sympy": "sympy", "altair": "altair"}
 _SEEN: dict[type, Reading] = {}
 
 
 def _reading_of(kind: type) -> Reading:
     if kind not in _SEEN:
-        homes = (base.__module__.partition(".")[0] for base in kind.__mro__)
-        _SEEN[kind] = next((_ROOMS[home] for home in homes if home in _ROOMS), "plain")
+        homes = {base.__module__.partition(".")[0] for base in kind.__mro__}
+        rooms: tuple[Reading, ...] = ("numpy", "sympy", "altair")
+        _SEEN[kind] = next((room for room in rooms if room in homes), "plain")
     return _SEEN[kind]
 
 
@@ -122,16 +121,7 @@ def maximum(a: Any, b: Any) -> Any:
     >>> maximum(3, 5)
     5
     """
-    kind, (a, b) = _read(a, b)
-    if kind == "plain":
-        return max(a, b)
-    if kind == "numpy":
-        return _numpy().maximum(a, b)
-    if kind == "sympy":
-        import sympy
-
-        return sympy.Max(a, b)
-    return _call("max", a, b)
+    return _each_way(max, "maximum", "Max", "max", a, b)
 
 
 def minimum(a: Any, b: Any) -> Any:
@@ -147,16 +137,7 @@ def minimum(a: Any, b: Any) -> Any:
     >>> minimum(3, 5)
     3
     """
-    kind, (a, b) = _read(a, b)
-    if kind == "plain":
-        return min(a, b)
-    if kind == "numpy":
-        return _numpy().minimum(a, b)
-    if kind == "sympy":
-        import sympy
-
-        return sympy.Min(a, b)
-    return _call("min", a, b)
+    return _each_way(min, "minimum", "Min", "min", a, b)
 
 
 def ceil_div(a: Any, b: Any) -> Any:
@@ -173,15 +154,7 @@ def ceil_div(a: Any, b: Any) -> Any:
     4
     """
     kind, (a, b) = _read(a, b)
-    if kind == "plain":
-        return -(-a // b)
-    if kind == "numpy":
-        return _numpy().ceil(a / b)
-    if kind == "sympy":
-        import sympy
-
-        return sympy.ceiling(a / b)
-    return _call("ceil", a / b)
+    return -(-a // b) if kind == "plain" else _each_way(math.ceil, "ceil", "ceiling", "ceil", a / b)
 
 
 def exact_div(a: Any, b: Any) -> Any:
@@ -233,14 +206,13 @@ def where(condition: Any, then: Any, otherwise: Any) -> Any:
     kind, (condition, then, otherwise) = _read(condition, then, otherwise)
     if kind == "plain":
         return then if condition else otherwise
+    if kind == "altair":
+        return _call("if", condition, then, otherwise)
+    package = import_module(kind)
     if kind == "numpy":
-        return _numpy().where(condition, then, otherwise)
-    if kind == "sympy":
-        import sympy
-
-        then, otherwise = (sympy.Symbol(one) if isinstance(one, str) else one for one in (then, otherwise))
-        return sympy.Piecewise((then, condition), (otherwise, True))
-    return _call("if", condition, then, otherwise)
+        return package.where(condition, then, otherwise)
+    then, otherwise = (package.Symbol(one) if isinstance(one, str) else one for one in (then, otherwise))
+    return package.Piecewise((then, condition), (otherwise, True))
 
 
 def log2(a: Any) -> Any:
@@ -257,15 +229,11 @@ def log2(a: Any) -> Any:
     3.0
     """
     kind, (a,) = _read(a)
-    if kind == "plain":
-        return math.log2(a)
-    if kind == "numpy":
-        return _numpy().log2(a)
+    if kind == "altair":
+        return _call("log", a) / math.log(2)
     if kind == "sympy":
-        import sympy
-
-        return sympy.log(a, 2)
-    return _call("log", a) / math.log(2)
+        return import_module(kind).log(a, 2)
+    return math.log2(a) if kind == "plain" else import_module(kind).log2(a)
 
 
 def ratio(a: Any, b: Any) -> Any:
@@ -296,7 +264,7 @@ def same(a: Any, b: Any) -> bool:
     if "altair" in kinds:
         return kinds == {"altair"} and vega(a) == vega(b)
     if "numpy" in kinds:
-        return bool(_numpy().array_equal(a, b))
+        return bool(import_module("numpy").array_equal(a, b))
     return bool(a == b)
 
 
@@ -306,9 +274,7 @@ def vega(expression: Any) -> str:
     >>> vega(4096)
     '4096'
     """
-    if isinstance(expression, str):
-        return repr(expression)
-    if reading(expression) != "altair":
+    if isinstance(expression, str) or reading(expression) != "altair":
         return repr(expression)
     name = getattr(expression, "name", None)
     if type(expression).__name__ == "Parameter" and isinstance(name, str):
@@ -317,10 +283,14 @@ def vega(expression: Any) -> str:
     return str(spelled["expr"] if isinstance(spelled, dict) else spelled)
 
 
-def _numpy() -> Any:
-    import numpy
-
-    return numpy
+def _each_way(plain: Callable[..., Any], numpy: str, sympy: str, vega: str, *values: Any) -> Any:
+    """What *plain* does with numbers, by the name that each of the others has for it."""
+    kind, values = _read(*values)
+    if kind == "plain":
+        return plain(*values)
+    if kind == "altair":
+        return _call(vega, *values)
+    return getattr(import_module(kind), numpy if kind == "numpy" else sympy)(*values)
 
 
 def _call(function: str, *arguments: Any) -> Any:

@@ -25,62 +25,35 @@ else:  # the same, for those who read annotations without loading either
     DType = str | type | _HasBits
 """A number format: a name such as ``"bf16"``, ``torch.bfloat16``, ``numpy.float32``, or anything with a width in ``.bits``."""
 
-_BITS = {
-    "complex128": 128,
-    "complex64": 64,
-    "fp64": 64,
-    "int64": 64,
-    "uint64": 64,
-    "complex32": 32,
-    "fp32": 32,
-    "tf32": 32,  # an arithmetic mode: the tensors are stored as fp32
-    "int32": 32,
-    "uint32": 32,
-    "bf16": 16,
-    "fp16": 16,
-    "int16": 16,
-    "uint16": 16,
-    "fp8": 8,
-    "int8": 8,
-    "uint8": 8,
-    "bool": 8,
-    "fp6": 6,
-    "fp4": 4,
-    "int4": 4,
+_OF_WIDTH = {  # tf32 is an arithmetic mode: the tensors are stored as fp32
+    128: "complex128",
+    64: "complex64 fp64 int64 uint64",
+    32: "complex32 fp32 tf32 int32 uint32",
+    16: "bf16 fp16 int16 uint16",
+    8: "fp8 int8 uint8 bool",
+    6: "fp6",
+    4: "fp4 int4",
 }
+_BITS = {name: width for width, names in _OF_WIDTH.items() for name in names.split()}
 
-_ALIASES = {
-    "float64": "fp64",
-    "double": "fp64",
-    "float32": "fp32",
-    "float": "fp32",
-    "single": "fp32",
-    "tfloat32": "tf32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-    "half": "fp16",
-    "float8": "fp8",
-    "e4m3": "fp8",
-    "e5m2": "fp8",
-    "float8e4m3fn": "fp8",
-    "float8e5m2": "fp8",
-    "float8e4m3fnuz": "fp8",
-    "float8e5m2fnuz": "fp8",
-    "float8e8m0fnu": "fp8",  # a scale of a block, no significand
-    "fp8e4m3": "fp8",
-    "fp8e5m2": "fp8",
-    "float6": "fp6",
-    "float4": "fp4",
-    "nvfp4": "fp4",
-    "mxfp4": "fp4",
-    "long": "int64",
-    "int": "int32",
-    "short": "int16",
-    "chalf": "complex32",
-    "cfloat": "complex64",
-    "cdouble": "complex128",
+_SPELLINGS = {
+    "fp64": "float64 double",
+    "fp32": "float32 float single",
+    "tf32": "tfloat32",
+    "bf16": "bfloat16",
+    "fp16": "float16 half",
+    # e8m0 is the scale of a block, without significand
+    "fp8": "float8 e4m3 e5m2 float8e4m3fn float8e5m2 float8e4m3fnuz float8e5m2fnuz float8e8m0fnu fp8e4m3 fp8e5m2",
+    "fp6": "float6",
+    "fp4": "float4 nvfp4 mxfp4",
+    "int64": "long",
+    "int32": "int",
+    "int16": "short",
+    "complex32": "chalf",
+    "complex64": "cfloat",
+    "complex128": "cdouble",
 }
-
+_ALIASES = {spelled: name for name, spellings in _SPELLINGS.items() for spelled in spellings.split()}
 
 _PYTHON = {float: "fp64", int: "int64", bool: "bool", complex: "complex128"}  # what torch and NumPy take them for
 

@@ -154,23 +154,11 @@ _NUMBER = re.compile(
     r"(?:\s*(?P<word>thousand|million|billion|trillion)\b)?\s*(?P<unit>.*)",
     re.DOTALL,
 )
-_SCALES = {prefix: Decimal(1).scaleb(3 * power) for power, prefix in PREFIXES.items()} | {
-    "K": Decimal(1000),
-    "u": Decimal("1e-6"),
-    "μ": Decimal("1e-6"),
-}
+_SCALES = {prefix: Decimal(1).scaleb(3 * power) for power, prefix in PREFIXES.items()}
+_SCALES |= {"K": Decimal(1000), "u": Decimal("1e-6"), "μ": Decimal("1e-6")}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-_TIMES = {
-    "min": 60,
-    "minutes": 60,
-    "minute": 60,
-    "h": 3600,
-    "hours": 3600,
-    "hour": 3600,
-    "d": 86400,
-    "days": 86400,
-    "day": 86400,
-}
+_TIMES = dict.fromkeys(("min", "minute", "minutes"), 60) | dict.fromkeys(("h", "hour", "hours"), 3600)
+_TIMES |= dict.fromkeys(("d", "day", "days"), 86400)
 
 
 def _unit(unit: str, text: str) -> tuple[Decimal, str]:
