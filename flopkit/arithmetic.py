@@ -20,6 +20,7 @@ Reading = Literal["plain", "numpy", "sympy", "altair"]
 
 __all__ = [
     "Reading",
+    "brief",
     "ceil_div",
     "exact_div",
     "log2",
@@ -281,6 +282,16 @@ def vega(expression: Any) -> str:
         return name
     spelled = expression.to_dict()
     return str(spelled["expr"] if isinstance(spelled, dict) else spelled)
+
+
+def brief(value: Any, longest: int = 40) -> str:
+    """Its text, cut where it is long.
+
+    >>> brief("x" * 50)
+    'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
+    """
+    text = vega(value) if reading(value) == "altair" else str(value)
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _each_way(plain: Callable[..., Any], numpy: str, sympy: str, vega: str, *values: Any) -> Any:

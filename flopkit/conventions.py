@@ -183,9 +183,8 @@ def divided(value: Any, among: int) -> Any:
 
 
 def _settled(value: Any) -> Any:
-    return (
-        int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
-    )  # halves of odd counts add up
+    """An int again, where halves of odd counts have added up."""
+    return int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
 
 
 def _times(weight: int, amount: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from flopkit import units
-from flopkit.arithmetic import ratio, reading, same, unmixed, vega
+from flopkit.arithmetic import brief, ratio, reading, same, unmixed
 from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention, divided, total
 from flopkit.sizes import size
 from flopkit.tables import Table
@@ -77,9 +78,7 @@ class Cost:
         object.__setattr__(self, "convention", as_convention(self.convention))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Cost):
-            return NotImplemented
-        return all(same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return same(vars(self), vars(other)) if isinstance(other, Cost) else NotImplemented
 
     # -- the numbers ------------------------------------------------------------------------------------------
 
@@ -158,9 +157,7 @@ class Cost:
         return Cost.total("sum", (*self._terms(), *other._terms()))
 
     def __radd__(self, other: Any) -> Cost:
-        if isinstance(other, int) and other == 0:  # so that sum(costs) works
-            return self
-        return NotImplemented
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # so that sum(costs) works
 
     def _terms(self) -> tuple[Cost, ...]:
         return self.parts if self.name == "sum" and self.parts else (self,)
@@ -204,32 +201,27 @@ class Cost:
 
     def table(self) -> Table:
         """One row a part, its share of the FLOPs and, where there are any, parameters; the total last. One row where there are no parts."""
-        lines = [*self.parts, self] if self.parts else [self]
         whole = self.flops
-        rows = []
-        for line in lines:
-            row = {
-                "part": "total" if line is self and self.parts else line.name,
-                "FLOPs": line.flops,
-                "share": ratio(line.flops, whole),
-                "vector FLOPs": line.vector_flops,
-                "bytes": line.bytes,
-                "FLOP/byte": line.intensity,
-                "params": line.params,
-            }
-            if not (self.parts and _known(whole)):
-                del row["share"]
-            if _is_zero(self.params):
-                del row["params"]
-            rows.append(row)
-        formats = {
-            "FLOPs": lambda v: _amount(v, "FLOPs"),
-            "share": lambda v: _amount(v, "%"),
-            "vector FLOPs": lambda v: _amount(v, "FLOPs"),
-            "bytes": lambda v: _amount(v, "B"),
-            "FLOP/byte": lambda v: _amount(v, ""),
-            "params": lambda v: _amount(v, ""),
+        columns: dict[str, tuple[str, Callable[[Cost], Any]]] = {  # each with its unit, and what stands in a row of it
+            "FLOPs": ("FLOPs", lambda line: line.flops),
+            "share": ("%", lambda line: ratio(line.flops, whole)),
+            "vector FLOPs": ("FLOPs", lambda line: line.vector_flops),
+            "bytes": ("B", lambda line: line.bytes),
+            "FLOP/byte": ("", lambda line: line.intensity),
+            "params": ("", lambda line: line.params),
         }
+        if not (self.parts and _known(whole)):
+            del columns["share"]
+        if _is_zero(self.params):
+            del columns["params"]
+        rows = [
+            {"part": name, **{title: value(line) for title, (_, value) in columns.items()}}
+            for name, line in (
+                *((part.name, part) for part in self.parts),
+                ("total" if self.parts else self.name, self),
+            )
+        ]
+        formats = {title: partial(_amount, unit=unit) for title, (unit, _) in columns.items()}
         return Table(rows, caption=f"{self.name}, convention {self.convention}{self._elsewhere()}", formats=formats)
 
     def to_frame(self) -> Any:
@@ -280,11 +272,4 @@ def _known(value: Any) -> bool:
 
 
 def _amount(value: Any, unit: str) -> str:
-    if _known(value):
-        return units.format_value(value, unit)
-    if reading(value) == "altair":
-        text = vega(value)
-    else:
-        text = str(value)
-    text = text if len(text) <= 40 else text[:37] + "..."
-    return f"{text} {unit}".strip()
+    return units.format_value(value, unit) if _known(value) else f"{brief(value)} {unit}".strip()

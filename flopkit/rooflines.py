@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from flopkit import devices, units
-from flopkit.arithmetic import maximum, minimum, ratio, reading, same, unmixed, vega, where
+from flopkit.arithmetic import brief, maximum, minimum, ratio, reading, same, unmixed, where
 
 __all__ = ["Roofline", "bound_by", "roofline"]
 
@@ -35,9 +35,7 @@ class Roofline:
     __hash__ = None  # type: ignore[assignment]  # it may hold arrays
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Roofline):
-            return NotImplemented
-        return all(same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return same(vars(self), vars(other)) if isinstance(other, Roofline) else NotImplemented
 
     def __repr__(self) -> str:
         shown = [
@@ -91,10 +89,8 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
     """
     for name in ("flops", "bytes"):
         if not hasattr(cost, name):
-            order = (
-                "; write cost * parameter, as a parameter on the left swallows the cost"
-                if reading(cost) == "altair"
-                else ""
+            order = "; write cost * parameter, as a parameter on the left swallows the cost" * (
+                reading(cost) == "altair"
             )
             raise TypeError(f"cost={cost!r}: must have .flops and .bytes, as the result of fk.dense(...) has{order}")
     if isinstance(device, str):
@@ -151,7 +147,4 @@ def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
 
 
 def _shown(value: Any, unit: str) -> str:
-    if isinstance(value, (int, float, str)):
-        return units.format_value(value, unit)
-    text = vega(value) if reading(value) == "altair" else str(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return units.format_value(value, unit) if isinstance(value, (int, float, str)) else brief(value)

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from flopkit.arithmetic import reading
+from flopkit.arithmetic import brief, reading
 from flopkit.names import hint
 
 __all__ = [
@@ -305,5 +305,4 @@ def offence(wrong: Callable[..., Any], *sizes: Any) -> tuple[int, ...] | None:
 
 
 def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+    return brief(" ".join(repr(value).split()), longest=60)

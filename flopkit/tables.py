@@ -104,9 +104,8 @@ class Table:
 
     def _repr_html_(self) -> str:
         def cell(tag: str, name: str, value: str) -> str:
-            side = ' style="text-align:right"' if self._is_number(name) else ' style="text-align:left"'
-            scope = ' scope="col"' if tag == "th" else ""
-            return f"<{tag}{scope}{side}>{html.escape(value)}</{tag}>"
+            side, scope = "right" if self._is_number(name) else "left", ' scope="col"' if tag == "th" else ""
+            return f'<{tag}{scope} style="text-align:{side}">{html.escape(value)}</{tag}>'
 
         head = "".join(cell("th", name, name) for name in self.columns)
         body = "".join(
@@ -118,10 +117,8 @@ class Table:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.4g}"
-    return str(value)
+    return "" if value is None else str(value)

@@ -110,7 +110,7 @@ def slider(name: str, label: str, values: Sequence[float], value: float | None =
     if len(values) < 2:
         raise ValueError(f"slider({name!r}): give at least two values, as in steps(1, 65536)")
     start = values[len(values) // 2] if value is None else value
-    control = Control(_name(name, "slider"), label, tuple(values), start, unit)
+    control = Control(check_name(name, "slider"), label, tuple(values), start, unit)
     for each in (*values, start):
         control.check(each)
     return control.with_values([start])
@@ -130,7 +130,7 @@ def choice(name: str, label: str, options: Mapping[str, Any] | Sequence[Any], va
         raise ValueError(f"choice({name!r}): every option needs the same fields, got {' and '.join(map(str, shapes))}")
     names = tuple(options)
     control = Control(
-        _name(name, "choice"), label, names, names[0] if value is None else value, kind="choice", fields=fields
+        check_name(name, "choice"), label, names, names[0] if value is None else value, kind="choice", fields=fields
     )
     control.check(control.value)
     return control
@@ -140,7 +140,7 @@ def switch(name: str, label: str, value: bool = False) -> Control:
     """A check box. The model gets True or False; use ``where(causal, a, b)`` on it, never ``if``."""
     if not isinstance(value, bool):
         raise ValueError(f"switch({name!r}, value={value!r}): give True or False")
-    return Control(_name(name, "switch"), label, (False, True), value, kind="switch")
+    return Control(check_name(name, "switch"), label, (False, True), value, kind="switch")
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,12 @@ class Shown:
 
 def readout(name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None) -> Shown:
     """A result of the model, shown as text: a number in ``unit``, or, for words and truth values, ``text[value]``."""
-    return Shown(_name(name, "readout"), label, unit, text or {})
+    return Shown(check_name(name, "readout"), label, unit, text or {})
 
 
 def column(name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None) -> Shown:
     """A column of the data table behind the chart."""
-    return Shown(_name(name, "column"), label, unit, text or {})
+    return Shown(check_name(name, "column"), label, unit, text or {})
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,10 @@ def along(name: str, values: Sequence[Any] | None = None, model: Callable[..., N
     return Sweep(name, None if values is None else tuple(values), model)
 
 
-def _name(name: str, kind: str) -> str:
+def check_name(name: str, kind: str) -> str:
+    """``name``, unless Vega would read it as something else."""
     if not _IDENTIFIER.fullmatch(name):
         raise ValueError(f"{kind}({name!r}): a name is a Python identifier, such as 'd_model'")
     if name in _TAKEN:
         raise ValueError(f"{kind}({name!r}): Vega uses this name itself; take another, such as '{name}_'")
     return name
-
-
-def check_name(name: str, kind: str) -> str:
-    """``name``, unless Vega would read it as something else."""
-    return _name(name, kind)

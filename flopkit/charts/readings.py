@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +52,7 @@ class Values(Results):
 
     def _keep(self, name: str, value: Any) -> Any:
         if not isinstance(value, (int, float, str)):
-            raise TypeError(
-                f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops"
-            )
+            raise _no_result(value, name)
         return value
 
     def _give(self, name: str) -> Any:
@@ -170,23 +167,16 @@ def pick(key: Any, table: Mapping[Any, Any]) -> Any:
 
 def vega_text(value: Any, name: str) -> str:
     """Vega text of a result."""
-    if isinstance(value, (bool, str)):
-        return json.dumps(value)
-    if isinstance(value, (int, float)):
-        return (
-            repr(value)
-            if math.isfinite(value)
-            else "NaN"
-            if value != value
-            else "Infinity"
-            if value > 0
-            else "-Infinity"
-        )
+    if isinstance(value, (int, float, str)):
+        return json.dumps(value)  # NaN and Infinity as Vega spells them, too
     if reading(value) != "altair":
-        raise TypeError(
-            f"s.{name} = {type(value).__name__}: a result is a number, a truth value or a word, such as cost.flops"
-        )
+        raise _no_result(value, name)
     return vega(value)
+
+
+def _no_result(value: Any, name: str) -> TypeError:
+    said = f"s.{name} = {type(value).__name__}"
+    return TypeError(f"{said}: a result is a number, a truth value or a word, such as cost.flops")
 
 
 def literal(table: Mapping[Any, Any]) -> str:
