@@ -138,9 +138,6 @@ class _Image:
         self.parts.append(cost.named(name))
         self.kinds[name] = kind
 
-    def _common(self) -> dict[str, Any]:
-        return {"dtype": self.dtype}
-
     def fork(self) -> _Image:
         """The same map, on a branch of its own; its layers join the same list."""
         return replace(self, parts=self.parts, kinds=self.kinds)
@@ -154,11 +151,8 @@ class _Image:
                     f"{what}={pixels} is too small for {self.network}: a map of {what} {side}{padded} reaches layer {layer!r}, "
                     f"whose kernel is {kernel}; use a larger image, such as 224 × 224"
                 )
-        rows, columns = (
-            conv_output(size_in=side, kernel=kernel, stride=stride, padding=padding)
-            for side in (self.height, self.width)
-        )
-        return rows, columns
+        window = {"kernel": kernel, "stride": stride, "padding": padding}
+        return conv_output(size_in=self.height, **window), conv_output(size_in=self.width, **window)
 
     def conv(
         self, name: str, channels: int, kernel: int, *, stride: int = 1, padding: int | None = None, groups: int = 1,
@@ -168,7 +162,7 @@ class _Image:
         height, width = self._slid(name, kernel, stride, padding)
         cost = conv2d(
             batch=self.batch, c_in=self.channels, c_out=channels, h_out=height, w_out=width, kernel=kernel,
-            groups=groups, stride=stride, h_in=self.height, w_in=self.width, bias=bias, **self._common(),
+            groups=groups, stride=stride, h_in=self.height, w_in=self.width, bias=bias, dtype=self.dtype,
         )  # fmt: skip
         kind = "depthwise" if groups == self.channels else "pointwise" if kernel == 1 else "convolution"
         self._passed(name, kind, cost)
@@ -176,20 +170,29 @@ class _Image:
 
     def norm(self, name: str) -> None:
         positions = self.height * self.width
-        cost = batch_norm(batch=self.batch, channels=self.channels, positions=positions, **self._common())
+        cost = batch_norm(batch=self.batch, channels=self.channels, positions=positions, dtype=self.dtype)
         self._passed(name, "norm", cost)
 
     def act(self, name: str, kind: str) -> None:
-        self._passed(name, "activation", activation(kind, elements=self.elements, **self._common()))
+        self._passed(name, "activation", activation(kind, elements=self.elements, dtype=self.dtype))
 
     def add(self, name: str) -> None:
-        self._passed(name, "other", residual(elements=self.elements, **self._common()))
+        self._passed(name, "other", residual(elements=self.elements, dtype=self.dtype))
+
+    def conv_norm(
+        self, name: str, channels: int, kernel: int, *, stride: int = 1, groups: int = 1, act: str = "",
+    ) -> None:  # fmt: skip
+        """torchvision's Conv2dNormActivation: a convolution, a norm and, but for a linear one, an activation."""
+        self.conv(f"{name}.0", channels, kernel, stride=stride, groups=groups)
+        self.norm(f"{name}.1")
+        if act:
+            self.act(f"{name}.2", act)
 
     def max_pool(self, name: str, kernel: int, stride: int, padding: int = 0) -> None:
         rows, columns = self._slid(name, kernel, stride, padding)
         cost = max_pool2d(
             batch=self.batch, channels=self.channels, h_out=rows, w_out=columns, kernel=kernel, stride=stride,
-            h_in=self.height, w_in=self.width, **self._common(),
+            h_in=self.height, w_in=self.width, dtype=self.dtype,
         )  # fmt: skip
         self._passed(name, "other", cost)
         self.height, self.width = rows, columns
@@ -211,9 +214,16 @@ class _Image:
 
     def dense(self, name: str, features: int) -> None:
         inputs = self.channels * self.height * self.width
-        cost = dense(tokens=self.batch, d_in=inputs, d_out=features, bias=True, **self._common())
+        cost = dense(tokens=self.batch, d_in=inputs, d_out=features, bias=True, dtype=self.dtype)
         self._passed(name, "dense", cost)
         self.channels, self.height, self.width = features, 1, 1
+
+    def classifier(self, *places: int) -> None:
+        """AlexNet's and VGG's: two dense layers with an activation each, then the classes."""
+        for place in places:
+            self.dense(f"classifier.{place}", 4096)
+            self.act(f"classifier.{place + 1}", "relu")
+        self.dense("classifier.6", 1000)
 
     def gate(self, name: str, squeezed: int) -> None:
         """Squeeze and excite: average, two 1 × 1 convolutions, and one factor a channel."""
@@ -224,7 +234,7 @@ class _Image:
         branch.conv(f"{name}.fc2", self.channels, 1, bias=True)
         branch.act(f"{name}.scale_activation", "sigmoid")
         factors = self.batch * self.channels
-        self._passed(f"{name}.scale", "other", scale(elements=self.elements, factors=factors, **self._common()))
+        self._passed(f"{name}.scale", "other", scale(elements=self.elements, factors=factors, dtype=self.dtype))
 
 
 def _alexnet(image: _Image) -> None:
@@ -237,10 +247,7 @@ def _alexnet(image: _Image) -> None:
         if pooled:
             image.max_pool(f"features.{index + 2}", 3, 2)
     image.average_pool("avgpool", 6)
-    for index in (1, 4):
-        image.dense(f"classifier.{index}", 4096)
-        image.act(f"classifier.{index + 1}", "relu")
-    image.dense("classifier.6", 1000)
+    image.classifier(1, 4)
 
 
 def _vgg(blocks: tuple[int, ...]) -> Callable[[_Image], None]:
@@ -254,10 +261,7 @@ def _vgg(blocks: tuple[int, ...]) -> Callable[[_Image], None]:
             image.max_pool(f"features.{index}", 2, 2)
             index += 1
         image.average_pool("avgpool", 7)
-        for index in (0, 3):
-            image.dense(f"classifier.{index}", 4096)
-            image.act(f"classifier.{index + 1}", "relu")
-        image.dense("classifier.6", 1000)
+        image.classifier(0, 3)
 
     return build
 
@@ -297,72 +301,52 @@ def _residual_block(image: _Image, name: str, width: int, stride: int, bottlenec
 
 
 def _mobilenet_v2(image: _Image) -> None:
-    image.conv("features.0.0", 32, 3, stride=2)
-    image.norm("features.0.1")
-    image.act("features.0.2", "relu6")
+    image.conv_norm("features.0", 32, 3, stride=2, act="relu6")
     index = 1
     for expand, channels, count, first_stride in (
         (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
     ):  # fmt: skip
         for repeat in range(count):
-            _inverted(image, f"features.{index}.conv", expand, channels, first_stride if repeat == 0 else 1)
+            _inverted(image, f"features.{index}.conv", expand, 3, first_stride if repeat == 0 else 1, channels, "relu6")
             index += 1
-    image.conv(f"features.{index}.0", 1280, 1)
-    image.norm(f"features.{index}.1")
-    image.act(f"features.{index}.2", "relu6")
-    image.average_pool("avgpool")
-    image.dense("classifier.1", 1000)
-
-
-def _inverted(image: _Image, name: str, expand: int, channels: int, stride: int) -> None:
-    entered, wide, place = image.channels, image.channels * expand, 0
-    if wide > entered:
-        image.conv(f"{name}.0.0", wide, 1)
-        image.norm(f"{name}.0.1")
-        image.act(f"{name}.0.2", "relu6")
-        place = 1
-    image.conv(f"{name}.{place}.0", wide, 3, stride=stride, groups=wide)
-    image.norm(f"{name}.{place}.1")
-    image.act(f"{name}.{place}.2", "relu6")
-    image.conv(f"{name}.{place + 1}", channels, 1)
-    image.norm(f"{name}.{place + 2}")
-    if stride == 1 and entered == channels:
-        image.add(f"{name}.add")
+    _pointwise_head(image, f"features.{index}", "relu6")
 
 
 def _efficientnet_b0(image: _Image) -> None:
-    image.conv("features.0.0", 32, 3, stride=2)
-    image.norm("features.0.1")
-    image.act("features.0.2", "silu")
+    image.conv_norm("features.0", 32, 3, stride=2, act="silu")
     for stage, (expand, kernel, first_stride, channels, count) in enumerate(
         ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
          (6, 3, 1, 320, 1)), start=1,
     ):  # fmt: skip
         for repeat in range(count):
             stride = first_stride if repeat == 0 else 1
-            _mbconv(image, f"features.{stage}.{repeat}.block", expand, kernel, stride, channels)
-    image.conv("features.8.0", 1280, 1)
-    image.norm("features.8.1")
-    image.act("features.8.2", "silu")
-    image.average_pool("avgpool")
-    image.dense("classifier.1", 1000)
+            _inverted(image, f"features.{stage}.{repeat}.block", expand, kernel, stride, channels, "silu", gated=True)
+    _pointwise_head(image, "features.8", "silu")
 
 
-def _mbconv(image: _Image, name: str, expand: int, kernel: int, stride: int, channels: int) -> None:
+def _inverted(
+    image: _Image, name: str, expand: int, kernel: int, stride: int, channels: int, act: str, gated: bool = False,
+) -> None:  # fmt: skip
+    """An inverted residual block: widen, convolve each channel by itself, with *gated* squeeze and excite, and narrow again."""
     entered, wide, place = image.channels, image.channels * expand, 0
     if wide > entered:
-        image.conv(f"{name}.0.0", wide, 1)
-        image.norm(f"{name}.0.1")
-        image.act(f"{name}.0.2", "silu")
+        image.conv_norm(f"{name}.0", wide, 1, act=act)
         place = 1
-    image.conv(f"{name}.{place}.0", wide, kernel, stride=stride, groups=wide)
-    image.norm(f"{name}.{place}.1")
-    image.act(f"{name}.{place}.2", "silu")
-    image.gate(f"{name}.{place + 1}", entered // 4)
-    image.conv(f"{name}.{place + 2}.0", channels, 1)
-    image.norm(f"{name}.{place + 2}.1")
+    image.conv_norm(f"{name}.{place}", wide, kernel, stride=stride, groups=wide, act=act)
+    if gated:  # EfficientNet's block; its last convolution and norm have a name together, MobileNet's have one each
+        image.gate(f"{name}.{place + 1}", entered // 4)
+        image.conv_norm(f"{name}.{place + 2}", channels, 1)
+    else:
+        image.conv(f"{name}.{place + 1}", channels, 1)
+        image.norm(f"{name}.{place + 2}")
     if stride == 1 and entered == channels:
         image.add(f"{name}.add")
+
+
+def _pointwise_head(image: _Image, name: str, act: str) -> None:
+    image.conv_norm(name, 1280, 1, act=act)
+    image.average_pool("avgpool")
+    image.dense("classifier.1", 1000)
 
 
 _NETWORKS: dict[str, Callable[[_Image], None]] = {
