@@ -23,6 +23,7 @@ __all__ = [
     "brief",
     "ceil_div",
     "exact_div",
+    "is_zero",
     "log2",
     "maximum",
     "minimum",
@@ -282,6 +283,15 @@ def vega(expression: Any) -> str:
         return name
     spelled = expression.to_dict()
     return str(spelled["expr"] if isinstance(spelled, dict) else spelled)
+
+
+def is_zero(value: Any) -> bool:
+    """Whether *value* is a plain zero, which a formula leaves out, and no array or symbol.
+
+    >>> is_zero(False), is_zero(3)
+    (True, False)
+    """
+    return isinstance(value, int) and value == 0
 
 
 def brief(value: Any, longest: int = 40) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from flopkit.arithmetic import is_zero
 from flopkit.names import find
 
 __all__ = ["EXACT", "FVCORE", "KINDS", "TORCH", "VECTOR_KINDS", "Convention", "as_convention"]
@@ -166,7 +167,7 @@ def total(values: Iterable[Any]) -> Any:
     """
     found: Any = 0
     for value in values:
-        found = value if isinstance(found, int) and found == 0 else found + value
+        found = value if is_zero(found) else found + value
     return found
 
 

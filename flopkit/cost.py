@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from flopkit import units
-from flopkit.arithmetic import brief, ratio, reading, same, unmixed
+from flopkit.arithmetic import brief, is_zero, ratio, reading, same, unmixed
 from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention, divided, total
 from flopkit.sizes import size
 from flopkit.tables import Table
@@ -157,7 +157,7 @@ class Cost:
         return Cost.total("sum", (*self._terms(), *other._terms()))
 
     def __radd__(self, other: Any) -> Cost:
-        return self if isinstance(other, int) and other == 0 else NotImplemented  # so that sum(costs) works
+        return self if is_zero(other) else NotImplemented  # so that sum(costs) works
 
     def _terms(self) -> tuple[Cost, ...]:
         return self.parts if self.name == "sum" and self.parts else (self,)
@@ -212,7 +212,7 @@ class Cost:
         }
         if not (self.parts and _known(whole)):
             del columns["share"]
-        if _is_zero(self.params):
+        if is_zero(self.params):
             del columns["params"]
         rows = [
             {"part": name, **{title: value(line) for title, (_, value) in columns.items()}}
@@ -236,10 +236,10 @@ class Cost:
 
     def __repr__(self) -> str:
         amounts = [_amount(self.flops, "FLOPs")]
-        if not _is_zero(self.vector_flops):
+        if not is_zero(self.vector_flops):
             amounts.append(_amount(self.vector_flops, "FLOPs") + " element-wise")
         amounts += [_amount(self.bytes, "B"), _amount(self.intensity, "FLOP/B")]
-        if not _is_zero(self.params):
+        if not is_zero(self.params):
             amounts.append(_amount(self.params, "parameters"))
         return f"{self.name}: {', '.join(amounts)} [{self.convention}{self._elsewhere()}]"
 
@@ -261,10 +261,6 @@ def _merge(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for key, value in mapping.items():
             merged[key] = merged[key] + value if key in merged else value
     return merged
-
-
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, int) and value == 0
 
 
 def _known(value: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from flopkit.arithmetic import is_zero
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, is_complex, nbytes
 from flopkit.layers.attentions import SOFTMAX_KIND, Mask, attention, visible_pairs
@@ -142,7 +143,7 @@ def _gradients(
         (product * flag("input", input)).named("input gradient"),
         (product * flag("weight", weight)).named("weight gradient"),
     ]
-    if not (isinstance(bias, int) and bias == 0):
+    if not is_zero(bias):
         parts.append(
             Cost(
                 "bias gradient",

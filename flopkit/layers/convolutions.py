@@ -7,8 +7,8 @@ from typing import Any
 
 from flopkit.arithmetic import exact_div, maximum
 from flopkit.cost import Cost
-from flopkit.dtypes import DType, is_complex, nbytes
-from flopkit.layers.products import contraction, weight_traffic
+from flopkit.dtypes import DType
+from flopkit.layers.products import weighted
 from flopkit.sizes import Flag, Size, Sizes, checked, divides, number, offence, spread
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
@@ -75,10 +75,8 @@ def conv2d(
     >>> conv2d(batch=5, c_in=24, c_out=16, h_out=9, w_out=4, kernel=3, groups=8).flops
     155520
     """
-    return _conv(
-        "conv2d", batch, c_in, c_out, (("h", h_in, h_out), ("w", w_in, w_out)), kernel, groups, stride, dilation,
-        bias, dtype,
-    )  # fmt: skip
+    axes = (("h", h_in, h_out), ("w", w_in, w_out))
+    return _conv("conv2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
 
 
 @checked
@@ -258,7 +256,7 @@ def conv_transpose2d(
     6400
     """
     axes = (("h", h_in, h_out), ("w", w_in, w_out))
-    return _transposed("conv_transpose2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
+    return _conv("conv_transpose2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, True)
 
 
 @checked
@@ -313,9 +311,8 @@ def conv_transpose1d(
     >>> conv_transpose1d(batch=1, c_in=8, c_out=4, l_in=5, kernel=2, stride=2).flops
     640
     """
-    return _transposed(
-        "conv_transpose1d", batch, c_in, c_out, (("l", l_in, l_out),), kernel, groups, stride, dilation, bias, dtype,
-    )  # fmt: skip
+    axes = (("l", l_in, l_out),)
+    return _conv("conv_transpose1d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, True)
 
 
 @checked
@@ -375,7 +372,7 @@ def conv_transpose3d(
     3456
     """
     axes = (("d", d_in, d_out), ("h", h_in, h_out), ("w", w_in, w_out))
-    return _transposed("conv_transpose3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
+    return _conv("conv_transpose3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, True)
 
 
 @checked
@@ -422,61 +419,28 @@ _Axes = tuple[tuple[str, Any, Any], ...]  # one a dimension: its letter, positio
 
 
 def _conv(
-    name: str, batch: Size, c_in: Size, c_out: Size, axes: _Axes, kernel: Sizes, groups: Size, stride: Sizes, dilation: Sizes,
-    bias: Flag, dtype: DType,
-) -> Cost:  # fmt: skip
-    divides("groups", groups, "c_in", c_in)
-    divides("groups", groups, "c_out", c_out)
-    taps = spread("kernel", kernel, len(axes))
-    steps, gaps = spread("stride", stride, len(axes)), spread("dilation", dilation, len(axes))
-    outs = [out for _, _, out in axes]
-    ins = [out * step if given is None else given for (_, given, out), step in zip(axes, steps, strict=True)]
-    for (letter, given, _), in_, out, tap, step, gap in zip(axes, ins, outs, taps, steps, gaps, strict=True):
-        if given is not None:
-            check_fit(letter, in_, out, tap, step, gap)
-            _check_output(letter, in_, out, tap, step, gap)
-    return _layer(name, batch, c_in, c_out, ins, outs, c_out, outs, exact_div(c_in, groups), taps, bias, dtype)
-
-
-def _transposed(
     name: str, batch: Any, c_in: Any, c_out: Any, axes: _Axes, kernel: Any, groups: Any, stride: Any, dilation: Any,
-    bias: Any, dtype: Any,
+    bias: Any, dtype: Any, transposed: bool = False,
 ) -> Cost:  # fmt: skip
+    """The common part: channels × positions dot products over a group's channels and the kernel's taps."""
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     taps, steps = spread("kernel", kernel, len(axes)), spread("stride", stride, len(axes))
     gaps = spread("dilation", dilation, len(axes))
-    ins = [given for _, given, _ in axes]
-    outs = [given * step if out is None else out for (_, given, out), step in zip(axes, steps, strict=True)]
-    for (letter, _, given), in_, out, tap, step, gap in zip(axes, ins, outs, taps, steps, gaps, strict=True):
-        if given is None:
+    ins = [out * step if given is None else given for (_, given, out), step in zip(axes, steps, strict=True)]
+    outs = [in_ * step if given is None else given for (_, in_, given), step in zip(axes, steps, strict=True)]
+    for (letter, in_, out), *window in zip(axes, taps, steps, gaps, strict=True):
+        if in_ is None or out is None:
             continue
-        if wrong := offence(lambda out, *others: out > _farthest(*others), out, in_, tap, step, gap):
-            most = int(_farthest(*wrong[1:]))
-            raise ValueError(
-                f"{letter}_out={wrong[0]}: a transposed kernel of {wrong[2]} with stride {wrong[3]} spreads "
-                f"{letter}_in={wrong[1]} over at most {most} positions; give {most} or fewer"
-            )
-    return _layer(name, batch, c_in, c_out, ins, outs, c_in, ins, exact_div(c_out, groups), taps, bias, dtype)
-
-
-def _layer(
-    name: str, batch: Any, c_in: Any, c_out: Any, ins: list[Any], outs: list[Any],
-    channels: Any, positions: list[Any], fan: Any, taps: tuple[Any, ...], bias: Any, dtype: Any,
-) -> Cost:  # fmt: skip
-    """The common part: *channels* × *positions* dot products over *fan* channels and the kernel's taps."""
-    has_bias = not (isinstance(bias, int) and bias == 0)
-    weight = channels * fan * math.prod(taps)
-    outputs = batch * c_out * math.prod(outs)
-    return Cost(
-        name,
-        macs_by_kind={"products": contraction(batch * channels * math.prod(positions) * fan * math.prod(taps), dtype)},
-        vector_by_kind={"elementwise": bias * outputs * (2 if is_complex(dtype) else 1)} if has_bias else {},
-        bytes=nbytes(batch * c_in * math.prod(ins), dtype)
-        + weight_traffic(weight, bias * c_out if has_bias else 0, dtype)
-        + nbytes(outputs, dtype),
-        params_by_role={"weight": weight} | ({"bias": bias * c_out} if has_bias else {}),
-    )
+        if transposed:
+            _check_reach(letter, in_, out, *window)
+        else:
+            check_fit(letter, in_, out, *window)
+            _check_output(letter, in_, out, *window)
+    channels, positions, fan = (c_in, ins, c_out) if transposed else (c_out, outs, c_in)
+    weight = channels * exact_div(fan, groups) * math.prod(taps)
+    inputs, outputs = batch * c_in * math.prod(ins), batch * c_out * math.prod(outs)
+    return weighted(name, batch * math.prod(positions) * weight, inputs, weight, outputs, c_out, bias, dtype)
 
 
 def _farthest(size_in: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
@@ -506,6 +470,16 @@ def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any
         raise ValueError(
             f"kernel={kernel} reaches over {dilation * (kernel - 1) + 1} positions and the input has {letter}_in={size_in}: "
             f"no padding gives {letter}_out={size_out}; use a smaller kernel, or find the output with fk.conv_output"
+        )
+
+
+def _check_reach(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
+    """Refuse an output that a transposed kernel does not reach."""
+    if wrong := offence(lambda out, *others: out > _farthest(*others), size_out, size_in, kernel, stride, dilation):
+        most = int(_farthest(*wrong[1:]))
+        raise ValueError(
+            f"{letter}_out={wrong[0]}: a transposed kernel of {wrong[2]} with stride {wrong[3]} spreads "
+            f"{letter}_in={wrong[1]} over at most {most} positions; give {most} or fewer"
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
-from flopkit.layers.pointwise import ID_BYTES
+from flopkit.layers.pointwise import ID_BYTES, vector_work
 from flopkit.sizes import Size, checked, offence
 
 __all__ = ["embedding", "learned_positions", "rotary", "sinusoidal_positions"]
@@ -176,11 +176,7 @@ def rotary(*, batch: Size, seq: Size, heads: Size, head_dim: Size, dtype: DType 
     if wrong := offence(lambda head_dim: head_dim % 2 == 1, head_dim):
         raise ValueError(f"head_dim={wrong[0]}: features are turned in pairs, so pass an even number")
     elements = batch * seq * heads * head_dim
-    return Cost(
-        "rotary",
-        vector_by_kind={"elementwise": 3 * elements},
-        bytes=2 * nbytes(elements, real(dtype)) + nbytes(seq * head_dim, dtype),
-    )
+    return vector_work("rotary", 3 * elements, 2 * nbytes(elements, real(dtype)) + nbytes(seq * head_dim, dtype))
 
 
 def _added(name: str, batch: Any, seq: Any, d_model: Any, dtype: Any, params: dict[str, Any]) -> Cost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
@@ -84,11 +84,16 @@ def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
     """
     kind = kind.lower() if isinstance(kind, str) else kind
     recipe = ACTIVATIONS[choice("kind", kind, tuple(ACTIVATIONS))]
-    return Cost(
-        kind,
-        vector_by_kind={"elementwise": recipe.flops * elements},
-        bytes=recipe.inputs * nbytes(elements, real(dtype)) + nbytes(elements, dtype),
-    )
+    return vector_work(kind, recipe.flops * elements, (recipe.inputs + 1) * nbytes(elements, real(dtype)))
+
+
+def vector_work(name: str, flops: Any, bytes: Any) -> Cost:
+    """Work that is all element by element, without parameters.
+
+    >>> vector_work("copy", 0, 8).bytes
+    8
+    """
+    return Cost(name, vector_by_kind={"elementwise": flops}, bytes=bytes)
 
 
 @checked
@@ -126,11 +131,7 @@ def softmax(*, rows: Size, columns: Size, dtype: DType = "bf16") -> Cost:
     >>> softmax(rows=2, columns=1000).vector_flops
     10000
     """
-    return Cost(
-        "softmax",
-        vector_by_kind={"elementwise": SOFTMAX_FLOPS * rows * columns},
-        bytes=2 * nbytes(rows * columns, real(dtype)),
-    )
+    return vector_work("softmax", SOFTMAX_FLOPS * rows * columns, 2 * nbytes(rows * columns, real(dtype)))
 
 
 @checked
@@ -165,11 +166,7 @@ def residual(*, elements: Size, dtype: DType = "bf16") -> Cost:
     >>> add.vector_flops, add.bytes
     (4096, 24576)
     """
-    return Cost(
-        "residual",
-        vector_by_kind={"elementwise": elements},
-        bytes=3 * nbytes(elements, real(dtype)),
-    )
+    return vector_work("residual", elements, 3 * nbytes(elements, real(dtype)))
 
 
 @checked
@@ -202,11 +199,7 @@ def scale(*, elements: Size, factors: Count = 0, dtype: DType = "bf16") -> Cost:
     >>> scale(elements=4096).vector_flops
     4096
     """
-    return Cost(
-        "scale",
-        vector_by_kind={"elementwise": elements},
-        bytes=2 * nbytes(elements, real(dtype)) + nbytes(factors, dtype),
-    )
+    return vector_work("scale", elements, 2 * nbytes(elements, real(dtype)) + nbytes(factors, dtype))
 
 
 @checked
@@ -241,11 +234,7 @@ def dropout(*, elements: Size, dtype: DType = "bf16") -> Cost:
     >>> dropout(elements=4096).vector_flops
     8192
     """
-    return Cost(
-        "dropout",
-        vector_by_kind={"elementwise": 2 * elements},
-        bytes=2 * nbytes(elements, real(dtype)),
-    )
+    return vector_work("dropout", 2 * elements, 2 * nbytes(elements, real(dtype)))
 
 
 @checked
@@ -285,8 +274,5 @@ def cross_entropy(*, tokens: Size, vocab: Size, dtype: DType = "bf16") -> Cost:
     >>> loss.vector_flops, loss.bytes
     (4202725377, 4202758148)
     """
-    return Cost(
-        "cross_entropy",
-        vector_by_kind={"elementwise": tokens * (LOGSUMEXP_FLOPS * vocab + 4) + 1},
-        bytes=nbytes(tokens * vocab, real(dtype)) + ID_BYTES * tokens + nbytes(1, dtype),
-    )
+    traffic = nbytes(tokens * vocab, real(dtype)) + ID_BYTES * tokens + nbytes(1, dtype)
+    return vector_work("cross_entropy", tokens * (LOGSUMEXP_FLOPS * vocab + 4) + 1, traffic)

@@ -7,6 +7,7 @@ from typing import Any
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.convolutions import check_fit
+from flopkit.layers.pointwise import vector_work
 from flopkit.sizes import Size, Sizes, checked, offence, spread
 
 __all__ = ["avg_pool2d", "max_pool2d"]
@@ -140,8 +141,5 @@ def _pool(
                     f"{letter}_in={wrong[0]} unread that make another output; see fk.conv_output"
                 )
     outputs = batch * channels * h_out * w_out
-    return Cost(
-        name,
-        vector_by_kind={"elementwise": outputs * (k_h * k_w + last)},
-        bytes=nbytes(batch * channels * ins[0] * ins[1], real(dtype)) + nbytes(outputs, dtype),
-    )
+    traffic = nbytes(batch * channels * ins[0] * ins[1], real(dtype)) + nbytes(outputs, dtype)
+    return vector_work(name, outputs * (k_h * k_w + last), traffic)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from flopkit.arithmetic import is_zero
+from flopkit.conventions import total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, is_complex, nbytes
 from flopkit.sizes import Flag, Size, checked
 
-__all__ = ["contraction", "dense", "matmul", "weight_traffic"]
+__all__ = ["contraction", "dense", "matmul"]
 
 
 @checked
@@ -87,16 +89,7 @@ def dense(*, tokens: Size, d_in: Size, d_out: Size, bias: Flag = False, dtype: D
     >>> layer.flops, layer.params
     (117440512, 58720256)
     """
-    has_bias = not (isinstance(bias, int) and bias == 0)
-    return Cost(
-        "dense",
-        macs_by_kind={"products": contraction(tokens * d_in * d_out, dtype)},
-        vector_by_kind={"elementwise": bias * tokens * d_out * (2 if is_complex(dtype) else 1)} if has_bias else {},
-        bytes=nbytes(tokens * d_in, dtype)
-        + weight_traffic(d_in * d_out, bias * d_out if has_bias else 0, dtype)
-        + nbytes(tokens * d_out, dtype),
-        params_by_role={"weight": d_in * d_out} | ({"bias": bias * d_out} if has_bias else {}),
-    )
+    return weighted("dense", tokens * d_in * d_out, tokens * d_in, d_in * d_out, tokens * d_out, d_out, bias, dtype)
 
 
 def contraction(macs: Any, dtype: Any) -> Any:
@@ -108,11 +101,18 @@ def contraction(macs: Any, dtype: Any) -> Any:
     return 4 * macs if is_complex(dtype) else macs
 
 
-def weight_traffic(weight: Any, bias: Any, dtype: Any) -> Any:
-    """Bytes of a weight and its bias, each a tensor of its own.
+def weighted(name: str, macs: Any, inputs: Any, weight: Any, outputs: Any, biases: Any, bias: Any, dtype: Any) -> Cost:
+    """A layer of *macs* multiply-adds with a *weight* and, where *bias* is on, one of the *biases* added to each output.
 
-    >>> weight_traffic(12, 0, "bf16")
-    24
+    >>> weighted("layer", 12, 3, 12, 4, 4, True, "fp32").bytes
+    92
     """
-    traffic = nbytes(weight, dtype)
-    return traffic if isinstance(bias, int) and bias == 0 else traffic + nbytes(bias, dtype)
+    has_bias = not is_zero(bias)
+    tensors = [inputs, weight, outputs] + [bias * biases] * has_bias
+    return Cost(
+        name,
+        macs_by_kind={"products": contraction(macs, dtype)},
+        vector_by_kind={"elementwise": bias * outputs * (2 if is_complex(dtype) else 1)} if has_bias else {},
+        bytes=total(nbytes(tensor, dtype) for tensor in tensors),
+        params_by_role={"weight": weight} | ({"bias": bias * biases} if has_bias else {}),
+    )

@@ -16,7 +16,7 @@ from flopkit.cost import Cost
 from flopkit.dtypes import nbytes, real
 from flopkit.layers.convolutions import conv2d, conv_output
 from flopkit.layers.normalisations import batch_norm
-from flopkit.layers.pointwise import activation, residual, scale
+from flopkit.layers.pointwise import activation, residual, scale, vector_work
 from flopkit.layers.pooling import max_pool2d
 from flopkit.layers.products import dense
 from flopkit.names import find
@@ -180,8 +180,8 @@ class _Image:
         self._passed(name, "other", residual(elements=self.elements, dtype=self.dtype))
 
     def conv_norm(
-        self, name: str, channels: int, kernel: int, *, stride: int = 1, groups: int = 1, act: str = "",
-    ) -> None:  # fmt: skip
+        self, name: str, channels: int, kernel: int, *, stride: int = 1, groups: int = 1, act: str = ""
+    ) -> None:
         """torchvision's Conv2dNormActivation: a convolution, a norm and, but for a linear one, an activation."""
         self.conv(f"{name}.0", channels, kernel, stride=stride, groups=groups)
         self.norm(f"{name}.1")
@@ -205,12 +205,8 @@ class _Image:
         )
         taps, read = self.batch * self.channels * rows * columns, nbytes(self.elements, real(self.dtype))
         self.height, self.width = side, side
-        cost = Cost(
-            "avg_pool2d",
-            vector_by_kind={"elementwise": taps + self.elements},  # each is added to a sum, each sum is divided
-            bytes=read + nbytes(self.elements, self.dtype),
-        )
-        self._passed(name, "other", cost)
+        flops = taps + self.elements  # each is added to a sum, each sum is divided
+        self._passed(name, "other", vector_work(name, flops, read + nbytes(self.elements, self.dtype)))
 
     def dense(self, name: str, features: int) -> None:
         inputs = self.channels * self.height * self.width
@@ -325,8 +321,8 @@ def _efficientnet_b0(image: _Image) -> None:
 
 
 def _inverted(
-    image: _Image, name: str, expand: int, kernel: int, stride: int, channels: int, act: str, gated: bool = False,
-) -> None:  # fmt: skip
+    image: _Image, name: str, expand: int, kernel: int, stride: int, channels: int, act: str, gated: bool = False
+) -> None:
     """An inverted residual block: widen, convolve each channel by itself, with *gated* squeeze and excite, and narrow again."""
     entered, wide, place = image.channels, image.channels * expand, 0
     if wide > entered:
