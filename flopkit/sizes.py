@@ -17,7 +17,7 @@ from flopkit.arithmetic import brief, reading
 from flopkit.names import hint
 
 __all__ = [
-    "Count", "Flag", "Size", "Sizes", "checked", "choice", "divides", "flag", "number", "offence", "pair", "size", "spread",
+    "Count", "Flag", "Size", "Sizes", "Whole", "checked", "choice", "divides", "flag", "number", "offence", "pair", "size", "spread",
 ]  # fmt: skip
 
 
@@ -45,12 +45,15 @@ Flag: TypeAlias = bool | Size
 Sizes: TypeAlias = Size | Sequence[Size]
 """One `Size` for every axis, or a tuple or list with one for each."""
 
+Whole: TypeAlias = int
+"""A `Size` where a sweep or a symbol has no place: for an algorithm that runs."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Check the arguments of a formula where a caller hands them over: those annotated `Size`, `Count` or `Flag`.
+    """Check the arguments of a formula where a caller hands them over: those annotated `Size`, `Count`, `Flag` or `Whole`.
 
     The formula then gets ints, float64 arrays or symbols, and 1 or 0 for a switch. Others are left to the formula. Annotations are
     read as they are written, so the module has ``from __future__ import annotations``.
@@ -230,6 +233,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Size | None": _optional,
     "Count": functools.partial(size, minimum=0),
     "Flag": flag,
+    "Whole": number,
 }
 
 _ELSEWHERE = {  # what other libraries call it

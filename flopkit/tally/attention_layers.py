@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.sizes import choice, divides, flag, number
+from flopkit.sizes import Flag, Whole, checked, choice, divides, number
 from flopkit.tally.attentions import attended
 from flopkit.tally.embeddings import turned
 from flopkit.tally.ledger import Ledger, elementwise
@@ -15,9 +15,10 @@ from flopkit.tally.runs import run
 __all__ = ["mla", "multi_head_attention"]
 
 
+@checked
 def multi_head_attention(
-    *, batch: Any, q: Any, kv: Any, d_model: Any, heads: Any, head_dim: Any = None, kv_heads: Any = None,
-    kv_new: Any = None, mask: Any = "full", qkv_bias: Any = False, out_bias: Any = False,
+    *, batch: Whole, q: Whole, kv: Whole, d_model: Whole, heads: Whole, head_dim: Any = None, kv_heads: Any = None,
+    kv_new: Any = None, mask: Any = "full", qkv_bias: Flag = False, out_bias: Flag = False,
 ) -> Ledger:  # fmt: skip
     """Projections, core and output projection; keys and values of kv − kv_new tokens come from the cache.
 
@@ -27,8 +28,6 @@ def multi_head_attention(
     >>> counted.macs_by_kind
     {'products': 512, 'scores': 96}
     """
-    batch, q, kv = number("batch", batch), number("q", q), number("kv", kv)
-    d_model, heads = number("d_model", d_model), number("heads", heads)
     head_dim = d_model // heads if head_dim is None else number("head_dim", head_dim)
     kv_heads = heads if kv_heads is None else number("kv_heads", kv_heads)
     kv_new = q if kv_new is None else number("kv_new", kv_new)
@@ -62,15 +61,16 @@ def multi_head_attention(
     shapes |= {"wk": (kv_width, d_model), "wv": (kv_width, d_model), "wo": (d_model, width)}
     shapes |= {} if own else {"memory": (batch, kv_new, d_model)}
     shapes |= {"k_cache": (batch, old, kv_width), "v_cache": (batch, old, kv_width)} if old else {}
-    shapes |= {"bq": (width,), "bk": (kv_width,), "bv": (kv_width,)} if flag("qkv_bias", qkv_bias) else {}
-    shapes |= {"bo": (d_model,)} if flag("out_bias", out_bias) else {}
+    shapes |= {"bq": (width,), "bk": (kv_width,), "bv": (kv_width,)} if qkv_bias else {}
+    shapes |= {"bo": (d_model,)} if out_bias else {}
     title = f"multi_head_attention({batch=}, {q=}, {kv=}, {d_model=}, {heads=}, {head_dim=}, {kv_heads=}, mask={mask})"
     return run(title, shapes, algorithm)
 
 
+@checked
 def mla(
-    *, batch: Any, q: Any, kv: Any, d_model: Any, heads: Any, q_lora: Any = None, kv_lora: Any, qk_nope: Any,
-    qk_rope: Any, v_head_dim: Any, mask: Any = "causal", form: str = "expanded",
+    *, batch: Whole, q: Whole, kv: Whole, d_model: Whole, heads: Whole, q_lora: Any = None, kv_lora: Whole, qk_nope: Whole,
+    qk_rope: Whole, v_head_dim: Whole, mask: Any = "causal", form: str = "expanded",
 ) -> Ledger:  # fmt: skip
     """Multi-head latent attention; latents and rope keys of kv − q tokens come from the cache.
 
@@ -79,10 +79,6 @@ def mla(
     >>> [round(x, 12) for row in one.output[0] for x in row] == [round(x, 12) for row in other.output[0] for x in row]
     True
     """
-    batch, q, kv = number("batch", batch), number("q", q), number("kv", kv)
-    d_model, heads = number("d_model", d_model), number("heads", heads)
-    kv_lora, v_head_dim = number("kv_lora", kv_lora), number("v_head_dim", v_head_dim)
-    qk_nope, qk_rope = number("qk_nope", qk_nope), number("qk_rope", qk_rope)
     q_lora = None if q_lora is None else number("q_lora", q_lora)
     choice("form", form, ("expanded", "absorbed"))
     old, scale = kv - q, (qk_nope + qk_rope) ** -0.5

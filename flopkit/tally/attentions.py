@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.sizes import choice, divides, number
+from flopkit.sizes import Whole, checked, choice, divides, number
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import softened
 from flopkit.tally.products import dot
@@ -41,8 +41,9 @@ def attended(queries: Any, keys: Any, values: Any, mask: Any, scale: float) -> A
     return outputs
 
 
+@checked
 def attention(
-    *, batch: Any, q: Any, kv: Any, heads: Any, head_dim: Any, kv_heads: Any = None, v_head_dim: Any = None,
+    *, batch: Whole, q: Whole, kv: Whole, heads: Whole, head_dim: Whole, kv_heads: Any = None, v_head_dim: Any = None,
     mask: Any = "full",
 ) -> Ledger:  # fmt: skip
     """The attention core. Query heads share key-value heads where there are fewer of those; causal is bottom-right.
@@ -59,8 +60,6 @@ def attention(
     all                                      78            36
     48 multiply-adds, counted as 2 each: 96 FLOPs; 36 vector FLOPs
     """
-    batch, q, kv, heads = number("batch", batch), number("q", q), number("kv", kv), number("heads", heads)
-    head_dim = number("head_dim", head_dim)
     if hasattr(mask, "width"):
         number("width", mask.width)
     kv_heads = heads if kv_heads is None else number("kv_heads", kv_heads)

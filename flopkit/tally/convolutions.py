@@ -175,21 +175,13 @@ def _sizes(
     name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], side: str, kernel: Any, groups: Any,
     stride: Any, dilation: Any, padding: Any, bias: Any,
 ) -> Any:  # fmt: skip
-    batch, c_in, c_out, groups = (
-        number("batch", batch),
-        number("c_in", c_in),
-        number("c_out", c_out),
-        number("groups", groups),
-    )
+    batch, c_in, c_out, groups = map(number, ("batch", "c_in", "c_out", "groups"), (batch, c_in, c_out, groups))
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     axes = len(positions)
     places = [number(letter + side, n) for letter, n in positions.items()]
-    kernel, stride, dilation = (
-        spread("kernel", kernel, axes, number),
-        spread("stride", stride, axes, number),
-        spread("dilation", dilation, axes, number),
-    )
+    windows = (("kernel", kernel), ("stride", stride), ("dilation", dilation))
+    kernel, stride, dilation = (spread(what, value, axes, number) for what, value in windows)
     pads = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * axes
     padding = tuple(number("padding", pad, minimum=0) for pad in pads)
     bias = bool(flag("bias", bias))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.sizes import number
+from flopkit.sizes import Whole, checked
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.runs import run
 
@@ -21,13 +21,13 @@ def turned(row: Any, position: int) -> Any:
     return left + right
 
 
-def embedding(*, tokens: Any, vocab: Any, d_model: Any) -> Ledger:
+@checked
+def embedding(*, tokens: Whole, vocab: Whole, d_model: Whole) -> Ledger:
     """Rows of a table, copied: no arithmetic.
 
     >>> embedding(tokens=3, vocab=10, d_model=4).operations
     0
     """
-    tokens, vocab, d_model = number("tokens", tokens), number("vocab", vocab), number("d_model", d_model)
     return run(
         f"embedding({tokens=}, {vocab=}, {d_model=})",
         {"table": (vocab, d_model)},
@@ -36,33 +36,32 @@ def embedding(*, tokens: Any, vocab: Any, d_model: Any) -> Ledger:
     )
 
 
-def learned_positions(*, batch: Any, seq: Any, positions: Any, d_model: Any) -> Ledger:
+@checked
+def learned_positions(*, batch: Whole, seq: Whole, positions: Whole, d_model: Whole) -> Ledger:
     """A row of a table added to each token's features.
 
     >>> learned_positions(batch=2, seq=3, positions=5, d_model=4).adds
     24
     """
-    batch, seq, positions, d_model = (
-        number("batch", batch), number("seq", seq), number("positions", positions), number("d_model", d_model),
-    )  # fmt: skip
     title = f"learned_positions({batch=}, {seq=}, {positions=}, {d_model=})"
     return run(title, {"x": (batch, seq, d_model), "table": (positions, d_model)}, _added)
 
 
-def sinusoidal_positions(*, batch: Any, seq: Any, d_model: Any) -> Ledger:
+@checked
+def sinusoidal_positions(*, batch: Whole, seq: Whole, d_model: Whole) -> Ledger:
     """A row of a fixed table of sines and cosines added to each token's features.
 
     >>> sinusoidal_positions(batch=2, seq=3, d_model=4).adds
     24
     """
-    batch, seq, d_model = number("batch", batch), number("seq", seq), number("d_model", d_model)
     wave = (math.sin, math.cos)
     table = [[wave[i % 2](p * 10_000 ** (-(i - i % 2) / d_model)) for i in range(d_model)] for p in range(seq)]
     title = f"sinusoidal_positions({batch=}, {seq=}, {d_model=})"
     return run(title, {"x": (batch, seq, d_model)}, _added, table=table)
 
 
-def rotary(*, batch: Any, seq: Any, heads: Any, head_dim: Any) -> Ledger:
+@checked
+def rotary(*, batch: Whole, seq: Whole, heads: Whole, head_dim: Whole) -> Ledger:
     """Each pair of features turned by its position's angle: four multiplications, an addition and a subtraction.
 
     >>> rotary(batch=1, seq=2, heads=3, head_dim=4)
@@ -74,9 +73,6 @@ def rotary(*, batch: Any, seq: Any, heads: Any, head_dim: Any) -> Ledger:
     all                            0            72
     72 vector FLOPs
     """
-    batch, seq, heads, head_dim = (
-        number("batch", batch), number("seq", seq), number("heads", heads), number("head_dim", head_dim),
-    )  # fmt: skip
     if head_dim % 2:
         raise ValueError(f"head_dim={head_dim}: features are turned in pairs, so pass an even number")
 

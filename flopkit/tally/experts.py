@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.sizes import flag, number
+from flopkit.sizes import Flag, Whole, checked, number
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import silu, softened, total
 from flopkit.tally.products import linear
@@ -28,17 +28,16 @@ def best(chances: Any, top_k: int) -> list[int]:
     return chosen
 
 
+@checked
 def moe(
-    *, tokens: Any, d_model: Any, d_ff: Any, experts: Any, top_k: Any, shared: Any = 0, gated: Any = True
+    *, tokens: Whole, d_model: Whole, d_ff: Whole, experts: Whole, top_k: Whole, shared: Any = 0, gated: Flag = True
 ) -> Ledger:
     """A router and experts of two matrices (three where *gated*), SiLU between them.
 
     >>> moe(tokens=2, d_model=4, d_ff=3, experts=5, top_k=2).macs_by_kind
     {'router': 40, 'products': 144}
     """
-    tokens, d_model, d_ff = number("tokens", tokens), number("d_model", d_model), number("d_ff", d_ff)
-    experts, top_k = number("experts", experts), number("top_k", top_k)
-    shared, gated = number("shared", shared, minimum=0), bool(flag("gated", gated))
+    shared, gated = number("shared", shared, minimum=0), bool(gated)
     if top_k > experts:
         raise ValueError(f"top_k={top_k} is more than experts={experts}: choose at most as many as there are")
 

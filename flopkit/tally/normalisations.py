@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flopkit.sizes import divides, flag, number
+from flopkit.sizes import Flag, Whole, checked, divides
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import total
 from flopkit.tally.runs import run
@@ -32,15 +32,15 @@ def rms_normed(row: Sequence[Any], weight: Any) -> list[Any]:
     return normed if weight is None else [value * w for value, w in zip(normed, weight, strict=True)]
 
 
-def layer_norm(*, tokens: Any, d: Any, weight: Any = True, bias: Any = True) -> Ledger:
+@checked
+def layer_norm(*, tokens: Whole, d: Whole, weight: Flag = True, bias: Flag = True) -> Ledger:
     """Layer normalisation of each row.
 
     >>> counted = layer_norm(tokens=1, d=8)
     >>> counted.divides, counted.square_roots, counted.vector_flops
     (3, 1, 61)
     """
-    tokens, d = number("tokens", tokens), number("d", d)
-    weight, bias = bool(flag("weight", weight)), bool(flag("bias", bias))
+    weight, bias = bool(weight), bool(bias)
 
     def algorithm(x: Any, weight: Any = None, bias: Any = None) -> Any:
         with elementwise("norm"):
@@ -50,13 +50,14 @@ def layer_norm(*, tokens: Any, d: Any, weight: Any = True, bias: Any = True) -> 
     return run(f"layer_norm({tokens=}, {d=}, {weight=}, {bias=})", shapes, algorithm)
 
 
-def rms_norm(*, tokens: Any, d: Any, weight: Any = True) -> Ledger:
+@checked
+def rms_norm(*, tokens: Whole, d: Whole, weight: Flag = True) -> Ledger:
     """RMS normalisation of each row.
 
     >>> rms_norm(tokens=1, d=8).vector_flops
     36
     """
-    tokens, d, weight = number("tokens", tokens), number("d", d), bool(flag("weight", weight))
+    weight = bool(weight)
 
     def algorithm(x: Any, weight: Any = None) -> Any:
         with elementwise("norm"):
@@ -66,14 +67,16 @@ def rms_norm(*, tokens: Any, d: Any, weight: Any = True) -> Ledger:
     return run(f"rms_norm({tokens=}, {d=}, {weight=})", shapes, algorithm)
 
 
-def batch_norm(*, batch: Any, channels: Any, positions: Any, affine: Any = True, training: Any = False) -> Ledger:
+@checked
+def batch_norm(
+    *, batch: Whole, channels: Whole, positions: Whole, affine: Flag = True, training: Flag = False
+) -> Ledger:
     """Batch normalisation of each channel, with the running statistics or (*training*) the batch's own.
 
     >>> batch_norm(batch=2, channels=3, positions=4).vector_flops
     105
     """
-    batch, channels, positions = number("batch", batch), number("channels", channels), number("positions", positions)
-    affine, training = bool(flag("affine", affine)), bool(flag("training", training))
+    affine, training = bool(affine), bool(training)
     momentum, length = 0.1, batch * positions
 
     def algorithm(x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None) -> Any:
@@ -103,14 +106,14 @@ def batch_norm(*, batch: Any, channels: Any, positions: Any, affine: Any = True,
     return run(title, shapes, algorithm, running_var=[0.5 + c / channels for c in range(channels)])
 
 
-def group_norm(*, batch: Any, channels: Any, positions: Any, groups: Any, affine: Any = True) -> Ledger:
+@checked
+def group_norm(*, batch: Whole, channels: Whole, positions: Whole, groups: Whole, affine: Flag = True) -> Ledger:
     """Group normalisation: each group of channels of each image.
 
     >>> group_norm(batch=1, channels=4, positions=2, groups=2).vector_flops
     66
     """
-    batch, channels, positions = number("batch", batch), number("channels", channels), number("positions", positions)
-    groups, affine = number("groups", groups), bool(flag("affine", affine))
+    affine = bool(affine)
     divides("groups", groups, "channels", channels)
     width = channels // groups
 

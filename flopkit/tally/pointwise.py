@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flopkit.sizes import choice, number
+from flopkit.sizes import Whole, checked, choice
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.runs import run
 from flopkit.tally.scalar import Tally
@@ -78,7 +78,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def activation(kind: str, *, elements: Any) -> Ledger:
+@checked
+def activation(kind: str, *, elements: Whole) -> Ledger:
     """An activation of each element; swiglu, geglu and reglu take two inputs.
 
     >>> activation("silu", elements=2)
@@ -91,7 +92,6 @@ def activation(kind: str, *, elements: Any) -> Ledger:
     6 vector FLOPs
     """
     function = _FUNCTIONS[choice("kind", kind, tuple(_FUNCTIONS))]
-    elements = number("elements", elements)
     inputs = ("gate", "up") if kind in ("swiglu", "geglu", "reglu") else ("x",)
 
     def algorithm(**columns: Any) -> Any:
@@ -101,14 +101,14 @@ def activation(kind: str, *, elements: Any) -> Ledger:
     return run(f"activation({kind!r}, {elements=})", dict.fromkeys(inputs, (elements,)), algorithm)
 
 
-def softmax(*, rows: Any, columns: Any) -> Ledger:
+@checked
+def softmax(*, rows: Whole, columns: Whole) -> Ledger:
     """Softmax of each row, after its maximum is subtracted.
 
     >>> counted = softmax(rows=2, columns=10)
     >>> counted.comparisons, counted.exponentials, counted.vector_flops
     (20, 20, 100)
     """
-    rows, columns = number("rows", rows), number("columns", columns)
 
     def algorithm(x: Any) -> Any:
         with elementwise():
@@ -117,13 +117,13 @@ def softmax(*, rows: Any, columns: Any) -> Ledger:
     return run(f"softmax({rows=}, {columns=})", {"x": (rows, columns)}, algorithm)
 
 
-def residual(*, elements: Any) -> Ledger:
+@checked
+def residual(*, elements: Whole) -> Ledger:
     """The sum of a branch and its input.
 
     >>> residual(elements=8).adds
     8
     """
-    elements = number("elements", elements)
 
     def algorithm(x: Any, branch: Any) -> Any:
         with elementwise():
@@ -132,13 +132,13 @@ def residual(*, elements: Any) -> Ledger:
     return run(f"residual({elements=})", {"x": (elements,), "branch": (elements,)}, algorithm)
 
 
-def scale(*, elements: Any, by: float = 0.5) -> Ledger:
+@checked
+def scale(*, elements: Whole, by: float = 0.5) -> Ledger:
     """Every element times one constant.
 
     >>> scale(elements=8).multiplies
     8
     """
-    elements = number("elements", elements)
 
     def algorithm(x: Any) -> Any:
         with elementwise():
@@ -147,14 +147,14 @@ def scale(*, elements: Any, by: float = 0.5) -> Ledger:
     return run(f"scale({elements=}, {by=})", {"x": (elements,)}, algorithm)
 
 
-def dropout(*, elements: Any, p: float = 0.5) -> Ledger:
+@checked
+def dropout(*, elements: Whole, p: float = 0.5) -> Ledger:
     """Each element is kept and scaled where a random number says so, or else multiplied by zero.
 
     >>> counted = dropout(elements=8)
     >>> counted.comparisons, counted.multiplies
     (8, 8)
     """
-    elements = number("elements", elements)
 
     def algorithm(x: Any, chance: Any) -> Any:
         with elementwise():
@@ -163,14 +163,14 @@ def dropout(*, elements: Any, p: float = 0.5) -> Ledger:
     return run(f"dropout({elements=}, {p=})", {"x": (elements,), "chance": (elements,)}, algorithm)
 
 
-def cross_entropy(*, tokens: Any, vocab: Any) -> Ledger:
+@checked
+def cross_entropy(*, tokens: Whole, vocab: Whole) -> Ledger:
     """The mean over *tokens* of log Σ exp(logits) − the logit of the right answer.
 
     >>> counted = cross_entropy(tokens=2, vocab=5)
     >>> counted.exponentials, counted.vector_flops  # exponentials and logarithms
     (12, 49)
     """
-    tokens, vocab = number("tokens", tokens), number("vocab", vocab)
 
     def algorithm(logits: Any, answers: list[int]) -> Any:
         with elementwise():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flopkit.sizes import flag, number
+from flopkit.sizes import Flag, Whole, checked
 from flopkit.tally.ledger import Ledger, contraction, elementwise
 from flopkit.tally.runs import run
 
@@ -43,7 +43,8 @@ def linear(x: Any, weight: Any, bias: Any = None, kind: str = "products") -> Any
         return [[value + b for value, b in zip(row, bias, strict=True)] for row in y]
 
 
-def matmul(*, m: Any, k: Any, n: Any, batch: Any = 1) -> Ledger:
+@checked
+def matmul(*, m: Whole, k: Whole, n: Whole, batch: Whole = 1) -> Ledger:
     """(m × k) · (k × n), *batch* times, by three nested loops.
 
     >>> matmul(m=5, k=3, n=7)
@@ -54,7 +55,6 @@ def matmul(*, m: Any, k: Any, n: Any, batch: Any = 1) -> Ledger:
     all                          175             0
     105 multiply-adds, counted as 2 each: 210 FLOPs
     """
-    m, k, n, batch = number("m", m), number("k", k), number("n", n), number("batch", batch)
     return run(
         f"matmul({m=}, {k=}, {n=}, {batch=})",
         {"a": (batch, m, k), "b": (batch, k, n)},
@@ -62,7 +62,8 @@ def matmul(*, m: Any, k: Any, n: Any, batch: Any = 1) -> Ledger:
     )
 
 
-def dense(*, tokens: Any, d_in: Any, d_out: Any, bias: Any = False) -> Ledger:
+@checked
+def dense(*, tokens: Whole, d_in: Whole, d_out: Whole, bias: Flag = False) -> Ledger:
     """A dense layer: the product of *tokens* rows with a d_in × d_out weight, and a bias added to each output.
 
     >>> dense(tokens=2, d_in=3, d_out=4, bias=True)
@@ -73,9 +74,6 @@ def dense(*, tokens: Any, d_in: Any, d_out: Any, bias: Any = False) -> Ledger:
     all                           40             8
     24 multiply-adds, counted as 2 each: 48 FLOPs; 8 vector FLOPs
     """
-    tokens, d_in, d_out = number("tokens", tokens), number("d_in", d_in), number("d_out", d_out)
-    bias = bool(flag("bias", bias))
-    shapes: dict[str, tuple[int, ...]] = {"x": (tokens, d_in), "weight": (d_out, d_in)}
-    if bias:
-        shapes["bias"] = (d_out,)
+    bias = bool(bias)
+    shapes = {"x": (tokens, d_in), "weight": (d_out, d_in)} | ({"bias": (d_out,)} if bias else {})
     return run(f"dense({tokens=}, {d_in=}, {d_out=}, {bias=})", shapes, linear)
