@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from fractions import Fraction
+from math import floor
 from typing import NamedTuple
 
 PREFIXES = dict(zip(range(-5, 11), ["f", "p", "n", "µ", "m", "", *"kMGTPEZYRQ"], strict=True))
@@ -214,12 +216,7 @@ def _round(value: float, digits: int) -> tuple[str, str, int]:
 
 def _half_up(exact: Decimal, exponent: int) -> str:
     """``exact / 10**exponent``, rounded half up to a whole number, without any limit on digits."""
-    _, figures, own = exact.as_tuple()
-    assert isinstance(own, int)
-    number, shift = int("".join(map(str, figures))), own - exponent
-    if shift >= 0:
-        return str(number * 10**shift)
-    return str((2 * number + 10**-shift) // (2 * 10**-shift))
+    return str(floor(Fraction(exact) / Fraction(10) ** exponent + Fraction(1, 2)))
 
 
 def _place(figures: str, exponent: int) -> str:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from flopkit.charts.figure import Figure
 
 
-class Results:
-    """The namespace ``s`` of a model: what is set on it is a result, and can be read back."""
+class Values:
+    """The namespace ``s`` of a model: what is set on it is a result, and can be read back. In the Python reading, a number or a word."""
 
-    def __init__(self, figure: Figure, parent: Results | None = None) -> None:
+    def __init__(self, figure: Figure, parent: Values | None = None) -> None:
         vars(self).update(_figure=figure, _found={}, _parent=parent)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -41,16 +41,6 @@ class Results:
         return dict(self._found)
 
     def _keep(self, name: str, value: Any) -> Any:
-        raise NotImplementedError
-
-    def _give(self, name: str) -> Any:
-        raise NotImplementedError
-
-
-class Values(Results):
-    """The Python reading: results are numbers and words."""
-
-    def _keep(self, name: str, value: Any) -> Any:
         if not isinstance(value, (int, float, str)):
             raise _no_result(value, name)
         return value
@@ -59,7 +49,7 @@ class Values(Results):
         return self._found[name]
 
 
-class Signals(Results):
+class Signals(Values):
     """The Altair reading: results are Vega expressions, each stored once under its name and read back as a reference."""
 
     def __init__(self, figure: Figure, altair: Any) -> None:
@@ -124,7 +114,7 @@ class Signals(Results):
 class Columns(Signals):
     """The Altair reading of a row: results are calculated columns, read back as ``datum.<name>``."""
 
-    def __init__(self, figure: Figure, altair: Any, parent: Results | None) -> None:
+    def __init__(self, figure: Figure, altair: Any, parent: Values | None) -> None:
         super().__init__(figure, altair)
         vars(self).update(_parent=parent)
 

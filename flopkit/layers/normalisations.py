@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.sizes import Flag, Size, checked, divides
@@ -61,12 +63,8 @@ def layer_norm(
     (0, 5381, 1536)
     """
     per_token = (STATISTICS_FLOPS + 1 + weight + bias) * d + MEANS_FLOPS + ROOT_FLOPS
-    return Cost(
-        "layer_norm",
-        vector_by_kind={"norm": tokens * per_token},
-        bytes=2 * nbytes(tokens * d, real(dtype)) + nbytes(weight * d, dtype) + nbytes(bias * d, dtype),
-        params_by_role={"norm": (weight + bias) * d},
-    )
+    weights = nbytes(weight * d, dtype) + nbytes(bias * d, dtype)
+    return _norm("layer_norm", tokens * per_token, tokens * d, weights, (weight + bias) * d, dtype)
 
 
 @checked
@@ -108,12 +106,8 @@ def rms_norm(*, tokens: Size, d: Size, weight: Flag = True, dtype: DType = "bf16
     >>> norm.flops, norm.vector_flops, norm.params
     (0, 16388, 4096)
     """
-    return Cost(
-        "rms_norm",
-        vector_by_kind={"norm": tokens * ((3 + weight) * d + 1 + ROOT_FLOPS)},
-        bytes=2 * nbytes(tokens * d, real(dtype)) + nbytes(weight * d, dtype),
-        params_by_role={"norm": weight * d},
-    )
+    per_token = (3 + weight) * d + 1 + ROOT_FLOPS
+    return _norm("rms_norm", tokens * per_token, tokens * d, nbytes(weight * d, dtype), weight * d, dtype)
 
 
 @checked
@@ -173,13 +167,9 @@ def batch_norm(
     elements = batch * channels * positions
     per_element = 2 + 2 * affine + (STATISTICS_FLOPS - 1) * training
     per_channel = ROOT_FLOPS + (MEANS_FLOPS + 7) * training
-    statistics = 2 * nbytes(channels, dtype)
-    return Cost(
-        "batch_norm",
-        vector_by_kind={"norm": per_element * elements + per_channel * channels},
-        bytes=2 * nbytes(elements, real(dtype)) + 2 * nbytes(affine * channels, dtype) + (1 + training) * statistics,
-        params_by_role={"norm": 2 * affine * channels},
-    )
+    flops = per_element * elements + per_channel * channels
+    weights = 2 * nbytes(affine * channels, dtype) + (1 + training) * 2 * nbytes(channels, dtype)
+    return _norm("batch_norm", flops, elements, weights, 2 * affine * channels, dtype)
 
 
 @checked
@@ -231,10 +221,12 @@ def group_norm(
     """
     divides("groups", groups, "channels", channels)
     elements = batch * channels * positions
-    per_group = MEANS_FLOPS + ROOT_FLOPS
-    return Cost(
-        "group_norm",
-        vector_by_kind={"norm": (STATISTICS_FLOPS + 1 + 2 * affine) * elements + per_group * batch * groups},
-        bytes=2 * nbytes(elements, real(dtype)) + 2 * nbytes(affine * channels, dtype),
-        params_by_role={"norm": 2 * affine * channels},
-    )
+    flops = (STATISTICS_FLOPS + 1 + 2 * affine) * elements + (MEANS_FLOPS + ROOT_FLOPS) * batch * groups
+    weights = 2 * nbytes(affine * channels, dtype)
+    return _norm("group_norm", flops, elements, weights, 2 * affine * channels, dtype)
+
+
+def _norm(name: str, flops: Any, elements: Any, weights: Any, params: Any, dtype: Any) -> Cost:
+    """Each element read once and written once, and the bytes of the *weights* read."""
+    traffic = 2 * nbytes(elements, real(dtype)) + weights
+    return Cost(name, vector_by_kind={"norm": flops}, bytes=traffic, params_by_role={"norm": params})

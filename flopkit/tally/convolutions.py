@@ -81,12 +81,9 @@ def conv_transpose3d(*, batch: Any, c_in: Any, c_out: Any, d_in: Any, h_in: Any,
     return _transposed("conv_transpose3d", batch, c_in, c_out, {"d": d_in, "h": h_in, "w": w_in}, **rest)
 
 
-def _conv(
-    name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], *, kernel: Any, groups: Any = 1,
-    stride: Any = 1, dilation: Any = 1, padding: Any = 0, bias: Any = False, **inputs: Any,
-) -> Ledger:  # fmt: skip
-    title, (batch, c_in, c_out, groups), outs, taps, steps, gaps, pads, bias = _sizes(
-        name, batch, c_in, c_out, positions, "_out", kernel, groups, stride, dilation, padding, bias
+def _conv(name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], **rest: Any) -> Ledger:
+    title, (batch, c_in, c_out, groups), outs, taps, steps, gaps, pads, bias, inputs = _sizes(
+        name, batch, c_in, c_out, positions, "_out", **rest
     )
     ins = []
     for letter, out, tap, step, gap, pad in zip(positions, outs, taps, steps, gaps, pads, strict=True):
@@ -121,14 +118,11 @@ def _conv(
     return run(title, shapes, algorithm)
 
 
-def _transposed(
-    name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], *, kernel: Any, groups: Any = 1,
-    stride: Any = 1, dilation: Any = 1, padding: Any = 0, bias: Any = False, **rest: Any,
-) -> Ledger:  # fmt: skip
-    title, (batch, c_in, c_out, groups), ins, taps, steps, gaps, pads, bias = _sizes(
-        name, batch, c_in, c_out, positions, "_in", kernel, groups, stride, dilation, padding, bias
+def _transposed(name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], **rest: Any) -> Ledger:
+    title, (batch, c_in, c_out, groups), ins, taps, steps, gaps, pads, bias, more = _sizes(
+        name, batch, c_in, c_out, positions, "_in", **rest
     )
-    _no_more(name, rest)
+    _no_more(name, more)
     outs = [
         (n - 1) * step + gap * (tap - 1) + 1 - 2 * pad
         for n, tap, step, gap, pad in zip(ins, taps, steps, gaps, pads, strict=True)
@@ -172,8 +166,8 @@ def _transposed(
 
 
 def _sizes(
-    name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], side: str, kernel: Any, groups: Any,
-    stride: Any, dilation: Any, padding: Any, bias: Any,
+    name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], side: str, *, kernel: Any, groups: Any = 1,
+    stride: Any = 1, dilation: Any = 1, padding: Any = 0, bias: Any = False, **more: Any,
 ) -> Any:  # fmt: skip
     batch, c_in, c_out, groups = map(number, ("batch", "c_in", "c_out", "groups"), (batch, c_in, c_out, groups))
     divides("groups", groups, "c_in", c_in)
@@ -187,7 +181,7 @@ def _sizes(
     bias = bool(flag("bias", bias))
     listed = ", ".join(f"{letter}{side}={n}" for letter, n in zip(positions, places, strict=True))
     title = f"{name}({batch=}, {c_in=}, {c_out=}, {listed}, {kernel=}, {groups=}, {stride=}, {dilation=}, {padding=}, {bias=})"
-    return title, (batch, c_in, c_out, groups), places, kernel, stride, dilation, padding, bias
+    return title, (batch, c_in, c_out, groups), places, kernel, stride, dilation, padding, bias, more
 
 
 def _no_more(name: str, rest: dict[str, Any]) -> None:

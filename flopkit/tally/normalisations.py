@@ -28,8 +28,7 @@ def standardised(values: Sequence[Any]) -> tuple[list[Any], Any, Any]:
 def rms_normed(row: Sequence[Any], weight: Any) -> list[Any]:
     """A row divided by the root of its mean square, times a weight where there is one."""
     reciprocal = 1 / (total(value * value for value in row) / len(row) + EPSILON).sqrt()
-    normed = [value * reciprocal for value in row]
-    return normed if weight is None else [value * w for value, w in zip(normed, weight, strict=True)]
+    return _scaled([value * reciprocal for value in row], weight, None)
 
 
 @checked

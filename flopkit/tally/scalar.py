@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +40,7 @@ class Tally:
         return f"Tally({self.value!r})"
 
     def __add__(self, other: Any) -> Tally:
-        return self._sum("adds", other, lambda a, b: a + b)
+        return self._sum("adds", other, operator.add)
 
     def __radd__(self, other: Any) -> Tally:
         if isinstance(other, int) and other == 0:  # the start of Python's sum()
@@ -47,7 +48,7 @@ class Tally:
         return self.__add__(other)
 
     def __sub__(self, other: Any) -> Tally:
-        return self._sum("subtracts", other, lambda a, b: a - b)
+        return self._sum("subtracts", other, operator.sub)
 
     def __rsub__(self, other: Any) -> Tally:
         return self._sum("subtracts", other, lambda a, b: b - a)
@@ -78,19 +79,19 @@ class Tally:
         return Tally(-self.value, self._flow)
 
     def __lt__(self, other: Any) -> bool:
-        return self._compare(self.value < _value(other))
+        return self._compare(operator.lt, other)
 
     def __le__(self, other: Any) -> bool:
-        return self._compare(self.value <= _value(other))
+        return self._compare(operator.le, other)
 
     def __gt__(self, other: Any) -> bool:
-        return self._compare(self.value > _value(other))
+        return self._compare(operator.gt, other)
 
     def __ge__(self, other: Any) -> bool:
-        return self._compare(self.value >= _value(other))
+        return self._compare(operator.ge, other)
 
     def __eq__(self, other: Any) -> bool:
-        return self._compare(self.value == _value(other))
+        return self._compare(operator.eq, other)
 
     def exp(self) -> Tally:
         return self._function(math.exp)
@@ -111,16 +112,15 @@ class Tally:
         return self._function(math.cos)
 
     def sqrt(self) -> Tally:
-        record("square_roots")
-        return Tally(math.sqrt(self.value))
+        return self._function(math.sqrt, "square_roots")
 
-    def _function(self, function: Callable[[float], float]) -> Tally:
-        record("exponentials")
+    def _function(self, function: Callable[[float], float], operation: str = "exponentials") -> Tally:
+        record(operation)
         return Tally(function(self.value))
 
-    def _compare(self, outcome: bool) -> bool:
+    def _compare(self, holds: Callable[[Any, Any], bool], other: Any) -> bool:
         record("comparisons")
-        return outcome
+        return holds(self.value, _value(other))
 
     def _sum(self, operation: str, other: Any, add: Callable[[Any, Any], Any]) -> Tally:
         """An addition or subtraction. Where nothing is said about it, it belongs to a contraction if it takes up a
