@@ -15,6 +15,7 @@ Everything is SI: GB is 10⁹ bytes. `parse` also reads GiB.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -95,6 +96,9 @@ def seconds(value: float, digits: int = 4) -> str:
     return count(value / length, name, digits)
 
 
+_FORMATS: dict[str, Callable[[float], str]] = {"%": percent, "×": ratio, "s": seconds}
+
+
 def format_value(value: float | str, unit: str = "") -> str:
     """The text of ``value`` in ``unit``: one of the functions above, chosen by the unit. Text passes through; NaN is "–".
 
@@ -110,12 +114,8 @@ def format_value(value: float | str, unit: str = "") -> str:
             f"format_value got the truth value {value}; give its words instead, as in readout(..., text={{True: 'yes', False: 'no'}})"
         )
     unit = ALIASES.get(unit, unit)
-    if unit == "%":
-        return percent(value)
-    if unit == "×":
-        return ratio(value)
-    if unit == "s":
-        return seconds(value)
+    if unit in _FORMATS:
+        return _FORMATS[unit](value)
     if unit != "FLOP/B" and unit.partition("/")[0] in PREFIXED:
         return si(value, unit)
     return count(value, unit)

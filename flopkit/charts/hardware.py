@@ -37,9 +37,9 @@ def device_choice(
     for key, dtype in pairs:
         known = device(key)
         options[f"{_short(known)}, {dtype}"] = {
-            "peak": float(known.peak(dtype)),
-            "bandwidth": float(known.bandwidth),
-            "ridge": float(known.ridge(dtype)),
+            "peak": known.peak(dtype),
+            "bandwidth": known.bandwidth,
+            "ridge": known.ridge(dtype),
             "bits": dtypes.bits(dtype),
         }
     return choice(name, label, options)

@@ -40,8 +40,8 @@ def cost_by_part(cost: Any) -> Figure:
             row[key] += number
     rows = _largest(rows)
     for row in rows.values():
-        row["flops_share"], row["bytes_share"] = row["flops"] / (cost.flops or 1), row["bytes"] / (cost.bytes or 1)
-        row["flops_text"], row["bytes_text"] = units.si(row["flops"], "FLOPs"), units.si(row["bytes"], "B")
+        for key, whole, unit in (("flops", cost.flops, "FLOPs"), ("bytes", cost.bytes, "B")):
+            row |= {f"{key}_share": row[key] / (whole or 1), f"{key}_text": units.si(row[key], unit)}
     longest = max(max(row["flops_share"], row["bytes_share"]) for row in rows.values())
     kinds = {"flops_share": "FLOPs", "bytes_share": "bytes"}
 

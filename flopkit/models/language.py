@@ -111,6 +111,15 @@ class Decoder:
         return Cost.total(f"{self.name}, forward", [table, layers, norm, head])
 
 
+_SPELLED = {  # in a config.json
+    "vocab": "vocab_size",
+    "d_model": "hidden_size",
+    "d_ff": "intermediate_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+}
+
+
 def decoder(model: str | Mapping[str, Any]) -> Decoder:
     """The decoder that a ``config.json`` describes.
 
@@ -139,17 +148,12 @@ def decoder(model: str | Mapping[str, Any]) -> Decoder:
             raise ValueError(f"{bias}={config[bias]!r}: a decoder's layers have no bias here")
     if config.get("hidden_act", "silu") != "silu":
         raise ValueError(f"hidden_act={config['hidden_act']!r}: a decoder's MLP is gated by silu here")
-    needed = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    if missing := [name for name in needed if name not in config]:
+    if missing := [name for name in _SPELLED.values() if name not in config]:
         raise ValueError(f"the configuration lacks {', '.join(missing)}: give a whole config.json")
     heads = config["num_attention_heads"]
     return Decoder(
         model if isinstance(model, str) else "decoder",
-        vocab=config["vocab_size"],
-        d_model=config["hidden_size"],
-        d_ff=config["intermediate_size"],
-        layers=config["num_hidden_layers"],
-        heads=heads,
+        **{size: config[name] for size, name in _SPELLED.items()},
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=config.get("head_dim")
         or exact_div(size("hidden_size", config["hidden_size"]), size("num_attention_heads", heads)),

@@ -43,7 +43,7 @@ def multi_head_attention(
             values = linear(fresh, wv, more.get("bv"))
             if old:
                 keys, values = more["k_cache"][i] + keys, more["v_cache"][i] + values
-            mixed: list[list[Any]] = [[] for _ in tokens]
+            mixed = []
             for h in range(heads):
                 part, kv_part = slice(h * head_dim, (h + 1) * head_dim), h // shared * head_dim
                 kv_slice = slice(kv_part, kv_part + head_dim)
@@ -51,9 +51,8 @@ def multi_head_attention(
                     [row[part] for row in queries], [row[kv_slice] for row in keys], [row[kv_slice] for row in values],
                     mask, head_dim**-0.5,
                 )  # fmt: skip
-                for row, more_of_it in zip(mixed, head, strict=True):
-                    row += more_of_it
-            outputs.append(linear(mixed, wo, more.get("bo")))
+                mixed.append(head)
+            outputs.append(linear(_joined(*mixed), wo, more.get("bo")))
         return outputs
 
     width, kv_width = heads * head_dim, kv_heads * head_dim
@@ -90,7 +89,7 @@ def mla(
             if old:
                 latents, rope_keys = more["latents"][i] + latents, more["rope_keys"][i] + rope_keys
             queries = _queries(tokens, more)
-            mixed: list[list[Any]] = [[] for _ in tokens]
+            mixed = []
             for h in range(heads):
                 start = h * (qk_nope + qk_rope)
                 nope = [row[start : start + qk_nope] for row in queries]
@@ -106,9 +105,8 @@ def mla(
                     absorbed = linear(nope, list(zip(*key_up[h], strict=True)))
                     head = attended(_joined(absorbed, rope), _joined(latents, rope_keys), latents, mask, scale)
                     head = linear(head, value_up[h])
-                for row, more_of_it in zip(mixed, head, strict=True):
-                    row += more_of_it
-            outputs.append(linear(mixed, out))
+                mixed.append(head)
+            outputs.append(linear(_joined(*mixed), out))
         return outputs
 
     width = heads * (qk_nope + qk_rope)
@@ -146,5 +144,6 @@ def _down(tokens: Any, kv_down: Any, kv_norm: Any, kv_lora: int, first: int) -> 
     return latents, rope_keys
 
 
-def _joined(left: Any, right: Any) -> Any:
-    return [[*a, *b] for a, b in zip(left, right, strict=True)]
+def _joined(*blocks: Any) -> Any:
+    """Side by side, row by row."""
+    return [[value for row in rows for value in row] for rows in zip(*blocks, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flopkit.sizes import Whole, checked, choice
@@ -12,6 +12,16 @@ from flopkit.tally.runs import run
 from flopkit.tally.scalar import Tally
 
 __all__ = ["activation", "cross_entropy", "dropout", "residual", "scale", "softmax"]
+
+
+def _each(title: str, inputs: Sequence[str], elements: int, function: Callable[..., Any]) -> Ledger:
+    """*function* of each element of the *inputs*."""
+
+    def algorithm(**columns: Any) -> Any:
+        with elementwise():
+            return [function(*values) for values in zip(*columns.values(), strict=True)]
+
+    return run(title, dict.fromkeys(inputs, (elements,)), algorithm)
 
 
 def largest(values: Any) -> Any:
@@ -93,12 +103,7 @@ def activation(kind: str, *, elements: Whole) -> Ledger:
     """
     function = _FUNCTIONS[choice("kind", kind, tuple(_FUNCTIONS))]
     inputs = ("gate", "up") if kind in ("swiglu", "geglu", "reglu") else ("x",)
-
-    def algorithm(**columns: Any) -> Any:
-        with elementwise():
-            return [function(*values) for values in zip(*columns.values(), strict=True)]
-
-    return run(f"activation({kind!r}, {elements=})", dict.fromkeys(inputs, (elements,)), algorithm)
+    return _each(f"activation({kind!r}, {elements=})", inputs, elements, function)
 
 
 @checked
@@ -124,12 +129,7 @@ def residual(*, elements: Whole) -> Ledger:
     >>> residual(elements=8).adds
     8
     """
-
-    def algorithm(x: Any, branch: Any) -> Any:
-        with elementwise():
-            return [a + b for a, b in zip(x, branch, strict=True)]
-
-    return run(f"residual({elements=})", {"x": (elements,), "branch": (elements,)}, algorithm)
+    return _each(f"residual({elements=})", ("x", "branch"), elements, lambda x, branch: x + branch)
 
 
 @checked
@@ -139,12 +139,7 @@ def scale(*, elements: Whole, by: float = 0.5) -> Ledger:
     >>> scale(elements=8).multiplies
     8
     """
-
-    def algorithm(x: Any) -> Any:
-        with elementwise():
-            return [value * by for value in x]
-
-    return run(f"scale({elements=}, {by=})", {"x": (elements,)}, algorithm)
+    return _each(f"scale({elements=}, {by=})", ("x",), elements, lambda x: x * by)
 
 
 @checked
@@ -156,11 +151,10 @@ def dropout(*, elements: Whole, p: float = 0.5) -> Ledger:
     (8, 8)
     """
 
-    def algorithm(x: Any, chance: Any) -> Any:
-        with elementwise():
-            return [value * (1 / (1 - p) if c > 2 * p - 1 else 0.0) for value, c in zip(x, chance, strict=True)]
+    def dropped(x: Any, chance: Any) -> Any:
+        return x * (1 / (1 - p) if chance > 2 * p - 1 else 0.0)
 
-    return run(f"dropout({elements=}, {p=})", {"x": (elements,), "chance": (elements,)}, algorithm)
+    return _each(f"dropout({elements=}, {p=})", ("x", "chance"), elements, dropped)
 
 
 @checked

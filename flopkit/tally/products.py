@@ -28,10 +28,9 @@ def dot(xs: Sequence[Any], ys: Sequence[Any], kind: str = "products") -> Any:
     return total
 
 
-def product(a: Any, b: Any, kind: str = "products") -> Any:
+def product(a: Any, b: Any) -> Any:
     """The matrix product of lists of rows: each entry is the `dot` of a row of *a* and a column of *b*."""
-    columns = list(zip(*b, strict=True))
-    return [[dot(row, column, kind) for column in columns] for row in a]
+    return linear(a, list(zip(*b, strict=True)))
 
 
 def linear(x: Any, weight: Any, bias: Any = None, kind: str = "products") -> Any:
