@@ -124,10 +124,6 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
     return _whole(name, value, minimum)
 
 
-def _optional(name: str, value: Any) -> Any:
-    return None if value is None else size(name, value)
-
-
 def _trust(name: str, value: Any) -> Any:
     return value
 
@@ -230,7 +226,7 @@ def flag(name: str, value: Any) -> Any:
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Size": size,
-    "Size | None": _optional,
+    "Size | None": lambda name, value: None if value is None else size(name, value),
     "Count": functools.partial(size, minimum=0),
     "Flag": flag,
     "Whole": number,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from flopkit.arithmetic import exact_div, maximum, minimum
+from flopkit.conventions import total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
@@ -179,14 +180,11 @@ def attention(
     hidden = batch * heads * (q * kv - pairs)
     masked = isinstance(mask, Window) or mask != "full"
     rows = visible_rows(q, kv, mask) if kernel == "flash" else kv  # the whole score matrix is made of all rows
-    traffic = (
-        nbytes(batch * heads * q * head_dim, real(dtype))
-        + nbytes(batch * kv_heads * rows * head_dim, dtype)
-        + nbytes(batch * kv_heads * rows * v_head_dim, dtype)
-        + nbytes(batch * heads * q * v_head_dim, dtype)
-    )
+    queries, keys = batch * heads * q, batch * kv_heads * rows
+    tensors = (queries * head_dim, keys * head_dim, keys * v_head_dim, queries * v_head_dim)
+    traffic = total(nbytes(tensor, real(dtype)) for tensor in tensors)
     if kernel == "math":
-        traffic = traffic + 4 * nbytes(batch * heads * q * kv, dtype)
+        traffic = traffic + 4 * nbytes(queries * kv, dtype)
     per_pair = SCALE_FLOPS + SOFTMAX_FLOPS
     return Cost(
         "attention",

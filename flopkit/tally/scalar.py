@@ -6,6 +6,7 @@ import math
 import operator
 import random
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 from flopkit.sizes import number
@@ -93,30 +94,17 @@ class Tally:
     def __eq__(self, other: Any) -> bool:
         return self._compare(operator.eq, other)
 
-    def exp(self) -> Tally:
-        return self._function(math.exp)
-
-    def log(self) -> Tally:
-        return self._function(math.log)
-
-    def tanh(self) -> Tally:
-        return self._function(math.tanh)
-
-    def erf(self) -> Tally:
-        return self._function(math.erf)
-
-    def sin(self) -> Tally:
-        return self._function(math.sin)
-
-    def cos(self) -> Tally:
-        return self._function(math.cos)
-
-    def sqrt(self) -> Tally:
-        return self._function(math.sqrt, "square_roots")
-
     def _function(self, function: Callable[[float], float], operation: str = "exponentials") -> Tally:
         record(operation)
         return Tally(function(self.value))
+
+    exp = partialmethod(_function, math.exp)
+    log = partialmethod(_function, math.log)
+    tanh = partialmethod(_function, math.tanh)
+    erf = partialmethod(_function, math.erf)
+    sin = partialmethod(_function, math.sin)
+    cos = partialmethod(_function, math.cos)
+    sqrt = partialmethod(_function, math.sqrt, "square_roots")
 
     def _compare(self, holds: Callable[[Any, Any], bool], other: Any) -> bool:
         record("comparisons")
