@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Reading = Literal["plain", "numpy", "sympy", "altair"]
 
@@ -94,8 +94,7 @@ _SEEN: dict[type, Reading] = {}
 def _reading_of(kind: type) -> Reading:
     if kind not in _SEEN:
         homes = {base.__module__.partition(".")[0] for base in kind.__mro__}
-        rooms: tuple[Reading, ...] = ("numpy", "sympy", "altair")
-        _SEEN[kind] = next((room for room in rooms if room in homes), "plain")
+        _SEEN[kind] = next((reading for reading in get_args(Reading) if reading in homes), "plain")
     return _SEEN[kind]
 
 

@@ -272,16 +272,15 @@ def divides(name: str, value: Any, whole_name: str, whole: Any) -> None:
         ...
     ValueError: kv_heads=3 does not divide heads=32: near sizes that do are 2 and 4
     """
-    wrong = offence(lambda part, total: total % part != 0, value, whole)
-    if wrong and reading(value, whole) == "numpy":
+    if not (wrong := offence(lambda part, total: total % part != 0, value, whole)):
+        return
+    if reading(value, whole) == "numpy":
         raise ValueError(
             f"{name} must divide {whole_name} everywhere in the sweep, and {wrong[0]} does not divide {wrong[1]}"
         )
-    if wrong:
-        parts = [n for n in range(1, min(whole, 4096) + 1) if whole % n == 0]
-        near = sorted(sorted(parts, key=lambda n: (abs(n - value), n))[:2])
-        hint = " and ".join(map(str, near))
-        raise ValueError(f"{name}={value} does not divide {whole_name}={whole}: near sizes that do are {hint}")
+    parts = [n for n in range(1, min(whole, 4096) + 1) if whole % n == 0]
+    near = " and ".join(map(str, sorted(sorted(parts, key=lambda n: (abs(n - value), n))[:2])))
+    raise ValueError(f"{name}={value} does not divide {whole_name}={whole}: near sizes that do are {near}")
 
 
 def offence(wrong: Callable[..., Any], *sizes: Any) -> tuple[int, ...] | None:

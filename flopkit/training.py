@@ -16,7 +16,7 @@ from flopkit.dtypes import DType, is_complex, nbytes
 from flopkit.layers.attentions import SOFTMAX_KIND, Mask, attention, visible_pairs
 from flopkit.layers.convolutions import conv2d
 from flopkit.layers.products import dense
-from flopkit.sizes import Flag, Size, Sizes, checked, choice, flag
+from flopkit.sizes import Flag, Size, Sizes, checked, choice
 
 __all__ = ["attention_backward", "conv2d_backward", "dense_backward"]
 
@@ -140,8 +140,8 @@ def _gradients(
     """Two products as large as the one that *forward* is, and the sum over *outputs* that is the bias's gradient."""
     product = replace(forward, params_by_role={})
     parts = [
-        (product * flag("input", input)).named("input gradient"),
-        (product * flag("weight", weight)).named("weight gradient"),
+        (product * input).named("input gradient"),
+        (product * weight).named("weight gradient"),
     ]
     if not is_zero(bias):
         parts.append(

@@ -185,7 +185,7 @@ def _unit(unit: str, text: str) -> tuple[Decimal, str]:
         else:
             for word, short in (("bytes", "B"), ("FLOPs", "FLOPs"), ("FLOP", "FLOP")):
                 if re.fullmatch(f"(kilo|mega|giga|tera|peta|exa){word.lower()}", head.lower()):
-                    scale, head = _SCALES[{"k": "k"}.get(head[0].lower(), head[0].upper())], short
+                    scale, head = _SCALES[head[0].upper()], short
     if not slash and head in ("FLOP", "MAC"):
         head += "s"
     elif slash and head in ("FLOPs", "MACs") and tail in ("s", "B"):

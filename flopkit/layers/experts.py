@@ -85,6 +85,6 @@ def moe(
         vector_by_kind={"routing": tokens * routing, "elementwise": tokens * (hidden + combining)},
         bytes=2 * nbytes(tokens * d_model, real(dtype))
         + nbytes(d_model * experts, dtype)
-        + reached * (gated * nbytes(d_model * d_ff, dtype) + 2 * nbytes(d_model * d_ff, dtype)),
+        + reached * (2 + gated) * nbytes(d_model * d_ff, dtype),
         params_by_role={"weight": d_model * experts + (experts + shared) * expert},
     )

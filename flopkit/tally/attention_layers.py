@@ -47,11 +47,8 @@ def multi_head_attention(
             for h in range(heads):
                 part, kv_part = slice(h * head_dim, (h + 1) * head_dim), h // shared * head_dim
                 kv_slice = slice(kv_part, kv_part + head_dim)
-                head = attended(
-                    [row[part] for row in queries], [row[kv_slice] for row in keys], [row[kv_slice] for row in values],
-                    mask, head_dim**-0.5,
-                )  # fmt: skip
-                mixed.append(head)
+                own_keys, own_values = ([row[kv_slice] for row in rows] for rows in (keys, values))
+                mixed.append(attended([row[part] for row in queries], own_keys, own_values, mask, head_dim**-0.5))
             outputs.append(linear(_joined(*mixed), wo, more.get("bo")))
         return outputs
 
