@@ -44,9 +44,11 @@ def reading(*values: Any) -> Reading:
     'plain'
     """
     found: set[Reading] = {kind for value in values if (kind := _reading_of(type(value))) != "plain"}
+    if not found:
+        return "plain"
     if len(found) > 1:
         raise TypeError(f"cannot mix {' and '.join(sorted(found))} values in one formula: use one kind for all sizes")
-    return found.pop() if found else "plain"
+    return found.pop()
 
 
 def unmixed(*values: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from flopkit.arithmetic import is_zero
-from flopkit.conventions import total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, is_complex, nbytes
 from flopkit.sizes import Flag, Size, checked
@@ -108,11 +107,11 @@ def weighted(name: str, macs: Any, inputs: Any, weight: Any, outputs: Any, biase
     92
     """
     has_bias = not is_zero(bias)
-    tensors = [inputs, weight, outputs] + [bias * biases] * has_bias
+    traffic = nbytes(inputs, dtype) + nbytes(weight, dtype) + nbytes(outputs, dtype)
     return Cost(
         name,
         macs_by_kind={"products": contraction(macs, dtype)},
         vector_by_kind={"elementwise": bias * outputs * (2 if is_complex(dtype) else 1)} if has_bias else {},
-        bytes=total(nbytes(tensor, dtype) for tensor in tensors),
+        bytes=traffic + nbytes(bias * biases, dtype) if has_bias else traffic,
         params_by_role={"weight": weight} | ({"bias": bias * biases} if has_bias else {}),
     )
