@@ -1,11 +1,28 @@
 """Pictures that explain, one subject a file: what touches what, what is reused, what is skipped. Each function returns a `Drawing`."""
 
+from flopkit.charts.drawings.backward import gradients, wanted_gradients
+from flopkit.charts.drawings.causal import causal_tiles
+from flopkit.charts.drawings.convolutions import transposed, window, wiring
+from flopkit.charts.drawings.counters import tower
 from flopkit.charts.drawings.drawing import Drawing
+from flopkit.charts.drawings.hardware import peak
+from flopkit.charts.drawings.latent import mla
+from flopkit.charts.drawings.layer import attention_layer
 from flopkit.charts.drawings.products import bytes_and_flops, dot_product, matrix_product
 
 __all__ = [
     "Drawing",
+    "attention_layer",
     "bytes_and_flops",
+    "causal_tiles",
     "dot_product",
+    "gradients",
     "matrix_product",
+    "mla",
+    "peak",
+    "tower",
+    "transposed",
+    "wanted_gradients",
+    "window",
+    "wiring",
 ]
