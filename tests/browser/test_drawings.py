@@ -21,6 +21,21 @@ EXTREMES = [
     drawings.bytes_and_flops(tokens=(1, 8, 64, 512, 4096), d_in=256, d_out=256),
     drawings.dot_product(2),
     drawings.dot_product(65536),
+    drawings.peak("t4", "fp16", cores=8),
+    drawings.peak("tpu-v4", cores=None),
+    drawings.window(size=8, kernel=5, stride=1, padding=1),
+    drawings.window(size=4, kernel=1, stride=4, padding=3),
+    drawings.window(size=3, kernel=1, stride=1, padding=0),
+    drawings.wiring(channels=8, groups=4),
+    drawings.transposed(size=4, kernel=4, stride=4),
+    drawings.transposed(size=2, kernel=1, stride=1),
+    drawings.gradients(tokens=16384, d_in=16384, d_out=128256),
+    drawings.wanted_gradients("LoRA", "LoRA", "trained", "frozen", "LoRA", "LoRA"),
+    drawings.wanted_gradients("frozen", "frozen"),
+    drawings.causal_tiles(length=2**20, tile=2**16),
+    drawings.causal_tiles(length=2, tile=1),
+    drawings.attention_layer("llama-3-70b", tokens=2**20),
+    drawings.mla(q=4096, kv=4096),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 
@@ -41,7 +56,7 @@ def sheets(chromium):
         pages.append(page)
         theme = "dark" if dark else "light"
         page.set_content(
-            f"<!doctype html><html data-theme={theme}><style>{STYLE} body {{ margin: 0 16px }}</style>{drawing.html()}</html>"
+            f"<!doctype html><html data-theme={theme}><style>{STYLE} body {{ margin: 0 24px }}</style>{drawing.html()}</html>"
         )
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         return page.evaluate(WORDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from flopkit import charts
 from flopkit.charts import drawings, theme
+from flopkit.peers.tools import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in drawings.__all__ if name != "Drawing"]
@@ -34,7 +36,7 @@ def test_a_drawing_says_what_it_shows(name):
     drawing = getattr(drawings, name)()
     assert drawing.name == name.replace("_", "-")
     assert 20 < len(drawing.title) < 100 and not drawing.title.endswith(".")
-    assert re.match(r"[A-Z].*[.]$", drawing.alt, re.S) and len(drawing.alt) > len(drawing.title)
+    assert re.match(r"[A-Z0-9].*[.]$", drawing.alt, re.S) and len(drawing.alt) > len(drawing.title)
     assert repr(drawing) == f"<Drawing {drawing.name!r}: {drawing.title}>"
     assert str(drawing) == f"{drawing.title}\n  {drawing.alt}"
 
@@ -136,8 +138,249 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.dot_product(True), r"dot_product\(k=True\)"),
         (lambda: drawings.bytes_and_flops(tokens=(1,)), "give two to five"),
         (lambda: drawings.bytes_and_flops(device="t4"), "no peak for bf16"),
+        (lambda: drawings.peak("t4", "bf16"), "what this peak is made of is not known"),
+        (lambda: drawings.peak(cores=3), "4096 FLOPs a clock cannot be shared evenly by 3 cores"),
+        (lambda: drawings.window(size=8, padding=2), "12 rows with 5 positions"),
+        (lambda: drawings.window(size=3, kernel=3, padding=0), "3 rows with 1 positions"),
+        (lambda: drawings.window(kernel=6), r"window\(kernel=6\): give a whole number from 1 to 5"),
+        (lambda: drawings.wiring(channels=6, groups=4), "groups must divide the channels"),
+        (lambda: drawings.transposed(size=5), r"transposed\(size=5\)"),
+        (lambda: drawings.gradients(tokens=0), "tokens"),
+        (lambda: drawings.wanted_gradients("frozen", "lora"), "'trained', 'frozen', 'LoRA'"),
+        (lambda: drawings.wanted_gradients("frozen"), "two to six"),
+        (lambda: drawings.causal_tiles(1000, 128), "2 to 16 whole tiles"),
+        (lambda: drawings.causal_tiles(128, 128), "2 to 16 whole tiles"),
+        (lambda: drawings.attention_layer("no-such-model"), "no-such-model"),
+        (lambda: drawings.mla(q=5, kv=4), "q"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+# -- hardware -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "cores", "units", "own", "rate"),
+    [
+        ("h100-sxm", "bf16", 4, 132, 512, 132 * 4 * 512 * 2 * 1830e6),
+        ("t4", "fp16", 8, 40, 64, 40 * 8 * 64 * 2 * 1590e6),
+        ("a100-sxm-80gb", "bf16", 4, 108, 256, 108 * 4 * 256 * 2 * 1410e6),
+    ],
+)
+def test_peak_shows_each_factor(device, dtype, cores, units, own, rate):
+    drawing = drawings.peak(device, dtype, cores)
+    [grid], [one], [unit] = (drawing.marks(name) for name in ("units", "one unit", "unit"))
+    rest = drawing.marks("rest of the units")
+    assert sum(round(mark.w * mark.h / one.w**2) for mark in [grid, *rest]) == units
+    assert inside(one, grid) and unit.x > grid.box[2]
+    assert [mark.text for mark in drawing.marks("core")] == [f"{own}"] * cores
+    assert all(inside(core, unit) for core in drawing.marks("core"))
+    *_, per_unit, per_chip, per_second = (mark.text for mark in drawing.marks("gives"))
+    assert per_unit == f"{cores * own * 2:,} FLOPs/clock" and per_chip == f"{units * cores * own * 2:,} FLOPs/clock"
+    assert per_second == f"{rate / 1e12:.4g} TFLOP/s" and per_second in drawing.title
+    assert all(line.x == one.box[2] and line.x + line.w == unit.x for line in drawing.marks("zoom"))
+
+
+def test_a_chip_without_cores_in_its_units():
+    drawing = drawings.peak("tpu-v4", cores=None)  # 8 units of 128 × 128 multiply-adds, 1,050 MHz
+    assert (
+        drawing.title
+        == f"8 MXUs × {128 * 128:,} multiply-adds × 2 × 1,050 MHz = {8 * 128**2 * 2 * 1.05e9 / 1e12:.4g} TFLOP/s"
+    )
+
+
+# -- convolutions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"), [(5, 3, 2, 1), (8, 5, 1, 1), (6, 3, 2, 0), (4, 2, 3, 3), (5, 4, 1, 2)]
+)
+def test_window_by_walking(size, kernel, stride, padding):
+    drawing = drawings.window(size, kernel, stride, padding)
+    [image], [first], [second] = (drawing.marks(name) for name in ("padded image", "window", "next window"))
+    [made], [made_next], [outputs] = (drawing.marks(name) for name in ("output", "next output", "outputs"))
+    cell, padded = image.w / (size + 2 * padding), size + 2 * padding
+    starts = [start for start in range(0, padded, stride) if start + kernel <= padded]
+    side = len(starts)
+    assert inside(first, image) and inside(second, image) and first.w == pytest.approx(kernel * cell)
+    assert second.x - first.x == pytest.approx(starts[1] * cell) == pytest.approx(drawing.marks("stride")[0].w)
+    assert outputs.w / made.w == pytest.approx(side) and inside(made, outputs) and made_next.x == made.box[2]
+    ring = [(r, c) for r in range(padded) for c in range(padded) if not {r, c} <= {*range(padding, padding + size)}]
+    zeros = [(round((m.box[1] + m.box[3]) / 2 / cell - image.y / cell - 0.5), None) for m in drawing.marks("zero")]
+    assert len(zeros) == len(ring)
+    met = sum(r < kernel and c < kernel for r, c in ring)
+    said = [mark.text for mark in drawing.marks("said")]
+    assert said[0].startswith(f"{side} a side: ({size} + 2·{padding} − {kernel}) / {stride} + 1")
+    assert ("rounded down" in said[0]) == (starts[-1] + kernel < padded)
+    assert f"= {kernel**2} multiply-adds" in said[1]
+    assert f"all {side**2}: {side**2 * kernel**2} multiply-adds" in said[2]
+    assert said[3:] == [f"the blue one meets {met} zeros, and they count as well"] * bool(met)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(4, 2), (6, 3), (8, 2)])
+def test_wiring_joins_the_channels_of_a_group(channels, groups):
+    drawing = drawings.wiring(channels, groups)
+    [sheet] = drawing.canvases
+    for name, parts in (("dense", 1), (f"{groups} groups", groups), ("depthwise", channels)):
+        lines = [mark for mark in sheet.named(name) if mark.kind == "line"]
+        top = min(line.y for line in lines)
+        wires = {(round((line.y - top) / 26), round((line.y + line.h - top) / 26)) for line in lines}
+        block = channels // parts
+        assert len(lines) == len(wires)
+        assert wires == {(i, j) for i in range(channels) for j in range(channels) if i // block == j // block}
+        assert str(len(wires)) in drawing.title
+        balls = [mark.box for mark in sheet.named("channel")]
+        for line in lines:
+            assert any(box[2] == line.x and box[1] < line.y < box[3] for box in balls)
+            assert any(box[0] == line.x + line.w and box[1] < line.y + line.h < box[3] for box in balls)
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(3, 3, 2), (2, 4, 1), (4, 2, 3)])
+def test_transposed_by_walking(size, kernel, stride):
+    drawing = drawings.transposed(size, kernel, stride)
+    [one], [first], [second], [outputs] = (
+        drawing.marks(name) for name in ("input", "scattered", "next scattered", "outputs")
+    )
+    touched = [[{a * stride + i for i in range(kernel)} for a in range(size)] for _ in range(2)]
+    side = max(max(rows) for rows in touched[0]) + 1
+    cell = one.w
+    assert outputs.w == pytest.approx(side * cell) and first.w == second.w == pytest.approx(kernel * cell)
+    assert inside(first, outputs) and inside(second, outputs)
+    assert second.x - first.x == pytest.approx(min(touched[0][1]) * cell)
+    both = len(touched[0][0] & touched[0][1]) * kernel
+    said = " ".join(mark.text for mark in drawing.marks("said"))
+    assert f"all {size**2}: {size**2 * kernel**2} multiply-adds" in said
+    assert (f"({both} outputs)" in said) == bool(both)
+
+
+# -- backward -----------------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_products_whose_sizes_meet():
+    drawing = drawings.gradients(tokens=64, d_in=4096, d_out=16384)
+    assert [mark.text for mark in drawing.marks("flops")] == ["8.59 GFLOPs"] * 3  # 2 · 64 · 4,096 · 16,384
+    shapes = [mark for sheet in drawing.canvases for mark in sheet.marks if mark.name.startswith("shape of ")]
+    for result, left, right in (shapes[:3], shapes[3:6], shapes[6:]):
+        (m, n), (a, k), (k2, b) = (mark.text.split("×") for mark in (result, left, right))
+        assert (m, n, k) == (a, b, k2), f"{result.name} = {left.name} · {right.name}"
+    names = [mark.name.removeprefix("shape of ") for mark in shapes]
+    assert names == ["Y", "X", "W", "dX", "dY", "Wᵀ", "dW", "Xᵀ", "dY"]
+    # A gradient has the shape of what it is the gradient of.
+    at = {name: mark.text for name, mark in zip(names, shapes, strict=True)}
+    assert at["dX"] == at["X"] and at["dW"] == at["W"] and at["dY"] == at["Y"]
+    for gradient, tensor in (("dX", "X"), ("dW", "W"), ("dY", "Y")):
+        assert {(m.w, m.h) for m in drawing.marks(gradient)} == {(m.w, m.h) for m in drawing.marks(tensor)}
+
+
+@pytest.mark.parametrize("chain", [*itertools.product(("trained", "frozen", "LoRA"), repeat=3)], ids="-".join)
+def test_wanted_gradients_are_those_that_autograd_computes(chain):
+    torch = pytest.importorskip("torch")
+    x, products, drawing = torch.zeros(1, 2), 0, drawings.wanted_gradients(*chain)
+    for number, state in enumerate(chain, 1):
+        weight = torch.zeros(2, 2, requires_grad=state == "trained")
+        into = x.requires_grad
+        x = x @ weight + (x @ torch.zeros(2, 1, requires_grad=True) @ torch.zeros(1, 2) if state == "LoRA" else 0)
+        assert len(drawing.marks(f"dX {number}")) == into
+        assert len(drawing.marks(f"dW {number}")) == (state != "frozen")
+        products += into + weight.requires_grad
+        [box] = drawing.marks(f"layer {number}")
+        reached = [arrow for arrow in drawing.marks("backward") if arrow.y + arrow.h == box.y]
+        assert len(reached) == x.requires_grad, "the gradient comes to a layer if its output wants one"
+    assert f"Backward computes {products} of 6 large products" in drawing.title
+    assert drawing.title.endswith(f": {float(f'{products / 3:.3g}'):g} times the forward pass")
+
+
+# -- attention ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("length", "tile"), [(24, 4), (16, 8), (64, 4), (9, 3)])
+def test_causal_tiles_by_looking_at_each_pair(length, tile):
+    drawing = drawings.causal_tiles(length, tile)
+    kinds = {"full": 0, "cut": 0, "skipped": 0}
+    side, visible = length // tile, sum(key <= query for query in range(length) for key in range(length))
+    for row, column in itertools.product(range(side), repeat=2):
+        seen = sum(column * tile + k <= row * tile + q for q in range(tile) for k in range(tile))
+        kinds["full" if seen == tile**2 else "cut" if seen else "skipped"] += 1
+    [tiles] = drawing.marks("tiles")
+    cell = tiles.w / side
+    for kind, count in kinds.items():
+        runs = drawing.marks(kind)
+        assert sum(run.w / cell for run in runs) == pytest.approx(count) and all(inside(run, tiles) for run in runs)
+        assert [mark.text for mark in drawing.marks(f"count of {kind}")] == [str(count)]
+    for run in drawing.marks("cut"):
+        assert run.x - tiles.x == pytest.approx(run.y - tiles.y)  # on the diagonal
+    said = [mark.text for mark in drawing.marks("said")]
+    assert said[0].startswith(f"visible: {visible:,} pairs")
+    assert said[1].startswith(f"computed: {(kinds['full'] + kinds['cut']) * tile**2:,} pairs")
+
+
+def touch(drawing):
+    """(name of the box where it starts, of that where it ends) of each arrow between boxes."""
+    found = set()
+    for sheet in drawing.canvases:
+        boxes = [mark for mark in sheet.marks if mark.kind == "box" and mark.name]
+        for arrow in (mark for mark in sheet.marks if mark.kind == "arrow"):
+            ends = (arrow.x, arrow.y), (arrow.x + arrow.w, arrow.y + arrow.h)
+            sides = (3, 1)  # it leaves a box below and enters another above
+            at = [
+                [box.name for box in boxes if box.box[0] <= x <= box.box[2] and abs(box.box[side] - y) < 0.01]
+                for (x, y), side in zip(ends, sides, strict=True)
+            ]
+            assert [len(names) for names in at] == [1, 1], f"an arrow from {at[0]} to {at[1]}"
+            found.add((at[0][0], at[1][0]))
+    return found
+
+
+def test_attention_layer_by_hand():
+    drawing = drawings.attention_layer("llama-3-8b", tokens=4096)
+    wide, keys, core = 2 * 4096 * 4096 * 4096, 2 * 4096 * 4096 * 1024, 2 * 32 * 128 * (4096 * 4097 // 2)
+    flops = {"q_proj": wide, "k_proj": keys, "v_proj": keys, "o_proj": wide, "scores": core, "values": core}
+    for name, count in flops.items():
+        assert drawing.marks(name)[0].text.endswith(f" {float(f'{count / 1e9:.4g}'):g} GFLOPs")
+    assert f"take {100 * 2 * core / sum(flops.values()):.1f}% of" in drawing.title
+    shapes = {"Q": "32 × T × 128", "K": "8 × T × 128", "V": "8 × T × 128", "x": "T × 4,096", "output": "T × 4,096"}
+    assert all(drawing.marks(name)[0].text == f"{name} {shape}" for name, shape in shapes.items())
+    softmax = "scores, masked, softmax"
+    assert touch(drawing) == {
+        ("x", "q_proj"), ("x", "k_proj"), ("x", "v_proj"), ("q_proj", "Q"), ("k_proj", "K"), ("v_proj", "V"), ("Q", "scores"), ("K", "scores"),
+        ("scores", softmax), (softmax, "values"), ("V", "values"), ("values", "heads"), ("heads", "o_proj"), ("o_proj", "output"),
+    }  # fmt: skip
+
+
+def test_mla_by_hand():
+    """DeepSeek-V3: 128 heads, latents of 512, keys of 128 + 64, values of 128; one query over 4,096 tokens."""
+    drawing = drawings.mla()
+    each = 2 * 128 * 512 * 128  # of a head's matrix of 512 × 128, for all heads
+    assert drawing.marks("expand")[0].text.endswith(f"{2 * each * 4096 / 1e9:.1f} GFLOPs")
+    assert drawing.marks("absorb")[0].text.endswith(f"{each / 1e6:.2f} MFLOPs")
+    assert drawing.marks("bring up")[0].text.endswith(f"{each / 1e6:.2f} MFLOPs")
+    expanded, absorbed = (mark.text for mark in drawing.marks("attention"))
+    assert expanded == f"attention: 2·(192 + 128) a pair and head {2 * 320 * 128 * 4096 / 1e6:.1f} MFLOPs"
+    assert absorbed == f"attention: 2·(576 + 512) a pair and head {2 * 1088 * 128 * 4096 / 1e9:.3f} GFLOPs"
+    assert "3.4× as much" in drawing.alt  # 1,088 / 320
+    assert touch(drawing) == {
+        ("cache", "expand"), ("expand", "expanded"), ("expanded", "attention"), ("queries", "attention"), ("attention", "output"),
+        ("queries", "absorb"), ("absorb", "long queries"), ("long queries", "attention"), ("cache", "attention"),
+        ("attention", "bring up"), ("bring up", "output"),
+    }  # fmt: skip
+
+
+# -- counters -----------------------------------------------------------------------------------------------------
+
+
+def test_tower_has_a_floor_for_each_tool():
+    drawing = drawings.tower()
+    floors = ["modules", "functions", "trace", "dispatcher", "kernels"]
+    boxes = [drawing.marks(floor)[0] for floor in floors]
+    assert all(upper.box[3] < lower.box[1] for upper, lower in itertools.pairwise(boxes))
+    assert touch(drawing) == set(itertools.pairwise(floors))
+    stands = {floor: " ".join(mark.text for mark in drawing.marks(f"tools on {floor}")) for floor in floors}
+    spelled = {"torch": "FlopCounterMode", "ptflops-aten": "ptflops"}
+    for tool in TOOLS:
+        assert any(spelled.get(tool, tool) in names for names in stands.values()), f"{tool} stands nowhere"
+    for i, floor in enumerate(floors):
+        assert len(drawing.marks(f"forward on {floor}")) == 1
+        assert len(drawing.marks(f"backward on {floor}")) == (i >= floors.index("dispatcher"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
@@ -32,7 +34,7 @@ def gradients(tokens: int = 64, d_in: int = 4096, d_out: int = 16384) -> Drawing
     >>> gradients(tokens=64, d_in=4096, d_out=16384).title
     'One product forward, two backward, and each takes 8.59 GFLOPs'
     """
-    layer = {"tokens": tokens, "d_in": d_in, "d_out": d_out}
+    layer: dict[str, Any] = {"tokens": tokens, "d_in": d_in, "d_out": d_out}
     forward = dense(**layer).flops
     for_input = dense_backward(**layer, weight=False).flops
     for_weight = dense_backward(**layer, input=False).flops
@@ -94,7 +96,11 @@ def wanted_gradients(*layers: str) -> Drawing:
     if not 2 <= len(chain) <= 6 or not set(chain) <= set(STATES):
         raise ValueError(f"wanted_gradients{layers!r}: give two to six of {', '.join(map(repr, STATES))}")
     lowest = next((i for i, state in enumerate(chain) if state != "frozen"), len(chain))
-    size = {"tokens": 1, "d_in": 1, "d_out": 1}  # the layers are alike, so that any size gives the ratio
+    size: dict[str, Any] = {
+        "tokens": 1,
+        "d_in": 1,
+        "d_out": 1,
+    }  # the layers are alike, so that any size gives the ratio
     forward, backward = len(chain) * dense(**size).flops, 0
     canvas = Canvas(74 + 66 * len(chain))
     canvas.text(63, 12, "loss", bold=True)
@@ -132,6 +138,8 @@ def wanted_gradients(*layers: str) -> Drawing:
     y = 50 + 66 * len(chain)
     canvas.arrow(36, y, 36, y - 22, name="forward")
     canvas.text(36, y + 10, "input", bold=True)
+    if "LoRA" in chain:
+        canvas.text(354, y + 10, "adapters' small products left out", anchor="end", colour=MUTED)
     products = backward // dense(**size).flops
     return Drawing(
         "wanted-gradients",

@@ -18,7 +18,7 @@ _SHIFT = {"start": 0.0, "middle": 0.5, "end": 1.0}
 
 @dataclass(frozen=True)
 class Mark:
-    """One thing on a canvas. *name* says what it stands for, so that a test can ask which marks touch."""
+    """One thing on a canvas. *name* says what it stands for, so that a test can ask which marks touch. A line runs from x, y by w, h."""
 
     kind: str
     name: str
@@ -32,7 +32,8 @@ class Mark:
     @property
     def box(self) -> tuple[float, float, float, float]:
         """Left, top, right, bottom."""
-        return self.x, self.y, self.x + self.w, self.y + self.h
+        (left, right), (top, bottom) = sorted((self.x, self.x + self.w)), sorted((self.y, self.y + self.h))
+        return left, top, right, bottom
 
 
 class Canvas:
@@ -92,9 +93,7 @@ class Canvas:
         end = (x2 - 4 * math.cos(angle), y2 - 4 * math.sin(angle)) if arrow else (x2, y2)
         style = f'stroke="{colour}" stroke-width="{width:g}"' + ' stroke-dasharray="4 3"' * dash
         drawn = f'<path d="M{_n(x1)} {_n(y1)}L{_n(end[0])} {_n(end[1])}" {style}/>{head}'
-        return self._put(
-            Mark("arrow" if arrow else "line", name, min(x1, x2), min(y1, y2), abs(x2 - x1), abs(y2 - y1), drawn)
-        )
+        return self._put(Mark("arrow" if arrow else "line", name, x1, y1, x2 - x1, y2 - y1, drawn))
 
     def arrow(self, x1: float, y1: float, x2: float, y2: float, **style: Any) -> Mark:
         """A line with a head at its end."""

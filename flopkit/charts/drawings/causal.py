@@ -30,16 +30,16 @@ def causal_tiles(length: int = 1024, tile: int = 128) -> Drawing:
     Examples
     --------
     >>> causal_tiles(length=1024, tile=128).title
-    'A causal kernel computes 36 of 64 tiles: 8 of them are cut by the diagonal, 28 are skipped'
+    'A causal kernel computes 36 of 64 tiles, masks 8 of them and skips 28'
     """
     whole("causal_tiles", "tile", tile, 1, 2**20)
-    whole("causal_tiles", "length", length, 2, 2**24)
+    whole("causal_tiles", "length", length, 2, 2**20)
     side, rest = divmod(length, tile)
     if rest or not 2 <= side <= 16:
         raise ValueError(
             f"causal_tiles(length={length}, tile={tile}): the length must be 2 to 16 whole tiles, so that it can be drawn"
         )
-    cell, left, top = min(32, 212 / side), 24.0, 44.0
+    cell, left, top = 212 / side, 24.0, 44.0
     kinds = {"full": (BLUE, 0.45), "cut": (ORANGE, 0.45), "skipped": (MUTED, 0.0)}
     found = dict.fromkeys(kinds, 0)
     width = side * cell
@@ -47,7 +47,7 @@ def causal_tiles(length: int = 1024, tile: int = 128) -> Drawing:
     canvas.text(
         left,
         10,
-        f"{count(length)} queries × {count(length)} keys, tiles of {count(tile)} × {count(tile)}",
+        f"{count(length, 'tokens')}, tiles of {count(tile)} × {count(tile)}",
         anchor="start",
         bold=True,
     )
@@ -74,14 +74,14 @@ def causal_tiles(length: int = 1024, tile: int = 128) -> Drawing:
         canvas.text(x + 24, y, str(found[kind]), anchor="start", bold=True, name=f"count of {kind}")
         canvas.lines(x + 24, y + 18, *words[kind], anchor="start", colour=MUTED)
     said = (
-        f"visible: {count(visible)} of {count(length**2)} pairs, {percent(visible / length**2, 4)}",
+        f"visible: {count(visible)} pairs, {percent(visible / length**2, 4)}",
         f"computed: {count(computed)} pairs, {percent(computed / length**2)}",
     )
     for i, line in enumerate(said):
         canvas.text(left, top + width + 20 + 20 * i, line, anchor="start", name="said")
     return Drawing(
         "causal-tiles",
-        f"A causal kernel computes {found['full'] + found['cut']} of {side**2} tiles: {found['cut']} of them are cut by the diagonal, {found['skipped']} are skipped",
+        f"A causal kernel computes {found['full'] + found['cut']} of {side**2} tiles, masks {found['cut']} of them and skips {found['skipped']}",
         f"{side} by {side} tiles of {tile} queries and {tile} keys. Below the diagonal {found['full']} tiles are computed whole, on it {found['cut']} are computed and nearly half "
         f"of each is masked, above it {found['skipped']} are skipped. The mask leaves {percent(visible / length**2, 4)} of the pairs, the kernel computes "
         f"{percent(computed / length**2)}.",

@@ -88,7 +88,7 @@ def window(size: int = 5, kernel: int = 3, stride: int = 2, padding: int = 1) ->
     said = [
         f"{side} a side: ({size} + 2·{padding} − {kernel}) / {stride} + 1"
         + ", rounded down" * bool((padded - kernel) % stride),
-        f"each output: {kernel}·{kernel} = {count(cost.macs // side**2)} multiply-adds for each input channel",
+        f"each output: {kernel}·{kernel} = {count(cost.macs // side**2)} multiply-adds per input channel",
         f"all {side**2}: {count(cost.macs)} multiply-adds = {si(cost.flops, 'FLOPs')}",
     ]
     if zeros:

@@ -7,7 +7,8 @@ from typing import Any
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
-from flopkit.devices import device as find, number_format
+from flopkit.derivations import number_format
+from flopkit.devices import device as find
 from flopkit.units import count, si
 
 __all__ = ["peak"]
@@ -60,7 +61,7 @@ def peak(device: Any = "h100-sxm", dtype: str = "bf16", cores: int | None = 4) -
     canvas.box(
         left + (across - 1) * cell, top + cell, cell, cell, name="one unit", colour=ORANGE, fill=0.6, edge=1.5, round=0
     )
-    x, y, side = 196, 24, 138
+    x, y, side = 196.0, 24.0, 138.0
     for down, up in ((cell, 0), (2 * cell, side)):
         canvas.line(left + across * cell, top + down, x, y + up, colour=ORANGE, dash=True, name="zoom")
     canvas.box(x, y, side, side, name="unit", colour=ORANGE, fill=0.08)
@@ -80,7 +81,7 @@ def peak(device: Any = "h100-sxm", dtype: str = "bf16", cores: int | None = 4) -
     steps += [
         (
             f"one {unit}",
-            f"× {cores} {many}" if cores else f"{count(own)} multiply-adds × 2",
+            f"× {cores} {many}" if cores else f"{count(own)} × 2",
             f"{count(rate)} FLOPs/clock",
         )
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
@@ -33,7 +35,13 @@ def mla(
     >>> mla(q=1, kv=4096).title
     'Expanding takes 4,096 latents up to 128 heads; absorbing brings 1 query down to the latents'
     """
-    sizes = {"heads": heads, "kv_lora": kv_lora, "qk_nope": qk_nope, "qk_rope": qk_rope, "v_head_dim": v_head_dim}
+    sizes: dict[str, Any] = {
+        "heads": heads,
+        "kv_lora": kv_lora,
+        "qk_nope": qk_nope,
+        "qk_rope": qk_rope,
+        "v_head_dim": v_head_dim,
+    }
     expanded, absorbed = (
         {part.name: part for part in layer(batch=1, q=q, kv=kv, d_model=1, **sizes, form=form).parts}
         for form in ("expanded", "absorbed")

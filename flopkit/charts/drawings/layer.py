@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flopkit.arithmetic import exact_div
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
@@ -32,14 +34,14 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     >>> attention_layer("llama-3-8b", tokens=8192).title
     'At 8,192 tokens scores and values take 44.4% of the FLOPs of this attention layer'
     """
-    net = decoder(model)
+    net: Any = decoder(model)
     flops = {part.name: part.flops for part in net.layer(seq=tokens).parts}
     half = exact_div(flops["attention"], 2)  # scores and values take as much, for keys and values have one head size
     projections = sum(flops[name] for name in ("q_proj", "k_proj", "v_proj", "o_proj"))
     core = flops["attention"] / (flops["attention"] + projections)
     canvas = Canvas(566)
 
-    def shaped(x: float, y: float, name: str, *shape: int | str, w: float = 112) -> None:
+    def shaped(x: float, y: float, name: str, *shape: Any, w: float = 112) -> None:
         words = " × ".join(each if isinstance(each, str) else count(each) for each in shape)
         canvas.box(x - w / 2, y, w, 38, name, words, name=name, colour=BLUE, fill=0.14, bold=True)
 
@@ -73,7 +75,7 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     return Drawing(
         "attention-layer",
         f"At {count(tokens, 'tokens')} scores and values take {percent(core)} of the FLOPs of this attention layer",
-        f"{net.name}: x of T by {net.d_model} becomes {net.heads} heads of queries and {net.kv_heads} of keys and of values, {net.head_dim} numbers each. "
+        f"In {net.name}, x of T by {net.d_model} becomes {net.heads} heads of queries and {net.kv_heads} of keys and of values, {net.head_dim} numbers each. "
         f"Queries times keys make {net.heads} score matrices of T by T, {si(half, 'FLOPs')} at T = {count(tokens)} with the visible pairs counted; scores times values "
         f"take as much. The output projection brings the heads back to {net.d_model}. The four projections take {si(projections, 'FLOPs')}.",
         [canvas],
