@@ -46,14 +46,13 @@ WORDS = """() => [...document.querySelectorAll('.fk-sheets > svg')].map(svg => {
 })"""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sheets(chromium):
     """`sheets(drawing, width, dark) -> [frame and words of each canvas]`"""
-    pages = []
+    page = chromium.new_page()
 
     def open_(drawing, width, dark=False):
-        page = chromium.new_page(viewport={"width": width, "height": 800})
-        pages.append(page)
+        page.set_viewport_size({"width": width, "height": 800})
         theme = "dark" if dark else "light"
         page.set_content(
             f"<!doctype html><html data-theme={theme}><style>{STYLE} body {{ margin: 0 24px }}</style>{drawing.html()}</html>"
@@ -62,8 +61,7 @@ def sheets(chromium):
         return page.evaluate(WORDS)
 
     yield open_
-    for page in pages:
-        page.close()
+    page.close()
 
 
 @pytest.mark.parametrize("width", [390, 1280])

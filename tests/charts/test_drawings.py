@@ -209,8 +209,8 @@ def test_window_by_walking(size, kernel, stride, padding):
     assert second.x - first.x == pytest.approx(starts[1] * cell) == pytest.approx(drawing.marks("stride")[0].w)
     assert outputs.w / made.w == pytest.approx(side) and inside(made, outputs) and made_next.x == made.box[2]
     ring = [(r, c) for r in range(padded) for c in range(padded) if not {r, c} <= {*range(padding, padding + size)}]
-    zeros = [(round((m.box[1] + m.box[3]) / 2 / cell - image.y / cell - 0.5), None) for m in drawing.marks("zero")]
-    assert len(zeros) == len(ring)
+    middles = [(mark.y + mark.h / 2 - image.y, mark.x + mark.w / 2 - image.x) for mark in drawing.marks("zero")]
+    assert {(int(down / cell), int(along / cell)) for down, along in middles} == set(ring) and len(middles) == len(ring)
     met = sum(r < kernel and c < kernel for r, c in ring)
     said = [mark.text for mark in drawing.marks("said")]
     assert said[0].startswith(f"{side} a side: ({size} + 2·{padding} − {kernel}) / {stride} + 1")
