@@ -30,14 +30,16 @@ def device_choice(
 ) -> Control:
     """A drop-down of devices, each with the format its arithmetic runs in.
 
-    A model reads ``device.peak`` (FLOP/s), ``device.bandwidth`` (bytes/s), ``device.ridge`` (FLOPs per byte) and
-    ``device.bits`` (of one number), so the option itself serves as the ``dtype`` of a formula.
+    A model reads ``device.peak`` (FLOP/s), ``device.lanes`` (FLOP/s of the ordinary lanes in fp32, for work that finds no
+    tensor cores), ``device.bandwidth`` (bytes/s), ``device.ridge`` (FLOPs per byte) and ``device.bits`` (of one number), so
+    the option itself serves as the ``dtype`` of a formula.
     """
     options: dict[str, dict[str, Any]] = {}
     for key, dtype in pairs:
         known = device(key)
         options[f"{_short(known)}, {dtype}"] = {
             "peak": known.peak(dtype),
+            "lanes": known.peak("fp32"),
             "bandwidth": known.bandwidth,
             "ridge": known.ridge(dtype),
             "bits": dtypes.bits(dtype),

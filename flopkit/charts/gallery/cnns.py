@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import Any
 
-from flopkit.arithmetic import where
+from flopkit.arithmetic import exact_div, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.gallery.convolutions import DEVICES
 from flopkit.charts.hardware import device_choice, source_note
-from flopkit.charts.panel import along, choice, column, readout, slider, steps, switch
+from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.models.vision import KINDS, cnn, cnn_kinds
 from flopkit.rooflines import bound_by
 
@@ -46,51 +46,75 @@ COLOURS = [theme.BLUE, theme.SKY, theme.ORANGE, theme.PURPLE, theme.AMBER, theme
 FOLDED = ("norm", "activation")
 """Kinds that an optimised program does not run by themselves: they go into the layer before."""
 SHOWN = {"least time": "s", "bytes": "B", "FLOPs": ""}
+FUSION = {
+    "nothing": {"alone": 1, "sums": 1},
+    "batch norms and activations": {"alone": 0, "sums": 1},
+    "these and the residual sums": {"alone": 0, "sums": 0},
+}
+"""What is fused into the convolutions: how often norms and activations run by themselves, and how often residual sums do."""
 
 
 @cache
-def layers(title: str) -> dict[str, Counter[tuple[int, int, int]]]:
-    """How often each kind of layer occurs: FLOPs and numbers read and written for an image, numbers read once a batch."""
+def layers(title: str, sums: int = 1) -> dict[str, Counter[tuple[int, int, int]]]:
+    """How often each kind of layer occurs: FLOPs and numbers read and written for an image, numbers read once a batch.
+
+    A residual sum by itself reads two maps and writes one. Fused (*sums* is 0), the convolution that runs last before it
+    adds the other map while it writes its own: one map more to read.
+    """
     name = NETWORKS[title]
-    kinds, found = cnn_kinds(name), {kind: Counter[tuple[int, int, int]]() for kind in KINDS}
+    kinds = cnn_kinds(name)
+    parts: list[list[Any]] = []
     for one, two in zip(cnn(name, dtype="int8").parts, cnn(name, batch=2, dtype="int8").parts, strict=True):
         image = two.bytes - one.bytes
-        found[kinds[one.name]][one.flops, image, one.bytes - image] += 1
+        if one.name.endswith(".add") and not sums:
+            last = max(i for i, part in enumerate(parts) if part[1])
+            parts[last][2] += exact_div(image, 3)
+        else:
+            parts.append([kinds[one.name], one.flops, image, one.bytes - image])
+    found = {kind: Counter[tuple[int, int, int]]() for kind in KINDS}
+    for kind, *sizes in parts:
+        found[kind][tuple(sizes)] += 1
     return found
 
 
-def totals(title: str, kind: str) -> tuple[int, int, int]:
+def totals(title: str, kind: str, sums: int = 1) -> tuple[int, int, int]:
     """The three numbers of `layers`, summed over the layers of one kind."""
-    several = [[n * number for number in sizes] for sizes, n in layers(title)[kind].items()]
+    several = [[n * number for number in sizes] for sizes, n in layers(title, sums)[kind].items()]
     return tuple(map(sum, zip(*several, strict=True))) if several else (0, 0, 0)  # type: ignore[return-value]
 
 
-def _sum(title: str, index: int, kinds: Iterable[str]) -> int:
-    return sum(totals(title, kind)[index] for kind in kinds)
+def _sum(title: str, index: int, kinds: Iterable[str], sums: int = 1) -> int:
+    return sum(totals(title, kind, sums)[index] for kind in kinds)
 
 
-def networks_on_device(s: Any, *, network: Any, show: Any, batch: Any, device: Any, folded: Any) -> None:
-    """All networks on a device, an image: for every kind of layer the sum of what each layer takes at least."""
-    s.alone = where(folded, 0, 1)  # how often norms and activations run by themselves
+def _by_sums(fused: Any, kind: str, titles: Iterable[str], value: Callable[[int], Any]) -> Any:
+    """*value* with residual sums by themselves or fused, as is chosen; one value where the kind knows no difference."""
+    if all(layers(title, 0)[kind] == layers(title, 1)[kind] for title in titles):
+        return value(1)
+    return where(fused.sums == 1, value(1), value(0))
+
+
+def networks_on_device(s: Any, *, network: Any, show: Any, batch: Any, device: Any, fused: Any) -> None:
+    """All networks on a device, an image: for every kind of layer the sum of what each layer takes at least.
+
+    Depthwise convolutions seldom run on tensor cores, so theirs is the peak of the ordinary lanes.
+    """
+    s.alone = fused.alone  # how often norms and activations run by themselves
     s.share = 1 / batch
     s.rate = 8 * device.bandwidth / device.bits  # numbers read and written in a second
     for title, name in NETWORKS.items():
         for kind in KINDS:
-            if kind in ("norm", "activation", "other"):  # no FLOPs: the layers' bytes add up, and so does their time
-                _, image, once = totals(title, kind)
-                time = (image + once * s.share) / s.rate
-            else:
-                time = sum(
-                    n * bound_by(flops, image + once * s.share, device.peak, s.rate).seconds
-                    for (flops, image, once), n in layers(title)[kind].items()
-                )
+            time = _by_sums(fused, kind, [title], partial(_time, s, title, kind, device))
             setattr(s, f"{name}_{kind}", time * s.alone if kind in FOLDED else time)
         setattr(s, f"{name}_seconds", sum(getattr(s, f"{name}_{kind}") for kind in KINDS))
     s.flops = pick(network, {title: _sum(title, 0, KINDS) for title in NETWORKS})
     rest = [kind for kind in KINDS if kind not in FOLDED]
     for index, what in ((1, "numbers"), (2, "weights")):
-        always, apart = ({title: _sum(title, index, kinds) for title in NETWORKS} for kinds in (rest, FOLDED))
-        setattr(s, what, pick(network, always) + pick(network, apart) * s.alone)
+        unfused, fewer, apart = (
+            pick(network, {title: _sum(title, index, kinds, sums) for title in NETWORKS})
+            for kinds, sums in ((rest, 1), (rest, 0), (FOLDED, 1))
+        )
+        setattr(s, what, where(fused.sums == 1, unfused, fewer) + apart * s.alone)
     s.bytes = (s.numbers + s.weights * s.share) * device.bits / 8
     s.seconds = pick(network, {title: getattr(s, f"{name}_seconds") for title, name in NETWORKS.items()})
     s.busy = s.flops / device.peak / s.seconds
@@ -98,16 +122,30 @@ def networks_on_device(s: Any, *, network: Any, show: Any, batch: Any, device: A
     s.resnet50_time = s.resnet50_seconds / s.seconds
 
 
-def one_network(r: Any, *, title: Any, show: Any, device: Any, **_: Any) -> None:
+def _time(s: Any, title: str, kind: str, device: Any, sums: int) -> Any:
+    """The least time of the layers of one kind, an image."""
+    found = layers(title, sums)[kind]
+    if kind in ("norm", "activation", "other"):  # no FLOPs: the layers' bytes add up, and so does their time
+        _, image, once = totals(title, kind, sums)
+        return (image + once * s.share) / s.rate
+    peak = device.lanes if kind == "depthwise" else device.peak
+    return sum(
+        n * bound_by(flops, image + once * s.share, peak, s.rate).seconds for (flops, image, once), n in found.items()
+    )
+
+
+def one_network(r: Any, *, title: Any, show: Any, device: Any, fused: Any, **_: Any) -> None:
     """A row: what is shown of a network, split by kind of layer."""
 
     def each(values: dict[str, Any]) -> Any:
         return pick(title, values)
 
     for kind in KINDS:
-        flops, image, once = ({t: totals(t, kind)[i] for t in NETWORKS} for i in range(3))
+        flops, once = ({t: totals(t, kind)[i] for t in NETWORKS} for i in (0, 2))
+        images = {sums: each({t: totals(t, kind, sums)[1] for t in NETWORKS}) for sums in (0, 1)}
+        image = _by_sums(fused, kind, NETWORKS, images.__getitem__)
         time = each({t: getattr(r, f"{name}_{kind}") for t, name in NETWORKS.items()})
-        traffic = (each(image) + each(once) * r.share) * device.bits / 8
+        traffic = (image + each(once) * r.share) * device.bits / 8
         if kind in FOLDED:
             traffic = traffic * r.alone
         setattr(r, f"{kind}_all", where(show == "least time", time, where(show == "bytes", traffic, each(flops))))
@@ -171,7 +209,7 @@ def cnn_anatomy() -> Figure:
             choice("network", "Network", list(NETWORKS), value="MobileNetV2"),
             slider("batch", "Batch", steps(1, 512), value=64, unit="images"),
             device_choice(pairs=DEVICES),
-            switch("folded", "Batch norms and activations folded in"),
+            choice("fused", "Fused into the convolutions", FUSION),
         ],
         readouts=[
             readout("flops", "Arithmetic, an image", "FLOPs"),
@@ -185,8 +223,9 @@ def cnn_anatomy() -> Figure:
         chart=chart,
         table=[column("title", "Network"), *(column(kind, label, "%") for kind, label in LABELS.items())],
         caption="Forward passes at 224 × 224, every operator run by itself with nothing left in a cache: the sum of what each "
-        "layer takes at least, a bound and not a measurement. Folded in, a batch norm is part of the weights before it and an "
-        "activation part of the kernel before it. Convolution is any full one with a kernel larger than 1 × 1; other is residual "
+        "layer takes at least, a bound and not a measurement. Fused, a batch norm is part of the weights before it, an activation "
+        "part of the kernel before it, and a residual sum one more map that this kernel reads. Depthwise convolutions run on the "
+        "ordinary lanes, at the fp32 peak. Convolution is any full one with a kernel larger than 1 × 1; other is residual "
         "sums, pooling and squeeze-and-excite's scaling. " + source_note(DEVICES),
         height=380,
     )

@@ -48,7 +48,10 @@ HALO = {"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}
 def convolution_on_device(
     s: Any, *, reads: Any, channels: Any, kernel: Any, side: Any, stride: Any, batch: Any, device: Any
 ) -> None:
-    """A convolution with as many channels out as in, in groups; *reads* is their number, or 0 for a depthwise layer."""
+    """A convolution with as many channels out as in, in groups; *reads* is their number, or 0 for a depthwise layer.
+
+    A depthwise layer seldom runs on tensor cores, so its arithmetic is timed at the fp32 peak of the ordinary lanes.
+    """
     s.groups = where(reads == 0, channels, reads)
     s.read = exact_div(channels, s.groups)
     sizes = {"batch": batch, "c_in": channels, "c_out": channels, "h_out": side, "w_out": side, "kernel": kernel}
@@ -56,14 +59,17 @@ def convolution_on_device(
     s.flops = cost.flops
     s.bytes = cost.bytes
     s.intensity = s.flops / s.bytes
-    bound = bound_by(s.flops, s.bytes, device.peak, device.bandwidth)
+    s.tensor = s.flops / device.peak
+    s.lanes = s.flops / device.lanes
+    bound = bound_by(s.flops, s.bytes, where(s.read == 1, device.lanes, device.peak), device.bandwidth)
     s.arithmetic = bound.compute_seconds
     s.memory = bound.memory_seconds
     s.seconds = bound.seconds
     s.bound = bound.bound
     full = conv2d(**sizes, stride=stride, dtype=device)
     lone = conv2d(**sizes, groups=channels, stride=stride, dtype=device)
-    s.depthwise_arithmetic = lone.flops / device.peak
+    s.depthwise_tensor = lone.flops / device.peak
+    s.depthwise_lanes = lone.flops / device.lanes
     s.depthwise_memory = lone.bytes / device.bandwidth
     s.fewer_flops = full.flops / s.flops
     s.less_time = bound_by(full.flops, full.bytes, device.peak, device.bandwidth).seconds / s.seconds
@@ -94,11 +100,23 @@ def convolution_cost() -> Figure:
             alt.Tooltip("bytes:Q", title="bytes", format=".4~s"),
         ]
         lines = [
-            s.rows.mark_line(color=colour, point={"color": colour, "size": 28}).encode(x=x, y=y(column), tooltip=tips)
-            for column, colour in (("memory", theme.GREEN), ("arithmetic", theme.BLUE))
+            s.rows.mark_line(color=colour, point={"color": colour, "size": 28}, **look).encode(
+                x=x, y=y(column), tooltip=tips
+            )
+            for column, colour, look in (
+                ("memory", theme.GREEN, {}),
+                ("lanes", theme.BLUE, {"strokeDash": [6, 4]}),
+                ("tensor", theme.BLUE, {}),
+            )
         ]
         bytes_from = s.now(read=1, seconds=s.depthwise_memory, label="for the bytes")
-        arithmetic_from = s.now(read=1, seconds=s.depthwise_arithmetic, label="for the arithmetic")
+        apart = where(s.depthwise_lanes > s.depthwise_tensor, 1, 0)  # a device without tensor cores has one line
+        arithmetic_from = s.now(
+            read=1,
+            seconds=s.depthwise_tensor,
+            label=where(apart == 1, "for the arithmetic, tensor cores", "for the arithmetic"),
+        )
+        lanes_from = s.now(read=1, seconds=s.depthwise_lanes, label=where(apart == 1, "ordinary lanes, fp32", ""))
         here = s.now("read", "seconds", "groups", "place").transform_calculate(
             label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
         )
@@ -110,6 +128,7 @@ def convolution_cost() -> Figure:
             )
             for place, colour, style in (
                 (bytes_from, theme.GREEN, {"align": "left", "dx": 12, "dy": 14}),
+                (lanes_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
                 (arithmetic_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
                 (here, theme.ORANGE, {"align": beside, "dy": -18, "fontSize": 13}),
             )
@@ -121,8 +140,9 @@ def convolution_cost() -> Figure:
         name="convolution-cost",
         title="From depthwise to full: the arithmetic grows, the bytes hardly do",
         alt="Least time of a 3 × 3 convolution with 144 channels in and out on an H100, over the input channels that each output "
-        "reads, both axes logarithmic. The time for the arithmetic rises in proportion to them. The time for the bytes is flat; "
-        "it is the longer one from the depthwise layer up to a quarter of the channels, and the shorter one from half of them on. "
+        "reads, both axes logarithmic. The time for the arithmetic rises in proportion to them: on the tensor cores, and 15 times "
+        "longer on the ordinary lanes, where the depthwise layer runs. The time for the bytes is flat; it is the longer one from "
+        "the depthwise layer up to a quarter of the channels, and the shorter one from half of them on. "
         "The depthwise layer has 144 times fewer FLOPs than the full one and takes 2.2 times less time.",
         model=convolution_on_device,
         controls=[
@@ -158,11 +178,14 @@ def convolution_cost() -> Figure:
             column("read", "Channels read"),
             column("groups", "Groups"),
             column("flops", "Arithmetic", "FLOPs"),
-            column("arithmetic", "Time for it", "s"),
+            column("tensor", "On tensor cores", "s"),
+            column("lanes", "On the lanes", "s"),
             column("bytes", "Bytes", "B"),
             column("memory", "Time for them", "s"),
         ],
-        caption="The layer takes at least the longer of the two times. It has as many channels out as in, a multiple of 16, so "
+        caption="The layer takes at least the longer of two times, for its bytes and for its arithmetic. Depthwise layers seldom run "
+        "on tensor cores: theirs is taken from the dashed line, the others' from the full one (a device without tensor cores has "
+        "one line for both). The layer has as many channels out as in, a multiple of 16, so "
         "that every share is a whole number. On a small map and batch most of the bytes are weights, and grow as well. "
         + source_note(DEVICES),
     )

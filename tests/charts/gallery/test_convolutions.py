@@ -35,6 +35,29 @@ def test_on_a_device_with_a_low_ridge_the_flops_pay():
     assert h100["less_time"] < 2.5 < 20 < p100["less_time"]
 
 
+def test_a_depthwise_layer_runs_on_the_ordinary_lanes():
+    """An H100 has 67 TFLOP/s in fp32: a 7 × 7 of 96 channels takes longer to compute than to move, and an 11 × 11 three times as long."""
+    seven = FIGURE.at(**FIGURE.presets["ConvNeXt-T, 7 × 7 depthwise"])
+    outputs = 64 * 96 * 56 * 56
+    assert seven["seconds"] == seven["lanes"] == pytest.approx(2 * 49 * outputs / 67e12)
+    assert (
+        seven["bound"] == "compute"
+        and f"{seven['seconds'] * 1e6:.1f}" == "28.2"
+        and f"{seven['memory'] * 1e6:.1f}" == "23.0"
+    )
+    eleven = FIGURE.at(kernel=11)
+    assert (
+        eleven["seconds"] == pytest.approx(2 * 121 * 64 * 144 * 56 * 56 / 67e12)
+        and round(eleven["seconds"] * 1e6) == 104
+    )
+    assert FIGURE.at(kernel=11, reads=FULL)["seconds"] == FIGURE.at(kernel=11, reads=FULL)["tensor"]
+    assert [FIGURE.at(kernel=k)["bound"] for k in (1, 3, 5, 7)] == ["memory"] * 3 + ["compute"]
+
+
+def test_a_device_without_tensor_cores_has_one_line():
+    assert all(row["tensor"] == row["lanes"] for row in FIGURE.rows(device="P100 SXM2 16 GB, fp32"))
+
+
 SIZES = ("channels", "kernel", "side", "stride", "batch")
 
 
@@ -60,14 +83,14 @@ def test_depthwise_can_be_reached_at_every_width():
 @pytest.mark.parametrize("channels", FIGURE.controls["channels"].options)
 def test_the_dot_lies_on_a_point_of_the_line(channels):
     rows = FIGURE.rows(channels=channels)
-    for words, line in (("depthwise_arithmetic", "arithmetic"), ("depthwise_memory", "memory")):
+    for words, line in (("depthwise_tensor", "tensor"), ("depthwise_lanes", "lanes"), ("depthwise_memory", "memory")):
         assert {row[words] for row in rows} == {rows[0][line]}, "a line's name stands where the line begins"
     assert [row["read"] for row in rows] == sorted(row["read"] for row in rows)
     for reads in READS:
         here = FIGURE.at(channels=channels, reads=reads)
         row = next(row for row in rows if row["reads"] == reads)
         assert (row["read"], row["groups"]) == (here["read"], here["groups"])
-        assert here["seconds"] == max(row["arithmetic"], row["memory"])
+        assert here["seconds"] == max(row["lanes" if row["read"] == 1 else "tensor"], row["memory"])
 
 
 @pytest.mark.parametrize(
@@ -94,4 +117,5 @@ def test_stride_changes_the_bytes_alone():
 def test_what_the_description_says():
     bounds = {row["read"]: row["bound"] for row in FIGURE.rows()}
     assert bounds == {1: "memory", 9: "memory", 18: "memory", 36: "memory", 72: "compute", 144: "compute"}
+    assert {round(row["lanes"] / row["tensor"]) for row in FIGURE.rows()} == {15}
     assert FIGURE.texts()["fewer_flops"] == "144×" and round(FIGURE.at()["less_time"], 1) == 2.2
