@@ -271,7 +271,7 @@ def device_names() -> list[str]:
     """The names in the data, in the order of the data.
 
     >>> device_names()[:3]
-    ['p100-sxm', 'v100-sxm', 't4']
+    ['p100-sxm', 'p100-pcie', 'v100-sxm']
     """
     return list(_catalogue())
 

@@ -5,6 +5,7 @@ A slip of the finger in `flopkit/data/devices.toml` shows here; what either is b
 
 PRINTED = {
     "p100-sxm": (16, 720, 160, "fp64=5.3 fp32=10.6 fp16=21.2"),
+    "p100-pcie": (16, 732, None, "fp64=4.7 fp32=9.3 fp16=18.7"),
     "v100-sxm": (32, 900, 300, "fp64=7.8 fp32=15.7 fp16=125 fp16_nontensor=31.4"),
     "t4": (16, 320, None, "fp32=8.1 fp16=65 int8=130 int4=260"),
     "a10": (24, 600, None, "fp32=31.2 tf32=62.5 fp16=125 bf16=125 int8=250 int4=500"),

@@ -136,6 +136,7 @@ def test_dense_and_sparse_stay_apart():
         ("Tesla T4", "t4"),
         ("Tesla V100-SXM2-32GB", "v100-sxm"),
         ("Tesla P100-SXM2-16GB", "p100-sxm"),
+        ("Tesla P100-PCIE-16GB", "p100-pcie"),
         ("NVIDIA A10", "a10"),
         ("NVIDIA L4", "l4"),
         ("NVIDIA L40S", "l40s"),

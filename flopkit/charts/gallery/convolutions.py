@@ -69,7 +69,7 @@ def convolution_on_device(
     full = conv2d(**sizes, stride=stride, dtype=device)
     lone = conv2d(**sizes, groups=channels, stride=stride, dtype=device)
     s.depthwise_tensor = lone.flops / device.peak
-    s.depthwise_lanes = lone.flops / device.lanes
+    s.full_lanes = full.flops / device.lanes
     s.depthwise_memory = lone.bytes / device.bandwidth
     s.fewer_flops = full.flops / s.flops
     s.less_time = bound_by(full.flops, full.bytes, device.peak, device.bandwidth).seconds / s.seconds
@@ -81,6 +81,7 @@ def convolution_cost() -> Figure:
 
     def chart(s: Any) -> Any:
         alt = need("altair")
+        channels = alt.param(name="channels")
         x = alt.X(
             "read:Q",
             title="input channels that each output reads",
@@ -110,13 +111,13 @@ def convolution_cost() -> Figure:
             )
         ]
         bytes_from = s.now(read=1, seconds=s.depthwise_memory, label="for the bytes")
-        apart = where(s.depthwise_lanes > s.depthwise_tensor, 1, 0)  # a device without tensor cores has one line
+        apart = where(s.lanes > s.tensor, 1, 0)  # a device without tensor cores has one line
         arithmetic_from = s.now(
             read=1,
             seconds=s.depthwise_tensor,
-            label=where(apart == 1, "for the arithmetic, tensor cores", "for the arithmetic"),
+            label=where(apart == 1, "for the arithmetic, on tensor cores", "for the arithmetic"),
         )
-        lanes_from = s.now(read=1, seconds=s.depthwise_lanes, label=where(apart == 1, "ordinary lanes, fp32", ""))
+        lanes_to = s.now(read=channels, seconds=s.full_lanes, label=where(apart == 1, "on ordinary lanes, fp32", ""))
         here = s.now("read", "seconds", "groups", "place").transform_calculate(
             label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
         )
@@ -128,7 +129,7 @@ def convolution_cost() -> Figure:
             )
             for place, colour, style in (
                 (bytes_from, theme.GREEN, {"align": "left", "dx": 12, "dy": 14}),
-                (lanes_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
+                (lanes_to, theme.BLUE, {"align": "right", "dx": -14, "dy": -6}),
                 (arithmetic_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
                 (here, theme.ORANGE, {"align": beside, "dy": -18, "fontSize": 13}),
             )
