@@ -9,6 +9,7 @@ from flopkit.arithmetic import exact_div, maximum, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.conventions import TORCH
 from flopkit.layers.attentions import attention
 from flopkit.layers.embeddings import embedding
 from flopkit.layers.products import dense
@@ -51,6 +52,7 @@ CHECKPOINTS = {
     "each layer, to its end": {"on": 1, "early": 0},
 }
 SCORES = {"computed again (flash)": 1, "kept (math)": 0}
+PAIRS = {"visible ones (EXACT)": 1, "every score (TORCH)": 0}
 
 
 def _forward(tokens: Any, matrices: Iterable[tuple[Any, Any]]) -> Any:
@@ -61,16 +63,20 @@ def _gradients(tokens: Any, matrices: Iterable[tuple[Any, Any]], **wanted: Any) 
     return sum(dense_backward(tokens=tokens, d_in=a, d_out=b, **wanted).flops for a, b in matrices)
 
 
+def _counted(cost: Any, pairs: Any) -> Any:
+    return where(pairs == 1, cost.flops, cost.under(TORCH).flops)
+
+
 def step_of_llama(
     s: Any, *, embedded: Any, first: Any, second: Any, third: Any, fourth: Any, head: Any, rank: Any, again: Any, checkpoint: Any,
-    length: Any,
+    length: Any, pairs: Any,
 ) -> None:  # fmt: skip
     """Forward and backward FLOPs of one sequence, for each quarter of the layers and the head, by what is trained."""
     in_qkv, in_rest = (tuple((a, rank) for a, _ in some) for some in (QKV, REST))  # of an adapter: down to the rank,
     out_qkv, out_rest = (tuple((rank, b) for _, b in some) for some in (QKV, REST))  # and up again
     sizes: dict[str, Any] = {"batch": 1, "q": length, "kv": length, "mask": "causal", **CORE}
-    gradients, once_more = attention_backward(**sizes).parts
-    s.core_forward = attention(**sizes).flops
+    gradients, once_more = (_counted(cost, pairs) for cost in attention_backward(**sizes).parts)
+    s.core_forward = _counted(attention(**sizes), pairs)
     s.layer = _forward(length, (*QKV, *REST)) + s.core_forward
     s.adapters = _forward(length, (*in_qkv, *out_qkv, *in_rest, *out_rest))
     s.last = dense(tokens=length, d_in=HIDDEN, d_out=WIDTH).flops  # what a recomputation that stops early leaves out
@@ -98,8 +104,8 @@ def step_of_llama(
             QUARTER * how.full * _gradients(length, (*QKV, *REST), **own)
             + QUARTER * how.lora * _gradients(length, (*in_qkv, *out_qkv, *in_rest, *out_rest), **own),
         )
-        setattr(s, f"{name}_core", QUARTER * active * gradients.flops)
-        setattr(s, f"{name}_scores", QUARTER * active * again * once_more.flops)
+        setattr(s, f"{name}_core", QUARTER * active * gradients)
+        setattr(s, f"{name}_scores", QUARTER * active * again * once_more)
         left_out = where(how.lora, s.last_adapter, s.last) * checkpoint.early
         setattr(s, f"{name}_layers", checkpoint.on * active * (getattr(s, f"{name}_forward") - QUARTER * left_out))
         below = active
@@ -187,7 +193,7 @@ def backward_stack() -> Figure:
     return Figure(
         name="backward-stack",
         title="Frozen is not free: the gradient pays its way down to the lowest trained part",
-        alt="Stacked bars for Llama-3-8B with everything trained, at 8,192 tokens. On the way back the output head takes twice its forward "
+        alt="Stacked bars for Llama-3-8B with everything trained, at 8,192 tokens, visible pairs counted. On the way back the output head takes twice its forward "
         "pass, gradients of inputs and of weights one each. Each quarter of the layers takes 2.07 times: 0.87 for inputs, 0.87 for "
         "weights, 0.27 for the attention core's four products and 0.07 for its scores, which flash attention computes again.",
         model=step_of_llama,
@@ -202,6 +208,7 @@ def backward_stack() -> Figure:
             choice("again", "Scores, on the way back", SCORES),
             choice("checkpoint", "Checkpoints", CHECKPOINTS),
             slider("length", "Length", steps(256, 131072), value=8192, unit="tokens"),
+            choice("pairs", "Pairs of tokens that count", PAIRS),
         ],
         presets={
             "Everything trained": everything,
@@ -228,7 +235,8 @@ def backward_stack() -> Figure:
             *(column(what, label[0].upper() + label[1:], "×") for what, label in SEGMENTS.items()),
             column("times", "Backward", "×"),
         ],
-        caption="Matrix products only, visible pairs, one sequence; sizes from the model's config. LoRA stands beside all seven "
+        caption="Matrix products only, one sequence. Of attention the visible pairs count (EXACT), or every score (TORCH), which is what "
+        "fk.count reports unless it is asked otherwise. Sizes from the model's config. LoRA stands beside all seven "
         "matrices of a layer. Where the matrices of a layer are trained, so are the gains of its norms, which the trained share leaves "
         "out. The embedding is a look-up and costs no matrix FLOPs either way, but where it is trained, the gradient has to reach it. "
         "A math kernel would also execute the pairs that the mask hides. “To its end” is a checkpoint with early stopping switched off. "

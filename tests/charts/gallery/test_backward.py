@@ -84,7 +84,9 @@ def run(settings):
             out.sum().backward()
     matrices = [p for p in model.parameters() if p.dim() == 2]
     trained = sum(p.numel() for p in matrices if p.requires_grad)
-    return report.under(fk.conventions.EXACT), trained, sum(p.numel() for p in matrices)
+    if "EXACT" in settings["pairs"]:  # by itself a report is under TORCH
+        report = report.under(fk.conventions.EXACT)
+    return report, trained, sum(p.numel() for p in matrices)
 
 
 def drawn(n):
@@ -104,6 +106,25 @@ def test_a_program_does_what_the_figure_says(settings):
         assert report.backward.flops == found["model"]
         assert report.recompute.flops == found["extra"]
         assert report.flops == found["step"]
+
+
+LORA_ABOVE = {"third": "LoRA", "fourth": "LoRA", "first": "frozen", "second": "frozen", "head": "frozen"}
+
+
+@pytest.mark.parametrize(
+    "pairs, ratio, lora", [("visible ones (EXACT)", 0.594, 0.712), ("every score (TORCH)", 0.639, 0.744)]
+)
+def test_a_reader_who_counts_finds_what_the_chapter_prints(pairs, ratio, lora):
+    """Exercise 6 and the guess at the head of the chapter, run as programs: the counter prints TORCH, `.under` the other."""
+    settings = {**FIGURE.settings(), "pairs": pairs}
+    full, _, _ = run(settings)
+    adapters, _, _ = run({**settings, **FIGURE.presets["LoRA, rank 16"]})
+    upper, _, _ = run({**settings, **FIGURE.presets["Head only"], **LORA_ABOVE})
+    assert full.convention == (fk.conventions.TORCH if "TORCH" in pairs else fk.conventions.EXACT)
+    assert round(upper.backward.flops / upper.forward.flops, 3) == ratio
+    assert round(adapters.model_flops / full.model_flops, 3) == lora
+    assert upper.backward.flops == FIGURE.at(**{**settings, **FIGURE.presets["Head only"], **LORA_ABOVE})["model"]
+    assert FIGURE.at(**{**settings, **FIGURE.presets["LoRA, rank 16"]})["of_full"] == pytest.approx(lora, abs=5e-4)
 
 
 def test_the_parts_are_those_of_the_program():
