@@ -16,7 +16,7 @@ from flopkit.names import hint
 
 __all__ = ["VERDICTS", "Claim", "ClaimsTable", "claims", "claims_markdown", "claims_table", "verdict"]
 
-VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "cannot be checked")
+VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked")
 
 # In the style of the element itself: JupyterLab and Colab do not have the book's.
 _FRAME = "padding:.6rem 1rem;border:1px solid color-mix(in srgb,currentColor 30%,transparent);border-radius:.3rem;border-inline-start-width:.25rem"
@@ -107,7 +107,8 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
     number : Any, optional
         Ours, computed; it must round to the one in the file. None where the file has none.
     verdict : str, optional
-        One of "holds", "holds under a named convention", "misleading", "wrong", "cannot be checked".
+        One of "holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked".
+        Dated is a claim about the software of its day, which today's software cannot test.
 
     Returns
     -------

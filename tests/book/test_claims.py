@@ -30,6 +30,12 @@ def test_a_cell_asserts_each_verdict(claim):
     )
 
 
+def test_a_text_of_2021_is_not_called_wrong_by_the_software_of_2026():
+    """Epoch's text is of November 2021: what it says of tools and profilers was not put to the tools of that day."""
+    for name in ("D1", "D5"):
+        assert claims()[name].verdict == "dated" and "2021" in claims()[name].finding
+
+
 def test_no_cell_settles_what_the_file_leaves_open():
     for book in notebooks():
         for call in calls(book.code, "verdict"):
