@@ -188,6 +188,6 @@ def attention_pairs() -> Figure:
             column("intensity", "Intensity, at most", "FLOP/B"),
         ],
         caption="One layer, one sequence, bf16; pairs are those of one head. Drawn to scale, but a single query no thinner than "
-        "can be seen. A multiply-add is two FLOPs. Bytes are the least that must move: a tiled kernel reads keys and values "
+        "can be seen. A multiply-add is two FLOPs; these pairs are EXACT, torch's count is TORCH. Bytes are the least that must move: a tiled kernel reads keys and values "
         "more than once where the chip's cache does not hold them.",
     )
