@@ -181,10 +181,10 @@ class Device:
         return self.peak(dtype) / self.bandwidth
 
     def limit(self, dtype: Any) -> Limit:
-        """The rate in FLOP/s that no honest run can pass, with the ``rule`` it comes from.
+        """The rate in FLOP/s beyond which a result is not believed, with the ``rule`` it comes from.
 
-        Units x FLOP/clock x the highest clock the part reaches, where that is known; else 1.1 x `peak`.
-        Never below `peak`.
+        Units x FLOP/clock x the highest clock the part reaches, where that is known: no honest run passes it. Else 1.1 x
+        `peak`, which is a margin and no law: a card may clock higher. Never below `peak`.
 
         >>> h200 = device("h200").limit("bf16")
         >>> h200 == 132 * 4096 * 1980e6, h200.rule
