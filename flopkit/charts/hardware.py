@@ -9,7 +9,7 @@ from flopkit import dtypes, units
 from flopkit.charts.panel import Control, choice
 from flopkit.devices import Device, device
 
-__all__ = ["DEVICES", "device_choice"]
+__all__ = ["DEVICES", "device_choice", "peaks_note"]
 
 DEVICES = (
     ("h100-sxm", "bf16"),
@@ -52,8 +52,22 @@ def _short(known: Device) -> str:
     return known.title.removeprefix("NVIDIA ").removeprefix("AMD ").removeprefix("GeForce ").removeprefix("Instinct ")
 
 
+def peaks_note(pairs: Sequence[tuple[str, str]] = DEVICES) -> str:
+    """A caption's sentences on where the peaks are from: whose were read in a document of the maker, and whose were not.
+
+    >>> peaks_note([("a100-sxm-80gb", "bf16"), ("t4", "fp16")])
+    'Peaks are dense. A100 SXM4 80 GB: from a document of the maker; the others: from public tables that copy such documents. fk.device(…).source names each.'
+    """
+    known = [device(name) for name in dict.fromkeys(name for name, _ in pairs)]
+    read = ", ".join(_short(one) for one in known if one.vendor in one.source)
+    others = "from public tables that copy the makers' documents"
+    if read:
+        others = f"{read}: from a document of the maker; the others: from public tables that copy such documents"
+    return f"Peaks are dense{'. ' if read else ', '}{others}. fk.device(…).source names each."
+
+
 def source_note(pairs: Sequence[tuple[str, str]] = DEVICES) -> str:
-    """A caption's sentence on where the numbers are from."""
+    """`peaks_note`, and the ridge of the first of them."""
     first = device(pairs[0][0])
     ridge = units.format_value(first.ridge(pairs[0][1]), "FLOP/B")
-    return f"Peaks are dense, from the makers' data sheets; the ridge of the {first.title} in {pairs[0][1]} is {ridge}."
+    return f"{peaks_note(pairs)} The ridge of the {first.title} in {pairs[0][1]} is {ridge}."

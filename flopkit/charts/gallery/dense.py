@@ -7,7 +7,7 @@ from typing import Any
 from flopkit.arithmetic import ceil_div, minimum, vega, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need
-from flopkit.charts.hardware import device_choice
+from flopkit.charts.hardware import device_choice, peaks_note
 from flopkit.charts.panel import along, column, readout, slider, steps
 from flopkit.layers.products import dense
 from flopkit.models import decoder, hf_config
@@ -147,5 +147,7 @@ def dense_roofline() -> Figure:
             column("seconds", "At least", "s"),
             column("bound", "Limited by", text={"compute": "arithmetic", "memory": "memory"}),
         ],
-        caption="Peaks are dense, from the makers' data sheets. Bytes are those the layer cannot avoid.",
+        caption=peaks_note()
+        + " Bytes are those the layer cannot avoid, from and to main memory: tensors that are in a cache already cost less. Starting a "
+        "kernel takes some microseconds, which the least time leaves out.",
     )

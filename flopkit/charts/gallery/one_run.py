@@ -7,6 +7,7 @@ from typing import Any
 from flopkit.arithmetic import minimum, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.hardware import peaks_note
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.conventions import EXACT, TORCH
 from flopkit.devices import device
@@ -122,6 +123,6 @@ def one_run() -> Figure:
             column("called", "Utilisation", "%"),
         ],
         caption="The rate of 10,000 tokens/s is an example, not a measurement: put in your own. The orange line is your recipe. "
-        "Sizes from the model's config; peaks from NVIDIA's data sheet.",
+        "Sizes from the model's config. " + peaks_note([("h100-sxm", "bf16")]),
         height=330,
     )  # fmt: skip
