@@ -33,6 +33,14 @@ def test_every_recipe_by_hand():
         assert row["called"] == pytest.approx(flops * 10000 / peak, rel=1e-12)
 
 
+def test_six_n_charges_a_look_up_where_the_two_tables_are_apart():
+    """Llama-3-8B has an input table and a head; of a model that ties them, as PaLM does, 6N counts the head alone."""
+    found = FIGURE.at(seq=SEQ)
+    products = found["every"] - found["scores_every"]
+    assert products == 3 * 2 * (32 * LAYER + TABLE)
+    assert found["six_n"] - products == 6 * TABLE
+
+
 @pytest.mark.parametrize(
     ("settings", "recipe"),
     [
