@@ -337,6 +337,25 @@ def test_a_release_has_the_version_for_its_tag(capsys):
     assert f"must be v{PROJECT['version']}" in capsys.readouterr().err
 
 
+def test_the_readme_promises_what_colab_gets():
+    """The first cell of a notebook stops in Colab while no address is set: then README and preface do not say that it installs."""
+    preface = json.loads((ROOT / "book" / "index.ipynb").read_text("utf8"))["cells"]
+    prose = "".join("".join(cell["source"]) for cell in preface if cell["cell_type"] == "markdown")
+    promises = [
+        sentence
+        for text in ((ROOT / "README.md").read_text("utf8"), prose)
+        for sentence in re.split(r"(?<=[.:;]) ", text.replace("\n", " "))
+        if "first cell" in sentence and re.search(r"\binstalls\b", sentence)
+    ]
+    assert bool(promises) == bool(__about__.repository()), promises
+
+
+def test_a_count_that_is_faster_than_the_program_has_its_reason_beside_it():
+    table = (ROOT / "README.md").read_text("utf8").split("<!-- benchmarks -->")[1]
+    faster = [line for line in table.splitlines() if re.search(r"\| 0\.\d+× plain", line)]
+    assert faster and all("not worked out again" in line for line in faster)
+
+
 def test_an_index_shows_the_readme_with_its_picture():
     release = load_tool("release")
     readme = (ROOT / "README.md").read_text("utf8")
