@@ -116,7 +116,7 @@ def eight_tools() -> Figure:
             column("off", "Off by", "%"),
             column("why", "Why"),
         ],
-        caption="One forward pass each, on a CPU. "
+        caption="One forward pass each, batch 1, on a CPU, each tool by its default backend. "
         + ", ".join(f"{tool} {version}" for tool, version in versions().items())
         + ". What it counts: the multiply-adds of fvcore, ptflops, both thops and torchinfo are taken twice.",
         height=300,
