@@ -6,7 +6,11 @@ from flopkit import charts
 from flopkit.charts.hardware import DEVICES, peaks_note
 from flopkit.devices import device
 
-READ = ("a100-sxm-80gb", "l4", "rtx-4090")  # in a white paper or data sheet of NVIDIA; the others in tables of third parties
+READ = (
+    "a100-sxm-80gb",
+    "l4",
+    "rtx-4090",
+)  # in a white paper or data sheet of NVIDIA; the others in tables of third parties
 
 
 def test_whose_documents_were_read():
@@ -14,7 +18,9 @@ def test_whose_documents_were_read():
         theirs = [part for part in device(name).source.split("; ") if part.startswith(device(name).vendor)]
         assert bool(theirs) == (name in READ), (name, device(name).source)
         assert (device(name).title.removeprefix("NVIDIA ").removeprefix("GeForce ") in peaks_note()) == (name in READ)
-    assert "public tables" in peaks_note([("h100-sxm", "bf16")]) and ": from a document" not in peaks_note([("h100-sxm", "bf16")])
+    assert "public tables" in peaks_note([("h100-sxm", "bf16")]) and ": from a document" not in peaks_note(
+        [("h100-sxm", "bf16")]
+    )
 
 
 @pytest.mark.parametrize("figure", charts.gallery.__all__)

@@ -289,7 +289,10 @@ def what_counts() -> Figure:
             column("agrees", "On your line"),
         ],
         caption="ResNet-50: torchvision's and MLPerf's numbers as they stand in print; those of "
-        + ", ".join(f"{TOOLS[tool]} {versions()[tool].split('.post')[0]}" for tool in ("fvcore", "ptflops", "thop", "torch", "calflops"))
+        + ", ".join(
+            f"{TOOLS[tool]} {versions()[tool].split('.post')[0]}"
+            for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")
+        )
         + " as these versions print them on a CPU, one image, evaluation. The other three: what the same versions count, and "
         "what TensorFlow documents; attention is written out as two products. GPT-2: one layer of 12, 1,024 tokens. 2K and a bias is one addition too many for each "
         "output; 2K − 1 and a bias is what is done.",
