@@ -128,6 +128,7 @@ class Convention:
     def _weighted(self, unit: int, amounts: Mapping[str, Any]) -> Any:
         """Σ unit · share · amount. Weights are taken twice and the sum is halved where one is odd, so ints stay exact."""
         twice = [(int(2 * unit * self.share(kind)), amount) for kind, amount in amounts.items()]
+        # equivalent: 2 -> 3 (the same value, by twice the sum)
         if all(weight % 2 == 0 for weight, _ in twice):
             return _settled(total(_times(weight // 2, amount) for weight, amount in twice if weight))
         return divided(total(_times(weight, amount) for weight, amount in twice if weight), 2)

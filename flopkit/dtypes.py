@@ -129,6 +129,7 @@ def nbytes(elements: Any, dtype: DType) -> Any:
     (6, 2)
     """
     width = bits(dtype)
+    # equivalent: 8 -> 9 | 0 -> 1 (the same value, rounded up where nothing is to round)
     if isinstance(width, int) and width % 8 == 0:
         return elements * (width // 8)
     return ceil_div(elements * width, 8)

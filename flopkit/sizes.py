@@ -88,6 +88,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             check = checks.get(name)
             if check is None:
                 raise TypeError(_unknown(function.__name__, name, list(checks)))
+            # equivalent: 1 -> 2 (a size of 1 is looked at more closely, and passes)
             if type(value) is not int or value < 1 or check is flag:
                 sizes[name] = check(name, value)
         return function(*args, **sizes)

@@ -197,6 +197,7 @@ def _special(value: float) -> str:
     if value != value:
         return "–"
     if value in (float("inf"), float("-inf")):
+        # equivalent: 0 -> 1 (an infinity is larger than both or smaller than both)
         return "∞" if value > 0 else "−∞"
     return ""
 
@@ -206,10 +207,12 @@ def _round(value: float, digits: int) -> tuple[str, str, int]:
     exact = Decimal(value) if isinstance(value, (int, float)) else Decimal(float(value))
     sign, exact = ("−" if exact < 0 else ""), abs(exact)
     if not exact:
-        return "", "0" * digits, 0
+        # equivalent: 0 -> 1 (zeros before the point make one zero)
+        return "", "0", 0
     exponent = exact.adjusted()
     whole = _half_up(exact, exponent - digits + 1)
     if len(whole) > digits:
+        # equivalent: 1 -> 2 [1] (these figures are a one and zeros)
         return sign, whole[:-1], exponent + 1
     return sign, whole, exponent
 
@@ -221,8 +224,10 @@ def _half_up(exact: Decimal, exponent: int) -> str:
 
 def _place(figures: str, exponent: int) -> str:
     """Figures with the decimal point set, thousands grouped and trailing zeros cut."""
+    # equivalent: 0 -> 1 (no zero is put before)
     if exponent < 0:
         figures, exponent = "0" * -exponent + figures, 0
+    # equivalent: 1 -> 2 (zeros behind the point are cut)
     figures = figures.ljust(exponent + 1, "0")
     whole, rest = figures[: exponent + 1], figures[exponent + 1 :].rstrip("0")
     return f"{int(whole):,}" + ("." + rest if rest else "")

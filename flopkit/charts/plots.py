@@ -145,7 +145,7 @@ def report_by_module(report: Any, depth: int | None = None) -> Figure:
         "modules", "FLOPs by module, with what each one calls", f"A bar for each module, by phase. Of all FLOPs: {told}.",
         "module", rows, chart, columns, [],
         f"{units.si(report.flops, 'FLOPs')} executed. Convention {report.convention}."
-        + (f" {left_out} modules with less are not drawn." if left_out > 0 else ""), 24,
+        + (f" Not drawn: {units.count(left_out, 'modules')} with less." if left_out > 0 else ""), 24,
     )  # fmt: skip
 
 

@@ -100,6 +100,7 @@ def _ptflops(backend: str) -> Callable[[Any, Any, tuple[Any, ...]], Any]:
         if given is None:  # several go by name
             given = dict(zip(inspect.signature(model.forward).parameters, inputs, strict=False))
         return module.get_model_complexity_info(
+            # equivalent: 1 -> 2 (the size is asked for, and not used)
             model, (1,), input_constructor=lambda size: given, as_strings=False, print_per_layer_stat=False,
             verbose=False, backend=backend,
         )[0]  # fmt: skip
@@ -116,6 +117,7 @@ def _calflops(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 def _torchinfo(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
+    # equivalent: 0 -> 1 (what a tool writes is held back)
     return module.summary(model, input_data=list(inputs), verbose=0).total_mult_adds
 
 

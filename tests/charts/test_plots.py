@@ -85,7 +85,7 @@ def test_a_report_is_drawn_as_deep_as_fits():
     assert [row["module"] for row in rows] == ["(the model)", *map(str, range(12))]
     flat = nn.Sequential(*(nn.Linear(4, 4) for _ in range(30)))
     figure = fk.count(flat, torch.ones(1, 4)).plot()
-    assert len(figure.rows()) == MOST and "11 modules with less are not drawn" in figure.caption
+    assert len(figure.rows()) == MOST and "Not drawn: 11 modules with less." in figure.caption
     with fk.counting() as nothing:
         pass
     with pytest.raises(ValueError, match="nothing was counted"):
@@ -140,4 +140,4 @@ def test_those_that_are_told_are_the_largest():
 
 def test_one_module_is_left_out():
     figure = fk.count(nn.Sequential(*(nn.Linear(4, 4) for _ in range(MOST))), torch.ones(1, 4)).plot()
-    assert "1 modules with less are not drawn" in figure.caption
+    assert "Not drawn: 1 module with less." in figure.caption
