@@ -26,6 +26,7 @@ from flopkit.names import hint
 __all__ = ["Figure", "need", "pick"]
 
 _SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_NAMED = re.compile(r"\{(\w+)\}")
 
 
 class Figure:
@@ -38,7 +39,8 @@ class Figure:
     title : str
         What the figure shows.
     alt : str
-        What it says, as a sentence: the alternative text of the picture.
+        What it says, as a sentence: the alternative text of the picture. ``{tokens}`` or ``{seconds}`` stands for what that control or
+        read-out says at the moment, so that the text stays true while the reader moves things.
     model : Callable[..., None]
         ``model(s, *, <a keyword for each control>)`` sets results on ``s``; no ``if`` on a size, use ``where``.
     controls : Sequence[Control]
@@ -58,6 +60,9 @@ class Figure:
         A note below the chart (source of the data, convention).
     height : int, optional
         Height of the chart in pixels.
+    refused : str, optional
+        A result of the model, a word: why these settings cannot be, or "" where they can. The page then shows this sentence, and
+        no numbers. It may name controls, as `alt` does.
 
     Examples
     --------
@@ -85,13 +90,14 @@ class Figure:
         table: Sequence[Shown] = (),
         caption: str = "",
         height: int = 300,
+        refused: str = "",
     ) -> None:
         if not _SLUG.fullmatch(name):
             raise ValueError(f"Figure(name={name!r}): use small letters, digits and hyphens, as in 'dense-roofline'")
         if not alt.strip():
             raise ValueError(f"figure {name!r}: alt is empty; say in a sentence what the picture shows")
         self.name, self.title, self.alt, self.caption, self.height = name, title, alt, caption, height
-        self.model, self.chart, self.sweep = model, chart, rows
+        self.model, self.chart, self.sweep, self.refused = model, chart, rows, refused
         self.number = ""  # in its chapter, such as "2.1"
         self.presets = {label: dict(settings) for label, settings in (presets or {}).items()}
         self.controls = {control.name: control for control in controls}
@@ -102,7 +108,14 @@ class Figure:
         for key, control in self.controls.items():
             self.controls[key] = control.with_values(s[key] for s in self.presets.values() if key in s)
         self.readouts, self.table = tuple(readouts), tuple(table)
-        self._check_names("read-out", self.readouts, self.at())
+        start = self.at()
+        self._check_names("read-out", self.readouts, start)
+        for result in (*[control.idle for control in self.controls.values()], refused):
+            if result and not isinstance(start.get(result), str):
+                raise ValueError(
+                    f"figure {name!r}: {result!r} is not a word that the model sets; {hint(result, start)}"
+                )
+        self.description()
         if self.table:
             self._check_names("column", self.table, self.data()[0])
 
@@ -156,13 +169,37 @@ class Figure:
         return self.rows(**settings) or [{**self.settings(settings), **self.at(**settings)}]
 
     def texts(self, **settings: Any) -> dict[str, str]:
-        """The text of every read-out at these settings, as the page shows it."""
+        """The text of every read-out at these settings, as the page shows it: a dash where they are refused."""
         results = self.at(**settings)
-        return {shown.name: shown.format(results[shown.name]) for shown in self.readouts}
+        none = bool(results.get(self.refused))
+        return {shown.name: "–" if none else shown.format(results[shown.name]) for shown in self.readouts}
 
     def setting_texts(self, **settings: Any) -> dict[str, str]:
         """The text of every control at these settings, as the page shows it."""
         return {name: self.controls[name].text(value) for name, value in self.settings(settings).items()}
+
+    def description(self, **settings: Any) -> str:
+        """The alternative text of the picture at these settings; where they are refused, why."""
+        return self._fill(self.at(**settings).get(self.refused) or self.alt, **settings)
+
+    def idle(self, **settings: Any) -> dict[str, str]:
+        """The controls that have no effect at these settings, each with the reason."""
+        results = self.at(**settings)
+        idle = {name: results[control.idle] for name, control in self.controls.items() if control.idle}
+        return {name: self._fill(why, **settings) for name, why in idle.items() if why}
+
+    def _fill(self, text: str, **settings: Any) -> str:
+        """``text`` with what controls and read-outs say in place of their names in braces."""
+        said = {**self.setting_texts(**settings), **self.texts(**settings)}
+
+        def say(named: re.Match[str]) -> str:
+            if named[1] not in said:
+                raise ValueError(
+                    f"figure {self.name!r}: {named[0]} in a text is no control and no read-out; {hint(named[1], said)}"
+                )
+            return said[named[1]]
+
+        return _NAMED.sub(say, text)
 
     # --- the Altair reading ---------------------------------------------------------------------------------------------------------
 
@@ -177,7 +214,7 @@ class Figure:
         spec.pop("$schema", None)
         own = spec.pop("params", [])
         if "layer" in spec or "mark" in spec:
-            size = {"width": "container", "height": self.height, "autosize": {"type": "fit-x", "contains": "padding"}}
+            size = {"width": "container", "height": "container", "autosize": {"type": "fit", "contains": "padding"}}
             spec = {**size, **spec}
         params = [{"name": name, "value": value} for name, value in values.items()]
         params += [{"name": name, "expr": text} for name, text in signals.expressions().items()]
@@ -196,8 +233,8 @@ class Figure:
         if mode not in ("light", "dark"):
             raise ValueError(f"mode={mode!r}: must be 'light' or 'dark'")
         spec = self.spec(**settings)
-        if spec.get("width") == "container":
-            spec["width"] = width
+        if spec.get("width") == "container":  # here the height is that of the plot, and the axes come to it
+            spec |= {"width": width, "height": self.height, "autosize": {"type": "fit-x", "contains": "padding"}}
         if mode == "dark":
             spec = theme.swap(spec, theme.DARK)
         return str(need("vl_convert").vegalite_to_svg(spec))

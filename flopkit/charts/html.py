@@ -43,9 +43,12 @@ def fragment(figure: Figure, live: bool = False) -> str:
         f'aria-label="{escape(figure.title)}">',
         '<script>document.documentElement.classList.add("fk-js")</script>',
         f"<figcaption>{escape(figure.heading)}</figcaption>",
+        f'<div class="fk-body{" fk-wide" if figure.chart and figure.controls else ""}">',
         _picture(figure, key),
+        f'<p class="fk-refused" role="status">{escape(_refusal(figure))}</p>' if figure.refused else "",
         _readouts(figure),
         _panel(figure, key, live) if figure.controls else "",
+        "</div>",
         f'<p class="fk-caption">{escape(figure.caption)}</p>' if figure.caption else "",
         _table(figure) if figure.table else "",
     ]
@@ -91,13 +94,20 @@ def _picture(figure: Figure, key: str) -> str:
     height = re.search(r'height="([\d.]+)"', drawn)
     assert height
     return (
-        f'<div class="fk-chart" style="--fk-height:{height[1]}px" role="img" aria-label="{escape(figure.alt)}">'
+        f'<div class="fk-chart" style="--fk-height:{height[1]}px" role="img" aria-label="{escape(figure.description())}">'
         f"{theme.for_page(drawn)}</div>"
     )
 
 
+def _refusal(figure: Figure) -> str:
+    return figure.description() if figure.at()[figure.refused] else ""
+
+
 def _panel(figure: Figure, key: str, live: bool) -> str:
-    controls = "".join(_control(control, f"{key}-{control.name}") for control in figure.controls.values())
+    idle = figure.idle()
+    controls = "".join(
+        _control(control, f"{key}-{name}", idle.get(name, "")) for name, control in figure.controls.items()
+    )
     presets = ""
     if figure.presets:
         options = "".join(f"<option>{escape(label)}</option>" for label in figure.presets)
@@ -112,11 +122,12 @@ def _panel(figure: Figure, key: str, live: bool) -> str:
     )
 
 
-def _control(control: Control, key: str) -> str:
+def _control(control: Control, key: str, idle: str) -> str:
     text = escape(control.text(control.value))
     label = f'<label for="{key}">{escape(control.label)}</label>'
     shown = f'<span class="fk-value">{text}</span>'
-    common = f'id="{key}" name="{control.name}" autocomplete="off"'
+    common = f'id="{key}" name="{control.name}" autocomplete="off"{" disabled" if idle else ""}'
+    why = f'<small class="fk-idle">{escape(idle)}</small>' if control.idle else ""
     if control.kind == "slider":
         position = control.options.index(control.value)
         widget = f'<input type="range" {common} min="0" max="{len(control.options) - 1}" step="1" value="{position}" aria-valuetext="{text}">'
@@ -128,7 +139,7 @@ def _control(control: Control, key: str) -> str:
             for option in control.options
         )
         widget = f"<select {common}>{options}</select>"
-    return f'<div class="fk-control fk-{control.kind}">{label}{shown}{widget}</div>'
+    return f'<div class="fk-control fk-{control.kind}">{label}{shown}{widget}{why}</div>'
 
 
 def _readouts(figure: Figure) -> str:
@@ -164,12 +175,15 @@ def _data(figure: Figure) -> dict[str, Any]:
             "values": list(control.options),
             "start": control.value,
             **({"unit": control.unit} if control.unit else {}),
+            **({"idle": control.idle} if control.idle else {}),
         }
         for control in figure.controls.values()
     }
     return {
         "spec": theme.for_page(figure.spec()),
         "controls": controls,
+        **({"alt": figure.alt} if figure.chart else {}),
+        **({"refused": figure.refused} if figure.refused else {}),
         "presets": list(figure.presets.values()),
         "readouts": [_shown(each) for each in figure.readouts],
         "columns": [_shown(each) for each in figure.table],

@@ -65,7 +65,10 @@ class Fields:
 
 @dataclass(frozen=True)
 class Control:
-    """One thing a reader can set. ``options`` are the values it can take, in order; ``value`` is where it starts."""
+    """One thing a reader can set. ``options`` are the values it can take, in order; ``value`` is where it starts.
+
+    ``idle`` names a result of the model, a word: why the control has no effect at these settings, or "" where it has one.
+    """
 
     name: str
     label: str
@@ -74,6 +77,7 @@ class Control:
     unit: str = ""
     kind: str = "slider"
     fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    idle: str = ""
 
     def text(self, value: Any) -> str:
         """The value as the panel shows it: "4,096 tokens", "H100 SXM", "on"."""
@@ -104,23 +108,30 @@ class Control:
         return replace(self, options=tuple(sorted({*self.options, *values})))
 
 
-def slider(name: str, label: str, values: Sequence[float], value: float | None = None, unit: str = "") -> Control:
-    """A slider over a ladder of numbers (see `steps`). ``value``, by default the middle, joins the ladder if it is not on it."""
+def slider(
+    name: str, label: str, values: Sequence[float], value: float | None = None, unit: str = "", idle: str = ""
+) -> Control:
+    """A slider over a ladder of numbers (see `steps`). ``value``, by default the middle, joins the ladder if it is not on it.
+
+    ``idle`` names a result of the model that says why the slider has no effect now; it is then disabled, with this sentence below it.
+    """
     values = list(values)
     if len(values) < 2:
         raise ValueError(f"slider({name!r}): give at least two values, as in steps(1, 65536)")
     start = values[len(values) // 2] if value is None else value
-    control = Control(check_name(name, "slider"), label, tuple(values), start, unit)
+    control = Control(check_name(name, "slider"), label, tuple(values), start, unit, idle=idle)
     for each in (*values, start):
         control.check(each)
     return control.with_values([start])
 
 
-def choice(name: str, label: str, options: Mapping[str, Any] | Sequence[Any], value: Any = None) -> Control:
+def choice(
+    name: str, label: str, options: Mapping[str, Any] | Sequence[Any], value: Any = None, idle: str = ""
+) -> Control:
     """A drop-down. The model gets the option itself, or, where ``options`` is a dict, what stands behind it:
 
     a number (``{"bf16": 2, "fp32": 4}``), or fields to be read as attributes (``{"H100 SXM": dict(peak=989.4e12)}``, ``device.peak``;
-    ``device.name`` is the option).
+    ``device.name`` is the option). ``idle`` as for a `slider`.
     """
     if isinstance(options, str) or not options:
         raise ValueError(f"choice({name!r}): give a list of options, or a dict of option to number or fields")
@@ -130,17 +141,17 @@ def choice(name: str, label: str, options: Mapping[str, Any] | Sequence[Any], va
         raise ValueError(f"choice({name!r}): every option needs the same fields, got {' and '.join(map(str, shapes))}")
     names = tuple(options)
     control = Control(
-        check_name(name, "choice"), label, names, names[0] if value is None else value, kind="choice", fields=fields
+        check_name(name, "choice"), label, names, names[0] if value is None else value, "", "choice", fields, idle
     )
     control.check(control.value)
     return control
 
 
-def switch(name: str, label: str, value: bool = False) -> Control:
-    """A check box. The model gets True or False; use ``where(causal, a, b)`` on it, never ``if``."""
+def switch(name: str, label: str, value: bool = False, idle: str = "") -> Control:
+    """A check box. The model gets True or False; use ``where(causal, a, b)`` on it, never ``if``. ``idle`` as for a `slider`."""
     if not isinstance(value, bool):
         raise ValueError(f"switch({name!r}, value={value!r}): give True or False")
-    return Control(check_name(name, "switch"), label, (False, True), value, kind="switch")
+    return Control(check_name(name, "switch"), label, (False, True), value, kind="switch", idle=idle)
 
 
 @dataclass(frozen=True)

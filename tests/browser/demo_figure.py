@@ -80,9 +80,13 @@ def parts(r, *, part, d_model, **_):
     r.share = r.flops / (r.scores + r.values)
 
 
-def attention(s, *, d_model):
+def attention(s, *, d_model, heads, mask, span):
     s.scores = 2 * d_model * d_model
-    s.values = 3 * d_model
+    s.values = 3 * d_model * where(mask == "window", span, 1)
+    s.no_window = where(mask == "window", "", "The {mask} mask has no window.")
+    s.impossible = where(
+        ceil_div(d_model, heads) * heads == d_model, "", "{d_model} features do not divide into {heads}."
+    )
 
 
 def bars():
@@ -95,10 +99,16 @@ def bars():
     return Figure(
         name="demo-bars",
         title="Parts of a layer",
-        alt="Scores outgrow values as the width grows.",
+        alt="Scores outgrow values as the width grows: {scores} at a width of {d_model}.",
         model=attention,
-        controls=[slider("d_model", "Width", steps(1, 64))],
+        controls=[
+            slider("d_model", "Width", [*steps(1, 64), 48], value=8),
+            choice("heads", "Heads", {"one head": 1, "twelve heads": 12}),
+            choice("mask", "Mask", ["causal", "window"]),
+            slider("span", "Window", [1, 2, 4], value=2, idle="no_window"),
+        ],
         readouts=[readout("scores", "Scores", "FLOPs")],
+        refused="impossible",
         rows=along("part", ["nothing", "scores", "values"], parts),
         chart=chart,
         table=[column("part", "Part"), column("flops", "Arithmetic", "FLOPs"), column("share", "Share", "%")],

@@ -29,7 +29,10 @@ def turn(page, figure, node, settings):
     """Move controls as a hand would."""
     for name, value in settings.items():
         control = figure.controls[name]
-        if control.kind == "slider":
+        if control.idle:  # disabled or not: a preset moves it, too
+            move = "(e, i) => { e[e.type === 'range' ? 'value' : e.type === 'checkbox' ? 'checked' : 'selectedIndex'] = i; e.dispatchEvent(new Event('input', {bubbles: true})) }"
+            node.locator(f'[name="{name}"]').evaluate(move, control.options.index(value))
+        elif control.kind == "slider":
             move = "(e, i) => { e.value = i; e.dispatchEvent(new Event('input', {bubbles: true})) }"
             node.get_by_role("slider", name=control.label, exact=True).evaluate(move, control.options.index(value))
         elif control.kind == "choice":
@@ -56,6 +59,16 @@ def compare(figure, node, settings):
         assert node.locator(f'.fk-control:has([name="{name}"]) .fk-value').text_content() == text
         if figure.controls[name].kind == "slider":
             assert node.locator(f'[name="{name}"]').get_attribute("aria-valuetext") == text
+    idle = figure.idle(**settings)
+    for name, control in figure.controls.items():
+        assert node.locator(f'[name="{name}"]').is_disabled() == (name in idle), name
+        if control.idle:
+            assert node.locator(f'.fk-control:has([name="{name}"]) .fk-idle').text_content() == idle.get(name, "")
+    if figure.chart:
+        assert node.locator(".fk-chart").get_attribute("aria-label") == figure.description(**settings)
+    if figure.refused:
+        refused = want[figure.refused] and figure.description(**settings)
+        assert node.locator(".fk-refused").text_content() == refused
 
 
 def compare_table(figure, node, settings):

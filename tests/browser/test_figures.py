@@ -203,7 +203,7 @@ def test_the_picture_is_there_and_in_the_right_colours(open_page, options, dark)
     if dark:
         page.evaluate("document.documentElement.dataset.theme = 'dark'")
     svg = node.locator(".fk-live svg")
-    box, room = svg.bounding_box(), node.bounding_box()
+    box, room = svg.bounding_box(), node.locator(".fk-chart").bounding_box()
     assert box["width"] > 300 and box["height"] > 300 and box["width"] > 0.97 * room["width"]
     seen = pixels(svg.screenshot())
     blue, orange, ink = (theme.DARK[c] if dark else c for c in (theme.BLUE, theme.ORANGE, theme.MUTED))
@@ -256,6 +256,55 @@ def test_the_page_does_not_jump_when_a_figure_comes_to_life(open_page, options):
     shifts = "new Promise(done => new PerformanceObserver(list => done(list.getEntries().map(e => e.value))).observe({type: 'layout-shift', buffered: true}))"
     total = page.evaluate(f"Promise.race([{shifts}, new Promise(done => setTimeout(() => done([]), 300))])")
     assert sum(total) < 0.02
+
+
+def test_what_has_no_effect_is_disabled_and_says_why(open_page):
+    page, figure = open_page("figures.html"), FIGURES["demo-bars"]
+    node = show(page, figure.name)
+    window = node.get_by_role("slider", name="Window")
+    assert window.is_disabled() and node.get_by_text("The causal mask has no window.").is_visible()
+    turn(page, figure, node, {"mask": "window"})
+    assert window.is_enabled() and not node.locator(".fk-idle").is_visible()
+    compare(figure, node, {"mask": "window"})
+
+
+def test_what_cannot_be_is_refused_with_a_sentence(open_page):
+    page, figure = open_page("figures.html"), FIGURES["demo-bars"]
+    node = show(page, figure.name)
+    turn(page, figure, node, {"heads": "twelve heads"})
+    assert node.get_by_role("status").first.inner_text() == "8 features do not divide into twelve heads."
+    assert node.locator("data").inner_text() == "–" and not node.locator("summary").is_visible()
+    turn(page, figure, node, {"d_model": 48})
+    assert not node.locator(".fk-refused").is_visible() and node.locator("data").inner_text() == "4.608 kFLOPs"
+
+
+def test_the_picture_s_description_follows_the_state(open_page):
+    page, figure = open_page("figures.html"), FIGURES["demo-bars"]
+    node = show(page, figure.name)
+    assert node.get_by_role("img", name="128 FLOPs at a width of 8").count() == 1
+    turn(page, figure, node, {"d_model": 2})
+    assert node.get_by_role("img", name="8 FLOPs at a width of 2").count() == 1
+
+
+@pytest.mark.parametrize("options", [PHONE, {"viewport": {"width": 600, "height": 700}}], ids=["phone", "narrow"])
+def test_the_chart_stays_in_sight_while_any_control_moves(open_page, options):
+    page = open_page("figures.html", **options)
+    node, height = show(page, ROOFLINE.name), page.viewport_size["height"]
+    for control in node.locator(".fk-panel :is(input, select)").all():
+        control.evaluate("e => e.scrollIntoView({block: 'end'})")
+        chart, box = node.locator(".fk-chart").bounding_box(), control.bounding_box()
+        assert chart["y"] >= 0 and chart["y"] + chart["height"] <= box["y"], (
+            "the chart covers the control or is out of sight"
+        )
+        assert chart["height"] <= 0.45 * height and box["y"] + box["height"] <= height + 1
+    node.locator("summary").evaluate("e => e.scrollIntoView({block: 'start'})")
+    assert node.locator(".fk-chart").bounding_box()["y"] < 0, "beyond the controls the chart leaves"
+
+
+def test_on_a_wide_page_the_controls_stand_beside_the_chart(open_page):
+    node = show(open_page("figures.html"), ROOFLINE.name)
+    chart, panel = (node.locator(part).bounding_box() for part in (".fk-chart", ".fk-panel"))
+    assert abs(panel["y"] - chart["y"]) < 2 and chart["x"] + chart["width"] < panel["x"]
 
 
 def test_figures_out_of_sight_wait(open_page):

@@ -158,6 +158,12 @@ def test_presets_extend_the_ladder():
         ({"readouts": [readout("half", "Half")]}, "give its words"),
         ({"controls": [slider("tokens", "A", [1, 2]), slider("tokens", "B", [1, 2])]}, "share a name"),
         (
+            {"alt": "With {token} it is slow."},
+            r"\{token\} in a text is no control and no read-out; did you mean tokens\?",
+        ),
+        ({"refused": "bounds"}, r"'bounds' is not a word that the model sets; did you mean bound\?"),
+        ({"refused": "flops"}, "'flops' is not a word"),
+        (
             {"rows": along("tokes"), "table": [column("tokens", "T")]},
             r"along\('tokes'\) is not a control; did you mean tokens\?",
         ),
@@ -219,6 +225,30 @@ def test_a_missing_field_is_named():
         lonely.spec()
     with pytest.raises(AttributeError, match="peaks"):
         lonely.at()
+
+
+def shared(s, *, heads, groups, window):
+    s.flops = heads * window
+    s.wide = where(window < 8, "", "A window of {window} is all of {heads} heads.")
+    s.uneven = where(heads * 1 >= groups, "", "{heads} heads do not make {groups} groups: {flops}.")
+
+
+def test_words_that_follow_the_state():
+    heads = Figure(
+        name="heads",
+        title="Heads",
+        alt="{heads} heads do {flops}.",
+        model=shared,
+        controls=[slider("heads", "Heads", [1, 4]), slider("groups", "Groups", [2, 4], idle="wide"), slider("window", "W", [4, 8])],
+        readouts=[readout("flops", "FLOPs", "FLOPs")],
+        refused="uneven",
+    )  # fmt: skip
+    assert heads.description(heads=4, groups=2, window=4) == "4 heads do 16 FLOPs."
+    assert heads.idle(window=4) == {} and heads.idle(heads=4, window=8) == {
+        "groups": "A window of 8 is all of 4 heads."
+    }
+    assert heads.description(heads=1, groups=2) == "1 heads do not make 2 groups: –."
+    assert heads.texts(heads=1, groups=2) == {"flops": "–"} and heads.at(heads=1, groups=2, window=4)["flops"] == 4
 
 
 def test_text_form():

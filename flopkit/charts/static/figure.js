@@ -69,18 +69,20 @@
   });
 
   function mount(figure) {
-    const {spec, controls, presets, readouts, columns, rows} = JSON.parse(figure.querySelector(".fk-json").textContent);
+    const {spec, controls, alt, refused, presets, readouts, columns, rows} = JSON.parse(figure.querySelector(".fk-json").textContent);
     const name = figure.dataset.name, one = what => figure.querySelector(what);
     const inputs = Object.fromEntries(Object.keys(controls).map(key => [key, one(`.fk-control [name="${key}"]`)]));
     const preset = one(".fk-preset select"), status = one(".fk-status"), chart = one(".fk-chart"), table = one(".fk-data");
     const start = Object.fromEntries(Object.entries(controls).map(([key, c]) => [key, c.start]));
-    const state = {};
+    const state = {}, said = {}, named = text => text.replace(/\{(\w+)\}/g, (_, name) => said[name]);
+    const write = (node, text) => node.textContent === text || (node.textContent = text);
     let view, busy = false, again = false;
 
     function set(values) {
       for (const [key, value] of Object.entries(values)) {
         const {values: options, unit} = controls[key], input = inputs[key], text = typeof value === "boolean" ? value ? "on" : "off" : format(value, unit);
         state[key] = value;
+        said[key] = text;
         input[{range: "value", checkbox: "checked"}[input.type] ?? "selectedIndex"] = input.type === "checkbox" ? value : options.indexOf(value);
         if (input.type === "range") input.setAttribute("aria-valuetext", text);
         input.parentNode.querySelector(".fk-value").textContent = text;
@@ -96,11 +98,20 @@
         again = false;
         for (const key in state) view.signal(key, state[key]);
         await view.runAsync();
+        const no = refused && view.signal(refused);
         readouts.forEach(shown => {
-          const data = one(`data[data-name="${shown.name}"]`), value = view.signal(shown.name), text = say(shown, value);
+          const data = one(`data[data-name="${shown.name}"]`), value = view.signal(shown.name);
           data.value = value;
-          if (data.textContent !== text) data.textContent = text;
+          write(data, said[shown.name] = no ? "–" : say(shown, value));
         });
+        for (const key in inputs) if (controls[key].idle) {
+          const why = named(view.signal(controls[key].idle));
+          inputs[key].disabled = !!why;
+          write(inputs[key].nextSibling, why);
+        }
+        if (refused) write(one(".fk-refused"), named(no));
+        figure.classList.toggle("fk-no", !!no);
+        if (alt) chart.setAttribute("aria-label", named(no || alt));
         if (table?.open) fill();
       } while (again);
       busy = false;
@@ -158,11 +169,13 @@
       view = result.view;
       host.querySelector("svg")?.setAttribute("aria-hidden", "true");
       await update();
+      let size = host.clientWidth + "," + host.clientHeight;
       chart.replaceChildren(host);
       host.classList.add("fk-drawn");
       if (spec.width === "container") new ResizeObserver(() => {
-        const width = host.clientWidth;
-        if (width && width !== view.width()) view.width(width).runAsync();
+        const {clientWidth: width, clientHeight: height} = host;
+        if (width && height && width + "," + height !== size) view.width(width).height(height).runAsync();
+        size = width + "," + height;
       }).observe(host);
       figure.dataset.ready = "yes";
     }
