@@ -69,9 +69,9 @@ def percent(value: float, digits: int = 3) -> str:
     """A fraction as per cent.
 
     >>> percent(0.52734), percent(1), percent(0.000123)
-    ('52.7%', '100%', '0.0123%')
+    ('52.7 %', '100 %', '0.0123 %')
     """
-    return (_special(value) or _plain(value, digits, shift=2)) + "%"
+    return (_special(value) or _plain(value, digits, shift=2)) + " %"
 
 
 def ratio(value: float, digits: int = 3) -> str:
@@ -103,7 +103,7 @@ def format_value(value: float | str, unit: str = "") -> str:
     """The text of ``value`` in ``unit``: one of the functions above, chosen by the unit. Text passes through; NaN is "–".
 
     >>> format_value(989.4e12, "FLOP/s"), format_value(0.5, "%"), format_value(4096, "tokens"), format_value(295.3, "FLOP/B")
-    ('989.4 TFLOP/s', '50%', '4,096 tokens', '295.3 FLOP/B')
+    ('989.4 TFLOP/s', '50 %', '4,096 tokens', '295.3 FLOP/B')
     """
     if isinstance(value, str):
         return value
@@ -135,13 +135,13 @@ def parse(text: str) -> Quantity:
     --------
     >>> parse("137.4 GFLOPs")
     Quantity(value=137400000000, unit='FLOPs', half_ulp=50000000)
-    >>> parse("52.7%"), parse("13.6×")
+    >>> parse("52.7 %"), parse("13.6×")
     (Quantity(value=0.527, unit='%', half_ulp=0.0005), Quantity(value=13.6, unit='×', half_ulp=0.05))
     """
     match = _NUMBER.match(text)
     if not match or match["unit"][:1] in tuple(".,_0123456789"):  # "1,2 B" is no number here, and not one of ",2 B"
         raise ValueError(
-            f"no number at the start of {text!r}; write it as in '137.4 GFLOPs', '4,096 tokens' or '52.7%'"
+            f"no number at the start of {text!r}; write it as in '137.4 GFLOPs', '4,096 tokens' or '52.7 %'"
         )
     number = Decimal(match["sign"].replace("−", "-") + match["digits"].replace(",", ""))
     exponent = int((match["e"] or match["ten"] or "0").replace("−", "-"))

@@ -170,7 +170,7 @@ def test_tables():
     assert [row["FLOPs"] for row in table] == [1024, 320, 1344]
     assert sum(row["share"] for row in table) == pytest.approx(2)
     assert table.rows[-1]["bytes"] == UP.bytes + CORE.bytes
-    assert "76.2%" in str(table) and "block, convention EXACT" in str(table)
+    assert "76.2 %" in str(table) and "block, convention EXACT" in str(table)
     assert len(UP.table()) == 1
 
 

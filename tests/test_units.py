@@ -48,10 +48,10 @@ def test_docstring_examples():
         (1, "tokens", "1 token"),
         (1, "batches", "1 batch"),
         (8030261248, "parameters", "8,030,261,248 parameters"),
-        (0.5, "%", "50%"),
-        (0.123449, "%", "12.3%"),
-        (0.0005, "percent", "0.05%"),
-        (12.5, "%", "1,250%"),
+        (0.5, "%", "50 %"),
+        (0.123449, "%", "12.3 %"),
+        (0.0005, "percent", "0.05 %"),
+        (12.5, "%", "1,250 %"),
         (13.64, "×", "13.6×"),
         (1234.5, "x", "1,235×"),
         (0.00123456, "", "0.001235"),
@@ -137,7 +137,7 @@ def test_truth_values_need_words():
 
 def test_special_functions_agree_with_the_dispatch():
     assert (percent(0.5), ratio(2), seconds(90), si(4e9, "B"), count(7, "heads")) == (
-        "50%",
+        "50 %",
         "2×",
         "90 s",
         "4 GB",

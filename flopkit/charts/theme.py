@@ -105,6 +105,10 @@ def config(mode: Literal["light", "dark"] = "light") -> dict[str, Any]:
         "text": {"color": INK, "fontSize": 12},
         "numberFormat": "~s",
         "tooltipFormat": {"numberFormat": ".4~s"},
+        # "52 %", as in the text, wherever a format ends in "%".
+        "locale": {
+            "number": {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": " %"}
+        },
     }
     return settings if mode == "light" else swap(settings, DARK)
 

@@ -224,7 +224,7 @@ def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) 
                 "flops": found.flops, "share": share, "why": found.said or why.reason(found, report),
             }
         )  # fmt: skip
-    formats = {"printed": "{:,}".format, "flops": lambda n: units.si(n, "FLOPs"), "share": lambda s: f"{s:.1%}"}
+    formats = {"printed": "{:,}".format, "flops": lambda n: units.si(n, "FLOPs"), "share": lambda s: f"{100 * s:.1f} %"}
     return Table(rows, caption=f"{units.si(whole, 'FLOPs')} ran forward, convention TORCH", formats=formats)
 
 

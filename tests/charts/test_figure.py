@@ -161,7 +161,7 @@ def test_presets_extend_the_ladder():
             {"alt": "With {token} it is slow."},
             r"\{token\} in a text is no control and no read-out; did you mean tokens\?",
         ),
-        ({"refused": "bounds"}, r"'bounds' is not a word that the model sets; did you mean bound\?"),
+        ({"refused": "bounds"}, r"'bounds' is not a word that the model sets"),
         ({"refused": "flops"}, "'flops' is not a word"),
         (
             {"rows": along("tokes"), "table": [column("tokens", "T")]},

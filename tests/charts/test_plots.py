@@ -33,7 +33,7 @@ def test_a_cost_by_part():
     assert list(rows) == list(by_name)  # in their order; the two residuals are one bar
     assert rows["gate_proj"]["flops"] == by_name["gate_proj"].flops
     assert rows["residual"]["bytes"] == 2 * by_name["residual"].bytes
-    assert "gate_proj 23.3% and 12%" in figure.alt and "EXACT" in figure.caption
+    assert "gate_proj 23.3 % and 12 %" in figure.alt and "EXACT" in figure.caption
     assert "FLOPs" in figure.svg() and "962.1 GFLOPs" in figure.svg()
 
 

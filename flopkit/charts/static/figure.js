@@ -46,7 +46,7 @@
     if (typeof v !== "number") return String(v);
     if (v !== v) return "–";
     unit = ALIAS[unit] ?? unit;
-    if (unit === "%") return plain(v, 3, 2) + "%";
+    if (unit === "%") return plain(v, 3, 2) + " %";
     if (unit === "×") return plain(v, 3) + "×";
     if (unit === "s") return seconds(v);
     return unit !== "FLOP/B" && PREFIXED.test(unit) ? si(v, unit) : join(plain(v, 4), unit);

@@ -11,7 +11,7 @@ def test_two_are_right_about_the_vision_transformer():
     # fvcore prints multiply-adds: twice 16,867,412,736 of 35,127,656,448.
     assert found["share_fvcore"] == 2 * 16867412736 / 35127656448
     assert found["share_torch"] == 33697001472 / 35127656448
-    assert found["off"] == 1 - 2 * 173232616 / 35127656448 and FIGURE.texts()["off"] == "99%"
+    assert found["off"] == 1 - 2 * 173232616 / 35127656448 and FIGURE.texts()["off"] == "99 %"
 
 
 def test_none_is_right_about_a_mixture_of_experts():
