@@ -14,6 +14,8 @@ PAGE = """<!doctype html>
 <link rel="icon" href="data:,"><style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 820px; padding: 0 1rem }}
 html[data-theme=dark] {{ background: #121212; color: #ced6dd }}</style>{head}</head><body><main><h1>Demo</h1>{body}</main></body></html>"""
 
+SHARED = '<link rel="stylesheet" href="_static/figure.css"><script src="_static/figure.js?v=1" defer></script>'
+
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
@@ -29,26 +31,46 @@ def demo_folder(tmp_path_factory):
 
     from flopkit.charts import html
 
-    folder = tmp_path_factory.mktemp("site")
+    figures = [demo.roofline(), demo.bars(), demo.calculator()]
+    pages = {
+        "figures.html": (SHARED, "<p>Words.</p>".join(map(html.fragment, figures))),
+        "live.html": ("", html.standalone(figures[0]) + html.standalone(figures[1])),
+        "twins.html": (SHARED, html.fragment(figures[1]) + html.fragment(figures[1])),
+    }
+    return _folder(tmp_path_factory.mktemp("site"), pages)
+
+
+@pytest.fixture(scope="session")
+def demo_site(demo_folder):
+    yield from _served(demo_folder)
+
+
+@pytest.fixture(scope="session")
+def gallery_site(tmp_path_factory):
+    """A page for each figure of the gallery, such as `dense_roofline.html`."""
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from flopkit.charts import gallery, html
+
+    pages = {f"{name}.html": (SHARED, html.fragment(getattr(gallery, name)())) for name in gallery.__all__}
+    yield from _served(_folder(tmp_path_factory.mktemp("gallery"), pages))
+
+
+def _folder(folder, pages):
+    """The pages, given as (head, body), with the style, the script and Vega beside them."""
+    from flopkit.charts import html
+
     (folder / "_static" / "vendor").mkdir(parents=True)
     for name in ("figure.js", "figure.css"):
         shutil.copy(html.STATIC / name, folder / "_static" / name)
     (folder / "_static" / "vendor" / "vega.js").write_text(html.vega_bundle(), "utf8")
-    shared = '<link rel="stylesheet" href="_static/figure.css"><script src="_static/figure.js?v=1" defer></script>'
-    figures = [demo.roofline(), demo.bars(), demo.calculator()]
-    pages = {
-        "figures.html": (shared, "<p>Words.</p>".join(map(html.fragment, figures))),
-        "live.html": ("", html.standalone(figures[0]) + html.standalone(figures[1])),
-        "twins.html": (shared, html.fragment(figures[1]) + html.fragment(figures[1])),
-    }
     for name, (head, body) in pages.items():
         (folder / name).write_text(PAGE.format(head=head, body=body), "utf8")
     return folder
 
 
-@pytest.fixture(scope="session")
-def demo_site(demo_folder):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(demo_folder)))
+def _served(folder):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
