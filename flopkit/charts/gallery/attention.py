@@ -33,7 +33,8 @@ HEADS: dict[str, dict[str, int]] = {
     "576, of it 512 the value": {"qk": 576, "v": 512, "apart": 0},
 }
 MASKS = ("full", "causal", "window")
-NAMES = {"full": "full", "causal": "causal", "window": "sliding window"}
+NO_WINDOW = "Only the mask “window” has a width."
+UNEVEN = "{heads} query heads cannot be split like this: {sharing}. Choose another number of heads, or another sharing."
 STRIPS = 240  # of the drawing
 THINNEST = 0.03  # of the drawing's height: a single query among thousands is drawn no thinner
 
@@ -43,12 +44,22 @@ def band(mask: Any, span: Any, kv: Any) -> Any:
     return window(where(mask == "window", span, kv))
 
 
+def shared(s: Any, heads: Any, sharing: Any) -> Any:
+    """The number of key-value heads; ``s.uneven`` says where there can be no such number, ``s.alone`` where there is no choice."""
+    kv_heads = ceil_div(heads, sharing)
+    s.alone = where(heads == 1, "One query head has one key-value head.", "")
+    s.uneven = where((heads == 1) | (sharing == ALL) | (kv_heads * sharing == heads), "", UNEVEN)
+    return kv_heads
+
+
 def pairs_and_bytes(
     s: Any, *, tokens: Any, cached: Any, mask: Any, span: Any, heads: Any, sharing: Any, head: Any
 ) -> None:
     """The attention core of one layer and one sequence: *tokens* new tokens that meet *cached* ones and themselves."""
     s.kv = cached + tokens
-    s.kv_heads = ceil_div(heads, sharing)
+    s.no_window = where(mask == "window", "", NO_WINDOW)
+    s.single = where(s.kv == 1, "One token meets itself under every mask.", "")
+    s.kv_heads = shared(s, heads, sharing)
     near = band(mask, span, s.kv)
     sizes: dict[str, Any] = {"batch": 1, "q": tokens, "kv": s.kv, "heads": heads, "kv_heads": s.kv_heads}
     sizes |= {"head_dim": head.qk, "v_head_dim": head.v}
@@ -81,6 +92,13 @@ def attention_pairs() -> Figure:
             scale=alt.Scale(domain=[0, 1], reverse=True, nice=False),
             axis=alt.Axis(values=[]),
         )
+
+        def told(what: str) -> list[Any]:
+            return [
+                alt.Tooltip("pairs:Q", title=what, format=","),
+                alt.Tooltip("share:Q", title="of all", format=".3~%"),
+            ]
+
         place = s.kv - tokens + alt.expr.floor(minimum(alt.datum.part * tokens, tokens - 1))
         strips = alt.Chart(alt.Data(values=[{"part": i / STRIPS} for i in range(STRIPS + 1)]))
         seen = (
@@ -89,13 +107,14 @@ def attention_pairs() -> Figure:
                 left=vega(where(mask == "window", maximum(place + 1 - span, 0), 0) / s.kv),
                 right=vega(where(mask == "full", s.kv, place + 1) / s.kv),
             )
+            .transform_calculate(pairs=vega(s.pairs), share=vega(s.share))
             .mark_area(color=theme.BLUE, orient="horizontal", interpolate="step-before")
-            .encode(x=x, x2=x2, y=y)
+            .encode(x=x, x2=x2, y=y, tooltip=told("pairs that count"))
         )
         asked = (
-            s.now(left=0, right=1, down=top, bottom=1)
+            s.now(left=0, right=1, down=top, bottom=1, pairs=s.hidden, share=1 - s.share)
             .mark_rect(color=theme.GRID, opacity=0.7)
-            .encode(x=x, x2=x2, y=y, y2=alt.Y2("bottom:Q"))
+            .encode(x=x, x2=x2, y=y, y2=alt.Y2("bottom:Q"), tooltip=told("pairs hidden"))
         )
         whole = (
             s.now(left=0, right=1, down=0, bottom=1)
@@ -137,17 +156,17 @@ def attention_pairs() -> Figure:
     return Figure(
         name="attention-pairs",
         title="Which query meets which key?",
-        alt="Queries run downwards, keys to the right. Under the causal mask the pairs that count fill the lower left triangle, "
-        "diagonal included: with 8 tokens 36 of 64 pairs. A sliding window leaves a band along the diagonal; a decode step is "
-        "one full row at the bottom.",
+        alt="Queries run downwards, keys to the right; the pairs that count are filled. A full mask fills a rectangle, the causal mask what lies "
+        "on the diagonal and left of it, a window a band along the diagonal; a decode step is one full row at the bottom. "
+        "Here: mask {mask}, {tokens} new and {cached} in the cache, {pairs} that count and {hidden} hidden.",
         model=pairs_and_bytes,
         controls=[
             slider("tokens", "New tokens", steps(1, 131072), value=8, unit="tokens"),
             slider("cached", "Tokens in the cache", [0, *steps(1, 131072)], value=0, unit="tokens"),
-            choice("mask", "Mask", MASKS, value="causal"),
-            slider("span", "Width of the window", steps(1, 131072), value=4, unit="tokens"),
+            choice("mask", "Mask", MASKS, value="causal", idle="single"),
+            slider("span", "Width of the window", steps(1, 131072), value=4, unit="tokens", idle="no_window"),
             slider("heads", "Query heads", steps(1, 128), value=32),
-            choice("sharing", "Key-value heads", SHARING, value=FOUR),
+            choice("sharing", "Key-value heads", SHARING, value=FOUR, idle="alone"),
             choice("head", "Features of a head", HEADS, value="128"),
         ],
         presets={
@@ -180,7 +199,7 @@ def attention_pairs() -> Figure:
         rows=along("mask"),
         chart=chart,
         table=[
-            column("mask", "Mask", text=NAMES),
+            column("mask", "Mask"),
             column("pairs", "Pairs that count", "pairs"),
             column("hidden", "Pairs hidden", "pairs"),
             column("flops", "Core, these pairs", "FLOPs"),
@@ -190,4 +209,5 @@ def attention_pairs() -> Figure:
         caption="One layer, one sequence, bf16; pairs are those of one head. Drawn to scale, but a single query no thinner than "
         "can be seen. A multiply-add is two FLOPs; these pairs are EXACT, torch's count is TORCH. Bytes are the least that must move: a tiled kernel reads keys and values "
         "more than once where the chip's cache does not hold them.",
+        refused="uneven",
     )

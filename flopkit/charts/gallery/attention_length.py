@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import ceil_div, where
+from flopkit.arithmetic import ceil_div, vega, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need
-from flopkit.charts.gallery.attention import EIGHT, FOUR, HEADS, MASKS, MHA, SHARING, band
+from flopkit.charts.gallery.attention import EIGHT, FOUR, HEADS, MASKS, MHA, NO_WINDOW, SHARING, band, shared
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.layers.attention_layers import mla, multi_head_attention
 from flopkit.layers.attentions import attention
@@ -27,7 +27,9 @@ def core_and_rest(
     s: Any, *, length: Any, mask: Any, span: Any, d_model: Any, heads: Any, sharing: Any, head: Any, d_ff: Any, mlp: Any
 ) -> None:
     """FLOPs of one transformer layer for one token of a sequence of *length*: the attention core, and all else."""
-    kv_heads = ceil_div(heads, sharing)
+    kv_heads = shared(s, heads, where(head.latent == 1, 1, sharing))
+    s.one_latent = where(head.latent == 1, "All heads share one latent.", s.alone)
+    s.no_window = where(mask == "window", "", NO_WINDOW)
     sizes: dict[str, Any] = {"batch": 1, "q": length, "kv": length, "heads": heads, "kv_heads": kv_heads}
     sizes |= {"head_dim": head.qk, "v_head_dim": head.v}
     core = where(mask == "full", attention(**sizes).flops, attention(**sizes, mask=band(mask, span, length)).flops)
@@ -84,13 +86,14 @@ def attention_crossing() -> Figure:
             scale=alt.Scale(type="log", domain=[256, 1048576], nice=False),
             axis=alt.Axis(values=[256, 1024, 4096, 16384, 65536, 262144, 1048576], format=",d"),
         )
-        y = alt.Y("flops:Q", title="FLOPs of a layer, for a token", **theme.log_scale(1e6, 1e11))
+        y = alt.Y("flops:Q", title="FLOPs of a layer, for a token", **theme.log_scale(5e4, 3e11))
+
+        tooltip = [
+            alt.Tooltip("length:Q", title="tokens", format=","),
+            alt.Tooltip("flops:Q", title="FLOPs", format=".4~s"),
+        ]
 
         def curve(result: str, **look: Any) -> Any:
-            tooltip = [
-                alt.Tooltip("length:Q", title="tokens", format=","),
-                alt.Tooltip("flops:Q", title="FLOPs", format=".4~s"),
-            ]
             return (
                 s.rows.transform_calculate(flops=f"datum.{result}")
                 .mark_line(clip=True, **look)
@@ -105,9 +108,16 @@ def attention_crossing() -> Figure:
                 "datum.length >= 256 && datum.length <= 1048576"
             )
             return [
-                there.mark_point(filled=False, size=90, strokeWidth=2, color=colour).encode(x=x, y=y),
+                there.mark_point(filled=False, size=90, strokeWidth=2, color=colour).encode(x=x, y=y, tooltip=tooltip),
                 there.mark_text(color=colour, fontWeight=600, **look).encode(x=x, y=y, text="label:N"),
             ]
+
+        def beside(at: Any, dx: int) -> dict[str, Any]:
+            """Right of a point, but left of one near the right edge."""
+            return {
+                "align": {"expr": vega(where(at > 100_000, "right", "left"))},
+                "dx": {"expr": vega(where(at > 100_000, -dx, dx))},
+            }
 
         here = s.now("length", flops=s.core)
         slope = s.torch / alt.param(name="length")
@@ -117,12 +127,15 @@ def attention_crossing() -> Figure:
             curve("core", color=theme.BLUE),
             note(280, s.rest, "all other products", color=theme.GREEN, align="left", dy=-10),
             note(180000, slope * 180000, "core, every score", color=theme.MUTED, align="right", dx=-8, dy=-8),
-            note(1200, slope * 600, "core, visible pairs", color=theme.BLUE, align="left", dx=10, dy=8),
+            s.rows.transform_filter("datum.length == 1024")
+            .transform_calculate(label="'core, visible pairs'")
+            .mark_text(color=theme.BLUE, align="left", dx=14, dy=10)
+            .encode(x=x, y=alt.Y("core:Q", **theme.log_scale(5e4, 3e11)), text="label:N"),
             *met(s.equal, theme.MUTED, align="right", dx=-6, dy=-12),
-            *met(s.meets, theme.BLUE, align="left", dx=7, dy=14),
-            here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y),
+            *met(s.meets, theme.BLUE, **beside(s.meets, 7), dy=14),
+            here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y, tooltip=tooltip),
             here.transform_calculate(label="format(datum.length, ',') + ' tokens'")
-            .mark_text(color=theme.ORANGE, fontWeight=600, fontSize=13, align="left", dx=14, dy=8)
+            .mark_text(color=theme.ORANGE, fontWeight=600, fontSize=13, **beside(alt.param(name="length"), 14), dy=8)
             .encode(x=x, y=y, text="label:N"),
         )
 
@@ -136,17 +149,18 @@ def attention_crossing() -> Figure:
     return Figure(
         name="attention-crossing",
         title="At which length does the core cost as much as the rest of its layer?",
-        alt="On a log-log plot over the length of the sequence, all other products of a Llama-3-8B layer are a flat line, for they "
-        "cost every token the same. The attention core rises in proportion to the length. It meets the line at 26,624 tokens if "
-        "every score counts, and at 53,247 tokens if only the visible pairs do.",
+        alt="A log-log plot of FLOPs for a token over the length of the sequence. All other products of a layer are a flat line at {rest}, for "
+        "they cost every token the same. The attention core rises in proportion to the length; under a window it levels off. With mask {mask} and "
+        "{length} it takes {core}, {share} of the layer. It equals the flat line at {crossing_torch} if every score counts, and if only the "
+        "visible pairs do, at: {crossing}.",
         model=core_and_rest,
         controls=[
             slider("length", "Length", stops, value=8192, unit="tokens"),
             choice("mask", "Mask", MASKS, value="causal"),
-            slider("span", "Width of the window", steps(128, 131072), value=4096, unit="tokens"),
+            slider("span", "Width of the window", steps(128, 131072), value=4096, unit="tokens", idle="no_window"),
             slider("d_model", "Width of the model", steps(512, 16384, per_octave=2), value=4096),
             slider("heads", "Query heads", steps(4, 128), value=32),
-            choice("sharing", "Key-value heads", SHARING, value=FOUR),
+            choice("sharing", "Key-value heads", SHARING, value=FOUR, idle="one_latent"),
             choice("head", "Features of a head", LAYERS, value="128"),
             slider("d_ff", "Width of the MLP", steps(1024, 65536, per_octave=2), value=14336),
             choice("mlp", "MLP", {"three products (gated)": 3, "two products": 2}),
@@ -181,4 +195,5 @@ def attention_crossing() -> Figure:
         "all three curves. The head, norms and softmax are not in it, nor the router of DeepSeek-V3, whose nine active experts "
         "are as wide as one MLP of 18,432. A decode step costs what the dashed curve says, for its one query sees every key (latents "
         "expanded, which DeepSeek's own decode avoids).",
+        refused="uneven",
     )

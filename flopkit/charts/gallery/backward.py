@@ -109,6 +109,9 @@ def step_of_llama(
         left_out = where(how.lora, s.last_adapter, s.last) * checkpoint.early
         setattr(s, f"{name}_layers", checkpoint.on * active * (getattr(s, f"{name}_forward") - QUARTER * left_out))
         below = active
+    s.lora = first.lora + second.lora + third.lora + fourth.lora
+    s.no_rank = where(s.lora == 0, "No layers are trained by LoRA.", "")
+    s.no_way = where(below == 0, "No gradient passes through the layers.", "")
     ends: dict[str, Any] = {"tokens": length, "d_in": WIDTH, "d_out": VOCABULARY}
     s.head_forward = dense(**ends).flops
     s.head_input = dense_backward(**ends, input=below, weight=0).flops
@@ -192,10 +195,10 @@ def backward_stack() -> Figure:
     nothing = {"embedded": "frozen", **dict.fromkeys((*QUARTERS, "head"), "frozen"), **kept}
     return Figure(
         name="backward-stack",
-        title="Frozen is not free: the gradient pays its way down to the lowest trained part",
-        alt="Stacked bars for Llama-3-8B with everything trained, at 8,192 tokens, visible pairs counted. On the way back the output head takes twice its forward "
-        "pass, gradients of inputs and of weights one each. Each quarter of the layers takes 2.07 times: 0.87 for inputs, 0.87 for "
-        "weights, 0.27 for the attention core's four products and 0.07 for its scores, which flash attention computes again.",
+        title="What each part of Llama-3-8B costs on the way back, by what is trained",
+        alt="Stacked bars for the parts of Llama-3-8B: what each costs on the way back, in forward passes of that part, split into gradients "
+        "of inputs, of weights, the attention core, and what is computed again; the data table has every share. At {length}, {pairs} counted, with the embedding "
+        "{embedded}, layers 1–8 {first}, 9–16 {second}, 17–24 {third}, 25–32 {fourth} and the output head {head}, backward executes {executed} the forward pass.",
         model=step_of_llama,
         controls=[
             choice("head", "Output head", {name: TRAINED[name] for name in ("trained", "frozen")}),
@@ -204,9 +207,9 @@ def backward_stack() -> Figure:
             choice("second", "Layers 9–16", TRAINED),
             choice("first", "Layers 1–8", TRAINED),
             choice("embedded", "Embedding", {"trained": 1, "frozen": 0}),
-            slider("rank", "Rank of LoRA", steps(1, 512), value=16),
-            choice("again", "Scores, on the way back", SCORES),
-            choice("checkpoint", "Checkpoints", CHECKPOINTS),
+            slider("rank", "Rank of LoRA", steps(1, 512), value=16, idle="no_rank"),
+            choice("again", "Scores, on the way back", SCORES, idle="no_way"),
+            choice("checkpoint", "Checkpoints", CHECKPOINTS, idle="no_way"),
             slider("length", "Length", steps(256, 131072), value=8192, unit="tokens"),
             choice("pairs", "Pairs of tokens that count", PAIRS),
         ],

@@ -54,6 +54,11 @@ FUSION = {
 """What is fused into the convolutions: how often norms and activations run by themselves, and how often residual sums do."""
 
 
+def amount(number: str) -> str:
+    """Vega text of what is shown of a network: "23.8 µs"."""
+    return f"replace(format({number}, '.3~s'), /[^0-9.]?$/, ' $&') + ({SHOWN})[show]"
+
+
 @cache
 def layers(title: str, sums: int = 1) -> dict[str, Counter[tuple[int, int, int]]]:
     """How often each kind of layer occurs: FLOPs and numbers read and written for an image, numbers read once a batch.
@@ -171,7 +176,11 @@ def cnn_anatomy() -> Figure:
         scale = alt.Scale(domain=[0, 1.22], nice=False)
         bars = (
             s.rows.transform_fold(list(KINDS), as_=["kind", "part"])
-            .transform_calculate(label=f"({LABELS})[datum.kind]", place=f"indexof({list(KINDS)}, datum.kind)")
+            .transform_calculate(
+                label=f"({LABELS})[datum.kind]",
+                place=f"indexof({list(KINDS)}, datum.kind)",
+                amount=amount("datum.part * datum.whole"),
+            )
             .mark_bar()
             .encode(
                 y=y,
@@ -187,11 +196,12 @@ def cnn_anatomy() -> Figure:
                     alt.Tooltip("title:N", title="network"),
                     alt.Tooltip("label:N", title="layers"),
                     alt.Tooltip("part:Q", title="share", format=".1%"),
+                    alt.Tooltip("amount:N", title="one image"),
                 ],
             )
         )
         whole = (
-            s.rows.transform_calculate(text=f"format(datum.whole, '.3~s') + ({SHOWN})[show]", end="1")
+            s.rows.transform_calculate(text=amount("datum.whole"), end="1")
             .mark_text(align="left", dx=5)
             .encode(y=y, x=alt.X("end:Q", scale=scale, axis=axis), text="text:N")
         )
@@ -200,9 +210,9 @@ def cnn_anatomy() -> Figure:
     return Figure(
         name="cnn-anatomy",
         title="Who holds the FLOPs, and who holds the time?",
-        alt="Stacked bars of thirteen networks on an H100, the least time of each split by kind of layer. Batch norms and "
-        "activations, which hold no FLOPs, take 64 percent of MobileNetV2's and 55 percent of EfficientNet-B0's, 44 to 49 percent "
-        "of the ResNets' and 21 to 33 percent of AlexNet's and the VGGs', which have no batch norms.",
+        alt="Stacked bars of thirteen networks: the {show} of an image, split by kind of layer, in batches of {batch} on {device}, with batch "
+        "norms and activations folded in: {folded}. The data table has every share. {network} has {flops}, moves {bytes} and "
+        "takes at least {seconds} an image.",
         model=networks_on_device,
         controls=[
             choice("show", "Show", list(SHOWN)),
@@ -212,12 +222,12 @@ def cnn_anatomy() -> Figure:
             choice("fused", "Fused into the convolutions", FUSION),
         ],
         readouts=[
-            readout("flops", "Arithmetic, an image", "FLOPs"),
+            readout("flops", "FLOPs, an image", "FLOPs"),
             readout("bytes", "Bytes, an image", "B"),
             readout("seconds", "At least, an image", "s"),
-            readout("busy", "Arithmetic busy, at most", "%"),
-            readout("resnet50_work", "FLOPs of ResNet-50", "×"),
-            readout("resnet50_time", "Least time of ResNet-50", "×"),
+            readout("busy", "Of the peak, at most", "%"),
+            readout("resnet50_work", "ResNet-50's FLOPs over these", "×"),
+            readout("resnet50_time", "ResNet-50's time over this", "×"),
         ],
         rows=along("title", list(NETWORKS), one_network),
         chart=chart,

@@ -202,6 +202,8 @@ def work_counted(s: Any, *, layer: Any, dot: Any, bias: Any, vector: Any, hidden
     s.biases = layer.bias
     s.elements = _elements(layer, hidden)
     s.top = layer.top
+    s.no_bias = where(layer.bias == 0, "This work has no bias.", "")
+    s.no_mask = where(layer.hidden == 0, "This work has no mask.", "")
     found: Any = 0
     for tool in TOOLS:
         if tool != "flopkit":
@@ -248,23 +250,23 @@ def what_counts() -> Figure:
             halo = rows.mark_text(**place, fontSize=12.5, stroke=theme.PAPER, strokeWidth=9, strokeJoin="round")
             words += [halo.encode(x=x, y=y, text=text)]
             words += [rows.mark_text(**place, fontSize=12.5).encode(x=x, y=y, text=text, color=ink)]
-        yours = s.now(prints=s.count).mark_rule(color=theme.ORANGE, strokeWidth=1.5).encode(x=x)
+        yours = s.now(prints=s.count).mark_rule(color=theme.ORANGE, strokeWidth=1.5).encode(x=x, tooltip=tip[1:])
         room = s.now(prints=s.top).mark_point(opacity=0).encode(x=x)
         return alt.layer(room, yours, *words, dots)
 
     return Figure(
         name="what-counts",
         title="One piece of work, many numbers",
-        alt="The number for one forward pass of ResNet-50 in eight sources, this book among them. Four lie at 4.09 to 4.13 "
-        "billion and four at 8.18 to 8.21 billion: counting a dot product as K or as 2K moves the line from one group to "
-        "the other, and bias and element-wise work move it by less than one per cent.",
+        alt="A dot for each source that prints a number for the same work, {layer}, this book among them. The line is what the switches "
+        "count: {count}, with a dot product of length K as {dot}, bias {bias}, other element-wise work {vector}, hidden scores {hidden}. "
+        "Others who print this: {agreeing}.",
         model=work_counted,
         controls=[
             choice("layer", "Work", {name: _fields(*about) for name, about in _layers().items()}),
             choice("dot", "A dot product of length K is", DOTS),
-            switch("bias", "Count the bias"),
+            switch("bias", "Count the bias", idle="no_bias"),
             switch("vector", "Count other element-wise work"),
-            switch("hidden", "Count scores that the mask hides", value=True),
+            switch("hidden", "Count scores that the mask hides", value=True, idle="no_mask"),
         ],
         presets={
             "multiply-adds, as MACs": {"dot": "K multiply-adds", "bias": False, "vector": False, "hidden": True},

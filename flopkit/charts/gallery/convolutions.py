@@ -110,18 +110,20 @@ def convolution_cost() -> Figure:
                 ("tensor", theme.BLUE, {}),
             )
         ]
-        bytes_from = s.now(read=1, seconds=s.depthwise_memory, label="for the bytes")
+        bytes_from = s.now(read=1, seconds=s.depthwise_memory, label="memory")
         apart = where(s.lanes > s.tensor, 1, 0)  # a device without tensor cores has one line
         arithmetic_from = s.now(
             read=1,
             seconds=s.depthwise_tensor,
-            label=where(apart == 1, "for the arithmetic, on tensor cores", "for the arithmetic"),
+            label=where(apart == 1, "compute, on tensor cores", "compute"),
         )
-        lanes_to = s.now(read=channels, seconds=s.full_lanes, label=where(apart == 1, "on ordinary lanes, fp32", ""))
+        lanes_to = s.now(read=channels, seconds=s.full_lanes, label=where(apart == 1, "compute, on ordinary lanes (fp32)", ""))
         here = s.now("read", "seconds", "groups", "place").transform_calculate(
             label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
         )
-        dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y("seconds"))
+        dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(
+            x=x, y=y("seconds"), tooltip=[*tips[:2], alt.Tooltip("seconds:Q", title="least time, s", format=".4~s")]
+        )
         beside = {"expr": "place == 'depthwise' ? 'center' : 'right'"}
         words = [
             place.mark_text(**{"color": colour, "fontWeight": 600, **style, **halo}).encode(
@@ -139,12 +141,11 @@ def convolution_cost() -> Figure:
 
     return Figure(
         name="convolution-cost",
-        title="From depthwise to full: the arithmetic grows, the bytes hardly do",
-        alt="Least time of a 3 × 3 convolution with 144 channels in and out on an H100, over the input channels that each output "
-        "reads, both axes logarithmic. The time for the arithmetic rises in proportion to them: on the tensor cores, and 15 times "
-        "longer on the ordinary lanes, where the depthwise layer runs. The time for the bytes is flat; it is the longer one from "
-        "the depthwise layer up to a quarter of the channels, and the shorter one from half of them on. "
-        "The depthwise layer has 144 times fewer FLOPs than the full one and takes 2.2 times less time.",
+        title="From depthwise to full: the compute time and the memory time of one convolution",
+        alt="Least times of a convolution over the input channels that each output reads, both axes logarithmic. The compute time "
+        "rises in proportion to them, on tensor cores (full line) and on the ordinary lanes (dashed), where depthwise layers run; the memory time is flat as long as the maps hold most of the bytes. "
+        "Here: a kernel of {kernel} on a side, {channels} channels on a map of {side}, {batch}, {device}. An output reads {reads}: "
+        "{flops}, {bytes}, at least {seconds}, limited by {bound}; {fewer_flops} fewer FLOPs than the full layer and {less_time} less time.",
         model=convolution_on_device,
         controls=[
             choice("reads", "Input channels that each output reads", READS),
@@ -164,11 +165,11 @@ def convolution_cost() -> Figure:
             "VGG-16, second layer": _layer(64, 3, 224, "all of them (full)"),
         },
         readouts=[
-            readout("flops", "Arithmetic", "FLOPs"),
+            readout("flops", "FLOPs", "FLOPs"),
             readout("bytes", "Bytes moved", "B"),
             readout("intensity", "Intensity", "FLOP/B"),
             readout("seconds", "At least", "s"),
-            readout("bound", "Limited by", text={"compute": "arithmetic", "memory": "memory"}),
+            readout("bound", "Limited by"),
             readout("groups", "Groups"),
             readout("fewer_flops", "Fewer FLOPs than full", "×"),
             readout("less_time", "Less time than full", "×"),
@@ -178,13 +179,13 @@ def convolution_cost() -> Figure:
         table=[
             column("read", "Channels read"),
             column("groups", "Groups"),
-            column("flops", "Arithmetic", "FLOPs"),
-            column("tensor", "On tensor cores", "s"),
-            column("lanes", "On the lanes", "s"),
+            column("flops", "FLOPs", "FLOPs"),
+            column("tensor", "Compute, tensor cores", "s"),
+            column("lanes", "Compute, lanes", "s"),
             column("bytes", "Bytes", "B"),
-            column("memory", "Time for them", "s"),
+            column("memory", "Memory time", "s"),
         ],
-        caption="The layer takes at least the longer of two times, for its bytes and for its arithmetic. Depthwise layers seldom run "
+        caption="The layer takes at least the longer of two times, memory and compute. Depthwise layers seldom run "
         "on tensor cores: theirs is taken from the dashed line, the others' from the full one (a device without tensor cores has "
         "one line for both). The layer has as many channels out as in, a multiple of 16, so "
         "that every share is a whole number. On a small map and batch most of the bytes are weights, and grow as well. "

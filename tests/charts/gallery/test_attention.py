@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from flopkit.charts import attention_crossing, attention_pairs
+from flopkit.charts.gallery.attention import EIGHT
 
 PAIRS = attention_pairs()
 CROSSING = attention_crossing()
@@ -58,10 +59,20 @@ def test_sharing_saves_bytes_and_no_flops():
     assert [each["cache"] for each in found] == [2 * 2 * 128 * n for n in (32, 16, 8, 4, 1)]
 
 
-@pytest.mark.parametrize("heads, kv_heads", [(1, [1, 1, 1, 1, 1]), (12, [12, 6, 3, 2, 1]), (128, [128, 64, 32, 16, 1])])
-def test_every_way_of_sharing_divides(heads, kv_heads):
-    names = PAIRS.controls["sharing"].options
-    assert [PAIRS.at(heads=heads, sharing=name)["kv_heads"] for name in names] == kv_heads
+@pytest.mark.parametrize(
+    "heads, kv_heads",
+    [(1, [1, 1, 1, 1, 1]), (4, [4, 2, 1, None, 1]), (12, [12, 6, 3, None, 1]), (128, [128, 64, 32, 16, 1])],
+)
+def test_heads_that_cannot_be_shared_are_refused(heads, kv_heads):
+    for name, want in zip(PAIRS.controls["sharing"].options, kv_heads, strict=True):
+        found = PAIRS.at(heads=heads, sharing=name)
+        assert bool(found["uneven"]) == (want is None)
+        assert want is None or found["kv_heads"] == want
+        assert (CROSSING.texts(heads=heads, sharing=name)["rest"] == "–") == (want is None)
+    assert PAIRS.description(heads=12, sharing=EIGHT).startswith(
+        "12 query heads cannot be split like this: one for 8 query heads"
+    )
+    assert CROSSING.description(heads=12, sharing=EIGHT, head="192, values 128 (latent)").startswith("A log-log plot")
 
 
 def test_decode_has_the_group_as_its_intensity():

@@ -168,7 +168,6 @@ def test_nothing_trained_below_costs_nothing():
 
 
 def test_the_description_says_what_the_figure_shows():
-    rows = {row["part"]: row for row in FIGURE.rows()}
-    layers = rows["layers 9–16"]
-    for said in (layers["input"], layers["weight"], layers["core"], layers["scores"], layers["times"]):
-        assert f"{said:.2f}" in FIGURE.alt
+    everything, head = FIGURE.description(), FIGURE.description(**FIGURE.presets["Head only"])
+    assert "layers 1–8 trained" in everything and everything.endswith(f"{FIGURE.texts()['executed']} the forward pass.")
+    assert "layers 1–8 frozen" in head and "the output head trained" in head

@@ -15,7 +15,6 @@ def test_two_are_right_about_the_vision_transformer():
 
 
 def test_none_is_right_about_a_mixture_of_experts():
-    assert "none about a mixture of experts" in FIGURE.title
     assert FIGURE.at(program="small Mixtral")["near"] == 0
 
 
