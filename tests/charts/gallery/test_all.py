@@ -57,7 +57,7 @@ def test_every_dot_bar_and_area_has_a_tooltip(name):
     pytest.importorskip("altair")
     found = 0
     for mark, encoding in units_of(FIGURES[name].spec()):
-        unseen = mark.get("opacity") == 0 or "fill" in mark and mark["fill"] is None
+        unseen = mark.get("opacity") == 0 or ("fill" in mark and mark["fill"] is None)
         if mark["type"] in ("point", "bar", "area", "rect") and not unseen:
             assert encoding.get("tooltip"), mark
             found += 1
