@@ -274,6 +274,10 @@ def test_what_cannot_be_is_refused_with_a_sentence(open_page):
     turn(page, figure, node, {"heads": "twelve heads"})
     assert node.get_by_role("status").first.inner_text() == "8 features do not divide into twelve heads."
     assert node.locator("data").inner_text() == "–" and not node.locator("summary").is_visible()
+    over = node.locator(".fk-chart").evaluate(
+        "e => getComputedStyle(e, '::after').content + getComputedStyle(e, '::after').position"
+    )
+    assert over == '"8 features do not divide into twelve heads."absolute', "it stands on the chart, which is in sight"
     turn(page, figure, node, {"d_model": 48})
     assert not node.locator(".fk-refused").is_visible() and node.locator("data").inner_text() == "4.608 kFLOPs"
 
