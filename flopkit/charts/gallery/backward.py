@@ -159,7 +159,7 @@ def backward_stack() -> Figure:
         )  # fmt: skip
         x = {
             "title": "backward, in forward passes",
-            "scale": alt.Scale(domain=[0, 3.8], nice=False),
+            "scale": alt.Scale(domain=[0, 4.1], nice=False),
             "axis": alt.Axis(values=[0, 1, 2, 3], format="d", domain=False, grid=True),
         }
         bars = (

@@ -210,8 +210,8 @@ def cnn_anatomy() -> Figure:
     return Figure(
         name="cnn-anatomy",
         title="Who holds the FLOPs, and who holds the time?",
-        alt="Stacked bars of thirteen networks: the {show} of an image, split by kind of layer, in batches of {batch} on {device}, with batch "
-        "norms and activations folded in: {folded}. The data table has every share. {network} has {flops}, moves {bytes} and "
+        alt="Stacked bars of thirteen networks: the {show} of an image, split by kind of layer, in batches of {batch} on {device}. "
+        "Fused into the convolutions: {fused}. The data table has every share. {network} has {flops}, moves {bytes} and "
         "takes at least {seconds} an image.",
         model=networks_on_device,
         controls=[

@@ -117,7 +117,9 @@ def convolution_cost() -> Figure:
             seconds=s.depthwise_tensor,
             label=where(apart == 1, "compute, on tensor cores", "compute"),
         )
-        lanes_to = s.now(read=channels, seconds=s.full_lanes, label=where(apart == 1, "compute, on ordinary lanes (fp32)", ""))
+        lanes_to = s.now(
+            read=channels, seconds=s.full_lanes, label=where(apart == 1, "compute, on ordinary lanes (fp32)", "")
+        )
         here = s.now("read", "seconds", "groups", "place").transform_calculate(
             label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
         )
