@@ -4,6 +4,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,15 +20,15 @@ from flopkit.lessons import (
     cites,
     claims,
     claims as claims_room,  # the function
-    claims_table,
     derivation,
     numbers_in,
     predict,
     says,
     solution,
+    sources,
     verdict,
 )
-from flopkit.lessons.claims import Claim, ClaimsTable
+from flopkit.lessons.claims import Claim
 
 CLAIMS_ROOM = sys.modules["flopkit.lessons.claims"]
 
@@ -448,10 +449,12 @@ def one_claim(monkeypatch):
 
 
 def test_a_verdict_that_the_file_confirms(one_claim):
-    claim = one_claim(verdict="holds", number="1.2×", finding="By touch.", page="02_dense")
+    claim = one_claim(verdict="holds", number="1.2×", of="wet < dry", finding="By touch.", page="02_dense")
     assert verdict("Z1", 1.2, "holds") is claim
     page = claim._repr_html_()
-    assert 'id="claim-Z1"' in page and "holds, 1.2×" in page and "By touch." in page
+    assert 'id="claim-Z1"' in page and "Our number: 1.2×, wet &lt; dry. By touch." in page
+    assert "border:1px solid" in page, "JupyterLab has no style of ours"
+    assert repr(claim).endswith("(an old text) holds. Our number: 1.2×, wet < dry. By touch.")
 
 
 @pytest.mark.parametrize(
@@ -479,25 +482,33 @@ def test_no_verdict():
         verdict("A1")
 
 
-def test_the_table_shows_open_claims_as_open():
-    table = ClaimsTable(
-        (
-            Claim("Y1", "Ice < water.", "a text", 3),
-            Claim("Z1", "Water is wet.", "a text", 2, "misleading", "1.2×", "By touch.", "02_dense"),
-        )
+def test_an_open_claim_says_so():
+    assert repr(Claim("Y1", "Ice is water.", "a text", 3)).endswith("(a text) open.")
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ('verdict = "true"\npage = "x"', "a settled claim needs a page"),
+        ('verdict = "holds"\npage = "x"\nnumber = "2×"', "a number needs `of`"),
+        ('verdict = "holds"\npage = "x"\nof = "one over the other"', "a number needs `of`"),
+        ('finding = "By touch."', "without a verdict"),
+    ],
+)
+def test_an_entry_that_lacks_something_is_refused(monkeypatch, fields, message):
+    text = f'[claims.A1]\nclaim = "Water is wet."\nsource = "A"\nchapter = 1\n{fields}\n'
+    monkeypatch.setattr(
+        CLAIMS_ROOM, "_data", lambda: {**tomllib.loads(text), "sources": {"A": dict(title="t", author="a", date="d")}}
     )
-    page = table._repr_html_()
-    assert "1 of 2 claims are settled" in page
-    assert "Ice &lt; water." in page and "<td>open</td>" in page and "<td>3</td>" in page
-    assert '<a href="02_dense.html#claim-Z1">2</a>' in page
-    assert "Water is wet.<br><em>Found:</em> By touch.</td><td><strong>misleading</strong></td>" in page
-    assert "open" in repr(table) and "misleading, 1.2×" in repr(table)
+    monkeypatch.setattr(CLAIMS_ROOM, "_sources", CLAIMS_ROOM._sources.__wrapped__)
+    with pytest.raises(ValueError, match=f"claim A1: .*{message}"):
+        CLAIMS_ROOM._read.__wrapped__()
 
 
 def test_claims_of_the_file():
     assert claims_room is claims
-    assert len(claims_table()) == len(claims()) == 55
-    assert {claim.id[0] for claim in claims_table()} == set("ABCDE")
+    assert len(claims()) == 55
+    assert {id[0] for id in claims()} == set(sources()) == set("ABCDE")
     with pytest.raises(TypeError):
         claims()["A1"] = None
 

@@ -6,7 +6,7 @@
 Nothing here needs an extension of Jupyter, and nothing heavy is imported before it is used.
 """
 
-from flopkit.lessons.claims import claims, claims_markdown, claims_table, verdict
+from flopkit.lessons.claims import claims, sources, verdict
 from flopkit.lessons.exercises import NotYet, check, solution
 from flopkit.lessons.formulas import derivation
 from flopkit.lessons.prediction import predict
@@ -17,12 +17,11 @@ __all__ = [
     "check",
     "cites",
     "claims",
-    "claims_markdown",
-    "claims_table",
     "derivation",
     "numbers_in",
     "predict",
     "says",
     "solution",
+    "sources",
     "verdict",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 from flopkit.lessons.prose import says
 from flopkit.names import hint
 
-__all__ = ["VERDICTS", "Claim", "ClaimsTable", "claims", "claims_markdown", "claims_table", "verdict"]
+__all__ = ["VERDICTS", "Claim", "Source", "claims", "sources", "verdict"]
 
 VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked")
 
@@ -26,7 +26,8 @@ _FRAME = "padding:.6rem 1rem;border:1px solid color-mix(in srgb,currentColor 30%
 class Claim:
     """A claim in our words, who makes it, and what became of it. ``verdict`` is None while it is open.
 
-    ``number`` is ours, as it is printed; ``finding`` is one sentence; ``page`` the chapter's file without its ending.
+    ``number`` is ours, as it is printed, ``of`` says in words what it is; ``finding`` is a sentence or two; ``page`` the chapter's
+    file without its ending.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Claim:
     chapter: int
     verdict: str | None = None
     number: str | None = None
+    of: str = ""
     finding: str = ""
     page: str = ""
 
@@ -43,36 +45,35 @@ class Claim:
         """Where the chapter's cell stands: ``verdict`` leaves this name there."""
         return f"claim-{self.id}"
 
+    @property
+    def ours(self) -> str:
+        """Our number and what it is, as one sentence; empty where there is none."""
+        return f"Our number: {self.number}, {self.of}." if self.number else ""
+
     def __repr__(self) -> str:
-        found = ", ".join(part for part in (self.verdict or "open", self.number) if part)
-        return f"Claim {self.id}: {self.claim} ({self.source}) {found}." + (f" {self.finding}" if self.finding else "")
+        told = [f"{self.verdict or 'open'}.", self.ours, self.finding]
+        return f"Claim {self.id}: {self.claim} ({self.source}) {' '.join(part for part in told if part)}"
 
     def _repr_html_(self) -> str:
-        found = ", ".join(html.escape(part) for part in (self.verdict or "open", self.number) if part)
+        found = [part for part in (self.ours, self.finding) if part]
         return (
             f'<p id="{self.anchor}" class="fk-claim" style="{_FRAME}"><strong>Claim {self.id}</strong> ({html.escape(self.source)}): '
-            f"{html.escape(self.claim)} <strong>Verdict: {found}.</strong> {html.escape(self.finding)}</p>"
+            f"{html.escape(self.claim)}<br><strong>Verdict: {self.verdict or 'open'}.</strong> {html.escape(' '.join(found))}</p>"
         )
 
 
-class ClaimsTable(tuple[Claim, ...]):
-    """The claims in the order of the file, which show themselves as a table. Open ones are shown as open."""
+@dataclass(frozen=True)
+class Source:
+    """A text whose claims are checked, and where it can be read; ``url`` is empty where it cannot."""
 
-    def __repr__(self) -> str:
-        return "\n".join(map(repr, self))
+    id: str
+    title: str
+    author: str
+    date: str
+    url: str = ""
 
-    def _repr_html_(self) -> str:
-        rows = "\n".join(map(_row, self))
-        settled = sum(claim.verdict is not None for claim in self)
-        return f"""\
-<table class="fk-claims">
-<caption>{settled} of {len(self)} claims are settled; the others are open until their chapter is written.</caption>
-<thead><tr><th scope="col">Id</th><th scope="col">Claim</th><th scope="col">Verdict</th>\
-<th scope="col">Our number</th><th scope="col">Chapter</th></tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table>"""
+    def __str__(self) -> str:
+        return f"{self.author}, “{self.title}”, {self.date}"
 
 
 def claims() -> Mapping[str, Claim]:
@@ -84,17 +85,13 @@ def claims() -> Mapping[str, Claim]:
     return _read()
 
 
-def claims_table() -> ClaimsTable:
-    """All claims as a table for a notebook or a page."""
-    return ClaimsTable(claims().values())
+def sources() -> Mapping[str, Source]:
+    """The texts by the letter with which the ids of their claims begin.
 
-
-def claims_markdown() -> str:
-    """The same as Markdown, with a list of the sources: the page "Claims checked" is made of it."""
-    who = [f"- **{key}**: {about}" for key, about in _sources().items()]
-    return "\n".join(
-        [claims_table()._repr_html_(), "", "The letter of an id names the text that makes the claim:", "", *who, ""]
-    )
+    >>> sources()["D"].author
+    'Marius Hobbhahn, Epoch AI'
+    """
+    return _sources()
 
 
 def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
@@ -141,37 +138,28 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
     return claim
 
 
-def _row(claim: Claim) -> str:
-    state = "open" if claim.verdict is None else f"<strong>{html.escape(claim.verdict)}</strong>"
-    finding = f"<br><em>Found:</em> {html.escape(claim.finding)}" if claim.finding else ""
-    where = str(claim.chapter)
-    if claim.verdict is not None:
-        where = f'<a href="{claim.page}.html#{claim.anchor}">{where}</a>'
-    return (
-        f'<tr id="{claim.id}" class="fk-{"open" if claim.verdict is None else "settled"}">'
-        f'<th scope="row">{claim.id}</th><td>{html.escape(claim.claim)}{finding}</td><td>{state}</td>'
-        f'<td style="white-space:nowrap">{html.escape(claim.number or "")}</td><td>{where}</td></tr>'
-    )
-
-
 @cache
 def _data() -> Mapping[str, Any]:
     return tomllib.loads(files("flopkit").joinpath("data/verdicts.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def _sources() -> Mapping[str, str]:
-    return {key: f"{it['author']}, “{it['title']}”, {it['date']}" for key, it in _data()["sources"].items()}
+def _sources() -> Mapping[str, Source]:
+    return MappingProxyType({id: Source(id, **entry) for id, entry in _data()["sources"].items()})
 
 
 @cache
 def _read() -> Mapping[str, Claim]:
     found = {}
     for id, entry in _data()["claims"].items():
-        claim = Claim(id, **{**entry, "source": _sources()[entry["source"]]})
+        claim = Claim(id, **{**entry, "source": str(_sources()[entry["source"]])})
         if claim.verdict is not None and (claim.verdict not in VERDICTS or not claim.page):
             raise ValueError(
                 f"verdicts.toml, claim {id}: a settled claim needs a page and one of {', '.join(VERDICTS)}"
+            )
+        if bool(claim.number) != bool(claim.of):
+            raise ValueError(
+                f"verdicts.toml, claim {id}: a number needs `of`, which says what it is, and the other way round"
             )
         if claim.verdict is None and (claim.number or claim.finding or claim.page):
             raise ValueError(f"verdicts.toml, claim {id}: a number, finding or page without a verdict")

@@ -165,7 +165,7 @@ def predicted(cells: list[Cell]) -> str:
 
 def findings(book: Notebook) -> list[str]:
     """What the page of claims says that this chapter found."""
-    return [claim.finding for claim in settled(book)]
+    return [f"{claim.of}. {claim.finding}" for claim in settled(book)]
 
 
 def settled(book: Notebook) -> list[Claim]:

@@ -1,9 +1,13 @@
 """The file of verdicts, the cells that assert it, and the page that is made from it."""
 
+import re
+import runpy
+from pathlib import Path
+
 import pytest
 from chapters import calls, literal, notebooks
 
-from flopkit.lessons import claims, claims_markdown, claims_table
+from flopkit.lessons import claims, sources
 
 SETTLED = [claim for claim in claims().values() if claim.verdict is not None]
 
@@ -42,9 +46,34 @@ def test_no_cell_settles_what_the_file_leaves_open():
             assert call.args and claims()[literal(call.args[0])].page == book.name
 
 
-def test_the_page_shows_every_claim():
-    page = claims_markdown()
-    for claim in claims_table():
-        assert f'id="{claim.id}"' in page
-    assert page.count('class="fk-open"') == len(claims()) - len(SETTLED)
-    assert "\n\n" not in page[page.index("<table") : page.index("</table>")], "a blank line would end the HTML block"
+PAGE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "book" / "_ext" / "claimed.py"))
+
+
+def test_the_page_shows_every_claim_once():
+    """Settled ones with verdict, number in words, finding and chapter; the others as open."""
+    settled, still_open = PAGE["settled"](), PAGE["still_open"]()
+    for claim in claims().values():
+        here, there = (still_open, settled) if claim.verdict is None else (settled, still_open)
+        assert here.count(f'id="{claim.id}"') == 1 and f'id="{claim.id}"' not in there
+        assert claim.claim in here
+    for claim in SETTLED:
+        entry = settled.split(f'id="{claim.id}"')[1].split("<span id=")[0]
+        assert claim.verdict in entry.lower() and claim.finding in entry and claim.ours in entry
+        assert f'"{claim.page}.html#{claim.anchor}"' in entry
+    assert f"{len(SETTLED)} of {len(claims())} claims are settled" in settled
+
+
+def test_our_number_is_told_in_words():
+    for claim in SETTLED:
+        assert claim.number is None or len(claim.of.split()) > 3, claim.id
+        assert not claim.of.endswith("."), claim.id
+
+
+def test_sources_are_linked_where_they_can_be_read():
+    page = PAGE["texts"]()
+    assert [source.id for source in sources().values() if not source.url] == ["A"]
+    for source in sources().values():
+        assert source.author in page and (not source.url or f"[{source.title}]({source.url})" in page)
+        own = [claim for claim in claims().values() if claim.id[0] == source.id]
+        done = sum(claim in SETTLED for claim in own)
+        assert re.search(rf"\*\*{source.id}\*\*.*{source.date}\. {done} of its {len(own)} claims", page)
