@@ -9,7 +9,7 @@ LAB  ?=
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: help book serve lab test test-fast html lint mutations notebooks picture lock clean
+.PHONY: help book serve lab test test-fast html lint mutations notebooks address picture lock clean
 
 help:               ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -51,6 +51,9 @@ mutations: .venv/ready  ## Change each number of a formula in turn, and name the
 
 notebooks: .venv/ready  ## Bring the chapters into the stored form (no outputs)
 	$(PY) tools/notebooks.py
+
+address: .venv/ready  ## Write the repository's address everywhere: make address ADDRESS=https://…
+	$(PY) tools/address.py $(ADDRESS)
 
 picture: html       ## Take the README's picture from the built book
 	$(PY) tools/picture.py

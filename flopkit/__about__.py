@@ -1,8 +1,8 @@
 """Who this package is: its version, and where its repository lives.
 
-The repository's address stands in one place, `[project.urls]` of pyproject.toml. The Colab button, the install cell of
-each chapter and the messages of this package follow from it. While it is not set, `repository()` is None and each of
-them does without.
+The repository's address is that of `[project.urls]` in pyproject.toml; `make address` writes it there and into the texts. The Colab
+button, the install cell of each chapter and the messages of this package follow from it. While it is not set, `repository()` is
+None and each of them does without.
 """
 
 from __future__ import annotations

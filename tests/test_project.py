@@ -169,6 +169,78 @@ def test_address_of_the_published_book(monkeypatch, urls, site):
     assert __about__.site() == site
 
 
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://github.com/someone/book.git\n", "https://github.com/someone/book"),
+        ("https://name:secret@github.com/someone/book", "https://github.com/someone/book"),
+        ("git@github.com:someone/book.git", "https://github.com/someone/book"),
+        ("ssh://git@codeberg.org/someone/book", "https://codeberg.org/someone/book"),
+        ("git://example.org/book/", "https://example.org/book"),
+        ("https://github.com/OWNER/REPO", None),
+        ("/home/someone/book", None),
+        ("../book.git", None),
+        ("mirrors.d/book", None),
+        ("C:\\book", None),
+        ("", None),
+    ],
+)
+def test_the_address_that_git_knows(url, address):
+    assert load_tool("address").for_browsers(url) == address
+
+
+def test_texts_promise_what_the_address_allows():
+    """README and preface are as `make address` writes them, and only an address lets them say that Colab installs flopkit."""
+    tool, address = load_tool("address"), __about__.repository()
+    texts = [(ROOT / name).read_text("utf8") for name in ("README.md", "book/index.ipynb")]
+    for text in texts:
+        assert tool.told(text, address) == text, "run `make address`"
+        assert tool.MARKED.search(text) and ("Colab the first cell installs" in text) == bool(address)
+    assert {found for text in texts for found in tool.MARKED.findall(text)} == set(tool.PASSAGES)
+
+
+def test_one_command_writes_the_address_everywhere(tmp_path):
+    """In a copy: a clone of a path knows none, one of an https remote takes that, and another can be given."""
+    ignored = shutil.ignore_patterns(".*", "_build", "__pycache__", "tests", "benchmarks")
+    shutil.copytree(ROOT, tmp_path / "copy", ignore=ignored)
+    copy = tmp_path / "copy"
+    subprocess.run(["git", "init", "-q", str(copy)], check=True)
+    project = copy / "pyproject.toml"
+    project.write_text(re.sub(r"^Repository =", "# Repository =", project.read_text("utf8"), flags=re.M), "utf8")
+
+    def address(*given):
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
+        tool = [sys.executable, str(copy / "tools" / "address.py"), *given]
+        return subprocess.run(tool, cwd=copy, env=environment, capture_output=True, text=True)
+
+    def remote(*words):
+        subprocess.run(["git", "-C", str(copy), "remote", *words], check=True)
+
+    def lines():
+        texts = [(copy / name).read_text("utf8") for name in ("pyproject.toml", "CITATION.cff", "README.md")]
+        return [line for text in texts for line in text.splitlines()]
+
+    remote("add", "origin", "/srv/book.git")
+    refused = address()
+    assert refused.returncode == 1 and "make address ADDRESS=https://" in refused.stderr
+    remote("set-url", "origin", "git@github.com:someone/book.git")
+    for given, known in (
+        ((), "someone/book"),
+        (("https://github.com/another/book",), "another/book"),
+        ((), "another/book"),
+    ):
+        done = address(*given)
+        assert done.returncode == 0, done.stderr
+        assert lines().count(f'Repository = "https://github.com/{known}"') == 1
+        assert lines().count(f'repository-code: "https://github.com/{known}"') == 1
+        assert yaml.safe_load((copy / "CITATION.cff").read_text("utf8"))["license"] == ["MIT", "CC-BY-4.0"]
+        assert any("In Colab the first cell installs flopkit" in line for line in lines())
+        preface = (copy / "book" / "index.ipynb").read_text("utf8")
+        assert f"[open an issue](https://github.com/{known}/issues)" in preface
+        for chapter in (copy / "book").glob("*.ipynb"):
+            assert f"git+https://github.com/{known}@v{PROJECT['version']}" in chapter.read_text("utf8"), chapter.name
+
+
 def test_install_cell_follows_the_address():
     """With an address it installs the tag of this version, and nothing that replaces what Colab ships."""
     tool = load_tool()
