@@ -1,4 +1,4 @@
-"""The tables of the page "How this book is tested", from the report that `make test` leaves in _build/test-report.json."""
+"""The last part of the page "How this book is tested", from the report that `make test` leaves in _build/test-report.json."""
 
 import json
 from collections import Counter
@@ -6,10 +6,10 @@ from pathlib import Path
 
 REPORT = Path(__file__).resolve().parents[2] / "_build" / "test-report.json"
 KINDS = {
-    "tests": "Tests of the code",
-    "flopkit": "Examples in docstrings",
-    "book": "Cells of chapters",
-    "browser": "The built book in a browser",
+    "tests": "Tests of the code, by file",
+    "flopkit": "Examples in docstrings, by file",
+    "book": "Cells of chapters, by file",
+    "browser": "The built book in a browser, by file",
 }
 
 
@@ -18,39 +18,44 @@ def kind(path, part):
 
 
 def tables():
-    """Markdown: when and where the tests ran, how many passed, by file, and what was left out and why."""
+    """Markdown: when and where the tests ran and how many passed; folded, the same by file, and what was left out and why."""
     if not REPORT.is_file():
-        return "This copy of the book was built without running the tests first. `make test` runs them and fills this page."
+        return "This copy of the book was built without running the tests first. `make test` runs them and fills this section."
     report = json.loads(REPORT.read_text("utf8"))
     lines = []
     for part in report["parts"].values():
+        counts = part["counts"]
         lines.append(
-            f"- {part['title']}: **{part['counts'].get('passed', 0):,} passed**, {part['counts'].get('failed', 0):,} failed, "
-            f"{part['counts'].get('skipped', 0):,} skipped, in {part['seconds']:,.0f} s, {part['date']}"
+            f"- {part['title']}: **{counts.get('passed', 0):,} passed**, {counts.get('failed', 0):,} failed, "
+            f"{counts.get('skipped', 0):,} left out, in {part['seconds']:,.0f} s, {part['date']}"
             + (f", commit `{part['commit']}`" if part.get("commit") else "")
         )
-    if "browser" not in report["parts"]:
-        lines.append("- The browser tests had not run yet when this page was built.")
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    lines += ["", f"Ran on {report['platform']} with {versions}.", ""]
+    lines += ["", f"This was on {report['platform']}, with {versions}.", ""]
     groups = {}
     for name, part in report["parts"].items():
         for path, counts in part["files"].items():
             groups.setdefault(kind(path, name), []).append((path, counts))
     for group, title in KINDS.items():
         if group in groups:
-            lines += ["", f"## {title}", "", "| File | Passed | Failed | Skipped |", "|:--|--:|--:|--:|"]
-            lines += [
+            rows = [
                 f"| `{path}` | {c.get('passed', 0)} | {c.get('failed', 0)} | {c.get('skipped', 0)} |"
                 for path, c in sorted(groups[group])
             ]
-    lines += ["", "## Left out, and why", "", *left_out(report)]
+            lines += folded(title, ["| File | Passed | Failed | Left out |", "|:--|--:|--:|--:|", *rows])
+    lines += folded("What was left out, and why", left_out(report))
     return "\n".join(lines)
 
 
+def folded(title, lines):
+    return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>", ""]
+
+
 def left_out(report):
+    """What was skipped, and what was expected to fail because something else than this package is wrong."""
     reasons = Counter((s["file"], s["reason"]) for part in report["parts"].values() for s in part["skipped"])
     if not reasons:
-        return ["Nothing was skipped."]
+        return ["Nothing was left out."]
     rows = [f"| `{file}` | {n} | {reason.replace('|', '/')} |" for (file, reason), n in sorted(reasons.items())]
-    return ["| File | Tests | Reason |", "|:--|--:|:--|", *rows]
+    told = "Skipped tests, and tests that are expected to fail because a tool that they ask is wrong."
+    return [told, "", "| File | Tests | Reason |", "|:--|--:|:--|", *rows]
