@@ -74,7 +74,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     reaches you unchanged, with nothing left behind.
 
     Not counted: what no dispatcher sees: arithmetic in NumPy or in Python itself, extensions that launch kernels without an
-    operator, other processes. The page *What the counter counts* has the whole list.
+    operator, other processes. The page *The counter in detail* has the whole list.
 
     Examples
     --------
