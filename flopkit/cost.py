@@ -200,7 +200,13 @@ class Cost:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row a part, its share of the FLOPs and, where there are any, parameters; the total last. One row where there are no parts."""
+        """One row a part, the total last. One row where there are no parts.
+
+        Notes
+        -----
+        Columns: *part*, *FLOPs*, their *share* of the total (where there are parts), *vector FLOPs*, *bytes*, *FLOP/byte*, and
+        *params* (where there are any), all under the cost's convention.
+        """
         whole = self.flops
         columns: dict[str, tuple[str, Callable[[Cost], Any]]] = {  # each with its unit, and what stands in a row of it
             "FLOPs": ("FLOPs", lambda line: line.flops),

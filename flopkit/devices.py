@@ -204,7 +204,13 @@ class Device:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row a number format: peak, ridge point, limit, and what the peak is made of."""
+        """One row a number format.
+
+        Notes
+        -----
+        Columns: *format*, *dense peak* in FLOP/s, *ridge* in FLOPs a byte, *limit* in FLOP/s (see `limit`), and *made of*: units ×
+        FLOPs a clock × clock, where they are known.
+        """
         made_of = self.derivation
         rows = [
             {

@@ -1,6 +1,8 @@
 """Tables as data frames: every value as it is, in the columns' order, by the package that is there."""
 
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -62,3 +64,66 @@ def test_the_real_package_keeps_the_numbers(package, monkeypatch):
 
 def test_a_table_without_a_caption_begins_with_its_columns():
     assert str(Table([{"part": "dense"}])).splitlines()[0] == "part"
+
+
+# -- columns ----------------------------------------------------------------------------------------------------
+
+
+def program():
+    """A training step with an operator of each status."""
+    layer = torch.nn.Linear(3, 5)
+    return fk.count(lambda: layer(torch.ones(2, 3)).sum().backward())
+
+
+def missed():
+    q = torch.ones(1, 2, 8, 4)
+    return fk.count(torch.nn.functional.scaled_dot_product_attention, q, q, q).as_seen_by("torch")
+
+
+def ledger():
+    with fk.tally.counting() as found:
+        fk.tally.dense(tokens=2, d_in=3, d_out=5)
+    return found
+
+
+def unknown():
+    """A report of an operator that nobody explains: its row has the columns."""
+
+    @torch.library.custom_op("tests_of_tables::unknown", mutates_args=())
+    def op(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() + 1)
+
+    return fk.count(op, torch.ones(3))
+
+
+def columns_that_are_told(text):
+    """The words between asterisks in the paragraph that begins with "Columns:"."""
+    (told,) = re.findall(r"Columns: (.*?)(?:\n\s*\n|\Z)", text, re.S)
+    return re.findall(r"\*([\w /-]+)\*", told)
+
+
+DOCUMENTED = {
+    "by_op": (fk.Report.by_op, lambda: program().by_op().rows[0]),
+    "by_module": (fk.Report.by_module, lambda: program().by_module().rows[0]),
+    "uncounted": (fk.Report.uncounted, lambda: unknown().uncounted[0]),
+    "as_seen_by": (type(missed()).missed, lambda: missed().missed.rows[0]),
+    "roofline": (type(program().roofline("a10")).table, lambda: program().roofline("a10").table().rows[0]),
+    "ask_all": (fk.ask_all, lambda: fk.ask_all(torch.nn.Linear(3, 5), torch.ones(2, 3), tools=["torch"]).rows[0]),
+    "Cost": (fk.Cost.table, lambda: (fk.dense(tokens=2, d_in=3, d_out=5) + fk.softmax(rows=2, columns=5)).table().rows[0]),
+    "Device": (fk.Device.table, lambda: fk.device("a10").table().rows[0]),
+    "Ledger": (type(ledger()).table, lambda: ledger().table().rows[0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_the_columns_that_are_documented_are_there(name):
+    documented, row = DOCUMENTED[name]
+    assert columns_that_are_told(documented.__doc__) == list(row())
+
+
+@pytest.mark.parametrize("name", ["by_op", "by_module"])
+def test_the_page_on_the_counter_lists_the_same_columns(name):
+    page = (Path(__file__).parents[1] / "book" / "counter.md").read_text("utf8")
+    table = page.split(f"| Column of `{name}` |")[1].split("\n\n")[0]
+    told = [word for line in table.splitlines()[2:] for word in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert told == list(DOCUMENTED[name][1]())

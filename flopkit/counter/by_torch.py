@@ -71,13 +71,16 @@ class Seen:
 
     @property
     def missed(self) -> Table:
-        """Operators of which FLOPs are missing in the number, those with the most first."""
+        """Operators of which FLOPs are missing in the number, those with the most first.
+
+        Columns: *operator*, *calls*, *flops* that were executed, and those that were *seen*.
+        """
         short = [row for row in self.rows if row["seen"] < row["flops"]]
         return self._table(sorted(short, key=lambda row: row["seen"] - row["flops"]), "not seen, or not all of it")
 
     @property
     def too_many(self) -> Table:
-        """Operators that are charged more than they execute, such as the backward of a grouped convolution."""
+        """Operators that are charged more than they execute, such as the backward of a grouped convolution. Columns as in `missed`."""
         over = [row for row in self.rows if row["seen"] > row["flops"]]
         return self._table(sorted(over, key=lambda row: row["flops"] - row["seen"]), "charged more than it executes")
 

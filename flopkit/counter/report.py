@@ -109,7 +109,10 @@ class Report:
 
     @property
     def uncounted(self) -> list[dict[str, Any]]:
-        """Operators that nobody could explain: name, calls, bytes. Their FLOPs are in no number; see `flopkit.formula`."""
+        """Operators that nobody could explain. Their FLOPs are in no number; see `flopkit.formula`.
+
+        Columns: *operator*, *calls*, *bytes*.
+        """
         rows: dict[str, dict[str, Any]] = {}
         for entry, _, calls in self.lines():
             if entry.work.status == UNKNOWN:
@@ -222,8 +225,8 @@ class Report:
 
         Notes
         -----
-        Columns: *module*, the *flops* that were executed in it and their *share*, the same by phase (a phase in which nothing ran is
-        left out), *model_flops*, *vector_flops* and *bytes*.
+        Columns: *module*, the *flops* that were executed in it and their *share*, the same by phase: *forward*, *backward*,
+        *recompute*, *optimizer* (the last three are not shown where nothing ran in them), *model_flops*, *vector_flops* and *bytes*.
         """
         return breakdown.by_module(self, depth)
 

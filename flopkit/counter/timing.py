@@ -75,7 +75,13 @@ class Timing:
         return float(sum(row["at_peak"] for row in self.rows) / self.seconds) if self.seconds else 0.0
 
     def table(self, most: int | None = None) -> Table:
-        """The rows as a table, the first *most* of them; None: all."""
+        """The rows as a table, the first *most* of them; None: all.
+
+        Notes
+        -----
+        Columns: *operator*, *phase*, *dtype* that its products run in, *calls*, *flops* that were executed, *bytes*, the least
+        *seconds* of all its calls, their *share* of the total, and *bound*: compute or memory.
+        """
         columns = ("operator", "phase", "dtype", "calls", "flops", "bytes", "seconds", "share", "bound")
         shown = [{name: row[name] for name in columns} for row in self.rows[:most]]
         caption = f"least time on {self.device}, {self._formats()}, convention {self.convention}"

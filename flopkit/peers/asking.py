@@ -177,8 +177,7 @@ def _line(error: BaseException) -> str:
 def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) -> Table:
     """Every tool's number for ``model(*inputs)``, one forward pass, beside what really ran.
 
-    One row for each tool: tool, version, unit, backend, printed, flops (the same with a multiply-add as two), share (of what ran, by
-    `flopkit.count` under the convention TORCH), and why it is another number, as far as that is known. Each is asked as `ask` does.
+    One row for each tool, which is asked as `ask` does.
 
     Parameters
     ----------
@@ -197,6 +196,12 @@ def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) 
         For tools that are no names.
     ImportError
         Without torch.
+
+    Notes
+    -----
+    Columns: *tool*, *version*, *unit* and *backend* as the tool names them, the number that is *printed*, *flops* (the same with a
+    multiply-add as two), *share* of what ran, by `flopkit.count` under the convention TORCH, and *why* it is another number, as far
+    as that is known.
 
     Examples
     --------

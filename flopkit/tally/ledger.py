@@ -144,7 +144,12 @@ class Ledger:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row an operation: how often in contractions, how often element by element."""
+        """One row an operation, the sum last.
+
+        Notes
+        -----
+        Columns: *operation*, how often it was done *in contractions*, and how often *element-wise*.
+        """
         rows: list[dict[str, Any]] = []
         for operation, spoken in OPERATIONS.items():
             inside, outside = self._times(operation, "contraction"), self._times(operation, "vector")
