@@ -23,12 +23,12 @@ def mla(
     q, kv : int, optional
         New tokens and all tokens, the cache included.
     heads, kv_lora, qk_nope, qk_rope, v_head_dim : int, optional
-        As in `fk.mla`; the sizes of DeepSeek-V3.
+        As in `flopkit.mla`; the sizes of DeepSeek-V3.
 
     Raises
     ------
     ValueError or TypeError
-        For sizes that `fk.mla` refuses.
+        For sizes that `flopkit.mla` refuses.
 
     Examples
     --------
