@@ -44,7 +44,7 @@ def fragment(figure: Figure, live: bool = False) -> str:
         '<script>document.documentElement.classList.add("fk-js")</script>',
         f"<figcaption>{escape(figure.heading)}</figcaption>",
         f'<div class="fk-body{" fk-wide" if figure.chart and figure.controls else ""}">',
-        _picture(figure, key),
+        _picture(figure, key, live),
         f'<p class="fk-refused" role="status">{escape(_refusal(figure))}</p>' if figure.refused else "",
         _readouts(figure),
         _panel(figure, key, live) if figure.controls else "",
@@ -86,17 +86,24 @@ def _packed_vega() -> str:
     return base64.b64encode(gzip.compress(vega_bundle().encode(), mtime=0)).decode()
 
 
-def _picture(figure: Figure, key: str) -> str:
-    """The chart, drawn here; its height is kept for the live one, so that nothing moves when that takes its place."""
+def _picture(figure: Figure, key: str, live: bool) -> str:
+    """The chart, drawn here; its height is kept for the live one, so that nothing moves when that takes its place.
+
+    JupyterLab takes scripts, styles and drawings out of a saved notebook that is not trusted, and leaves an image: so it is one there.
+    """
     if not figure.chart:
         return '<div class="fk-chart fk-none"></div>'
-    drawn = shrink(figure.svg(), key)
+    drawn = figure.svg()
     height = re.search(r'height="([\d.]+)"', drawn)
     assert height
-    return (
-        f'<div class="fk-chart" style="--fk-height:{height[1]}px" role="img" aria-label="{escape(figure.description())}">'
-        f"{theme.for_page(drawn)}</div>"
-    )
+    if live:
+        source = f"data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}"
+        inside = f'<img alt="{escape(figure.description())}" style="background:#fff" src="{source}">'
+    else:
+        inside = theme.for_page(shrink(drawn, key))
+    chart = f'<div class="fk-chart" style="--fk-height:{height[1]}px" role="img" aria-label="{escape(figure.description())}">{inside}</div>'
+    trust = '<p class="fk-trust">Trust this notebook, or run this cell, and the controls move the chart.</p>'
+    return trust + chart if live else chart
 
 
 def _refusal(figure: Figure) -> str:

@@ -1,8 +1,10 @@
 """A figure as HTML: complete without scripts, small, and safe to put into a page."""
 
+import base64
 import gzip
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
@@ -12,6 +14,7 @@ pytest.importorskip("vl_convert")
 
 import altair as alt
 
+from flopkit import charts
 from flopkit.charts import Figure, along, column, html, readout, slider, steps, theme
 from flopkit.charts.svg import shrink
 
@@ -171,3 +174,17 @@ def test_in_a_live_kernel_the_keys_belong_to_the_controls():
     controls = re.findall(r"<(?:input|select|button|summary)\b[^>]*>", live)
     assert len(controls) >= 4 and all(" data-lm-suppress-shortcuts=true" in each for each in controls)
     assert "suppress" not in book
+
+
+def test_a_notebook_that_is_not_trusted_shows_a_picture():
+    """JupyterLab leaves neither script nor style nor drawing there: an image is left, and a sentence that the style hides elsewhere."""
+    shown = charts.one_run()
+    live = html.standalone(shown)
+    left = re.sub(r"<(script|style|svg)\b.*?</\1>", "", live, flags=re.S)
+    (image,) = re.findall(r"<img [^>]*>", left)
+    assert f'alt="{escape(shown.description())}"' in image
+    drawn = base64.b64decode(re.search(r"data:image/svg\+xml;base64,([\w+/=]+)", image)[1]).decode()
+    assert drawn.startswith("<svg") and "xmlns=" in drawn
+    assert '<p class="fk-trust">Trust this notebook' in left
+    assert ".fk-trust { display: none; }" in re.search(r"<style>.*?</style>", live, re.S)[0]
+    assert "fk-trust" not in html.fragment(shown) and "<img" not in html.fragment(shown)
