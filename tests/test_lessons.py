@@ -453,7 +453,8 @@ def test_a_verdict_that_the_file_confirms(one_claim):
     assert verdict("Z1", 1.2, "holds") is claim
     page = claim._repr_html_()
     assert 'id="claim-Z1"' in page and "Our number: 1.2×, wet &lt; dry. By touch." in page
-    assert "border:1px solid" in page, "JupyterLab has no style of ours"
+    frame = re.search(r"style=\"([^\"]*)\"", page)[1]
+    assert "border:1px solid" in frame and "color-mix" not in frame and "inline" not in frame, "JupyterLab drops these"
     assert repr(claim).endswith("(an old text) holds. Our number: 1.2×, wet < dry. By touch.")
 
 

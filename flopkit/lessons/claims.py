@@ -18,8 +18,8 @@ __all__ = ["VERDICTS", "Claim", "Source", "claims", "sources", "verdict"]
 
 VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked")
 
-# In the style of the element itself: JupyterLab and Colab do not have the book's.
-_FRAME = "padding:.6rem 1rem;border:1px solid color-mix(in srgb,currentColor 30%,transparent);border-radius:.3rem;border-inline-start-width:.25rem"
+# In the style of the element itself: JupyterLab and Colab do not have the book's. Plain colours and sides: JupyterLab drops what is newer.
+_FRAME = "padding:.6rem 1rem;border:1px solid #888;border-left:4px solid #888;border-radius:4px"
 
 
 @dataclass(frozen=True)
