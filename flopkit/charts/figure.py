@@ -62,7 +62,7 @@ class Figure:
         Height of the chart in pixels.
     refused : str, optional
         A result of the model, a word: why these settings cannot be, or "" where they can. The page then shows this sentence, and
-        no numbers. It may name controls, as `alt` does.
+        no numbers. It may name controls, as *alt* does.
 
     Examples
     --------
