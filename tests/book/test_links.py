@@ -19,7 +19,7 @@ LINKED = {
     "03_convolution": "arithmetic intensity, depthwise convolution, batch norms, utilisation, tensor cores, SXM, fused, Model FLOPs",
     "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, Grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
     "07_eight_tools": "utilisation, meta, hook, trace, dispatcher, model FLOPs, silent zero",
-    "08_backward": "utilisation, attention core, frozen, LoRA, memory-bound, Model FLOPs, MFU, HFU, vector FLOPs, checkpoint",
+    "08_backward": "LoRA, backward pass, utilisation, frozen, memory-bound, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",
 }
 
 
