@@ -224,7 +224,7 @@ def test_window_by_walking(size, kernel, stride, padding):
 def test_wiring_joins_the_channels_of_a_group(channels, groups):
     drawing = drawings.wiring(channels, groups)
     [sheet] = drawing.canvases
-    for name, parts in (("dense", 1), (f"{groups} groups", groups), ("depthwise", channels)):
+    for name, parts in (("full", 1), (f"{groups} groups", groups), ("depthwise", channels)):
         lines = [mark for mark in sheet.named(name) if mark.kind == "line"]
         top = min(line.y for line in lines)
         wires = {(round((line.y - top) / 26), round((line.y + line.h - top) / 26)) for line in lines}

@@ -108,7 +108,7 @@ def window(size: int = 5, kernel: int = 3, stride: int = 2, padding: int = 1) ->
 
 
 def wiring(channels: int = 4, groups: int = 2) -> Drawing:
-    """Which input channel goes to which output channel: dense, grouped and depthwise, side by side.
+    """Which input channel goes to which output channel: full, grouped and depthwise, side by side.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
     canvas = Canvas(top + channels * step + 48)
     colours, kinds, found = (
         (BLUE, ORANGE, GREEN, PURPLE),
-        ((1, "dense"), (groups, f"{groups} groups"), (channels, "depthwise")),
+        ((1, "full"), (groups, f"{groups} groups"), (channels, "depthwise")),
         [],
     )
     for i, (parts, name) in enumerate(kinds):
@@ -159,7 +159,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
     return Drawing(
         "wiring",
         f"Groups cut wires: {found[0]}, {found[1]} or {found[2]} multiply-adds at each position and kernel tap",
-        f"{channels} input and {channels} output channels. Dense: every input goes to every output, {found[0]} wires. In {groups} groups an input goes to the "
+        f"{channels} input and {channels} output channels. Full: every input goes to every output, {found[0]} wires. In {groups} groups an input goes to the "
         f"{channels // groups} outputs of its own group, {found[1]} wires. Depthwise: each input goes to one output, {found[2]} wires.",
         [canvas],
     )
