@@ -14,7 +14,7 @@ LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]*)#([^)\s]+)\)")
 # Words that are used before their chapter explains them, or explained in another one: a link stands at their first use.
 LINKED = {
     "index": "utilisation, EXACT",
-    "01_one_flop": "peak, dot products, fused multiply-add, multiply-accumulate, contraction work, vector FLOPs, causal mask, EXACT, TORCH, utilisation, SXM, tensor cores, bf16, meta",
+    "01_one_flop": "peak, dot products, fused multiply-add, multiply-accumulate, contraction work, vector FLOPs, causal mask, EXACT, TORCH, FVCORE, utilisation, SXM, tensor cores, bf16, meta",
     "02_dense": "bf16, kernel, compulsory traffic, arithmetic intensity, ridge point, memory-bound, roofline, fuses, fp8, MFU, gated MLP",
     "03_convolution": "arithmetic intensity, groups, depthwise convolution, transposed convolution, tensor cores, batch norm, SXM, Fused, utilisation, model FLOPs",
     "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, Grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
