@@ -233,6 +233,12 @@ def test_a_guess_is_a_labelled_group_of_radio_buttons():
     assert "\n\n" not in page, "a blank line would end an HTML block in Markdown"
 
 
+def test_a_page_of_the_book_has_the_style_once(monkeypatch):
+    assert guess()._repr_html_().startswith("<style>")
+    monkeypatch.setenv("FLOPKIT_BOOK", "1")
+    assert guess()._repr_html_().startswith("<fieldset")
+
+
 def test_two_guesses_on_a_page_do_not_share_a_choice():
     names = [re.search(r'name="([^"]+)"', guess(question=question)._repr_html_())[1] for question in ("One?", "Two?")]
     assert names[0] != names[1]

@@ -1,13 +1,18 @@
-"""Sphinx extension: the pages' script for exercises, with the factors that flopkit.lessons.check knows; takeaways get a frame."""
+"""Sphinx extension: what guesses and exercises of a page need, once a page; takeaways get a frame.
+
+The script of exercises (exercises.js, beside this file) gets the factors that flopkit.lessons.check knows.
+"""
 
 import json
+import re
 from pathlib import Path
 
 from docutils import nodes
 
 from flopkit.lessons.exercises import FACTORS
+from flopkit.lessons.prediction import STYLE
 
-SCRIPT = Path(__file__).resolve().parents[1] / "_static" / "exercises.js"
+SCRIPT = Path(__file__).with_name("exercises.js")
 EMPTY = "const FACTORS = [];"
 
 
@@ -15,12 +20,16 @@ def script():
     text = SCRIPT.read_text("utf8")
     if EMPTY not in text:
         raise ValueError(f"{SCRIPT.name}: the line {EMPTY!r}, which the factors replace, is missing")
-    return text.replace(EMPTY, f"const FACTORS = {json.dumps(list(FACTORS.items()))};")
+    text = text.replace(EMPTY, f"const FACTORS = {json.dumps(list(FACTORS.items()))};")
+    return re.sub(r"^\s*//.*\n|^\s+", "", text, flags=re.M)  # without comments and indentation
 
 
-def only_where_asked(app, pagename, templatename, context, doctree):
-    if doctree is not None and any("fk-exercise" in raw.astext() for raw in doctree.findall(nodes.raw)):
+def once_a_page(app, pagename, templatename, context, doctree):
+    shown = "" if doctree is None else "".join(raw.astext() for raw in doctree.findall(nodes.raw))
+    if "fk-exercise" in shown:
         app.add_js_file(None, body=script())
+    if "fk-predict" in shown:
+        context["metatags"] = context.get("metatags", "") + f"<style>{STYLE}</style>"
 
 
 def frame_takeaways(app, doctree):
@@ -32,5 +41,5 @@ def frame_takeaways(app, doctree):
 
 def setup(app):
     app.connect("doctree-read", frame_takeaways)
-    app.connect("html-page-context", only_where_asked)
+    app.connect("html-page-context", once_a_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,7 @@
 """Sphinx extension: the book's own style and scripts, and the buttons that lead to its repository."""
 
 import hashlib
+import re
 from pathlib import Path
 
 from flopkit.__about__ import repository
@@ -44,9 +45,18 @@ def on_page(app, pagename, templatename, context, doctree):
     app.add_js_file("figure.js", loading_method="defer")
 
 
+def lighten(app, exception):
+    """The script and the style of figures without comments and indentation: every page with a figure loads them."""
+    for name in ("figure.js", "figure.css"):
+        path = Path(app.outdir) / "_static" / name
+        if path.is_file():
+            path.write_text(re.sub(r"^\s*//.*\n|/\*.*?\*/\n?|^\s+", "", path.read_text("utf8"), flags=re.M), "utf8")
+
+
 def setup(app):
     app.add_config_value("site_assets", "", "html")
     app.connect("config-inited", buttons)
     app.connect("config-inited", assets)
     app.connect("html-page-context", on_page, priority=400)
+    app.connect("build-finished", lighten)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

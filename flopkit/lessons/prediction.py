@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ MOST = 6  # options
 
 # The inputs are siblings of what they reveal, so `:checked ~` is all the logic there is. Colours come from the page:
 # the book's theme (--pst-…), else JupyterLab's (--jp-…), else the text's own colour, which fits any ground.
-_STYLE = """\
+STYLE = """\
 .fk-predict{--fk-line:var(--pst-color-border,var(--jp-border-color1,color-mix(in srgb,currentColor 35%,transparent)));
 --fk-accent:var(--pst-color-primary,var(--jp-brand-color1,#1f77b4));
 display:grid;grid-template-columns:auto minmax(0,1fr);gap:.35rem .6rem;align-items:baseline;max-width:44rem;margin:.5rem 0;
@@ -30,8 +31,8 @@ color:inherit;font:inherit;line-height:1.5}
 .fk-predict>.fk-said p{margin:.2rem 0}
 .fk-predict>.fk-said>*{display:none}
 """
-_STYLE += ",".join(f".fk-predict>.fk-o{i}:checked~.fk-said>.fk-r{i}" for i in range(MOST))
-_STYLE += """{display:block}
+STYLE += ",".join(f".fk-predict>.fk-o{i}:checked~.fk-said>.fk-r{i}" for i in range(MOST))
+STYLE += """{display:block}
 .fk-predict>input:checked~.fk-said>.fk-hint{display:none}
 .fk-predict>.fk-said>.fk-hint{display:block;opacity:.8}
 @media print{.fk-predict>.fk-said>.fk-yes{display:block}.fk-predict>.fk-said>.fk-hint{display:none}}"""
@@ -58,9 +59,9 @@ class Prediction:
             f"<strong>{'Yes' if option == self.answer else 'No'}.</strong> {inline_html(reply)}</p>"
             for i, (option, reply) in enumerate(self.options.items())
         )
+        style = "" if os.environ.get("FLOPKIT_BOOK") else f"<style>{STYLE}</style>\n"  # a page of the book has it once
         return f"""\
-<style>{_STYLE}</style>
-<fieldset class="fk-predict">
+{style}<fieldset class="fk-predict">
 <legend>{inline_html(self.question)}</legend>
 {choices}
 <div class="fk-said" role="status">
