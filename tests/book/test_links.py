@@ -17,7 +17,7 @@ LINKED = {
     "01_one_flop": "peak, dot products, fused multiply-add, multiply-accumulate, contraction work, vector FLOPs, causal mask, EXACT, TORCH, FVCORE, utilisation, SXM, tensor cores, bf16, meta",
     "02_dense": "bf16, kernel, compulsory traffic, arithmetic intensity, ridge point, memory-bound, roofline, fuses, fp8, MFU, gated MLP",
     "03_convolution": "arithmetic intensity, groups, depthwise convolution, transposed convolution, tensor cores, batch norm, SXM, Fused, utilisation, model FLOPs",
-    "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, Grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
+    "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
     "07_eight_tools": "utilisation, meta, hook, trace, dispatcher, model FLOPs, silent zero",
     "08_backward": "LoRA, backward pass, utilisation, frozen, memory-bound, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",
 }
