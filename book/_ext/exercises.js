@@ -1,13 +1,17 @@
 // Answers to exercises in a page without a kernel: what flopkit.lessons.check does in a notebook. The factors come from there, by book/_ext/exercises.py.
 (() => {
-  const FACTORS = [];
+  const FACTORS = [], INVERSE = "", REST = "";
   const SCALE = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, m: 1e-3, µ: 1e-6, n: 1e-9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
 
-  // A number as people write it, 33.55 MB or 0.488 %, with half of what its last digit stands for.
+  // A number as people write it: 33.55 MB, 0.488 %, 1,5, 5 × 5 or 2*3/4; with half of what its last digit stands for.
   const read = text => {
-    const plain = text.replace(/[\s,_]/g, "").replace("−", "-");
-    const fraction = /^(-?[\d.]+)\/([\d.]+)$/.exec(plain);
-    if (fraction) return { value: fraction[1] / fraction[2], digits: 9, half: 0 };
+    const square = /^(\d+)\s*[x×]\s*\1$/.exec(text.trim());
+    if (square) return { value: +square[1], digits: 9, half: 0 };
+    if (/^[\d.()+*\/\s-]*\d\s*[+*\/-][\d.()+*\/\s-]*$/.test(text)) {
+      try { return { value: Function(`return ${text}`)(), digits: 9, half: 0 }; } catch { return null; }
+    }
+    const grouped = /^\s*[-−]?\d{1,3}([, _]\d{3})+(?!\d)/.test(text);
+    const plain = (grouped ? text.replace(/,/g, "") : text.replace(",", ".")).replace(/[\s_]/g, "").replace("−", "-");
     const found = /^(-?(\d*)\.?(\d*)(?:e([-+]?\d+))?)([kKMGTPE]i?(?!l)|[mµn](?=s$))?([A-Za-z/×]*|%)$/.exec(plain);
     if (!found || !(found[2] + found[3])) return null;
     const [, mantissa, whole, part, power, prefix, unit] = found;
@@ -21,9 +25,11 @@
     if (typeof answer !== "number") return text.trim().toLowerCase() === String(answer).toLowerCase() ? "Right." : "Not yet: that is not what is asked for.";
     const given = read(text);
     if (!given) return "Not a number that can be read here: write 1,234 or 33.5 MB or 0.5 %.";
-    const off = Math.abs(given.value - answer);
-    if (near(given.value, answer, Math.max(rel, 1e-9)) || (given.digits >= 3 && off <= given.half * (1 + 1e-9))) return "Right.";
-    const hint = hints.find(([value]) => near(given.value, value, 1e-3)) ?? FACTORS.find(([factor]) => near(given.value, factor * answer, 1e-3));
+    const off = Math.abs(given.value - answer), rounded = off <= given.half * (1 + 1e-9);
+    if (near(given.value, answer, Math.max(rel, 1e-9)) || (given.digits > 1 && rounded)) return "Right.";
+    if (rounded) return "Close: one more digit, please.";
+    const hint = hints.find(([value]) => near(given.value, value, 1e-3)) ?? FACTORS.find(([factor]) => near(given.value, factor * answer, 1e-3))
+      ?? [[1 / answer, INVERSE], [0 < answer && answer < 1 ? 1 - answer : NaN, REST]].find(([value]) => near(given.value, value, Math.max(1e-3, given.half / Math.abs(value))));
     if (hint) return `Not yet: ${hint[1]}`;
     if (near(given.value, answer, 0.03)) return "Close, but not to the last digit.";
     return `Not yet: too ${given.value > answer ? "large" : "small"}.`;

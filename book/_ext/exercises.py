@@ -9,18 +9,21 @@ from pathlib import Path
 
 from docutils import nodes
 
-from flopkit.lessons.exercises import FACTORS
+from flopkit.lessons.exercises import FACTORS, INVERSE, REST
 from flopkit.lessons.prediction import STYLE
 
 SCRIPT = Path(__file__).with_name("exercises.js")
-EMPTY = "const FACTORS = [];"
+EMPTY = 'const FACTORS = [], INVERSE = "", REST = "";'
 
 
 def script():
     text = SCRIPT.read_text("utf8")
     if EMPTY not in text:
         raise ValueError(f"{SCRIPT.name}: the line {EMPTY!r}, which the factors replace, is missing")
-    text = text.replace(EMPTY, f"const FACTORS = {json.dumps(list(FACTORS.items()))};")
+    text = text.replace(
+        EMPTY,
+        f"const FACTORS = {json.dumps(list(FACTORS.items()))}, INVERSE = {json.dumps(INVERSE)}, REST = {json.dumps(REST)};",
+    )
     return re.sub(r"^\s*//.*\n|^\s+", "", text, flags=re.M)  # without comments and indentation
 
 

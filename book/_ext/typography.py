@@ -1,4 +1,4 @@
-"""Sphinx extension: a number and its unit stay on one line. The chapters themselves hold plain spaces."""
+"""Sphinx extension: a number and its unit stay on one line, and so does 7 × 7. The chapters themselves hold plain spaces."""
 
 import re
 
@@ -6,7 +6,7 @@ from docutils import nodes
 
 PREFIX = "[kMGTPEZ]?"
 UNIT = rf"%|{PREFIX}(?:FLOPs?|MACs?|B|FLOP/s|B/s|FLOP/B)\b|[µmn]?s\b|[GMT]i?B\b|tokens?\b|FLOPs per byte\b"
-GAP = re.compile(rf"(?<=\d) (?={UNIT})")
+GAP = re.compile(rf"(?<=\d) (?={UNIT}|× \d)|(?<=\d ×) (?=\d)|(?<=\d\u00a0×) (?=\d)")
 
 
 def keep_together(app, doctree, docname):

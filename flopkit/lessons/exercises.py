@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FACTORS", "NotYet", "Reply", "check", "solution"]
+__all__ = ["FACTORS", "INVERSE", "REST", "NotYet", "Reply", "check", "solution"]
 
 FACTORS = {
     2: "twice what is asked: is a multiply-add counted once here?",
@@ -22,6 +22,8 @@ FACTORS = {
     1 / 100: "a hundredth of what is asked: a fraction, where per cent are asked for?",
     -1: "right but for its sign",
 }
+INVERSE = "the other way round: divided by what should be divided?"
+REST = "what is left of the whole: is the other part asked for?"
 _WAITING = "not answered yet"
 
 
@@ -191,6 +193,10 @@ def _hint(answer: Any, expected: Any, hints: Mapping[float, str]) -> str:
     for factor, reason in FACTORS.items():
         if math.isclose(ratio, factor, rel_tol=1e-3):
             return f"{shown} is {reason}"
+    if math.isclose(float(answer) * float(expected), 1, rel_tol=1e-3):
+        return f"{shown} is {INVERSE}"
+    if 0 < float(expected) < 1 and math.isclose(float(answer), 1 - float(expected), rel_tol=1e-3):
+        return f"{shown} is {REST}"
     if abs(ratio - 1) < 0.02:
         return f"{shown} is within 2 % of what is asked: an approximation, where the exact number is asked for?"
     thousands = round(math.log(ratio, 1000)) if ratio > 0 else 0
