@@ -10,8 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+import flopkit as fk
 from flopkit import charts
 from flopkit.charts import drawings, theme
+from flopkit.peers.asking import sure
 from flopkit.peers.tools import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,6 +148,7 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.wiring(channels=6, groups=4), "groups must divide the channels"),
         (lambda: drawings.transposed(size=5), r"transposed\(size=5\)"),
         (lambda: drawings.gradients(tokens=0), "tokens"),
+        (lambda: drawings.seen_calls(hidden=0), r"seen_calls\(hidden=0\)"),
         (lambda: drawings.wanted_gradients("frozen", "lora"), "'trained', 'frozen', 'LoRA'"),
         (lambda: drawings.wanted_gradients("frozen"), "two to six"),
         (lambda: drawings.causal_tiles(1000, 128), "2 to 16 whole tiles"),
@@ -384,3 +387,39 @@ def test_tower_has_a_floor_for_each_tool():
     for i, floor in enumerate(floors):
         assert len(drawing.marks(f"forward on {floor}")) == 1
         assert len(drawing.marks(f"backward on {floor}")) == (i >= floors.index("dispatcher"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_seen_calls_are_those_that_the_counters_count():
+    """By hand: 197 tokens, 768 wide. And by the tools themselves, about torchvision's block; the parts' sizes tell which are seen."""
+    drawing = drawings.seen_calls()
+    square, core, mlp = 2 * 197 * 768**2, 4 * 197**2 * 768, 2 * 2 * 197 * 768 * 3072
+    parts = {"Q, K, V projections": 3 * square, "scores and values": core, "output projection": square, "MLP": mlp}
+    whole = sum(parts.values())
+    said = words(drawing)
+    assert all(f"{flops / 10 ** (6 if flops < 1e9 else 9):.4g} " in said for flops in parts.values())
+    shares = {}
+    for tool in ("thop", "ptflops", "fvcore", "torch"):
+        seen = [name for name in parts if drawing.marks(f"{tool}: {name}")]
+        unseen = [name for name in parts if drawing.marks(f"{tool}: {name}, unseen")]
+        assert sorted(seen + unseen) == sorted(parts)
+        shares[tool] = sum(parts[name] for name in seen) / whole
+        assert [mark.text for mark in drawing.marks(f"share of {tool}")] == [f"{100 * shares[tool]:.3g}%"]
+        assert f"{tool} {100 * shares[tool]:.3g}%" in drawing.title
+    torch = pytest.importorskip("torch")
+    from torchvision.models.vision_transformer import EncoderBlock
+
+    block, x = EncoderBlock(12, 768, 3072, dropout=0.0, attention_dropout=0.0).eval(), torch.ones(1, 197, 768)
+    assert fk.count(block, x).flops == whole
+    for tool, share in shares.items():
+        if sure(tool):
+            assert fk.ask(tool, block, x).flops / whole == pytest.approx(share, abs=0.005), tool
+
+    def step(x):
+        block(x).sum().backward()
+
+    with fk.counting() as report:
+        step(x)
+    assert [mark.text for mark in drawing.marks("torch: backward")] == ["counted in part"]
+    if sure("torch"):
+        assert whole < fk.ask("torch", step, x).value < report.model_flops

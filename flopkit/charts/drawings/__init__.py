@@ -3,7 +3,7 @@
 from flopkit.charts.drawings.backward import gradients, wanted_gradients
 from flopkit.charts.drawings.causal import causal_tiles
 from flopkit.charts.drawings.convolutions import transposed, window, wiring
-from flopkit.charts.drawings.counters import tower
+from flopkit.charts.drawings.counters import seen_calls, tower
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
@@ -20,6 +20,7 @@ __all__ = [
     "matrix_product",
     "mla",
     "peak",
+    "seen_calls",
     "tower",
     "transposed",
     "wanted_gradients",

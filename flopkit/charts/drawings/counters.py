@@ -1,12 +1,16 @@
-"""The floors of a PyTorch program and the counters that stand on them."""
+"""The floors of a PyTorch program, the counters that stand on them, and which calls of one program each of them sees."""
 
 from __future__ import annotations
 
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
+from flopkit.charts.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
+from flopkit.layers.attentions import attention
+from flopkit.layers.products import dense
+from flopkit.units import percent, si
 
-__all__ = ["FLOORS", "tower"]
+__all__ = ["FLOORS", "seen_calls", "tower"]
 
 # Floor, how a counter stands there, who does, what passes by unseen. From the top of the tower.
 FLOORS = (
@@ -54,5 +58,84 @@ def tower() -> Drawing:
             for floor, _, *tools, missed in FLOORS
         )
         + f" The backward pass is seen on two floors alone: {' and '.join(BACKWARD)}.",
+        [canvas],
+    )
+
+
+# Call of a block of a vision transformer, what makes it, and the counters that count it, each by its default on a CPU.
+CALLS = (
+    ("Q, K, V projections", "by a function", ("ptflops", "fvcore", "torch")),
+    ("scores and values", "one fused operator", ("ptflops",)),
+    ("output projection", "by a function", ("ptflops", "fvcore", "torch")),
+    ("MLP", "two linear layers", ("thop", "ptflops", "fvcore", "torch")),
+)
+COUNTERS = {
+    "thop": ("hook", "no layer"),
+    "ptflops": ("function", "not replaced"),
+    "fvcore": ("trace", "no rule"),
+    "torch": ("dispatcher", "no formula"),
+}  # how each stands there, and what is missing where it counts zero
+
+
+def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawing:
+    """The calls of one block of a vision transformer on a CPU, and which of them four counters see, each from another floor.
+
+    Parameters
+    ----------
+    tokens, width, hidden : int, optional
+        Sizes of the block: ViT-B/16's.
+
+    Raises
+    ------
+    ValueError
+        For sizes that are no whole numbers.
+
+    Examples
+    --------
+    >>> seen_calls().title
+    'Counted of one block, forward, on a CPU: thop 63.9%, ptflops 100%, fvcore 95.9%, torch 95.9%'
+    """
+    for name, size in {"tokens": tokens, "width": width, "hidden": hidden}.items():
+        whole("seen_calls", name, size, 1, 2**20)
+    square = dense(tokens=tokens, d_in=width, d_out=width).flops
+    core = attention(batch=1, q=tokens, kv=tokens, heads=1, head_dim=width, mask="full").flops
+    mlp = 2 * dense(tokens=tokens, d_in=width, d_out=hidden).flops
+    flops = dict(zip((call for call, *_ in CALLS), (3 * square, core, square, mlp), strict=True))
+    total = sum(flops.values())
+    share = {tool: percent(sum(flops[call] for call, _, seen in CALLS if tool in seen) / total) for tool in COUNTERS}
+    left, step, wide = 122, 60, 57
+    canvas = Canvas(314)
+    for i, (tool, (floor, missing)) in enumerate(COUNTERS.items()):
+        x, middle = left + step * i, left + step * i + wide / 2
+        canvas.text(middle, 10, tool, bold=True)
+        canvas.text(middle, 26, floor, size=11, colour=MUTED)
+        for row, (call, _, seen) in enumerate(CALLS):
+            y, name = 40 + 48 * row, f"{tool}: {call}"
+            if tool in seen:
+                canvas.box(x, y, wide, 42, "counted", name=name, colour=GREEN, fill=0.3, round=6, size=11)
+            else:
+                canvas.box(x, y, wide, 42, "0", missing, name=f"{name}, unseen", colour=ORANGE, fill=0, dash=True, round=6, size=11)  # fmt: skip
+        canvas.text(middle, 244, share[tool], bold=True, name=f"share of {tool}")
+        words, colour = (("counted", "in part"), GREEN) if tool == "torch" else (("not", "counted"), ORANGE)
+        canvas.box(x, 268, wide, 42, *words, name=f"{tool}: backward", colour=colour, fill=0.15 if tool == "torch" else 0,
+                   dash=True, round=6, size=11)  # fmt: skip
+    for row, (call, made, _) in enumerate(CALLS):
+        canvas.text(0, 48 + 48 * row, call, anchor="start", bold=True, size=11)
+        canvas.text(0, 62 + 48 * row, made, anchor="start", colour=MUTED, size=11)
+        canvas.text(0, 76 + 48 * row, si(flops[call], "FLOPs"), anchor="start", size=11)
+    canvas.text(0, 244, "sum of forward", anchor="start", bold=True, size=11)
+    canvas.line(0, 258, canvas.width, 258)
+    canvas.text(0, 282, "backward pass", anchor="start", bold=True, size=11)
+    canvas.text(0, 296, "operators only", anchor="start", colour=MUTED, size=11)
+    return Drawing(
+        "seen-calls",
+        f"Counted of one block, forward, on a CPU: {', '.join(f'{tool} {seen}' for tool, seen in share.items())}",
+        f"A block of a vision transformer, {tokens} tokens of width {width}, forward, on a CPU. "
+        + " ".join(
+            f"{call[0].upper()}{call[1:]}, {made}, {si(flops[call], 'FLOPs')}: counted by {', '.join(seen)}."
+            for call, made, seen in CALLS
+        )
+        + f" In all {', '.join(f'{tool} sees {seen}' for tool, seen in share.items())} of the forward pass. The backward pass is counted by torch "
+        "alone, and in part, for the fused attention has no formula there either.",
         [canvas],
     )
