@@ -73,7 +73,7 @@ COUNTERS = {
     "thop": ("hook", "no layer"),
     "ptflops": ("function", "not replaced"),
     "fvcore": ("trace", "no rule"),
-    "torch": ("dispatcher", "no formula"),
+    "torch": ("dispatcher", "no rule"),
 }  # how each stands there, and what is missing where it counts zero
 
 
