@@ -404,8 +404,8 @@ def test_seen_calls_are_those_that_the_counters_count():
         unseen = [name for name in parts if drawing.marks(f"{tool}: {name}, unseen")]
         assert sorted(seen + unseen) == sorted(parts)
         shares[tool] = sum(parts[name] for name in seen) / whole
-        assert [mark.text for mark in drawing.marks(f"share of {tool}")] == [f"{100 * shares[tool]:.3g}%"]
-        assert f"{tool} {100 * shares[tool]:.3g}%" in drawing.title
+        assert [mark.text for mark in drawing.marks(f"share of {tool}")] == [f"{100 * shares[tool]:.3g} %"]
+        assert f"{tool} {100 * shares[tool]:.3g} %" in drawing.title
     torch = pytest.importorskip("torch")
     from torchvision.models.vision_transformer import EncoderBlock
 

@@ -93,7 +93,7 @@ def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawi
     Examples
     --------
     >>> seen_calls().title
-    'Counted of one block, forward, on a CPU: thop 63.9%, ptflops 100%, fvcore 95.9%, torch 95.9%'
+    'Counted of one block, forward, on a CPU: thop 63.9 %, ptflops 100 %, fvcore 95.9 %, torch 95.9 %'
     """
     for name, size in {"tokens": tokens, "width": width, "hidden": hidden}.items():
         whole("seen_calls", name, size, 1, 2**20)
