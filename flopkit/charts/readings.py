@@ -151,8 +151,10 @@ def pick(key: Any, table: Mapping[Any, Any]) -> Any:
         return table[key]
     from altair.expr.core import ConstExpression
 
-    entries = ",".join(f"{json.dumps(str(name))}:{vega_text(value, str(name))}" for name, value in table.items())
-    return ConstExpression(f"({{{entries}}})[{vega_text(key, 'key')}]")
+    # Names and values apart: the names are the same in every look-up of a figure, and such a page packs into less.
+    names = json.dumps(list(map(str, table)), separators=(",", ":"), ensure_ascii=False)
+    values = ",".join(vega_text(value, str(name)) for name, value in table.items())
+    return ConstExpression(f"[{values}][indexof({names},''+{vega_text(key, 'key')})]")
 
 
 def vega_text(value: Any, name: str) -> str:
