@@ -3,12 +3,19 @@
   const FACTORS = [], INVERSE = "", REST = "";
   const SCALE = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, m: 1e-3, µ: 1e-6, n: 1e-9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
 
-  // A number as people write it: 33.55 MB, 0.488 %, 1,5, 5 × 5 or 2*3/4; with half of what its last digit stands for.
-  const read = text => {
-    const square = /^(\d+)\s*[x×]\s*\1$/.exec(text.trim());
+  // 3.14×10²³, 65.13·10^12 or 2*10**9 with an e in place of the power; then 40·8·64 with stars.
+  const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+  const exponent = text => [...text].map(sign => sign === "⁻" || sign === "−" ? "-" : RAISED.includes(sign) ? RAISED.indexOf(sign) : sign).join("");
+  const plainly = text => text.replace(/(?<=\d)\s*[x×·*]\s*10(?:\s*(?:\^|\*\*)\s*([-−+]?\d+)|(⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))/g, (_, plain, raised) => `e${exponent(plain ?? raised)}`);
+  const WORD = /^["“”'‘’]+|["“”'‘’.!]+$/g, ARTICLE = /^(?:it is )?(?:an? |the )?/;
+
+  // A number as people write it: 33.55 MB, 0.488 %, 1,5, 5 × 5, 3.14×10²³ or 2*3/4; with half of what its last digit stands for.
+  const read = typed => {
+    const square = /^(\d+)\s*[x×]\s*\1$/.exec(typed.trim());
     if (square) return { value: +square[1], digits: 9, half: 0 };
-    if (/^[\d.()+*\/\s-]*\d\s*[+*\/-][\d.()+*\/\s-]*$/.test(text)) {
-      try { return { value: Function(`return ${text}`)(), digits: 9, half: 0 }; } catch { return null; }
+    const text = plainly(typed), sum = text.replace(/[·×]/g, "*");
+    if (/^[\d.()+*\/\se-]*\d\s*[+*\/-][\d.()+*\/\se-]*$/.test(sum)) {
+      try { return { value: Function(`return ${sum}`)(), digits: 9, half: 0 }; } catch { return null; }
     }
     const grouped = /^\s*[-−]?\d{1,3}([, _]\d{3})+(?!\d)/.test(text);
     const plain = (grouped ? text.replace(/,/g, "") : text.replace(",", ".")).replace(/[\s_]/g, "").replace("−", "-");
@@ -22,7 +29,8 @@
 
   const reply = (text, { answer, rel, hints }) => {
     if (!text.trim()) return "Type an answer first.";
-    if (typeof answer !== "number") return text.trim().toLowerCase() === String(answer).toLowerCase() ? "Right." : "Not yet: that is not what is asked for.";
+    const said = text.trim().toLowerCase(), word = String(answer).toLowerCase();
+    if (typeof answer !== "number") return said === word || said.replace(WORD, "").replace(ARTICLE, "").replace(WORD, "") === word ? "Right." : "Not yet: that is not what is asked for.";
     const given = read(text);
     if (!given) return "Not a number that can be read here: write 1,234 or 33.5 MB or 0.5 %.";
     const off = Math.abs(given.value - answer), rounded = off <= given.half * (1 + 1e-9);

@@ -136,7 +136,7 @@ def bytes_and_flops(
 
 
 def dot_product(k: int = 4096) -> Drawing:
-    """A dot product of length K as a chain of fused multiply-adds that starts from zero.
+    """A dot product of length K as a chain of fused multiply-adds that starts from zero: a model for counting.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def dot_product(k: int = 4096) -> Drawing:
     Examples
     --------
     >>> dot_product(3).title
-    'A dot product of length 3 runs as 3 FMAs, because the sum starts from zero'
+    'A dot product of length 3 counts as 3 FMAs, 6 FLOPs'
     """
     whole("dot_product", "k", k, 2, 65536)
     shown = list(range(1, k + 1)) if k <= 4 else [1, 2, 0, k]
@@ -177,16 +177,16 @@ def dot_product(k: int = 4096) -> Drawing:
     canvas.text(6, y + 57, "0 + a₁b₁: an addition that changes nothing", anchor="start", colour=MUTED)
     rows = (
         ("on paper", f"{count(product.macs)} multiplies, {count(adds)} adds: {count(product.macs + adds)}"),
-        ("in hardware", f"{count(product.macs)} FMAs: {count(product.flops)} FLOPs"),
+        ("as FMAs", f"{count(product.macs)} FMAs: {count(product.flops)} FLOPs"),
     )
     for i, (where, words) in enumerate(rows):
         canvas.text(6, y + 87 + 24 * i, where, anchor="start", bold=True)
         canvas.text(108, y + 87 + 24 * i, words, anchor="start")
     return Drawing(
         "dot-product",
-        f"A dot product of length {count(k)} runs as {count(k)} FMAs, because the sum starts from zero",
+        f"A dot product of length {count(k)} counts as {count(k)} FMAs, {count(product.flops)} FLOPs",
         f"A running sum starts at zero and passes through a chain of {count(k)} fused multiply-adds, each with one number of a and one of b. "
-        f"On paper that is {count(product.macs)} multiplications and {count(adds)} additions; the hardware also adds the first product to zero, "
+        f"On paper that is {count(product.macs)} multiplications and {count(adds)} additions; the chain also adds the first product to zero, "
         f"so {count(product.flops)} FLOPs are counted.",
         [canvas],
     )

@@ -275,7 +275,7 @@ def what_counts() -> Figure:
             "everything that is done": {"dot": "2K − 1 operations", "bias": True, "vector": True, "hidden": True},
         },
         readouts=[
-            readout("count", "Counted", "FLOPs"),
+            readout("count", "Counted"),
             readout("agreeing", "Others who print this", "sources"),
             readout("macs", "Multiply-adds", "MACs"),
             readout("masked", "Hidden by the mask", "MACs"),
@@ -286,7 +286,7 @@ def what_counts() -> Figure:
         chart=chart,
         table=[
             column("name", "Source"),
-            column("prints", "Prints", "FLOPs"),
+            column("prints", "Prints"),
             column("ratio", "of this book's count", "%"),
             column("agrees", "On your line"),
         ],
@@ -296,7 +296,9 @@ def what_counts() -> Figure:
             for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")
         )
         + " as these versions print them on a CPU, one image, evaluation. The other three: what the same versions count, and "
-        "what TensorFlow documents; attention is written out as two products. GPT-2: one layer of 12, 1,024 tokens. 2K and a bias is one addition too many for each "
-        "output; 2K − 1 and a bias is what is done.",
+        "what TensorFlow documents; attention is written out as two products. GPT-2: one layer of 12, 1,024 tokens. K multiply-adds with "
+        "the bias or element-wise work is a sum of MACs and FLOPs, as ptflops and thop print it. With 2K, the bias is one addition too many, because 2K "
+        "already contains an addition to zero; 2K − 1 and the bias is the exact number. ptflops counts each ReLU twice, so equal numbers need not mean equal "
+        "conventions. MLPerf's number has two digits and agrees with all that round to it.",
         height=290,
     )

@@ -132,7 +132,9 @@ def test_the_tools_numbers_are_those_that_they_print(figure):
         assert prints(figure, NETWORK)[TOOLS[tool]] == ran[tool], tool
         assert versions()[tool].split(".post")[0] in figure.caption
     assert [round(ran[tool] / 1e9, 2) for tool in ("fvcore", "ptflops", "thop", "calflops")] == [4.11, 4.13, 4.13, 8.21]
-    assert "4.089 GFLOPs" in figure.description() and "8.178 GFLOPs" in figure.description(dot="2K FLOPs")
+    assert "count: 4,089,184,256," in figure.description() and "count: 8,178,368,512," in figure.description(
+        dot="2K FLOPs"
+    )
 
 
 def _convolution(nn):
