@@ -18,7 +18,7 @@
       try { return { value: Function(`return ${sum}`)(), digits: 9, half: 0 }; } catch { return null; }
     }
     const grouped = /^\s*[-−]?\d{1,3}([, _]\d{3})+(?!\d)/.test(text);
-    const plain = (grouped ? text.replace(/,/g, "") : text.replace(",", ".")).replace(/[\s_]/g, "").replace("−", "-");
+    const plain = (grouped ? text.replace(/,/g, "") : text.replace(",", ".")).replace(/[\s_]/g, "").replace("−", "-").replace(/^[≈~]/, "").replace(/percent$/, "%");
     const found = /^(-?(\d*)\.?(\d*)(?:e([-+]?\d+))?)([kKMGTPE]i?(?!l)|[mµn](?=s$))?([A-Za-z/×]*|%)$/.exec(plain);
     if (!found || !(found[2] + found[3])) return null;
     const [, mantissa, whole, part, power, prefix, unit] = found;
@@ -32,7 +32,7 @@
     const said = text.trim().toLowerCase(), word = String(answer).toLowerCase();
     if (typeof answer !== "number") return said === word || said.replace(WORD, "").replace(ARTICLE, "").replace(WORD, "") === word ? "Right." : "Not yet: that is not what is asked for.";
     const given = read(text);
-    if (!given) return "Not a number that can be read here: write 1,234 or 33.5 MB or 0.5 %.";
+    if (!given) return "Not a number that can be read here: write 1,234 or 7.25 GB or 12 %.";
     const off = Math.abs(given.value - answer), rounded = off <= given.half * (1 + 1e-9);
     if (near(given.value, answer, Math.max(rel, 1e-9)) || (given.digits > 1 && rounded)) return "Right.";
     if (rounded) return "Close: one more digit, please.";
