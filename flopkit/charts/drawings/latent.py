@@ -33,7 +33,7 @@ def mla(
     Examples
     --------
     >>> mla(q=1, kv=4096).title
-    'Expanding takes 4,096 latents up to 128 heads; absorbing brings 1 query down to the latents'
+    'Expanding makes keys and values from 4,096 latents; absorbing changes 1 query instead'
     """
     sizes: dict[str, Any] = {
         "heads": heads,
@@ -74,7 +74,7 @@ def mla(
     left.arrow(180, 296, 180, 376)
     left.box(96, 376, 168, 38, "output", f"{heads} × {count(q)} × {v_head_dim}", name="output", colour=BLUE, bold=True)
 
-    # Absorbed: the queries go down to the latents, which are keys and values for all heads.
+    # Absorbed: the queries become as long as the latents, which are keys and values for all heads.
     right.arrow(90, 86, 90, 112)
     _product(right, 90, 112, f"{qk_nope} → {count(kv_lora)}, each head", absorbed["key_absorb"].flops, "absorb")
     right.arrow(90, 150, 90, 176)
@@ -100,7 +100,7 @@ def mla(
     more = absorbed["attention"].flops / expanded["attention"].flops
     return Drawing(
         "mla",
-        f"Expanding takes {count(kv, 'latents')} up to {heads} heads; absorbing brings {count(q, 'queries') if q > 1 else '1 query'} down to the latents",
+        f"Expanding makes keys and values from {count(kv, 'latents')}; absorbing changes {count(q, 'queries') if q > 1 else '1 query'} instead",
         f"Expanded: {count(kv)} latents of {kv_lora} become keys of {key} and values of {v_head_dim} in {heads} heads, {si(expanded['kv_up'].flops, 'FLOPs')}, and attention "
         f"takes {si(expanded['attention'].flops, 'FLOPs')}. Absorbed: the queries become {long} long, {si(absorbed['key_absorb'].flops, 'FLOPs')}, attention on the latents "
         f"themselves takes {si(absorbed['attention'].flops, 'FLOPs')}, {ratio(more)} as much, and its outputs come back up, {si(absorbed['value_up'].flops, 'FLOPs')}.",

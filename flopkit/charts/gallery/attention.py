@@ -206,8 +206,8 @@ def attention_pairs() -> Figure:
             column("flash", "Bytes, at least", "B"),
             column("intensity", "Intensity, at most", "FLOP/B"),
         ],
-        caption="One layer, one sequence, bf16; pairs are those of one head. Drawn to scale, but a single query no thinner than "
-        "can be seen. A multiply-add is two FLOPs; these pairs are EXACT, torch's count is TORCH. Bytes are the least that must move: a tiled kernel reads keys and values "
+        caption="One layer, one sequence, bf16; pairs are those of one head. Drawn to scale, except that a single query is drawn "
+        "thick enough to see. A multiply-add is two FLOPs; these pairs are EXACT, torch's count is TORCH. Bytes are the least that must move: a tiled kernel reads keys and values "
         "more than once where the chip's cache does not hold them.",
         refused="uneven",
     )

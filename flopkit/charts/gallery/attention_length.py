@@ -191,9 +191,9 @@ def attention_crossing() -> Figure:
             column("share", "Core's share", "%"),
         ],
         caption="Forward FLOPs of one layer for one token, on average over the sequence; a multiply-add is two FLOPs. Visible pairs are "
-        "EXACT, every score is TORCH. Training triples "
+        "EXACT, every score is TORCH, which ignores the mask, a window too. Training triples "
         "all three curves. The head, norms and softmax are not in it, nor the router of DeepSeek-V3, whose nine active experts "
-        "are as wide as one MLP of 18,432. A decode step costs what the dashed curve says, for its one query sees every key (latents "
+        "are as wide as one MLP of 18,432. Without a window, a decode step costs what the dashed curve says, for its one query sees every key (latents "
         "expanded, which DeepSeek's own decode avoids).",
         refused="uneven",
     )
