@@ -18,7 +18,7 @@ FLOORS = (
     ("functions", "torch's own, replaced", "in part ptflops, ultralytics-thop,", "calflops", "functions nobody replaced"),
     ("trace", "one recorded run", "fvcore", "", "operators without a rule"),
     ("dispatcher", "every operator, as it runs", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
-    ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "whose layer it was, and why"),
+    ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "which layer a kernel belongs to"),
 )  # fmt: skip
 BACKWARD = ("dispatcher", "kernels")
 """Floors where the backward pass is seen by itself."""
@@ -30,7 +30,7 @@ def tower() -> Drawing:
     Examples
     --------
     >>> tower().title
-    'The lower a counter stands, the more work it sees, under fewer familiar names'
+    'Five levels of a program: which counter watches which, and what it misses there'
     """
     step, top = 84, 30
     canvas = Canvas(top + step * len(FLOORS) + 4)
@@ -51,7 +51,7 @@ def tower() -> Drawing:
                    dash=not seen, round=8, name=f"backward on {floor}" if seen else "unseen")  # fmt: skip
     return Drawing(
         "tower",
-        "The lower a counter stands, the more work it sees, under fewer familiar names",
+        "Five levels of a program: which counter watches which, and what it misses there",
         "A program is a tower: modules call functions, functions call operators, operators run kernels. "
         + " ".join(
             f"On the floor of {floor} stand {' '.join(filter(None, tools))}; missed: {missed}."
@@ -70,15 +70,15 @@ CALLS = (
     ("MLP", "two linear layers", ("thop", "ptflops", "fvcore", "torch")),
 )
 COUNTERS = {
-    "thop": ("hook", "no layer"),
-    "ptflops": ("function", "not replaced"),
+    "thop": ("hook", "no rule"),
+    "ptflops": ("hook", "no rule"),
     "fvcore": ("trace", "no rule"),
     "torch": ("dispatcher", "no rule"),
-}  # how each stands there, and what is missing where it counts zero
+}  # how each watches, and what is missing where it counts zero. ptflops' hooks have a rule for nn.MultiheadAttention, thop's have none
 
 
 def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawing:
-    """The calls of one block of a vision transformer on a CPU, and which of them four counters see, each from another floor.
+    """The calls of one block of a vision transformer on a CPU, and which of them four counters see.
 
     Parameters
     ----------
