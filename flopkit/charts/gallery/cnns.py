@@ -1,4 +1,4 @@
-"""Figure of the chapter on convolution: thirteen networks, and which layers hold their FLOPs, bytes and time."""
+"""Figure of the chapter on convolution: thirteen networks, and which layers do their FLOPs, move their bytes and take their time."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def one_network(r: Any, *, title: Any, show: Any, device: Any, fused: Any, **_: 
 
 
 def cnn_anatomy() -> Figure:
-    """Thirteen networks as bars: which kind of layer holds the FLOPs, the bytes, or the least time on a device."""
+    """Thirteen networks as bars: which kind of layer does the FLOPs, moves the bytes, or takes the least time on a device."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -184,7 +184,7 @@ def cnn_anatomy() -> Figure:
             .mark_bar()
             .encode(
                 y=y,
-                x=alt.X("part:Q", title="share, and the whole for one image", axis=axis, scale=scale),
+                x=alt.X("part:Q", title="share; beside each bar, the total for one image", axis=axis, scale=scale),
                 color=alt.Color(
                     "label:N",
                     title=None,
@@ -209,7 +209,7 @@ def cnn_anatomy() -> Figure:
 
     return Figure(
         name="cnn-anatomy",
-        title="Who holds the FLOPs, and who holds the time?",
+        title="Which layers do the FLOPs, and which take the time?",
         alt="Stacked bars of thirteen networks: the {show} of an image, split by kind of layer, in batches of {batch} on {device}. "
         "Fused into the convolutions: {fused}. The data table has every share. {network} has {flops}, moves {bytes} and "
         "takes at least {seconds} an image.",
@@ -236,6 +236,7 @@ def cnn_anatomy() -> Figure:
         "layer takes at least, a bound and not a measurement. Fused, a batch norm is part of the weights before it, an activation "
         "part of the kernel before it, and a residual sum one more map that this kernel reads. Depthwise convolutions run on the "
         "ordinary lanes, at the fp32 peak. Convolution is any full one with a kernel larger than 1 × 1; other is residual "
-        "sums, pooling and squeeze-and-excite's scaling. " + source_note(DEVICES),
+        "sums, pooling and squeeze-and-excite's scaling (one factor a channel). Batch, device and fusion do not change the FLOPs. "
+        + source_note(DEVICES),
         height=380,
     )

@@ -24,9 +24,9 @@ DEVICES = (
     ("t4", "fp16"),
     ("v100-sxm", "fp16"),
     ("v100-sxm", "fp32"),
-    ("p100-sxm", "fp32"),
+    ("p100-pcie", "fp32"),
 )
-"""Beside today's devices the P100 in fp32, with which the study of the thirteen networks was made."""
+"""Beside today's devices the P100 (the PCIe card) in fp32, with which the study of the thirteen networks was made."""
 
 READS = {
     "one channel (depthwise)": 0,
@@ -115,11 +115,13 @@ def convolution_cost() -> Figure:
         arithmetic_from = s.now(
             read=1,
             seconds=s.depthwise_tensor,
-            label=where(apart == 1, "compute, on tensor cores", "compute"),
+            label=where(apart == 1, "compute, on tensor cores", ""),
         )
         lanes_to = s.now(
             read=channels, seconds=s.full_lanes, label=where(apart == 1, "compute, on ordinary lanes (fp32)", "")
         )
+        # a single line has its name under its end: at its start it may lie on that of memory, above its end on that of the dot
+        single_to = s.now(read=channels, seconds=s.full_lanes, label=where(apart == 1, "", "compute"))
         here = s.now("read", "seconds", "groups", "place").transform_calculate(
             label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
         )
@@ -134,6 +136,7 @@ def convolution_cost() -> Figure:
             for place, colour, style in (
                 (bytes_from, theme.GREEN, {"align": "left", "dx": 12, "dy": 14}),
                 (lanes_to, theme.BLUE, {"align": "right", "dx": -14, "dy": -6}),
+                (single_to, theme.BLUE, {"align": "right", "dx": 10, "dy": 34}),
                 (arithmetic_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
                 (here, theme.ORANGE, {"align": beside, "dy": -18, "fontSize": 13}),
             )
@@ -145,7 +148,7 @@ def convolution_cost() -> Figure:
         name="convolution-cost",
         title="From depthwise to full: the compute time and the memory time of one convolution",
         alt="Least times of a convolution over the input channels that each output reads, both axes logarithmic. The compute time "
-        "rises in proportion to them, on tensor cores (full line) and on the ordinary lanes (dashed), where depthwise layers run; the memory time is flat as long as the maps hold most of the bytes. "
+        "rises in proportion to them, on tensor cores (solid line) and on the ordinary lanes (dashed), where depthwise layers run; the memory time is flat as long as the maps hold most of the bytes. "
         "Here: a kernel of {kernel} on a side, {channels} channels on a map of {side}, {batch}, {device}. An output reads {reads}: "
         "{flops}, {bytes}, at least {seconds}, limited by {bound}; {fewer_flops} fewer FLOPs than the full layer and {less_time} less time.",
         model=convolution_on_device,
@@ -187,11 +190,10 @@ def convolution_cost() -> Figure:
             column("bytes", "Bytes", "B"),
             column("memory", "Memory time", "s"),
         ],
-        caption="The layer takes at least the longer of two times, memory and compute. Depthwise layers seldom run "
-        "on tensor cores: theirs is taken from the dashed line, the others' from the full one (a device without tensor cores has "
-        "one line for both). The layer has as many channels out as in, a multiple of 16, so "
-        "that every share is a whole number. On a small map and batch most of the bytes are weights, and grow as well. "
-        + source_note(DEVICES),
+        caption="The layer takes at least the longer of two times, memory and compute. A depthwise layer takes its compute time from "
+        "the dashed line (lanes), any other layer from the solid line (tensor cores). Devices without tensor cores have one line. "
+        "The layer has as many channels out as in, a multiple of 16, so that every share is a whole number. With a small map "
+        "and batch, most bytes are weights; then the green line rises, too. " + source_note(DEVICES),
     )
 
 

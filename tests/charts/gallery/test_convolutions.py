@@ -30,8 +30,8 @@ def test_the_full_layer_is_one_move_away():
 
 
 def test_on_a_device_with_a_low_ridge_the_flops_pay():
-    """On a P100 the full layer is far above the ridge of 14.7, so dropping FLOPs saves time until memory is the limit."""
-    h100, p100 = FIGURE.at(), FIGURE.at(device="P100 SXM2 16 GB, fp32")
+    """On a P100 the full layer is far above the ridge of 12.7, so dropping FLOPs saves time until memory is the limit."""
+    h100, p100 = FIGURE.at(), FIGURE.at(device="P100 PCIe 16 GB, fp32")
     assert h100["less_time"] < 2.5 < 20 < p100["less_time"]
 
 
@@ -55,7 +55,7 @@ def test_a_depthwise_layer_runs_on_the_ordinary_lanes():
 
 
 def test_a_device_without_tensor_cores_has_one_line():
-    assert all(row["tensor"] == row["lanes"] for row in FIGURE.rows(device="P100 SXM2 16 GB, fp32"))
+    assert all(row["tensor"] == row["lanes"] for row in FIGURE.rows(device="P100 PCIe 16 GB, fp32"))
 
 
 SIZES = ("channels", "kernel", "side", "stride", "batch")
