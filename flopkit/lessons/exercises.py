@@ -61,7 +61,7 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[float, str] | Non
     Raises
     ------
     ValueError
-        Where there is no answer, or where a hint is for a right one.
+        Where there is no answer, or where a hint is for a number that is right in every box.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[float, str] | Non
         raise ValueError(f'solution("{number}") has no answer: name one, e.g. solution("{number}", flops=210)')
     hints = dict(hints or {})
     for value, hint in hints.items():
-        if any(_same(value, expected, rel) for expected in answers.values()):
+        if all(_same(value, expected, rel) for expected in answers.values()):  # the answer of another box may be a hint
             raise ValueError(f"hints: {value!r} is a right answer, and gets the hint {hint!r}")
     _SOLUTIONS[number] = _Solution({name: _plain(value) for name, value in answers.items()}, rel, hints)
 
