@@ -352,6 +352,13 @@ def test_a_mistake_that_the_exercise_knows():
         ask(..., 325, hints={325: "no"})
 
 
+def test_two_answers_in_each_others_boxes():
+    solution("0.8", exact=0.594, torch=0.639, hints={0.594: "that is exact's", 0.639: "that is torch's"})
+    with pytest.raises(NotYet, match="exact: 0.639: that is torch's; torch: 0.594: that is exact's"):
+        check("0.8", exact=0.639, torch=0.594)
+    assert "torch: right" in repr(check("0.8", exact=0.594, torch=0.639))
+
+
 def test_the_tolerance_is_kept():
     ask(0.335, 1 / 3, rel=0.01)
     with pytest.raises(NotYet):

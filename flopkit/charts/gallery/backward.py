@@ -158,7 +158,7 @@ def backward_stack() -> Figure:
             axis=alt.Axis(labelFontWeight={"condition": {"test": "datum.value == 'whole model'", "value": "bold"}, "value": "normal"}),
         )  # fmt: skip
         x = {
-            "title": "backward, in forward passes",
+            "title": "backward FLOPs / forward FLOPs",
             "scale": alt.Scale(domain=[0, 4.1], nice=False),
             "axis": alt.Axis(values=[0, 1, 2, 3], format="d", domain=False, grid=True),
         }
@@ -208,7 +208,7 @@ def backward_stack() -> Figure:
             choice("first", "Layers 1–8", TRAINED),
             choice("embedded", "Embedding", {"trained": 1, "frozen": 0}),
             slider("rank", "Rank of LoRA", steps(1, 512), value=16, idle="no_rank"),
-            choice("again", "Scores, on the way back", SCORES, idle="no_way"),
+            choice("again", "Scores, in the backward pass", SCORES, idle="no_way"),
             choice("checkpoint", "Checkpoints", CHECKPOINTS, idle="no_way"),
             slider("length", "Length", steps(256, 131072), value=8192, unit="tokens"),
             choice("pairs", "Pairs of tokens that count", PAIRS),
@@ -216,7 +216,7 @@ def backward_stack() -> Figure:
         presets={
             "Everything trained": everything,
             "Everything, each layer checkpointed": {**everything, "checkpoint": "each layer, stopped early"},
-            "Embedding frozen: the norms still ask": {**everything, "embedded": "frozen"},
+            "Embedding frozen, norms trained": {**everything, "embedded": "frozen"},
             "LoRA, rank 16": {**nothing, **dict.fromkeys(QUARTERS, "LoRA")},
             "Upper half": {**nothing, "third": "trained", "fourth": "trained", "head": "trained"},
             "Lowest quarter": {**nothing, "first": "trained"},
@@ -238,12 +238,12 @@ def backward_stack() -> Figure:
             *(column(what, label[0].upper() + label[1:], "×") for what, label in SEGMENTS.items()),
             column("times", "Backward", "×"),
         ],
-        caption="Matrix products only, one sequence. Of attention the visible pairs count (EXACT), or every score (TORCH), which is what "
+        caption="Matrix products only, one sequence. Attention counts the visible pairs (EXACT) or every score (TORCH), which is what "
         "fk.count reports unless it is asked otherwise. Sizes from the model's config. LoRA stands beside all seven "
         "matrices of a layer. Where the matrices of a layer are trained, so are the gains of its norms, which the trained share leaves "
         "out. The embedding is a look-up and costs no matrix FLOPs either way, but where it is trained, the gradient has to reach it. "
         "A math kernel would also execute the pairs that the mask hides. “To its end” is a checkpoint with early stopping switched off. "
-        "The older, re-entrant form does the same, but wants an input that requires a gradient: where nothing below is trained, a little "
-        "more than shown.",
+        "PyTorch's older, re-entrant checkpoint also runs to its end. It needs an input that requires a gradient, so where nothing below is "
+        "trained it executes a little more than shown.",
         height=300,
     )
