@@ -103,30 +103,30 @@ def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawi
     flops = dict(zip((call for call, *_ in CALLS), (3 * square, core, square, mlp), strict=True))
     total = sum(flops.values())
     share = {tool: percent(sum(flops[call] for call, _, seen in CALLS if tool in seen) / total) for tool in COUNTERS}
-    left, step, wide = 122, 60, 57
+    left, step, wide = 115, 61, 58
     canvas = Canvas(314)
     for i, (tool, (floor, missing)) in enumerate(COUNTERS.items()):
         x, middle = left + step * i, left + step * i + wide / 2
         canvas.text(middle, 10, tool, bold=True)
-        canvas.text(middle, 26, floor, size=11, colour=MUTED)
+        canvas.text(middle, 26, floor, size=11.6, colour=MUTED)
         for row, (call, _, seen) in enumerate(CALLS):
             y, name = 40 + 48 * row, f"{tool}: {call}"
             if tool in seen:
-                canvas.box(x, y, wide, 42, "counted", name=name, colour=GREEN, fill=0.3, round=6, size=11)
+                canvas.box(x, y, wide, 42, "counted", name=name, colour=GREEN, fill=0.3, round=6, size=11.6)
             else:
-                canvas.box(x, y, wide, 42, "0", missing, name=f"{name}, unseen", colour=ORANGE, fill=0, dash=True, round=6, size=11)  # fmt: skip
+                canvas.box(x, y, wide, 42, "0", missing, name=f"{name}, unseen", colour=ORANGE, fill=0, dash=True, round=6, size=11.6)  # fmt: skip
         canvas.text(middle, 244, share[tool], bold=True, name=f"share of {tool}")
         words, colour = (("counted", "in part"), GREEN) if tool == "torch" else (("not", "counted"), ORANGE)
         canvas.box(x, 268, wide, 42, *words, name=f"{tool}: backward", colour=colour, fill=0.15 if tool == "torch" else 0,
-                   dash=True, round=6, size=11)  # fmt: skip
+                   dash=True, round=6, size=11.6)  # fmt: skip
     for row, (call, made, _) in enumerate(CALLS):
-        canvas.text(0, 48 + 48 * row, call, anchor="start", bold=True, size=11)
-        canvas.text(0, 62 + 48 * row, made, anchor="start", colour=MUTED, size=11)
-        canvas.text(0, 76 + 48 * row, si(flops[call], "FLOPs"), anchor="start", size=11)
-    canvas.text(0, 244, "sum of forward", anchor="start", bold=True, size=11)
+        canvas.text(0, 48 + 48 * row, call, anchor="start", bold=True, size=11.6)
+        canvas.text(0, 62 + 48 * row, made, anchor="start", colour=MUTED, size=11.6)
+        canvas.text(0, 76 + 48 * row, si(flops[call], "FLOPs"), anchor="start", size=11.6)
+    canvas.text(0, 244, "sum of forward", anchor="start", bold=True, size=11.6)
     canvas.line(0, 258, canvas.width, 258)
-    canvas.text(0, 282, "backward pass", anchor="start", bold=True, size=11)
-    canvas.text(0, 296, "operators only", anchor="start", colour=MUTED, size=11)
+    canvas.text(0, 282, "backward pass", anchor="start", bold=True, size=11.6)
+    canvas.text(0, 296, "operators only", anchor="start", colour=MUTED, size=11.6)
     return Drawing(
         "seen-calls",
         f"Counted of one block, forward, on a CPU: {', '.join(f'{tool} {seen}' for tool, seen in share.items())}",

@@ -174,7 +174,9 @@
       host.classList.add("fk-drawn");
       if (spec.width === "container") new ResizeObserver(() => {
         const {clientWidth: width, clientHeight: height} = host;
-        if (width && height && width + "," + height !== size) view.width(width).height(height).runAsync();
+        // The view holds the size inside its axes: were the new one the same number by chance, it would see no change.
+        const other = (now, held) => now + (now === held) / 100;
+        if (width && height && width + "," + height !== size) view.width(other(width, view.width())).height(other(height, view.height())).runAsync();
         size = width + "," + height;
       }).observe(host);
       figure.dataset.ready = "yes";
