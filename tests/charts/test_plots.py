@@ -108,7 +108,9 @@ def test_the_expressions_of_the_page_give_the_same_numbers():
     flow = figure.signals().flow()
     for value, row in zip(flow["values"], figure.rows(), strict=True):
         for name, expression in flow["columns"].items():
-            assert eval(expression, {"datum": value, "indexof": list.index}) == row[name]  # a look-up is written alike in both languages
+            assert (
+                eval(expression, {"datum": value, "indexof": list.index}) == row[name]
+            )  # a look-up is written alike in both languages
 
 
 @pytest.mark.parametrize(
