@@ -32,7 +32,7 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     Examples
     --------
     >>> attention_layer("llama-3-8b", tokens=8192).title
-    'At 8,192 tokens scores and values take 44.4% of the FLOPs of this attention layer'
+    'At 8,192 tokens scores and values take 44.4 % of the FLOPs of this attention layer'
     """
     net: Any = decoder(model)
     flops = {part.name: part.flops for part in net.layer(seq=tokens).parts}
