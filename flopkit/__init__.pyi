@@ -31,7 +31,6 @@ from flopkit.layers.convolutions import (
     conv1d as conv1d,
     conv2d as conv2d,
     conv3d as conv3d,
-    conv_output as conv_output,
     conv_transpose1d as conv_transpose1d,
     conv_transpose2d as conv_transpose2d,
     conv_transpose3d as conv_transpose3d,
@@ -58,6 +57,7 @@ from flopkit.layers.pointwise import (
     softmax as softmax,
 )
 from flopkit.layers.pooling import avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
+from flopkit.layers.positions import conv_output as conv_output
 from flopkit.layers.products import dense as dense, matmul as matmul
 from flopkit.peers.asking import ask as ask, ask_all as ask_all
 from flopkit.rooflines import roofline as roofline

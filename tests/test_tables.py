@@ -127,3 +127,10 @@ def test_the_page_on_the_counter_lists_the_same_columns(name):
     table = page.split(f"| Column of `{name}` |")[1].split("\n\n")[0]
     told = [word for line in table.splitlines()[2:] for word in re.findall(r"`(\w+)`", line.split("|")[1])]
     assert told == list(DOCUMENTED[name][1]())
+
+
+def test_a_number_and_its_per_cent_stay_on_one_line():
+    assert (
+        ">52&nbsp;%<"
+        in Table([{"share": 0.52}], formats={"share": lambda share: f"{share:.0%}".replace("%", " %")})._repr_html_()
+    )

@@ -251,7 +251,7 @@ class Report:
         Examples
         --------
         >>> import torch, flopkit as fk
-        >>> q = torch.ones(1, 2, 8, 4)
+        >>> q = torch.ones(1, 2, 8, 4)  # on a CPU, whose fused attention torch's counter has no formula for
         >>> seen = fk.count(torch.nn.functional.scaled_dot_product_attention, q, q, q).as_seen_by("torch")
         >>> int(seen), seen.flops, seen.missed[0]["operator"]
         (0, 2048, 'scaled_dot_product_attention')

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.arithmetic import exact_div, maximum
+from flopkit.arithmetic import exact_div
 from flopkit.cost import Cost
 from flopkit.dtypes import DType
+from flopkit.layers.positions import check_fit, check_output, check_reach
 from flopkit.layers.products import weighted
-from flopkit.sizes import Flag, Size, Sizes, checked, divides, number, offence, spread
+from flopkit.sizes import Flag, Size, Sizes, checked, divides, spread
 
-__all__ = ["conv1d", "conv2d", "conv3d", "conv_output", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 
 @checked
@@ -375,46 +376,6 @@ def conv_transpose3d(
     return _conv("conv_transpose3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, True)
 
 
-@checked
-def conv_output(*, size_in: int, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
-    """Output positions along one axis: ``floor((size_in + 2·padding − dilation·(kernel−1) − 1)/stride) + 1``.
-
-    For numbers only: a division rounded down has no place in a formula that is also read symbolically.
-
-    Parameters
-    ----------
-    size_in : int
-        Positions of the input.
-    kernel : int
-        Taps of the kernel.
-    stride : int, optional
-        Positions from one output to the next.
-    padding : int, optional
-        Positions added at each end.
-    dilation : int, optional
-        Positions from one tap to the next.
-
-    Raises
-    ------
-    ValueError
-        Where the kernel is larger than the padded input.
-
-    Examples
-    --------
-    >>> conv_output(size_in=224, kernel=7, stride=2, padding=3)
-    112
-    """
-    size_in, kernel, stride = number("size_in", size_in), number("kernel", kernel), number("stride", stride)
-    padding, dilation = number("padding", padding, minimum=0), number("dilation", dilation)
-    reach = dilation * (kernel - 1) + 1
-    if reach > size_in + 2 * padding:
-        raise ValueError(
-            f"kernel={kernel} with dilation={dilation} reaches over {reach} positions and the padded input has only "
-            f"{size_in + 2 * padding}: use a smaller kernel, or padding of at least {-(-(reach - size_in) // 2)}"
-        )
-    return (size_in + 2 * padding - reach) // stride + 1
-
-
 _Axes = tuple[tuple[str, Any, Any], ...]  # one a dimension: its letter, positions in, positions out
 
 
@@ -433,63 +394,11 @@ def _conv(
         if in_ is None or out is None:
             continue
         if transposed:
-            _check_reach(letter, in_, out, *window)
+            check_reach(letter, in_, out, *window)
         else:
             check_fit(letter, in_, out, *window)
-            _check_output(letter, in_, out, *window)
+            check_output(letter, in_, out, *window)
     channels, positions, fan = (c_in, ins, c_out) if transposed else (c_out, outs, c_in)
     weight = channels * exact_div(fan, groups) * math.prod(taps)
     inputs, outputs = batch * c_in * math.prod(ins), batch * c_out * math.prod(outs)
     return weighted(name, batch * math.prod(positions) * weight, inputs, weight, outputs, c_out, bias, dtype)
-
-
-def _farthest(size_in: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
-    """Positions that a transposed kernel reaches: no padding, and the largest output_padding."""
-    return (size_in - 1) * stride + dilation * (kernel - 1) + maximum(stride, dilation)
-
-
-def _padding(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
-    """Padding in all that the last position needs to fit; below zero, as many positions are left over."""
-    return (size_out - 1) * stride + dilation * (kernel - 1) + 1 - size_in
-
-
-def _no_fit(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
-    odd = _padding(size_in, size_out, kernel, stride, dilation) % 2 == 1  # a stride above 1 leaves a slack
-    return (dilation * (kernel - 1) + 1 > size_in) & odd & (stride == 1) & (size_out != size_in)
-
-
-def _no_output(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
-    least = _padding(size_in, size_out, kernel, stride, dilation)
-    return (least + stride - 1 < 0) | (least > 2 * (dilation * (kernel - 1) + 1))
-
-
-def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
-    """Refuse a kernel that is larger than the input unless a padding does that is symmetric, or "same", which leaves the size as it is."""
-    if wrong := offence(_no_fit, size_in, size_out, kernel, stride, dilation):
-        size_in, size_out, kernel, stride, dilation = wrong
-        raise ValueError(
-            f"kernel={kernel} reaches over {dilation * (kernel - 1) + 1} positions and the input has {letter}_in={size_in}: "
-            f"no padding gives {letter}_out={size_out}; use a smaller kernel, or find the output with fk.conv_output"
-        )
-
-
-def _check_reach(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
-    """Refuse an output that a transposed kernel does not reach."""
-    if wrong := offence(lambda out, *others: out > _farthest(*others), size_out, size_in, kernel, stride, dilation):
-        most = int(_farthest(*wrong[1:]))
-        raise ValueError(
-            f"{letter}_out={wrong[0]}: a transposed kernel of {wrong[2]} with stride {wrong[3]} spreads "
-            f"{letter}_in={wrong[1]} over at most {most} positions; give {most} or fewer"
-        )
-
-
-def _check_output(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
-    """Refuse an output that no padding of up to the kernel's reach on each side gives."""
-    if wrong := offence(_no_output, size_in, size_out, kernel, stride, dilation):
-        size_in, size_out, kernel, stride, dilation = wrong
-        reach = dilation * (kernel - 1) + 1
-        without = max((size_in - reach) // stride + 1, 0)
-        raise ValueError(
-            f"{letter}_out={size_out}: a kernel of {kernel} with stride {stride} over {letter}_in={size_in} gives {without} "
-            f"positions without padding and at most {(size_in + reach) // stride + 1} with it; see fk.conv_output"
-        )

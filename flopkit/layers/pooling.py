@@ -6,8 +6,8 @@ from typing import Any
 
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
-from flopkit.layers.convolutions import check_fit
 from flopkit.layers.pointwise import vector_work
+from flopkit.layers.positions import check_fit
 from flopkit.sizes import Size, Sizes, checked, offence, spread
 
 __all__ = ["avg_pool2d", "max_pool2d"]

@@ -58,7 +58,7 @@ class Claim:
         found = [part for part in (self.ours, self.finding) if part]
         return (
             f'<p id="{self.anchor}" class="fk-claim" style="{_FRAME}"><strong>Claim {self.id}</strong> ({html.escape(self.source)}): '
-            f"{html.escape(self.claim)}<br><strong>Verdict: {self.verdict or 'open'}.</strong> {html.escape(' '.join(found))}</p>"
+            f"{html.escape(self.claim)}<br><strong>Verdict: {self.verdict or 'open'}.</strong> {html.escape(' '.join(found)).replace(' %', '&nbsp;%')}</p>"
         )
 
 
@@ -105,7 +105,7 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
         Ours, computed; it must round to the one in the file. None where the file has none.
     verdict : str, optional
         One of "holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked".
-        Dated is a claim about the software of its day, which today's software cannot test.
+        Dated is what was said of the software of its day, which was not run here.
 
     Returns
     -------

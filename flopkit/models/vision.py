@@ -14,10 +14,11 @@ from typing import Any
 
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes, real
-from flopkit.layers.convolutions import conv2d, conv_output
+from flopkit.layers.convolutions import conv2d
 from flopkit.layers.normalisations import batch_norm
 from flopkit.layers.pointwise import activation, residual, scale, vector_work
 from flopkit.layers.pooling import max_pool2d
+from flopkit.layers.positions import conv_output
 from flopkit.layers.products import dense
 from flopkit.names import find
 from flopkit.sizes import number, size
