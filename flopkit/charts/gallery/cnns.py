@@ -184,7 +184,7 @@ def cnn_anatomy() -> Figure:
             .mark_bar()
             .encode(
                 y=y,
-                x=alt.X("part:Q", title="share; beside each bar, the total for one image", axis=axis, scale=scale),
+                x=alt.X("part:Q", title="share of the total at the right", axis=axis, scale=scale),
                 color=alt.Color(
                     "label:N",
                     title=None,
