@@ -395,8 +395,15 @@ def test_the_math_kernel_s_backward_reads_every_row_too():
     assert windowed == full == 2 * (2 * (4 + 64 + 64 + 4) * 8 * 2) + 7 * 2 * 4 * 64 * 2
 
 
-def test_a_convolution_has_one_group_unless_it_is_said():
+def test_a_convolution_has_one_group_and_steps_by_one_unless_it_is_said():
     # 2 · outputs · taps · channels in, and as many for the weight: 2 · 2 (images·outputs) · 6 · 9 · 6 · 20
     assert fk.conv2d_backward(batch=2, c_in=6, c_out=6, h_out=4, w_out=5, kernel=3).flops == 2 * (
         2 * 2 * 20 * 6 * 9 * 6
     )
+    one = {f"{axis}_out": 1 for axis in "hw"} | {f"{axis}_in": 4 for axis in "hw"}
+    plain = fk.conv2d_backward(batch=1, c_in=1, c_out=1, kernel=4, **one)  # taps without gaps fill the input
+    assert plain.macs == 2 * 16
+    with pytest.raises(ValueError, match="reaches over 7 positions"):
+        fk.conv2d_backward(batch=1, c_in=1, c_out=1, kernel=4, dilation=2, **one)
+    sides = fk.conv2d_backward(batch=1, c_in=1, c_out=1, h_out=4, w_out=4, kernel=1, dtype="int8")
+    assert sides.bytes == 16 + 1 + 16 + 16 + 16 + 1  # dY, W, dX; X, dY, dW: as many positions in as out

@@ -235,3 +235,30 @@ def test_same_padding_under_a_kernel_larger_than_the_input():
     layer = torch.nn.Conv1d(1, 1, 4, padding="same", device="meta")
     length = layer(torch.empty(1, 1, 3, device="meta")).shape[-1]
     assert fk.conv1d(batch=1, c_in=1, c_out=1, l_in=3, l_out=length, kernel=4).macs == 3 * 4
+
+
+AXES = {1: "l", 2: "hw", 3: "dhw"}
+
+
+@pytest.mark.parametrize("dimensions", AXES)
+def test_a_convolution_steps_by_one_unless_it_is_said(dimensions):
+    sides = {f"{axis}_out": 4 for axis in AXES[dimensions]}
+    layer = getattr(fk, f"conv{dimensions}d")
+    plain = layer(batch=1, c_in=1, c_out=1, kernel=1, dtype="int8", **sides)
+    assert plain.bytes == 4**dimensions + 1 + 4**dimensions  # input, weight, output: as many positions in as out
+    one = {f"{axis}_out": 1 for axis in AXES[dimensions]} | {f"{axis}_in": 4 for axis in AXES[dimensions]}
+    assert layer(batch=1, c_in=1, c_out=1, kernel=4, **one).macs == 4**dimensions
+    with pytest.raises(ValueError, match="reaches over 7 positions"):  # no symmetric padding makes up for three
+        layer(batch=1, c_in=1, c_out=1, kernel=4, dilation=2, **one)
+
+
+@pytest.mark.parametrize("dimensions", AXES)
+def test_a_transposed_convolution_steps_by_one_unless_it_is_said(dimensions):
+    sides = {f"{axis}_in": 2 for axis in AXES[dimensions]}
+    layer = getattr(fk, f"conv_transpose{dimensions}d")
+    plain = layer(batch=1, c_in=1, c_out=1, kernel=1, dtype="int8", **sides)
+    assert plain.bytes == 2**dimensions + 1 + 2**dimensions
+    five = {f"{axis}_out": 5 for axis in AXES[dimensions]}  # one too many without gaps: 2 positions and 3 taps reach 4
+    assert layer(batch=1, c_in=1, c_out=1, kernel=3, dilation=2, **sides, **five).macs == 2**dimensions * 3**dimensions
+    with pytest.raises(ValueError, match="over at most 4 positions"):
+        layer(batch=1, c_in=1, c_out=1, kernel=3, **sides, **five)
