@@ -338,7 +338,7 @@ def test_all_of_them_as_a_table():
         assert row["printed"] == row["flops"] == product and row["share"] == product / (core + product)
         if sure(row["tool"]):
             assert row["why"] == "scaled_dot_product_attention: 0 (2.048 kFLOPs)"
-    assert "33.3 %" in str(table) and "33.3 %" in table._repr_html_()
+    assert "33.3 %" in str(table) and "33.3&nbsp;%" in table._repr_html_()
 
 
 def test_a_reason_is_given_only_where_it_is_known():
