@@ -59,6 +59,9 @@ from flopkit.layers.pointwise import (
 from flopkit.layers.pooling import avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
 from flopkit.layers.positions import conv_output as conv_output
 from flopkit.layers.products import dense as dense, matmul as matmul
+from flopkit.models.catalogue import load as load, model_names as model_names
+from flopkit.models.hugging_face import from_hf as from_hf
+from flopkit.models.model import Model as Model
 from flopkit.peers.asking import ask as ask, ask_all as ask_all
 from flopkit.rooflines import roofline as roofline
 from flopkit.training import (

@@ -14,7 +14,10 @@ from typing import Any
 from flopkit.arithmetic import is_zero
 from flopkit.names import find
 
-__all__ = ["EXACT", "FVCORE", "KINDS", "TORCH", "VECTOR_KINDS", "Convention", "as_convention"]
+__all__ = [
+    "CHINCHILLA", "CHINCHILLA_TABLE", "DEEPSEEK", "EXACT", "FVCORE", "KAPLAN", "KINDS", "LLM_FOUNDRY", "MAXTEXT", "MAXTEXT_2024", "MEGATRON", "MEGATRON_2021", "MEGATRON_2022", "NANOGPT", "PALM", "SIX_N", "SIX_N_ACTIVE", "TORCH", "TORCHTITAN", "TORCHTITAN_2024", "VECTOR_KINDS", "VERL",
+    "Convention", "as_convention",
+]  # fmt: skip
 
 KINDS: Mapping[str, str] = {
     "products": "matrix products and convolutions",
@@ -23,9 +26,14 @@ KINDS: Mapping[str, str] = {
     "router": "the router of a mixture of experts",
     "head": "the product with the output vocabulary",
     "embedding": "the input embedding, were it a one-hot product instead of a look-up",
-    "recompute": "work done again in the backward pass",
+    "recompute": "scores that a flash kernel computes again in its backward pass",
+    "tied": "the input embedding, were it a one-hot product, where the head has the same table",
+    "vectors": "norms and biases, were each of their parameters a multiply-add a token",
+    "positions": "learned positions, were each of their parameters a multiply-add a token",
+    "idle": "experts that a token does not choose, had it gone through them",
+    "pairs": "attention, all positions of the score matrix, were each of them one multiply-add",
 }
-"""The kinds of multiply-adds."""
+"""The kinds of multiply-adds. Those from "tied" on, and "embedding", are not executed: some conventions count them all the same."""
 
 VECTOR_KINDS: Mapping[str, str] = {
     "elementwise": "activations, biases, sums, pooling, positions, losses",
@@ -37,7 +45,26 @@ VECTOR_KINDS: Mapping[str, str] = {
 """The kinds of element-wise work."""
 
 _COUNTS_AS = {"softmax": "scores", "hidden_softmax": "hidden", "routing": "router"}  # the share that vector work takes
-_SHARED = ("scores", "hidden", "router", "head", "embedding", "recompute")
+_SHARED = (
+    "scores",
+    "hidden",
+    "router",
+    "head",
+    "embedding",
+    "recompute",
+    "tied",
+    "vectors",
+    "positions",
+    "idle",
+    "pairs",
+)
+_OF_A_MODEL = (
+    "tied",
+    "vectors",
+    "positions",
+    "idle",
+    "pairs",
+)  # kinds that whole models keep, and single layers do not
 
 
 @dataclass(frozen=True)
@@ -62,10 +89,16 @@ class Convention:
         (scale and softmax, in `Cost.vector_flops`) has the same shares.
     router, head, embedding, recompute : float, optional
         The shares of work of that kind.
+    tied, vectors, positions, idle, pairs : float, optional
+        The shares of what a whole model keeps beside its work, for conventions that count parameters or positions and not
+        what is executed: see `KINDS`. For *pairs* the share may be 1.5, which is three FLOPs a position.
 
     Notes
     -----
-    Element-wise work is no part of `Cost.flops` under any convention here: it has a number of its own, `Cost.vector_flops`.
+    Element-wise work has a number of its own, `Cost.vector_flops`, and is no part of `Cost.flops`; CHINCHILLA, which counts a softmax,
+    does so by its share of *pairs*.
+    A convention that counts parameters (PALM, SIX_N, …) can be asked of a whole model, `flopkit.load`: there each part knows how
+    many tokens go through it.
 
     Examples
     --------
@@ -83,6 +116,11 @@ class Convention:
     head: float = 1
     embedding: float = 0
     recompute: float = 1
+    tied: float = 0
+    vectors: float = 0
+    positions: float = 0
+    idle: float = 0
+    pairs: float = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.source, str):
@@ -93,6 +131,8 @@ class Convention:
             raise ValueError(f"fma={self.fma!r}: a multiply-add counts as 2 FLOPs or as 1")
         for kind in _SHARED:
             share = getattr(self, kind)
+            if kind == "pairs" and share == 1.5:
+                continue
             if type(share) not in (bool, int, float) or share not in (0, 0.5, 1):
                 raise ValueError(
                     f"{kind}={share!r}: a share is 1 (counts), 0 (does not count) or 0.5 (half of it counts)"
@@ -108,6 +148,15 @@ class Convention:
             raise KeyError(f"kind={kind!r} is not a kind of work; known: {', '.join((*KINDS, *VECTOR_KINDS))}")
         share: float = getattr(self, _COUNTS_AS.get(kind, kind), 1)
         return share
+
+    @property
+    def of_models(self) -> bool:
+        """Whether it counts what whole models keep and single layers do not.
+
+        >>> SIX_N.of_models, EXACT.of_models
+        (True, False)
+        """
+        return any(getattr(self, kind) for kind in _OF_A_MODEL)
 
     def flops(self, macs_by_kind: Mapping[str, Any]) -> Any:
         """FLOPs of multiply-adds by kind: ``fma · Σ share · macs``.
@@ -208,3 +257,93 @@ FVCORE = Convention(
     fma=1,
     hidden=1,
 )
+
+# Those of papers and training frameworks. A flash kernel's recompute is in none of them.
+KAPLAN = Convention(
+    "KAPLAN",
+    "Kaplan et al. 2020, arXiv:2001.08361, table 1: 2N + 2·layers·context·d_attn a token forward, N without embeddings; the product "
+    "with the values is left out of the context term",
+    scores=0.5, hidden=0.5, head=0, recompute=0,
+)  # fmt: skip
+PALM = Convention(
+    "PALM",
+    "Chowdhery et al. 2022, arXiv:2204.02311, appendix B: 6N + 12·layers·heads·head_dim·length a token, all parameters in N",
+    hidden=1, embedding=1, vectors=1, positions=1, recompute=0,
+)  # fmt: skip
+CHINCHILLA = Convention(
+    "CHINCHILLA",
+    "Hoffmann et al. 2022, arXiv:2203.15556, appendix F: layers, the embedding as a product, the head, and three FLOPs a score for the "
+    "softmax; every position of the score matrix",
+    hidden=1, embedding=1, tied=1, pairs=1.5, recompute=0,
+)  # fmt: skip
+CHINCHILLA_TABLE = Convention(
+    "CHINCHILLA_TABLE",
+    "Hoffmann et al. 2022, arXiv:2203.15556, what gives the ratios of table A4: layers and softmax, neither embedding nor head",
+    hidden=1, head=0, pairs=1.5, recompute=0,
+)  # fmt: skip
+MEGATRON_2021 = Convention(
+    "MEGATRON_2021",
+    "Narayanan et al. 2021, arXiv:2104.04473, equation 3: layers and head, every position of the score matrix",
+    hidden=1, router=0, recompute=0,
+)  # fmt: skip
+MEGATRON_2022 = Convention(
+    "MEGATRON_2022",
+    "Korthikanti et al. 2022, arXiv:2205.05198, appendix A: layers and head, every position of the score matrix",
+    hidden=1, router=0, recompute=0,
+)  # fmt: skip
+MEGATRON = Convention(
+    "MEGATRON",
+    "Megatron-LM, num_floating_point_operations (2026): half of the scores whatever the mask, no router",
+    scores=0.5, hidden=0.5, router=0, recompute=0,
+)  # fmt: skip
+DEEPSEEK = Convention(
+    "DEEPSEEK",
+    "DeepSeek-AI 2025, arXiv:2505.09343, table 2, as its rows for V2 and V3 come out: half of the scores, no router",
+    scores=0.5, hidden=0.5, router=0, recompute=0,
+)  # fmt: skip
+LLM_FOUNDRY = Convention(
+    "LLM_FOUNDRY",
+    "MosaicML llm-foundry, scripts/train/benchmarking: 6N + 12·layers·d_model·length a token; all parameters in N, learned "
+    "positions and idle experts, too",
+    hidden=1, embedding=1, vectors=1, positions=1, idle=1, recompute=0,
+)  # fmt: skip
+NANOGPT = Convention(
+    "NANOGPT",
+    "nanoGPT, model.py, estimate_mfu: 6N + 12·layers·heads·head_dim·length a token, N without learned positions",
+    hidden=1, embedding=1, vectors=1, recompute=0,
+)  # fmt: skip
+TORCHTITAN_2024 = Convention(
+    "TORCHTITAN_2024",
+    "torchtitan before pull request 280: 6N + 12·layers·heads·head_dim·length a token, embedding in N",
+    hidden=1, embedding=1, vectors=1, positions=1, recompute=0,
+)  # fmt: skip
+TORCHTITAN = Convention(
+    "TORCHTITAN",
+    "torchtitan since pull request 280: an input embedding that is not tied is no part of N; windows count as full here",
+    hidden=1, vectors=1, positions=1, recompute=0,
+)  # fmt: skip
+MAXTEXT_2024 = Convention(
+    "MAXTEXT_2024",
+    "MaxText before pull request 1988 (July 2025): layers, router and head, every position of the score matrix",
+    hidden=1, recompute=0,
+)  # fmt: skip
+MAXTEXT = Convention(
+    "MAXTEXT",
+    "MaxText since pull request 1988 (July 2025): layers, router and head, half of the scores",
+    scores=0.5, hidden=0.5, recompute=0,
+)  # fmt: skip
+VERL = Convention(
+    "VERL",
+    "verl, FlopsCounter (since pull request 4959): half of the scores, router, and embedding and head as products",
+    scores=0.5, hidden=0.5, embedding=1, tied=1, recompute=0,
+)  # fmt: skip
+SIX_N = Convention(
+    "SIX_N",
+    "Kaplan et al. 2020, arXiv:2001.08361: 2N a token forward, 6N with the backward pass, with all parameters in N",
+    scores=0, embedding=1, vectors=1, positions=1, idle=1, recompute=0,
+)  # fmt: skip
+SIX_N_ACTIVE = Convention(
+    "SIX_N_ACTIVE",
+    "the same with N the parameters that are active for a token: experts that it does not choose are left out",
+    scores=0, embedding=1, vectors=1, positions=1, recompute=0,
+)  # fmt: skip

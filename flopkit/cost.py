@@ -193,9 +193,29 @@ class Cost:
         >>> cost = fk.attention(batch=1, q=3, kv=3, heads=1, head_dim=8, mask="causal")
         >>> cost.flops, cost.under(fk.conventions.TORCH).flops
         (192, 288)
+
+        Raises
+        ------
+        ValueError
+            For a convention that counts parameters or positions, such as PALM, where this is a single layer with such: a whole
+            model, `flopkit.load`, keeps what it asks for.
         """
         convention = as_convention(convention)
+        if convention.of_models and not self.parts:
+            self._ask_for_a_model(convention)
         return replace(self, convention=convention, parts=tuple(part.under(convention) for part in self.parts))
+
+    def _ask_for_a_model(self, convention: Convention) -> None:
+        wanted = [
+            kind
+            for kind, there in (("vectors", self.params_by_role), ("pairs", "scores" in self.macs_by_kind))
+            if there
+        ]
+        if missing := [kind for kind in wanted if kind not in self.macs_by_kind and convention.share(kind)]:
+            raise ValueError(
+                f"{convention} counts {' and '.join(KINDS[kind].split(',')[0] for kind in missing)} in a way that {self.name} by itself "
+                "does not say: ask a whole model, e.g. fk.load('llama-3-8b').forward(seq=4096).under(...)"
+            )
 
     # -- showing itself ---------------------------------------------------------------------------------------
 

@@ -30,13 +30,29 @@ def vector_worth(convention):
 
 
 def test_presets():
-    everything = {"products": 2, "scores": 2, "hidden": 0, "router": 2, "head": 2, "embedding": 0, "recompute": 2}
+    unexecuted = dict.fromkeys(("embedding", "tied", "vectors", "positions", "idle", "pairs"), 0)
+    everything = {"products": 2, "scores": 2, "hidden": 0, "router": 2, "head": 2, "recompute": 2} | unexecuted
     assert worth(EXACT) == everything
     assert worth(TORCH) == {**everything, "hidden": 2}
     assert worth(FVCORE) == {kind: int(n > 0) for kind, n in {**everything, "hidden": 2}.items()}
 
 
-@pytest.mark.parametrize("kind", ["scores", "hidden", "router", "head", "embedding", "recompute"])
+SHARES = [
+    "scores",
+    "hidden",
+    "router",
+    "head",
+    "embedding",
+    "recompute",
+    "tied",
+    "vectors",
+    "positions",
+    "idle",
+    "pairs",
+]
+
+
+@pytest.mark.parametrize("kind", SHARES)
 def test_a_field_is_the_share_of_a_kind(kind):
     for fma in (1, 2):
         assert worth(Convention("in", "a test", fma=fma, **{kind: 1}))[kind] == fma

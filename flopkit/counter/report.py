@@ -179,6 +179,11 @@ class Report:
         """
         convention = as_convention(convention)
         asks = [kind for kind in ("router", "head", "embedding") if convention.share(kind) != EXACT.share(kind)]
+        if convention.of_models:
+            raise ValueError(
+                f"{convention} counts a model's parameters for each token, and a running program does not say which those are; use a "
+                "model's formula, fk.load(name), under that convention"
+            )
         if asks:
             raise ValueError(
                 f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "

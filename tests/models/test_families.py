@@ -1,0 +1,98 @@
+"""Each family that a config.json may name: parameters and products are those of the model in transformers, on meta, to the last one."""
+
+import pytest
+import torch
+
+import flopkit as fk
+from flopkit.models import families
+
+transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
+
+SEQ, BATCH = 16, 2
+DECODER = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
+LATENT = DECODER | EXPERTS | {
+    "kv_lora_rank": 12, "q_lora_rank": 20, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "n_routed_experts": 8,
+    "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "num_key_value_heads": 4,
+}  # fmt: skip
+SMALL = {
+    "llama": DECODER,
+    "mistral": DECODER | {"sliding_window": 8},
+    "qwen2": DECODER,
+    "qwen2_moe": DECODER | EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 40, "mlp_only_layers": [1]},
+    "qwen3": DECODER | {"head_dim": 16},
+    "qwen3_moe": DECODER | EXPERTS | {"num_experts": 6, "head_dim": 16},
+    "mixtral": DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+    "gemma2": DECODER | {"head_dim": 16, "sliding_window": 8},
+    "gemma3_text": DECODER | {"head_dim": 16, "sliding_window": 8, "num_hidden_layers": 7},
+    "olmo2": DECODER,
+    "gpt_oss": DECODER | {"head_dim": 16, "sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT | {"q_lora_rank": None},
+    "gpt2": {"vocab_size": 96, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 2},
+    "mpt": {"vocab_size": 96, "d_model": 32, "n_layers": 3, "n_heads": 4, "max_seq_len": 64},
+    "bert": {
+        "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "max_position_embeddings": 64,
+    },
+    "t5": {"vocab_size": 96, "d_model": 32, "d_kv": 16, "d_ff": 80, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4},
+    "vit": {
+        "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 32, "patch_size": 8,
+        "num_labels": 10,
+    },
+}  # fmt: skip
+CLASSES = {"bert": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM", "vit": "AutoModelForImageClassification"}
+
+
+def built(kind):
+    """The configuration as transformers would save it, and its model on meta."""
+    config = transformers.AutoConfig.for_model(kind, **SMALL[kind])
+    with torch.device("meta"):
+        model = getattr(transformers, CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
+            config, dtype=torch.bfloat16
+        )
+    return config.to_dict(), model.eval()
+
+
+def inputs(kind):
+    with torch.device("meta"):
+        ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+        if kind == "vit":
+            return {"pixel_values": torch.zeros(BATCH, 3, 32, 32, dtype=torch.bfloat16)}
+        return {"input_ids": ids, "decoder_input_ids": ids} if kind == "t5" else {"input_ids": ids}
+
+
+def test_each_family_is_compared():
+    assert set(SMALL) == set(families())
+
+
+@pytest.mark.parametrize("kind", families())
+def test_parameters_and_products_are_those_of_transformers(kind):
+    config, model = built(kind)
+    report = fk.count(lambda: model(**inputs(kind)))
+    ours = fk.from_hf(config)
+    assert ours.params == sum(p.numel() for p in model.parameters())
+    forward = ours.forward(batch=BATCH) if kind == "vit" else ours.forward(seq=SEQ, batch=BATCH)
+    assert forward.under("TORCH").flops == report.flops
+
+
+@pytest.mark.parametrize("kind", sorted(set(families()) - {"vit", "t5"}))
+def test_layer_by_layer(kind):
+    """Each layer of ours beside the one that stands in its place there, its mixer and its MLP apart."""
+    config, model = built(kind)
+    report = fk.count(lambda: model(**inputs(kind)))
+    rows = {row["module"]: row["flops"] for row in report.by_module() if row["flops"]}
+    stack = next(name for name, module in model.named_modules() if isinstance(module, torch.nn.ModuleList))
+    ours = fk.from_hf(config)
+    order = ours.order or (0,) * ours.layers
+    assert len(order) == ours.layers
+    for place, which in enumerate(order):
+        layer = ours.layer(which, seq=SEQ, batch=BATCH).under("TORCH")
+        assert layer.flops == rows[f"{stack}.{place}"], place
+        names = [part.name for part in layer.parts]
+        mixed = sum(part.flops for part in layer.parts[: names.index("attention_sum")])
+        children = {name: flops for name, flops in rows.items() if name.rpartition(".")[0] == f"{stack}.{place}"}
+        assert mixed in children.values(), (mixed, children)
