@@ -64,8 +64,9 @@ from flopkit.models.hugging_face import from_hf as from_hf
 from flopkit.models.model import Model as Model
 from flopkit.peers.asking import ask as ask, ask_all as ask_all
 from flopkit.rooflines import roofline as roofline
-from flopkit.training import (
+from flopkit.training.backward import (
     attention_backward as attention_backward,
     conv2d_backward as conv2d_backward,
     dense_backward as dense_backward,
 )
+from flopkit.training.steps import Step as Step

@@ -93,6 +93,9 @@ class Convention:
         The shares of what a whole model keeps beside its work, for conventions that count parameters or positions and not
         what is executed: see `KINDS`. For *pairs* the share may be 1.5, which is three FLOPs a position.
 
+    outside_again : bool, optional
+        Whether full recompute in a training step repeats embedding and head, too.
+
     Notes
     -----
     Element-wise work has a number of its own, `Cost.vector_flops`, and is no part of `Cost.flops`; CHINCHILLA, which counts a softmax,
@@ -121,6 +124,7 @@ class Convention:
     positions: float = 0
     idle: float = 0
     pairs: float = 0
+    outside_again: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.source, str):
@@ -305,7 +309,7 @@ LLM_FOUNDRY = Convention(
     "LLM_FOUNDRY",
     "MosaicML llm-foundry, scripts/train/benchmarking: 6N + 12·layers·d_model·length a token; all parameters in N, learned "
     "positions and idle experts, too",
-    hidden=1, embedding=1, vectors=1, positions=1, idle=1, recompute=0,
+    hidden=1, embedding=1, vectors=1, positions=1, idle=1, recompute=0, outside_again=True,
 )  # fmt: skip
 NANOGPT = Convention(
     "NANOGPT",

@@ -2,7 +2,7 @@
 
     python tools/mutations.py                                         every formula: takes an hour or more
     python tools/mutations.py flopkit/counter/operators/products.py   one file: minutes, and seconds more once the tests are known
-    python tools/mutations.py --list flopkit/training.py              only show what would be changed
+    python tools/mutations.py --list flopkit/training/backward.py              only show what would be changed
 
 A number n becomes n + 1; + and - change places; a product becomes a sum and loses one factor, then the other; a quotient becomes a
 product. Each change, a *mutant*, meets the tests that run its line, the fastest first, until one fails. A mutant that none of them
@@ -50,7 +50,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = [
     "flopkit/counter/operators",
-    "flopkit/training.py",
+    "flopkit/training/",
     "flopkit/counter/beyond/attention_calls.py",
     "flopkit/layers",
     "flopkit/models",

@@ -109,7 +109,11 @@ class Attention:
             core = replace(core, params_by_role=extra)
         seen = "pairs" if mask != "full" else "q·kv"
         cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self.held(run.kv))
-        found.append(part("attention", core, run.tokens, cache=cache, formula=f"2·{seen}·{heads}·2·{head_dim}"))
+        found.append(
+            part(
+                "attention", core, run.tokens, cache=cache, formula=f"2·{seen}·{heads}·2·{head_dim}", flash_dim=head_dim
+            )
+        )
         if not is_zero(self.gate):
             gated = activation("sigmoid", elements=self.gate * run.tokens * heads * head_dim, dtype=run.dtype)
             found.append(part("gate", gated, run.tokens))
@@ -172,6 +176,7 @@ class LatentAttention:
                 run.tokens,
                 cache=cache if each.name == "attention" else 0,
                 formula=self._formula(each, d_model),
+                flash_dim=self.qk_nope + self.qk_rope,
             )
             for each in layer.parts
         ]

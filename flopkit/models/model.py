@@ -10,12 +10,13 @@ from typing import Any
 from flopkit.arithmetic import is_zero, maximum
 from flopkit.conventions import total
 from flopkit.cost import Cost
-from flopkit.dtypes import DType
+from flopkit.dtypes import DType, nbytes
 from flopkit.layers.convolutions import conv2d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.models.parts import Part, Run, added, part, project
-from flopkit.sizes import Flag, Size, choice, divides, flag, number, size
+from flopkit.sizes import Count, Flag, Size, choice, divides, flag, number, size
+from flopkit.training.steps import POLICIES, Step
 
 __all__ = ["Block", "Model", "Patches"]
 
@@ -210,15 +211,176 @@ class Model:
         -----
         Not counted: the loss, dropout, soft caps of scores or logits, building masks and tables of angles, copies.
         """
+        run = self._whole(seq, batch, dtype)
+        return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))
+
+    def train_step(
+        self, *, seq: Size | None = None, batch: Size = 1, recompute: str = "none", dtype: DType = "bf16"
+    ) -> Step:
+        """One training step over *batch* sequences of *seq* tokens, all parameters trained.
+
+        FLOPs: forward as `forward` counts it; backward twice as much, since each product comes back as two, and the embedding, a
+        look-up, has none. Recompute: nothing (``"none"``), scores and values of attention (``"selective"``), or the forward pass of
+        every layer (``"full"``), and besides the scores that a flash kernel computes again.
+
+        Parameters
+        ----------
+        seq : Size, optional
+            Tokens of a sequence, as in `forward`.
+        batch : Size, optional
+            Sequences.
+        recompute : str, optional
+            ``"none"``, ``"selective"`` or ``"full"``.
+        dtype : DType, optional
+            Number format of weights and activations.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> step = load("llama-3-8b").train_step(seq=8192, batch=2)
+        >>> step.model_flops == 3 * load("llama-3-8b").forward(seq=8192, batch=2).flops
+        True
+        """
+        choice("recompute", recompute, tuple(POLICIES))
+        run = self._whole(seq, batch, dtype)
+        parts = self.parts(run)
+        layers = [each for each in parts if each.layer]
+        cores = [each.core for each in layers if each.core is not None]
+        again = {"none": [], "selective": cores, "full": [each.cost for each in layers]}[recompute]
+
+        def work(name: str, costs: Iterable[Cost]) -> Cost:
+            found = Cost.total(name, list(costs))
+            return Cost(name, macs_by_kind=found.macs_by_kind, vector_by_kind=found.vector_by_kind)
+
+        forward = Cost.total("forward", [each.cost for each in parts])
+        backward = Cost("backward", macs_by_kind={kind: 2 * n for kind, n in forward.macs_by_kind.items()})
+        flash = [each.scores_again for each in parts if each.scores_again is not None]
+        outside = work("outside", (each.cost for each in parts if not each.layer))
+        return Step(
+            f"{self.name}, training step",
+            run.tokens,
+            forward,
+            backward,
+            work(recompute, again),
+            work("scores again", flash),
+            outside,
+        )
+
+    def prefill(
+        self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", prefix: Count = 0
+    ) -> Cost:
+        """The pass over *batch* prompts that fills the cache; the head runs on the last token of each.
+
+        Parameters
+        ----------
+        prompt : Size
+            New tokens of a sequence.
+        batch : Size, optional
+            Sequences.
+        weights, kv : DType, optional
+            Number formats of the weights and of the cache.
+        prefix : Count, optional
+            Tokens of a sequence that lie in the cache already, from an earlier chunk or a prompt that others share.
+
+        Returns
+        -------
+        Cost
+            FLOPs under EXACT. Bytes: the weights that are read once and the cache, of which each number is read or written once.
+
+        Notes
+        -----
+        Not counted in the bytes: activations, logits among them, which can stay on the chip; scales of quantised numbers. So the bytes
+        are a lower bound.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> llama = load("llama-3-8b")
+        >>> whole, first = llama.prefill(prompt=4096).flops, llama.prefill(prompt=2048).flops
+        >>> whole == first + llama.prefill(prompt=2048, prefix=2048).flops - 2 * llama.d_model * llama.vocab  # one head is saved
+        True
+        """
+        prompt, prefix = size("prompt", prompt), size("prefix", prefix, minimum=0)
+        return self._served("prefill", size("batch", batch), prompt, prompt + prefix, weights, kv)
+
+    def decode(self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16") -> Cost:
+        """One step of decoding: one new token for each of *batch* sequences.
+
+        Parameters
+        ----------
+        context : Size
+            Tokens of a sequence, the new one included.
+        batch : Size, optional
+            Sequences.
+        weights, kv : DType, optional
+            Number formats of the weights and of the cache.
+
+        Returns
+        -------
+        Cost
+            FLOPs under EXACT; latent attention runs in its absorbed form. Bytes: as in `prefill`; of the experts, those of
+            ``min(experts, batch·top_k)`` are read, the most that so many tokens can reach.
+
+        Notes
+        -----
+        Not counted in the bytes: activations, logits among them; scales of quantised numbers.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> step = load("llama-3-8b").decode(context=8192)
+        >>> step.bytes  # the weights without the table of the embedding, one row of it, and a cache of 1.07 GB
+        16083599360
+        """
+        return self._served("decode", size("batch", batch), 1, size("context", context), weights, kv)
+
+    def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType = "bf16") -> Any:
+        """Bytes of the cache of *batch* sequences of *context* tokens.
+
+        Keys and values of every layer; a layer with a window keeps min(context, window) tokens, latent attention a latent and a rope key.
+
+        Parameters
+        ----------
+        context : Size
+            Tokens of a sequence.
+        batch : Size, optional
+            Sequences.
+        dtype : DType, optional
+            Number format of the cache.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> load("llama-3-8b").kv_bytes(context=8192), load("deepseek-v3").kv_bytes(context=1)
+        (1073741824, 70272)
+        """
+        context, batch = size("context", context), size("batch", batch)
+        numbers = total(layers * block.mixer.held(context) for block, layers in self.blocks)
+        if self.encoder is not None:  # keys and values of the encoder's output, as long as the text here
+            numbers = numbers + total(layers * block.cross.held(context) for block, layers in self.blocks)
+        return nbytes(batch * numbers, dtype)
+
+    def _served(self, name: str, batch: Any, q: Any, kv: Any, weights: Any, cache: Any) -> Cost:
+        if not self.causal or self.head != "tokens":
+            raise ValueError(f"{self.name} makes no text token by token: it has no {name}")
+        run = Run(batch, q, kv, absorbed=name == "decode")
+        if self.encoder is not None:
+            run = replace(run, memory=kv, new_memory=name == "prefill")
+        parts = [
+            replace(each.cost, bytes=nbytes(each.weights, weights) + nbytes(each.cache, cache), parts=())
+            for each in replace(self, mtp=None).parts(run, head_tokens=batch)
+        ]
+        return Cost.total(f"{self.name}, {name}", parts)
+
+    def _whole(self, seq: Any, batch: Any, dtype: Any) -> Run:
+        """*batch* sequences of *seq* tokens, from the first to the last layer."""
         if seq is None:
             if self.patches is None:
                 raise TypeError(f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096")
             seq = self.patches.tokens
         seq, batch = size("seq", seq), size("batch", batch)
         run = Run(batch, seq, seq, causal=self.causal, dtype=dtype)
-        if self.encoder is not None:
-            run = replace(run, memory=seq)
-        return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))
+        return run if self.encoder is None else replace(run, memory=seq)
 
     def parts(self, run: Run, *, head_tokens: Any = None) -> list[Part]:
         """The parts of a pass, each with the weights it reads and the numbers it leaves in the cache.
@@ -293,10 +455,8 @@ class Model:
         assert self.encoder is not None
         inside = Run(run.batch, run.memory, run.memory, causal=False, dtype=run.dtype)
         found = self.encoder.parts(inside)
-        table = found[0].cost  # the same as the decoder's
-        found[0] = found[0]._replace(cost=replace(table, params_by_role={}))
-        costs = [each.cost for each in found]
-        return [Part(Cost.total("encoder", costs), total(each.weights for each in found))]
+        found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
+        return [each._replace(cost=each.cost.named(f"encoder, {each.cost.name}")) for each in found]
 
     def _head(self, run: Run, tokens: Any) -> list[Part]:
         d_model = self.d_model
@@ -328,7 +488,7 @@ class Model:
         inside += [
             each._replace(cost=replace(each.cost, params_by_role={})) for each in self._head(run, run.tokens)
         ]  # the same matrix
-        return _repeated("mtp", inside, 1)
+        return _repeated("mtp", inside, 1)._replace(layer=False)
 
     # -- showing itself ---------------------------------------------------------------------------------------
 
@@ -339,5 +499,16 @@ class Model:
 def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
     """Equal layers as one part."""
     parts = list(parts)
-    cost = (Cost.total("layer", (each.cost for each in parts)) * times).named(name)
-    return Part(cost, times * total(each.weights for each in parts), times * total(each.cache for each in parts))
+
+    def summed(costs: Iterable[Cost | None]) -> Cost:
+        found: Cost = Cost.total("layer", [cost for cost in costs if cost is not None]) * times
+        return found
+
+    return Part(
+        summed(each.cost for each in parts).named(name),
+        times * total(each.weights for each in parts),
+        times * total(each.cache for each in parts),
+        core=summed(each.core for each in parts),
+        scores_again=summed(each.scores_again for each in parts),
+        layer=True,
+    )

@@ -57,13 +57,19 @@ class Part(NamedTuple):
     weights: Any = 0  # numbers of weights that are read
     cache: Any = 0  # numbers of keys, values or states that lie in the cache afterwards, each read or written once
     formula: str = ""  # its FLOPs in words of the sizes
+    core: Cost | None = None  # attention's scores and values, which selective recompute computes again
+    scores_again: Cost | None = None  # what a flash kernel computes again in its backward pass
+    layer: bool = False  # whether it is a stack of layers, which full recompute computes again
 
 
-def part(name: str, cost: Cost, tokens: Any, *, weights: Any = None, cache: Any = 0, formula: str = "") -> Part:
+def part(
+    name: str, cost: Cost, tokens: Any, *, weights: Any = None, cache: Any = 0, formula: str = "", flash_dim: Any = 0
+) -> Part:
     """A part under *name*, with the kinds of work that conventions ask for which count parameters or pairs.
 
     A convention such as 6N takes each parameter for a multiply-add a token. Matrices do that work anyway; for the rest, norms, biases
-    and positions, their number times *tokens* is kept under kinds of their own, which EXACT does not count.
+    and positions, their number times *tokens* is kept under kinds of their own, which EXACT does not count. Of attention, scores of
+    *flash_dim* features each are what a flash kernel computes again.
     """
     roles = cost.params_by_role
     kinds = dict(cost.macs_by_kind)
@@ -71,11 +77,16 @@ def part(name: str, cost: Cost, tokens: Any, *, weights: Any = None, cache: Any 
         kinds["vectors"] = tokens * total(roles[role] for role in ("norm", "bias") if role in roles)
     if "position" in roles:
         kinds["positions"] = tokens * roles["position"]
-    if "softmax" in cost.vector_by_kind and "scores" in kinds:
-        pairs = total(cost.vector_by_kind.get(kind, 0) for kind in ("softmax", "hidden_softmax"))
-        kinds["pairs"] = exact_div(pairs, SCALE_FLOPS + SOFTMAX_FLOPS)
-    cost = replace(cost, name=name, macs_by_kind=kinds)
-    return Part(cost, cost.params if weights is None else weights, cache, formula)
+    weights = cost.params if weights is None else weights
+    if "scores" not in kinds:
+        return Part(replace(cost, name=name, macs_by_kind=kinds), weights, cache, formula)
+    each = SCALE_FLOPS + SOFTMAX_FLOPS
+    counted = (("scores", "softmax"), ("hidden", "hidden_softmax"))
+    pairs = {kind: exact_div(cost.vector_by_kind[vector], each) for kind, vector in counted if kind in kinds}
+    kinds["pairs"] = total(pairs.values())
+    again = Cost("scores again", macs_by_kind={kind: n * flash_dim for kind, n in pairs.items()})
+    core = Cost("core", macs_by_kind={kind: n for kind, n in kinds.items() if kind in ("scores", "hidden", "pairs")})
+    return Part(replace(cost, name=name, macs_by_kind=kinds), weights, cache, formula, core, again)
 
 
 def project(name: str, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tokens: Any = None) -> Part:

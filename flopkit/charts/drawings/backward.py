@@ -8,7 +8,7 @@ from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.layers.products import dense
-from flopkit.training import dense_backward
+from flopkit.training.backward import dense_backward
 from flopkit.units import count, si
 
 __all__ = ["gradients", "wanted_gradients"]

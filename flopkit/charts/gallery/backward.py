@@ -14,7 +14,7 @@ from flopkit.layers.attentions import attention
 from flopkit.layers.embeddings import embedding
 from flopkit.layers.products import dense
 from flopkit.models.language import decoder
-from flopkit.training import attention_backward, dense_backward
+from flopkit.training.backward import attention_backward, dense_backward
 
 __all__ = ["backward_stack", "step_of_llama"]
 

@@ -13,7 +13,7 @@ from flopkit.counter.operators.visibility import band_pairs, visible_rows
 from flopkit.counter.work import COUNTED, Work
 from flopkit.layers.attentions import SCALE_FLOPS, SOFTMAX_KIND
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
-from flopkit.training import FLASH_SOFTMAX, ROW_SUM, SCORES_AGAIN, THROUGH_SOFTMAX
+from flopkit.training.backward import FLASH_SOFTMAX, ROW_SUM, SCORES_AGAIN, THROUGH_SOFTMAX
 
 __all__ = [
     "HIDDEN_MASK",

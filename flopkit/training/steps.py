@@ -1,0 +1,139 @@
+"""A training step by phases: what the mathematics asks for (model FLOPs), and what a program executes (hardware FLOPs)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flopkit import units
+from flopkit.arithmetic import ratio
+from flopkit.conventions import Convention, as_convention
+from flopkit.cost import Cost
+from flopkit.tables import Table
+
+__all__ = ["POLICIES", "Step"]
+
+POLICIES = {
+    "none": "everything that the backward pass needs is kept",
+    "selective": "attention's core, scores and values, is computed again",
+    "full": "every layer's forward pass is computed again, embedding and head are not",
+}
+"""What of the forward pass is computed again in the backward pass."""
+
+
+@dataclass(frozen=True, repr=False)
+class Step:
+    """One training step of a whole model: a forward pass, a backward pass, and what is computed again in it.
+
+        model FLOPs = forward + backward
+        hardware FLOPs = forward + backward + recompute
+
+    Parameters
+    ----------
+    name : str
+        What it is, for tables.
+    tokens : Any
+        Tokens of the whole batch.
+    forward, backward : Cost
+        The two passes. Backward is two products for each of the forward pass where everything is trained.
+    checkpointed : Cost
+        What the recompute policy computes again.
+    scores_again : Cost
+        The scores that a flash kernel computes again in its backward pass. EXACT and TORCH count them, an author's convention does not.
+    outside : Cost, optional
+        Work outside of the layers, which the policy "full" does not repeat, but for a convention that says so (LLM_FOUNDRY).
+
+    Notes
+    -----
+    Not counted: the loss, the optimiser (its work is element-wise), element-wise work of the backward pass, gradient accumulation,
+    communication.
+
+    References
+    ----------
+    Chowdhery et al. 2022, appendix B, for the two numerators; Korthikanti et al. 2022 for selective recompute.
+
+    Examples
+    --------
+    >>> import flopkit as fk
+    >>> step = fk.load("llama-3-8b").train_step(seq=8192, recompute="full")
+    >>> step.model_flops, round(step.hardware_flops / step.model_flops, 3)
+    (421651971833856, 1.334)
+    """
+
+    name: str
+    tokens: Any
+    forward: Cost
+    backward: Cost
+    checkpointed: Cost
+    scores_again: Cost
+    outside: Cost = field(default_factory=Cost)
+
+    @property
+    def convention(self) -> Convention:
+        """The convention of all its numbers."""
+        return self.forward.convention
+
+    @property
+    def recompute(self) -> Cost:
+        """What is computed again: by the policy and, where the convention counts that, by a flash kernel."""
+        parts = [self.checkpointed]
+        if self.convention.recompute:
+            parts.append(self.scores_again)
+        if self.convention.outside_again and self.checkpointed.name == "full":
+            parts.append(self.outside)
+        return Cost.total("recompute", parts)
+
+    @property
+    def model_flops(self) -> Any:
+        """FLOPs that the mathematics asks for: forward and backward, nothing twice. The numerator of MFU."""
+        return self.forward.flops + self.backward.flops
+
+    @property
+    def hardware_flops(self) -> Any:
+        """FLOPs that are executed: model FLOPs and the recompute. The numerator of HFU."""
+        return self.model_flops + self.recompute.flops
+
+    @property
+    def flops_per_token(self) -> Any:
+        """Model FLOPs by tokens."""
+        return ratio(self.model_flops, self.tokens)
+
+    def under(self, convention: Convention | str) -> Step:
+        """The same step as *convention* counts it.
+
+        >>> import flopkit as fk
+        >>> step = fk.load("llama-3-8b").train_step(seq=8192)
+        >>> step.under("SIX_N").flops_per_token == 6 * fk.load("llama-3-8b").params
+        True
+        """
+        convention = as_convention(convention)
+        phases = ("forward", "backward", "checkpointed", "scores_again", "outside")
+        return replace(self, **{phase: getattr(self, phase).under(convention) for phase in phases})
+
+    def table(self) -> Table:
+        """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token and its share of the model FLOPs."""
+        lines = [
+            ("forward", self.forward.flops), ("backward", self.backward.flops), ("recompute", self.recompute.flops),
+            ("model FLOPs", self.model_flops), ("hardware FLOPs", self.hardware_flops),
+        ]  # fmt: skip
+        rows = [
+            {
+                "phase": name,
+                "FLOPs": flops,
+                "FLOPs a token": ratio(flops, self.tokens),
+                "of model FLOPs": ratio(flops, self.model_flops),
+            }
+            for name, flops in lines
+        ]
+        formats = {
+            "FLOPs": lambda value: units.format_value(value, "FLOPs"), "FLOPs a token": lambda value: units.format_value(value, "FLOPs"),
+            "of model FLOPs": lambda value: units.format_value(value, "%"),
+        }  # fmt: skip
+        return Table(rows, caption=f"{self.name}, convention {self.convention}", formats=formats)
+
+    def __repr__(self) -> str:
+        model, hardware = (units.format_value(n, "FLOPs") for n in (self.model_flops, self.hardware_flops))
+        return f"{self.name}: {model} of the model, {hardware} executed [{self.convention}]"
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()

@@ -1,0 +1,95 @@
+"""A whole training step and a step of decoding: as the program is counted that does it, and as papers print it."""
+
+import pytest
+import torch
+
+import flopkit as fk
+
+transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
+
+SIZES = {
+    "model_type": "llama", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+SEQ, BATCH = 16, 2
+
+
+def built(device="meta"):
+    with torch.device(device):
+        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**SIZES))
+        return model.train(), torch.zeros(BATCH, SEQ, dtype=torch.long)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_a_training_step_is_what_a_program_does(recompute):
+    """Model FLOPs, and those that are computed again: by flash, and by transformers' own checkpointing of each layer."""
+    model, ids = built(torch.device("cpu"))
+    if recompute == "full":
+        model.activation_checkpointing_enable({"use_reentrant": True})
+    with fk.counting() as report:
+        model(input_ids=ids, use_cache=False).logits.sum().backward()
+    step = fk.from_hf(SIZES).train_step(seq=SEQ, batch=BATCH, recompute=recompute)
+    for convention in ("TORCH", "EXACT"):
+        ours, theirs = step.under(convention), report.under(convention)
+        assert ours.model_flops == theirs.model_flops
+        assert ours.recompute.flops == theirs.recompute.flops
+        assert ours.hardware_flops == theirs.hardware_flops
+
+
+def test_selective_recompute_is_scores_and_values_again():
+    step = fk.from_hf(SIZES).train_step(seq=SEQ, recompute="selective").under("MEGATRON_2022")
+    core = fk.attention(batch=1, q=SEQ, kv=SEQ, heads=4, head_dim=8)
+    assert step.hardware_flops - step.model_flops == 3 * core.flops
+
+
+def test_decode_is_what_a_program_does():
+    """With a cache: one new token a sequence; the cache grows and is read whole."""
+    model, _ = built()
+    context = 24
+    with torch.device("meta"):
+        cache = transformers.DynamicCache()
+        model.eval()(input_ids=torch.zeros(BATCH, context - 1, dtype=torch.long), past_key_values=cache, use_cache=True)
+        token = torch.zeros(BATCH, 1, dtype=torch.long)
+    report = fk.count(lambda: model(input_ids=token, past_key_values=cache, use_cache=True))
+    ours = fk.from_hf(SIZES).decode(context=context, batch=BATCH)
+    assert ours.under("TORCH").flops == report.flops
+    assert ours.flops == report.flops  # the newest token sees all others
+
+
+def test_the_bytes_of_a_step_of_decoding_are_weights_and_cache():
+    model = fk.load("llama-3-8b")
+    for weights, size in (("bf16", 2), ("fp8", 1), ("int4", 0.5)):
+        moved = model.decode(context=1000, batch=3, weights=weights).bytes
+        read = model.params - 128256 * 4096 + 3 * 4096  # of the embedding's table one row a token
+        assert moved == size * read + 3 * model.kv_bytes(context=1000)
+    assert model.kv_bytes(context=1) == 2 * 32 * 8 * 128 * 2
+
+
+def test_prefill_in_chunks_is_the_whole_with_a_head_a_chunk():
+    model = fk.load("llama-3-8b")
+    chunks = [model.prefill(prompt=1024, prefix=1024 * i) for i in range(4)]
+    head = 2 * 4096 * 128256
+    assert sum(chunk.flops for chunk in chunks) == model.prefill(prompt=4096).flops + 3 * head
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3"])
+def test_deepseek_v3_by_its_published_numbers(name):
+    """250 GFLOPs a token in training at 4,096 tokens, 260 with multi-token prediction; 70.272 kB of cache a token (arXiv:2505.09343)."""
+    step = fk.load(name).train_step(seq=4096).under("DEEPSEEK")
+    assert round(step.flops_per_token / 1e9) == 250
+    assert fk.load(name).kv_bytes(context=1) == 70_272
+    assert round(fk.load(name, mtp=True).train_step(seq=4096).under("DEEPSEEK").flops_per_token / 1e9) == 260
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.train_step(seq=8, recompute="some"), "recompute='some'"),
+        (lambda m: m.train_step(), "seq= is missing"),
+        (lambda m: m.decode(context=0), "context=0"),
+        (lambda m: m.prefill(prompt=4, weights="fp7"), "fp7"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(fk.load("llama-3-8b"))
