@@ -16,7 +16,7 @@ from flopkit import names, units
 from flopkit.derivations import Derivation, Limit, number_format
 from flopkit.tables import Table
 
-__all__ = ["Derivation", "Device", "Limit", "device", "device_names"]
+__all__ = ["Derivation", "Device", "Limit", "device", "device_names", "fastest_mode"]
 
 
 class Device:
@@ -280,6 +280,16 @@ def device_names() -> list[str]:
     ['p100-sxm', 'p100-pcie', 'v100-sxm']
     """
     return list(_catalogue())
+
+
+def fastest_mode(device: Any, dtype: str) -> str:
+    """The fastest way in which *device* multiplies numbers of a format: by its matrix units, where they take it as it is.
+
+    >>> fastest_mode(device("a100-sxm-80gb"), "fp64"), fastest_mode(device("a100-sxm-80gb"), "fp32")
+    ('fp64_tensor', 'fp32')
+    """
+    had = [mode for mode in (dtype, f"{dtype}_tensor", f"{dtype}_matrix") if mode in getattr(device, "dtypes", ())]
+    return max(had, key=device.peak, default=dtype)
 
 
 def _current() -> Device:

@@ -235,6 +235,37 @@ class Report:
         """
         return breakdown.by_module(self, depth)
 
+    def flops_by_dtype(self, model: bool = False) -> dict[str, Any]:
+        """FLOPs that were executed, by the number format of their operands; their sum is `hardware_flops`.
+
+        What `flopkit.mfu` and `flopkit.hfu` divide by the peak of each format.
+
+        Parameters
+        ----------
+        model : bool, optional
+            The FLOPs that the mathematics asks for instead; their sum is `model_flops`.
+
+        Examples
+        --------
+        >>> import torch, flopkit as fk
+        >>> layer, x = torch.nn.Linear(3, 5), torch.ones(2, 3)
+        >>> fk.count(lambda: (layer(x), layer.bfloat16()(x.bfloat16()))).flops_by_dtype()
+        {'fp32': 60, 'bf16': 60}
+        """
+        from flopkit.counter.timing import format_of
+
+        found: dict[str, Any] = {}
+        for entry, where, calls in self.lines():
+            work = entry.work
+            if model:
+                kinds = [work.model] if where.phase in ("forward", "backward") else []
+            else:
+                kinds = [work.done, work.again]
+            if flops := sum(self.flops_of(macs) for macs in kinds):
+                format = format_of(work.dtype)
+                found[format] = found.get(format, 0) + calls * flops
+        return {format: settled(flops) for format, flops in found.items()}
+
     def as_seen_by(self, tool: str = "torch") -> Seen:
         """What torch's own counter would print of this run, its silent zeros included.
 

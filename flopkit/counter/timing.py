@@ -14,7 +14,7 @@ from flopkit.dtypes import canonical
 from flopkit.rooflines import roofline as bound_of
 from flopkit.tables import Table
 
-__all__ = ["Timing", "roofline"]
+__all__ = ["Timing", "format_of", "roofline"]
 
 
 class Timing:
@@ -177,7 +177,7 @@ def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
         if work.status == FREE and not work.bytes:
             continue
         flops = report.flops_of(work.done) + report.flops_of(work.again)
-        format = (dtype or _fastest(named, _format(work.dtype))) if flops else ""
+        format = (dtype or devices.fastest_mode(named, format_of(work.dtype))) if flops else ""
         if dtype is None and format in _WIDE and format not in getattr(named, "dtypes", (format,)):
             without_peak[format] += calls
             format = ""
@@ -241,15 +241,9 @@ _PARTS = {
 }
 
 
-def _format(dtype: str) -> str:
+def format_of(dtype: str) -> str:
     """The format whose peak a product of such numbers meets."""
     return _PARTS.get(dtype) or canonical(dtype or "fp32")
-
-
-def _fastest(device: Any, dtype: str) -> str:
-    """The fastest way in which *device* multiplies numbers of a format: by its matrix units, where they take it as it is."""
-    had = [mode for mode in (dtype, f"{dtype}_tensor", f"{dtype}_matrix") if mode in getattr(device, "dtypes", ())]
-    return max(had, key=device.peak, default=dtype)
 
 
 def _row(op: str, phase: str) -> dict[str, Any]:

@@ -1,0 +1,223 @@
+"""A meter for training loops: the time and the utilisation of each step, and their running mean."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flopkit import units
+from flopkit.arithmetic import reading
+from flopkit.sizes import number
+from flopkit.tables import Table
+from flopkit.utilization.gauges import Gauge, is_bare, of_flops
+
+__all__ = ["Meter", "StepTime"]
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """What `Meter.step` gives; ``seconds, mfu = meter.step()`` takes it apart (and ``seconds, mfu, hfu`` where there is an HFU).
+
+    Attributes
+    ----------
+    seconds : float
+        The time of one step.
+    mfu : float
+        Its MFU; NaN where the time is shorter than the device can take.
+    hfu : float | None
+        Its HFU; None where the meter knows of no hardware FLOPs.
+    warm_up : bool
+        Whether it was one of the first steps, which no mean takes in.
+    """
+
+    seconds: float
+    mfu: float
+    hfu: float | None = None
+    warm_up: bool = False
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.seconds, self.mfu) if self.hfu is None else (self.seconds, self.mfu, self.hfu))
+
+
+class Meter:
+    """The time and the MFU of each step of a training loop, and their mean over the last ones.
+
+    Call `step` at the end of each step. The first interval begins when the meter is made.
+
+    Parameters
+    ----------
+    flops_per_step : Any
+        The work of one step on *count* devices, as `mfu` takes it.
+    device : Any
+        As in `mfu`.
+    dtype, count : Any, optional
+        As in `mfu`.
+    hardware_flops : Any, optional
+        What is executed in a step, as `hfu` takes it, for HFU. None: what *flops_per_step* says, where that is a training
+        step or a `Report`.
+    warm_up : int, optional
+        How many calls of `step` at the beginning no mean takes in: compilation, and caches that fill.
+    window : int, optional
+        Over how many calls of `step` the running mean goes.
+    clock : Callable[[], float], optional
+        Seconds, never going back.
+
+    Raises
+    ------
+    ValueError or TypeError
+        As `mfu`, except for a step that is too short to be true: that would end the training. Such a step has the MFU
+        NaN, and the first one gives a `RuntimeWarning` that names the usual causes.
+
+    Notes
+    -----
+    A GPU works on when ``step()`` of an optimiser has returned, so a single time is only right after
+    ``torch.cuda.synchronize()``. Calling that in each step costs little where steps take long; otherwise call it, and
+    ``meter.step(steps=N)``, after every N steps. The running mean is right either way, once launches have to wait for the GPU.
+
+    Not counted: evaluation and checkpoints that stand between `start` and the next `step`.
+
+    Examples
+    --------
+    >>> import flopkit as fk
+    >>> ticks = iter([0.0, 9.0, 9.5, 10.0])  # a clock for this example; leave it out
+    >>> meter = fk.Meter(flops_per_step=200e12, device="h100-sxm", clock=lambda: next(ticks))
+    >>> for _ in range(3):
+    ...     seconds, mfu = meter.step()
+    >>> seconds, mfu
+    (0.5, MFU 40.4 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given)
+    >>> print(meter)
+    step 3, 500 ms (mean of 2): MFU 40.4 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given
+    """
+
+    def __init__(
+        self,
+        flops_per_step: Any,
+        *,
+        device: Any,
+        dtype: Any = None,
+        count: Any = 1,
+        hardware_flops: Any = None,
+        warm_up: int = 1,
+        window: int = 50,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if hardware_flops is None and not is_bare(flops_per_step) and hasattr(flops_per_step, "hardware_flops"):
+            hardware_flops = flops_per_step
+        self._gauges = [of_flops("MFU", "model_flops", flops_per_step, device, dtype, count)]
+        if hardware_flops is not None:
+            self._gauges.append(of_flops("HFU", "hardware_flops", hardware_flops, device, dtype, count))
+        for gauge, argument in zip(self._gauges, ("flops_per_step", "hardware_flops"), strict=False):
+            if reading(gauge.at_peak) != "plain":
+                raise TypeError(f"{argument}, device and count: a meter takes numbers, no sweep and no symbol")
+        self._warm_up = number("warm_up", warm_up, minimum=0)
+        self._recent: deque[tuple[float, int]] = deque(maxlen=number("window", window))
+        self._calls, self._all_steps, self._all_seconds = 0, 0, 0.0
+        self._problem, self._warned = "", False
+        self.steps = 0
+        self.last: StepTime | None = None
+        self._clock = clock
+        self.start()
+
+    def start(self) -> None:
+        """Start the clock anew, after an evaluation or a checkpoint: the time until now is in no step."""
+        self._since = self._clock()
+
+    def step(self, steps: int = 1) -> StepTime:
+        """A step is over, or *steps* of them since the last call: their mean time, MFU and HFU.
+
+        Parameters
+        ----------
+        steps : int, optional
+            How many steps have passed.
+        """
+        steps = number("steps", steps)
+        now = self._clock()
+        elapsed, self._since = now - self._since, now
+        warm_up = self._calls < self._warm_up
+        self._calls += 1
+        self.steps += steps
+        if not warm_up:
+            self._recent.append((elapsed, steps))
+            self._all_seconds += elapsed
+            self._all_steps += steps
+        self.last = self._at(elapsed / steps, warm_up)
+        if self._problem and not self._warned:
+            self._warned = True
+            warnings.warn(self._problem, RuntimeWarning, stacklevel=2)
+        return self.last
+
+    @property
+    def mean(self) -> StepTime:
+        """The mean over the window: the FLOPs of all its steps, divided by their time. NaN before there is one."""
+        steps = sum(steps for _, steps in self._recent)
+        return self._at(sum(seconds for seconds, _ in self._recent) / steps if steps else math.nan)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds a step, the mean over the window."""
+        return self.mean.seconds
+
+    @property
+    def mfu(self) -> float:
+        """The MFU of `mean`."""
+        return self.mean.mfu
+
+    @property
+    def hfu(self) -> float | None:
+        """The HFU of `mean`; None where no hardware FLOPs are known."""
+        return self.mean.hfu
+
+    def _at(self, seconds: float, warm_up: bool = False) -> StepTime:
+        mfu, *hfu = (self._share(gauge, seconds) for gauge in self._gauges)
+        return StepTime(seconds, mfu, hfu[0] if hfu else None, warm_up)
+
+    def _share(self, gauge: Gauge, seconds: float) -> float:
+        if math.isnan(seconds):
+            return math.nan
+        try:
+            share: float = gauge.share(seconds)
+        except ValueError as error:
+            self._problem = self._problem or str(error)
+            return math.nan
+        return share
+
+    def summary(self) -> Table:
+        """The last step, the mean over the window, and the mean of all steps after the warm-up.
+
+        Notes
+        -----
+        Columns: *what*, how many *steps*, *seconds* a step, *MFU*, and *HFU* where hardware FLOPs are known.
+        """
+        everything = self._at(self._all_seconds / self._all_steps if self._all_steps else math.nan)
+        in_window = sum(steps for _, steps in self._recent)
+        lines = [
+            ("last step", 1, self.last),
+            ("running mean", in_window, self.mean),
+            ("after warm-up", self._all_steps, everything),
+        ]
+        rows = [
+            {"what": what, "steps": steps, "seconds": one.seconds, "MFU": one.mfu, "HFU": one.hfu}
+            for what, steps, one in lines
+            if one
+        ]
+        columns = ["what", "steps", "seconds", "MFU", "HFU"][: 3 + len(self._gauges)]
+        percent = partial(units.format_value, unit="%")
+        formats: Any = {"seconds": units.seconds, "MFU": percent, "HFU": percent}
+        return Table(rows, caption=f"a step on {self._gauges[0].of()}", columns=columns, formats=formats)
+
+    def __repr__(self) -> str:
+        mean, in_window = self.mean, sum(steps for _, steps in self._recent)
+        if not in_window:
+            return f"step {self.steps}: no time yet after the warm-up"
+        shares = [f"MFU {units.format_value(mean.mfu, '%')}" if math.isnan(mean.mfu) else repr(mean.mfu)]
+        shares += [f"HFU {units.format_value(mean.hfu, '%')}"] if mean.hfu is not None else []
+        return f"step {self.steps}, {units.seconds(mean.seconds)} (mean of {in_window}): {'; '.join(shares)}"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()

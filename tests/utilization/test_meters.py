@@ -1,0 +1,195 @@
+"""The meter of a training loop, with a clock that the tests wind."""
+
+import math
+from types import SimpleNamespace
+
+import numpy
+import pytest
+import sympy
+
+import flopkit as fk
+
+TOY = fk.Device("toy", peak={"bf16": 100.0, "fp8": 200.0}, bandwidth=1000.0)
+STEP = SimpleNamespace(model_flops=60, hardware_flops=80, convention=fk.conventions.EXACT)
+
+
+class Clock:
+    """Stands still between calls of `wait`."""
+
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+    def wait(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def run(meter, clock, *times, steps=1):
+    """The readings after steps that take these times."""
+    found = []
+    for seconds in times:
+        clock.wait(seconds)
+        found.append(meter.step(steps))
+    return found
+
+
+def test_a_step_has_a_time_and_an_mfu(clock):
+    meter = fk.Meter(flops_per_step=50, device=TOY, clock=clock)
+    first, second = run(meter, clock, 8, 2)
+    assert (first.seconds, first.mfu, first.hfu, first.warm_up) == (8, 0.0625, None, True)
+    assert (second.seconds, second.mfu, second.hfu, second.warm_up) == (2, 0.25, None, False)
+    assert meter.last == second and meter.steps == 2
+    seconds, mfu = second
+    assert (seconds, mfu) == (2, 0.25)
+
+
+def test_and_an_hfu_where_hardware_flops_are_known(clock):
+    for work in ({"flops_per_step": 60, "hardware_flops": 80}, {"flops_per_step": STEP}):
+        meter = fk.Meter(**work, device=TOY, clock=clock)
+        ((seconds, mfu, hfu),) = run(meter, clock, 2)
+        assert (seconds, mfu, hfu) == (2, 0.3, 0.4)
+    meter = fk.Meter(flops_per_step=STEP, hardware_flops=100, device=TOY, clock=clock, warm_up=0)
+    clock.wait(2)
+    assert meter.step().hfu == meter.hfu == 0.5  # what the caller says goes before what the step says
+    assert fk.Meter(flops_per_step=fk.matmul(m=1, k=1, n=1), device=TOY).hfu is None
+
+
+def test_devices_and_formats_are_those_of_mfu(clock):
+    meter = fk.Meter(flops_per_step=60, hardware_flops=80, device=TOY, dtype="fp8", count=2, clock=clock)
+    assert [(one.mfu, one.hfu) for one in run(meter, clock, 1)] == [(0.15, 0.2)]
+    assert repr(meter.last.mfu) == "MFU 15 % of 2 × 200 FLOP/s in fp8, toy, FLOPs as given"
+    assert fk.Meter(50, device="h100-sxm").summary().caption == (
+        "a step on 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given"
+    )
+
+
+def test_the_mean_leaves_the_warm_up_out(clock):
+    meter = fk.Meter(flops_per_step=30, device=TOY, warm_up=2, clock=clock)
+    assert [one.warm_up for one in run(meter, clock, 100, 50, 1, 2)] == [True, True, False, False]
+    assert (meter.seconds, meter.mfu, meter.steps) == (1.5, pytest.approx(0.2), 4)
+    meter = fk.Meter(flops_per_step=30, device=TOY, warm_up=0, clock=clock)
+    run(meter, clock, 3)
+    assert meter.seconds == 3
+
+
+def test_the_mean_goes_over_the_window_and_is_that_of_the_work(clock):
+    """Two steps of 1 and 3 s are 60 FLOPs in 4 s: 15 % and not the mean of 30 and 10 %."""
+    meter = fk.Meter(flops_per_step=30, device=TOY, window=2, clock=clock)
+    run(meter, clock, 9, 7, 1, 3)
+    assert (meter.seconds, meter.mfu) == (2, 0.15)
+    assert [row["seconds"] for row in meter.summary()] == [3, 2, 11 / 3]
+
+
+def test_several_steps_at_once(clock):
+    meter = fk.Meter(flops_per_step=30, hardware_flops=40, device=TOY, clock=clock)
+    (one,) = run(meter, clock, 10, steps=5)
+    assert (one.seconds, one.mfu, one.hfu, one.warm_up) == (2, 0.15, 0.2, True)
+    run(meter, clock, 1)
+    run(meter, clock, 9, steps=4)
+    assert (meter.seconds, meter.steps) == (2, 10)  # 10 s, five steps
+    assert [row["steps"] for row in meter.summary()] == [1, 5, 5]
+
+
+def test_what_stands_between_steps_is_in_none(clock):
+    meter = fk.Meter(flops_per_step=30, device=TOY, clock=clock)
+    run(meter, clock, 1, 2)
+    clock.wait(500)  # an evaluation
+    meter.start()
+    (one,) = run(meter, clock, 2)
+    assert (one.seconds, meter.seconds, meter.steps) == (2, 2, 3)
+
+
+def test_before_the_first_time(clock):
+    meter = fk.Meter(flops_per_step=30, hardware_flops=40, device=TOY, clock=clock)
+    assert meter.last is None and all(math.isnan(value) for value in (meter.seconds, meter.mfu, meter.hfu))
+    assert str(meter) == "step 0: no time yet after the warm-up"
+    run(meter, clock, 5)
+    assert str(meter) == "step 1: no time yet after the warm-up"
+    assert [row["what"] for row in meter.summary()] == ["last step", "running mean", "after warm-up"]
+    assert "–" in str(meter.summary())
+    assert len(fk.Meter(flops_per_step=30, device=TOY).summary()) == 2
+
+
+def test_an_impossible_time_is_said_once_and_ends_no_training(clock):
+    """60 FLOPs in half a second are 120 FLOP/s, of 110 at most; so is no time at all."""
+    meter = fk.Meter(flops_per_step=60, hardware_flops=80, device=TOY, warm_up=0, clock=clock)
+    with pytest.warns(RuntimeWarning, match=r"(?s)MFU is impossible: 120 FLOP/s.*torch\.cuda\.synchronize") as caught:
+        (one,) = run(meter, clock, 0.5)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert one.seconds == 0.5 and math.isnan(one.mfu) and math.isnan(one.hfu)
+    assert str(meter) == "step 1, 500 ms (mean of 1): MFU –; HFU –"
+    (one,) = run(meter, clock, 0)  # no second warning, which would be an error here
+    assert math.isnan(one.mfu)
+    run(meter, clock, 2.5)
+    assert (meter.mfu, meter.hfu) == pytest.approx((0.6, 0.8))  # over all three the mean is true
+
+
+def test_one_of_the_two_may_be_possible(clock):
+    meter = fk.Meter(flops_per_step=60, hardware_flops=80, device=TOY, warm_up=0, clock=clock)
+    with pytest.warns(RuntimeWarning, match="^HFU is impossible: 123.1 FLOP/s"):
+        (one,) = run(meter, clock, 0.65)
+    assert one.mfu == pytest.approx(60 / 65) and math.isnan(one.hfu)
+
+
+def test_it_prints_a_line(clock):
+    meter = fk.Meter(flops_per_step=STEP, device=TOY, clock=clock)
+    run(meter, clock, 9, 2, 2)
+    line = "step 3, 2 s (mean of 2): MFU 30 % of 100 FLOP/s in bf16, toy, EXACT; HFU 40 %"
+    assert str(meter) == repr(meter) == line
+    meter = fk.Meter(flops_per_step=60, device=TOY, clock=clock)
+    run(meter, clock, 9, 2)
+    assert str(meter) == "step 2, 2 s (mean of 1): MFU 30 % of 100 FLOP/s in bf16, toy, FLOPs as given"
+
+
+def test_its_summary(clock):
+    meter = fk.Meter(flops_per_step=STEP, device=TOY, window=1, clock=clock)
+    run(meter, clock, 9, 4, 2)
+    assert str(meter.summary()).splitlines() == [
+        "a step on 100 FLOP/s in bf16, toy, EXACT",
+        "what           steps  seconds   MFU     HFU",
+        "last step          1      2 s  30 %    40 %",
+        "running mean       1      2 s  30 %    40 %",
+        "after warm-up      2      3 s  20 %  26.7 %",
+    ]
+    assert meter._repr_html_() == meter.summary()._repr_html_()
+    meter = fk.Meter(flops_per_step=60, device=TOY, clock=clock)
+    run(meter, clock, 2)
+    assert meter.summary().columns == ["what", "steps", "seconds", "MFU"]
+
+
+def test_time_passes_by_itself():
+    meter = fk.Meter(flops_per_step=1, device="h100-sxm")
+    one = meter.step()
+    assert 0 < one.seconds < 60 and 0 < one.mfu < 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        ({"flops_per_step": -1}, ValueError, "flops=-1"),
+        ({"flops_per_step": "6N"}, TypeError, "flops='6N': must be a number of FLOPs"),
+        ({"flops_per_step": None}, TypeError, "flops=None: must be a number of FLOPs"),
+        ({"hardware_flops": math.nan}, ValueError, "flops=nan"),
+        ({"flops_per_step": numpy.array([1.0])}, TypeError, "flops_per_step, device and count: a meter takes numbers"),
+        ({"hardware_flops": sympy.Symbol("x")}, TypeError, "hardware_flops, device and count: a meter takes numbers"),
+        ({"device": "h1000"}, ValueError, "is not a device in the data; did you mean"),
+        ({"device": "a100-sxm-80gb", "dtype": "fp8"}, ValueError, "has no peak for fp8"),
+        ({"count": 0}, ValueError, "count=0"),
+        ({"warm_up": -1}, ValueError, "warm_up=-1"),
+        ({"window": 0}, ValueError, "window=0"),
+    ],
+)
+def test_wrong_input(wrong, error, says):
+    with pytest.raises(error, match=says):
+        fk.Meter(**({"flops_per_step": 1, "device": TOY} | wrong))
+
+
+def test_no_steps_have_no_time(clock):
+    with pytest.raises(ValueError, match="steps=0"):
+        fk.Meter(1, device=TOY, clock=clock).step(0)
