@@ -70,4 +70,5 @@ from flopkit.training.backward import (
     dense_backward as dense_backward,
 )
 from flopkit.training.steps import Step as Step
-from flopkit.utilization import Meter as Meter, hfu as hfu, mbu as mbu, mfu as mfu
+from flopkit.utilization.meters import Meter as Meter
+from flopkit.utilization.shares import hfu as hfu, mbu as mbu, mfu as mfu

@@ -18,6 +18,7 @@ import vega
 
 import flopkit as fk
 from flopkit.arithmetic import vega as expression_of
+from flopkit.derivations import Derivation
 from flopkit.utilization import Utilization
 
 EXACT, TORCH, FVCORE = fk.conventions.EXACT, fk.conventions.TORCH, fk.conventions.FVCORE
@@ -262,6 +263,7 @@ def test_a_sweep_is_an_array():
     for share, right in (
         (fk.mfu(flops, seconds=seconds, device=TOY), [0.1, 0.1, 0.6]),
         (fk.hfu(flops, seconds=1, device=TOY), [0.1, 0.2, 0.3]),
+        (fk.hfu(numpy.array([0, 0.5]), seconds=1, device=TOY), [0, 0.005]),
         (fk.mfu(10**20, seconds=1e18 * seconds, device=TOY, count=2), [0.5, 0.25, 1.0]),
         (fk.mbu(10 * flops, seconds=seconds, device=TOY), [0.1, 0.1, 0.6]),
         (fk.mfu(30, seconds=1, device=TOY, count=numpy.array([1, 2, 3])), [0.3, 0.15, 0.1]),
@@ -341,6 +343,16 @@ def test_the_limit_is_physics_and_not_the_peak():
     )
 
 
+def test_at_the_limit_itself_a_time_is_possible():
+    made_of = Derivation(unit="SM", units=1, clock=1.0, flops_per_clock={"bf16": 128}, highest_clock=2.0)
+    card = fk.Device("twice as fast as it says", peak={"bf16": 128}, bandwidth=1, derivation=made_of)
+    assert fk.mfu(256, seconds=1, device=card) == 2
+    assert fk.mfu(256, seconds=numpy.array([1.0]), device=card).tolist() == [2]
+    for seconds in (0.999, numpy.array([0.999])):
+        with pytest.raises(ValueError, match="1 SM × 128 FLOP/clock"):
+            fk.mfu(256, seconds=seconds, device=card)
+
+
 def test_where_no_limit_is_known_it_is_a_margin_above_the_peak():
     assert fk.hfu(109, seconds=1, device=TOY) == 1.09
     with pytest.raises(
@@ -371,6 +383,9 @@ def test_the_convention_may_be_the_cause():
     assert "experts" not in str(caught.value)  # whose number is ours
     with pytest.raises(ValueError) as caught:
         fk.mfu(MASKED, seconds=1, device=TOY)
+    assert "under(" not in str(caught.value)
+    with pytest.raises(ValueError) as caught:
+        fk.mfu(fk.matmul(m=9, k=9, n=9).under(TORCH), seconds=1, device=TOY)
     assert "under(" not in str(caught.value)
     more = replace(EXACT, name="MINE", hidden=1, head=1)  # where TORCH says less, a mask is not why
     cost = fk.Cost(macs_by_kind={"embedding": 60, "products": 40}, convention=replace(more, embedding=1))
