@@ -87,6 +87,14 @@ def test_the_mean_goes_over_the_window_and_is_that_of_the_work(clock):
     assert [row["seconds"] for row in meter.summary()] == [3, 2, 11 / 3]
 
 
+def test_the_window_is_fifty_calls_where_nothing_is_said(clock):
+    meter = fk.Meter(flops_per_step=30, device=TOY, clock=clock)
+    run(meter, clock, 9, 3, *[1] * 50)
+    assert meter.seconds == 1
+    run(meter, clock, 3)
+    assert meter.seconds == 1.04
+
+
 def test_several_steps_at_once(clock):
     meter = fk.Meter(flops_per_step=30, hardware_flops=40, device=TOY, clock=clock)
     (one,) = run(meter, clock, 10, steps=5)

@@ -348,7 +348,7 @@ def test_at_the_limit_itself_a_time_is_possible():
     card = fk.Device("twice as fast as it says", peak={"bf16": 128}, bandwidth=1, derivation=made_of)
     assert fk.mfu(256, seconds=1, device=card) == 2
     assert fk.mfu(256, seconds=numpy.array([1.0]), device=card).tolist() == [2]
-    for seconds in (0.999, numpy.array([0.999])):
+    for seconds in (0.999, numpy.array([0.999]), numpy.array([1.0, 0.999])):
         with pytest.raises(ValueError, match="1 SM × 128 FLOP/clock"):
             fk.mfu(256, seconds=seconds, device=card)
 
