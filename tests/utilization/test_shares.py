@@ -467,3 +467,17 @@ def test_work_without_the_flops_that_are_asked_for():
 def test_sizes_are_by_name():
     with pytest.raises(TypeError):
         fk.mfu(1, 1, TOY)
+
+
+def test_a_whole_model_s_step():
+    """The two numerators of a step under full recompute, one peak; its convention and the other one beside it."""
+    step = fk.load("llama-3-8b").train_step(seq=8192, recompute="full")
+    share, hardware = (function(step, seconds=1, device=H100) for function in (fk.mfu, fk.hfu))
+    assert share == pytest.approx(step.model_flops / 989.4e12) and share.convention == EXACT
+    assert hardware == pytest.approx(step.hardware_flops / 989.4e12) and hardware > 1.3 * share
+    assert share.others == {"TORCH": pytest.approx(step.under(TORCH).model_flops / 989.4e12)}
+    assert fk.mfu(step.under("SIX_N"), seconds=1, device=H100) == pytest.approx(
+        step.under("SIX_N").model_flops / 989.4e12
+    )
+    meter = fk.Meter(step, device=H100, clock=iter([0.0, 1.0]).__next__)
+    assert meter.step().hfu == hardware
