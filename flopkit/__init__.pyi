@@ -5,6 +5,7 @@ from flopkit import (
     conventions as conventions,
     lessons as lessons,
     models as models,
+    recordings as recordings,
     rooflines as rooflines,
     tally as tally,
     units as units,

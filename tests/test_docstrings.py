@@ -14,7 +14,18 @@ from numpydoc.docscrape import NumpyDocString
 import flopkit as fk
 
 GIVEN = ("Report", "UncountedError")  # a function gives them; nobody calls them
-EXPLAINED = ("arithmetic", "sizes", "dtypes", "conventions", "cost", "tables", "layers", "training", "tally")
+EXPLAINED = (
+    "arithmetic",
+    "sizes",
+    "dtypes",
+    "conventions",
+    "cost",
+    "tables",
+    "layers",
+    "training",
+    "tally",
+    "recordings",
+)
 PUBLIC = {name: thing for name in fk.__all__ if callable(thing := getattr(fk, name)) and name not in GIVEN}
 
 
