@@ -55,11 +55,11 @@ def test_a_device_without_a_peak_stays_without_a_share():
     [
         (dict(workload="lama-3-8b"), "workload='lama-3-8b' is not a workload .* did you mean llama-3-8b"),
         (dict(workload="resnet"), "did you mean resnet101 or .*resnet50"),
-        (dict(kind="trainng"), "did you mean training"),
+        (dict(kind="train"), "did you mean training"),
         (dict(device="h1000"), "device='h1000' is in no published measurement; did you mean H100"),
         (dict(dataset="tim"), "did you mean timm"),
         (dict(precision="bf17"), "did you mean bf16"),
-        (dict(verdict="imposible"), "did you mean impossible"),
+        (dict(verdict="impossibly"), "did you mean impossible"),
         (
             dict(workload="vgg16", kind="decode"),
             "kind='decode': nothing was measured with workload='vgg16'; there is inference, backward, training",
