@@ -188,10 +188,10 @@ def dataset(name: str) -> Dataset:
 
     Examples
     --------
-    >>> lambda_ = dataset("lambda training")
-    >>> lambda_.licence
+    >>> one = dataset("lambda training")
+    >>> one.licence
     'none stated: values only, with their source'
-    >>> print(lambda_.caveats[0])
+    >>> print(one.caveats[0])
     The unit is not written in the file: images, sequences or tokens a second, as the task logs it.
     """
     return _read(names.find(name, dataset_names(), "a collection of measurements"))

@@ -36,7 +36,7 @@ def find(
     workload : str, optional
         What ran: a model such as ``"llama-3.1-8b"`` or ``"resnet50"``, an operation such as ``"matmul"`` or ``"attention"``.
     kind : str, optional
-        One of `KINDS`: ``"training"``, ``"inference"``, ``"backward"``, ``"prefill"``, ``"decode"``, ``"serving"``, ``"matmul"``,
+        One of the kinds in ``flopkit.recordings.KINDS``: ``"training"``, ``"inference"``, ``"backward"``, ``"prefill"``, ``"decode"``, ``"serving"``, ``"matmul"``,
         ``"convolution"``, ``"attention"``, ``"kernel"``.
     device : str or Device, optional
         A device of flopkit, or words of the name that the source gives: ``"a100"`` finds every A100.
