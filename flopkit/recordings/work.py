@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from flopkit.dtypes import nbytes
+from flopkit.dtypes import names as number_formats
 from flopkit.layers.convolutions import conv2d
 from flopkit.layers.positions import conv_output
 from flopkit.layers.products import matmul
-from flopkit.models import config_names, decoder
-from flopkit.models.vision import cnn, cnn_names
+from flopkit.models import cnn, cnn_names, load, model_names
 from flopkit.names import plain
 
 __all__ = ["Rate", "rate"]
@@ -52,7 +51,10 @@ def rate(row: Row) -> Rate | None:
     if work is None or row["unit"].startswith("min"):
         return None
     amount, each, counted = work
-    items = {"call": 1, "image": row.get("batch"), "token": (row.get("batch") or 1) * (row.get("seq") or 1)}[each]
+    batch = row.get("batch")
+    items = {"call": 1, "image": batch, "sequence": batch, "token": batch and row.get("seq") and batch * row["seq"]}[
+        each
+    ]
     if row["unit"] == "ms":
         return Rate(amount * items / (row["value"] / 1e3), unit, counted) if items else None
     return Rate(amount * row["value"] * _jobs(row), unit, counted)
@@ -77,11 +79,13 @@ def _flops(row: Row) -> tuple[float, str, str] | None:
     if (model := _model(row["workload"])) is None:
         return None
     seq = row.get("seq")
-    where = f"{model}, " + (
-        f"causal attention over {seq:,} tokens" if seq else "without attention: no length is stated"
-    )
+    pairs = f"causal attention over {seq:,} tokens" if seq else "without attention: no length is stated"
+    where = f"{model}, {pairs}"
     if passes:
-        return passes * _token(model, seq or 1), "token", f"{times}the forward pass of {where}"
+        flops, each = passes * _token(model, seq or 1), "token"
+        if not row["unit"].startswith(("tokens", "ms")):  # sequences a second
+            flops, each = flops * (seq or 0), "sequence"
+        return (flops, each, f"{times}the forward pass of {where}") if flops else None
     if row["kind"] == "prefill":
         return _token(model, seq or 1, head=False), "token", f"the layers of {where}"
     if row["kind"] == "serving" and row.get("prompt") and row.get("output"):
@@ -99,20 +103,23 @@ def _weights(row: Row) -> tuple[float, str, str] | None:
         if row.get(column):
             return row[column] * size, "token", f"{column} of the source"
     model = _model(row["workload"])
-    if row["unit"] != "tokens/s" or model is None or row["precision"] not in ("bf16", "fp16", "fp8", "int8"):
+    if row["unit"] != "tokens/s" or model is None or row["precision"] not in number_formats():
         return None
-    numbers = round(_token(model, 1) / 2)
-    return nbytes(numbers, row["precision"]), "token", f"the weights of {model} that a token multiplies"
+    step = load(model).decode(context=1, weights=row["precision"])
+    return step.bytes, "token", f"flopkit.load({model!r}).decode(context=1, weights={row['precision']!r})"
 
 
+@cache
 def _network(workload: str) -> str | None:
     known = {plain(name): name for name in cnn_names()}
     return known.get(plain(_SAME.get(workload, workload)))
 
 
+@cache
 def _model(workload: str) -> str | None:
-    name = _SAME.get(workload, workload)
-    return name if name.startswith("llama") and name in config_names() else None
+    """A decoder that flopkit can load: of others a row does not say enough, such as the lengths of an encoder-decoder."""
+    name = workload if workload in model_names() else _SAME.get(workload)
+    return name if name in model_names() and _is_decoder(name) else None
 
 
 @cache
@@ -121,11 +128,16 @@ def _image(network: str) -> int:
 
 
 @cache
+def _is_decoder(name: str) -> bool:
+    model = load(name)
+    return model.causal and model.encoder is None and model.patches is None
+
+
+@cache
 def _token(model: str, seq: int, head: bool = True) -> float:
-    """FLOPs of a forward pass over *seq* tokens, a token."""
-    net = decoder(model)
-    flops = net.forward(seq=seq).flops if head else net.layers * net.layer(seq=seq).flops
-    return float(flops) / seq
+    """FLOPs of a forward pass over *seq* tokens, a token; *head*: the product with the vocabulary on each of them."""
+    cost = load(model).forward(seq=seq)
+    return float(cost.flops - (0 if head else 2 * cost.macs_by_kind["head"])) / seq
 
 
 def _convolution(row: Row) -> Any:

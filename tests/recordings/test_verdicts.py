@@ -89,6 +89,23 @@ def test_gpt_fast_prints_the_bytes_of_the_weights():
     assert eight["bytes_per_s"] == pytest.approx(8 * 704.10e9) and eight["share"] == pytest.approx(704.10 / 2039)
 
 
+def test_decoding_reads_the_experts_that_a_token_chooses():
+    row = FIND("mixtral-8x7b", dataset="gpt_fast", precision="bf16", count=2)[0]
+    attention, expert, head = 4096 * (2 * 4096 + 2 * 1024), 3 * 4096 * 14336, 4096 * 32_000
+    assert row["bytes_per_s"] == pytest.approx(96.67 * 2 * (32 * (attention + 2 * expert) + head), rel=1e-3)
+    assert "decode(context=1, weights='bf16')" in row["counted"]
+
+
+def test_sequences_and_batches_count_their_tokens():
+    row = dict(kind="training", workload="llama-3-8b", count=1, unit="tokens/s", value=1, batch=4, seq=2048)
+    token = rate(row).value
+    assert rate(row | {"unit": "sequences/s"}).value == pytest.approx(2048 * token)
+    assert rate(row | {"unit": "ms", "value": 1000}).value == pytest.approx(4 * 2048 * token)
+    assert rate(row | {"unit": "sequences/s", "seq": None}) is None
+    assert rate(row | {"unit": "ms", "seq": None}) is None
+    assert rate(row | {"unit": "tokens/s", "seq": None}).value < token, "without attention"
+
+
 def test_prefill_leaves_the_head_out_and_serving_reads_the_prompts():
     row = by(FIND("llama-3-8b", dataset="llama_cpp", kind="prefill", device="rtx-3090", count=1), "precision", "seq")[
         "fp16", 512
