@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
+from flopkit.models.numbers import transformer
 from flopkit.names import find
 
 __all__ = ["load", "model_names"]
@@ -15,10 +20,10 @@ __all__ = ["load", "model_names"]
 def model_names() -> list[str]:
     """The models that `load` knows.
 
-    >>> "llama-3-8b" in model_names()
-    True
+    >>> "llama-3-8b" in model_names(), "gpt-3-175b" in model_names()
+    (True, True)
     """
-    return config_names()
+    return sorted([*config_names(), *_tables()[0]])
 
 
 def load(name: str, mtp: bool = False) -> Model:
@@ -29,7 +34,7 @@ def load(name: str, mtp: bool = False) -> Model:
     name : str
         One of `model_names`; case, spaces, ``_``, ``-`` and ``.`` do not matter.
     mtp : bool, optional
-        Whether the layers for multi-token prediction are there, which training has and inference may leave out.
+        Whether the layer for multi-token prediction is there, which training has and inference may leave out.
 
     Returns
     -------
@@ -52,9 +57,22 @@ def load(name: str, mtp: bool = False) -> Model:
     140550657277952
     """
     found = find(name, model_names(), "a known model")
-    model = replace(from_hf(hf_config(found)), name=found, source=config_source(found))
-    if not mtp:
-        return model
-    if found != "deepseek-v3":
-        raise ValueError(f"mtp=True: {found} has no layer for multi-token prediction")
-    return replace(model, mtp=model.blocks[-1][0])
+    tables, likes = _tables()
+    if found in tables:
+        numbers = dict(tables[found])
+        source, retrieved, like = numbers.pop("source"), numbers.pop("retrieved"), numbers.pop("like", None)
+        if mtp:
+            raise ValueError(f"mtp=True: {found} has no layer for multi-token prediction")
+        return transformer(name=found, source=f"{source} ({retrieved})", **(likes[like] if like else {}) | numbers)
+    try:
+        model = from_hf(hf_config(found), mtp=mtp)
+    except ValueError as error:
+        raise ValueError(f"{found}: {error}") from None
+    return replace(model, name=found, source=config_source(found))
+
+
+@cache
+def _tables() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The models that have no config.json, and what several of them share."""
+    tables = tomllib.loads(files("flopkit").joinpath("data/models.toml").read_text("utf-8"))
+    return tables, tables.pop("like")

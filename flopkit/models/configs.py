@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -10,20 +11,18 @@ from flopkit.names import find
 
 __all__ = ["config_names", "config_source", "hf_config"]
 
-_FOLDER = files("flopkit") / "data" / "hf_configs"
-
 
 def config_names() -> list[str]:
     """The models whose configuration is known.
 
-    >>> config_names()
-    ['deepseek-v3', 'llama-3-70b', 'llama-3-8b', 'mixtral-8x7b']
+    >>> config_names()[:3]
+    ['bert-base', 'bert-large', 'deepseek-v2']
     """
-    return sorted(entry.name.removesuffix(".json") for entry in _FOLDER.iterdir() if entry.name.endswith(".json"))
+    return sorted(_entries())
 
 
 def hf_config(name: str) -> dict[str, Any]:
-    """The configuration of *name*, for ``transformers.AutoConfig.for_model(**config)``.
+    """The configuration of *name*, for ``transformers.AutoConfig.for_model(**config)``: the fields that sizes and counts depend on.
 
     Parameters
     ----------
@@ -43,7 +42,8 @@ def hf_config(name: str) -> dict[str, Any]:
     >>> config["num_hidden_layers"], config["num_key_value_heads"]
     (80, 8)
     """
-    return dict(_entry(name)["config"])
+    config: dict[str, Any] = json.loads(json.dumps(_entry(name)["config"]))  # the reader's own, lists in it too
+    return config
 
 
 def config_source(name: str) -> str:
@@ -57,5 +57,10 @@ def config_source(name: str) -> str:
 
 
 def _entry(name: str) -> dict[str, Any]:
-    found = find(name, config_names(), "a model whose configuration is known")
-    return dict(json.loads((_FOLDER / f"{found}.json").read_text("utf-8")))
+    found: dict[str, Any] = _entries()[find(name, _entries(), "a model whose configuration is known")]
+    return found
+
+
+@cache
+def _entries() -> dict[str, Any]:
+    return dict(json.loads(files("flopkit").joinpath("data/hf_configs.json").read_text("utf-8")))

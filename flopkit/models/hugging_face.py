@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -78,13 +79,15 @@ class _Config:
                 )
 
 
-def from_hf(config: Mapping[str, Any] | str | PathLike[str]) -> Model:
+def from_hf(config: Mapping[str, Any] | str | PathLike[str], mtp: bool = False) -> Model:
     """The model that a ``config.json`` describes.
 
     Parameters
     ----------
     config : Mapping[str, Any] or str or PathLike[str]
         The configuration as a dictionary, or the path of a ``config.json``.
+    mtp : bool, optional
+        Whether the layer for multi-token prediction is there, which training has and inference may leave out.
 
     Returns
     -------
@@ -94,7 +97,8 @@ def from_hf(config: Mapping[str, Any] | str | PathLike[str]) -> Model:
     Raises
     ------
     ValueError
-        For a ``model_type`` that is not known, with near ones; for a field that is missing or has a value that is not described here.
+        For a ``model_type`` that is not known, with near ones; for a field that is missing or has a value that is not described here;
+        for *mtp* where ``num_nextn_predict_layers`` says that there is no such layer, or more than one.
     TypeError
         For what is neither a dictionary nor a path.
     FileNotFoundError
@@ -130,10 +134,24 @@ def from_hf(config: Mapping[str, Any] | str | PathLike[str]) -> Model:
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise ValueError("the configuration has no 'model_type': give a whole config.json")
-    if kind not in _FAMILIES:
+    family = _SAME.get(kind, kind)
+    if family not in _FAMILIES:
         raise ValueError(f"model_type={kind!r} is not described here; {hint(kind, _FAMILIES)}")
-    name = str(config.get("_name_or_path") or kind)
-    return _FAMILIES[kind](_Config(config, kind), name)
+    c = _Config(config, kind)
+    model = _FAMILIES[family](c, str(config.get("_name_or_path") or kind))
+    return replace(model, mtp=_mtp_layer(c, model)) if mtp else model
+
+
+def _mtp_layer(c: _Config, model: Model) -> Block:
+    """The layer for multi-token prediction, which is like the last one."""
+    layers = c.get("num_nextn_predict_layers", c.get("num_mtp_layers", 0))
+    if layers == 1:
+        return model.blocks[-1][0]
+    raise ValueError(
+        "mtp=True: there is no layer for multi-token prediction"
+        if not layers
+        else f"num_nextn_predict_layers={layers!r}: more than one layer for multi-token prediction is not described here"
+    )
 
 
 def families() -> list[str]:
@@ -343,3 +361,5 @@ _FAMILIES: dict[str, Callable[[_Config, str], Model]] = {
     "qwen3_moe": _qwen3_moe, "gemma2": _gemma2, "gemma3_text": _gemma3, "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek, "gpt2": _gpt2, "mpt": _mpt, "bert": _bert, "t5": _t5, "vit": _vit,
 }  # fmt: skip
+
+_SAME = {"kimi_k2": "deepseek_v3"}  # another name for the same layers

@@ -41,6 +41,9 @@ class Attention:
         Whether the queries' projection makes a gate of the same width, which multiplies the output of the heads.
     position_buckets : Count, optional
         Rows of a learned table of biases, one a head, that are added to the scores by distance (T5).
+    position_keys : Flag, optional
+        Whether a matrix makes keys of relative positions, as in Transformer-XL (Gopher, Chinchilla). Its parameters count; what it
+        does does not: the product with the table of positions, once for all sequences, and the queries' products with these keys.
     cross : bool, optional
         Whether keys and values come from an encoder's output.
     """
@@ -56,6 +59,7 @@ class Attention:
     sinks: Flag = False
     gate: Flag = False
     position_buckets: Count = 0
+    position_keys: Flag = False
     cross: bool = False
 
     def __post_init__(self) -> None:
@@ -65,7 +69,7 @@ class Attention:
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
         object.__setattr__(self, "position_buckets", size("position_buckets", self.position_buckets, minimum=0))
-        for name in ("qkv_bias", "out_bias", "sinks", "gate"):
+        for name in ("qkv_bias", "out_bias", "sinks", "gate", "position_keys"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
         choice("qk_norm", self.qk_norm, ("", "head", "whole"))
         divides("kv_heads", self.kv_heads, "heads", self.heads)
@@ -105,9 +109,11 @@ class Attention:
             extra["bias"] = self.sinks * heads
         if not is_zero(self.position_buckets):
             extra["position"] = self.position_buckets * heads
+        if not is_zero(self.position_keys):
+            extra["position"] = extra.get("position", 0) + self.position_keys * d_model * heads * head_dim
         if extra:
             core = replace(core, params_by_role=extra)
-        seen = "pairs" if mask != "full" else "q·kv"
+        seen = "pairs" if mask != "full" else "batch·q·kv"
         cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self.held(run.kv))
         found.append(
             part(
@@ -175,13 +181,13 @@ class LatentAttention:
                 each,
                 run.tokens,
                 cache=cache if each.name == "attention" else 0,
-                formula=self._formula(each, d_model),
+                formula=self._formula(each, d_model, form),
                 flash_dim=self.qk_nope + self.qk_rope,
             )
             for each in layer.parts
         ]
 
-    def _formula(self, each: Cost, d_model: Any) -> str:
+    def _formula(self, each: Cost, d_model: Any, form: str) -> str:
         queries, up = self.heads * (self.qk_nope + self.qk_rope), self.qk_nope + self.v_head_dim
         widths = {
             "q_proj": (d_model, queries), "q_down": (d_model, self.q_lora), "q_up": (self.q_lora, queries),
@@ -190,5 +196,8 @@ class LatentAttention:
             "o_proj": (self.heads * self.v_head_dim, d_model),
         }  # fmt: skip
         if each.name == "attention":
-            return f"2·pairs·{self.heads}·(head_dim + v_head_dim)"
+            key, value = self.qk_nope + self.qk_rope, self.v_head_dim
+            if form == "absorbed":
+                key, value = self.kv_lora + self.qk_rope, self.kv_lora
+            return f"2·pairs·{self.heads}·({key} + {value})"
         return "2·tokens·{}·{}".format(*widths[each.name]) if each.name in widths else ""

@@ -16,6 +16,7 @@ from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.models.parts import Part, Run, added, part, project
 from flopkit.sizes import Count, Flag, Size, choice, divides, flag, number, size
+from flopkit.tables import Table
 from flopkit.training.steps import POLICIES, Step
 
 __all__ = ["Block", "Model", "Patches"]
@@ -492,8 +493,29 @@ class Model:
 
     # -- showing itself ---------------------------------------------------------------------------------------
 
+    def table(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16") -> Table:
+        """The forward pass over *batch* sequences of *seq* tokens, one row a part, the total last: see `flopkit.models.model_table`.
+
+        >>> from flopkit import load
+        >>> [row["part"] for row in load("llama-3-8b").table(seq=8192) if row["level"] == 0]
+        ['embedding', 'layers', 'norm', 'head', 'total']
+        """
+        from flopkit.models.shown import model_table
+
+        return model_table(self, self._whole(seq, batch, dtype))
+
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        from flopkit.models.shown import in_a_line
+
+        return in_a_line(self)
+
+    def _repr_html_(self) -> str:
+        from flopkit.models.shown import summary
+
+        return summary(self)._repr_html_()
 
 
 def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
@@ -511,4 +533,6 @@ def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
         core=summed(each.core for each in parts),
         scores_again=summed(each.scores_again for each in parts),
         layer=True,
+        inside=tuple(parts),
+        times=times,
     )

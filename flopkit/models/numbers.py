@@ -31,6 +31,7 @@ def transformer(
     qk_norm: str = "",
     rotary: Count | None = None,
     sinks: Flag = False,
+    position_keys: Flag = False,
     window: Size | None = None,
     windowed: Count | None = None,
     q_lora: Size | None = None,
@@ -75,6 +76,8 @@ def transformer(
         Features of a head that are turned by their position. None: all.
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
+    position_keys : Flag, optional
+        As `Attention` has it.
     window : Size, optional
         The window of the layers that have one.
     windowed : Count, optional
@@ -122,7 +125,7 @@ def transformer(
             head_dim = exact_div(d_model, heads)
         made: dict[str, Any] = dict(
             heads=heads, kv_heads=heads if kv_heads is None else kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias,
-            qk_norm=qk_norm, rotary=rotary, sinks=sinks,
+            qk_norm=qk_norm, rotary=rotary, sinks=sinks, position_keys=position_keys,
         )  # fmt: skip
         mixer, narrow = Attention(**made), Attention(**made, window=window)
     windowed = 0 if window is None else layers if windowed is None else size("windowed", windowed, minimum=0)

@@ -60,6 +60,8 @@ class Part(NamedTuple):
     core: Cost | None = None  # attention's scores and values, which selective recompute computes again
     scores_again: Cost | None = None  # what a flash kernel computes again in its backward pass
     layer: bool = False  # whether it is a stack of layers, which full recompute computes again
+    inside: tuple[Any, ...] = ()  # of equal layers: the parts of one of them,
+    times: Any = 1  # and how many layers there are
 
 
 def part(

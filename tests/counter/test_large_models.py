@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import flopkit as fk
-from flopkit.models.configs import config_names, hf_config
+from flopkit.models.configs import hf_config
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
@@ -42,7 +42,7 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(scope="module", params=config_names())
+@pytest.fixture(scope="module", params=["deepseek-v3", "llama-3-70b", "llama-3-8b", "mixtral-8x7b"])
 def counted(request):
     """The model's name, its configuration and what was counted, in a process whose memory is its own."""
     run = [sys.executable, "-c", RUN, request.param, str(TOKENS)]
@@ -137,6 +137,6 @@ def test_it_is_the_model_that_it_is_called(counted):
 
 
 def test_an_unknown_model_is_told_near_names():
-    with pytest.raises(ValueError, match="did you mean llama-3-70b"):
+    with pytest.raises(ValueError, match="did you mean .*llama-3-70b"):
         hf_config("llama-3-7b")
     assert fk.models.configs.hf_config("LLAMA_3.70B")["num_hidden_layers"] == 80

@@ -1,0 +1,122 @@
+"""How a model shows itself: a line, a few rows of its sizes, and the table of all its parts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flopkit.arithmetic import brief, ratio
+from flopkit.cost import Cost
+from flopkit.tables import Table
+from flopkit.units import format_value
+
+if TYPE_CHECKING:
+    from flopkit.models.model import Model
+    from flopkit.models.parts import Part, Run
+
+__all__ = ["in_a_line", "model_table", "summary"]
+
+_COLUMNS = ["part", "times", "formula", "FLOPs", "share", "params", "bytes"]
+
+
+def model_table(model: Model, run: Run) -> Table:
+    """The pass that *run* describes, one row a part, the total last: what `Model.table` shows.
+
+    Notes
+    -----
+    Columns: *part*; *times*, how many equal ones there are; *formula*, the FLOPs of one of them in words of its sizes; *FLOPs*,
+    *params* and *bytes* of all of them together; and the *share* of the total's FLOPs. A row of layers comes before the rows of
+    what is inside, which are set in; the column *level*, not shown, is 0 for rows that add up to the total. *pairs* in a formula
+    are query-key pairs that the mask lets through, of all sequences. All under EXACT.
+
+    >>> from flopkit.models import transformer
+    >>> small = transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96)
+    >>> table = small.table(seq=8)
+    >>> [row["part"] for row in table][:5], table[-1]["FLOPs"] == small.forward(seq=8).flops
+    (['embedding', 'layers', '  attention_norm', '  q_proj', '  k_proj'], True)
+    """
+    parts = model.parts(run)
+    total = Cost.total("total", (each.cost for each in parts))
+    rows = [row for each in parts for row in _rows(each, each.times, 0, total.flops)]
+    rows.append(_row("total", 1, "", total, total.flops, 0))
+    units = {"times": "", "FLOPs": "FLOPs", "share": "%", "params": "", "bytes": "B"}
+    formats = {column: partial(_amount, unit=unit) for column, unit in units.items()}
+    caption = f"{model.name}, forward, {_amount(run.batch)} × {_amount(run.q)} tokens, convention {total.convention}"
+    return Table(rows, caption=caption, formats=formats, columns=_COLUMNS)
+
+
+def _rows(part: Part, times: Any, level: int, whole: Any) -> list[dict[str, Any]]:
+    """A part, whose cost is that of all of them, and what is inside."""
+    found = [_row(part.cost.name, times, part.formula, part.cost, whole, level)]
+    for inner in part.inside:
+        all_of_them = inner._replace(cost=(inner.cost * times).named(inner.cost.name))
+        found += _rows(all_of_them, times * inner.times, level + 1, whole)
+    return found
+
+
+def _row(name: str, times: Any, formula: str, cost: Cost, whole: Any, level: int) -> dict[str, Any]:
+    return {
+        "part": "  " * level + name, "times": times, "formula": formula, "FLOPs": cost.flops, "share": ratio(cost.flops, whole),
+        "params": cost.params, "bytes": cost.bytes, "level": level,
+    }  # fmt: skip
+
+
+def summary(model: Model) -> Table:
+    """What a model is, one row a size.
+
+    >>> from flopkit.models import transformer
+    >>> print(summary(transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, kv_heads=2, d_ff=96)))
+    small
+    parameters  74,304
+    active      74,304
+    layers      2
+    width       64
+    heads       4, 2 for keys and values
+    vocabulary  100
+    """
+    sizes = {"parameters": _amount(model.params), "active": _amount(model.active_params)} | _sizes(model)
+    if model.source:
+        sizes["source"] = model.source
+    return Table([{"size": name, "value": value} for name, value in sizes.items()], caption=model.name)
+
+
+def in_a_line(model: Model) -> str:
+    """The same in one line.
+
+    >>> from flopkit.models import transformer
+    >>> in_a_line(transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96))
+    'small: 82,496 parameters, layers 2, width 64, heads 4, vocabulary 100'
+    """
+    active = _amount(model.active_params)
+    words = [f"{_amount(model.params)} parameters"]
+    if active != _amount(model.params):
+        words.append(f"{active} of them active")
+    words += [f"{name} {value}" for name, value in _sizes(model).items()]
+    return f"{model.name}: {', '.join(words)}" + (f" [{model.source}]" if model.source else "")
+
+
+def _sizes(model: Model) -> dict[str, str]:
+    """Layers, width, heads and vocabulary, in words."""
+    layers = _amount(model.layers)
+    if model.encoder is not None:
+        layers += f" and {_amount(model.encoder.layers)} of the encoder"
+    found = {"layers": layers, "width": _amount(model.d_model)}
+    if heads := _heads(model.blocks[0][0].mixer):
+        found["heads"] = heads
+    return found | {"classes" if model.head == "classes" else "vocabulary": _amount(model.vocab)}
+
+
+def _heads(mixer: Any) -> str:
+    heads, kv_heads = getattr(mixer, "heads", None), getattr(mixer, "kv_heads", None)
+    if heads is None:
+        return ""
+    if kv_heads is None or _amount(kv_heads) == _amount(heads):
+        return _amount(heads)
+    return f"{_amount(heads)}, {_amount(kv_heads)} for keys and values"
+
+
+def _amount(value: Any, unit: str = "") -> str:
+    """A number with its unit; of an array or a symbol, its text."""
+    known = isinstance(value, (int, float, Fraction))
+    return format_value(value, unit) if known else f"{brief(value)} {unit}".strip()
