@@ -86,7 +86,7 @@ def part(
     counted = (("scores", "softmax"), ("hidden", "hidden_softmax"))
     pairs = {kind: exact_div(cost.vector_by_kind[vector], each) for kind, vector in counted if kind in kinds}
     kinds["pairs"] = total(pairs.values())
-    again = Cost("scores again", macs_by_kind={kind: n * flash_dim for kind, n in pairs.items()})
+    again = Cost("scores again", macs_by_kind={kind: n * flash_dim for kind, n in pairs.items()} | {"pairs": 0})
     core = Cost("core", macs_by_kind={kind: n for kind, n in kinds.items() if kind in ("scores", "hidden", "pairs")})
     return Part(replace(cost, name=name, macs_by_kind=kinds), weights, cache, formula, core, again)
 

@@ -1,0 +1,103 @@
+"""Published tables, row by row: what papers and frameworks print, and what flopkit gives under their own conventions.
+
+A row counts as reproduced only where a call of flopkit yields its number; what is plain arithmetic on printed numbers is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from flopkit.names import find
+from flopkit.published import serving, training
+from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, read
+from flopkit.tables import Table
+
+__all__ = ["Row", "check", "names", "rows", "tally"]
+
+_TABLES: dict[str, Callable[[], Iterator[Row]]] = {
+    "llm_foundry": training.llm_foundry, "narayanan_2021": training.narayanan, "korthikanti_2022": training.korthikanti,
+    "nanogpt": training.nanogpt, "chinchilla_a4": training.chinchilla, "palm_table_3": training.palm, "llama_3": training.llama_3,
+    "deepseek_v3": training.deepseek, "pope_2022": serving.pope, "gpt_fast": serving.gpt_fast,
+}  # fmt: skip
+
+
+def names() -> list[str]:
+    """The tables that are checked.
+
+    >>> "palm_table_3" in names()
+    True
+    """
+    return list(_TABLES)
+
+
+def rows(name: str) -> list[Row]:
+    """The numbers of a table, each with ours.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not known, with near ones.
+
+    Examples
+    --------
+    >>> [(row.row, row.printed, row.verdict) for row in rows("chinchilla_a4")][-1]
+    ('6.8B', '0.99', 'reproduced')
+    """
+    return list(_TABLES[find(name, _TABLES, "a published table")]())
+
+
+def check(name: str) -> Table:
+    """A table row by row: printed, ours, verdict and, where they differ, why.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Examples
+    --------
+    >>> check("chinchilla_a4")[0]["verdict"]
+    'reproduced'
+    """
+    key = find(name, _TABLES, "a published table")
+    lines = [
+        {
+            "row": row.row, "quantity": row.quantity, "printed": row.printed, "ours": _shown(row), "verdict": row.verdict,
+            "why": row.why if row.verdict == DIFFERENT else "",
+        }
+        for row in rows(key)
+    ]  # fmt: skip
+    return Table(lines, caption=f"{source(key)}, as flopkit counts it")
+
+
+def source(name: str) -> str:
+    """Where a table stands."""
+    if name == "llm_foundry":
+        return "MosaicML llm-foundry, scripts/train/benchmarking/README.md at commit 8c8dd48f"
+    return str(read(name)["source"])
+
+
+def tally() -> Table:
+    """How many numbers of each table are reproduced, inside rounding, and not.
+
+    >>> tally()[-1]["table"]
+    'all'
+    """
+    kinds = (REPRODUCED, ROUNDING, DIFFERENT)
+    lines = []
+    for name in _TABLES:
+        found = Counter(row.verdict for row in rows(name))
+        lines.append({"table": name, "numbers": sum(found.values()), **{kind: found[kind] for kind in kinds}})
+    whole = {key: sum(line[key] for line in lines) for key in ("numbers", *kinds)}
+    return Table([*lines, {"table": "all", **whole}], caption="Published numbers, checked")
+
+
+def _shown(row: Row) -> str:
+    low, high = row.ours
+    return f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g}"
