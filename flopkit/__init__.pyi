@@ -6,6 +6,7 @@ from flopkit import (
     lessons as lessons,
     models as models,
     recordings as recordings,
+    published as published,
     rooflines as rooflines,
     tally as tally,
     units as units,

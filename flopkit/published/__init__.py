@@ -90,12 +90,10 @@ def tally() -> Table:
     'all'
     """
     kinds = (REPRODUCED, ROUNDING, DIFFERENT)
-    lines = []
-    for name in _TABLES:
-        found = Counter(row.verdict for row in rows(name))
-        lines.append({"table": name, "numbers": sum(found.values()), **{kind: found[kind] for kind in kinds}})
-    whole = {key: sum(line[key] for line in lines) for key in ("numbers", *kinds)}
-    return Table([*lines, {"table": "all", **whole}], caption="Published numbers, checked")
+    found = {name: Counter(row.verdict for row in rows(name)) for name in _TABLES}
+    found["all"] = sum(found.values(), Counter())
+    lines = [{"table": name, "numbers": n.total(), **{kind: n[kind] for kind in kinds}} for name, n in found.items()]
+    return Table(lines, caption="Published numbers, checked")
 
 
 def _shown(row: Row) -> str:
