@@ -422,6 +422,23 @@ def test_what_is_said_to_be_zero_is_zero(tool, op):
         assert why.reason(answer, report).startswith(f"{op.partition(',')[0]}: 0 (")
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_ptflops_counts_attention_in_one_layer_and_nowhere_else():
+    """So it is not among what ptflops counts as zero however it is called: that would name it of a layer that it counts."""
+    if not sure("ptflops"):
+        pytest.skip("ptflops")
+    op = "scaled_dot_product_attention, flash (CPU)"
+    assert {op, op.partition(",")[0]}.isdisjoint(why.blind_spots()["ptflops"]["zero"])
+    make, q = ALONE[op]
+    assert ask("ptflops", make(), q).value == 0
+    written, layered = (
+        fk.ask_all(program, x, tools="ptflops")[0]
+        for program, x in ((make(), q), (Alone(_heads, nn.MultiheadAttention(8, 2, batch_first=True)).eval(), X[None]))
+    )
+    assert "no attention outside nn.MultiheadAttention" in written["why"]
+    assert layered["share"] > 1 and layered["why"].startswith("adds element-wise work")
+
+
 def test_the_table_speaks_of_the_tools_that_there_are():
     assert set(why.blind_spots()) == set(TOOLS)
     assert {tool: it["version"] for tool, it in why.blind_spots().items()} == {
