@@ -15,7 +15,7 @@ __all__ = ["FLOORS", "seen_calls", "tower"]
 # Floor, how a counter stands there, who does, what passes by unseen. From the top of the tower.
 FLOORS = (
     ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "products written in forward()"),
-    ("functions", "torch's own, replaced", "in part ptflops, ultralytics-thop,", "calflops", "functions nobody replaced"),
+    ("functions", "torch's own, replaced", "in part ptflops, ultralytics-thop,", "calflops", "functions that are not replaced"),
     ("trace", "one recorded run", "fvcore", "", "operators without a rule"),
     ("dispatcher", "every operator, as it runs", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
     ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "which layer a kernel belongs to"),
@@ -30,7 +30,7 @@ def tower() -> Drawing:
     Examples
     --------
     >>> tower().title
-    'Five levels of a program: which counter watches which, and what it misses there'
+    'Five levels of a program: which tools watch each, and what they miss there'
     """
     step, top = 84, 30
     canvas = Canvas(top + step * len(FLOORS) + 4)
@@ -51,13 +51,13 @@ def tower() -> Drawing:
                    dash=not seen, round=8, name=f"backward on {floor}" if seen else "unseen")  # fmt: skip
     return Drawing(
         "tower",
-        "Five levels of a program: which counter watches which, and what it misses there",
-        "A program is a tower: modules call functions, functions call operators, operators run kernels. "
+        "Five levels of a program: which tools watch each, and what they miss there",
+        "A program in five levels: modules call functions, functions call operators, operators run kernels. "
         + " ".join(
-            f"On the floor of {floor} stand {' '.join(filter(None, tools))}; missed: {missed}."
+            f"At {floor}: {' '.join(filter(None, tools))}; they miss {missed}."
             for floor, _, *tools, missed in FLOORS
         )
-        + f" The backward pass is seen on two floors alone: {' and '.join(BACKWARD)}.",
+        + f" Only two levels show the backward pass: {' and '.join(BACKWARD)}.",
         [canvas],
     )
 
@@ -93,7 +93,7 @@ def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawi
     Examples
     --------
     >>> seen_calls().title
-    'Counted of one block, forward, on a CPU: thop 63.9 %, ptflops 100 %, fvcore 95.9 %, torch 95.9 %'
+    'What four tools count of one block: thop 63.9 %, ptflops 100 %, fvcore 95.9 %, torch 95.9 %'
     """
     for name, size in {"tokens": tokens, "width": width, "hidden": hidden}.items():
         whole("seen_calls", name, size, 1, 2**20)
@@ -126,16 +126,16 @@ def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawi
     canvas.text(0, 244, "sum of forward", anchor="start", bold=True, size=11.6)
     canvas.line(0, 258, canvas.width, 258)
     canvas.text(0, 282, "backward pass", anchor="start", bold=True, size=11.6)
-    canvas.text(0, 296, "operators only", anchor="start", colour=MUTED, size=11.6)
+    canvas.text(0, 296, "of the same block", anchor="start", colour=MUTED, size=11.6)
     return Drawing(
         "seen-calls",
-        f"Counted of one block, forward, on a CPU: {', '.join(f'{tool} {seen}' for tool, seen in share.items())}",
+        f"What four tools count of one block: {', '.join(f'{tool} {seen}' for tool, seen in share.items())}",
         f"A block of a vision transformer, {tokens} tokens of width {width}, forward, on a CPU. "
         + " ".join(
             f"{call[0].upper()}{call[1:]}, {made}, {si(flops[call], 'FLOPs')}: counted by {', '.join(seen)}."
             for call, made, seen in CALLS
         )
-        + f" In all {', '.join(f'{tool} sees {seen}' for tool, seen in share.items())} of the forward pass. The backward pass is counted by torch "
-        "alone, and in part, for the fused attention has no formula there either.",
+        + f" In all {', '.join(f'{tool} sees {seen}' for tool, seen in share.items())} of the forward pass. Only torch counts the backward pass, and "
+        "only in part, because the fused attention has no formula there either.",
         [canvas],
     )

@@ -89,9 +89,9 @@ def eight_tools() -> Figure:
 
     return Figure(
         name="eight-tools",
-        title="What eight tools print of one program, as a share of what was executed",
+        title="What eight tools print for one program, as a share of what was executed",
         alt="Eight bars for {program} on a CPU, each the number that a tool prints, read as {reading}, as a share of the {flops} that were executed. "
-        "{near} of them lie within {within} of it; the farthest is off by {off}.",
+        "{near} of them lie within {within} of it; the largest error is {off}.",
         model=many_tools,
         controls=[
             choice("program", "Program", list(recorded()), value="ViT-B/16"),
@@ -105,7 +105,7 @@ def eight_tools() -> Figure:
         readouts=[
             readout("flops", "Executed", "FLOPs"),
             readout("near", "Tools that are right, of 8"),
-            readout("off", "The farthest is off by", "%"),
+            readout("off", "Largest error", "%"),
         ],
         rows=along("tool", list(versions()), one_tool),
         chart=chart,
@@ -117,6 +117,6 @@ def eight_tools() -> Figure:
         ],
         caption="One forward pass each, batch 1, on a CPU, each tool by its default backend. "
         + ", ".join(f"{tool} {version}" for tool, version in versions().items())
-        + ". What it counts: the multiply-adds of fvcore, ptflops, both thops and torchinfo are taken twice.",
+        + ". “What it counts” doubles the multiply-adds of fvcore, ptflops, both thops and torchinfo.",
         height=300,
     )
