@@ -76,13 +76,13 @@ class Seen:
         Columns: *operator*, *calls*, *flops* that were executed, and those that were *seen*.
         """
         short = [row for row in self.rows if row["seen"] < row["flops"]]
-        return self._table(sorted(short, key=lambda row: row["seen"] - row["flops"]), "not seen, or not all of it")
+        return self._table(sorted(short, key=lambda row: row["seen"] - row["flops"]), "missed, in full or in part")
 
     @property
     def too_many(self) -> Table:
         """Operators that are charged more than they execute, such as the backward of a grouped convolution. Columns as in `missed`."""
         over = [row for row in self.rows if row["seen"] > row["flops"]]
-        return self._table(sorted(over, key=lambda row: row["flops"] - row["seen"]), "charged more than it executes")
+        return self._table(sorted(over, key=lambda row: row["flops"] - row["seen"]), "counted too high")
 
     @staticmethod
     def _table(rows: Sequence[dict[str, Any]], caption: str) -> Table:

@@ -37,7 +37,7 @@ def summary(report: Any) -> list[str]:
         names = ", ".join(map(calls_of, missing[:5]))
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         lines.append(
-            f"NOT COUNTED: {names}{more}; {units.format_value(report.coverage, '%')} of the bytes are understood. "
+            f"NOT COUNTED: {names}{more}; formulas cover {units.format_value(report.coverage, '%')} of the bytes. "
             "Register a formula with @fk.formula"
         )
     else:

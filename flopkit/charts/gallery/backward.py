@@ -1,4 +1,4 @@
-"""The figure of the chapter on the backward pass: what each part of a model costs on the way back, by what is trained."""
+"""The figure of the chapter on the backward pass: the backward FLOPs of each part of a model, by what is trained."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ SEGMENTS = {
     "input": "input gradients",
     "weight": "weight gradients",
     "core": "attention core",
-    "scores": "scores again",
-    "layers": "layers again",
+    "scores": "scores recomputed",
+    "layers": "layers recomputed",
 }
 COLOURS = [theme.BLUE, theme.ORANGE, theme.GREEN, theme.AMBER, theme.PURPLE]
 CHECKPOINTS = {
@@ -137,7 +137,7 @@ def step_of_llama(
 
 
 def one_part(r: Any, *, part: Any, **_: Any) -> None:
-    """A bar: each kind of work of a part on the way back, in forward passes of that part."""
+    """A bar: each kind of work in the backward pass of a part, in forward passes of that part."""
 
     def each(what: str) -> Any:
         return pick(part, {title: getattr(r, f"{name}_{what}") for title, name in PARTS.items()})
@@ -149,7 +149,7 @@ def one_part(r: Any, *, part: Any, **_: Any) -> None:
 
 
 def backward_stack() -> Figure:
-    """Llama-3-8B in five parts: what each costs on the way back, by what is trained, and what is done again."""
+    """Llama-3-8B in five parts: the backward FLOPs of each, by what is trained and what is recomputed."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -184,7 +184,7 @@ def backward_stack() -> Figure:
             )
         )
         words = (
-            s.rows.transform_calculate(label="datum.times == 0 ? 'nothing to do' : format(datum.times, '.3~r') + '×'")
+            s.rows.transform_calculate(label="datum.times == 0 ? 'no gradients' : format(datum.times, '.3~r') + '×'")
             .mark_text(align="left", dx=5, fontWeight=600)
             .encode(y=y, x=alt.X("times:Q", **x), text="label:N")
         )
@@ -195,9 +195,9 @@ def backward_stack() -> Figure:
     nothing = {"embedded": "frozen", **dict.fromkeys((*QUARTERS, "head"), "frozen"), **kept}
     return Figure(
         name="backward-stack",
-        title="What each part of Llama-3-8B costs on the way back, by what is trained",
-        alt="Stacked bars for the parts of Llama-3-8B: what each costs on the way back, in forward passes of that part, split into gradients "
-        "of inputs, of weights, the attention core, and what is computed again; the data table has every share. At {length}, {pairs} counted, with the embedding "
+        title="Backward FLOPs of each part of Llama-3-8B, by what is trained",
+        alt="Stacked bars for the parts of Llama-3-8B: the backward FLOPs of each, in forward passes of that part, split into gradients "
+        "of inputs, of weights, the attention core, and what is recomputed; the data table has every share. At {length}, {pairs} counted, with the embedding "
         "{embedded}, layers 1–8 {first}, 9–16 {second}, 17–24 {third}, 25–32 {fourth} and the output head {head}, backward executes {executed} the forward pass.",
         model=step_of_llama,
         controls=[
@@ -223,8 +223,8 @@ def backward_stack() -> Figure:
             "Head only": {**nothing, "head": "trained"},
         },
         readouts=[
-            readout("ratio", "Backward to forward, model", "×"),
-            readout("executed", "Backward to forward, executed", "×"),
+            readout("ratio", "Backward / forward, model FLOPs", "×"),
+            readout("executed", "Backward / forward, executed", "×"),
             readout("whole_forward", "Forward, one sequence", "FLOPs"),
             readout("step", "Whole step, executed", "FLOPs"),
             readout("of_full", "Model FLOPs, of full training", "%"),
@@ -238,12 +238,10 @@ def backward_stack() -> Figure:
             *(column(what, label[0].upper() + label[1:], "×") for what, label in SEGMENTS.items()),
             column("times", "Backward", "×"),
         ],
-        caption="Matrix products only, one sequence. Attention counts the visible pairs (EXACT) or every score (TORCH), which is what "
-        "fk.count reports unless it is asked otherwise. Sizes from the model's config. LoRA stands beside all seven "
-        "matrices of a layer. Where the matrices of a layer are trained, so are the gains of its norms, which the trained share leaves "
-        "out. The embedding is a look-up and costs no matrix FLOPs either way, but where it is trained, the gradient has to reach it. "
-        "A math kernel would also execute the pairs that the mask hides. “To its end” is a checkpoint with early stopping switched off. "
-        "PyTorch's older, re-entrant checkpoint also runs to its end. It needs an input that requires a gradient, so where nothing below is "
-        "trained it executes a little more than shown.",
+        caption="Matrix products only, one sequence. Sizes from the model's config. LoRA adapts all seven matrices of a layer. Training a layer's "
+        "matrices also trains the gains of its norms, which the share of trained weights leaves out. The embedding is a look-up and costs no matrix "
+        "FLOPs, but if it is trained, the gradient has to reach it. A math kernel would also execute the pairs that the mask hides. “To its end” is a "
+        "checkpoint without early stopping. PyTorch's older, re-entrant checkpoint also runs to its end; where nothing below is trained, it "
+        "executes a little more than shown.",
         height=300,
     )
