@@ -223,7 +223,7 @@ def backward_stack() -> Figure:
             "Head only": {**nothing, "head": "trained"},
         },
         readouts=[
-            readout("ratio", "Backward / forward, model FLOPs", "×"),
+            readout("ratio", "Backward / forward, model", "×"),
             readout("executed", "Backward / forward, executed", "×"),
             readout("whole_forward", "Forward, one sequence", "FLOPs"),
             readout("step", "Whole step, executed", "FLOPs"),
