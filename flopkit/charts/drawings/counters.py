@@ -54,8 +54,7 @@ def tower() -> Drawing:
         "Five levels of a program: which tools watch each, and what they miss there",
         "A program in five levels: modules call functions, functions call operators, operators run kernels. "
         + " ".join(
-            f"At {floor}: {' '.join(filter(None, tools))}; they miss {missed}."
-            for floor, _, *tools, missed in FLOORS
+            f"At {floor}: {' '.join(filter(None, tools))}; they miss {missed}." for floor, _, *tools, missed in FLOORS
         )
         + f" Only two levels show the backward pass: {' and '.join(BACKWARD)}.",
         [canvas],
