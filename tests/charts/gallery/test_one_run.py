@@ -46,8 +46,8 @@ def test_six_n_charges_a_look_up_where_the_two_tables_are_apart():
     [
         ({}, 0),
         ({"scores": "half of the scores"}, 1),
-        ({"scores": "every score"}, 2),
-        ({"scores": "6N"}, 3),
+        ({"scores": "all scores"}, 2),
+        ({"scores": "6N, no scores"}, 3),
         ({"multiply_add": "one"}, 5),
         ({"peak": "sparse bf16 peak"}, 6),
     ],
