@@ -67,7 +67,7 @@ def matrix_product(m: int = 4, k: int = 6, n: int = 5) -> Drawing:
     canvas.text(6, foot + 18, f"Each number of B is used M = {m} times, down a column.", anchor="start", colour=ORANGE)
     return Drawing(
         "matrix-product",
-        "K multiply-adds make one result; A is used N times over, B M times over",
+        "K multiply-adds make one result; each number of A is used N times, each of B M times",
         f"A, {m} by {k}, stands left of the result C and B, {k} by {n}, above it. {k} multiply-adds make one result, and "
         f"{product.macs} make all {m * n}. The marked row of A serves all {n} results of its row of C, and the marked column of B all {m} of its column.",
         [canvas],
@@ -108,7 +108,7 @@ def bytes_and_flops(
     longest = max(max(cost.bytes / gpu.bandwidth, cost.flops / gpu.peak(dtype)) for cost in costs)
     scale, left = 346 / longest, 6
     canvas = Canvas(46 + 82 * len(costs))
-    canvas.text(left, 10, f"{count(d_in)} → {count(d_out)}, {dtype}, {gpu.name}", anchor="start", colour=MUTED)
+    canvas.text(left, 10, f"{count(d_in)} → {count(d_out)}, {dtype}, {gpu.title}", anchor="start", colour=MUTED)
     legend = (("weight", BLUE, 0.45, 0), ("inputs, outputs", BLUE, 0.1, 1.2), ("arithmetic", ORANGE, 0.45, 0))
     for x, (name, colour, fill, edge) in zip((left, 90, 222), legend, strict=True):
         canvas.box(x, 26, 12, 12, colour=colour, fill=fill, edge=edge)
@@ -123,7 +123,7 @@ def bytes_and_flops(
         canvas.box(left, y + 36, computing * scale, 22, name="arithmetic", colour=ORANGE, fill=0.45, edge=0)
         for time, down, unit in ((moving, 22, si(cost.bytes, "B")), (computing, 47, si(cost.flops, "FLOPs"))):
             start = left + 6 if time * scale > 170 else left + time * scale + 5
-            canvas.text(start, y + down, f"{unit}: {seconds(time, 2)}", anchor="start")
+            canvas.text(start, y + down, f"{unit}: {seconds(time, 3)}", anchor="start")
     first, last = costs[0], costs[-1]
     return Drawing(
         "bytes-and-flops",
