@@ -175,7 +175,7 @@ def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
 
 def _fields(work: Work, prints: Mapping[str, Rule | str | int]) -> dict[str, float]:
     """The numbers behind one option: the work, and for each tool its number with half of its last printed digit."""
-    fields: dict[str, float] = {**vars(work), "top": 2.55 * (work.macs + work.hidden)}
+    fields: dict[str, float] = {**vars(work), "top": 2.8 * (work.macs + work.hidden)}
     for tool in TOOLS:
         printed = prints.get(tool, math.nan)
         value: float = math.nan
@@ -304,8 +304,8 @@ def what_counts() -> Figure:
             f"{TOOLS[tool]} {versions()[tool].split('.post')[0]}"
             for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")
         )
-        + " as run on a CPU. The other works: by the rules of the same versions and of TensorFlow's documentation, attention written out as two "
-        "products. With K multiply-adds, a bias or element-wise work makes the sum one of MACs and FLOPs, as in ptflops and thop. With 2K FLOPs, the "
-        "bias is one addition too many: 2K already includes an addition to zero. ptflops counts each ReLU twice, so it can match by accident.",
+        + " as run on a CPU. The other works: by the rules of these versions and of TensorFlow's documentation, with attention written out as two "
+        "products. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as ptflops and thop do. With 2K FLOPs, the "
+        "bias is one addition too many, because 2K already includes an addition to zero. ptflops counts each ReLU twice, so it can match by accident.",
         height=290,
     )

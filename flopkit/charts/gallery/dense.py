@@ -138,11 +138,11 @@ def dense_roofline() -> Figure:
             readout("flops", "FLOPs", "FLOPs"),
             readout("bytes", "Bytes moved", "B"),
             readout("intensity", "Intensity", "FLOP/B"),
-            readout("seconds", "At least", "s"),
+            readout("seconds", "Least time", "s"),
             readout("busy", "Of the peak, at most", "%"),
             readout("bound", "Limited by"),
-            readout("ridge", "Ridge of the device", "FLOP/B"),
-            readout("tokens_at_ridge", "Reached with", "tokens"),
+            readout("ridge", "Ridge point", "FLOP/B"),
+            readout("tokens_at_ridge", "Tokens that reach it", "tokens"),
         ],
         rows=along("tokens", steps(1, 65536)),
         chart=chart,
@@ -150,10 +150,10 @@ def dense_roofline() -> Figure:
             column("tokens", "Tokens", "tokens"),
             column("intensity", "Intensity", "FLOP/B"),
             column("attainable", "Attainable", "FLOP/s"),
-            column("seconds", "At least", "s"),
+            column("seconds", "Least time", "s"),
             column("bound", "Limited by"),
         ],
         caption=peaks_note()
-        + " Bytes are those the layer cannot avoid, from and to main memory: tensors that are in a cache already cost less. Starting a "
-        "kernel takes some microseconds, which the least time leaves out.",
+        + " Bytes are the fewest that the layer can move from and to main memory. The least time leaves out the microseconds "
+        "that starting a kernel takes.",
     )
