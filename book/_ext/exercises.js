@@ -4,12 +4,14 @@
   const SCALE = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, m: 1e-3, µ: 1e-6, n: 1e-9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
 
   // 3.14×10²³, 65.13·10^12 or 2*10**9 with an e in place of the power; then 40·8·64 with stars.
+  const WORDS = { thousand: 3, million: 6, billion: 9, trillion: 12 };
   const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
   const exponent = text => [...text].map(sign => sign === "⁻" || sign === "−" ? "-" : RAISED.includes(sign) ? RAISED.indexOf(sign) : sign).join("");
-  const plainly = text => text.replace(/(?<=\d)\s*[x×·*]\s*10(?:\s*(?:\^|\*\*)\s*([-−+]?\d+)|(⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))/g, (_, plain, raised) => `e${exponent(plain ?? raised)}`);
+  const plainly = text => text.replace(/(?<=\d)\s*[x×·*]\s*10(?:\s*(?:\^|\*\*)\s*([-−+]?\d+)|(⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))/g, (_, plain, raised) => `e${exponent(plain ?? raised)}`)
+    .replace(/(?<=\d)\s*(thousand|million|billion|trillion)\b/, (_, word) => `e${WORDS[word]}`);
   const WORD = /^["“”'‘’]+|["“”'‘’.!]+$/g, ARTICLE = /^(?:it is )?(?:an? |the )?/;
 
-  // A number as people write it: 33.55 MB, 0.488 %, 1,5, 5 × 5, 3.14×10²³ or 2*3/4; with half of what its last digit stands for.
+  // A number as people write it: 33.55 MB, 3.8 billion (the M of MACs is no prefix), 0.488 %, 1,5, 5 × 5, 3.14×10²³ or 2*3/4; with half of what its last digit stands for.
   const read = typed => {
     const square = /^(\d+)\s*[x×]\s*\1$/.exec(typed.trim());
     if (square) return { value: +square[1], digits: 9, half: 0 };
@@ -19,7 +21,7 @@
     }
     const grouped = /^\s*[-−]?\d{1,3}([, _]\d{3})+(?!\d)/.test(text);
     const plain = (grouped ? text.replace(/,/g, "") : text.replace(",", ".")).replace(/[\s_]/g, "").replace("−", "-").replace(/^[≈~]/, "").replace(/percent$/, "%");
-    const found = /^(-?(\d*)\.?(\d*)(?:e([-+]?\d+))?)([kKMGTPE]i?(?!l)|[mµn](?=s$))?([A-Za-z/×]*|%)$/.exec(plain);
+    const found = /^(-?(\d*)\.?(\d*)(?:e([-+]?\d+))?)([kKMGTPE]i?(?!l|ACs?$)|[mµn](?=s$))?([A-Za-z/×]*|%)$/.exec(plain);
     if (!found || !(found[2] + found[3])) return null;
     const [, mantissa, whole, part, power, prefix, unit] = found;
     const scale = SCALE[prefix ?? ""] * (unit === "%" ? 0.01 : 1);
