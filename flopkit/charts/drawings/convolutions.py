@@ -92,7 +92,7 @@ def window(size: int = 5, kernel: int = 3, stride: int = 2, padding: int = 1) ->
         f"all {side**2}: {count(cost.macs)} multiply-adds = {si(cost.flops, 'FLOPs')}",
     ]
     if zeros:
-        said.append(f"the blue one meets {zeros} zeros, and they count as well")
+        said.append(f"the blue window covers {zeros} zeros, which count, too")
     for i, line in enumerate(said):
         canvas.text(6, y + 18 * i, line, anchor="start", name="said")
     return Drawing(
@@ -209,7 +209,7 @@ def transposed(size: int = 3, kernel: int = 3, stride: int = 2) -> Drawing:
     said = [
         f"each input: {kernel}·{kernel} = {count(cost.macs // size**2)} multiply-adds, into as many outputs",
         f"all {size**2}: {count(cost.macs)} multiply-adds = {si(cost.flops, 'FLOPs')}",
-        f"where two meet ({shared} outputs), they are added up" if shared else "no two meet: kernel ≤ stride",
+        f"where two overlap ({shared} outputs), they add up" if shared else "no two overlap: kernel ≤ stride",
     ]
     for i, line in enumerate(said):
         canvas.text(6, top + max(side, size) * cell + 22 + 18 * i, line, anchor="start", name="said")

@@ -66,7 +66,7 @@ def mla(
         left,
         180,
         258,
-        f"attention: 2·({key} + {v_head_dim}) a pair and head",
+        f"attention: 2·({key} + {v_head_dim}) for each pair and head",
         expanded["attention"].flops,
         "attention",
         348,
@@ -82,12 +82,12 @@ def mla(
               dash=True, bold=True, fill=0.1)  # fmt: skip
     right.arrow(90, 214, 90, 258)
     right.arrow(270, 86, 270, 258, name="shared")
-    right.lines(278, 150, "as they are:", "1 key and", "value head", anchor="start", colour=MUTED)
+    right.lines(278, 150, "shared by", f"all {heads}", "heads", anchor="start", colour=MUTED)
     _product(
         right,
         180,
         258,
-        f"attention: 2·({long} + {kv_lora}) a pair and head",
+        f"attention: 2·({long} + {kv_lora}) for each pair and head",
         absorbed["attention"].flops,
         "attention",
         348,

@@ -167,7 +167,7 @@ def attention_pairs() -> Figure:
             slider("span", "Width of the window", steps(1, 131072), value=4, unit="tokens", idle="no_window"),
             slider("heads", "Query heads", steps(1, 128), value=32),
             choice("sharing", "Key-value heads", SHARING, value=FOUR, idle="alone"),
-            choice("head", "Features of a head", HEADS, value="128"),
+            choice("head", "Head dimension", HEADS, value="128"),
         ],
         presets={
             "8 tokens, to see the cells": {**llama, "tokens": 8},
@@ -206,8 +206,8 @@ def attention_pairs() -> Figure:
             column("flash", "Bytes, at least", "B"),
             column("intensity", "Intensity, at most", "FLOP/B"),
         ],
-        caption="One layer, one sequence, bf16; pairs are those of one head. Drawn to scale, except that a single query is drawn "
-        "thick enough to see. A multiply-add is two FLOPs; these pairs are EXACT, torch's count is TORCH. Bytes are the least that must move: a tiled kernel reads keys and values "
-        "more than once where the chip's cache does not hold them.",
+        caption="One layer, one sequence, bf16; pairs are those of one head. The drawing is to scale, but a single query is drawn "
+        "thick enough to see. A multiply-add is two FLOPs. The pairs that count are those of EXACT; torch's count is TORCH. Bytes are "
+        "the least that must move: a real kernel reads keys and values more than once where the chip's cache does not hold them.",
         refused="uneven",
     )

@@ -161,7 +161,7 @@ def attention_crossing() -> Figure:
             slider("d_model", "Width of the model", steps(512, 16384, per_octave=2), value=4096),
             slider("heads", "Query heads", steps(4, 128), value=32),
             choice("sharing", "Key-value heads", SHARING, value=FOUR, idle="one_latent"),
-            choice("head", "Features of a head", LAYERS, value="128"),
+            choice("head", "Head dimension", LAYERS, value="128"),
             slider("d_ff", "Width of the MLP", steps(1024, 65536, per_octave=2), value=14336),
             choice("mlp", "MLP", {"three products (gated)": 3, "two products": 2}),
         ],
@@ -190,10 +190,10 @@ def attention_crossing() -> Figure:
             column("rest", "All other products", "FLOPs"),
             column("share", "Core's share", "%"),
         ],
-        caption="Forward FLOPs of one layer for one token, on average over the sequence; a multiply-add is two FLOPs. Visible pairs are "
-        "EXACT, every score is TORCH, which ignores the mask, a window too. Training triples "
-        "all three curves. The head, norms and softmax are not in it, nor the router of DeepSeek-V3, whose nine active experts "
-        "are as wide as one MLP of 18,432. Without a window, a decode step costs what the dashed curve says, for its one query sees every key (latents "
-        "expanded, which DeepSeek's own decode avoids).",
+        caption="Forward FLOPs of one layer for one token, on average over the sequence; a multiply-add is two FLOPs. “Visible pairs” "
+        "is EXACT; “every score” is TORCH, which ignores masks and windows. Training triples all three curves. The output head, "
+        "norms, softmax and DeepSeek-V3's router are left out; its nine active experts are as wide as one MLP of 18,432. Without a "
+        "window, a decode step costs what the dashed curve says, because its one query sees every key. (Latents are expanded here; "
+        "DeepSeek's own decode absorbs.)",
         refused="uneven",
     )

@@ -42,7 +42,7 @@ LABELS = {
     "activation": "activation",
     "other": "other",
 }
-COLOURS = [theme.BLUE, theme.SKY, theme.ORANGE, theme.PURPLE, theme.AMBER, theme.GREEN, theme.MUTED]
+COLOURS = [theme.BLUE, theme.PURPLE, theme.ORANGE, theme.INK, theme.AMBER, theme.GREEN, theme.MUTED]
 FOLDED = ("norm", "activation")
 """Kinds that an optimised program does not run by themselves: they go into the layer before."""
 SHOWN = {"least time": "s", "bytes": "B", "FLOPs": ""}
@@ -232,11 +232,11 @@ def cnn_anatomy() -> Figure:
         rows=along("title", list(NETWORKS), one_network),
         chart=chart,
         table=[column("title", "Network"), *(column(kind, label, "%") for kind, label in LABELS.items())],
-        caption="Forward passes at 224 × 224, every operator run by itself with nothing left in a cache: the sum of what each "
-        "layer takes at least, a bound and not a measurement. Fused, a batch norm is part of the weights before it, an activation "
-        "part of the kernel before it, and a residual sum one more map that this kernel reads. Depthwise convolutions run on the "
-        "ordinary lanes, at the fp32 peak. Convolution is any full one with a kernel larger than 1 × 1; other is residual "
-        "sums, pooling and squeeze-and-excite's scaling (one factor a channel). Batch, device and fusion do not change the FLOPs. "
+        caption="Forward passes at 224 × 224. Every operator runs by itself and finds nothing in a cache; the least time of a network "
+        "is the sum of theirs, a bound and not a measurement. Fused: a batch norm goes into the weights before it, an activation "
+        "into the GPU kernel before it, and a residual sum costs that GPU kernel the reading of one more map. Depthwise convolutions "
+        "run on the lanes, at the fp32 peak. “Convolution” is any full one with a kernel larger than 1 × 1. “Other” is residual "
+        "sums, pooling and squeeze-and-excite's scaling (one factor for each channel). Batch, device and fusion do not change the FLOPs. "
         + source_note(DEVICES),
         height=380,
     )

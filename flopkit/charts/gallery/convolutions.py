@@ -70,7 +70,7 @@ def convolution_on_device(
     lone = conv2d(**sizes, groups=channels, stride=stride, dtype=device)
     s.depthwise_tensor = lone.flops / device.peak
     s.full_lanes = full.flops / device.lanes
-    s.depthwise_memory = lone.bytes / device.bandwidth
+    s.full_memory = full.bytes / device.bandwidth
     s.fewer_flops = full.flops / s.flops
     s.less_time = bound_by(full.flops, full.bytes, device.peak, device.bandwidth).seconds / s.seconds
     s.place = where(s.read == 1, "depthwise", where(s.groups == 1, "full", "grouped"))
@@ -110,7 +110,7 @@ def convolution_cost() -> Figure:
                 ("tensor", theme.BLUE, {}),
             )
         ]
-        bytes_from = s.now(read=1, seconds=s.depthwise_memory, label="memory")
+        bytes_to = s.now(read=channels, seconds=s.full_memory, label="memory")
         apart = where(s.lanes > s.tensor, 1, 0)  # a device without tensor cores has one line
         arithmetic_from = s.now(
             read=1,
@@ -134,7 +134,7 @@ def convolution_cost() -> Figure:
                 x=x, y=y("seconds"), text="label:N"
             )
             for place, colour, style in (
-                (bytes_from, theme.GREEN, {"align": "left", "dx": 12, "dy": 14}),
+                (bytes_to, theme.GREEN, {"align": "right", "dx": 10, "dy": 14}),
                 (lanes_to, theme.BLUE, {"align": "right", "dx": -14, "dy": -6}),
                 (single_to, theme.BLUE, {"align": "right", "dx": 10, "dy": 34}),
                 (arithmetic_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
