@@ -70,6 +70,7 @@ def convolution_on_device(
     lone = conv2d(**sizes, groups=channels, stride=stride, dtype=device)
     s.depthwise_tensor = lone.flops / device.peak
     s.full_lanes = full.flops / device.lanes
+    s.depthwise_memory = lone.bytes / device.bandwidth
     s.full_memory = full.bytes / device.bandwidth
     s.fewer_flops = full.flops / s.flops
     s.less_time = bound_by(full.flops, full.bytes, device.peak, device.bandwidth).seconds / s.seconds
@@ -110,8 +111,10 @@ def convolution_cost() -> Figure:
                 ("tensor", theme.BLUE, {}),
             )
         ]
-        bytes_to = s.now(read=channels, seconds=s.full_memory, label="memory")
         apart = where(s.lanes > s.tensor, 1, 0)  # a device without tensor cores has one line
+        # between two lines of compute the name of memory fits at its end; where there is one, that ends beside it
+        bytes_to = s.now(read=channels, seconds=s.full_memory, label=where(apart == 1, "memory", ""))
+        bytes_from = s.now(read=1, seconds=s.depthwise_memory, label=where(apart == 1, "", "memory"))
         arithmetic_from = s.now(
             read=1,
             seconds=s.depthwise_tensor,
@@ -135,6 +138,7 @@ def convolution_cost() -> Figure:
             )
             for place, colour, style in (
                 (bytes_to, theme.GREEN, {"align": "right", "dx": 10, "dy": 14}),
+                (bytes_from, theme.GREEN, {"align": "left", "dx": 12, "dy": 14}),
                 (lanes_to, theme.BLUE, {"align": "right", "dx": -14, "dy": -6}),
                 (single_to, theme.BLUE, {"align": "right", "dx": 10, "dy": 34}),
                 (arithmetic_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
