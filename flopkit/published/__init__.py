@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from flopkit.names import find
 from flopkit.published import serving, training
 from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, read
+from flopkit.published.translating import presets, translate
 from flopkit.tables import Table
 
-__all__ = ["Row", "check", "names", "rows", "tally"]
+__all__ = ["Row", "check", "names", "presets", "rows", "source", "tally", "translate"]
 
 _TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "llm_foundry": training.llm_foundry, "narayanan_2021": training.narayanan, "korthikanti_2022": training.korthikanti,
@@ -77,7 +78,18 @@ def check(name: str) -> Table:
 
 
 def source(name: str) -> str:
-    """Where a table stands."""
+    """Where a table stands.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Examples
+    --------
+    >>> source("pope_2022")
+    'Pope et al. 2022, arXiv:2211.05102, table 2'
+    """
     if name == "llm_foundry":
         return "MosaicML llm-foundry, scripts/train/benchmarking/README.md at commit 8c8dd48f"
     return str(read(name)["source"])

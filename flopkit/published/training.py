@@ -51,7 +51,7 @@ def llm_foundry() -> Iterator[Row]:
         )
         yield Row(
             "llm_foundry", where, "TFLOP/s a GPU", run["model_tflops_per_gpu"], rates(step.model_flops, 1e12), cut=True,
-            why="the printed tokens/s, which are cut, allow less than one part in a million below the printed number",
+            why="the printed tokens/s, cut to a whole number, fall short of the printed TFLOP/s by five parts in a million or less",
         )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def narayanan() -> Iterator[Row]:
         yield Row("narayanan_2021", where, "days", str(printed), days(billions, tokens, gpus, tflops), why=_DAYS)
 
 
-_DAYS = "the paper rounds with 8·tokens·parameters for the work of a run, which leaves out the scores and the head"
+_DAYS = "the text takes 8·tokens·parameters for the work of a run, which leaves out the scores of attention"
 
 
 def korthikanti() -> Iterator[Row]:

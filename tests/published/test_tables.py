@@ -2,6 +2,7 @@
 
 import pytest
 
+import flopkit as fk
 from flopkit import published
 from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, span
 
@@ -90,3 +91,25 @@ def test_a_table_names_its_source_and_an_unknown_one_is_told_near_names():
     assert [row["why"] != "" for row in table] == [row["verdict"] == DIFFERENT for row in table]
     with pytest.raises(ValueError, match="palm_table_3"):
         published.check("palm_table")
+
+
+def test_a_number_is_traced_to_the_conventions_that_give_it():
+    """DeepSeek-V3's 250 GFLOPs a token: those that count half of the scores or the visible ones, and no table as a product."""
+    step = fk.load("deepseek-v3").train_step(seq=4096)
+    table = published.translate(250e9, step)
+    agree = {row["convention"] for row in table if row["agrees"]}
+    assert agree == {"MEGATRON", "DEEPSEEK", "MAXTEXT", "EXACT"}
+    assert [abs(row["by the printed"] - 1) for row in table] == sorted(abs(row["by the printed"] - 1) for row in table)
+    forward = published.translate(step.forward.flops, step.forward)
+    assert forward[0]["convention"] == "EXACT" and forward[0]["by the printed"] == 1
+    assert {row["convention"] for row in forward} == set(published.presets())
+    recomputed = published.translate(1, fk.load("gpt2").train_step(seq=64, recompute="full"))
+    assert {"hardware FLOPs", "hardware FLOPs a token"} <= {row["counted as"] for row in recomputed}
+
+
+@pytest.mark.parametrize(
+    ("printed", "work", "error"), [(0, None, ValueError), (float("nan"), None, ValueError), (1e9, "gpt2", TypeError)]
+)
+def test_what_cannot_be_traced(printed, work, error):
+    with pytest.raises(error):
+        published.translate(printed, work)

@@ -1,0 +1,26 @@
+"""The parts of the page "Hardware", from the file of devices: Markdown tables."""
+
+from conventional import table
+
+import flopkit as fk
+from flopkit import units
+
+FORMATS = ("fp32", "bf16", "fp8")
+
+
+def peaks():
+    """One row a device: dense peaks by format, memory, bandwidth, and the ridge in bf16 (fp16 where there is no bf16)."""
+    rows = [["", *FORMATS, "GB", "bandwidth", "ridge"]]
+    for name in fk.device_names():
+        device = fk.device(name)
+        half = next((key for key in ("bf16", "fp16") if key in device.dtypes), None)
+        shown = (half if key == "bf16" else key for key in FORMATS)
+        cells = [f"{device.peak(key) / 1e12:,.5g}" if key in device.dtypes else "–" for key in shown]
+        cells += [f"{device.memory / 1e9:,.4g}" if device.memory else "–", units.si(device.bandwidth, "B/s")]
+        rows.append([f"**{name}**", *cells, f"{device.ridge(half):,.0f}" if half else "–"])
+    return table(rows)
+
+
+def sources():
+    """What each device's numbers were read in."""
+    return "\n".join(f"- **{name}**, {fk.device(name).title}: {fk.device(name).source}." for name in fk.device_names())

@@ -1,0 +1,60 @@
+"""The parts of the page "Published numbers, checked", from the rows themselves: Markdown tables."""
+
+from conventional import table
+
+from flopkit import published
+from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING
+
+TITLES = {
+    "llm_foundry": "llm-foundry, 216 runs", "narayanan_2021": "Megatron-LM 2021", "korthikanti_2022": "Selective recompute, 2022",
+    "nanogpt": "nanoGPT", "chinchilla_a4": "Chinchilla, table A4", "palm_table_3": "PaLM, table 3", "llama_3": "Llama 3",
+    "deepseek_v3": "DeepSeek-V3", "pope_2022": "PaLM in inference", "gpt_fast": "gpt-fast",
+}  # fmt: skip
+
+
+def tally():
+    """How many numbers of each table come out."""
+    rows = [["", "numbers", REPRODUCED, ROUNDING, DIFFERENT]]
+    for line in published.tally():
+        name = "**all**" if line["table"] == "all" else f"[{TITLES[line['table']]}](#{_anchor(line['table'])})"
+        rows.append([name, *(f"{line[key]:,}" for key in ("numbers", REPRODUCED, ROUNDING, DIFFERENT))])
+    return table(rows)
+
+
+def tables():
+    """Each table: where it stands, what was compared, and the numbers that do not come out, each with its reason."""
+    return "\n".join(line for name in published.names() for line in _one(name))
+
+
+def _one(name):
+    rows = published.rows(name)
+    quantities = sorted({row.quantity for row in rows})
+    lines = [
+        f'<span id="{_anchor(name)}"></span>',
+        "",
+        f"### {TITLES[name]}",
+        "",
+        f"{published.source(name)}.",
+        "",
+    ]
+    lines += [f"{len(rows):,} numbers: {', '.join(quantities)}.", ""]
+    wrong = [row for row in rows if row.verdict == DIFFERENT]
+    for why in dict.fromkeys(row.why for row in wrong):
+        same = [row for row in wrong if row.why == why]
+        lines += [f"*Not reproduced*: {why}.", "", *_shown(same), ""]
+    if len(rows) <= 30:
+        good = [row for row in rows if row.verdict != DIFFERENT]
+        lines += ["<details><summary>The numbers that come out</summary>", "", *_shown(good), "", "</details>", ""]
+    return lines
+
+
+def _shown(rows):
+    lines = [["row", "printed", "ours"]]
+    for row in rows:
+        low, high = (f"{value:,.6g}" for value in row.ours)
+        lines.append([f"{row.row}: {row.quantity}", row.printed, low if low == high else f"{low} to {high}"])
+    return table(lines).splitlines()
+
+
+def _anchor(name):
+    return f"table-{name.replace('_', '-')}"

@@ -1,0 +1,76 @@
+"""Which convention explains a printed number of FLOPs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit import conventions, units
+from flopkit.tables import Table
+
+__all__ = ["presets", "translate"]
+
+
+def presets() -> dict[str, conventions.Convention]:
+    """The conventions that have a name, in ``fk.conventions``.
+
+    >>> "PALM" in presets()
+    True
+    """
+    return {name: each for name, each in vars(conventions).items() if isinstance(each, conventions.Convention)}
+
+
+def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
+    """Under which conventions a printed number is true: every named convention's number for *work* beside it, the nearest first.
+
+    Parameters
+    ----------
+    printed : float
+        FLOPs as a paper, a log or a colleague gives them: of the same step, forward pass or token as *work*.
+    work : Any
+        What they were said of: a `flopkit.Step` or the `flopkit.Cost` of a whole model.
+    within : float, optional
+        How far a number may be off and still agree, as a share of the printed one: 0.005 for three printed digits.
+
+    Returns
+    -------
+    Table
+        Columns: *convention*, *counted as* (the forward pass, model FLOPs, hardware FLOPs, each for all tokens or for one), *FLOPs*,
+        *by the printed* (their ratio), *agrees*.
+
+    Raises
+    ------
+    ValueError
+        For a number that is not positive.
+    TypeError
+        For work that is neither a step nor a cost.
+
+    Examples
+    --------
+    >>> import flopkit as fk
+    >>> table = translate(250e9, fk.load("deepseek-v3").train_step(seq=4096))
+    >>> [(row["convention"], row["counted as"]) for row in table if row["agrees"]][:2]
+    [('MEGATRON', 'model FLOPs a token'), ('DEEPSEEK', 'model FLOPs a token')]
+    """
+    if not printed > 0:
+        raise ValueError(f"printed={printed!r}: must be a positive number of FLOPs")
+    if not hasattr(work, "under"):
+        raise TypeError(f"work={work!r:.60}: must be a Step or a Cost, e.g. fk.load('llama-3-8b').train_step(seq=8192)")
+    rows = []
+    for name, convention in presets().items():
+        for counted, flops in _readings(work.under(convention)):
+            ratio = float(flops / printed)
+            row = {"convention": name, "counted as": counted, "FLOPs": flops, "by the printed": ratio}
+            rows.append(row | {"agrees": abs(ratio - 1) <= within})
+    rows.sort(key=lambda row: abs(row["by the printed"] - 1))
+    caption = f"{units.format_value(printed, 'FLOPs')} said of {work.name}"
+    return Table(rows, caption=caption, formats={"FLOPs": lambda value: units.format_value(value, "FLOPs")})
+
+
+def _readings(work: Any) -> list[tuple[str, Any]]:
+    """The numbers that somebody may have printed for *work*, each once."""
+    if not hasattr(work, "model_flops"):
+        return [("all tokens", work.flops)]
+    whole = [("forward", work.forward.flops), ("model FLOPs", work.model_flops)]
+    if work.hardware_flops != work.model_flops:
+        whole.append(("hardware FLOPs", work.hardware_flops))
+    return [*whole, *((f"{name} a token", flops / work.tokens) for name, flops in whole)]
