@@ -120,7 +120,7 @@ def rows_figures():
         for path in sorted((HTML / "book").glob("*.html")):
             page = browser.new_page()
             page.goto(path.as_uri())
-            for node in page.locator("figure[data-name]").all():
+            for node in page.locator("figure[data-name]:not(.fk-drawing)").all():
                 node.scroll_into_view_if_needed()
                 page.wait_for_function("n => n.dataset.ready === 'yes'", arg=node.element_handle(), timeout=30_000)
                 if node.locator("input[type=range]").count():

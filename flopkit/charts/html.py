@@ -71,14 +71,11 @@ def unscripted(figure: Figure) -> str:
 
 @cache
 def vega_bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that leaves a single name in the page, ``flopkitVega``."""
-    names = "vegaEmbed vega vegaLite".split()
-    kept, list_of_names = json.dumps(names), ",".join(f"window.{name}" for name in names)
-    bundle = need("vl_convert").javascript_bundle()
-    return (
-        f"(()=>{{const kept=[{list_of_names}];(()=>{{{bundle}\n}})();window.flopkitVega=window.vegaEmbed;"
-        f"{kept}.forEach((name,i)=>{{window[name]=kept[i]}})}})();\n"
-    )
+    """Vega and ``view.js`` as one script that leaves a single name in the page, ``flopkitVega``."""
+    convert, view = need("vl_convert"), (STATIC / "view.js").read_text("utf8")
+    # The name under which vl-convert holds its own copy of Vega; nothing is fetched.
+    bundle = convert.javascript_bundle(view.replace('"vega"', f'"/npm/vega@{convert.get_vega_version()}/+esm"'))
+    return f"(()=>{{{bundle}\n}})();\n"
 
 
 @cache
@@ -186,10 +183,11 @@ def _data(figure: Figure) -> dict[str, Any]:
         }
         for control in figure.controls.values()
     }
+    spec, rows = figure.spec(), bool(figure.sweep and figure.table)
     return {
-        # Before the specification, whose layers hold the same expressions: near enough for gzip to see it.
-        "rows": figure.signals().flow() if figure.sweep and figure.table else None,
-        "spec": theme.for_page(figure.spec()),
+        "spec": _compiled(spec, figure.signals().flow() if rows else None),
+        **({"fluid": True} if spec.get("width") == "container" else {}),
+        **({"rows": True} if rows else {}),
         "controls": controls,
         **({"alt": figure.alt} if figure.chart else {}),
         **({"refused": figure.refused} if figure.refused else {}),
@@ -197,6 +195,16 @@ def _data(figure: Figure) -> dict[str, Any]:
         "readouts": [_shown(each) for each in figure.readouts],
         "columns": [_shown(each) for each in figure.table],
     }
+
+
+def _compiled(spec: dict[str, Any], rows: dict[str, Any] | None) -> dict[str, Any]:
+    """The Vega that a Vega-Lite specification stands for: Vega-Lite itself, a third of the scripts, stays out of the page."""
+    vega: dict[str, Any] = need("vl_convert").vegalite_to_vega(theme.for_page(spec))
+    del vega["$schema"]
+    if rows:  # the table's own data: a chart may filter or sort its rows
+        columns = [{"type": "formula", "as": name, "expr": expr} for name, expr in rows["columns"].items()]
+        vega["data"] = [{"name": "fk_rows", "values": rows["values"], "transform": columns}, *vega.get("data", [])]
+    return vega
 
 
 def _shown(shown: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import re
 from pathlib import Path
@@ -23,6 +24,14 @@ SHOWN = sorted(
     for path in HTML.rglob("*.html")
     for name in set(re.findall(r'<figure class="fk-figure"[^>]* data-name="([\w-]+)"', path.read_text("utf8")))
 )
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in SHOWN}))
+def test_a_page_is_light(path):
+    """A page with what its figures load, compressed as a server sends it."""
+    static = [HTML / "_static" / name for name in ("figure.js", "figure.css", "vendor/vega.js")]
+    size = sum(len(gzip.compress(file.read_bytes(), 6)) for file in (HTML / path, *static))
+    assert size < 350_000, f"{size:,} bytes"
 
 
 # The largest share of a picture that may be inked: lines and labels, but for figures whose areas or bars fill the frame.

@@ -227,9 +227,37 @@ def test_tooltip(open_page):
     page = open_page("figures.html")
     node = show(page, ROOFLINE.name)
     node.locator(".fk-live svg .mark-symbol path").first.hover()
-    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip = page.locator("#fk-tooltip")
     tooltip.wait_for()
     assert "Tokens" in tooltip.inner_text() and "64" in tooltip.inner_text()
+    page.mouse.move(2, 2)
+    tooltip.wait_for(state="detached")
+
+
+def test_a_tooltip_is_text_and_stays_inside_the_window(open_page):
+    """At each edge of a phone's chart: words with markup in them, too, and a single word as well as names with values."""
+    page = open_page("figures.html", **PHONE)
+    show(page, ROOFLINE.name)
+    hover = """([text, place]) => {
+      const rect = {width: {value: 380}, height: {value: 60}, fill: {value: "red"}, tooltip: {value: text}};
+      const spec = {width: 380, height: 60, padding: 0, marks: [{type: "rect", encode: {enter: rect}}]};
+      const host = Object.assign(document.createElement("div"), {id: "edge", style: `position: fixed; left: 0; ${place}: 0; z-index: 9`});
+      document.getElementById("edge")?.remove();
+      document.body.append(host);
+      window.flopkitVega(host, spec).run();
+    }"""
+    for text, said in (("a <b>word</b>", "a <b>word</b>"), ({"T4 <small>": "1 < 2", "a longer name": 3}, "T4 <small>")):
+        for place in ("top", "bottom"):
+            page.evaluate(hover, [text, place])
+            edge = page.locator("#edge svg").bounding_box()
+            for x in (1, 378):
+                page.mouse.move(edge["x"] + x, edge["y"] + 30)
+                page.locator("#fk-tooltip").wait_for()
+                box = page.locator("#fk-tooltip").bounding_box()
+                assert box["x"] >= 0 and box["y"] >= 0 and box["x"] + box["width"] <= 390
+                assert box["y"] + box["height"] <= 844
+                assert said in page.locator("#fk-tooltip").inner_text()
+                assert page.locator("#fk-tooltip :not(table, tbody, tr, td)").count() == 0
 
 
 def test_phone(open_page):

@@ -85,8 +85,22 @@ def test_what_the_script_gets():
     data = json.loads(re.search(r'class="fk-json">(.*)</script>', html.fragment(figure()))[1])
     assert data["controls"]["n"] == {"values": [*steps(1, 64), 100, *steps(128, 4096)], "start": 64, "unit": "rows"}
     assert data["presets"] == [{"n": 100}]
-    assert [p["name"] for p in data["spec"]["params"]] == ["n", "flops"]
     assert theme.BLUE not in json.dumps(data["spec"]) and "var(--fk-blue)" in json.dumps(data["spec"])
+    assert data["fluid"] and data["rows"]
+
+
+def test_the_script_gets_vega_with_the_same_names_and_formulas():
+    """A control or result is a signal of its own name, as it stood; the table's rows are there even where no chart shows them."""
+    shown = figure(chart=None)
+    data = json.loads(re.search(r'class="fk-json">(.*)</script>', html.fragment(shown))[1])
+    signals = {signal["name"]: signal for signal in data["spec"]["signals"]}
+    assert signals["n"]["value"] == 64 and signals["flops"]["update"] == shown.signals().expressions()["flops"]
+    (rows,) = (each for each in data["spec"]["data"] if each["name"] == "fk_rows")
+    assert [row["n"] for row in rows["values"]] == list(shown.swept())
+    assert rows["transform"] == [
+        {"type": "formula", "as": "flops", "expr": "(((2 * datum['n']) * datum['n']) * datum['n'])"}
+    ]
+    assert not data["spec"].keys() & {"$schema", "layer", "mark", "params", "encoding"}
 
 
 def test_nothing_closes_the_script_early():
@@ -99,6 +113,12 @@ def test_a_figure_is_small():
     size = len(gzip.compress(html.fragment(figure()).encode()))
     assert size < 12 * 1024, f"{size} bytes"
     assert len((html.STATIC / "figure.js").read_bytes()) < 11_000
+
+
+def test_vega_comes_without_vega_lite():
+    bundle = html.vega_bundle()
+    assert bundle.count("window.flopkitVega=") == 1 and "vega-lite" not in bundle and "vega-embed" not in bundle
+    assert len(gzip.compress(bundle.encode())) < 215_000
 
 
 def test_two_figures_of_a_page_do_not_share_ids():

@@ -69,7 +69,7 @@
   });
 
   function mount(figure) {
-    const {spec, controls, alt, refused, presets, readouts, columns, rows} = JSON.parse(figure.querySelector(".fk-json").textContent);
+    const {spec, fluid, controls, alt, refused, presets, readouts, columns, rows} = JSON.parse(figure.querySelector(".fk-json").textContent);
     const name = figure.dataset.name, one = what => figure.querySelector(what);
     const inputs = Object.fromEntries(Object.keys(controls).map(key => [key, one(`.fk-control [name="${key}"]`)]));
     const preset = one(".fk-preset select"), status = one(".fk-status"), chart = one(".fk-chart"), table = one(".fk-data");
@@ -126,10 +126,6 @@
         return tr;
       }));
     }
-    function withRows(vega) {                                   // the table's own data: a chart may filter or sort its rows
-      const transform = rows && Object.entries(rows.columns).map(([as, expr]) => ({type: "formula", as, expr}));
-      return rows ? {...vega, data: [...vega.data ?? [], {name: "fk_rows", values: rows.values, transform}]} : vega;
-    }
     function link() {
       const url = new URL(location.href), kept = [...url.searchParams].filter(([key]) => !key.startsWith(name + "."));
       url.search = new URLSearchParams([...kept, ...Object.keys(state).filter(key => state[key] !== start[key]).map(key => [`${name}.${key}`, state[key]])]);
@@ -164,15 +160,13 @@
       const host = document.createElement("div");
       host.className = "fk-live";
       chart.append(host);                                       // in the page before it is drawn: its width is measured
-      const result = await window.flopkitVega(host, spec, {
-        mode: "vega-lite", actions: false, renderer: "svg", defaultStyle: false, tooltip: {disableDefaultStyle: true}, patch: withRows});
-      view = result.view;
+      view = window.flopkitVega(host, spec);
       host.querySelector("svg")?.setAttribute("aria-hidden", "true");
       await update();
       let size = host.clientWidth + "," + host.clientHeight;
       chart.replaceChildren(host);
       host.classList.add("fk-drawn");
-      if (spec.width === "container") new ResizeObserver(() => {
+      if (fluid) new ResizeObserver(() => {
         const {clientWidth: width, clientHeight: height} = host;
         // The view holds the size inside its axes: were the new one the same number by chance, it would see no change.
         const other = (now, held) => now + (now === held) / 100;

@@ -53,6 +53,17 @@ def units_of(spec):
 
 
 @pytest.mark.parametrize("name", FIGURES)
+def test_vega_lite_has_nothing_to_complain_of(name, capfd):
+    """It compiles where the page is made, and what it says there no reader's console shows."""
+    convert = pytest.importorskip("vl_convert")
+    pytest.importorskip("altair")
+    convert.vegalite_to_vega(FIGURES[name].spec(), show_warnings=True)
+    assert capfd.readouterr().err == ""
+    convert.vegalite_to_vega({"mark": "point", "encoding": {"foo": {"field": "a"}}}, show_warnings=True)
+    assert "foo" in capfd.readouterr().err, "a complaint would be seen here"
+
+
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_dot_bar_and_area_has_a_tooltip(name):
     pytest.importorskip("altair")
     found = 0
