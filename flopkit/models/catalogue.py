@@ -62,7 +62,7 @@ def load(name: str, mtp: bool = False) -> Model:
         numbers = dict(tables[found])
         source, retrieved, like = numbers.pop("source"), numbers.pop("retrieved"), numbers.pop("like", None)
         if mtp:
-            raise ValueError(f"mtp=True: {found} has no layer for multi-token prediction")
+            raise ValueError(f"{found}: mtp=True: there is no layer for multi-token prediction")
         return transformer(name=found, source=f"{source} ({retrieved})", **(likes[like] if like else {}) | numbers)
     try:
         model = from_hf(hf_config(found), mtp=mtp)

@@ -433,7 +433,9 @@ class Model:
                 stride=self.patches.patch, bias=True, dtype=run.dtype,
             )  # fmt: skip
             conv = replace(conv, params_by_role={**conv.params_by_role, "position": d_model})  # the class token
-            found = [part("patches", conv, run.batch * side * side)]
+            taps = self.patches.channels * self.patches.patch**2
+            formula = f"2·batch·{side * side}·{taps}·{d_model}"
+            found = [part("patches", conv, run.batch * side * side, formula=formula)]
         else:
             table = embedding(tokens=tokens, vocab=self.vocab, d_model=d_model, dtype=run.dtype)
             kind = {"embedding": (1 - self.tied) * tokens * self.vocab * d_model}
@@ -465,7 +467,8 @@ class Model:
         if self.head == "none":
             return found
         if self.head == "classes":
-            return [project("head", run, d_model, self.vocab, 1, tokens=run.batch)]
+            head = project("head", run, d_model, self.vocab, 1, tokens=run.batch)
+            return [head._replace(formula=f"2·batch·{d_model}·{self.vocab}")]
         if self.head == "mlm":
             found += [
                 project("transform", run, d_model, d_model, 1, tokens=tokens),

@@ -68,8 +68,9 @@ def summary(model: Model) -> Table:
     >>> from flopkit.models import transformer
     >>> print(summary(transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, kv_heads=2, d_ff=96)))
     small
-    parameters  74,304
-    active      74,304
+    size        value
+    parameters  74,560
+    active      74,560
     layers      2
     width       64
     heads       4, 2 for keys and values
@@ -86,7 +87,7 @@ def in_a_line(model: Model) -> str:
 
     >>> from flopkit.models import transformer
     >>> in_a_line(transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96))
-    'small: 82,496 parameters, layers 2, width 64, heads 4, vocabulary 100'
+    'small: 82,752 parameters, layers 2, width 64, heads 4, vocabulary 100'
     """
     active = _amount(model.active_params)
     words = [f"{_amount(model.params)} parameters"]

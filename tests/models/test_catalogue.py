@@ -1,0 +1,231 @@
+"""The models that are known by name: against what their makers print, and against transformers' own classes, to the last parameter."""
+
+import re
+
+import pytest
+
+import flopkit as fk
+from flopkit.models.configs import config_names, hf_config
+
+QUOTED = "its model card or paper, quoted at second hand"
+GEMMA_2, GEMMA_3 = "Gemma 2, arXiv:2408.00118, table of parameters", "Gemma 3, arXiv:2503.19786, table 1"
+NARAYANAN, KORTHIKANTI = (
+    "Narayanan et al. 2021, arXiv:2104.04473, table 1",
+    "Korthikanti et al. 2022, arXiv:2205.05198, table 3",
+)
+NANOGPT, BERT = "nanoGPT, model.py, GPT.from_pretrained", "google-research/bert, README.md"
+DEEPSEEK, CHINCHILLA = "deepseek-ai/DeepSeek-V3, README_WEIGHTS.md", "Hoffmann et al. 2022, arXiv:2203.15556, table 4"
+
+# A name, what is counted, the printed number, half of its last printed digit (0: every digit is printed), and who prints it.
+PRINTED = [
+    ("llama-2-7b", "params", 6.74e9, 5e6, QUOTED),
+    ("llama-2-13b", "params", 13.02e9, 5e6, QUOTED),
+    ("llama-2-70b", "params", 68.98e9, 5e6, QUOTED),
+    ("llama-3-8b", "params", 8.03e9, 5e6, QUOTED),
+    ("llama-3-70b", "params", 70.6e9, 5e7, QUOTED),
+    ("llama-3.1-405b", "params", 405.9e9, 5e7, QUOTED),
+    ("gpt-3-175b", "params", 174.6e9, 5e7, "Narayanan et al. 2021, table 2"),
+    ("mt-nlg-530b", "params", 529.6e9, 5e7, "Narayanan et al. 2021, table 2"),
+    ("mixtral-8x7b", "params", 46.7e9, 5e7, QUOTED),
+    ("mixtral-8x7b", "active_params", 12.9e9, 5e7, QUOTED),
+    ("mixtral-8x22b", "params", 140.6e9, 5e7, QUOTED),
+    ("deepseek-v2", "params", 236e9, 5e8, QUOTED),
+    ("deepseek-v2", "active_params", 21e9, 5e8, QUOTED),
+    ("deepseek-v2-lite", "params", 15.7e9, 5e7, QUOTED),
+    ("deepseek-v3", "params", 671e9, 5e8, DEEPSEEK),
+    ("kimi-k2", "params", 1e12, 5e10, QUOTED),
+    ("qwen2.5-72b", "params", 72.7e9, 5e7, QUOTED),
+    ("qwen3-30b-a3b", "params", 30.5e9, 5e7, QUOTED),
+    ("qwen3-235b-a22b", "params", 235e9, 5e8, QUOTED),
+    ("qwen3-235b-a22b", "active_params", 22e9, 5e8, QUOTED),
+    ("gpt-oss-20b", "params", 20.9e9, 5e7, "gpt-oss model card"),
+    ("gpt-oss-120b", "params", 116.8e9, 5e7, "gpt-oss model card"),
+    ("qwen2.5-7b", "without embeddings", 6.53e9, 5e6, "Qwen2.5-7B model card"),
+    ("qwen3-8b", "params", 8.2e9, 5e7, "Qwen3-8B model card"),
+    ("qwen3-8b", "without embeddings", 6.95e9, 5e6, "Qwen3-8B model card"),
+    ("gopher-280b", "params", 280e9, 5e8, CHINCHILLA),
+    ("chinchilla-70b", "params", 70e9, 5e8, CHINCHILLA),
+    ("gemma-2-2b", "without embeddings", 2_024_517_888, 0, GEMMA_2),
+    ("gemma-2-9b", "without embeddings", 8_324_201_984, 0, GEMMA_2),
+    ("gemma-2-27b", "without embeddings", 26_047_480_320, 0, GEMMA_2),
+    ("gemma-3-1b", "without embeddings", 698e6, 5e5, GEMMA_3),
+    ("gemma-3-4b", "without embeddings", 3209e6, 5e5, GEMMA_3),
+    ("gemma-3-12b", "without embeddings", 10759e6, 5e5, GEMMA_3),
+    ("gemma-3-27b", "without embeddings", 25600e6, 5e5, GEMMA_3),
+    ("gpt2", "params", 124e6, 5e5, NANOGPT),
+    ("gpt2-medium", "params", 350e6, 5e6, NANOGPT),
+    ("gpt2-large", "params", 774e6, 5e5, NANOGPT),
+    ("gpt2-xl", "params", 1558e6, 5e5, NANOGPT),
+    ("bert-base", "params", 110e6, 5e6, BERT),
+    ("bert-large", "params", 340e6, 5e6, BERT),
+    ("megatron-1.7b", "params", 1.7e9, 5e7, NARAYANAN),
+    ("megatron-3.6b", "params", 3.6e9, 5e7, NARAYANAN),
+    ("megatron-7.5b", "params", 7.5e9, 5e7, NARAYANAN),
+    ("megatron-18.4b", "params", 18.4e9, 5e7, NARAYANAN),
+    ("megatron-39.1b", "params", 39.1e9, 5e7, NARAYANAN),
+    ("megatron-76.1b", "params", 76.1e9, 5e7, NARAYANAN),
+    ("megatron-145.6b", "params", 145.6e9, 5e7, NARAYANAN),
+    ("megatron-310.1b", "params", 310.1e9, 5e7, NARAYANAN),
+    ("megatron-529.6b", "params", 529.6e9, 5e7, NARAYANAN),
+    ("megatron-1t", "params", 1008.0e9, 5e7, NARAYANAN),
+    ("megatron-22b", "params", 22e9, 5e8, KORTHIKANTI),
+    ("megatron-175b", "params", 175e9, 5e8, KORTHIKANTI),
+]
+# Those that another reading gives.
+PRINTED_OTHERWISE = [
+    ("palm-540b", "params", 540.35e9, 5e6, "without norms", QUOTED),
+    ("deepseek-v3", "active_params", 37e9, 5e8, "active without input embedding", QUOTED),
+    ("kimi-k2", "active_params", 32e9, 5e8, "active without input embedding", QUOTED),
+    ("gpt-oss-120b", "active_params", 5.13e9, 5e6, "active without input embedding", QUOTED),
+    ("gpt-oss-20b", "active_params", 3.6e9, 5e7, "active without input embedding", "gpt-oss model card"),
+]
+# Those whose printed number is ours, cut off after its last digit and not rounded.
+CUT_OFF = [
+    ("qwen2.5-7b", "params", 7.61e9, 5e6, "Qwen2.5-7B model card"),
+    ("mixtral-8x22b", "active_params", 39.1e9, 5e7, QUOTED),
+    ("qwen3-30b-a3b", "active_params", 3.3e9, 5e7, QUOTED),
+    ("deepseek-v2-lite", "active without input embedding", 2.4e9, 5e7, QUOTED),
+]
+# Those that no reading gives.
+NOT_REPRODUCED = [("deepseek-v3", 36.7e9, 5e7, f"active, with embedding and head: {DEEPSEEK}")]
+
+
+def counted(name, what):
+    model = fk.load(name)
+    tables = model.forward(seq=1).params_by_role
+    return {
+        "params": model.params,
+        "active_params": model.active_params,
+        "without embeddings": model.params - tables["embedding"] - tables["head"],
+        "without norms": model.params - tables["norm"],
+        "active without input embedding": model.active_params - tables["embedding"],
+    }[what]
+
+
+def is_printed(found, printed, half):
+    return abs(found - printed) <= half
+
+
+@pytest.mark.parametrize("name, what, printed, half, source", PRINTED)
+def test_parameters_as_they_are_printed(name, what, printed, half, source):
+    assert is_printed(counted(name, what), printed, half), source
+
+
+@pytest.mark.parametrize("name, what, printed, half, reading, source", PRINTED_OTHERWISE)
+def test_parameters_that_another_reading_gives(name, what, printed, half, reading, source):
+    assert not is_printed(counted(name, what), printed, half), "it comes out now: move the row to PRINTED"
+    assert is_printed(counted(name, reading), printed, half), source
+
+
+@pytest.mark.parametrize("name, what, printed, half, source", CUT_OFF)
+def test_parameters_whose_last_digit_is_not_rounded(name, what, printed, half, source):
+    found = counted(name, what)
+    assert not is_printed(found, printed, half), "it comes out now: move the row to PRINTED"
+    assert printed <= found < printed + 2 * half, source
+
+
+@pytest.mark.parametrize("name, printed, half, source", NOT_REPRODUCED)
+def test_parameters_that_no_reading_gives(name, printed, half, source):
+    for what in ("active_params", "active without input embedding"):
+        assert not is_printed(counted(name, what), printed, half), f"it comes out now: {source}"
+
+
+def test_the_vision_transformer_is_torchvision_s():
+    models = pytest.importorskip("torchvision", reason="the number is torchvision's").models
+    assert fk.load("vit-b-16").params == models.ViT_B_16_Weights.IMAGENET1K_V1.meta["num_params"]
+
+
+def test_the_layer_for_multi_token_prediction():
+    """Its makers print 11.5 billion parameters of its own and 2.4 billion active ones with both tables: the layer alone, without the matrix
+    that joins (7168 × 14336) and its norms."""
+    with_it, without = fk.load("deepseek-v3", mtp=True), fk.load("deepseek-v3")
+    own, active = with_it.params - without.params, with_it.active_params - without.active_params
+    layer = without.layer(1, seq=1).params
+    join, norms, tables = 2 * 7168 * 7168, 3 * 7168, 2 * 129280 * 7168
+    assert own == layer + join + norms
+    assert is_printed(layer, 11.5e9, 5e7) and not is_printed(own, 11.5e9, 5e7)
+    assert is_printed(active - join - norms + tables, 2.4e9, 5e7)
+    head = 2 * 129280 * 7168
+    forward = with_it.forward(seq=1).flops - without.forward(seq=1).flops
+    assert forward == without.layer(1, seq=1).flops + 2 * join + head
+
+
+def test_a_model_without_that_layer_says_so():
+    for name in ("llama-3-8b", "gpt-3-175b", "kimi-k2"):
+        with pytest.raises(ValueError, match=f"{name}: mtp=True: there is no layer for multi-token prediction"):
+            fk.load(name, mtp=True)
+
+
+def test_exact_totals():
+    """Known elsewhere to the last parameter."""
+    assert fk.load("llama-3-8b").params == 8_030_261_248
+    assert fk.load("gpt2").params == 124_439_808
+    assert fk.load("mixtral-8x7b").params == 46_702_792_704
+
+
+@pytest.mark.parametrize("name", fk.model_names())
+def test_each_model_has_a_name_a_source_and_a_day(name):
+    model = fk.load(name)
+    assert model.name == name
+    assert re.search(r"\w.* \(20\d\d-\d\d-\d\d\)$", model.source), model.source
+    assert 0 < model.active_params <= model.params
+    assert model.source in repr(model) and name in model._repr_html_()
+
+
+@pytest.mark.parametrize("name", fk.model_names())
+def test_case_and_separators_do_not_matter(name):
+    wanted = fk.load(name)
+    for spelled in (name.upper(), name.replace("-", " "), name.replace("-", "_"), re.sub(r"[-.]", "", name)):
+        assert fk.load(spelled) == wanted
+
+
+def test_no_two_names_are_the_same_to_a_reader():
+    names = fk.model_names()
+    assert names == sorted(set(names))
+    assert len({re.sub(r"[\s_.-]", "", name).lower() for name in names}) == len(names) > 70
+
+
+@pytest.mark.parametrize(
+    "name, near",
+    [("llama-4-8b", "llama-3-8b"), ("gpt3", "gpt-3-175b"), ("palm", "palm-540b"), ("qwen3", "qwen3-8b"), ("gpt-oss-12b", "gpt-oss-120b")],
+)  # fmt: skip
+def test_a_name_that_is_not_known_has_near_ones(name, near):
+    with pytest.raises(ValueError, match=rf"name='{name}' is not a known model; did you mean .*{re.escape(near)}"):
+        fk.load(name)
+
+
+def test_what_is_no_name():
+    with pytest.raises(TypeError, match="name=8 is not a known model: must be a name"):
+        fk.load(8)
+
+
+# -- against transformers ---------------------------------------------------------------------------------------
+
+CLASSES = {"bert": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM", "vit": "AutoModelForImageClassification"}
+
+
+def on_meta(name):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
+    config = hf_config(name)
+    made = getattr(transformers, CLASSES.get(config["model_type"], "AutoModelForCausalLM"))
+    with torch.device("meta"):
+        return made.from_config(transformers.AutoConfig.for_model(**config), dtype=torch.bfloat16).eval()
+
+
+@pytest.mark.slow  # a minute for all; each below two seconds
+@pytest.mark.parametrize("name", config_names())
+def test_parameters_are_those_of_transformers(name):
+    assert fk.load(name).params == sum(p.numel() for p in on_meta(name).parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["gemma-3-1b", "gpt-oss-20b", "deepseek-v2-lite", "gpt2-xl", "olmo-2-32b", "qwen3-30b-a3b"]
+)
+def test_the_pass_at_full_size_is_that_of_transformers(name):
+    import torch
+
+    model, ids = on_meta(name), torch.zeros(2, 64, dtype=torch.long, device="meta")
+    report = fk.count(lambda: model(input_ids=ids))
+    assert fk.load(name).forward(seq=64, batch=2).under("TORCH").flops == report.flops
