@@ -497,11 +497,36 @@ class Model:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16") -> Table:
-        """The forward pass over *batch* sequences of *seq* tokens, one row a part, the total last: see `flopkit.models.model_table`.
+        """The forward pass over *batch* sequences of *seq* tokens, one row a part, the total last.
 
+        Parameters
+        ----------
+        seq : Size, optional
+            Tokens of a sequence, as in `forward`.
+        batch : Size, optional
+            Sequences.
+        dtype : DType, optional
+            Number format of weights and activations, for the bytes.
+
+        Returns
+        -------
+        Table
+            Columns: *part*; *times*, how many equal ones there are; *formula*, the FLOPs of one of them in words of its sizes; *FLOPs*,
+            *params* and *bytes* of all of them together; the *share* of the total's FLOPs. A row of layers comes before the rows of what
+            is inside, which are set in; the column *level*, not shown, is 0 in rows that add up to the total. All under EXACT.
+
+        Notes
+        -----
+        *tokens* in a formula are those of all sequences, *pairs* the query-key pairs of all sequences that the mask lets through.
+
+        Examples
+        --------
         >>> from flopkit import load
-        >>> [row["part"] for row in load("llama-3-8b").table(seq=8192) if row["level"] == 0]
+        >>> rows = load("llama-3-8b").table(seq=8192)
+        >>> [row["part"] for row in rows if row["level"] == 0]
         ['embedding', 'layers', 'norm', 'head', 'total']
+        >>> rows[3]["part"], rows[3]["times"], rows[3]["formula"]
+        ('  q_proj', 32, '2·tokens·4096·4096')
         """
         from flopkit.models.shown import model_table
 

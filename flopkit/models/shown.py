@@ -21,21 +21,7 @@ _COLUMNS = ["part", "times", "formula", "FLOPs", "share", "params", "bytes"]
 
 
 def model_table(model: Model, run: Run) -> Table:
-    """The pass that *run* describes, one row a part, the total last: what `Model.table` shows.
-
-    Notes
-    -----
-    Columns: *part*; *times*, how many equal ones there are; *formula*, the FLOPs of one of them in words of its sizes; *FLOPs*,
-    *params* and *bytes* of all of them together; and the *share* of the total's FLOPs. A row of layers comes before the rows of
-    what is inside, which are set in; the column *level*, not shown, is 0 for rows that add up to the total. *pairs* in a formula
-    are query-key pairs that the mask lets through, of all sequences. All under EXACT.
-
-    >>> from flopkit.models import transformer
-    >>> small = transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96)
-    >>> table = small.table(seq=8)
-    >>> [row["part"] for row in table][:5], table[-1]["FLOPs"] == small.forward(seq=8).flops
-    (['embedding', 'layers', '  attention_norm', '  q_proj', '  k_proj'], True)
-    """
+    """The pass that *run* describes, one row a part, the total last: what `Model.table` shows, and says of its columns."""
     parts = model.parts(run)
     total = Cost.total("total", (each.cost for each in parts))
     rows = [row for each in parts for row in _rows(each, each.times, 0, total.flops)]

@@ -1,0 +1,251 @@
+"""from_hf at its edges: what is missing is named, what is not described is refused, windows and experts are read in each of their spellings."""
+
+import json
+import re
+
+import pytest
+
+import flopkit as fk
+from flopkit.models import families, hf_config
+
+MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 3, "n_heads": 4, "max_seq_len": 64}
+QWEN2_MOE = {
+    "model_type": "qwen2_moe", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
+}  # fmt: skip
+ONE = {hf_config(name)["model_type"]: hf_config(name) for name in (
+    "llama-3-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-7b", "qwen3-8b", "qwen3-30b-a3b", "gemma-2-9b", "gemma-3-4b", "olmo-2-7b", "gpt-oss-20b",
+    "deepseek-v2", "deepseek-v3", "gpt2", "bert-base", "t5-base", "vit-b-16",
+)} | {"mpt": MPT, "qwen2_moe": QWEN2_MOE}  # fmt: skip
+SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+LATENT = (
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+    "n_routed_experts",
+    *EXPERTS[1:],
+    "first_k_dense_replace",
+)
+NEEDED = {
+    "llama": SIZES, "mistral": SIZES, "olmo2": SIZES, "qwen2": SIZES, "qwen3": (*SIZES, "head_dim"),
+    "mixtral": (*SIZES, "num_local_experts", "num_experts_per_tok"),
+    "qwen2_moe": (*SIZES, *EXPERTS, "shared_expert_intermediate_size"),
+    "qwen3_moe": (*SIZES, *EXPERTS),
+    "gemma2": (*SIZES, "head_dim"), "gemma3_text": (*SIZES, "head_dim"),
+    "gpt_oss": (*SIZES, "head_dim", "num_local_experts", "num_experts_per_tok"),
+    "deepseek_v2": (*SIZES, *LATENT), "deepseek_v3": (*SIZES, *LATENT),
+    "gpt2": ("vocab_size", "n_embd", "n_layer", "n_head", "n_positions"),
+    "mpt": ("vocab_size", "d_model", "n_layers", "n_heads"),
+    "bert": (*SIZES, "max_position_embeddings", "type_vocab_size"),
+    "t5": ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads", "relative_attention_num_buckets"),
+    "vit": ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size"),
+}  # fmt: skip
+
+
+def test_each_family_is_here():
+    assert set(ONE) == set(NEEDED) == set(families())
+
+
+@pytest.mark.parametrize("kind, key", [(kind, key) for kind, keys in NEEDED.items() for key in keys])
+def test_a_field_that_is_missing_is_named(kind, key):
+    for lacking in ({k: v for k, v in ONE[kind].items() if k != key}, ONE[kind] | {key: None}):
+        with pytest.raises(ValueError, match=rf"configuration of model_type='{kind}' lacks .*'{key}'"):
+            fk.from_hf(lacking)
+
+
+REFUSED = {
+    "qwen2_moe": {"use_sliding_window": True}, "qwen3_moe": {"use_sliding_window": True}, "olmo2": {"attention_bias": True},
+    "deepseek_v2": {"attention_bias": True, "mlp_bias": True, "moe_layer_freq": 2},
+    "deepseek_v3": {"attention_bias": True, "mlp_bias": True, "moe_layer_freq": 2},
+    "mpt": {"no_bias": False, "attn_type": "multiquery_attention", "embedding_fraction": 0.5},
+    "bert": {"position_embedding_type": "relative_key", "is_decoder": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind, key, value", [(kind, *item) for kind, refused in REFUSED.items() for item in refused.items()]
+)
+def test_what_a_family_does_not_describe_is_refused(kind, key, value):
+    with pytest.raises(ValueError, match=rf"^{key}={value!r}: a {kind} with that is not described here, only "):
+        fk.from_hf(ONE[kind] | {key: value})
+
+
+@pytest.mark.parametrize(
+    "kind, changed, message",
+    [
+        ("llama", {"hidden_act": "tanhshrink"}, r"activation 'tanhshrink' is not known here; known: silu"),
+        ("llama", {"hidden_act": "gelu_pytorch"}, r"did you mean gelu_pytorch_tanh"),
+        ("t5", {"feed_forward_proj": "gated-relu"}, r"feed_forward_proj='gated-relu' is not described here; did you mean gated-gelu"),
+        ("gpt_oss", {"layer_types": ["full_attention"]}, r"layer_types has 1 entries for 24 layers"),
+        ("gpt_oss", {"layer_types": ["full_attention", "linear_attention"] * 12}, r"layer_types: 'linear_attention' is not described here"),
+        ("llama", {"num_attention_heads": 30}, r"heads=30.*d_model=4096"),
+        ("llama", {"num_key_value_heads": 5}, r"kv_heads=5.*heads=32"),
+        ("mixtral", {"num_experts_per_tok": 9}, r"top_k=9 is more than experts=8"),
+        ("qwen3_moe", {"num_experts_per_tok": 129}, r"top_k=129 is more than experts=128"),
+        ("deepseek_v3", {"first_k_dense_replace": 62}, r"dense=62 is more than layers=61"),
+        ("llama", {"num_hidden_layers": 0}, r"layers=0"),
+        ("llama", {"hidden_size": -4096}, r"d_model=-4096"),
+        ("llama", {"intermediate_size": float("nan")}, r"d_ff=nan"),
+        ("llama", {"vocab_size": 128256.5}, r"vocab=128256.5"),
+        ("vit", {"patch_size": 15}, r"patch=15.*image=224"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_an_error(kind, changed, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fk.from_hf(ONE[kind] | changed)
+
+
+@pytest.mark.parametrize("value", ["4096", [4096], {"size": 4096}])
+def test_a_size_that_is_no_number(value):
+    with pytest.raises(TypeError, match="d_model="):
+        fk.from_hf(ONE["llama"] | {"hidden_size": value})
+
+
+@pytest.mark.parametrize(
+    "kind, near", [("lama", "llama"), ("qwen", "qwen2"), ("deepseek_v4", "deepseek_v3"), ("gemma3", "gemma3_text")]
+)
+def test_a_model_type_that_is_not_known_has_near_ones(kind, near):
+    with pytest.raises(ValueError, match=rf"model_type='{kind}' is not described here; did you mean .*{near}"):
+        fk.from_hf(ONE["llama"] | {"model_type": kind})
+
+
+@pytest.mark.parametrize("config", [{}, {"model_type": None}, {"hidden_size": 4096}, {"model_type": 3}])
+def test_a_configuration_without_a_model_type(config):
+    with pytest.raises(ValueError, match="has no 'model_type': give a whole config.json"):
+        fk.from_hf(config)
+
+
+@pytest.mark.parametrize("config", [None, 8, ["llama"], b"config.json"])
+def test_what_is_no_configuration(config):
+    with pytest.raises(TypeError, match="must be a dictionary or the path of a config.json"):
+        fk.from_hf(config)
+
+
+def test_a_path(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(ONE["llama"] | {"_name_or_path": "somebody/llama"}), encoding="utf-8")
+    for given in (path, str(path)):
+        model = fk.from_hf(given)
+        assert model.params == 8_030_261_248 and model.name == "somebody/llama"
+    for text in ("no JSON", '{"model_type": "llama"', ""):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"{re.escape(str(path))}: not a JSON file: "):
+            fk.from_hf(path)
+    path.write_text("[1, 2]", encoding="utf-8")
+    with pytest.raises(TypeError, match=r"config=\[1, 2\]: must be a dictionary"):
+        fk.from_hf(path)
+    for missing in (tmp_path / "elsewhere.json", tmp_path):
+        with pytest.raises(
+            FileNotFoundError,
+            match="there is no such file; give the path of a config.json, or load a model by its name",
+        ):
+            fk.from_hf(missing)
+
+
+def test_a_configuration_is_left_as_it_is():
+    config = json.loads(json.dumps(ONE["gpt_oss"]))
+    fk.from_hf(config)
+    assert config == ONE["gpt_oss"]
+
+
+def test_the_part_for_text_of_a_model_of_text_and_images():
+    text = {k: v for k, v in ONE["gemma3_text"].items() if k != "tie_word_embeddings"}
+    whole = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}}
+    assert fk.from_hf(whole).params == fk.load("gemma-3-4b").params
+    untied = fk.from_hf(whole | {"tie_word_embeddings": False})  # what stands outside speaks for the whole
+    assert untied.params - fk.load("gemma-3-4b").params == 262208 * 2560
+
+
+def test_the_head_s_own_words_and_defaults_that_are_rules():
+    config = {
+        k: v
+        for k, v in ONE["llama"].items()
+        if k not in ("num_key_value_heads", "tie_word_embeddings", "hidden_act", "head_dim")
+    }
+    model = fk.from_hf(config)
+    ((block, layers),) = model.blocks
+    assert layers == 32 and block.mixer.kv_heads == 32 and block.mixer.head_dim == 128 and not model.tied
+    assert fk.from_hf(config | {"head_dim": 64}).blocks[0][0].mixer.head_dim == 64
+
+
+def windows(config):
+    """The window of each layer in turn."""
+    model = fk.from_hf(config)
+    order = model.order or (0,) * model.layers
+    assert all(order.count(kind) == layers for kind, (_, layers) in enumerate(model.blocks))
+    return [model.blocks[kind][0].mixer.window for kind in order]
+
+
+def test_windows_layer_by_layer():
+    """Written out, by the older keys, and by the rule of the family where neither stands there."""
+
+    def without(kind, *keys):
+        return {k: v for k, v in ONE[kind].items() if k not in keys}
+
+    assert windows(ONE["gemma2"]) == [4096, None] * 21
+    full = ["full_attention"] * 40 + ["sliding_attention"] * 2
+    assert windows(ONE["gemma2"] | {"layer_types": full}) == [None] * 40 + [4096] * 2
+    assert windows(ONE["gpt_oss"]) == windows(without("gpt_oss", "layer_types")) == [128, None] * 12
+    five_and_one = ([1024] * 5 + [None]) * 6
+    assert windows(ONE["gemma3_text"]) == windows(without("gemma3_text", "sliding_window_pattern")) == five_and_one[:34]
+    assert (
+        windows(without("gemma3_text", "sliding_window_pattern") | {"_sliding_window_pattern": 2}) == [1024, None] * 17
+    )
+    assert windows(ONE["mistral"]) == [4096] * 32
+    assert windows(ONE["mistral"] | {"sliding_window": None}) == [None] * 32
+    assert windows(ONE["mixtral"]) == [None] * 32
+    assert windows(ONE["mistral"] | {"layer_types": ["full_attention"] * 32}) == [None] * 32
+
+
+def test_qwen_has_windows_in_its_last_layers_where_it_says_so():
+    said = ONE["qwen2"] | {"sliding_window": 4096, "max_window_layers": 20}
+    assert windows(said) == [None] * 28
+    assert windows(said | {"use_sliding_window": True}) == [None] * 20 + [4096] * 8
+    assert (
+        windows(ONE["qwen3"] | {"sliding_window": 64, "max_window_layers": 0, "use_sliding_window": True}) == [64] * 36
+    )
+    with pytest.raises(ValueError, match="lacks 'max_window_layers'"):
+        fk.from_hf(ONE["qwen2"] | {"use_sliding_window": True, "sliding_window": 4096})
+
+
+def test_which_layers_have_experts():
+    def sparse(changed):
+        model = fk.from_hf(ONE["qwen3_moe"] | {"num_hidden_layers": 6} | changed)
+        order = model.order or (len(model.blocks) - 1,) * model.layers
+        return [hasattr(model.blocks[kind][0].mlp, "top_k") for kind in order]
+
+    assert sparse({}) == [True] * 6
+    assert sparse({"decoder_sparse_step": 2}) == [False, True] * 3
+    assert sparse({"mlp_only_layers": [0, 5]}) == [False, True, True, True, True, False]
+    assert sparse({"decoder_sparse_step": 3, "mlp_only_layers": [2]}) == [False] * 5 + [True]
+    deepseek = fk.from_hf(ONE["deepseek_v3"])
+    assert deepseek.order == (0,) * 3 + (1,) * 58
+    assert fk.from_hf(ONE["deepseek_v3"] | {"first_k_dense_replace": 0}).order == ()
+
+
+def test_multi_token_prediction_is_data():
+    plain = fk.from_hf(ONE["deepseek_v3"])
+    with_it = fk.from_hf(ONE["deepseek_v3"], mtp=True)
+    assert plain.mtp is None and with_it.mtp == plain.blocks[-1][0]
+    older = {k: v for k, v in ONE["deepseek_v3"].items() if k != "num_nextn_predict_layers"}
+    assert fk.from_hf(older | {"num_mtp_layers": 1}, mtp=True) == with_it
+    for none in (older, older | {"num_nextn_predict_layers": 0}, ONE["llama"]):
+        with pytest.raises(ValueError, match="^mtp=True: there is no layer for multi-token prediction$"):
+            fk.from_hf(none, mtp=True)
+    with pytest.raises(ValueError, match="num_nextn_predict_layers=3: more than one layer"):
+        fk.from_hf(older | {"num_nextn_predict_layers": 3}, mtp=True)
+
+
+def test_kimi_k2_is_deepseek_v3_under_another_name():
+    config = hf_config("kimi-k2")
+    assert fk.from_hf(config | {"model_type": "kimi_k2"}).params == fk.from_hf(config).params
+    with pytest.raises(ValueError, match="model_type='kimi_k2' lacks 'hidden_size'"):
+        fk.from_hf({k: v for k, v in config.items() if k != "hidden_size"} | {"model_type": "kimi_k2"})
+
+
+def test_a_model_of_images_counts_its_classes():
+    named = {k: v for k, v in ONE["vit"].items() if k != "num_labels"}
+    assert fk.from_hf(named).vocab == fk.from_hf(ONE["vit"]).vocab == 1000
+    assert fk.from_hf(named | {"id2label": {"0": "cat", "1": "dog"}}).vocab == 2
