@@ -179,6 +179,13 @@ def test_case_and_separators_do_not_matter(name):
         assert fk.load(spelled) == wanted
 
 
+@pytest.mark.parametrize("name", [name for name in fk.model_names() if re.search(r"-[\d.]+[bmt](-|$)", name)])
+def test_the_size_in_its_name_is_about_its_size(name):
+    """Names are generous (gemma-2-2b has 2.6 billion), but no digit of a width can be far off."""
+    amount, unit = re.search(r"-([\d.]+)([bmt])(?:-|$)", name).groups()
+    assert 2 / 3 < fk.load(name).params / (float(amount) * {"m": 1e6, "b": 1e9, "t": 1e12}[unit]) < 4 / 3
+
+
 def test_no_two_names_are_the_same_to_a_reader():
     names = fk.model_names()
     assert names == sorted(set(names))
