@@ -1,48 +1,76 @@
-// Answers to exercises in a page without a kernel: what flopkit.lessons.check does in a notebook. The factors come from there, by book/_ext/exercises.py.
+// Answers to exercises in a page without a kernel: flopkit/lessons/answers.py, function by function. Patterns and words come from there,
+// by book/_ext/exercises.py; tests/data/answers.json tries both.
 (() => {
-  const FACTORS = [], INVERSE = "", REST = "";
-  const SCALE = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, m: 1e-3, µ: 1e-6, n: 1e-9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
-
-  // 3.14×10²³, 65.13·10^12 or 2*10**9 with an e in place of the power; then 40·8·64 with stars.
-  const WORDS = { thousand: 3, million: 6, billion: 9, trillion: 12 };
-  const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
-  const exponent = text => [...text].map(sign => sign === "⁻" || sign === "−" ? "-" : RAISED.includes(sign) ? RAISED.indexOf(sign) : sign).join("");
-  const plainly = text => text.replace(/(?<=\d)\s*[x×·*]\s*10(?:\s*(?:\^|\*\*)\s*([-−+]?\d+)|(⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))/g, (_, plain, raised) => `e${exponent(plain ?? raised)}`)
-    .replace(/(?<=\d)\s*(thousand|million|billion|trillion)\b/, (_, word) => `e${WORDS[word]}`);
-  const WORD = /^["“”'‘’]+|["“”'‘’.!]+$/g, ARTICLE = /^(?:it is )?(?:an? |the )?/;
-
-  // A number as people write it: 33.55 MB, 3.8 billion (the M of MACs is no prefix), 0.488 %, 1,5, 5 × 5, 3.14×10²³ or 2*3/4; with half of what its last digit stands for.
-  const read = typed => {
-    const square = /^(\d+)\s*[x×]\s*\1$/.exec(typed.trim());
-    if (square) return { value: +square[1], digits: 9, half: 0 };
-    const text = plainly(typed), sum = text.replace(/[·×]/g, "*");
-    if (/^[\d.()+*\/\se-]*\d\s*[+*\/-][\d.()+*\/\se-]*$/.test(sum)) {
-      try { return { value: Function(`return ${sum}`)(), digits: 9, half: 0 }; } catch { return null; }
-    }
-    const grouped = /^\s*[-−]?\d{1,3}([, _]\d{3})+(?!\d)/.test(text);
-    const plain = (grouped ? text.replace(/,/g, "") : text.replace(",", ".")).replace(/[\s_]/g, "").replace("−", "-").replace(/^[≈~]/, "").replace(/percent$/, "%");
-    const found = /^(-?(\d*)\.?(\d*)(?:e([-+]?\d+))?)([kKMGTPE]i?(?!l|ACs?$)|[mµn](?=s$))?([A-Za-z/×]*|%)$/.exec(plain);
-    if (!found || !(found[2] + found[3])) return null;
-    const [, mantissa, whole, part, power, prefix, unit] = found;
-    const scale = SCALE[prefix ?? ""] * (unit === "%" ? 0.01 : 1);
-    return { value: mantissa * scale, digits: (whole + part).replace(/^0+/, "").length, half: 0.5 * scale * 10 ** ((power ?? 0) - part.length) };
-  };
+  const SHARED = {};
+  const at = (pattern, text, position) => { const found = new RegExp(pattern, "y"); found.lastIndex = position; const match = found.exec(text); return match && { ...match, end: found.lastIndex }; };
+  const whole = (pattern, text) => new RegExp(`^(?:${pattern})$`).exec(text);
   const near = (a, b, rel) => Math.abs(a - b) <= rel * Math.abs(b);
+  const exact = value => ({ value, digits: 99, half: 0 });
+  const plain = text => SHARED.around.reduce((said, around) => said.replace(new RegExp(around, "g"), ""), text.trim().toLowerCase());
+  const point = literal => /^[1-9][0-9]{0,2}([,_ ][0-9]{3})+(?![0-9])/.test(literal) ? literal.replace(/[,_ ]/g, "") : literal.replace(",", ".");
 
-  const reply = (text, { answer, rel, hints }) => {
-    if (!text.trim()) return "Type an answer first.";
-    const said = text.trim().toLowerCase(), word = String(answer).toLowerCase();
-    if (typeof answer !== "number") return said === word || said.replace(WORD, "").replace(ARTICLE, "").replace(WORD, "") === word ? "Right." : "Not yet: that is not what is asked for.";
+  // Arithmetic without eval: each takes the text and a position, and gives a value and the position behind it. What is no arithmetic throws.
+  const sum = (text, from) => {
+    let [value, end] = term(text, from), sign, right;
+    while (sign = at(" *([-+])", text, end)) { [right, end] = term(text, sign.end); value = sign[1] === "+" ? value + right : value - right; }
+    return [value, end];
+  };
+  const term = (text, from) => {
+    let [value, end] = factor(text, from), sign, right;
+    while (sign = at(" *([*/])", text, end)) { [right, end] = factor(text, sign.end); value = sign[1] === "*" ? value * right : value / right; }
+    return [value, end];
+  };
+  const factor = (text, from) => {
+    let value, end, found;
+    if (found = at(" *([-+])", text, from)) { [value, end] = factor(text, found.end); return [found[1] === "-" ? -value : value, end]; }
+    if (found = at(" *\\(", text, from)) {
+      [value, end] = sum(text, found.end);
+      if (!(found = at(" *\\)", text, end))) throw text;
+      end = found.end;
+    } else if (found = at(` *(${SHARED.literal})`, text, from)) { value = +point(found[1]); end = found.end; }
+    else throw text;
+    if (found = at(" *\\*\\*", text, end)) { const [power, behind] = factor(text, found.end); return [value ** power, behind]; }
+    return [value, end];
+  };
+
+  const scaleOf = unit => {
+    for (const [pattern, scales] of SHARED.units) { const found = whole(pattern, unit); if (found) return scales[found[1]]; }
+    throw unit;
+  };
+  const read = typed => {
+    let text = typed.trim();
+    const square = whole(SHARED.side, text);
+    if (square) return exact(+square[1]);
+    if (text.split(":").length === 2) {
+      const [left, right] = text.split(":").map(read);
+      return left && right && right.value ? right.value === 1 ? left : exact(left.value / right.value) : null;
+    }
+    for (const [pattern, into] of SHARED.rewritten) text = text.replace(new RegExp(pattern, "g"), into.replace(/\\(\d)/g, "$$$1"));
+    const literal = at(`-?(?:${SHARED.literal})`, text, 0);
+    let value, end, scale;
+    try { [value, end] = sum(text, 0); scale = scaleOf(text.slice(end).trim().toLowerCase()); } catch { return null; }
+    value *= scale;
+    if (!Number.isFinite(value)) return null;
+    if (!literal || literal.end !== end) return exact(value);
+    const [mantissa, power] = point(literal[0]).toLowerCase().split("e"), [before, behind = ""] = mantissa.split(".");
+    return { value, digits: (before + behind).replace(/^[-0]+/, "").length, half: 0.5 * scale * 10 ** ((power ?? 0) - behind.length) };
+  };
+
+  const remark = (text, { answer, rel, hints }) => {
+    if (typeof answer !== "number") return plain(text) === plain(String(answer)) ? "" : (hints.find(([key]) => plain(String(key)) === plain(text)) ?? [0, SHARED.other])[1];
     const given = read(text);
-    if (!given) return "Not a number that can be read here: write 1,234 or 7.25 GB or 12 %.";
-    const off = Math.abs(given.value - answer), rounded = off <= given.half * (1 + 1e-9);
-    if (near(given.value, answer, Math.max(rel, 1e-9)) || (given.digits > 1 && rounded)) return "Right.";
-    if (rounded) return "Close: one more digit, please.";
-    const hint = hints.find(([value]) => near(given.value, value, 1e-3)) ?? FACTORS.find(([factor]) => near(given.value, factor * answer, 1e-3))
-      ?? [[1 / answer, INVERSE], [0 < answer && answer < 1 ? 1 - answer : NaN, REST]].find(([value]) => near(given.value, value, Math.max(1e-3, given.half / Math.abs(value))));
-    if (hint) return `Not yet: ${hint[1]}`;
-    if (near(given.value, answer, 0.03)) return "Close, but not to the last digit.";
-    return `Not yet: too ${given.value > answer ? "large" : "small"}.`;
+    if (!given) return SHARED.unread;
+    if (near(given.value, answer, Math.max(rel, 1e-9))) return "";
+    if (Math.abs(given.value - answer) <= given.half * (1 + 1e-9)) return given.digits > 1 ? "" : SHARED.digit;
+    const known = hints.filter(([key]) => typeof key === "number");
+    if (answer) known.push(...SHARED.factors.map(([by, reason]) => [by * answer, reason]), [1 / answer, SHARED.inverse]);
+    if (0 < answer && answer < 1) known.push([1 - answer, SHARED.rest]);
+    const hint = known.find(([value]) => near(given.value, value, 1e-3) || (given.digits > 1 && Math.abs(given.value - value) <= given.half));
+    if (hint) return hint[1];
+    if (near(given.value, answer, 0.03)) return SHARED.close;
+    const ratio = answer ? given.value / answer : 0, thousands = 0 < ratio && ratio < Infinity ? Math.round(Math.log10(ratio) / 3) : 0;
+    if (thousands && near(ratio, 1000 ** thousands, 1e-3)) return SHARED.power.replace("{}", thousands);
+    return given.value > answer ? SHARED.large : SHARED.small;
   };
 
   document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".fk-exercise").forEach(box => {
@@ -51,7 +79,8 @@
     form.hidden = false;
     form.addEventListener("submit", event => {
       event.preventDefault();
-      form.querySelector("output").value = reply(form.querySelector("input").value, kept);
+      const typed = form.querySelector("input").value, said = typed.trim() ? remark(typed, kept) : "";
+      form.querySelector("output").value = !typed.trim() ? "Type an answer first." : said ? `Not yet: ${said}` : "Right.";
     });
   }));
 })();

@@ -1,6 +1,6 @@
 """Sphinx extension: what guesses and exercises of a page need, once a page; takeaways get a frame.
 
-The script of exercises (exercises.js, beside this file) gets the factors that flopkit.lessons.check knows.
+The script of exercises (exercises.js, beside this file) gets the patterns and words of flopkit.lessons.check.
 """
 
 import json
@@ -9,21 +9,18 @@ from pathlib import Path
 
 from docutils import nodes
 
-from flopkit.lessons.exercises import FACTORS, INVERSE, REST
+from flopkit.lessons.answers import SHARED
 from flopkit.lessons.prediction import STYLE
 
 SCRIPT = Path(__file__).with_name("exercises.js")
-EMPTY = 'const FACTORS = [], INVERSE = "", REST = "";'
+EMPTY = "const SHARED = {};"
 
 
 def script():
     text = SCRIPT.read_text("utf8")
     if EMPTY not in text:
-        raise ValueError(f"{SCRIPT.name}: the line {EMPTY!r}, which the factors replace, is missing")
-    text = text.replace(
-        EMPTY,
-        f"const FACTORS = {json.dumps(list(FACTORS.items()))}, INVERSE = {json.dumps(INVERSE)}, REST = {json.dumps(REST)};",
-    )
+        raise ValueError(f"{SCRIPT.name}: the line {EMPTY!r}, in whose place the words go, is missing")
+    text = text.replace(EMPTY, f"const SHARED = {json.dumps(SHARED)};")
     return re.sub(r"^\s*//.*\n|^\s+", "", text, flags=re.M)  # without comments and indentation
 
 

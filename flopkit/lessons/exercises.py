@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import html
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FACTORS", "INVERSE", "REST", "NotYet", "Reply", "check", "solution"]
+from flopkit.lessons.answers import remark
 
-FACTORS = {
-    2: "twice what is asked: is a multiply-add counted once here?",
-    1 / 2: "half of what is asked: multiply-adds, where FLOPs are asked for?",
-    4: "four times what is asked: is a number's size in bytes in there that should not be?",
-    1 / 4: "a quarter of what is asked: elements, where bytes are asked for?",
-    8: "eight times what is asked: bits, where bytes are asked for?",
-    1 / 8: "an eighth of what is asked: bytes, where bits are asked for?",
-    100: "a hundred times what is asked: per cent, where a fraction is asked for?",
-    1 / 100: "a hundredth of what is asked: a fraction, where per cent are asked for?",
-    -1: "right but for its sign",
-}
-INVERSE = "the other way round: divided by what should be divided?"
-REST = "what is left of the whole: is the other part asked for?"
+__all__ = ["NotYet", "Reply", "check", "solution"]
+
 _WAITING = "not answered yet"
 
 
@@ -38,13 +26,13 @@ class NotYet(AssertionError):
 class _Solution:
     answers: Mapping[str, Any]
     rel: float
-    hints: Mapping[float, str]
+    hints: Mapping[Any, str]
 
 
 _SOLUTIONS: dict[str, _Solution] = {}
 
 
-def solution(number: str, *, rel: float = 1e-9, hints: Mapping[float, str] | None = None, **answers: Any) -> None:
+def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None = None, **answers: Any) -> None:
     """Keep the answers of an exercise, for `check`. It prints nothing, so that running a whole chapter gives nothing away.
 
     Parameters
@@ -53,15 +41,15 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[float, str] | Non
         The exercise: "2.1".
     rel : float, optional
         Relative tolerance of numbers; whole numbers stay exact where it is not given.
-    hints : Mapping[float, str], optional
-        What to say to a certain wrong number, such as ``{295: "that is the ridge point itself"}``.
+    hints : Mapping[Any, str], optional
+        What to say to a certain wrong answer, a number or text: ``{295: "that is the ridge point itself"}``.
     **answers : Any
         The right answers by the names that the reader fills in: numbers or text.
 
     Raises
     ------
     ValueError
-        Where there is no answer, or where a hint is for a number that is right in every box.
+        Where there is no answer, or where a hint is for an answer that is right in every box.
 
     Examples
     --------
@@ -71,11 +59,14 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[float, str] | Non
         raise ValueError(f"rel={rel!r}: must be a relative tolerance from 0 to below 1, e.g. 0.01")
     if not answers:
         raise ValueError(f'solution("{number}") has no answer: name one, e.g. solution("{number}", flops=210)')
-    hints = dict(hints or {})
+    kept = {name: _plain(value) for name, value in answers.items()}
+    hints = {_plain(value): hint for value, hint in (hints or {}).items()}
     for value, hint in hints.items():
-        if all(_same(value, expected, rel) for expected in answers.values()):  # the answer of another box may be a hint
+        if not any(
+            remark(value, expected, rel, {}) for expected in kept.values()
+        ):  # the answer of another box may be a hint
             raise ValueError(f"hints: {value!r} is a right answer, and gets the hint {hint!r}")
-    _SOLUTIONS[number] = _Solution({name: _plain(value) for name, value in answers.items()}, rel, hints)
+    _SOLUTIONS[number] = _Solution(kept, rel, hints)
 
 
 @dataclass(frozen=True)
@@ -114,7 +105,8 @@ def check(number: str, **answers: Any) -> Reply:
     number : str
         The exercise: "2.1".
     **answers : Any
-        The reader's, by the names that the exercise gives; ``...`` where there is none yet.
+        The reader's, by the names that the exercise gives; ``...`` where there is none yet. A number may also be text
+        such as "33.55 MB", which is right where it is rounded correctly.
 
     Returns
     -------
@@ -139,7 +131,7 @@ def check(number: str, **answers: Any) -> Reply:
     >>> check("0.1", flops=105)
     Traceback (most recent call last):
         ...
-    flopkit.lessons.exercises.NotYet: flops: 105 is half of what is asked: multiply-adds, where FLOPs are asked for?
+    flopkit.lessons.exercises.NotYet: flops: 105: half of what is asked: multiply-adds, where FLOPs are asked for?
     """
     if number not in _SOLUTIONS:
         raise ValueError(f'exercise "{number}" is not known here: run the folded cell above this one first')
@@ -153,10 +145,10 @@ def check(number: str, **answers: Any) -> Reply:
     for name, answer in answers.items():
         if answer is ... or answer is None:
             lines[name] = _WAITING
-        elif _same(answer, kept.answers[name], kept.rel):
-            lines[name] = "right"
+        elif said := remark(answer, kept.answers[name], kept.rel, kept.hints):
+            wrong.append(f"{name}: {_shown(answer)}: {said}")
         else:
-            wrong.append(f"{name}: {_hint(answer, kept.answers[name], kept.hints)}")
+            lines[name] = "right"
     if wrong:
         raise NotYet("; ".join(wrong))
     return Reply(number, lines, kept)
@@ -167,42 +159,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (bool, str)):
         return value
     return int(value) if value == int(value) else float(value)
-
-
-def _same(answer: Any, expected: Any, rel: float) -> bool:
-    if isinstance(expected, str) or isinstance(answer, str):
-        return str(answer).strip().lower() == str(expected).strip().lower()
-    if isinstance(expected, bool) or isinstance(answer, bool):
-        return bool(answer == expected)
-    if rel <= 1e-9 and isinstance(expected, int) and float(answer).is_integer():
-        return bool(answer == expected)
-    return math.isclose(float(answer), float(expected), rel_tol=rel)
-
-
-def _hint(answer: Any, expected: Any, hints: Mapping[float, str]) -> str:
-    shown = _shown(answer)
-    try:
-        ratio = float(answer) / float(expected)
-    except (TypeError, ValueError, ZeroDivisionError):
-        return f"{shown} is not what is asked for"
-    if isinstance(answer, bool) or isinstance(expected, bool) or math.isnan(ratio):
-        return f"{shown} is not what is asked for"
-    for value, hint in hints.items():
-        if math.isclose(float(answer), value, rel_tol=1e-3):
-            return f"{shown}: {hint}"
-    for factor, reason in FACTORS.items():
-        if math.isclose(ratio, factor, rel_tol=1e-3):
-            return f"{shown} is {reason}"
-    if math.isclose(float(answer) * float(expected), 1, rel_tol=1e-3):
-        return f"{shown} is {INVERSE}"
-    if 0 < float(expected) < 1 and math.isclose(float(answer), 1 - float(expected), rel_tol=1e-3):
-        return f"{shown} is {REST}"
-    if abs(ratio - 1) < 0.02:
-        return f"{shown} is within 2 % of what is asked: an approximation, where the exact number is asked for?"
-    thousands = round(math.log(ratio, 1000)) if ratio > 0 else 0
-    if thousands and math.isclose(ratio, 1000.0**thousands, rel_tol=1e-3):
-        return f"{shown} is off by a factor of 1000^{thousands}: a prefix (k, M, G, T)?"
-    return f"{shown} is too {'large' if ratio > 1 else 'small'}"
 
 
 def _shown(answer: Any) -> str:
