@@ -106,8 +106,10 @@ class Convention:
     Examples
     --------
     >>> half = Convention("mine", "an example", scores=0.5, hidden=0.5)
-    >>> half.share("hidden"), half.flops({"products": 10, "scores": 3, "hidden": 2})
-    (0.5, 25)
+    >>> half.share("hidden")
+    0.5
+    >>> half.flops({"products": 10, "scores": 3, "hidden": 2})
+    25
     """
 
     name: str
@@ -145,8 +147,10 @@ class Convention:
     def share(self, kind: str) -> float:
         """The share of *kind*, one of `KINDS` or `VECTOR_KINDS`, that counts.
 
-        >>> EXACT.share("hidden"), TORCH.share("hidden"), TORCH.share("hidden_softmax"), EXACT.share("norm")
-        (0, 1, 1, 1)
+        >>> EXACT.share("hidden"), TORCH.share("hidden")
+        (0, 1)
+        >>> TORCH.share("hidden_softmax"), EXACT.share("norm")
+        (1, 1)
         """
         if kind not in KINDS and kind not in VECTOR_KINDS:
             raise KeyError(f"kind={kind!r} is not a kind of work; known: {', '.join((*KINDS, *VECTOR_KINDS))}")
@@ -173,7 +177,8 @@ class Convention:
     def vector_flops(self, vector_by_kind: Mapping[str, Any]) -> Any:
         """Element-wise FLOPs by kind, those that count: ``Σ share · flops``, whatever a multiply-add is worth.
 
-        >>> EXACT.vector_flops({"elementwise": 10, "hidden_softmax": 5})
+        >>> work = {"elementwise": 10, "hidden_softmax": 5}
+        >>> EXACT.vector_flops(work)
         10
         """
         return self._weighted(1, vector_by_kind)

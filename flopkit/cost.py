@@ -42,8 +42,8 @@ class Cost:
     Notes
     -----
     Every quantity is an int (exact), a NumPy array, a SymPy expression or an Altair expression, as the sizes were.
-    An array or a symbol multiplies a cost from either side; an Altair parameter stands on the right, ``cost * parameter``,
-    for on the left it takes the cost into an expression of its own and does not ask.
+    An array or a symbol multiplies a cost from either side; with an Altair parameter write
+    ``cost * parameter``, not ``parameter * cost``, which Altair handles itself.
 
     Examples
     --------
@@ -94,9 +94,9 @@ class Cost:
 
     @property
     def vector_flops(self) -> Any:
-        """Element-wise work: each add, multiply, compare, divide, exponential counts as one.
+        """Element-wise work: each addition, multiplication, comparison, division or exponential counts as one.
 
-        Where the convention counts half of the scores, it counts half of their softmax, too.
+        A convention that counts half of the scores also counts half of their softmax.
         """
         return self.convention.vector_flops(self.vector_by_kind)
 
@@ -181,16 +181,20 @@ class Cost:
         """The same cost under another name.
 
         >>> import flopkit as fk
-        >>> fk.dense(tokens=1, d_in=4, d_out=8).named("up").name
+        >>> up = fk.dense(tokens=1, d_in=4, d_out=8)
+        >>> up.named("up").name
         'up'
         """
         return replace(self, name=name)
 
     def under(self, convention: Convention | str) -> Cost:
-        """The same work as *convention* counts it: a `flopkit.Convention`, or the name of one in ``fk.conventions``.
+        """The same work, counted by *convention*: a `flopkit.Convention`, or the name of one in ``fk.conventions``.
 
         >>> import flopkit as fk
-        >>> cost = fk.attention(batch=1, q=3, kv=3, heads=1, head_dim=8, mask="causal")
+        >>> cost = fk.attention(
+        ...     batch=1, q=3, kv=3, heads=1, head_dim=8,
+        ...     mask="causal",
+        ... )
         >>> cost.flops, cost.under(fk.conventions.TORCH).flops
         (192, 288)
 
@@ -220,7 +224,7 @@ class Cost:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row a part, the total last. One row where there are no parts.
+        """One row for each part, the total last. Without parts, one row.
 
         Notes
         -----
@@ -255,7 +259,7 @@ class Cost:
         return self.table().to_frame()
 
     def plot(self) -> Any:
-        """The FLOPs and the bytes of each part, drawn: a `flopkit.charts.Figure`."""
+        """A `flopkit.charts.Figure` of the FLOPs and bytes of each part."""
         from flopkit.charts.plots import cost_by_part
 
         return cost_by_part(self)

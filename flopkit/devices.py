@@ -33,27 +33,32 @@ class Device:
     memory : float, optional
         Bytes of it.
     source : str, optional
-        Who says so, and when that was read.
+        Where the numbers come from, and when they were read.
     title : str, optional
         The name in full. Empty: *name*.
     vendor : str, optional
         Who makes it.
     notes : str, optional
-        What else is to be known about these numbers.
+        Remarks on these numbers.
     link_bandwidth : float, optional
         The fastest link to other devices, bytes/s, both directions together.
     derivation : Derivation, optional
-        What the peak is made of, where that is known.
+        The factors of the peak, if they are known.
     sparse : Iterable[Any], optional
         Formats for which the maker also prints twice the dense peak.
 
     Notes
     -----
-    Not in it: what a program reaches. `peak` is what the maker prints and what utilisation divides by.
+    A device does not say what a program reaches. `peak` is the number that the maker prints; utilisation is a share of it.
 
     Examples
     --------
-    >>> mine = Device("my card", peak={"bf16": 100e12}, bandwidth=1e12, memory=16e9)
+    >>> mine = Device(
+    ...     "my card",
+    ...     peak={"bf16": 100e12},
+    ...     bandwidth=1e12,
+    ...     memory=16e9,
+    ... )
     >>> mine.peak("bf16"), mine.ridge("bf16")
     (100000000000000.0, 100.0)
     """
@@ -154,12 +159,12 @@ class Device:
         return self._peaks[self._known(dtype)]
 
     def sparse_peak(self, dtype: Any) -> float:
-        """What the maker prints for matrices with 2:4 structured zeros: twice the dense peak, half of it not done.
+        """The maker's peak for matrices with 2:4 structured zeros: twice the dense peak, though half of the work is skipped.
 
         Raises
         ------
         ValueError
-            Where no such number is printed.
+            If the maker prints none.
 
         Examples
         --------
@@ -173,7 +178,7 @@ class Device:
         return 2 * self._peaks[key]
 
     def ridge(self, dtype: Any) -> float:
-        """The arithmetic intensity, in FLOPs per byte, from which arithmetic and not memory is the bound.
+        """The arithmetic intensity, in FLOPs per byte, above which arithmetic is the limit and not memory.
 
         >>> round(device("h200").ridge("bf16"))
         206
@@ -181,9 +186,9 @@ class Device:
         return self.peak(dtype) / self.bandwidth
 
     def limit(self, dtype: Any) -> Limit:
-        """The rate in FLOP/s beyond which a result is not believed, with the ``rule`` it comes from.
+        """The rate in FLOP/s above which a measurement must be wrong, with the ``rule`` that gives it.
 
-        Units x FLOP/clock x the highest clock the part reaches, where that is known: no honest run passes it. Else 1.1 x
+        Units x FLOP/clock x the highest clock the part reaches, where that is known: no correct measurement is above it. Otherwise 1.1 x
         `peak`, which is a margin and no law: a card may clock higher. Never below `peak`.
 
         >>> h200 = device("h200").limit("bf16")
@@ -204,7 +209,7 @@ class Device:
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row a number format.
+        """One row for each number format.
 
         Notes
         -----
@@ -263,8 +268,10 @@ def device(name: str | Device | None = None) -> Device:
 
     Examples
     --------
-    >>> device("NVIDIA A100-SXM4-80GB").name, device("h100_sxm").name
-    ('a100-sxm-80gb', 'h100-sxm')
+    >>> device("NVIDIA A100-SXM4-80GB").name
+    'a100-sxm-80gb'
+    >>> device("h100_sxm").name
+    'h100-sxm'
     """
     if name is None:
         return _current()

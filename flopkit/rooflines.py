@@ -83,9 +83,12 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
     Examples
     --------
     >>> import flopkit as fk
-    >>> one = fk.roofline(fk.dense(tokens=1, d_in=4096, d_out=16384), "h100-sxm")
-    >>> one.bound, f"{one.seconds:.3g}", f"{one.intensity:.4f}", f"{one.ridge:.1f}"
-    ('memory', '4.01e-05', '0.9997', '295.3')
+    >>> layer = fk.dense(tokens=1, d_in=4096, d_out=16384)
+    >>> one = fk.roofline(layer, "h100-sxm")
+    >>> one.bound, f"{one.seconds:.3g}"
+    ('memory', '4.01e-05')
+    >>> f"{one.intensity:.4f}", f"{one.ridge:.1f}"
+    ('0.9997', '295.3')
     """
     for name in ("flops", "bytes"):
         if not hasattr(cost, name):
@@ -124,7 +127,9 @@ def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
 
     Examples
     --------
-    >>> bound_by(flops=2e12, bytes=1e9, peak=1e15, bandwidth=1e12).bound
+    >>> bound_by(
+    ...     flops=2e12, bytes=1e9, peak=1e15, bandwidth=1e12
+    ... ).bound
     'compute'
     """
     unmixed(flops, bytes, peak, bandwidth)

@@ -2,16 +2,18 @@
 
 from flopkit.counter.operators.unexplained import UNEXPLAINED
 
-INTERNAL = ("torch's own tests", "torch's compiler")  # how the reasons begin that concern no program of a reader's
+OF_TESTS = "only torch's own tests"  # how the reason begins that concerns no program of a reader's
+OF_COMPILER = "only torch's compiler"
 
 
 def unexplained():
     """Markdown: one row a reason, those that a program may meet first."""
     reasons = {}
     for name, reason in UNEXPLAINED.items():
-        reasons.setdefault(reason, []).append(name)
+        if not reason.startswith(OF_TESTS):
+            reasons.setdefault(reason, []).append(name)
     rows = [
-        f"| {reason} | {', '.join(f'`{name}`' for name in reasons[reason])} |"
-        for reason in sorted(reasons, key=lambda reason: reason.startswith(INTERNAL))
+        f"| {reason[0].upper()}{reason[1:]} | {', '.join(f'`{name}`' for name in reasons[reason])} |"
+        for reason in sorted(reasons, key=lambda reason: reason.startswith(OF_COMPILER))
     ]
-    return "\n".join(["| why not | operators |", "|---|---|", *rows])
+    return "\n".join(["| Reason | Operators |", "|---|---|", *rows])

@@ -20,7 +20,7 @@ def kind(path, part):
 def tables():
     """Markdown: when and where the tests ran and how many passed; folded, the same by file, and what was left out and why."""
     if not REPORT.is_file():
-        return "This copy of the book was built without running the tests first. `make test` runs them and fills this section."
+        return "This copy of the book was built without running the tests first, so it has no results to show. `make test` runs the tests and fills this section."
     report = json.loads(REPORT.read_text("utf8"))
     lines = []
     for part in report["parts"].values():
@@ -57,5 +57,5 @@ def left_out(report):
     if not reasons:
         return ["Nothing was left out."]
     rows = [f"| `{file}` | {n} | {reason.replace('|', '/')} |" for (file, reason), n in sorted(reasons.items())]
-    told = "Skipped tests, and tests that are expected to fail because a tool that they ask is wrong."
+    told = "Skipped tests, and tests that must fail because a tool that they run is wrong."
     return [told, "", "| File | Tests | Reason |", "|:--|--:|:--|", *rows]

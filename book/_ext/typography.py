@@ -1,4 +1,8 @@
-"""Sphinx extension: a number and its unit stay on one line, and so does 7 × 7. The chapters themselves hold plain spaces."""
+"""Sphinx extension: where lines may break. The chapters themselves hold plain spaces.
+
+A number and its unit stay on one line, and so does 7 × 7. Code in a table may break behind `_`, `.` and `/`, so that narrow columns do not
+break `hardware_flops` in mid-word.
+"""
 
 import re
 
@@ -7,6 +11,7 @@ from docutils import nodes
 PREFIX = "[kMGTPEZ]?"
 UNIT = rf"%|{PREFIX}(?:FLOPs?|MACs?|B|FLOP/s|B/s|FLOP/B)\b|[µmn]?s\b|[GMT]i?B\b|tokens?\b|FLOPs per byte\b"
 GAP = re.compile(rf"(?<=\d) (?={UNIT}|× \d)|(?<=\d ×) (?=\d)|(?<=\d\u00a0×) (?=\d)")
+PART = re.compile(r"(?<=\w[_./])(?=\w)")
 
 
 def keep_together(app, doctree, docname):
@@ -15,6 +20,14 @@ def keep_together(app, doctree, docname):
             kept = GAP.sub("\u00a0", text)
             if kept != text:
                 text.parent.replace(text, nodes.Text(kept))
+    for entry in doctree.findall(nodes.entry):
+        for code in entry.findall(nodes.literal):
+            first, *rest = PART.split(code.astext())
+            if rest and app.builder.format == "html":
+                code.children.clear()
+                code += nodes.Text(first)
+                for part in rest:
+                    code += [nodes.raw("", "<wbr>", format="html"), nodes.Text(part)]
 
 
 def setup(app):

@@ -39,19 +39,19 @@ def flops_of(func: Any, args: Any, kwargs: Any, out: Any) -> int | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """The number that torch's counter would print, and the operators that it takes for something else.
+    """The number that torch's counter would print, and the operators that it counts differently.
 
     Parameters
     ----------
     value : int
         The number; ``int(seen)`` is the same.
     flops : int
-        What was executed, convention TORCH.
+        Executed FLOPs, convention TORCH.
     rows : Sequence[dict[str, Any]]
-        The columns operator, calls, flops (executed) and seen, of each operator that either knows of. Attention is one row, whatever
-        ran inside.
+        The columns operator, calls, flops (executed) and seen, of each operator that at least one of the two knows. Attention is
+        one row, whatever ran inside.
     unit : str, optional
-        What torch calls it.
+        What torch calls the number.
     """
 
     value: int
@@ -66,12 +66,12 @@ class Seen:
 
     @property
     def share(self) -> float:
-        """FLOPs that are seen for each one that was executed."""
+        """The number over the executed FLOPs."""
         return self.value / self.flops if self.flops else 1.0
 
     @property
     def missed(self) -> Table:
-        """Operators of which FLOPs are missing in the number, those with the most first.
+        """Operators with FLOPs that the number leaves out, those with the most first.
 
         Columns: *operator*, *calls*, *flops* that were executed, and those that were *seen*.
         """

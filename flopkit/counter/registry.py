@@ -54,7 +54,7 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
         ``torch.library.custom_op`` made, a Triton kernel, or the operator's name, ``"mylib::fused_mlp"``.
     bytes : Callable[..., Any], optional
         What gives the bytes that the operator moves, an int, from the same arguments. Left out, they are its tensors, each read
-        or written once, as with every other operator: say otherwise of one that reads a part of a table.
+        or written once, as with every other operator: give it for an operator that reads only part of a tensor.
 
     Raises
     ------
@@ -73,13 +73,20 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
     Examples
     --------
     >>> import torch, flopkit as fk
-    >>> @torch.library.custom_op("docs::double_product", mutates_args=())
-    ... def double_product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    ...     return torch.from_numpy(2 * (x.numpy() @ w.numpy()))
+    >>> @torch.library.custom_op(
+    ...     "docs::double_product", mutates_args=()
+    ... )
+    ... def double_product(
+    ...     x: torch.Tensor, w: torch.Tensor
+    ... ) -> torch.Tensor:
+    ...     y = 2 * (x.numpy() @ w.numpy())
+    ...     return torch.from_numpy(y)
     >>> @fk.formula(double_product)
     ... def _(x, w):
-    ...     return fk.matmul(m=x.shape[0], k=x.shape[1], n=w.shape[1])
-    >>> report = fk.count(double_product, torch.ones(2, 3), torch.ones(3, 5))
+    ...     (m, k), n = x.shape, w.shape[1]
+    ...     return fk.matmul(m=m, k=k, n=n)
+    >>> x, w = torch.ones(2, 3), torch.ones(3, 5)
+    >>> report = fk.count(double_product, x, w)
     >>> report.flops, report.bytes == 4 * (2 * 3 + 3 * 5 + 2 * 5)
     (60, True)
     """

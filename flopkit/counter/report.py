@@ -49,7 +49,7 @@ class Report:
 
     @property
     def model_flops(self) -> Any:
-        """What the mathematics asks for, forward and backward; recomputation and the optimiser are not in it."""
+        """FLOPs of the model's forward and backward pass, without recomputation and the optimiser."""
         return settled(
             sum(
                 calls * self.flops_of(entry.work.model)
@@ -60,7 +60,7 @@ class Report:
 
     @property
     def hardware_flops(self) -> Any:
-        """What was executed, in every phase."""
+        """FLOPs that were executed, in all phases. `flops` is the same number."""
         return settled(sum(getattr(self, phase).flops for phase in PHASES))
 
     flops = hardware_flops
@@ -79,12 +79,12 @@ class Report:
 
     @property
     def bytes(self) -> int:
-        """Compulsory traffic of all operators, each run by itself; of those that nobody knows, too."""
+        """Compulsory traffic of all operators, each run by itself, including operators without a formula."""
         return sum(calls * entry.work.bytes for entry, _, calls in self.lines())
 
     @property
     def intensity(self) -> float:
-        """Executed FLOPs for each byte."""
+        """Executed FLOPs per byte."""
         return float(self.flops / self.bytes) if self.bytes else 0.0
 
     @property
@@ -94,22 +94,22 @@ class Report:
 
     @property
     def backward(self) -> Cost:
-        """The backward pass without what it computed again."""
+        """The backward pass without the forward work that it recomputes."""
         return self._phase("backward")
 
     @property
     def recompute(self) -> Cost:
-        """Forward work done once more: checkpoints, and the scores that flash attention's backward computes again."""
+        """Forward work that was recomputed: by checkpoints, and by flash attention's backward pass, which recomputes the scores."""
         return self._phase("recompute")
 
     @property
     def optimizer(self) -> Cost:
-        """Work inside of an optimiser's step, a closure's excepted."""
+        """Work inside an optimiser's step, without that of a closure, which counts as forward and backward."""
         return self._phase("optimizer")
 
     @property
     def uncounted(self) -> list[dict[str, Any]]:
-        """Operators that nobody could explain. Their FLOPs are in no number; see `flopkit.formula`.
+        """Operators without a formula. Their FLOPs are in none of the numbers; see `flopkit.formula`.
 
         Columns: *operator*, *calls*, *bytes*.
         """
@@ -123,7 +123,7 @@ class Report:
 
     @property
     def coverage(self) -> float:
-        """Share of the bytes that belong to operators which are understood: 1.0 where nothing is uncounted."""
+        """Share of the bytes that belong to known operators; 1.0 if nothing is uncounted."""
         total = self.bytes
         if not total:
             return 1.0 if not self.uncounted else 0.0
@@ -131,7 +131,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the numbers should know: masks that could not be seen, local work, kernels that were assumed."""
+        """Warnings: masks that the counter could not read, work of one rank only, kernels that were assumed."""
         found = list(getattr(self._source, "notes", ()))
         hidden: dict[str, int] = {}
         for entry, where, calls in self.lines():
@@ -167,15 +167,15 @@ class Report:
     # -- other views ------------------------------------------------------------------------------------------
 
     def under(self, convention: Convention | str) -> Report:
-        """The same run as *convention* counts it: a `flopkit.Convention`, or the name of one in ``fk.conventions``.
+        """The same run, counted by *convention*: a `flopkit.Convention`, or the name of one in ``fk.conventions``.
 
-        Under EXACT attention counts the pairs that the program's own mask lets through; calls whose mask is hidden in a tensor are
-        named in `notes`.
+        Under EXACT attention counts the pairs that the program's own mask lets through. `notes` lists the calls whose mask is a
+        tensor, which the counter does not read.
 
         Raises
         ------
         ValueError
-            For a convention that asks what a running program does not say, such as which product is the router's.
+            For a convention that needs what a program does not show, such as which product is the router's.
         """
         convention = as_convention(convention)
         asks = [kind for kind in ("router", "head", "embedding") if convention.share(kind) != EXACT.share(kind)]
@@ -187,7 +187,7 @@ class Report:
         if asks:
             raise ValueError(
                 f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "
-                "use a model's formula, fk.load(name), under that convention"
+                "use a formula under that convention, such as fk.models.decoder(...).forward(...)"
             )
         other = Report(self._source, convention)
         other._read = self._read
@@ -199,29 +199,29 @@ class Report:
         Parameters
         ----------
         sort : str, optional
-            What the most of comes first: ``"flops"``, ``"model_flops"``, ``"vector_flops"``, ``"bytes"`` or ``"calls"``; or
+            The column to sort by, largest first: ``"flops"``, ``"model_flops"``, ``"vector_flops"``, ``"bytes"`` or ``"calls"``; or
             ``"operator"``, by name.
 
         Notes
         -----
         Columns: *operator*, *phase*, *kernel* (where an operator has several), *calls*, *flops* that were executed and their *share*,
-        *model_flops* that the mathematics asks for, *vector_flops*, *bytes*, *intensity* in FLOPs a byte, and *status*: counted,
+        *model_flops*, *vector_flops*, *bytes*, *intensity* in FLOPs per byte, and *status*: counted,
         element-wise, free or unknown.
         """
         return breakdown.by_op(self, sort)
 
     def by_module(self, depth: int | None = None) -> Table:
-        """One row for each module, what it calls included, in the order in which they were called.
+        """One row for each module, submodules included, in the order of the calls.
 
-        Names are those of ``torch.nn.Module.named_modules``; the root's own is empty. A loss or another module without children
-        that was called beside it stands under its class; where several modules with children were called from outside, each name
-        begins with the class of its root. A module that is registered nowhere stands below its caller as ``(Linear)``; work outside
-        of all modules as ``(no module)``.
+        Names are those of ``torch.nn.Module.named_modules``; the root's name is empty. A module without children that was called
+        beside the root, such as a loss, has the name of its class. If several modules with children were called, each name begins
+        with the class of its root. A module that is not registered appears below its caller, such as ``(Linear)``. Work outside
+        all modules is in the row ``(no module)``.
 
         Parameters
         ----------
         depth : int, optional
-            How deep to go; 0: the model alone; None: all the way.
+            How many levels to show. 0: the model alone; None: all.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class Report:
         Notes
         -----
         Columns: *module*, the *flops* that were executed in it and their *share*, the same by phase: *forward*, *backward*,
-        *recompute*, *optimizer* (the last three are not shown where nothing ran in them), *model_flops*, *vector_flops* and *bytes*.
+        *recompute*, *optimizer* (each of the last three only if something ran in it), *model_flops*, *vector_flops* and *bytes*.
         """
         return breakdown.by_module(self, depth)
 
@@ -267,12 +267,12 @@ class Report:
         return {format: settled(flops) for format, flops in found.items()}
 
     def as_seen_by(self, tool: str = "torch") -> Seen:
-        """What torch's own counter would print of this run, its silent zeros included.
+        """What torch's own counter would print for this run, silent zeros included.
 
-        That is ``torch.utils.flop_counter.FlopCounterMode``, whose registry of formulas was applied to each operator as it ran.
-        ``int(...)`` of the result is the number, ``missed`` the operators that are not in it, ``too_many`` those that are charged
-        more than they execute, ``share`` the number over what was executed, convention TORCH. Other tools do not watch a run;
-        `flopkit.ask` calls them.
+        That counter is ``torch.utils.flop_counter.FlopCounterMode``. Its formulas were applied to each operator as it ran.
+        ``int(...)`` of the result is the number, ``missed`` lists the operators that are not in it, ``too_many`` those that it
+        charges more than they execute, and ``share`` is the number over the executed FLOPs, convention TORCH. For other tools use
+        `flopkit.ask`.
 
         Parameters
         ----------
@@ -282,15 +282,25 @@ class Report:
         Raises
         ------
         ValueError
-            For another tool, and where one of torch's formulas fails, as its counter would.
+            For another tool, or if one of torch's formulas fails, as its counter would.
 
         Examples
         --------
+        Torch's counter has no formula for the fused attention of a CPU. On meta, and on a GPU, it has one.
+
         >>> import torch, flopkit as fk
-        >>> q = torch.ones(1, 2, 8, 4)  # on a CPU, whose fused attention torch's counter has no formula for
-        >>> seen = fk.count(torch.nn.functional.scaled_dot_product_attention, q, q, q).as_seen_by("torch")
-        >>> int(seen), seen.flops, seen.missed[0]["operator"]
-        (0, 2048, 'scaled_dot_product_attention')
+        >>> from torch.nn import functional as F
+        >>> def seen(device):
+        ...     q = torch.ones(1, 2, 8, 4, device=device)
+        ...     attention = F.scaled_dot_product_attention
+        ...     report = fk.count(attention, q, q, q)
+        ...     return report.as_seen_by("torch")
+        >>> int(seen("cpu")), seen("cpu").flops
+        (0, 2048)
+        >>> seen("cpu").missed[0]["operator"]
+        'scaled_dot_product_attention'
+        >>> int(seen("meta")), seen("meta").flops
+        (2048, 2048)
         """
         if tool != "torch":
             raise ValueError(
@@ -300,14 +310,14 @@ class Report:
         return by_torch.seen(self._source.ledger())
 
     def roofline(self, device: Any, dtype: Any = None) -> Any:
-        """Each operator's least time on *device*, what bounds it, and the sum.
+        """The least time of each operator on *device*, what limits it, and the sum.
 
         Parameters
         ----------
         device : Any
             A name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth``.
         dtype : Any, optional
-            The number format whose peak every operator meets; None: each operator's own.
+            Number format whose peak applies to every operator; None: each operator's own format.
         """
         from flopkit.counter.timing import roofline
 
@@ -334,7 +344,7 @@ class Report:
         return self.by_op().to_frame()
 
     def plot(self, depth: int | None = None) -> Any:
-        """The FLOPs of each module by phase, drawn: a `flopkit.charts.Figure`. *depth* as in `by_module`; None: as deep as fits."""
+        """A `flopkit.charts.Figure` of each module's FLOPs by phase. *depth* as in `by_module`; None: as deep as fits."""
         from flopkit.charts.plots import report_by_module
 
         return report_by_module(self, depth)

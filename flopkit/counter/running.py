@@ -16,10 +16,12 @@ __all__ = ["UncountedError", "count", "counting"]
 
 
 class UncountedError(RuntimeError):
-    """Raised under ``strict=True``: an operator ran that no formula explains. What was counted is at ``.report``.
+    """Raised under ``strict=True``: an operator without a formula ran. ``.report`` is what was counted.
 
     >>> import torch, flopkit as fk
-    >>> @torch.library.custom_op("docs::halved", mutates_args=())
+    >>> @torch.library.custom_op(
+    ...     "docs::halved", mutates_args=()
+    ... )
     ... def halved(x: torch.Tensor) -> torch.Tensor:
     ...     return torch.from_numpy(x.numpy() / 2)
     >>> try:
@@ -41,9 +43,9 @@ class UncountedError(RuntimeError):
 
 
 def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs: Any) -> Report:
-    """Run ``fn(*args, **kwargs)`` once, as it is, and say what it did.
+    """Run ``fn(*args, **kwargs)`` once, unchanged, and report what it did.
 
-    FLOPs: two for each multiply-add of matrix products, convolutions, attention and what else is a contraction; element-wise work
+    FLOPs: two for each multiply-add of matrix products, convolutions, attention and other contractions; element-wise work
     stands apart in `Report.vector_flops`. Bytes: the compulsory traffic of each operator. The default convention is TORCH: every
     position of a score matrix counts; ``report.under(fk.conventions.EXACT)`` counts those that the program's mask lets through.
 
@@ -66,7 +68,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     ImportError
         Without torch.
     UncountedError
-        Under *strict*, see there.
+        If *strict* is set and an operator has no formula.
 
     Notes
     -----
@@ -79,7 +81,8 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     Examples
     --------
     >>> import torch, flopkit as fk
-    >>> fk.count(torch.nn.Linear(16, 32), torch.ones(8, 16)).flops
+    >>> layer = torch.nn.Linear(16, 32)
+    >>> fk.count(layer, torch.ones(8, 16)).flops
     8192
     """
     if not callable(fn):
@@ -103,12 +106,12 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
 def counting(*program: Any, strict: bool = False, attention: str = "auto") -> contextlib.AbstractContextManager[Report]:
     """Count whatever runs in the block: forward, backward, the optimiser.
 
-    The report can be read inside of the block, too: its numbers grow. Threads that are started inside are counted.
+    The report can be read inside the block, too: its numbers grow. Threads that are started inside are counted.
 
     Parameters
     ----------
     *program : Any
-        Nothing: the program goes into the block.
+        Must be empty: the program goes into the block.
     strict : bool, optional
         Raise `UncountedError` at the end if an operator ran that no formula explains.
     attention : str, optional
@@ -118,20 +121,21 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
     Raises
     ------
     TypeError
-        If it is given a program, which belongs into the block.
+        If a program is passed as an argument.
     ValueError
         For another *attention*.
     ImportError
         Without torch.
     UncountedError
-        Under *strict*, see there.
+        If *strict* is set and an operator has no formula.
 
     Examples
     --------
     >>> import torch, flopkit as fk
     >>> w = torch.ones(4, 4, requires_grad=True)
+    >>> x = torch.ones(2, 4)
     >>> with fk.counting() as report:
-    ...     (torch.ones(2, 4) @ w).sum().backward()
+    ...     (x @ w).sum().backward()
     >>> report.model_flops, report.backward.flops
     (128, 64)
     """

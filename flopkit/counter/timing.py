@@ -18,16 +18,16 @@ __all__ = ["Timing", "format_of", "roofline"]
 
 
 class Timing:
-    """What `flopkit.Report.roofline` gives: how long a program takes at least on a device, and where that time goes.
+    """The least time of a program on a device, and where that time goes: the result of `flopkit.Report.roofline`.
 
     Attributes
     ----------
     rows : list[dict[str, Any]]
         One for each operator and phase, the most time first: calls, flops, bytes, seconds, share, bound.
     seconds : float
-        The sum over all calls of ``max(flops / peak, bytes / bandwidth)``: an eager program, one operator after the other.
+        The sum over all calls of ``max(flops / peak, bytes / bandwidth)``: the operators run one after the other.
     fused_seconds : float
-        The same without the bytes that need not move where element-wise operators in a row are merged.
+        The least time with each chain of element-wise operators fused into one kernel.
     by_phase : Mapping[str, float]
         ``seconds`` of forward, backward, recompute and optimizer.
     device : str
@@ -35,13 +35,13 @@ class Timing:
     bandwidth : float
         Bytes/s that the traffic was divided by.
     peaks : Mapping[str, float]
-        FLOP/s that the arithmetic was divided by, by number format, of those formats that the program's products ran in.
+        Peaks in FLOP/s by number format, for the formats of the program's products.
     dtype : str | None
-        The format that was taken for every operator; None: each in its own.
+        The format whose peak was used for every operator; None: each operator's own.
     convention : Any
-        The one under which the FLOPs are counted.
+        The convention of the FLOPs.
     notes : list[str]
-        What is not in the numbers.
+        What the numbers leave out.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class Timing:
 
     @property
     def compute_seconds(self) -> float:
-        """Seconds of the calls that arithmetic bounds."""
+        """Seconds of the calls that are compute-bound."""
         return float(sum(row["compute_seconds"] for row in self.rows))
 
     @property
     def memory_seconds(self) -> float:
-        """Seconds of the calls that memory bounds."""
+        """Seconds of the calls that are memory-bound."""
         return float(sum(row["memory_seconds"] for row in self.rows))
 
     @property
     def utilisation(self) -> float:
-        """Share of the peak that the program reaches at most, if it takes ``seconds``: a ceiling for HFU.
+        """The highest HFU that the program can reach: its share of the peak if it takes ``seconds``.
 
-        Where products run in several formats: the time that they all take at their peaks, divided by ``seconds``.
+        If products run in several formats: the time that all products take at their peaks, divided by ``seconds``.
         """
         return float(sum(row["at_peak"] for row in self.rows) / self.seconds) if self.seconds else 0.0
 

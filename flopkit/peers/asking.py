@@ -22,25 +22,25 @@ NO_NUMBER = "gave no number"  # of a tool that keeps its errors to itself
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool said of one forward pass.
+    """A tool's answer for one forward pass.
 
     Parameters
     ----------
     tool : str
-        Who was asked.
+        The tool.
     version : str | None
-        Its version; None where the tool is missing.
+        Its version; None if the tool is not installed.
     backend : str
-        At which level it watched, in its own words where it has a choice.
+        How the tool watches a model, in its own words if it offers a choice.
     value : int | None
-        The number that it prints; None where there is none. ``int(answer)`` is the same, and raises ``ValueError`` without
+        The number that it prints; None if there is none. ``int(answer)`` is the same, and raises ``ValueError`` without
         one.
     unit : str
-        What the tool calls it.
+        What the tool calls the number.
     fma : int
-        FLOPs that it takes a multiply-add for: 2, or 1 where it counts multiply-adds, whatever it calls them.
+        FLOPs per multiply-add: 2, or 1 if the tool counts multiply-adds, whatever it calls them.
     said : str, optional
-        Why there is no number: that it is missing and how to install it, or its error.
+        Why there is no number: how to install the tool, or its error.
     """
 
     tool: str
@@ -53,7 +53,7 @@ class Answer:
 
     @property
     def flops(self) -> int | None:
-        """The number read as FLOPs, a multiply-add as two, whatever it was called."""
+        """The number in FLOPs, with a multiply-add as two."""
         return None if self.value is None else self.value * (2 // self.fma)
 
     def __int__(self) -> int:
@@ -110,7 +110,8 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
     Examples
     --------
     >>> import torch, flopkit as fk
-    >>> answer = fk.ask("torch", torch.nn.Linear(16, 32), torch.ones(8, 16))
+    >>> layer, x = torch.nn.Linear(16, 32), torch.ones(8, 16)
+    >>> answer = fk.ask("torch", layer, x)
     >>> answer.value, answer.unit, int(answer) == answer.flops
     (8192, 'FLOPs', True)
     """
@@ -206,9 +207,12 @@ def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) 
     Examples
     --------
     >>> import torch, flopkit as fk
-    >>> table = fk.ask_all(torch.nn.Linear(16, 32), torch.ones(8, 16), tools=["torch", "torch.profiler"])
-    >>> [(row["tool"], row["printed"], row["share"], row["why"]) for row in table]
-    [('torch', 8192, 1.0, ''), ('torch.profiler', 8192, 1.0, '')]
+    >>> layer, x = torch.nn.Linear(16, 32), torch.ones(8, 16)
+    >>> tools = ["torch", "torch.profiler"]
+    >>> for row in fk.ask_all(layer, x, tools=tools):
+    ...     print(row["tool"], row["printed"], row["share"])
+    torch 8192 1.0
+    torch.profiler 8192 1.0
     """
     from flopkit.counter.running import count
 
