@@ -12,11 +12,12 @@ PREFIX = "[kMGTPEZ]?"
 UNIT = rf"%|{PREFIX}(?:FLOPs?|MACs?|B|FLOP/s|B/s|FLOP/B)\b|[µmn]?s\b|[GMT]i?B\b|tokens?\b|FLOPs per byte\b"
 GAP = re.compile(rf"(?<=\d) (?={UNIT}|× \d)|(?<=\d ×) (?=\d)|(?<=\d\u00a0×) (?=\d)")
 PART = re.compile(r"(?<=\w[_./])(?=\w)")
+AS_IT_IS = (nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math, nodes.math_block, nodes.raw)
 
 
 def keep_together(app, doctree, docname):
     for text in list(doctree.findall(nodes.Text)):
-        if not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw)):
+        if not isinstance(text.parent, AS_IT_IS):
             kept = GAP.sub("\u00a0", text)
             if kept != text:
                 text.parent.replace(text, nodes.Text(kept))

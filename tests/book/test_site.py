@@ -62,6 +62,19 @@ The [MFU](glossary.md#term-MFU), by [Dao et al. 2022](references.md#dao2022) and
 See Figure 2.1 and (2.1), `Figure 2.1` in code, Figure 2.2 that is not there, and (2.7).
 
 $$a = b \\tag{2.1}$$
+
+A layer of 12 GFLOPs.
+
+| name | takes |
+|:--|:--|
+| `hardware_flops`, `tests/test_a.py` | 12 GB |
+
+```{eval-rst}
+An example:
+
+>>> print("12 GFLOPs")
+12 GFLOPs
+```
 """
 FIGURE = '<figure class="x" id=my-figure data-name="my-figure"><figcaption>Figure 2.1. A title</figcaption></figure>\n'
 
@@ -136,6 +149,18 @@ def test_mentions_lead_to_figures_and_equations(local):
     assert page.count('href="#my-figure"') == 1 and ">Figure 2.1</a>" in page
     assert 'href="#eq-2-1"' in page and 'id="eq-2-1"' in page
     assert "Figure 2.2 that is not there, and (2.7)" in page
+
+
+def test_lines_break_where_they_may(local):
+    """A number keeps its unit, code in a table breaks at its joints, and an example stays as it can be run."""
+    page = article(local, "book/index.html")
+    assert "12\u00a0GFLOPs." in page and "12\u00a0GB" in page
+    breaks = re.sub(r"</?span[^>]*>", "", page)
+    assert ">hardware_<wbr>flops<" in breaks and ">tests/<wbr>test_<wbr>a.<wbr>py<" in breaks
+    example = page.split("An example:")[1]
+    assert (
+        "12 GFLOPs" in re.sub(r"<[^>]+>", "", example) and "12\u00a0GFLOPs" not in example and 'class="gp"' in example
+    )
 
 
 def test_every_page_has_its_description(local, public):

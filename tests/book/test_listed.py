@@ -1,0 +1,37 @@
+"""Tables that the reference pages make from flopkit's own data: nothing is missing, and what only torch's tests use is left out."""
+
+import runpy
+from pathlib import Path
+
+from flopkit.conventions import KINDS, VECTOR_KINDS
+from flopkit.counter.operators.unexplained import UNEXPLAINED
+from flopkit.layers.pointwise import ACTIVATIONS
+
+EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
+
+
+def rows(name, function):
+    head, rule, *lines = runpy.run_path(str(EXTENSIONS / f"{name}.py"))[function]().splitlines()
+    assert head.count("|") == rule.count("|") and all(line.count("|") == head.count("|") for line in lines)
+    return lines
+
+
+def test_every_kind_of_work_is_listed_where_it_belongs():
+    lines = rows("listed", "kinds")
+    assert len(lines) == len(KINDS) + len(VECTOR_KINDS)
+    for kind, what in (KINDS | VECTOR_KINDS).items():
+        [line] = [line for line in lines if line.startswith(f"| `{kind}` |")]
+        assert what in line and ("`macs_by_kind`" in line) == (kind in KINDS)
+
+
+def test_every_activation_is_listed_with_its_flops():
+    lines = rows("listed", "activations")
+    assert len(lines) == len(ACTIVATIONS)
+    for line, (name, recipe) in zip(lines, ACTIVATIONS.items(), strict=True):
+        assert line == f"| `{name}` | {recipe.flops} | {recipe.steps} |"
+
+
+def test_operators_that_a_program_may_meet_are_listed_once():
+    text = "\n".join(rows("counter", "unexplained"))
+    for name, reason in UNEXPLAINED.items():
+        assert text.count(f"`{name}`") == (not reason.startswith("only torch's own tests")), name
