@@ -21,6 +21,11 @@ def keep_together(app, doctree, docname):
             kept = GAP.sub("\u00a0", text)
             if kept != text:
                 text.parent.replace(text, nodes.Text(kept))
+    for block in doctree.findall(nodes.literal_block):  # the pages' examples end with an empty line, for doctest
+        if block.rawsource == block.astext():
+            block.rawsource = block.rawsource.rstrip()
+            block.clear()
+            block += nodes.Text(block.rawsource)
     for entry in doctree.findall(nodes.entry):
         for code in entry.findall(nodes.literal):
             first, *rest = PART.split(code.astext())

@@ -24,20 +24,22 @@ WRITTEN_OUT = (
 
 
 class Report:
-    """The FLOPs and bytes of a program that ran, as `flopkit.count` and `flopkit.counting` give it.
+    """The FLOPs and bytes of a program that ran: the result of `flopkit.count` and `flopkit.counting`.
 
-    `model_flops` is what the mathematics asks for, forward and backward: divide it by time and peak for MFU. `flops` (or
-    `hardware_flops`) is what was executed, recomputation and the optimiser's products included: for HFU. `forward`, `backward`,
-    `recompute` and `optimizer` are the parts, each a `Cost`.
+    `model_flops` are the FLOPs of the forward and backward pass; divide them by time and peak for MFU. `flops` (or
+    `hardware_flops`) are those that were executed, including recomputation and the optimiser's products; use them for HFU.
+    `forward`, `backward`, `recompute` and `optimizer` are the parts, each a `Cost`.
 
-    Inside of ``with fk.counting() as report`` the numbers grow as the program runs. A report can be pickled, to be gathered from the
-    ranks of a job or kept in a file.
+    Inside ``with fk.counting() as report`` the numbers grow as the program runs. A report can be pickled, to save it or to collect
+    the reports of several ranks.
 
     >>> import torch, flopkit as fk
     >>> layer = torch.nn.Linear(3, 5)
-    >>> report = fk.count(lambda: layer(torch.ones(2, 3)).sum().backward())
-    >>> report.forward.flops, report.backward.flops, report.uncounted
-    (60, 60, [])
+    >>> x = torch.ones(2, 3)
+    >>> with fk.counting() as report:
+    ...     layer(x).sum().backward()
+    >>> report.forward.flops, report.backward.flops
+    (60, 60)
     """
 
     def __init__(self, source: Any, convention: Convention = TORCH) -> None:
@@ -60,7 +62,7 @@ class Report:
 
     @property
     def hardware_flops(self) -> Any:
-        """FLOPs that were executed, in all phases. `flops` is the same number."""
+        """FLOPs that were executed, in all phases. `flops` and `hardware_flops` are the same number."""
         return settled(sum(getattr(self, phase).flops for phase in PHASES))
 
     flops = hardware_flops

@@ -57,7 +57,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     *args : Any
         What *fn* is called with.
     strict : bool, optional
-        Raise `UncountedError` if an operator ran that no formula explains, instead of listing it in `Report.uncounted`.
+        Raise `UncountedError` if an operator without a formula ran, instead of listing it in `Report.uncounted`.
     **kwargs : Any
         What *fn* is called with, by name.
 
@@ -113,7 +113,7 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
     *program : Any
         Must be empty: the program goes into the block.
     strict : bool, optional
-        Raise `UncountedError` at the end if an operator ran that no formula explains.
+        Raise `UncountedError` at the end if an operator without a formula ran.
     attention : str, optional
         ``"auto"``: executed FLOPs and bytes follow the kernel that ran; on meta and fake tensors, where none runs, flash is
         assumed. ``"flash"`` and ``"math"`` take that kernel instead. Model FLOPs are the same under each.
