@@ -1,7 +1,15 @@
-"""Tables of the API pages that list what flopkit's data hold: kinds of work, and recipes of activations."""
+"""Tables of the API pages that list what flopkit's data hold: conventions, kinds of work, and recipes of activations."""
 
+from flopkit import conventions as named
 from flopkit.conventions import KINDS, VECTOR_KINDS
 from flopkit.layers.pointwise import ACTIVATIONS
+
+
+def conventions():
+    """Markdown: the conventions with a name, each with its source, those of papers and frameworks by letter behind flopkit's three."""
+    found = [value for name in named.__all__ if isinstance(value := getattr(named, name), named.Convention)]
+    found.sort(key=lambda convention: (convention not in (named.EXACT, named.TORCH, named.FVCORE), convention.name))
+    return "\n".join(["| Name | Source |", "|:--|:--|", *(f"| `{each.name}` | {each.source} |" for each in found)])
 
 
 def kinds():

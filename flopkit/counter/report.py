@@ -189,7 +189,7 @@ class Report:
         if asks:
             raise ValueError(
                 f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "
-                "use a formula under that convention, such as fk.models.decoder(...).forward(...)"
+                "use a model's formula, fk.load(name), under that convention"
             )
         other = Report(self._source, convention)
         other._read = self._read

@@ -3,6 +3,7 @@
 import runpy
 from pathlib import Path
 
+from flopkit import conventions
 from flopkit.conventions import KINDS, VECTOR_KINDS
 from flopkit.counter.operators.unexplained import UNEXPLAINED
 from flopkit.layers.pointwise import ACTIVATIONS
@@ -22,6 +23,14 @@ def test_every_kind_of_work_is_listed_where_it_belongs():
     for kind, what in (KINDS | VECTOR_KINDS).items():
         [line] = [line for line in lines if line.startswith(f"| `{kind}` |")]
         assert what in line and ("`macs_by_kind`" in line) == (kind in KINDS)
+
+
+def test_every_convention_is_listed_with_its_source():
+    lines = rows("listed", "conventions")
+    wanted = {name: value for name, value in vars(conventions).items() if isinstance(value, conventions.Convention)}
+    assert len(lines) == len(wanted) and lines[0].startswith("| `EXACT` |")
+    for name, convention in wanted.items():
+        assert f"| `{name}` | {convention.source} |" in lines
 
 
 def test_every_activation_is_listed_with_its_flops():

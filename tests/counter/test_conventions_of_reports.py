@@ -67,7 +67,7 @@ def test_half_of_the_scores():
 @pytest.mark.parametrize(("name", "value"), [("router", False), ("head", False), ("embedding", True)])
 def test_what_a_running_program_does_not_say(name, value):
     asks = replace(TORCH, name="ASKS", **{name: value})
-    with pytest.raises(ValueError, match=rf"ASKS asks for the {name}.*fk.models.decoder"):
+    with pytest.raises(ValueError, match=rf"ASKS asks for the {name}.*fk.load"):
         fk.count(attend, *qkv()).under(asks)
 
 
