@@ -1,8 +1,9 @@
-"""Tables of the API pages that list what flopkit's data hold: conventions, kinds of work, and recipes of activations."""
+"""Tables of the API pages that list what flopkit's data hold: conventions, kinds of work and of measurements, recipes of activations."""
 
 from flopkit import conventions as named
 from flopkit.conventions import KINDS, VECTOR_KINDS
 from flopkit.layers.pointwise import ACTIVATIONS
+from flopkit.recordings import KINDS as MEASURED, VERDICTS
 
 
 def conventions():
@@ -17,6 +18,14 @@ def kinds():
     rows = [(kind, "`macs_by_kind`", what) for kind, what in KINDS.items()]
     rows += [(kind, "`vector_by_kind`", what) for kind, what in VECTOR_KINDS.items()]
     return table(("Kind", "In", "What it is"), rows)
+
+
+def recordings():
+    """Markdown: the kinds and the verdicts of published measurements."""
+    rows = [(name, "kind", what) for name, what in MEASURED.items()]
+    return table(
+        ("Name", "Column", "What it means"), rows + [(name, "verdict", what) for name, what in VERDICTS.items()]
+    )
 
 
 def activations():

@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-from flopkit import conventions
+from flopkit import conventions, recordings
 from flopkit.conventions import KINDS, VECTOR_KINDS
 from flopkit.counter.operators.unexplained import UNEXPLAINED
 from flopkit.layers.pointwise import ACTIVATIONS
@@ -31,6 +31,13 @@ def test_every_convention_is_listed_with_its_source():
     assert len(lines) == len(wanted) and lines[0].startswith("| `EXACT` |")
     for name, convention in wanted.items():
         assert f"| `{name}` | {convention.source} |" in lines
+
+
+def test_kinds_and_verdicts_of_measurements_are_listed():
+    lines = rows("listed", "recordings")
+    assert lines[0] == f"| `training` | kind | {recordings.KINDS['training']} |"
+    assert len(lines) == len(recordings.KINDS) + len(recordings.VERDICTS)
+    assert f"| `impossible` | verdict | {recordings.VERDICTS['impossible']} |" in lines
 
 
 def test_every_activation_is_listed_with_its_flops():
