@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +79,12 @@ class _Config:
                 )
 
 
-def from_hf(config: Mapping[str, Any] | str | PathLike[str], mtp: bool = False) -> Model:
+def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = False) -> Model:
     """The model that a ``config.json`` describes.
 
     Parameters
     ----------
-    config : Mapping[str, Any] or str or PathLike[str]
+    config : Mapping[str, Any] or str or os.PathLike[str]
         The configuration as a dictionary, or the path of a ``config.json``.
     mtp : bool, optional
         Whether the layer for multi-token prediction is there, which training has and inference may leave out.
@@ -117,7 +117,7 @@ def from_hf(config: Mapping[str, Any] | str | PathLike[str], mtp: bool = False) 
     >>> from_hf(config).params
     6738415616
     """
-    if isinstance(config, (str, PathLike)):
+    if isinstance(config, (str, os.PathLike)):
         path = Path(config)
         if not path.is_file():
             raise FileNotFoundError(

@@ -401,7 +401,7 @@ class Model:
         return found
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
-        """One layer of a *kind*, a place in `blocks`, by its parts."""
+        """One layer of a *kind*, a place in ``blocks``, by its parts."""
         run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, memory=seq, dtype=dtype)
         return Cost.total("layer", (each.cost for each in self._layer(self.blocks[kind][0], run)))
 
