@@ -46,7 +46,7 @@ def signature(app, what, name, obj, options, signature, returns):
     if getattr(obj, "_is_protocol", False):  # a type, and nothing to call
         return "", None
     if signature:
-        signature = re.sub(r"Convention\(name='(\w+)'.*?\brecompute=\w+\)", r"\1", signature)
+        signature = re.sub(r"Convention\(name='(\w+)'.*?\boutside_again=\w+\)", r"\1", signature)
         signature = re.sub(r"~(?:\w+\.)*", "", signature.replace("<factory>", "{}"))
     return signature, returns
 
