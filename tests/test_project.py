@@ -348,7 +348,15 @@ def test_the_files_that_a_page_names_are_there(page):
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "ARCHITECTURE.md", "book/counter.md", "book/counter_details.md", "book/api.md", "book/conventions.md", "book/published.md"],
+    [
+        "README.md",
+        "ARCHITECTURE.md",
+        "book/counter.md",
+        "book/counter_details.md",
+        "book/api.md",
+        "book/conventions.md",
+        "book/published.md",
+    ],
 )
 def test_examples_run(page):
     """The ```python blocks of a page with `>>>` run one after the other, in one session."""
