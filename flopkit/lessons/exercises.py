@@ -71,7 +71,7 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None 
 
 @dataclass(frozen=True)
 class Reply:
-    """What `check` answers: a line for each name. In the built page, boxes to type into stand for those without an answer."""
+    """What `flopkit.lessons.check` answers: a line for each name. In the built page, boxes to type into stand for those without an answer."""
 
     number: str
     lines: Mapping[str, str]

@@ -62,7 +62,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """`REPRODUCED`: all of ours is printed like this; `ROUNDING`: some of it is; `DIFFERENT`: none."""
+        """Reproduced: all of ours is printed like this; inside rounding: some of it is; not reproduced: none."""
         (low, high), (least, most) = self.interval, self.ours
         slack = 1e-9 * abs(high)  # the arithmetic of doubles
         if low - slack <= least and most <= high + slack:
