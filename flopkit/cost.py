@@ -251,7 +251,7 @@ class Cost:
                 ("total" if self.parts else self.name, self),
             )
         ]
-        formats = {title: partial(_amount, unit=unit) for title, (unit, _) in columns.items()}
+        formats = {title: partial(amount, unit=unit) for title, (unit, _) in columns.items()}
         return Table(rows, caption=f"{self.name}, convention {self.convention}{self._elsewhere()}", formats=formats)
 
     def to_frame(self) -> Any:
@@ -265,12 +265,12 @@ class Cost:
         return cost_by_part(self)
 
     def __repr__(self) -> str:
-        amounts = [_amount(self.flops, "FLOPs")]
+        amounts = [amount(self.flops, "FLOPs")]
         if not is_zero(self.vector_flops):
-            amounts.append(_amount(self.vector_flops, "FLOPs") + " element-wise")
-        amounts += [_amount(self.bytes, "B"), _amount(self.intensity, "FLOP/B")]
+            amounts.append(amount(self.vector_flops, "FLOPs") + " element-wise")
+        amounts += [amount(self.bytes, "B"), amount(self.intensity, "FLOP/B")]
         if not is_zero(self.params):
-            amounts.append(_amount(self.params, "parameters"))
+            amounts.append(amount(self.params, "parameters"))
         return f"{self.name}: {', '.join(amounts)} [{self.convention}{self._elsewhere()}]"
 
     def _repr_html_(self) -> str:
@@ -282,7 +282,7 @@ class Cost:
         if not _known(hidden) or not hidden:
             return ""
         other = TORCH if self.convention != TORCH else EXACT
-        return f"; {_amount(other.flops(self.macs_by_kind), 'FLOPs')} under {other}"
+        return f"; {amount(other.flops(self.macs_by_kind), 'FLOPs')} under {other}"
 
 
 def _merge(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -297,5 +297,10 @@ def _known(value: Any) -> bool:
     return isinstance(value, (int, float, Fraction))
 
 
-def _amount(value: Any, unit: str) -> str:
+def amount(value: Any, unit: str = "") -> str:
+    """A number with its unit where it is known, else what there is in short: an array, a symbol, an expression.
+
+    >>> amount(2_000_000, "FLOPs")
+    '2 MFLOPs'
+    """
     return units.format_value(value, unit) if _known(value) else f"{brief(value)} {unit}".strip()

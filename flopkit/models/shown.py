@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flopkit.arithmetic import brief, ratio
-from flopkit.cost import Cost
+from flopkit.arithmetic import ratio
+from flopkit.cost import Cost, amount
 from flopkit.tables import Table
-from flopkit.units import format_value
 
 if TYPE_CHECKING:
     from flopkit.models.model import Model
@@ -27,8 +25,8 @@ def model_table(model: Model, run: Run) -> Table:
     rows = [row for each in parts for row in _rows(each, each.times, 0, total.flops)]
     rows.append(_row("total", 1, "", total, total.flops, 0))
     units = {"times": "", "FLOPs": "FLOPs", "share": "%", "params": "", "bytes": "B"}
-    formats = {column: partial(_amount, unit=unit) for column, unit in units.items()}
-    caption = f"{model.name}, forward, {_amount(run.batch)} × {_amount(run.q)} tokens, convention {total.convention}"
+    formats = {column: partial(amount, unit=unit) for column, unit in units.items()}
+    caption = f"{model.name}, forward, {amount(run.batch)} × {amount(run.q)} tokens, convention {total.convention}"
     return Table(rows, caption=caption, formats=formats, columns=_COLUMNS)
 
 
@@ -62,7 +60,7 @@ def summary(model: Model) -> Table:
     heads       4, 2 for keys and values
     vocabulary  100
     """
-    sizes = {"parameters": _amount(model.params), "active": _amount(model.active_params)} | _sizes(model)
+    sizes = {"parameters": amount(model.params), "active": amount(model.active_params)} | _sizes(model)
     if model.source:
         sizes["source"] = model.source
     return Table([{"size": name, "value": value} for name, value in sizes.items()], caption=model.name)
@@ -75,9 +73,9 @@ def in_a_line(model: Model) -> str:
     >>> in_a_line(transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96))
     'small: 82,752 parameters, layers 2, width 64, heads 4, vocabulary 100'
     """
-    active = _amount(model.active_params)
-    words = [f"{_amount(model.params)} parameters"]
-    if active != _amount(model.params):
+    active = amount(model.active_params)
+    words = [f"{amount(model.params)} parameters"]
+    if active != amount(model.params):
         words.append(f"{active} of them active")
     words += [f"{name} {value}" for name, value in _sizes(model).items()]
     return f"{model.name}: {', '.join(words)}" + (f" [{model.source}]" if model.source else "")
@@ -85,25 +83,19 @@ def in_a_line(model: Model) -> str:
 
 def _sizes(model: Model) -> dict[str, str]:
     """Layers, width, heads and vocabulary, in words."""
-    layers = _amount(model.layers)
+    layers = amount(model.layers)
     if model.encoder is not None:
-        layers += f" and {_amount(model.encoder.layers)} of the encoder"
-    found = {"layers": layers, "width": _amount(model.d_model)}
+        layers += f" and {amount(model.encoder.layers)} of the encoder"
+    found = {"layers": layers, "width": amount(model.d_model)}
     if heads := _heads(model.blocks[0][0].mixer):
         found["heads"] = heads
-    return found | {"classes" if model.head == "classes" else "vocabulary": _amount(model.vocab)}
+    return found | {"classes" if model.head == "classes" else "vocabulary": amount(model.vocab)}
 
 
 def _heads(mixer: Any) -> str:
     heads, kv_heads = getattr(mixer, "heads", None), getattr(mixer, "kv_heads", None)
     if heads is None:
         return ""
-    if kv_heads is None or _amount(kv_heads) == _amount(heads):
-        return _amount(heads)
-    return f"{_amount(heads)}, {_amount(kv_heads)} for keys and values"
-
-
-def _amount(value: Any, unit: str = "") -> str:
-    """A number with its unit; of an array or a symbol, its text."""
-    known = isinstance(value, (int, float, Fraction))
-    return format_value(value, unit) if known else f"{brief(value)} {unit}".strip()
+    if kv_heads is None or amount(kv_heads) == amount(heads):
+        return amount(heads)
+    return f"{amount(heads)}, {amount(kv_heads)} for keys and values"

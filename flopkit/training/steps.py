@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from flopkit import units
 from flopkit.arithmetic import ratio
 from flopkit.conventions import Convention, as_convention
-from flopkit.cost import Cost
+from flopkit.cost import Cost, amount
 from flopkit.tables import Table
 
 __all__ = ["POLICIES", "Step"]
@@ -126,13 +126,14 @@ class Step:
             for name, flops in lines
         ]
         formats = {
-            "FLOPs": lambda value: units.format_value(value, "FLOPs"), "FLOPs a token": lambda value: units.format_value(value, "FLOPs"),
-            "of model FLOPs": lambda value: units.format_value(value, "%"),
-        }  # fmt: skip
+            "FLOPs": partial(amount, unit="FLOPs"),
+            "FLOPs a token": partial(amount, unit="FLOPs"),
+            "of model FLOPs": partial(amount, unit="%"),
+        }
         return Table(rows, caption=f"{self.name}, convention {self.convention}", formats=formats)
 
     def __repr__(self) -> str:
-        model, hardware = (units.format_value(n, "FLOPs") for n in (self.model_flops, self.hardware_flops))
+        model, hardware = (amount(n, "FLOPs") for n in (self.model_flops, self.hardware_flops))
         return f"{self.name}: {model} of the model, {hardware} executed [{self.convention}]"
 
     def _repr_html_(self) -> str:

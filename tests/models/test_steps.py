@@ -1,7 +1,11 @@
 """A whole training step and a step of decoding: as the program is counted that does it, and as papers print it."""
 
+import altair
+import numpy
 import pytest
+import sympy
 import torch
+import vega
 
 import flopkit as fk
 
@@ -93,3 +97,24 @@ def test_deepseek_v3_by_its_published_numbers(name):
 def test_what_makes_no_sense_is_refused(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(fk.load("llama-3-8b"))
+
+
+def test_four_readings():
+    """A step and a token of decoding as a sweep, as a formula in print and behind a slider: the values of the exact integers."""
+    lengths = numpy.array([1, 7, 4096])
+    model = fk.load("mixtral-8x7b")
+    for run in (
+        lambda seq: model.train_step(seq=seq, batch=2, recompute="full").hardware_flops,
+        lambda seq: model.train_step(seq=seq, recompute="selective").under("PALM").hardware_flops,
+        lambda seq: model.decode(context=seq, batch=3, weights="fp8").bytes,
+        lambda seq: model.prefill(prompt=seq).flops,
+    ):
+        exact = [run(int(n)) for n in lengths]
+        assert all(type(n) is int for n in exact)
+        assert run(lengths).tolist() == exact
+        symbol, parameter = sympy.Symbol("n", integer=True, positive=True), altair.param(name="n", value=4)
+        assert [int(run(symbol).subs(symbol, int(n))) for n in lengths] == exact
+        expression = fk.arithmetic.vega(run(parameter))
+        assert [vega.evaluate(expression, {"n": int(n)}) for n in lengths] == pytest.approx(exact, rel=1e-12)
+    sweep = model.train_step(seq=lengths)
+    assert "training step" in repr(sweep) and len(sweep.table()) == 5
