@@ -307,7 +307,7 @@ MEGATRON = Convention(
 )  # fmt: skip
 DEEPSEEK = Convention(
     "DEEPSEEK",
-    "DeepSeek-AI 2025, arXiv:2505.09343, table 2, as its rows for V2 and V3 come out: half of the scores, no router",
+    "DeepSeek-AI 2025, arXiv:2505.09343, fitted to the rows of V2 and V3 in table 2: half of the scores, no router",
     scores=0.5, hidden=0.5, router=0, recompute=0,
 )  # fmt: skip
 LLM_FOUNDRY = Convention(

@@ -39,7 +39,7 @@ def _one(name):
         f"{published.source(name)}.",
         "",
     ]
-    lines += [f"{len(rows):,} numbers: {', '.join(quantities)}.", ""]
+    lines += [f"{len(rows):,} number{'s' if len(rows) > 1 else ''}: {'; '.join(quantities)}.", ""]
     wrong = [row for row in rows if row.verdict == DIFFERENT]
     for why in dict.fromkeys(row.why for row in wrong):
         same = [row for row in wrong if row.why == why]

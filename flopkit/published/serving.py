@@ -29,7 +29,9 @@ def gpt_fast() -> Iterator[Row]:
         if name.startswith("llama2"):  # an older script, which takes the embedding's table, too
             moved += 2 * table
         ours = span(lambda r, b=moved: r * b / 1e9, rate, 0.005)
-        yield Row("gpt_fast", f"{name}, {tech}, {tp} GPUs", "GB/s", f"{printed:.2f}", ours, why=_SCRIPT)
+        yield Row(
+            "gpt_fast", f"{name}, {tech}, {tp} GPU{'s' if tp > 1 else ''}", "GB/s", f"{printed:.2f}", ours, why=_SCRIPT
+        )
 
 
 _SCRIPT = "the bytes that the script took are not printed; weights and head alone come within 0.25 %, in the first row within 1.2 %"

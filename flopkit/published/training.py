@@ -106,8 +106,8 @@ def korthikanti() -> Iterator[Row]:
 
 
 _SELECTIVE = (
-    "the printed equation counts s/(3h) for attention with selective recompute, twice the model's s/(6h); scores and values computed "
-    "again are a third more, 2s/(9h), as an author confirmed (Megatron-LM issue 523)"
+    "relative to the products of the layers, the scores and values of a step are s/(6h), for sequences of s tokens and width h; computing "
+    "them once more in the backward pass makes that 2s/(9h), a third more; the printed equation has s/(3h), twice as much"
 )
 
 
