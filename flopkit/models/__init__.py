@@ -8,9 +8,10 @@ from flopkit.models.language import Decoder, decoder
 from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Block, Model, Patches
 from flopkit.models.numbers import transformer
+from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.models.vision import cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Decoder", "Experts", "LatentAttention", "Model", "Patches", "cnn", "cnn_names", "config_names",
+    "MLP", "Attention", "Block", "Decoder", "Experts", "GatedDelta", "LatentAttention", "Model", "Patches", "StateSpace", "cnn", "cnn_names", "config_names",
     "config_source", "decoder", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
 ]  # fmt: skip

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flopkit.models.feed_forward import MLP
+from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Block, Model, Patches
 from flopkit.models.numbers import transformer
+from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.names import hint
 
 __all__ = ["KEYS", "families", "from_hf"]
@@ -293,6 +294,44 @@ def _deepseek(c: _Config, name: str) -> Model:
     return transformer(name=name, **found, **latent, **experts, shared_d_ff=shared, dense=first, order=order)
 
 
+def _qwen3_next(c: _Config, name: str) -> Model:
+    layers, period = c.need("layers"), c.get("full_attention_interval", 4)
+    types = c.get("layer_types") or [
+        "full_attention" if (i + 1) % period == 0 else "linear_attention" for i in range(layers)
+    ]
+    order = tuple(int(kind == "full_attention") for kind in types)
+    c.refuse(attention_bias=False, mlp_only_layers=[], decoder_sparse_step=1)
+    linear = GatedDelta(
+        heads=c.need("linear_num_value_heads"), k_heads=c.need("linear_num_key_heads"), k_dim=c.need("linear_key_head_dim"),
+        v_dim=c.need("linear_value_head_dim"), conv=c.need("linear_conv_kernel_dim"),
+    )  # fmt: skip
+    head_dim, turned = c.need("head_dim"), c.get("rope_parameters", {}).get("partial_rotary_factor")
+    turned = c.get("partial_rotary_factor", 0.25) if turned is None else turned
+    full = Attention(
+        **c.all("heads", "kv_heads"), head_dim=head_dim, rotary=int(head_dim * turned), qk_norm="head", gate=True
+    )  # fmt: skip
+    experts = Experts(
+        **c.all("experts", "top_k"), d_ff=c.need("expert_d_ff"), shared_d_ff=c.need("shared_expert_intermediate_size"), shared_gate=True
+    )  # fmt: skip
+    blocks = tuple((Block(mixer=mixer, mlp=experts), order.count(kind)) for kind, mixer in enumerate((linear, full)))
+    return Model(
+        name=name,
+        **c.all("d_model", "vocab"),
+        blocks=blocks,
+        order=order,
+        tied=bool(c.get("tie_word_embeddings", False)),
+    )
+
+
+def _mamba2(c: _Config, name: str) -> Model:
+    mixer = StateSpace(
+        **c.all("heads"), head_dim=c.need("head_dim"), state=c.need("state_size"), groups=c.need("n_groups"), conv=c.need("conv_kernel"),
+        conv_bias=bool(c.get("use_conv_bias", True)), bias=bool(c.get("use_bias", False)), chunk=c.get("chunk_size", 256),
+    )  # fmt: skip
+    tied = bool(c.get("tie_word_embeddings", False))
+    return Model(name=name, **c.all("d_model", "vocab"), blocks=((Block(mixer=mixer), c.need("layers")),), tied=tied)
+
+
 def _gpt2(c: _Config, name: str) -> Model:
     d_model = c.need("d_model")
     return transformer(
@@ -360,6 +399,7 @@ _FAMILIES: dict[str, Callable[[_Config, str], Model]] = {
     "llama": _llama, "mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen2_moe": _qwen2_moe, "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe, "gemma2": _gemma2, "gemma3_text": _gemma3, "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek, "gpt2": _gpt2, "mpt": _mpt, "bert": _bert, "t5": _t5, "vit": _vit,
+    "qwen3_next": _qwen3_next, "mamba2": _mamba2,
 }  # fmt: skip
 
 _SAME = {"kimi_k2": "deepseek_v3"}  # another name for the same layers

@@ -8,6 +8,7 @@ import torch
 import vega
 
 import flopkit as fk
+from flopkit.models.states import gated_delta, state_space
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -118,3 +119,37 @@ def test_four_readings():
         assert [vega.evaluate(expression, {"n": int(n)}) for n in lengths] == pytest.approx(exact, rel=1e-12)
     sweep = model.train_step(seq=lengths)
     assert "training step" in repr(sweep) and len(sweep.table()) == 5
+
+
+HYBRID = {
+    "model_type": "qwen3_next", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4,
+}  # fmt: skip
+
+
+def test_a_state_costs_the_same_at_any_length():
+    """The delta rule by hand: three products of 8 × 12 a head and token, a cache of states; the layer with attention grows."""
+    short, long = (fk.from_hf(HYBRID).decode(context=n) for n in (100, 1000))
+    linear = {part.name: part.flops for part in short.parts}["layers, kind 1"]
+    assert linear == {part.name: part.flops for part in long.parts}["layers, kind 1"]
+    assert long.flops - short.flops == 2 * 900 * 4 * 2 * 16  # one layer of four, scores and values
+    states = 4 * 8 * 12 + 4 * (2 * 2 * 8 + 4 * 12)
+    assert fk.from_hf(HYBRID).kv_bytes(context=1000, dtype="fp32") == 4 * (3 * states + 1000 * 2 * 2 * 16)
+    recurrent, chunked = (
+        gated_delta(batch=2, seq=64, heads=4, k_dim=8, v_dim=12, algorithm=name) for name in ("recurrent", "chunked")
+    )
+    assert recurrent.flops == 2 * 64 * 4 * 2 * 3 * 8 * 12
+    assert chunked.flops == 2 * 64 * 4 * (2 * (64 * (16 + 12) + 3 * 96) + 64 * 20)
+    assert (
+        gated_delta(batch=2, seq=65, heads=4, k_dim=8, v_dim=12).flops == 2 * chunked.flops
+    )  # a chunk that is not full
+
+
+def test_mamba_2_by_hand():
+    sizes = {"batch": 1, "seq": 512, "heads": 64, "head_dim": 64, "state": 128}
+    assert state_space(**sizes, algorithm="recurrent").flops == 512 * 64 * 2 * 2 * 64 * 128
+    each = 256 * 128 + 64 * (256 * 64 + 2 * 64 * 128)
+    assert state_space(**sizes).flops == 512 * 2 * each
+    assert state_space(**sizes, groups=8).flops - state_space(**sizes).flops == 512 * 2 * 7 * 256 * 128
