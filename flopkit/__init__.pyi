@@ -27,6 +27,7 @@ from flopkit.counter.registry import formula as formula
 from flopkit.counter.report import Report as Report
 from flopkit.counter.running import UncountedError as UncountedError, count as count, counting as counting
 from flopkit.devices import Device as Device, device as device, device_names as device_names
+from flopkit.diagnosis import doctor as doctor
 from flopkit.layers.attention_layers import mla as mla, multi_head_attention as multi_head_attention
 from flopkit.layers.attentions import attention as attention, visible_pairs as visible_pairs, window as window
 from flopkit.layers.convolutions import (

@@ -1,0 +1,5 @@
+"""What a throughput comes to, and what would explain an MFU that somebody reported."""
+
+from flopkit.diagnosis.doctor import HIGH, Diagnosis, Explanation, doctor
+
+__all__ = ["HIGH", "Diagnosis", "Explanation", "doctor"]
