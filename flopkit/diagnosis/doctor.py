@@ -221,8 +221,8 @@ def _share(reported: Any) -> tuple[float, float]:
     per_cent = bool(match[2]) or value >= 10
     scale = 0.01 if per_cent else 1.0
     digit = float(Decimal(1).scaleb(int(value.as_tuple().exponent)))
-    if isinstance(reported, float) and not per_cent:
-        digit = min(digit, 0.01)  # 0.4 was typed, or 0.40, and a float cannot say which
+    if not per_cent:
+        digit = min(digit, 0.01)  # 0.4 is also how people write 0.40
     share = float(value) * scale
     return share, digit / 2 * scale + _PEAK * share
 

@@ -225,6 +225,23 @@ def test_0_4_is_taken_for_0_40():
     assert "no mistake" in names(fk.doctor(**{**RUN, "tokens_per_s": 0.397 * PEAK * COUNT / EXACT}, reported=0.4))
 
 
+def test_half_of_the_last_digit_is_what_rounding_explains():
+    for true, reported, explained in (
+        (0.3546, 0.36, False),
+        (0.3554, 0.36, True),
+        (0.36048, "36.00 %", False),
+        (0.36015, "36.00 %", True),
+    ):
+        found = fk.doctor(**{**RUN, "tokens_per_s": true * PEAK * COUNT / EXACT}, reported=reported)
+        assert ("no mistake" in names(found)) == explained, (true, reported)
+
+
+def test_a_small_second_mistake_explains_nothing():
+    """fms-fsdp prints an HFU of 47 % for 70B on H100; every score over the peak of an H100 NVL would come near by chance."""
+    run = {**IBM, "tokens_per_s": 96 * 890, "model": "llama-2-70b"}
+    assert names(fk.doctor(**run, reported=0.47, recompute="selective")) == []
+
+
 def test_a_config(tmp_path):
     configs = json.loads((files("flopkit") / "data" / "hf_configs.json").read_text("utf-8"))
     llama = configs["mixtral-8x7b"]["config"]

@@ -1,0 +1,8 @@
+"""``python -m flopkit devices | count | doctor``: see `flopkit.cli`."""
+
+import sys
+
+from flopkit.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

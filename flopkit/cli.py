@@ -1,0 +1,194 @@
+"""The command line: what a device can do, what a model costs, and what a reported MFU means.
+
+The same functions as in Python, `device`, `load`, `from_hf`, `doctor`. Results go to standard output, as tables or, with ``--json``, as
+one JSON object. Bad input is one line on standard error, and the exit code is 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flopkit import units
+from flopkit.__about__ import __version__
+from flopkit.conventions import as_convention
+from flopkit.devices import device, device_names
+from flopkit.diagnosis import doctor
+from flopkit.models.catalogue import load
+from flopkit.models.hugging_face import from_hf
+from flopkit.models.model import Model
+from flopkit.tables import Table
+from flopkit.training.steps import POLICIES
+
+__all__ = ["main"]
+
+_EXAMPLES = {
+    "": "python -m flopkit devices\npython -m flopkit count llama-3-8b --seq 8192\n"
+    "python -m flopkit doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm --reported 0.46",
+    "devices": "python -m flopkit devices\npython -m flopkit devices h100-sxm\npython -m flopkit devices h200 --json",
+    "count": "python -m flopkit count llama-3-8b --seq 8192\npython -m flopkit count config.json --seq 4096 --batch 8\n"
+    "python -m flopkit count llama-3-8b --seq 8192 --train --recompute full --convention PALM",
+    "doctor": "python -m flopkit doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm\n"
+    "python -m flopkit doctor --tokens-per-s 53336 --model llama-3.1-8b --seq 8192 --device h100-sxm --count 8 --reported 39%",
+}  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as those of the functions are."""
+
+    def error(self, message: str) -> Any:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, or 2 where the input is wrong.
+
+    Parameters
+    ----------
+    argv : Sequence[str], optional
+        The arguments. None: those of the program.
+
+    Examples
+    --------
+    >>> main(["count", "gpt2", "--seq", "1024", "--convention", "SIX_N"])
+    gpt2, forward: 1 × 1,024 tokens, convention SIX_N
+    quantity          value
+    parameters        124,439,808
+    active            124,439,808
+    FLOPs             254.9 GFLOPs
+    FLOPs a token     248.9 MFLOPs
+    KV cache a token  36.86 kB
+    0
+    """
+    try:
+        asked = _parser().parse_args(argv)
+        result, table = asked.run(asked)
+        text = json.dumps(result, ensure_ascii=False, indent=1, default=float) if asked.json else str(table)
+        print(text, flush=True)
+    except BrokenPipeError:  # a reader such as head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, TypeError, ArithmeticError, OSError, RecursionError) as error:
+        print(f"flopkit: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m flopkit", description="Every FLOP accounted for.", **_help(""))
+    parser.add_argument("--version", action="version", version=f"flopkit {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="devices | count | doctor")
+
+    def command(name: str, text: str, run: Any) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text, **_help(name))
+        added.set_defaults(run=run)
+        added.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+        return added
+
+    devices = command("devices", "Peaks and bandwidths of accelerators.", _devices)
+    devices.add_argument("name", nargs="?", help="one device, with its number formats and its source; without it, all")
+
+    count = command("count", "FLOPs and parameters of a model.", _count)
+    count.add_argument("model", help="a name that flopkit knows, or the path of a Hugging Face config.json")
+    count.add_argument("--seq", type=int, help="tokens of a sequence")
+    count.add_argument("--batch", type=int, default=1, help="sequences (default 1)")
+    count.add_argument("--train", action="store_true", help="a training step, and not a forward pass")
+    count.add_argument(
+        "--recompute", choices=tuple(POLICIES), help="what a training step computes again (default none)"
+    )
+    count.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
+
+    ask = command("doctor", "MFU of a run, and what explains an MFU that somebody reported.", _doctor)
+    ask.add_argument("--tokens-per-s", type=float, required=True, help="training throughput of all devices together")
+    ask.add_argument("--model", required=True, help="a name that flopkit knows, or the path of a config.json")
+    ask.add_argument("--seq", type=int, required=True, help="tokens of a sequence")
+    ask.add_argument("--device", required=True, help="a name, such as h100-sxm")
+    ask.add_argument("--dtype", default="bf16", help="number format of the products (default bf16)")
+    ask.add_argument("--count", type=int, default=1, help="devices of the job (default 1)")
+    ask.add_argument("--recompute", choices=tuple(POLICIES), default="none", help="for HFU (default none)")
+    ask.add_argument("--reported", help="an MFU that somebody reported: 0.41, 41 or 41%%")
+    return parser
+
+
+def _help(name: str) -> dict[str, Any]:
+    examples = "examples:\n" + "\n".join(f"  {line}" for line in _EXAMPLES[name].splitlines())
+    return {"epilog": examples, "formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+
+
+def _devices(asked: argparse.Namespace) -> tuple[Any, Table]:
+    if asked.name is not None:
+        card = device(asked.name)
+        rows = {
+            dtype: {"peak": card.peak(dtype), "ridge": card.ridge(dtype), "limit": float(card.limit(dtype))}
+            for dtype in card.dtypes
+        }
+        about = {"name": card.name, "title": card.title, "bandwidth": card.bandwidth, "memory": card.memory}
+        return {**about, "formats": rows, "source": card.source, "notes": card.notes}, card.table()
+    found = [
+        {
+            "name": card.name,
+            "bf16": card.peak("bf16") if "bf16" in card.dtypes else None,
+            "fp8": card.peak("fp8") if "fp8" in card.dtypes else None,
+            "bandwidth": card.bandwidth,
+            "memory": card.memory,
+        }
+        for card in map(device, device_names())
+    ]
+    rate = {name: lambda value: units.si(value, "FLOP/s") for name in ("bf16", "fp8")}
+    formats = {**rate, "bandwidth": lambda value: units.si(value, "B/s"), "memory": lambda value: units.si(value, "B")}
+    return found, Table(found, caption="Dense peaks, bandwidths and memories", formats=formats)
+
+
+def _model(name: str) -> Model:
+    return from_hf(name) if name.endswith(".json") or Path(name).is_file() else load(name)
+
+
+def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
+    if asked.recompute and not asked.train:
+        raise ValueError("--recompute goes with --train: a forward pass computes nothing again")
+    model, convention = _model(asked.model), as_convention(asked.convention)
+    sizes = {"seq": asked.seq, "batch": asked.batch}
+    found: dict[str, Any] = {"model": str(model), "convention": str(convention), **sizes}
+    found |= {"parameters": model.params, "active": model.active_params}
+    if asked.train:
+        step = model.train_step(recompute=asked.recompute or "none", **sizes).under(convention)
+        tokens = step.tokens
+        found |= {
+            "model FLOPs": step.model_flops,
+            "hardware FLOPs": step.hardware_flops,
+            "FLOPs a token": step.flops_per_token,
+        }
+    else:
+        cost = model.forward(**sizes).under(convention)
+        tokens = asked.batch * (model.patches.tokens if model.patches and asked.seq is None else asked.seq)
+        found |= {"FLOPs": cost.flops, "FLOPs a token": cost.flops / tokens}
+    if model.causal and model.head == "tokens":
+        found["KV cache a token"] = model.kv_bytes(context=1)
+    what = "training step" if asked.train else "forward"
+    caption = f"{model}, {what}: {asked.batch:,} × {tokens // asked.batch:,} tokens, convention {convention}"
+    rows = [
+        {"quantity": name, "value": _shown(name, value)}
+        for name, value in found.items()
+        if name not in ("model", "convention", *sizes)
+    ]
+    return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
+
+
+def _shown(name: str, value: Any) -> str:
+    if "FLOPs" in name:
+        return units.si(value, "FLOPs")
+    return units.si(value, "B") if "cache" in name else f"{value:,}"
+
+
+def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
+    wanted = {name: value for name, value in vars(asked).items() if name not in ("run", "json")}
+    found = doctor(**{**wanted, "model": _model(asked.model)})
+    explained = [
+        {"name": each.name, "ratio": each.ratio, "mfu": each.mfu, "why": each.why} for each in found.explanations
+    ]
+    about = {"mfu": float(found.mfu), "hfu": float(found.hfu), "verdict": found.verdict, "reported": found.reported}
+    return {**about, "explanations": explained}, found if found.reported or explained else found.table()

@@ -1,0 +1,178 @@
+"""The command line, in a process of its own and by calling `main`: what it prints is what the functions give."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import flopkit as fk
+from flopkit.cli import main
+
+ROOT = Path(fk.__file__).parents[1]
+TITAN = ["--tokens-per-s", "53336", "--model", "llama-3.1-8b", "--seq", "8192", "--device", "h100-sxm", "--count", "8"]
+
+
+def said(capsys, *argv):
+    assert main(argv) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return shown.out
+
+
+def data(capsys, *argv):
+    return json.loads(said(capsys, *argv, "--json"))
+
+
+def test_in_a_process_of_its_own():
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "flopkit", "count", "llama-3-8b", "--seq", "8192"],
+        capture_output=True, text=True, cwd=ROOT, encoding="utf-8",
+    )  # fmt: skip
+    assert ran.returncode == 0 and ran.stderr == ""
+    assert "llama-3-8b, forward: 1 × 8,192 tokens, convention EXACT" in ran.stdout and "8,030,261,248" in ran.stdout
+
+
+@pytest.mark.parametrize("argv", [[], ["devices", "h1000"], ["count", "llama-9"], ["doctor"], ["cout"]])
+def test_an_error_is_one_line_and_code_2(argv):
+    ran = subprocess.run([sys.executable, "-m", "flopkit", *argv], capture_output=True, text=True, cwd=ROOT)
+    assert ran.returncode == 2 and ran.stdout == ""
+    assert ran.stderr.startswith("flopkit: ") and ran.stderr.count("\n") == 1 and "Traceback" not in ran.stderr
+
+
+def test_a_pipe_that_closes_early():
+    """As `flopkit devices | head -1` does: no traceback."""
+    ran = subprocess.Popen(
+        [sys.executable, "-m", "flopkit", "devices"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    )
+    ran.stdout.close()
+    assert ran.stderr.read() == b""
+    ran.stderr.close()
+    assert ran.wait() == 0
+
+
+def test_the_script_is_the_same():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["scripts"] == {"flopkit": "flopkit.cli:main"}
+
+
+def test_devices(capsys):
+    rows = data(capsys, "devices")
+    assert [row["name"] for row in rows] == fk.device_names()
+    text = said(capsys, "devices")
+    assert all(f"\n{name} " in text for name in fk.device_names())
+    one = data(capsys, "devices", "NVIDIA H200")
+    h200 = fk.device("h200")
+    assert one["formats"]["bf16"]["peak"] == h200.peak("bf16") and one["bandwidth"] == 4.8e12 and one["name"] == "h200"
+    assert "989.5 TFLOP/s" in said(capsys, "devices", "h200")
+
+
+def test_count_a_forward_pass(capsys):
+    found = data(capsys, "count", "llama-3-8b", "--seq", "8192", "--batch", "2")
+    cost = fk.load("llama-3-8b").forward(seq=8192, batch=2)
+    assert (found["FLOPs"], found["parameters"]) == (cost.flops, 8030261248)
+    assert found["FLOPs_a_token"] == cost.flops / 16384 and found["convention"] == "EXACT"
+    assert found["KV_cache_a_token"] == 131072
+
+
+def test_count_a_training_step(capsys):
+    found = data(
+        capsys, "count", "llama-3-8b", "--seq", "8192", "--train", "--recompute", "full", "--convention", "palm"
+    )
+    step = fk.load("llama-3-8b").train_step(seq=8192, recompute="full").under("PALM")
+    assert found["model_FLOPs"] == step.model_flops and found["hardware_FLOPs"] == step.hardware_flops
+    assert found["FLOPs_a_token"] == 6 * 8030261248 + 12 * 32 * 32 * 128 * 8192
+    assert "training step: 1 × 8,192 tokens, convention PALM" in said(
+        capsys, "count", "llama-3-8b", "--seq", "8192", "--train", "--convention", "PALM"
+    )
+
+
+def test_count_a_config(capsys, tmp_path, monkeypatch):
+    configs = json.loads((files("flopkit") / "data" / "hf_configs.json").read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps(configs["qwen3-30b-a3b"]["config"]))
+    monkeypatch.chdir(tmp_path)
+    found = data(capsys, "count", "config.json", "--seq", "4096")
+    model = fk.load("qwen3-30b-a3b")
+    assert (found["parameters"], found["active"]) == (model.params, model.active_params)
+    assert found["FLOPs"] == model.forward(seq=4096).flops
+
+
+def test_a_model_of_images_knows_its_tokens(capsys):
+    found = data(capsys, "count", "vit-b-16", "--batch", "3")
+    assert found["FLOPs"] == fk.load("vit-b-16").forward(batch=3).flops and "KV_cache_a_token" not in found
+    assert found["FLOPs_a_token"] == found["FLOPs"] / (3 * 197)
+
+
+def test_doctor(capsys):
+    found = data(capsys, "doctor", *TITAN, "--reported", "39%")
+    ours = fk.doctor(tokens_per_s=53336, model="llama-3.1-8b", seq=8192, device="h100-sxm", count=8, reported="39%")
+    assert found["mfu"] == ours.mfu and found["verdict"] == "possible" and found["reported"] == 0.39
+    assert [each["name"] for each in found["explanations"]] == [each.name for each in ours.explanations] != []
+    assert said(capsys, "doctor", *TITAN, "--reported", "0.39") == f"{ours!r}\n"
+    table = said(capsys, "doctor", *TITAN)
+    assert "sparse peak" in table and "MFU 34.68 %" in table
+
+
+def test_an_impossible_run_is_an_answer_and_no_error(capsys):
+    found = data(capsys, "doctor", "--tokens-per-s", "30000", *TITAN[2:8])
+    assert found["verdict"] == "impossible" and found["explanations"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["count", "llama-3-8b"], "seq= is missing"),
+        (["count", "llama-3-8b", "--seq", "0"], "seq=0: a size must be at least 1"),
+        (["count", "llama-3-8b", "--seq", "8k"], "--seq: invalid int value: '8k'"),
+        (["count", "llama-3-9b", "--seq", "1"], "llama-3-8b"),
+        (["count", "llama-3-8b", "--seq", "8", "--convention", "PLAM"], "did you mean PALM"),
+        (["count", "llama-3-8b", "--seq", "8", "--recompute", "full"], "--recompute goes with --train"),
+        (["count", "llama-3-8b", "--seq", "8", "--batch", "0"], "batch=0"),
+        (["count", "no.json", "--seq", "8"], "no.json"),
+        (["devices", "h1000"], "did you mean"),
+        (["doctor", *TITAN, "--reported", "1.04"], "may be a share"),
+        (["doctor", *TITAN, "--dtype", "fp4"], "has no peak for fp4"),
+        (["doctor", *TITAN[:1], "nan", *TITAN[2:]], "tokens_per_s=nan"),
+        (["doctor", *TITAN[:1], "-5", *TITAN[2:]], "tokens_per_s=-5"),
+        (["doctor", *TITAN, "--recompute", "some"], "invalid choice: 'some'"),
+        (["doctor"], "--tokens-per-s"),
+    ],
+)
+def test_bad_input(capsys, argv, message):
+    assert main(argv) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and message in shown.err and shown.err.count("\n") == 1, shown.err
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1, 2]", '{"model_type": "llama"}', "\x00", "[" * 100_000, '{"model_type": 3}', ""]
+)
+def test_a_config_that_is_none(capsys, tmp_path, text):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert main(["count", str(path), "--seq", "8"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("flopkit: ") and shown.err.count("\n") == 1 and shown.out == ""
+
+
+def test_enormous_numbers_are_no_traceback(capsys):
+    with contextlib.suppress(SystemExit):
+        assert main(["count", "gpt2", "--seq", "1024", "--batch", "1" + "0" * 400]) in (0, 2)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["devices"], ["count"], ["doctor"]])
+def test_the_examples_of_the_help_run(capsys, command, tmp_path, monkeypatch):
+    configs = json.loads((files("flopkit") / "data" / "hf_configs.json").read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps(configs["mistral-7b"]["config"]))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.partition("examples:")[2].splitlines()
+    examples = [line.split()[3:] for line in lines if line.strip()]
+    assert len(examples) >= 2 and all(main(example) == 0 for example in examples)
