@@ -11,7 +11,17 @@ from typing import Any
 from flopkit.models import Model, load, transformer
 from flopkit.published.rows import Row, read, span
 
-__all__ = ["chinchilla", "deepseek", "korthikanti", "llama_3", "llm_foundry", "nanogpt", "narayanan", "palm"]
+__all__ = [
+    "chinchilla",
+    "deepseek",
+    "korthikanti",
+    "llama_3",
+    "llm_foundry",
+    "llm_foundry_runs",
+    "nanogpt",
+    "narayanan",
+    "palm",
+]
 
 MPT = {  # d_model, heads, layers: scripts/train/yamls/pretrain/mpt-*.yaml
     "125m": (768, 12, 12), "350m": (1024, 16, 24), "760m": (1536, 12, 24), "1b": (2048, 16, 24), "3b": (2560, 20, 32), "7b": (4096, 32, 32),
@@ -53,6 +63,27 @@ def llm_foundry() -> Iterator[Row]:
             "llm_foundry", where, "TFLOP/s a GPU", run["model_tflops_per_gpu"], rates(step.model_flops, 1e12), cut=True,
             why="the printed tokens/s, cut to a whole number, fall short of the printed TFLOP/s by five parts in a million or less",
         )  # fmt: skip
+
+
+def llm_foundry_runs() -> Iterator[dict[str, Any]]:
+    """The same runs as the arguments of `doctor`, with the MFU that is printed as *reported* (0.4125).
+
+    >>> run = next(llm_foundry_runs())
+    >>> run["device"], run["count"], run["tokens_per_s"], run["reported"]
+    ('h100-sxm', 512, 515636, 0.4125)
+    """
+    lines = (files("flopkit") / "data" / "published" / "llm_foundry.csv").read_text("utf-8").splitlines()
+    for run in csv.DictReader(line for line in lines if not line.startswith("#")):
+        seq = int(run["seq_len"])
+        yield {
+            "model": gpt(*MPT[run["model"]], 50368, seq),
+            "seq": seq,
+            "device": "h100-sxm" if run["gpu"].startswith("h100") else f"a100-sxm-{run['gpu'][5:]}",
+            "dtype": "fp8" if "fp8" in run["precision"] else "bf16",
+            "count": int(run["n_gpus"]),
+            "tokens_per_s": int(run["tokens_per_s"]),
+            "reported": round(float(run["mfu_pct"]) / 100, 4),
+        }
 
 
 def narayanan() -> Iterator[Row]:

@@ -148,6 +148,8 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.wiring(channels=6, groups=4), "groups must divide the channels"),
         (lambda: drawings.transposed(size=5), r"transposed\(size=5\)"),
         (lambda: drawings.gradients(tokens=0), "tokens"),
+        (lambda: drawings.numerators(rate=0), "rate=0"),
+        (lambda: drawings.numerators(device="t4"), "no peak for bf16"),
         (lambda: drawings.seen_calls(hidden=0), r"seen_calls\(hidden=0\)"),
         (lambda: drawings.wanted_gradients("frozen", "lora"), "'trained', 'frozen', 'LoRA'"),
         (lambda: drawings.wanted_gradients("frozen"), "two to six"),
@@ -423,3 +425,27 @@ def test_seen_calls_are_those_that_the_counters_count():
     assert [mark.text for mark in drawing.marks("torch: backward")] == ["counted in part"]
     if sure("torch"):
         assert whole < fk.ask("torch", step, x).value < report.model_flops
+
+
+# -- utilisation ----------------------------------------------------------------------------------------------------
+
+
+def test_numerators_by_hand():
+    """Llama-3-8B: 8,030,261,248 parameters, of them 525,336,576 in the input embedding and 266,240 in the norms."""
+    drawing = drawings.numerators("llama-3-8b", seq=8192, rate=6375)
+    scores = 12 * 32 * 32 * 128 * 8192
+    matrices = 8_030_261_248 - 525_336_576 - 266_240
+    visible = scores * 8193 / 16384
+    flops = {
+        "6N": 6 * 8_030_261_248,
+        "model FLOPs, EXACT": 6 * matrices + visible,
+        "model FLOPs, TORCH": 6 * matrices + scores,
+        "6N + 12LHQT": 6 * 8_030_261_248 + scores,
+        "executed, no recompute": 6 * matrices + visible * 7 / 6,
+        "executed, full recompute": 6 * matrices + visible * 7 / 6 + (6 * (matrices - 128256 * 4096) + visible) / 3,
+    }
+    widest = max(flops.values())
+    for name, each in flops.items():
+        [bar] = [mark for mark in drawing.marks(name) if mark.kind == "box"]
+        assert bar.w == pytest.approx(226 * each / widest, rel=1e-9), name
+        assert f"{100 * each * 6375 / 989.4e12:.1f} %" in words(drawing)

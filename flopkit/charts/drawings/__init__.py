@@ -9,6 +9,7 @@ from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
 from flopkit.charts.drawings.layer import attention_layer
 from flopkit.charts.drawings.products import bytes_and_flops, dot_product, matrix_product
+from flopkit.charts.drawings.utilisation import numerators
 
 __all__ = [
     "Drawing",
@@ -19,6 +20,7 @@ __all__ = [
     "gradients",
     "matrix_product",
     "mla",
+    "numerators",
     "peak",
     "seen_calls",
     "tower",

@@ -9,6 +9,7 @@ from flopkit.charts.gallery.convolutions import convolution_cost
 from flopkit.charts.gallery.counters import eight_tools
 from flopkit.charts.gallery.dense import dense_roofline
 from flopkit.charts.gallery.one_run import one_run
+from flopkit.charts.gallery.utilisation import ten_mistakes
 
 __all__ = [
     "attention_crossing",
@@ -19,5 +20,6 @@ __all__ = [
     "dense_roofline",
     "eight_tools",
     "one_run",
+    "ten_mistakes",
     "what_counts",
 ]
