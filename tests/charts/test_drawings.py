@@ -447,5 +447,5 @@ def test_numerators_by_hand():
     widest = max(flops.values())
     for name, each in flops.items():
         [bar] = [mark for mark in drawing.marks(name) if mark.kind == "box"]
-        assert bar.w == pytest.approx(226 * each / widest, rel=1e-9), name
+        assert bar.w == pytest.approx(196 * each / widest, rel=1e-9), name
         assert f"{100 * each * 6375 / 989.4e12:.1f} %" in words(drawing)

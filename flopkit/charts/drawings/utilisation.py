@@ -56,7 +56,7 @@ def numerators(
     for name, what, flops, colour in bars:
         canvas.text(6, y, name, anchor="start", bold=True)
         canvas.text(354, y, what, anchor="end", colour=MUTED)
-        canvas.box(6, y + 9, 226 * flops / widest, 16, name=name, colour=colour, fill=0.4)
+        canvas.box(6, y + 9, 196 * flops / widest, 16, name=name, colour=colour, fill=0.4)
         share = f"{100 * flops * rate / peak:.1f} %"
         canvas.text(354, y + 17, f"{si(flops, 'FLOPs')}: {share}", anchor="end", name="share")
         y += 43
