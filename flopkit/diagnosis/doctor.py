@@ -63,7 +63,7 @@ class Diagnosis:
     mfu, hfu : float
         Under EXACT, over the dense peak: a `Utilization` where the run is possible, else a plain float.
     verdict : str
-        ``"possible"``, ``"high"`` (above `HIGH`) or ``"impossible"`` (above `Device.limit`). It is about the tokens a second.
+        ``"possible"``, ``"high"`` (above 0.7) or ``"impossible"`` (above `Device.limit`). It is about the tokens a second.
     explanations : tuple[Explanation, ...]
         What explains the reported MFU, nearest first; for an impossible run without a reported MFU, what would make it possible.
     considered : tuple[Explanation, ...]

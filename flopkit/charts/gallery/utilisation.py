@@ -69,8 +69,9 @@ def utilisation_of(s: Any, *, model: Any, rate: Any, count: Any, seq: Any, devic
     s.possible = where(s.each <= device.limit, "yes", "no")
     ratios = [s.hidden, s.recompute, s.idle_experts, s.ratio_a100, count]
     s.most = reduce(maximum, ratios)
-    s.high = 1.7 * maximum(1, s.mfu * s.most)
-    s.low = 0.6 * minimum(s.mfu / count, s.mfu / 2)
+    top, bottom = maximum(1, s.mfu * s.most), minimum(1, s.mfu * reduce(minimum, [s.scores, 1 / count, 1 / 2]))
+    margin = (top / bottom) ** 0.2  # a logarithmic axis: room for a dot's words, whatever the range
+    s.high, s.low = top * margin, bottom / margin
 
 
 def ten_mistakes() -> Figure:
@@ -98,7 +99,7 @@ def ten_mistakes() -> Figure:
             "mistake:N", sort=list(MISTAKES), title=None, axis=alt.Axis(labelLimit=150, domain=False, ticks=False)
         )
         scale = alt.Scale(type="log", domain=[alt.ExprRef(vega(s.low)), alt.ExprRef(vega(s.high))], nice=False)
-        axis = alt.Axis(format="~%", values=[0.001, 0.01, 0.1, 1, 10, 100])
+        axis = alt.Axis(format="~%", values=[10.0**power for power in range(-6, 5)], labelBound=True)
         x = {"title": "MFU that would be reported", "scale": scale, "axis": axis}
         tooltip = [
             alt.Tooltip("mistake:N", title="mistake"),
@@ -114,9 +115,9 @@ def ten_mistakes() -> Figure:
         )
         texts = []
         for halo in ({"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):
-            words = rows.transform_calculate(label="'×' + format(datum.ratio, '.3~r')").mark_text(
-                dy=-10, fontWeight=600, color=theme.INK, **halo
-            )
+            words = rows.transform_calculate(
+                label="'×' + format(datum.ratio, datum.ratio < 100 ? '.3~r' : ',.0f')"
+            ).mark_text(dy=-10, fontWeight=600, color=theme.INK, **halo)
             texts.append(words.encode(y=y, x=alt.X("printed:Q", **x), text="label:N"))
         own = s.now(printed=s.mfu).mark_rule(color=theme.BLUE, strokeWidth=2.5).encode(x=alt.X("printed:Q", **x))
         whole = s.now(printed=1).mark_rule(color=theme.INK, strokeDash=[4, 3]).encode(x=alt.X("printed:Q", **x))
