@@ -39,6 +39,7 @@
   };
   const read = typed => {
     let text = typed.trim();
+    text = text.charAt(0).toLowerCase() + text.slice(1);
     const square = whole(SHARED.side, text);
     if (square) return exact(+square[1]);
     if (text.split(":").length === 2) {

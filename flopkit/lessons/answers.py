@@ -1,4 +1,4 @@
-"""Answers as people write them, and what to say to one: "33.55 MB", "7:3", "2 1/3", "314 ZFLOPs", "3.14×10²³" or "2*3/4".
+"""Answers as people write them, and what to say to one: "33.55 MB", "7:3", "2 1/3", "314 ZFLOPs", "a third" or "2*3/4".
 
 The built page has no kernel: book/_ext/exercises.js does there what `read` and `remark` do here. It gets the patterns and the words
 from this file, and both are tested with the rows of tests/data/answers.json.
@@ -17,6 +17,18 @@ _BIG = {prefix: 1000.0**power for power, prefix in enumerate(["", *"kmgtpezy"])}
 _BIG |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("kmgt", 1)}
 _BIG |= {word: _BIG[word[0]] for word in ("kilo", "mega", "giga", "tera", "peta", "exa", "zetta", "yotta")}
 _WORDS = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SPELLED = {  # fractions first: one third is not 1
+    "(?:(?:a|one) )?half": "1/2",
+    "(?:(?:a|one) )?third": "1/3",
+    "two[ -]thirds": "2/3",
+    "(?:(?:a|one) )?quarter": "1/4",
+    "three[ -]quarters": "3/4",
+    "zero|none|nothing": "0",
+    **{
+        word: str(number)
+        for number, word in enumerate("one two three four five six seven eight nine ten eleven twelve".split(), 1)
+    },
+}
 _PREFIX = "|".join(sorted(_BIG, key=len))  # the empty one first: MACs are no mega-ACs
 
 # Regular expressions that Python and JavaScript read in the same way.
@@ -26,6 +38,7 @@ SHARED: dict[str, Any] = {
     "rewritten": [  # in this order
         [r"[\u00a0\u202f\t]", " "],
         [r"^ *(?:[≈~=]|about ) *", ""],
+        *([rf"^(?:{word})(?![a-z])", number] for word, number in _SPELLED.items()),
         [r"(?<=[0-9)])(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "**"],
         *([raised, sign] for raised, sign in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-", strict=True)),
         [r"([0-9]) *x(?= *[0-9(])", r"\1*"],
@@ -101,6 +114,7 @@ def read(text: str) -> Typed | None:
     (Typed(value=33500000.0, digits=3, half=50000.0), True, None)
     """
     text = text.strip()
+    text = text[:1].lower() + text[1:]  # "Eight"
     if square := re.fullmatch(SHARED["side"], text):
         return Typed(float(square[1]))
     if text.count(":") == 1:
