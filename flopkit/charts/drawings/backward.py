@@ -90,7 +90,7 @@ def wanted_gradients(*layers: str) -> Drawing:
     Examples
     --------
     >>> wanted_gradients("trained", "trained").title
-    'Backward computes 3 of 4 large products: 1.5 times the forward pass'
+    '3 products backward, one for each gradient, against 2 forward: 1.5 times as much'
     """
     chain = layers or ("frozen", "LoRA", "frozen", "trained")
     if not 2 <= len(chain) <= 6 or not set(chain) <= set(STATES):
@@ -143,7 +143,7 @@ def wanted_gradients(*layers: str) -> Drawing:
     products = backward // dense(**size).flops
     return Drawing(
         "wanted-gradients",
-        f"Backward computes {products} of {2 * len(chain)} large products: {count(backward / forward, digits=3)} times the forward pass",
+        f"{products} products backward, one for each gradient, against {len(chain)} forward: {count(backward / forward, digits=3)} times as much",
         f"A chain of {len(chain)} equal layers, from the loss down. " + " ".join(said)
         + " The gradient of an input is wanted where something below is trained. An adapter's own products are small and not among those counted.",
         [canvas],

@@ -1,4 +1,4 @@
-"""The floors of a PyTorch program, the counters that stand on them, and which calls of one program each of them sees."""
+"""The levels of a PyTorch program, the counters that watch them, and which calls of one program each of them sees."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from flopkit.units import percent, si
 
 __all__ = ["FLOORS", "seen_calls", "tower"]
 
-# Floor, how a counter stands there, who does, what passes by unseen. From the top of the tower.
+# Where a counter watches, how, who does, what passes by unseen. From the top of the tower. Trace and dispatcher both see operators.
 FLOORS = (
     ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "products written in forward()"),
     ("functions", "torch's own, replaced", "in part ptflops, ultralytics-thop,", "calflops", "functions that are not replaced"),
-    ("trace", "one recorded run", "fvcore", "", "operators without a rule"),
-    ("dispatcher", "every operator, as it runs", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
+    ("trace", "operators, read after a run", "fvcore", "", "operators without a rule"),
+    ("dispatcher", "operators, as they run", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
     ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "which layer a kernel belongs to"),
 )  # fmt: skip
+OPERATORS = ("trace", "dispatcher")
+"""Two ways to watch one level, the operators: a frame holds both."""
 BACKWARD = ("dispatcher", "kernels")
-"""Floors where the backward pass is seen by itself."""
+"""Where the backward pass is seen by itself."""
 
 
 def tower() -> Drawing:
-    """The floors of a program, from modules down to kernels: which counter stands where, and what passes it by.
+    """The levels of a program, from modules down to kernels: which counter watches where, and what it misses there.
 
     Examples
     --------
     >>> tower().title
-    'Five levels of a program: which tools watch each, and what they miss there'
+    'Where a counter can watch a program: which tools watch there, and what they miss'
     """
     step, top = 84, 30
     canvas = Canvas(top + step * len(FLOORS) + 4)
@@ -38,8 +40,13 @@ def tower() -> Drawing:
     canvas.text(316, 12, "sees", colour=MUTED)
     for i, (floor, how, *tools, missed) in enumerate(FLOORS):
         y, seen = top + step * i, floor in BACKWARD
-        if i:
-            canvas.arrow(18, y - 14, 18, y, name="calls")
+        if floor == OPERATORS[0]:
+            canvas.box(2, y - 4, 272, step + 78, name="operators", colour=MUTED, fill=0, dash=True)
+        if i and floor != OPERATORS[1]:  # into the frame, or out of it
+            above, below = (
+                4 if at == edge else 0 for at, edge in ((FLOORS[i - 1][0], OPERATORS[1]), (floor, OPERATORS[0]))
+            )
+            canvas.arrow(18, y - 14 + above, 18, y - below, name="calls")
         canvas.box(6, y, 264, 70, name=floor, colour=BLUE, fill=0.1)
         canvas.text(14, y + 12, floor, anchor="start", bold=True)
         canvas.text(98, y + 12, how, anchor="start", colour=MUTED, size=12)
@@ -51,12 +58,13 @@ def tower() -> Drawing:
                    dash=not seen, round=8, name=f"backward on {floor}" if seen else "unseen")  # fmt: skip
     return Drawing(
         "tower",
-        "Five levels of a program: which tools watch each, and what they miss there",
-        "A program in five levels: modules call functions, functions call operators, operators run kernels. "
+        "Where a counter can watch a program: which tools watch there, and what they miss",
+        "A program in four levels: modules call functions, functions call operators, operators run kernels. Operators can be watched in a trace or at "
+        "the dispatcher. "
         + " ".join(
             f"At {floor}: {' '.join(filter(None, tools))}; they miss {missed}." for floor, _, *tools, missed in FLOORS
         )
-        + f" Only two levels show the backward pass: {' and '.join(BACKWARD)}.",
+        + f" Only two of these show the backward pass: {' and '.join(BACKWARD)}.",
         [canvas],
     )
 
