@@ -319,16 +319,20 @@ def test_the_picture_s_description_follows_the_state(open_page):
 
 
 @pytest.mark.parametrize("options", [PHONE, {"viewport": {"width": 600, "height": 700}}], ids=["phone", "narrow"])
-def test_the_chart_stays_in_sight_while_any_control_moves(open_page, options):
+def test_the_chart_and_the_read_outs_stay_in_sight_while_any_control_moves(open_page, options):
     page = open_page("figures.html", **options)
     node, height = show(page, ROOFLINE.name), page.viewport_size["height"]
     for control in node.locator(".fk-panel :is(input, select)").all():
-        control.evaluate("e => e.scrollIntoView({block: 'end'})")
-        chart, box = node.locator(".fk-chart").bounding_box(), control.bounding_box()
-        assert chart["y"] >= 0 and chart["y"] + chart["height"] <= box["y"], (
-            "the chart covers the control or is out of sight"
-        )
-        assert chart["height"] <= 0.45 * height and box["y"] + box["height"] <= height + 1
+        for block in ("end", "start"):
+            control.evaluate("(e, block) => e.scrollIntoView({block})", block)
+            chart, results, box = (
+                part.bounding_box() for part in (node.locator(".fk-chart"), node.locator(".fk-readouts"), control)
+            )
+            assert chart["y"] >= 0 and chart["y"] + chart["height"] <= results["y"] + 1, (
+                "the chart covers the read-outs"
+            )
+            assert results["y"] + results["height"] <= box["y"], "the read-outs cover the control"
+            assert chart["height"] <= 0.45 * height and box["y"] + box["height"] <= height + 1
     node.locator("summary").evaluate("e => e.scrollIntoView({block: 'start'})")
     assert node.locator(".fk-chart").bounding_box()["y"] < 0, "beyond the controls the chart leaves"
 

@@ -20,7 +20,7 @@ from flopkit.layers.products import dense
 from flopkit.peers.recorded import recorded, versions
 from flopkit.units import parse
 
-__all__ = ["Rule", "Work", "counted", "what_counts"]
+__all__ = ["Published", "Rule", "Work", "counted", "what_counts"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,31 @@ class Rule:
         return once + (_elements(work, self.hidden) if self.twice else 0)
 
 
+@dataclass(frozen=True)
+class Published:
+    """A rounded number in print, and the rule whose number it rounds.
+
+    Other rules may round to the same digits: 8.2 G are the FLOPs of ResNet-50 with its norms and without. Only the
+    rule's own number agrees.
+    """
+
+    text: str
+    rule: Rule
+
+    def counts(self, work: Work) -> Any:
+        """The number that the print rounds.
+
+        Raises
+        ------
+        ValueError
+            Where it does not round to the print.
+        """
+        exact, (value, _, half) = self.rule.counts(work), parse(self.text)
+        if abs(exact - value) > half:
+            raise ValueError(f"Published({self.text!r}): the rule gives {exact:,}, which does not round to it")
+        return exact
+
+
 # A dot product of length K: FLOPs to a multiply-add, and how many fewer to the whole of it.
 DOTS: dict[str, dict[str, int]] = {
     "K multiply-adds": {"fma": 1, "unpaired": 0},
@@ -90,6 +115,7 @@ TENSORFLOW, CALFLOPS = Rule(2, bias=True), Rule(2, bias=True, vector=True)
 CALFLOPS_DENSE = Rule(2, vector=True)  # it leaves the bias of F.linear out, and counts that of a convolution
 EXACTLY = Rule(2, hidden=False)
 
+NETWORK = "ResNet-50, one image"
 RESNET_50_OUTPUTS = 11_114_984  # the numbers that its convolutions and its dense layer give: a dot product each
 
 # From the top of the chart to its foot, with a name for each that fits a phone.
@@ -100,7 +126,7 @@ TOOLS = {
     "thop": "thop",
     "flash": "FlashAttention",
     "flopkit": "this book",
-    "torch": "torch's counter",
+    "torch": "PyTorch's counter",
     "mlperf": "MLPerf",
     "tensorflow": "TensorFlow",
     "calflops": "calflops",
@@ -121,8 +147,8 @@ def _split(cost: Cost, bias: Any, dots: Any, hidden_dots: Any = 0) -> Work:
     )
 
 
-def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
-    """Each layer with its work, and what tools make of it: a rule, or a number as it stands in print."""
+def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | Published | int]]]:
+    """Each layer with its work, and what tools make of it: a rule, a rounded number in print, or a number that was run."""
     from flopkit.models.vision import cnn
 
     ran = recorded()["ResNet-50"].printed  # by the versions of flopkit/data/counters.toml
@@ -135,13 +161,13 @@ def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
     core = attention(batch=1, q=tokens, kv=tokens, heads=heads, head_dim=width, mask="causal")
     pairs = tokens * (tokens + 1) // 2  # a dot product for each score, and for each number of the result
     return {
-        "ResNet-50, one image": (
+        NETWORK: (
             _split(network, 1000, RESNET_50_OUTPUTS),
             {
-                "torchvision": "4.09 GFLOPs",  # its documentation, under GFLOPS
+                "torchvision": Published("4.09 GFLOPs", Rule(1)),  # its documentation, under GFLOPS
                 **{tool: ran[tool] for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")},
                 "flopkit": EXACTLY,
-                "mlperf": "8.2 GFLOPs",  # Reddi et al., table I, in GOPS
+                "mlperf": Published("8.2 GFLOPs", Rule(2)),  # Reddi et al., table I, in GOPS
             },
         ),
         "VGG-16, first convolution and ReLU": (
@@ -173,25 +199,15 @@ def _layers() -> dict[str, tuple[Work, Mapping[str, Rule | str | int]]]:
     }
 
 
-def _fields(work: Work, prints: Mapping[str, Rule | str | int]) -> dict[str, float]:
-    """The numbers behind one option: the work, and for each tool its number with half of its last printed digit."""
+def _fields(work: Work, prints: Mapping[str, Rule | Published | int]) -> dict[str, float]:
+    """The numbers behind one option: the work, and for each tool the number in print and the one that it stands for."""
     fields: dict[str, float] = {**vars(work), "top": 2.8 * (work.macs + work.hidden)}
     for tool in TOOLS:
-        printed = prints.get(tool, math.nan)
-        value: float = math.nan
-        slack: float = 0
-        if isinstance(printed, Rule):
-            value = printed.counts(work)
-        elif isinstance(printed, str):
-            value, _, slack = parse(printed)
-        else:
-            value = printed
-        fields |= {f"{tool}_prints": value, f"{tool}_slack": slack}
+        source = prints.get(tool, math.nan)
+        means: float = source.counts(work) if isinstance(source, (Rule, Published)) else source
+        shown: float = parse(source.text).value if isinstance(source, Published) else means
+        fields |= {f"{tool}_means": means, f"{tool}_prints": shown}
     return fields
-
-
-def _agrees(count: Any, value: Any, slack: Any) -> Any:
-    return (count - value <= slack) & (value - count <= slack)
 
 
 def work_counted(s: Any, *, layer: Any, dot: Any, bias: Any, vector: Any, hidden: Any) -> None:
@@ -207,8 +223,7 @@ def work_counted(s: Any, *, layer: Any, dot: Any, bias: Any, vector: Any, hidden
     found: Any = 0
     for tool in TOOLS:
         if tool != "flopkit":
-            near = _agrees(s.count, getattr(layer, f"{tool}_prints"), getattr(layer, f"{tool}_slack"))
-            found = found + where(near, 1, 0)
+            found = found + where(s.count == getattr(layer, f"{tool}_means"), 1, 0)
     s.agreeing = found
 
 
@@ -216,11 +231,9 @@ def printed(r: Any, *, tool: Any, layer: Any, **switches: Any) -> None:
     """What one tool prints for the layer, and whether that is the number of the switches."""
     r.name = pick(tool, TOOLS)
     r.prints = pick(tool, {key: getattr(layer, f"{key}_prints") for key in TOOLS})
-    r.slack = pick(tool, {key: getattr(layer, f"{key}_slack") for key in TOOLS})
-    r.agrees = where(
-        r.prints == r.prints, where(_agrees(r.count, r.prints, r.slack), "yes", "no"), "–"
-    )  # no number: no answer
-    r.ratio = r.prints / (2 * layer.macs)
+    r.means = pick(tool, {key: getattr(layer, f"{key}_means") for key in TOOLS})
+    r.agrees = where(r.prints == r.prints, where(r.count == r.means, "yes", "no"), "–")  # no number: no answer
+    r.more = r.prints / (2 * layer.macs) - 1
 
 
 def what_counts() -> Figure:
@@ -263,15 +276,16 @@ def what_counts() -> Figure:
         room = s.now(prints=s.top).mark_point(opacity=0).encode(x=x)
         return alt.layer(room, yours, *words, dots)
 
+    works = _layers()
     return Figure(
         name="what-counts",
         title="One piece of work, many numbers",
         alt="A dot for each source that prints a number for the same work, {layer}, this book among them. The line is what the switches "
         "count: {count}, with a dot product of length K as {dot}, bias {bias}, other element-wise work {vector}, hidden scores {hidden}. "
-        "Others who print this: {agreeing}.",
+        "Others who agree: {agreeing}.",
         model=work_counted,
         controls=[
-            choice("layer", "Work", {name: _fields(*about) for name, about in _layers().items()}),
+            choice("layer", "Work", {name: _fields(*about) for name, about in works.items()}),
             choice("dot", "A dot product of length K is", DOTS),
             switch("bias", "Count the bias", idle="no_bias"),
             switch("vector", "Count other element-wise work"),
@@ -279,13 +293,18 @@ def what_counts() -> Figure:
         ],
         presets={
             "multiply-adds, as MACs": {"dot": "K multiply-adds", "bias": False, "vector": False, "hidden": True},
-            "as torch's counter counts": {"dot": "2K FLOPs", "bias": False, "vector": False, "hidden": True},
+            "as PyTorch's counter counts (TORCH)": {"dot": "2K FLOPs", "bias": False, "vector": False, "hidden": True},
             "as this book counts (EXACT)": {"dot": "2K FLOPs", "bias": False, "vector": False, "hidden": False},
-            "everything that is done": {"dot": "2K − 1 operations", "bias": True, "vector": True, "hidden": True},
+            "everything, hidden scores included": {
+                "dot": "2K − 1 operations",
+                "bias": True,
+                "vector": True,
+                "hidden": True,
+            },
         },
         readouts=[
             readout("count", "Counted"),
-            readout("agreeing", "Others who print this", "sources"),
+            readout("agreeing", "Others who agree", "sources"),
             readout("macs", "Multiply-adds", "MACs"),
             readout("masked", "Hidden by the mask", "MACs"),
             readout("biases", "Bias additions", "FLOPs"),
@@ -296,16 +315,17 @@ def what_counts() -> Figure:
         table=[
             column("name", "Source"),
             column("prints", "Prints"),
-            column("ratio", "of this book's count", "%"),
-            column("agrees", "On your line"),
+            column("more", "More than this book's count", "%"),
+            column("agrees", "Agrees with yours"),
         ],
-        caption="ResNet-50: torchvision and MLPerf as published; "
+        caption="ResNet-50: torchvision and MLPerf as published, rounded (they agree with the exact counts of "
+        + f"{works[NETWORK][0].macs:,} and {2 * works[NETWORK][0].macs:,}); "
         + ", ".join(
             f"{TOOLS[tool]} {versions()[tool].split('.post')[0]}"
             for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")
         )
-        + " as run on a CPU. The other works: by the rules of these versions and of TensorFlow's documentation, with attention written out as two "
-        "products. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as ptflops and thop do. With 2K FLOPs, the "
-        "bias is one addition too many, because 2K already includes an addition to zero. ptflops counts each ReLU twice, so it can match by accident.",
+        + " as run on a CPU. The other works: by the rules of these versions and of the documentation of TensorFlow, another framework, with "
+        "attention written out as two products. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as ptflops and thop do. 2K FLOPs already "
+        "include a K-th addition, so with the bias they count one addition too many. ptflops counts each ReLU twice, so it can match by accident.",
         height=290,
     )

@@ -76,7 +76,8 @@ def dense_roofline() -> Figure:
             .encode(x=x, y=y)
         )
         notes = [
-            s.now(intensity=s.ridge, attainable=1.6e11, label="ridge")
+            s.now(intensity=s.ridge, attainable=1.6e11)
+            .transform_calculate(label="'ridge ' + format(datum.intensity, ',.3r')")
             .mark_text(color=theme.MUTED, align="left", dx=6)
             .encode(x=x, y=y, text="label:N"),
             s.now(intensity=60000, attainable=s.peak, label="compute")

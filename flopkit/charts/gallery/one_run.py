@@ -13,10 +13,12 @@ from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.conventions import EXACT, TORCH
 from flopkit.devices import device
 from flopkit.models.language import decoder
+from flopkit.units import si
 
 __all__ = ["one_run", "one_run_many_numbers"]
 
 DENSE_PEAK = float(device("h100-sxm").peak("bf16"))
+LIMIT = float(device("h100-sxm").limit("bf16"))  # at its highest clock
 FORWARDS = 3  # a training step does the products of three forward passes: one, and two more to go back
 RECIPES = (
     "visible scores (EXACT)",
@@ -38,14 +40,15 @@ def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, mu
     s.six_n = 2 * FORWARDS * (forward.params - forward.params_by_role["norm"])  # a gain is in no product
     s.scores_every = 2 * FORWARDS * (forward.macs_by_kind["scores"] + forward.macs_by_kind["hidden"]) / seq
     s.half = s.every - s.scores_every / 2
-    s.flops_per_token = (
-        pick(scores, {"visible": s.visible, "half": s.half, "every": s.every, "6N": s.six_n}) * multiply_add / 2
-    )
+    s.palm = s.six_n + s.scores_every
+    counts = {"visible": s.visible, "half": s.half, "every": s.every, "6N": s.six_n, "PaLM": s.palm}
+    s.flops_per_token = pick(scores, counts) * multiply_add / 2
     s.rate = s.flops_per_token * tokens_per_s
     s.utilisation = s.rate / peak
-    s.most = reduce(maximum, [s.visible, s.every, s.six_n + s.scores_every]) * tokens_per_s / DENSE_PEAK
+    s.most = reduce(maximum, [s.visible, s.every, s.palm]) * tokens_per_s / DENSE_PEAK
     s.end = 1.12 * maximum(1, maximum(s.most, s.utilisation))  # of the axis, with room for a bar's number
-    s.possible = where(s.visible * tokens_per_s <= float(device("h100-sxm").limit("bf16")), "yes", "no")
+    s.needed = s.visible * tokens_per_s  # whatever the recipe counts, a run must do at least this
+    s.possible = where(s.needed > LIMIT, "no", where(s.needed > DENSE_PEAK, "above the peak", "below the peak"))
 
 
 def one_run() -> Figure:
@@ -53,7 +56,7 @@ def one_run() -> Figure:
 
     def row(r: Any, *, recipe: Any, tokens_per_s: Any, **_: Any) -> None:
         exact, half, every, six_n, palm, macs, sparse = RECIPES
-        counts = {exact: r.visible, half: r.half, every: r.every, six_n: r.six_n, palm: r.six_n + r.scores_every}
+        counts = {exact: r.visible, half: r.half, every: r.every, six_n: r.six_n, palm: r.palm}
         r.per_token = pick(recipe, counts | {macs: r.visible / 2, sparse: r.visible})
         r.divided_by = where(recipe == sparse, 2 * DENSE_PEAK, DENSE_PEAK)
         r.called = r.per_token * tokens_per_s / r.divided_by
@@ -101,7 +104,8 @@ def one_run() -> Figure:
             slider("seq", "Sequence length", steps(1024, 131072), value=8192, unit="tokens"),
             choice(
                 "scores", "FLOPs counted",
-                {"visible scores": "visible", "half of the scores": "half", "all scores": "every", "6N, no scores": "6N"},
+                {"visible scores": "visible", "half of the scores": "half", "all scores": "every", "6N, no scores": "6N",
+                 "6N and all scores (PaLM)": "PaLM"},
             ),
             choice("multiply_add", "A multiply-add counts as", {"two": 2, "one": 1}),
             choice(
@@ -113,7 +117,15 @@ def one_run() -> Figure:
             readout("utilisation", "Utilisation", "%"),
             readout("flops_per_token", "FLOPs per token", "FLOPs"),
             readout("rate", "FLOP/s of your recipe", "FLOP/s"),
-            readout("possible", "Can an H100 do it?", text={"yes": "yes", "no": "no, not even the visible scores"}),
+            readout("needed", "Needed FLOP/s (EXACT)", "FLOP/s"),
+            readout(
+                "possible", "Can an H100 do that?",
+                text={
+                    "below the peak": "in theory: below its peak",
+                    "above the peak": "not in practice: above its peak",
+                    "no": "no: above its limit",
+                },
+            ),
         ],
         rows=along("recipe", RECIPES, row),
         chart=chart,
@@ -123,8 +135,9 @@ def one_run() -> Figure:
             column("divided_by", "Divided by", "FLOP/s"),
             column("called", "Utilisation", "%"),
         ],
-        caption="The speed of 10,000 tokens/s is an example, not a measurement: put in your own. An H100 can do a little more than its "
-        "peak, because its clock can rise above the one that the peak assumes. Sizes from the model's config. "
+        caption="The speed of 10,000 tokens/s is an example, not a measurement: put in your own. The last two read-outs do not depend on your "
+        "recipe: every run needs the FLOPs of the visible scores and of the products. An H100 can never do more bf16 work than its limit, "
+        f"{si(LIMIT, 'FLOP/s')} at its highest clock; in practice, large matrix products stay below the peak. Sizes from the model's config. "
         + peaks_note([("h100-sxm", "bf16")]),
         height=360,
     )  # fmt: skip

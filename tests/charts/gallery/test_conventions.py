@@ -7,7 +7,7 @@ import math
 import pytest
 
 from flopkit.charts import what_counts
-from flopkit.charts.gallery.conventions import DOTS, RESNET_50_OUTPUTS, TOOLS, Work, counted
+from flopkit.charts.gallery.conventions import DOTS, RESNET_50_OUTPUTS, TOOLS, Published, Rule, Work, counted
 from flopkit.peers.recorded import recorded, versions
 
 NETWORK = "ResNet-50, one image"
@@ -78,7 +78,7 @@ def test_neuron(figure):
         "fvcore": 4,
         "ptflops": 4 + 1 + 2,  # the comparison twice
         "this book": 8,
-        "torch's counter": 8,
+        "PyTorch's counter": 8,
         "TensorFlow": 8 + 1,
         "calflops": 8 + 1,  # the comparison, not the bias
     }
@@ -90,7 +90,7 @@ def test_convolution(figure):
         "fvcore": 27 * outputs,
         "ptflops": 30 * outputs,
         "this book": 54 * outputs,
-        "torch's counter": 54 * outputs,
+        "PyTorch's counter": 54 * outputs,
         "TensorFlow": 55 * outputs,
         "calflops": 56 * outputs,
     }
@@ -103,7 +103,7 @@ def test_attention(figure):
         "fvcore": per_position * 1024**2,
         "FlashAttention": 2 * per_position * 1024**2 / 2,
         "this book": 2 * per_position * 1024 * 1025 / 2,
-        "torch's counter": 2 * per_position * 1024**2,
+        "PyTorch's counter": 2 * per_position * 1024**2,
     }
     softmax_and_scale = 6 * 12
     everything = figure.at(layer=ATTENTION, dot="2K FLOPs", vector=True, hidden=True)
@@ -115,7 +115,7 @@ def test_who_prints_the_number(figure):
         return [row["name"] for row in figure.rows(**settings) if row["agrees"] == "yes"]
 
     assert on_the_line() == ["torchvision's table"]
-    assert on_the_line(dot="2K FLOPs") == ["this book", "torch's counter", "MLPerf"]
+    assert on_the_line(dot="2K FLOPs") == ["this book", "PyTorch's counter", "MLPerf"]
     assert on_the_line(layer=ATTENTION) == ["fvcore", "FlashAttention"]
     assert on_the_line(layer=ATTENTION, dot="2K FLOPs", hidden=False) == ["this book"]
     for layer in (NETWORK, CONVOLUTION, NEURON, ATTENTION):
@@ -123,6 +123,20 @@ def test_who_prints_the_number(figure):
             settings = {"layer": layer, "dot": dot, "bias": True}
             others = [name for name in on_the_line(**settings) if name != "this book"]
             assert figure.at(**settings)["agreeing"] == len(others)
+
+
+def test_a_rounded_number_agrees_with_what_it_rounds_and_nothing_else(figure):
+    """All that is done to ResNet-50 makes 8.23 G, and without a bias or norms 8.17 G: both round to MLPerf's 8.2, and MLPerf means neither."""
+    for dot, vector in (("2K − 1 operations", True), ("2K − 1 operations", False), ("2K FLOPs", True)):
+        settings = {"dot": dot, "vector": vector}
+        assert abs(figure.at(**settings)["count"] - 8.2e9) < 0.05e9
+        assert {row["name"]: row["agrees"] for row in figure.rows(**settings)}["MLPerf"] == "no"
+    more = {row["name"]: row["more"] for row in figure.rows()}
+    assert (
+        round(more["MLPerf"], 4) == 0.0026 and round(more["calflops"], 4) == 0.0040 and round(more["thop"], 3) == -0.495
+    )
+    with pytest.raises(ValueError, match="8,178.*does not round to it"):
+        Published("8.3 GFLOPs", Rule(2)).counts(Work(macs=4_089_184_256))
 
 
 def test_the_tools_numbers_are_those_that_they_print(figure):
@@ -202,7 +216,7 @@ def test_torch_counts_the_convolution(figure):
         )
     with FlopCounterMode(display=False) as counter:
         layer(image)
-    assert counter.get_total_flops() == prints(figure, CONVOLUTION)["torch's counter"]
+    assert counter.get_total_flops() == prints(figure, CONVOLUTION)["PyTorch's counter"]
 
 
 def test_dot_products_of_the_network():

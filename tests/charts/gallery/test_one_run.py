@@ -48,6 +48,7 @@ def test_six_n_charges_a_look_up_where_the_two_tables_are_apart():
         ({"scores": "half of the scores"}, 1),
         ({"scores": "all scores"}, 2),
         ({"scores": "6N, no scores"}, 3),
+        ({"scores": "6N and all scores (PaLM)"}, 4),
         ({"multiply_add": "one"}, 5),
         ({"peak": "sparse bf16 peak"}, 6),
     ],
@@ -57,6 +58,15 @@ def test_the_reader_s_recipe_lands_on_a_bar(settings, recipe):
 
 
 def test_a_rate_above_the_chip_s_limit_is_called_impossible():
-    """The limit is 132 · 4,096 · 1,980 MHz = 1.0705e15 FLOP/s; a token of 51.47 GFLOPs reaches it at 20,799 a second."""
-    assert FIGURE.at(tokens_per_s=20000)["possible"] == "yes"
+    """The limit is 132 · 4,096 · 1,980 MHz = 1.0705e15 FLOP/s; a token of 51.47 GFLOPs reaches it at 20,799 a second, and the peak at 19,222."""
+    assert FIGURE.at(tokens_per_s=19000)["possible"] == "below the peak"
+    assert FIGURE.at(tokens_per_s=20000)["possible"] == "above the peak"
     assert FIGURE.at(tokens_per_s=20000, seq=16384)["possible"] == "no"
+    assert "1.071 PFLOP/s" in FIGURE.caption
+
+
+@pytest.mark.parametrize("scores", FIGURE.controls["scores"].options)
+def test_what_an_h100_can_do_does_not_depend_on_the_recipe(scores):
+    found = FIGURE.at(scores=scores, multiply_add="one", tokens_per_s=20000)
+    assert found["possible"] == "above the peak"
+    assert found["needed"] == pytest.approx(FIGURE.at()["visible"] * 20000)
