@@ -24,7 +24,7 @@ PASSAGES = {  # without an address, with one
     "repository": ("the book's repository", "[the book's repository]({})"),
     "issue": ("open an issue in the book's repository", "[open an issue]({}/issues)"),
     "colab": (
-        "In Colab the first cell stops and says how to install flopkit.",
+        "In Colab, install flopkit first; the first cell tells you how.",
         "In Colab the first cell installs flopkit and changes nothing that Colab ships.",
     ),
 }
