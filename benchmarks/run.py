@@ -87,6 +87,42 @@ def rows_counting(runs=200):
     )
 
 
+def rows_models(runs=40):
+    """A model's whole training step, the tree built anew, and a sweep of lengths; CPU time, which others on the machine do not lengthen."""
+    import numpy as np
+
+    import flopkit as fk
+
+    model, lengths = fk.load("deepseek-v3"), np.arange(1, 10_001)
+
+    def step():
+        return model.train_step(seq=4096).hardware_flops
+
+    def sweep():
+        return model.train_step(seq=lengths).hardware_flops
+
+    assert sweep()[4095] == step()
+    taken = {step: [], sweep: []}
+    for _ in range(runs):
+        for function, times in taken.items():
+            start = time.process_time()
+            function()
+            times.append(time.process_time() - start)
+    one, all_of_them = (statistics.median(taken[function]) for function in (step, sweep))
+    yield (
+        "training step of DeepSeek-V3, its tree built anew",
+        f"{1e3 * one:.1f} ms",
+        "CPU time, of one length",
+        "< 5 ms",
+    )
+    yield (
+        "the same for 10,000 lengths, a NumPy array",
+        f"{1e3 * all_of_them:.0f} ms",
+        f"{all_of_them / one:.0f} times one length",
+        "< 50 ms",
+    )
+
+
 STEP = """async node => {
   const slider = node.querySelector('input[type=range]'), taken = [];
   const settled = () => new Promise(done => {
@@ -185,7 +221,9 @@ def main():
     options = parser.parse_args()
     if not (HTML / "book").is_dir() or shutil.which("git") is None:
         sys.exit("the book is not built: run `make book` first")
-    parts = [rows_imports, rows_counting, rows_counter, rows_figures, rows_pages] + [rows_commands] * options.commands
+    parts = [rows_imports, rows_counting, rows_models, rows_counter, rows_figures, rows_pages] + [
+        rows_commands
+    ] * options.commands
     lines = ["| what | measured | beside it | aim |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for part in parts for row in part()]
     note = f"Python {platform.python_version()}, {os.cpu_count()} cores; `python benchmarks/run.py` measures anew."

@@ -72,6 +72,8 @@ from flopkit.training.backward import (
     conv2d_backward as conv2d_backward,
     dense_backward as dense_backward,
 )
+from flopkit.training.memory import Memory as Memory
+from flopkit.training.optimizers import adam_step as adam_step
 from flopkit.training.steps import Step as Step
 from flopkit.utilization.meters import Meter as Meter
 from flopkit.utilization.shares import hfu as hfu, mbu as mbu, mfu as mfu

@@ -290,6 +290,7 @@ DRAWN = {
         fk.attention_backward, ("batch", "q", "kv", "heads", "head_dim", "v_head_dim"),
         ({}, {"mask": "causal"}, {"mask": "causal", "kernel": "math"}, {"mask": "causal", "kernel": "flex"}, {"mask": fk.window(3)}),
     ),
+    "adam_step": (fk.adam_step, ("params",), ({}, {"weight_decay": False}, {"precision": "bf16"})),
 }  # fmt: skip
 READ = [(name, variant) for name, (_, _, variants) in DRAWN.items() for variant in variants]
 

@@ -17,6 +17,7 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.models.parts import Part, Run, added, part, project
 from flopkit.sizes import Count, Flag, Size, choice, divides, flag, number, size
 from flopkit.tables import Table
+from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
 from flopkit.training.steps import POLICIES, Step
 
 __all__ = ["Block", "Model", "Patches"]
@@ -216,13 +217,15 @@ class Model:
         return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))
 
     def train_step(
-        self, *, seq: Size | None = None, batch: Size = 1, recompute: str = "none", dtype: DType = "bf16"
-    ) -> Step:
+        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", early_stop: bool = False,
+        dtype: DType = "bf16",
+    ) -> Step:  # fmt: skip
         """One training step over *batch* sequences of *seq* tokens, all parameters trained.
 
         FLOPs: forward as `forward` counts it; backward twice as much, since each product comes back as two, and the embedding, a
-        look-up, has none. Recompute: nothing (``"none"``), scores and values of attention (``"selective"``), or the forward pass of
-        every layer (``"full"``), and besides the scores that a flash kernel computes again.
+        look-up, has none. Recompute: nothing (``"none"``), scores and values of attention (``"selective"``), the forward pass of
+        every layer (``"full"``), or of all layers but the last *k* (a number *k*: segments of so many layers, of which
+        ``checkpoint_sequential`` computes each but the last again), and besides the scores that a flash kernel computes again.
 
         Parameters
         ----------
@@ -230,8 +233,11 @@ class Model:
             Tokens of a sequence, as in `forward`.
         batch : Size, optional
             Sequences.
-        recompute : str, optional
-            ``"none"``, ``"selective"`` or ``"full"``.
+        recompute : str or int, optional
+            ``"none"``, ``"selective"``, ``"full"``, or how many layers make a segment.
+        early_stop : bool, optional
+            Whether a checkpointed part is computed again only as far as the backward pass needs it, as PyTorch's non-reentrant
+            checkpoint does: the last product of an MLP at its end is left out.
         dtype : DType, optional
             Number format of weights and activations.
 
@@ -242,12 +248,11 @@ class Model:
         >>> step.model_flops == 3 * load("llama-3-8b").forward(seq=8192, batch=2).flops
         True
         """
-        choice("recompute", recompute, tuple(POLICIES))
+        policy = _policy(recompute)
         run = self._whole(seq, batch, dtype)
         parts = self.parts(run)
         layers = [each for each in parts if each.layer]
-        cores = [each.core for each in layers if each.core is not None]
-        again = {"none": [], "selective": cores, "full": [each.cost for each in layers]}[recompute]
+        again = self._again(layers, recompute, early_stop)
 
         def work(name: str, costs: Iterable[Cost]) -> Cost:
             found = Cost.total(name, list(costs))
@@ -262,10 +267,109 @@ class Model:
             run.tokens,
             forward,
             backward,
-            work(recompute, again),
+            work(policy, again),
             work("scores again", flash),
             outside,
         )
+
+    def train_memory(
+        self, *, seq: Size, batch: Size = 1, recompute: str | int = "none", precision: str = "mixed",
+        optimizer: str = "adam", kernel: str = "flash", dropout: bool = False,
+    ) -> Memory:  # fmt: skip
+        """Memory of one training step over *batch* sequences of *seq* tokens on one device, all parameters trained.
+
+        Weights, gradients and optimiser: their bytes a parameter by *precision* and *optimizer*; 16 for ``"mixed"`` and ``"adam"``.
+        Activations: every tensor that some operator keeps for its backward pass, once: see `Memory.layer_table` for the list.
+
+        Parameters
+        ----------
+        seq : Size
+            Tokens of a sequence.
+        batch : Size, optional
+            Sequences.
+        recompute : str or int, optional
+            As in `train_step`. ``"full"`` keeps the input of every layer; a number *k* keeps the inputs of all segments but the last,
+            and all of the last.
+        precision : str, optional
+            ``"fp32"``, ``"mixed"`` (16-bit weights and gradients, a copy of the weights in fp32), ``"mixed-fp32-gradients"``, ``"bf16"``.
+            Activations are bf16 in all but the first.
+        optimizer : str, optional
+            ``"adam"``, ``"adam-8bit"``, ``"momentum"`` or ``"sgd"``.
+        kernel : str, optional
+            ``"flash"``, or ``"math"``, which keeps the softmax of all scores.
+        dropout : bool, optional
+            Whether dropout stands behind each branch and, with ``"math"``, behind the softmax; its masks take a byte a position.
+
+        Raises
+        ------
+        ValueError
+            For a word that is not known, a number of layers that does not divide, or a model whose list is not known here: encoders,
+            images, heads of their own, multi-token prediction.
+
+        Notes
+        -----
+        Not counted: see `Memory`. Mixtures of experts hold the tokens of the chosen experts, spread evenly or not, without padding.
+
+        References
+        ----------
+        Korthikanti et al. 2022, section 4: 34 + 5·heads·seq/d_model bytes a token, feature and layer of a GPT with dropout, and
+        Rajbhandari et al. 2020, section 3, for the states.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> memory = load("llama-3-8b").train_memory(seq=8192)
+        >>> memory.states == 16 * load("llama-3-8b").params
+        True
+        >>> full = load("llama-3-8b").train_memory(seq=8192, recompute="full")
+        >>> round(memory.layers / full.layers, 1)
+        26.6
+        """
+        policy = _policy(recompute)
+        for name, value, known in (
+            ("precision", precision, PRECISIONS), ("optimizer", optimizer, OPTIMIZERS), ("kernel", kernel, ("flash", "math")),
+        ):  # fmt: skip
+            choice(name, value, tuple(known))
+        if self.encoder is not None or self.patches is not None or self.mtp is not None or self.token_types:
+            raise ValueError(
+                f"{self.name}: its memory is not known here, only that of decoders without multi-token prediction"
+            )
+        from flopkit.models import kept
+
+        run = self._whole(seq, batch, "fp32" if precision == "fp32" else "bf16")
+        layers, again, one = kept.of_layers(self, run, recompute, kernel, dropout)
+        weights, gradients, states = (self.params * each for each in state_bytes(precision, optimizer))
+        name = f"{self.name}, training step" + ("" if policy == "none" else f", recompute {policy}")
+        return Memory(name, weights, gradients, states, layers, kept.of_ends(self, run), again, one)
+
+    def _again(self, layers: list[Part], recompute: str | int, early_stop: bool) -> list[Cost]:
+        """What a policy computes again of *layers*, the stacks of equal layers."""
+        if recompute == "none":
+            return []
+        if recompute == "selective":
+            return [each.core for each in layers if each.core is not None]
+        if recompute == "full" and not early_stop:
+            return [each.cost for each in layers]
+        times = stopped = [each.times for each in layers]  # layers of each kind, and those that end a checkpointed part
+        if isinstance(recompute, int):
+            if self.encoder is not None:
+                raise ValueError(
+                    f"recompute={recompute}: segments of layers run through one stack; {self.name} has two"
+                )
+            from flopkit.models.kept import segments
+
+            earlier = segments(self, recompute)[:-1]
+            times = [sum(segment.count(kind) for segment in earlier) for kind in range(len(layers))]
+            stopped = [sum(segment[-1] == kind for segment in earlier) for kind in range(len(layers))]
+        found: list[Cost] = []
+        for each, all_of_them, ends in zip(layers, times, stopped, strict=True):
+            # the output of this product is not what any backward pass reads, only what the next layer begins with
+            spared = early_stop and each.inside[-2].cost.name.endswith(("down_proj", "o_proj"))
+            spared = spared and each.inside[-1].cost.name.endswith("_sum")
+            whole = Cost.total("layer", [inner.cost for inner in each.inside])
+            short = Cost.total("layer", [inner.cost for inner in each.inside[:-2]]) if spared else whole
+            found += [whole * (all_of_them - ends), short * ends]
+        return found
 
     def prefill(
         self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", prefix: Count = 0
@@ -544,6 +648,14 @@ class Model:
         from flopkit.models.shown import summary
 
         return summary(self)._repr_html_()
+
+
+def _policy(recompute: str | int) -> str:
+    """The name of a recompute policy, checked."""
+    if isinstance(recompute, int):
+        return f"every {number('recompute', recompute)}"
+    choice("recompute", recompute, tuple(POLICIES))
+    return recompute
 
 
 def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:

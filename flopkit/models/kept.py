@@ -1,0 +1,180 @@
+"""What the forward pass of a training step keeps for its backward pass, tensor by tensor.
+
+The account is that of PyTorch, operator by operator: each keeps what its own backward pass reads, and a tensor that two of them keep is
+there once. A norm and a flash kernel are one operator each; an activation, and the product with a gate, are operators of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from flopkit.arithmetic import is_zero, maximum
+from flopkit.conventions import total
+from flopkit.dtypes import nbytes
+from flopkit.models.feed_forward import MLP, Experts
+from flopkit.models.mixers import Attention, LatentAttention
+from flopkit.models.parts import Run
+from flopkit.sizes import number
+from flopkit.training.memory import Kept
+
+if TYPE_CHECKING:
+    from flopkit.models.model import Block, Model
+
+__all__ = ["boundary", "of_ends", "of_layer", "of_layers"]
+
+MASK = 1  # bytes of a position of a dropout mask
+
+
+def of_layer(model: Model, block: Block, run: Run, kernel: str, dropout: bool) -> list[Kept]:
+    """What one layer keeps. Its input is among it: the first norm's, or where norms come last the first branch's."""
+    tokens, d_model = run.tokens, model.d_model
+    found: list[Kept] = []
+    for place, (name, branch) in enumerate(block.branches):
+        if block.norms != "parallel" or place == 0:
+            found += _normed(model, f"{name}_norm", run)
+            found.append(Kept(f"{name}, input", nbytes(tokens * d_model, run.dtype)))
+        if isinstance(branch, (Attention, LatentAttention)):
+            found += _attention(branch, run, kernel, dropout)
+        else:
+            found += [Kept(what, nbytes(n, dtype)) for what, n, dtype in _feed_forward(branch, run, d_model)]
+        if dropout:
+            found.append(Kept(f"{name}, dropout mask", MASK * tokens * d_model))
+        if block.norms == "both":
+            found += _normed(model, f"{name}_post_norm", run)
+    return found
+
+
+def of_layers(
+    model: Model, run: Run, recompute: str | int, kernel: str, dropout: bool
+) -> tuple[Any, Any, tuple[Kept, ...]]:
+    """Bytes of all layers when the backward pass begins, bytes that recompute brings back at most, and the list of the first kind."""
+    lists = [of_layer(model, block, run, kernel, dropout) for block, _ in model.blocks]
+    each = [total(kept.bytes for kept in layer) for layer in lists]
+    core = [total(kept.bytes for kept in layer if kept.core) for layer in lists]
+    counts = [layers for _, layers in model.blocks]
+    edge = boundary(model, run)
+    kinds = zip(counts, each, core, strict=True)
+    if recompute == "none":
+        return total(n * a for n, a, _ in kinds), 0, tuple(lists[0])
+    if recompute == "selective":
+        return total(n * (a - c) for n, a, c in kinds), _largest(core), tuple(lists[0])
+    if recompute == "full":
+        return model.layers * edge, _largest([a - edge for a in each]), tuple(lists[0])
+    assert isinstance(recompute, int)
+    cut = [total(each[kind] for kind in segment) for segment in segments(model, recompute)]
+    there = (len(cut) - 1) * edge + cut[-1]
+    # segment i is computed again on top of the inputs of i segments before it; its own input is in its list
+    again = _largest([0, *(i * edge + segment - there for i, segment in enumerate(cut[:-1]))])
+    return there, again, tuple(lists[0])
+
+
+def segments(model: Model, every: int) -> list[tuple[int, ...]]:
+    """The layers, each as a place in ``model.blocks``, cut into segments of *every*.
+
+    Raises
+    ------
+    ValueError
+        Where they do not divide, or the order of several kinds of layers is not known.
+    """
+    counts = [number("layers", layers) for _, layers in model.blocks]
+    layers = sum(counts)
+    order = model.order or ((0,) * layers if len(counts) == 1 else ())
+    if len(order) != layers:
+        raise ValueError(
+            f"recompute={every}: the order of the layers of {model.name} is not known; give order= to the Model"
+        )
+    if every < 1 or layers % every:
+        raise ValueError(f"recompute={every}: must divide the {layers} layers of {model.name}, e.g. recompute=1")
+    return [tuple(order[i : i + every]) for i in range(0, layers, every)]
+
+
+def boundary(model: Model, run: Run) -> Any:
+    """Bytes of the input of a layer, which is what a checkpoint keeps of it."""
+    return nbytes(run.tokens * model.d_model, run.dtype)
+
+
+def of_ends(model: Model, run: Run) -> Any:
+    """Bytes that are kept before and after the layers: norms, the head's input, and the log-probabilities of the loss in fp32."""
+    norms = (1 if model.final_norm else 0) + (1 if model.embedding_norm else 0)
+    found = norms * total(kept.bytes for kept in _normed(model, "norm", run))
+    if model.head == "none":
+        return found
+    if model.head != "tokens":
+        raise ValueError(f"{model.name}: what a head for {model.head!r} keeps is not known here")
+    return found + nbytes(run.tokens * model.d_model, run.dtype) + nbytes(run.tokens * model.vocab, "fp32")
+
+
+def _normed(model: Model, name: str, run: Run) -> list[Kept]:
+    """The input of a norm, and mean and deviation of each row."""
+    rows = 1 if model.norm == "rms" else 2
+    wide = Kept(f"{name}, input", nbytes(run.tokens * model.d_model, run.dtype))
+    return [wide, Kept(f"{name}, statistics", nbytes(rows * run.tokens, "fp32"))]
+
+
+def _attention(mixer: Attention | LatentAttention, run: Run, kernel: str, dropout: bool) -> Iterator[Kept]:
+    tokens, dtype, heads = run.tokens, run.dtype, mixer.heads
+    if isinstance(mixer, LatentAttention):
+        head_dim, v_head_dim = mixer.qk_nope + mixer.qk_rope, mixer.v_head_dim
+        if mixer.q_lora is not None:
+            yield Kept("latent of queries, its norm's input and output", nbytes(2 * tokens * mixer.q_lora, dtype))
+        yield Kept("latent of keys and values, its norm's input and output", nbytes(2 * tokens * mixer.kv_lora, dtype))
+        norms = 1 if mixer.q_lora is None else 2
+        yield Kept("statistics of these norms", nbytes(norms * tokens, "fp32"))
+        kv_heads = heads
+    else:
+        head_dim = v_head_dim = mixer.head_dim
+        kv_heads = mixer.kv_heads
+        if mixer.qk_norm:
+            yield Kept("norms of queries and keys, inputs", nbytes(tokens * (heads + kv_heads) * head_dim, dtype))
+            rows = heads + kv_heads if mixer.qk_norm == "head" else 2
+            yield Kept("norms of queries and keys, statistics", nbytes(tokens * rows, "fp32"))
+    yield Kept("queries", nbytes(tokens * heads * head_dim, dtype))
+    yield Kept("keys", nbytes(tokens * kv_heads * head_dim, dtype))
+    yield Kept("values", nbytes(tokens * kv_heads * v_head_dim, dtype))
+    if kernel == "flash":
+        yield Kept("log-sums of the scores", nbytes(tokens * heads, "fp32"), core=True)
+    else:
+        pairs = run.batch * heads * run.q * run.kv
+        yield Kept("softmax of the scores", nbytes(pairs, dtype), core=True)
+        if dropout:
+            yield Kept("scores, dropout mask", MASK * pairs, core=True)
+            yield Kept("scores after dropout", nbytes(pairs, dtype), core=True)
+    yield Kept("output of the heads", nbytes(tokens * heads * v_head_dim, dtype))
+    if isinstance(mixer, Attention) and not is_zero(mixer.gate):
+        yield Kept("gate and gated output", nbytes(mixer.gate * 2 * tokens * heads * head_dim, dtype))
+
+
+def _feed_forward(branch: Any, run: Run, d_model: Any) -> Iterator[tuple[str, Any, Any]]:
+    tokens, dtype = run.tokens, run.dtype
+    if isinstance(branch, MLP):
+        yield from _mlp("", branch.act, branch.gated, tokens * branch.d_ff, dtype)
+    elif isinstance(branch, Experts):
+        chosen = tokens * branch.top_k
+        yield "router, probabilities", tokens * branch.experts, "fp32"
+        yield "experts, inputs in their order", chosen * d_model, dtype
+        yield from _mlp("experts, ", "silu", branch.gated, chosen * branch.d_ff, dtype)
+        yield "experts, outputs", chosen * d_model, dtype  # each is multiplied by its probability
+        if not is_zero(branch.shared_d_ff):
+            yield from _mlp("shared, ", "silu", branch.gated, tokens * branch.shared_d_ff, dtype)
+    else:
+        raise ValueError(f"what {type(branch).__name__} keeps for its backward pass is not known here")
+
+
+def _mlp(prefix: str, act: str, gated: bool, hidden: Any, dtype: Any) -> Iterator[tuple[str, Any, Any]]:
+    """ReLU's backward pass reads its output, that of other activations their input."""
+    if gated:
+        yield f"{prefix}gate", hidden if act != "relu" else 0, dtype
+        yield f"{prefix}up", hidden, dtype
+        yield f"{prefix}activated gate", hidden, dtype
+        yield f"{prefix}down, input", hidden, dtype
+    else:
+        yield f"{prefix}activation, input", hidden if act != "relu" else 0, dtype
+        yield f"{prefix}down, input", hidden, dtype
+
+
+def _largest(values: list[Any]) -> Any:
+    found = values[0]
+    for value in values[1:]:
+        found = maximum(found, value)
+    return found

@@ -1,0 +1,145 @@
+"""Memory of a training step: weights, gradients, optimiser states, and what the forward pass keeps for the backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flopkit import units
+from flopkit.arithmetic import brief, maximum, ratio
+from flopkit.tables import Table
+
+__all__ = ["OPTIMIZERS", "PRECISIONS", "Kept", "Memory", "Precision", "state_bytes"]
+
+
+class Precision(NamedTuple):
+    """Bytes of a parameter: its weight, its gradient, a second copy in fp32 that the optimiser changes, one state of the optimiser."""
+
+    weight: int
+    gradient: int
+    master: int
+    state: int
+
+
+PRECISIONS = {
+    "fp32": Precision(4, 4, 0, 4),
+    "mixed": Precision(2, 2, 4, 4),  # Rajbhandari et al. 2020, section 3.1: 2 + 2 + 12
+    "mixed-fp32-gradients": Precision(2, 4, 4, 4),  # Megatron-Core, distributed optimizer: "bf16 parameters, fp32 gradients"
+    "bf16": Precision(2, 2, 0, 2),
+}  # fmt: skip
+"""What is stored for a parameter: with Adam 16, 16, 18 and 8 bytes."""
+
+OPTIMIZERS = {
+    "adam": (2, None),
+    "adam-8bit": (2, 1),  # Dettmers et al. 2022: a byte a state; one fp32 number for each block of 2,048 is left out
+    "momentum": (1, None),
+    "sgd": (0, None),
+}
+"""States a parameter, and the bytes of each where they are not the precision's."""
+
+
+def state_bytes(precision: str, optimizer: str) -> tuple[int, int, int]:
+    """Bytes a parameter for its weight, its gradient and the optimiser, the fp32 copy included.
+
+    >>> state_bytes("mixed", "adam"), state_bytes("mixed", "adam-8bit")
+    ((2, 2, 12), (2, 2, 6))
+    """
+    kind = PRECISIONS[precision]
+    states, each = OPTIMIZERS[optimizer]
+    return kind.weight, kind.gradient, kind.master + states * (kind.state if each is None else each)
+
+
+class Kept(NamedTuple):
+    """A tensor that the forward pass keeps for the backward pass; *core* ones lie inside attention, where selective recompute drops them."""
+
+    name: str
+    bytes: Any
+    core: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Memory:
+    """Bytes that a training step needs at once.
+
+    Parameters
+    ----------
+    name : str
+        What it is, for tables.
+    weights, gradients, optimizer : Any
+        Bytes of the states of the model.
+    layers : Any
+        Activations of the layers that are there when the backward pass begins.
+    ends : Any
+        Those of what stands before and after the layers, the log-probabilities of the loss among them.
+    again : Any
+        Activations that come back while the largest checkpointed part is computed again. By then those of *ends* are gone.
+    kept : tuple[Kept, ...], optional
+        What one layer keeps without recompute, the first kind of layer where there are several.
+
+    Notes
+    -----
+    Not counted: gradients of activations, work space of kernels, memory that the allocator holds and cannot use, the CUDA context,
+    buffers for communication, and tensors that the program holds on to by itself (logits that it returns).
+
+    Examples
+    --------
+    >>> import flopkit as fk
+    >>> fk.load("llama-3-8b").train_memory(seq=8192, recompute="full")
+    llama-3-8b, training step, recompute full: 135 GB, 6.484 GB of it activations
+    """
+
+    name: str
+    weights: Any
+    gradients: Any
+    optimizer: Any
+    layers: Any
+    ends: Any
+    again: Any
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def states(self) -> Any:
+        """Weights, gradients and optimiser: what does not depend on the batch."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def activations(self) -> Any:
+        """The most that activations take at once: ``layers + max(ends, again)``."""
+        return self.layers + maximum(self.ends, self.again)
+
+    @property
+    def total(self) -> Any:
+        """States and activations."""
+        return self.states + self.activations
+
+    def table(self) -> Table:
+        """One row a part, the total last. Of the ends and what is computed again, only the larger one counts: they are never there together."""
+        lines = [
+            ("weights", self.weights), ("gradients", self.gradients), ("optimiser", self.optimizer),
+            ("activations, layers", self.layers), ("activations, ends or recompute", maximum(self.ends, self.again)),
+            ("total", self.total),
+        ]  # fmt: skip
+        return _table("part", lines, self.total, self.name)
+
+    def layer_table(self) -> Table:
+        """What one layer keeps, one row a tensor."""
+        lines = [(each.name, each.bytes) for each in self.kept]
+        whole = sum(number for _, number in lines)
+        return _table("tensor", [*lines, ("total", whole)], whole, f"{self.name}: what one layer keeps")
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {_amount(self.total)}, {_amount(self.activations)} of it activations"
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def _table(first: str, lines: list[tuple[str, Any]], whole: Any, caption: str) -> Table:
+    rows = [{first: name, "bytes": number, "share": ratio(number, whole)} for name, number in lines]
+    return Table(
+        rows, caption=caption, formats={"bytes": _amount, "share": lambda value: units.format_value(value, "%")}
+    )
+
+
+def _amount(value: Any) -> str:
+    return units.format_value(value, "B") if isinstance(value, (int, float)) else f"{brief(value)} B"

@@ -1,0 +1,261 @@
+"""Memory of a training step: counted on programs of torch tensor by tensor, and as papers print it."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint_sequential
+
+import flopkit as fk
+
+transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
+
+SEQ, BATCH, WIDTH, VOCAB, HEADS = 16, 2, 32, 96, 4
+TOKENS = SEQ * BATCH
+LLAMA = {
+    "model_type": "llama", "vocab_size": VOCAB, "hidden_size": WIDTH, "intermediate_size": 80, "num_hidden_layers": 4,
+    "num_attention_heads": HEADS, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+GPT = {
+    "model_type": "gpt2", "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": 4, "n_head": HEADS, "n_positions": 64, "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 2, "activation_function": "gelu", "loss_type": "ForCausalLM",
+}  # fmt: skip
+ATTENTION = {"flash": "sdpa", "math": "eager"}
+LOSS_SCALE = 4  # bytes: the mean over the labels keeps how many there are
+
+
+def built(sizes, kernel="flash"):
+    config = transformers.AutoConfig.for_model(**sizes)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION[kernel]).train()
+    ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+    return model, lambda: model(input_ids=ids, labels=ids, use_cache=False).loss
+
+
+def kept(model, run):
+    """Bytes of the storages that autograd keeps while *run* runs, weights and integers left out."""
+    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers())}
+    found = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if tensor.is_floating_point() and storage.data_ptr() not in own:
+            found[storage.data_ptr()] = tensor  # kept alive, so that no address comes twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = run()
+    assert out.requires_grad
+    return sum(tensor.untyped_storage().nbytes() for tensor in found.values())
+
+
+def ours(sizes, **more):
+    return fk.from_hf(sizes).train_memory(seq=SEQ, batch=BATCH, precision="fp32", **more)
+
+
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+def test_gpt_2_keeps_what_the_list_says(kernel):
+    memory = ours(GPT, kernel=kernel)
+    assert kept(*built(GPT, kernel)) == memory.layers + memory.ends + LOSS_SCALE
+    assert sum(each.bytes for each in memory.kept) * 4 == memory.layers
+
+
+def test_gpt_2_as_published_keeps_three_tensors_more():
+    """Its GELU is written out, x³, tanh and products, and each of these operators keeps something of its own."""
+    memory = ours(GPT)
+    found = kept(*built(GPT | {"activation_function": "gelu_new"}))
+    assert found - LOSS_SCALE - memory.layers - memory.ends == 4 * 3 * TOKENS * 4 * WIDTH * 4
+
+
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+def test_llama_keeps_what_the_list_says_and_what_transformers_writes_out(kernel):
+    """The norm is written out as two products, of which each keeps an input; without flash, keys and values are repeated for each head."""
+    memory = ours(LLAMA, kernel=kernel)
+    norms, angles = (2 * 4 + 1) * TOKENS * WIDTH * 4, 2 * SEQ * WIDTH // HEADS * 4
+    repeated = 0 if kernel == "flash" else 4 * 2 * TOKENS * WIDTH // 2 * 4
+    assert kept(*built(LLAMA, kernel)) == memory.layers + memory.ends + LOSS_SCALE + norms + angles + repeated
+
+
+def test_with_every_layer_checkpointed_only_their_inputs_are_kept():
+    model, run = built(GPT)
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    memory = ours(GPT, recompute="full")
+    assert memory.layers == 4 * TOKENS * WIDTH * 4
+    assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE
+    layer = sum(each.bytes for each in memory.kept)
+    assert memory.again == layer - TOKENS * WIDTH * 4
+    assert memory.activations == memory.layers + max(memory.ends, memory.again)
+
+
+def in_segments(sizes, segments, **more):
+    """The layers of a model of transformers, which reads its input from a table, run by checkpoint_sequential, and a sum as the loss."""
+    model, _ = built(sizes)
+    x = torch.zeros(BATCH, SEQ, WIDTH).requires_grad_()
+    blocks = list(model.transformer.h)
+    return model, lambda: checkpoint_sequential(blocks, segments, x, use_reentrant=False, **more).sum()
+
+
+@pytest.mark.parametrize("every", [1, 2, 4])
+def test_segments_of_layers(every):
+    """checkpoint_sequential keeps all of its last segment and computes the others again, up to the last product."""
+    model, run = in_segments(GPT, 4 // every)
+    memory, step = (
+        ours(GPT, recompute=every),
+        fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute=every, early_stop=True),
+    )
+    assert kept(model, run) == memory.layers
+    with fk.counting() as report:
+        in_segments(GPT, 4 // every)[1]().backward()
+    # without a head, whose FLOPs a Step has
+    assert report.recompute.flops == step.under("TORCH").recompute.flops
+    layers = fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute="full").checkpointed.flops
+    whole = fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute=every).checkpointed.flops
+    assert whole == layers * (4 - every) // 4
+
+
+def test_segments_of_different_layers():
+    """Two dense layers and four of experts: the largest segment that comes back may not be the last one."""
+    sizes = {
+        "d_model": 32,
+        "heads": 4,
+        "vocab": 96,
+        "layers": 6,
+        "d_ff": 4096,
+        "experts": 4,
+        "top_k": 1,
+        "expert_d_ff": 8,
+    }
+    model = fk.models.transformer(name="mixed", dense=2, **sizes)
+    large, small = (
+        sum(each.bytes for each in fk.models.Model(**{**vars(model), "blocks": (block,)}).train_memory(seq=SEQ).kept)
+        for block in model.blocks
+    )
+    edge = SEQ * 32 * 2
+    assert large > 10 * small
+    for order, inputs in (((0, 0, 1, 1, 1, 1), 0), ((1, 1, 0, 0, 1, 1), 1)):
+        memory = fk.models.Model(**{**vars(model), "order": order}).train_memory(seq=SEQ, recompute=2)
+        assert memory.layers == 2 * edge + 2 * small
+        # the segment of large layers comes back when those above it are gone; its own input is in its list
+        assert memory.layers + memory.again == inputs * edge + 2 * large
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_early_stop_is_what_torch_does(reentrant):
+    """Llama's last product of each layer is computed again by the older checkpoint only."""
+    model, run = built(LLAMA)
+    model.activation_checkpointing_enable({"use_reentrant": reentrant})
+    with fk.counting() as report:
+        run().backward()
+    step = fk.from_hf(LLAMA).train_step(seq=SEQ, batch=BATCH, recompute="full", early_stop=not reentrant)
+    assert report.recompute.flops == step.under("TORCH").recompute.flops
+    assert report.model_flops == step.under("TORCH").model_flops
+
+
+def test_a_product_whose_output_a_norm_or_a_router_reads_is_computed_again():
+    for sizes in ({"norms": "both"}, {"norms": "post"}, {"experts": 4, "top_k": 2, "expert_d_ff": 8, "d_ff": None}):
+        model = fk.models.transformer(**{"d_model": 32, "heads": 4, "vocab": 96, "layers": 2, "d_ff": 80} | sizes)
+        whole, early = (
+            model.train_step(seq=SEQ, recompute="full", early_stop=stop).hardware_flops for stop in (False, True)
+        )
+        assert whole == early
+
+
+def test_korthikanti_2022_by_its_closed_form():
+    """Equations 1, 2 and 6: 34 + 5as/h bytes a token and feature; 34 with selective recompute, 2 with full. They leave out statistics."""
+    for d_model, heads, layers in ((6144, 64, 48), (12288, 96, 96), (20480, 128, 105), (25600, 160, 128)):
+        gpt = fk.models.transformer(
+            d_model=d_model,
+            heads=heads,
+            layers=layers,
+            vocab=51200,
+            d_ff=4 * d_model,
+            act="gelu",
+            gated=False,
+            rotary=0,
+            norm="layer",
+        )
+        seq, unit = 2048, 2048 * d_model * layers
+        statistics = layers * 2 * 2 * 2048 * 4
+        memory = {
+            policy: gpt.train_memory(seq=seq, recompute=policy, kernel="math", dropout=True)
+            for policy in ("none", "selective", "full")
+        }
+        assert memory["none"].layers - statistics == 34 * unit + 5 * heads * seq * 2048 * layers
+        assert memory["selective"].layers - statistics == 34 * unit
+        assert memory["full"].layers == 2 * unit
+        # section 4.3: 4sbh(1 + v/h) for the last norm, the head and the loss
+        assert memory["none"].ends - 2 * 2048 * 4 == 4 * 2048 * (d_model + 51200)
+
+
+@pytest.mark.parametrize(("precision", "each"), [("fp32", 16), ("bf16", 8)])
+def test_states_are_what_torch_holds(precision, each):
+    model, run = built(GPT)
+    model = model.to({"fp32": torch.float32, "bf16": torch.bfloat16}[precision])
+    optimizer = torch.optim.AdamW(model.parameters())
+    run().backward()
+    optimizer.step()
+    states = [value for state in optimizer.state.values() for name, value in state.items() if name != "step"]
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *(p.grad for p in model.parameters()), *states))
+    memory = fk.from_hf(GPT).train_memory(seq=SEQ, precision=precision)
+    assert held == memory.states == each * fk.from_hf(GPT).params
+
+
+def test_states_of_mixed_precision():
+    """ZeRO's 16 bytes, Megatron-Core's 18; 8-bit Adam saves 6 of Adam's 8."""
+    model = fk.from_hf(GPT)
+    for precision, optimizer, each in (
+        ("mixed", "adam", 16),
+        ("mixed-fp32-gradients", "adam", 18),
+        ("mixed", "adam-8bit", 10),
+    ):
+        assert model.train_memory(seq=SEQ, precision=precision, optimizer=optimizer).states == each * model.params
+
+
+@pytest.mark.parametrize("decay", [False, True])
+def test_a_step_of_adam_is_what_torch_does(decay):
+    weights = [torch.nn.Parameter(torch.ones(8, 4)), torch.nn.Parameter(torch.ones(5))]
+    optimizer = torch.optim.AdamW(weights, weight_decay=0.1 if decay else 0, foreach=False)
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    with fk.counting() as report:
+        optimizer.step()
+    scalars = 2 * 1  # the number of the step, a tensor for each weight
+    cost = fk.adam_step(params=37, precision="fp32", weight_decay=decay)
+    assert report.optimizer.vector_flops - scalars == cost.vector_flops
+    assert cost.flops == report.optimizer.flops == 0
+
+
+def test_bytes_of_a_step_of_adam():
+    moved = {
+        name: fk.adam_step(params=10, precision=name).bytes
+        for name in ("fp32", "mixed", "mixed-fp32-gradients", "bf16")
+    }
+    assert moved == {"fp32": 280, "mixed": 280, "mixed-fp32-gradients": 300, "bf16": 140}
+
+
+def test_a_sweep_is_its_points():
+    import numpy as np
+
+    model, seqs = fk.load("deepseek-v3"), np.array([1, 4096, 100_000])
+    for recompute in ("none", "selective", "full"):
+        swept = model.train_memory(seq=seqs, recompute=recompute).total
+        assert [model.train_memory(seq=int(seq), recompute=recompute).total for seq in seqs] == swept.tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.train_memory(seq=8, recompute="some"), "recompute='some'"),
+        (lambda m: m.train_memory(seq=8, recompute=0), "recompute=0"),
+        (lambda m: m.train_memory(seq=8, recompute=5), "must divide the 32 layers"),
+        (lambda m: m.train_step(seq=8, recompute=5), "must divide the 32 layers"),
+        (lambda m: m.train_memory(seq=8, precision="fp7"), "precision='fp7'"),
+        (lambda m: m.train_memory(seq=8, optimizer="lion"), "optimizer='lion'"),
+        (lambda m: m.train_memory(seq=8, kernel="fast"), "kernel='fast'"),
+        (lambda m: m.train_memory(seq=0), "seq=0"),
+        (lambda m: fk.load("bert-base").train_memory(seq=8), "not known here"),
+        (lambda m: fk.load("t5-base").train_memory(seq=8), "not known here"),
+        (lambda m: fk.adam_step(params=8, precision="fp7"), "precision='fp7'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(fk.load("llama-3-8b"))
