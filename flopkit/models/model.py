@@ -323,7 +323,7 @@ class Model:
         True
         >>> full = load("llama-3-8b").train_memory(seq=8192, recompute="full")
         >>> round(memory.layers / full.layers, 1)
-        26.6
+        20.5
         """
         policy = _policy(recompute)
         for name, value, known in (

@@ -32,6 +32,8 @@ EXTREMES = [
     drawings.gradients(tokens=16384, d_in=16384, d_out=128256),
     drawings.wanted_gradients("LoRA", "LoRA", "trained", "frozen", "LoRA", "LoRA"),
     drawings.wanted_gradients("frozen", "frozen"),
+    drawings.kept_over_time(2, "full"),
+    drawings.kept_over_time(4, "full"),
     drawings.causal_tiles(length=2**20, tile=2**16),
     drawings.causal_tiles(length=2, tile=1),
     drawings.attention_layer("llama-3-70b", tokens=2**20),

@@ -151,6 +151,8 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.numerators(rate=0), "rate=0"),
         (lambda: drawings.numerators(device="t4"), "no peak for bf16"),
         (lambda: drawings.seen_calls(hidden=0), r"seen_calls\(hidden=0\)"),
+        (lambda: drawings.kept_over_time(5), "two to four layers"),
+        (lambda: drawings.kept_over_time(2, "some"), "'none' or 'full'"),
         (lambda: drawings.wanted_gradients("frozen", "lora"), "'trained', 'frozen', 'LoRA'"),
         (lambda: drawings.wanted_gradients("frozen"), "two to six"),
         (lambda: drawings.causal_tiles(1000, 128), "2 to 16 whole tiles"),
@@ -453,3 +455,29 @@ def test_numerators_by_hand():
         [bar] = [mark for mark in drawing.marks(name) if mark.kind == "box"]
         assert bar.w == pytest.approx(196 * each / widest, rel=1e-9), name
         assert f"{100 * each * 6375 / 989.4e12:.1f} %" in words(drawing)
+
+
+# -- checkpoints --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("recompute", "passes"), [("none", 8), ("full", 12)])
+def test_kept_over_time_is_the_memory_of_its_layers(recompute, passes):
+    """Each bar is as high as the tensors drawn above it; with checkpoints one layer is whole at a time."""
+    drawing = drawings.kept_over_time(4, recompute)
+    kept = fk.load("llama-3-8b").train_memory(seq=8192).kept
+    layer, edge = sum(each.bytes for each in kept), 8192 * 4096 * 2
+    assert kept[0].bytes == edge
+    names = [mark.name for canvas in drawing.canvases for mark in canvas.marks if mark.kind == "box"]
+    heights = []
+    for t in range(passes):
+        held = sum(name.endswith(f" at {t}") and not name.startswith(("input", "memory")) for name in names)
+        inputs = sum(name.endswith(f" at {t}") and name.startswith("input") for name in names)
+        assert held == 1 or recompute == "none" and not inputs
+        [bar] = drawing.marks(f"memory at {t}")
+        heights.append((bar.h, held * layer + inputs * edge))
+    scale = heights[0][0] / heights[0][1]
+    assert all(high == pytest.approx(scale * held) for high, held in heights)
+    most = 4 * layer if recompute == "none" else layer + 3 * edge
+    assert max(held for _, held in heights) == most
+    assert fk.units.si(most, "B") in drawing.title
+    assert len(drawing.marks("pass")) == passes

@@ -2,6 +2,7 @@
 
 from flopkit.charts.drawings.backward import gradients, wanted_gradients
 from flopkit.charts.drawings.causal import causal_tiles
+from flopkit.charts.drawings.checkpoints import kept_over_time
 from flopkit.charts.drawings.convolutions import transposed, window, wiring
 from flopkit.charts.drawings.counters import seen_calls, tower
 from flopkit.charts.drawings.drawing import Drawing
@@ -18,6 +19,7 @@ __all__ = [
     "causal_tiles",
     "dot_product",
     "gradients",
+    "kept_over_time",
     "matrix_product",
     "mla",
     "numerators",
