@@ -198,7 +198,7 @@ def recompute_policies() -> Figure:
             column("executed", "Executed, by model FLOPs", "×"),
             column("passes", "In forward passes", "×"),
         ],
-        caption="Memory as `train_memory` counts it: all parameters trained, activations in bf16 without dropout; no gradients of activations, "
+        caption="Memory as Model.train_memory counts it: all parameters trained, activations in bf16 without dropout; no gradients of activations, "
         "no work space, no buffers. FLOPs: matrix products, visible pairs (EXACT). A checkpoint stops early, as PyTorch’s non-reentrant one "
         "does. Flash attention computes its scores again in every backward pass; this is among what is executed. The states are shared evenly "
         "(ZeRO-3, FSDP), activations are not. GPT-2 and GPT-3 have learned positions for 1,024 and 2,048 tokens; longer sequences are counted "
