@@ -148,6 +148,27 @@ def test_early_stop_is_what_torch_does(reentrant):
     assert report.model_flops == step.under("TORCH").model_flops
 
 
+BEHIND = {  # what reads the output of the last product: a norm, the weights of the experts
+    "gemma2": {
+        "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 64, "max_position_embeddings": 128, "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    },
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", BEHIND)
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_early_stop_leaves_out_no_product_whose_output_is_read(family, reentrant):
+    sizes = LLAMA | {"model_type": family} | BEHIND[family]
+    model, run = built(sizes, "math")
+    model.activation_checkpointing_enable({"use_reentrant": reentrant})
+    with fk.counting() as report:
+        run().backward()
+    step = fk.from_hf(sizes).train_step(seq=SEQ, batch=BATCH, recompute="full", early_stop=not reentrant)
+    assert report.recompute.flops == step.under("TORCH").checkpointed.flops
+
+
 def test_a_product_whose_output_a_norm_or_a_router_reads_is_computed_again():
     for sizes in ({"norms": "both"}, {"norms": "post"}, {"experts": 4, "top_k": 2, "expert_d_ff": 8, "d_ff": None}):
         model = fk.models.transformer(**{"d_model": 32, "heads": 4, "vocab": 96, "layers": 2, "d_ff": 80} | sizes)

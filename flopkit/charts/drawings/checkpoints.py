@@ -65,7 +65,7 @@ def kept_over_time(layers: int = 4, recompute: str = "none") -> Drawing:
             else:
                 colour = ORANGE if state == "again" else BLUE
                 canvas.box(x + 1, y, side - 2, 26, name=name, colour=colour, fill=0.4, edge=1, round=1)
-        canvas.text(x + side / 2, bottom + 2, f"{what}{i}", size=11, colour=MUTED, name="pass")
+        canvas.text(x + side / 2, bottom + 2, f"{what}{i}", colour=MUTED, name="pass")
         high = 72 * sums[t] / (layers * whole)
         canvas.box(
             x + 3, bottom + 104 - high, side - 6, high, name=f"memory at {t}", colour=MUTED, fill=0.5, edge=0, round=0
