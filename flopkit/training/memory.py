@@ -78,6 +78,7 @@ class Memory:
 
     Notes
     -----
+    All of it lies on one device: tensor and sequence parallelism, which divide it, are not known here.
     Not counted: gradients of activations, work space of kernels, memory that the allocator holds and cannot use, the CUDA context,
     buffers for communication, and tensors that the program holds on to by itself (logits that it returns).
 
