@@ -221,9 +221,8 @@ def main():
     options = parser.parse_args()
     if not (HTML / "book").is_dir() or shutil.which("git") is None:
         sys.exit("the book is not built: run `make book` first")
-    parts = [rows_imports, rows_counting, rows_models, rows_counter, rows_figures, rows_pages] + [
-        rows_commands
-    ] * options.commands
+    parts = [rows_imports, rows_counting, rows_models, rows_counter, rows_figures, rows_pages]
+    parts += [rows_commands] * options.commands
     lines = ["| what | measured | beside it | aim |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for part in parts for row in part()]
     note = f"Python {platform.python_version()}, {os.cpu_count()} cores; `python benchmarks/run.py` measures anew."
