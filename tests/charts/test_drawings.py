@@ -472,7 +472,7 @@ def test_kept_over_time_is_the_memory_of_its_layers(recompute, passes):
     for t in range(passes):
         held = sum(name.endswith(f" at {t}") and not name.startswith(("input", "memory")) for name in names)
         inputs = sum(name.endswith(f" at {t}") and name.startswith("input") for name in names)
-        assert held == 1 or recompute == "none" and not inputs
+        assert held == 1 or (recompute == "none" and not inputs)
         [bar] = drawing.marks(f"memory at {t}")
         heights.append((bar.h, held * layer + inputs * edge))
     scale = heights[0][0] / heights[0][1]
