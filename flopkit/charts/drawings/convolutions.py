@@ -125,7 +125,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
     Examples
     --------
     >>> wiring(channels=4, groups=2).title
-    'Groups cut wires: 16, 8 or 4 multiply-adds at each position and kernel tap'
+    'With groups, each output reads fewer inputs: 16, 8 or 4 multiply-adds for each position and tap'
     """
     whole("wiring", "channels", channels, 4, 8)
     whole("wiring", "groups", groups, 2, channels - 1)
@@ -158,9 +158,9 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
         canvas.lines(middle, y, count(cost.macs), "multiply-adds")
     return Drawing(
         "wiring",
-        f"Groups cut wires: {found[0]}, {found[1]} or {found[2]} multiply-adds at each position and kernel tap",
-        f"{channels} input and {channels} output channels. Full: every input goes to every output, {found[0]} wires. In {groups} groups an input goes to the "
-        f"{channels // groups} outputs of its own group, {found[1]} wires. Depthwise: each input goes to one output, {found[2]} wires.",
+        f"With groups, each output reads fewer inputs: {found[0]}, {found[1]} or {found[2]} multiply-adds for each position and tap",
+        f"{channels} input and {channels} output channels. Full: every input goes to every output, {found[0]} connections. In {groups} groups an input goes to the "
+        f"{channels // groups} outputs of its own group, {found[1]} connections. Depthwise: each input goes to one output, {found[2]} connections.",
         [canvas],
     )
 

@@ -194,7 +194,7 @@ def attention_pairs() -> Figure:
             readout("flash", "Bytes, at least (flash)", "B"),
             readout("math", "Bytes, math kernel", "B"),
             readout("intensity", "Intensity, at most", "FLOP/B"),
-            readout("cache", "KV cache a token", "B"),
+            readout("cache", "Keys and values a token", "B"),
         ],
         rows=along("mask"),
         chart=chart,
@@ -208,6 +208,6 @@ def attention_pairs() -> Figure:
         ],
         caption="One layer, one sequence, bf16; pairs are those of one head. The drawing is to scale, but a single query is drawn "
         "thick enough to see. A multiply-add is two FLOPs. The pairs that count are those of EXACT; torch's count is TORCH. Bytes are "
-        "the least that must move: a real kernel reads keys and values more than once where the chip's cache does not hold them.",
+        "the least that must move: a real kernel reads keys and values more than once where the chip's cache does not hold them. Keys and values are those that the core reads; where they are expanded from latents, the KV cache holds only the latents.",
         refused="uneven",
     )

@@ -90,7 +90,7 @@ def convolution_cost() -> Figure:
             axis=alt.Axis(format=",d", values=[1, 4, 16, 64, 256, 1024]),
         )
         scale = alt.Scale(type="log", nice=False, padding=30)
-        axis = alt.Axis(labelExpr="format(datum.value, '~s') + 's'", values=[10.0**power for power in range(-10, 3)])
+        axis = alt.Axis(labelExpr="replace(format(datum.value, '~s'), /([^0-9])?$/, ' $1') + 's'", values=[10.0**power for power in range(-10, 3)])
 
         def y(column: str) -> Any:
             return alt.Y(f"{column}:Q", title="least time", scale=scale, axis=axis)
@@ -154,7 +154,7 @@ def convolution_cost() -> Figure:
         alt="Least times of a convolution over the input channels that each output reads, both axes logarithmic. The compute time "
         "rises in proportion to them, on tensor cores (solid line) and on the ordinary lanes (dashed), where depthwise layers run; the memory time is flat as long as the maps hold most of the bytes. "
         "Here: a kernel of {kernel} on a side, {channels} channels on a map of {side}, {batch}, {device}. An output reads {reads}: "
-        "{flops}, {bytes}, at least {seconds}, limited by {bound}; {fewer_flops} fewer FLOPs than the full layer and {less_time} less time.",
+        "{flops}, {bytes}, at least {seconds}, limited by {bound}; the full layer does {fewer_flops} the FLOPs and takes {less_time} the time.",
         model=convolution_on_device,
         controls=[
             choice("reads", "Input channels that each output reads", READS),
@@ -180,8 +180,8 @@ def convolution_cost() -> Figure:
             readout("seconds", "At least", "s"),
             readout("bound", "Limited by"),
             readout("groups", "Groups"),
-            readout("fewer_flops", "Fewer FLOPs than full", "×"),
-            readout("less_time", "Less time than full", "×"),
+            readout("fewer_flops", "Full layer: FLOPs over these", "×"),
+            readout("less_time", "Full layer: time over this", "×"),
         ],
         rows=along("reads", list(READS)),
         chart=chart,
@@ -195,7 +195,7 @@ def convolution_cost() -> Figure:
             column("memory", "Memory time", "s"),
         ],
         caption="The layer takes at least the longer of two times, memory and compute. A depthwise layer takes its compute time from "
-        "the dashed line (lanes), any other layer from the solid line (tensor cores). Devices without tensor cores have one line. "
+        "the dashed line (lanes), any other layer from the solid line (tensor cores), an optimistic bound where an output reads few channels. Devices without tensor cores have one line. "
         "The layer has as many channels out as in, a multiple of 16, so that every share is a whole number. With a small map "
         "and batch, most bytes are weights; then the green line rises, too. " + source_note(DEVICES),
     )
