@@ -90,7 +90,10 @@ def convolution_cost() -> Figure:
             axis=alt.Axis(format=",d", values=[1, 4, 16, 64, 256, 1024]),
         )
         scale = alt.Scale(type="log", nice=False, padding=30)
-        axis = alt.Axis(labelExpr="replace(format(datum.value, '~s'), /([^0-9])?$/, ' $1') + 's'", values=[10.0**power for power in range(-10, 3)])
+        axis = alt.Axis(
+            labelExpr="replace(format(datum.value, '~s'), /([^0-9])?$/, ' $1') + 's'",
+            values=[10.0**power for power in range(-10, 3)],
+        )
 
         def y(column: str) -> Any:
             return alt.Y(f"{column}:Q", title="least time", scale=scale, axis=axis)
