@@ -44,7 +44,7 @@ from flopkit.layers.embeddings import (
     rotary as rotary,
     sinusoidal_positions as sinusoidal_positions,
 )
-from flopkit.layers.experts import moe as moe
+from flopkit.layers.experts import ExpertLoad as ExpertLoad, expert_load as expert_load, moe as moe
 from flopkit.layers.normalisations import (
     batch_norm as batch_norm,
     group_norm as group_norm,

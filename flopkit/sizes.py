@@ -11,13 +11,15 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from flopkit.arithmetic import brief, reading
 from flopkit.names import hint
 
 __all__ = [
-    "Count", "Flag", "Size", "Sizes", "Whole", "checked", "choice", "divides", "flag", "number", "offence", "pair", "size", "spread",
+    "Count", "Factor", "Flag", "Size", "Sizes", "Whole", "checked", "choice", "divides", "factor", "flag", "number", "offence", "pair",
+    "size", "spread",
 ]  # fmt: skip
 
 
@@ -41,6 +43,9 @@ Count: TypeAlias = Size
 
 Flag: TypeAlias = bool | Size
 """True or False, or a parameter that holds 1 or 0."""
+
+Factor: TypeAlias = float | Size
+"""A positive number that need not be whole, such as 1.25, or a sweep or symbol of such."""
 
 Sizes: TypeAlias = Size | Sequence[Size]
 """One `Size` for every axis, or a tuple or list with one for each."""
@@ -225,10 +230,42 @@ def flag(name: str, value: Any) -> Any:
     return int(value)
 
 
+def factor(name: str, value: Any, *, minimum: float = 0) -> Any:
+    """A positive number of at least *minimum*. A float is taken as the decimal that it prints, so that 1.1 of 10 is 11.
+
+    >>> factor("capacity", 1.1) * 10
+    Fraction(11, 1)
+    >>> factor("capacity", -1)
+    Traceback (most recent call last):
+        ...
+    ValueError: capacity=-1: must be a finite number above 0
+    """
+    kind = reading(value)
+    bound = f"of at least {minimum}" if minimum else "above 0"
+    if kind == "altair" or (kind == "sympy" and not value.is_number):
+        return value
+    if kind == "numpy" and getattr(value, "ndim", False):
+        if value.dtype.kind not in "iuf":
+            raise TypeError(f"{name} has dtype {value.dtype}: must be an array of numbers")
+        numbers = value.astype("float64")
+        wrong = numbers[~((numbers > 0) & (numbers >= minimum) & (numbers < math.inf))]
+        if wrong.size:
+            raise ValueError(f"{name} contains {wrong[0]:g}: each must be a finite number {bound}")
+        return numbers
+    plain = value.item() if kind == "numpy" else value
+    if isinstance(plain, bool) or not isinstance(plain, (int, float, Fraction)):
+        raise TypeError(f"{name}={_short(value)}: must be a number, not {type(plain).__name__}")
+    if not (plain > 0 and minimum <= plain < math.inf):
+        raise ValueError(f"{name}={plain}: must be a finite number {bound}")
+    return Fraction(repr(plain)) if isinstance(plain, float) else plain
+
+
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Size": size,
     "Size | None": lambda name, value: None if value is None else size(name, value),
     "Count": functools.partial(size, minimum=0),
+    "Factor": factor,
+    "Factor | None": lambda name, value: None if value is None else factor(name, value),
     "Flag": flag,
     "Whole": number,
 }

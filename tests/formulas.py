@@ -143,7 +143,7 @@ FORMULAS: dict[str, Formula] = {
     "multi_head_attention crossing": Formula(fk.multi_head_attention, crossing),
     "mla": Formula(fk.mla, latent, ({}, {"form": "absorbed"}, {"mask": "full"})),
     "mla with latent queries": Formula(fk.mla, latent_queries, ({}, {"form": "absorbed"})),
-    "moe": Formula(fk.moe, mixture, ({}, {"gated": False}), ("gated",)),
+    "moe": Formula(fk.moe, mixture, ({}, {"gated": False}, {"capacity": 1.25}, {"capacity": 0.7}), ("gated",)),
     "embedding": Formula(fk.embedding, names("tokens", "vocab", "d_model")),
     "learned_positions": Formula(fk.learned_positions, positions),
     "sinusoidal_positions": Formula(fk.sinusoidal_positions, names("batch", "seq", "d_model")),

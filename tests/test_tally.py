@@ -353,6 +353,25 @@ def test_moe_values(gated):
     check(counted, right)
 
 
+@pytest.mark.parametrize("capacity", [0.5, 1, 3])
+def test_moe_drops_what_comes_late(capacity):
+    """Of the tokens that choose an expert the first fill its rows: ceil(capacity · 7 · 2 / 4) of them."""
+    counted = tally.moe(tokens=7, d_model=3, d_ff=5, experts=4, top_k=2, capacity=capacity)
+    given = tensors(counted)
+    rows = {0.5: 2, 1: 4, 3: 11}[capacity]
+    assert counted.macs_by_kind["products"] == 4 * rows * 3 * 3 * 5
+    chances, chosen = (given["x"] @ given["router"].T).softmax(-1).topk(2)
+    right, filled = torch.zeros_like(given["x"]), [0] * 4
+    for i, row in enumerate(given["x"]):
+        for chance, e in zip(chances[i] / chances[i].sum(), chosen[i].tolist(), strict=True):
+            filled[e] += 1
+            if filled[e] <= rows:
+                hidden = F.silu(row @ given["gate"][e].T) * (row @ given["up"][e].T)
+                right[i] += chance * (hidden @ given["down"][e].T)
+    assert (max(filled) > rows) == (capacity < 3)
+    check(counted, right)
+
+
 TORCH_ACTIVATIONS = {
     "relu": F.relu, "relu6": F.relu6, "leaky_relu": F.leaky_relu, "relu2": lambda x: F.relu(x) ** 2,
     "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu, "gelu": F.gelu,
