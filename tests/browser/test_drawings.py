@@ -38,6 +38,8 @@ EXTREMES = [
     drawings.causal_tiles(length=2, tile=1),
     drawings.attention_layer("llama-3-70b", tokens=2**20),
     drawings.mla(q=4096, kv=4096),
+    drawings.routed_tokens(tokens=6, experts=3, capacity=2),
+    drawings.routed_tokens(tokens=5, experts=5, capacity=0.5),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

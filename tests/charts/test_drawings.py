@@ -117,6 +117,26 @@ def test_bytes_and_flops_by_hand():
     assert "136.8 MB" in words(drawing) and "8.59 GFLOPs: 8.68 µs" in words(drawing)
 
 
+def test_routed_tokens_by_hand():
+    """8 tokens choose 2 of 4 experts. Balanced: 4 each. Skewed: all choose the first; 3, 3 and 2 remain. Room for 5 each."""
+    drawing = drawings.routed_tokens()
+    balanced, skewed = drawing.canvases
+    for canvas in (balanced, skewed):
+        lines = [len(canvas.named(f"choice {e}")) for e in range(4)]
+        assert len(canvas.named("token")) == 8 and len(canvas.named("expert")) == 4 and sum(lines) == 16
+        (line,) = canvas.named("capacity")
+        assert all(mark.box[2] <= line.x + 0.01 for mark in (*canvas.named("kept"), *canvas.named("empty")))
+        assert all(mark.x >= line.x - 0.01 for mark in canvas.named("dropped"))
+    assert [len(balanced.named(f"choice {e}")) for e in range(4)] == [4, 4, 4, 4]
+    assert [len(skewed.named(f"choice {e}")) for e in range(4)] == [8, 3, 3, 2]
+    rows = [
+        [sum(mark.w for mark in canvas.named(name)) / 18 for name in ("kept", "dropped", "empty")]
+        for canvas in drawing.canvases
+    ]
+    assert rows == [[16, 0, 4], [13, 3, 7]]
+    assert "drops 3 rows, 18.8 %, and 7 places" in drawing.alt
+
+
 @pytest.mark.parametrize(("k", "drawn"), [(2, 2), (4, 4), (5, 3), (4096, 3)])
 def test_dot_product_is_a_chain(k, drawn):
     drawing = drawings.dot_product(k)
@@ -139,6 +159,8 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.matrix_product(n=4.0), r"matrix_product\(n=4.0\)"),
         (lambda: drawings.dot_product(True), r"dot_product\(k=True\)"),
         (lambda: drawings.bytes_and_flops(tokens=(1,)), "give two to five"),
+        (lambda: drawings.routed_tokens(tokens=7), "must be a multiple of experts"),
+        (lambda: drawings.routed_tokens(capacity=3), "give a whole number from 1 to 8"),
         (lambda: drawings.bytes_and_flops(device="t4"), "no peak for bf16"),
         (lambda: drawings.peak("t4", "bf16"), "what this peak is made of is not known"),
         (lambda: drawings.peak(cores=3), "4096 FLOPs a clock cannot be shared evenly by 3 cores"),

@@ -6,6 +6,7 @@ from flopkit.charts.drawings.checkpoints import kept_over_time
 from flopkit.charts.drawings.convolutions import transposed, window, wiring
 from flopkit.charts.drawings.counters import seen_calls, tower
 from flopkit.charts.drawings.drawing import Drawing
+from flopkit.charts.drawings.experts import routed_tokens
 from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
 from flopkit.charts.drawings.layer import attention_layer
@@ -24,6 +25,7 @@ __all__ = [
     "mla",
     "numerators",
     "peak",
+    "routed_tokens",
     "seen_calls",
     "tower",
     "transposed",

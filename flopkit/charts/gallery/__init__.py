@@ -9,6 +9,7 @@ from flopkit.charts.gallery.conventions import what_counts
 from flopkit.charts.gallery.convolutions import convolution_cost
 from flopkit.charts.gallery.counters import eight_tools
 from flopkit.charts.gallery.dense import dense_roofline
+from flopkit.charts.gallery.experts import expert_loads
 from flopkit.charts.gallery.one_run import one_run
 from flopkit.charts.gallery.utilisation import ten_mistakes
 
@@ -20,6 +21,7 @@ __all__ = [
     "convolution_cost",
     "dense_roofline",
     "eight_tools",
+    "expert_loads",
     "one_run",
     "recompute_policies",
     "ten_mistakes",
