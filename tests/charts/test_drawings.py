@@ -118,23 +118,23 @@ def test_bytes_and_flops_by_hand():
 
 
 def test_routed_tokens_by_hand():
-    """8 tokens choose 2 of 4 experts. Balanced: 4 each. Skewed: all choose the first; 3, 3 and 2 remain. Room for 5 each."""
+    """6 tokens choose 2 of 4 experts. Balanced: 3 each. Skewed: all choose the first, 2 each of the others. Room for 4 each."""
     drawing = drawings.routed_tokens()
     balanced, skewed = drawing.canvases
     for canvas in (balanced, skewed):
         lines = [len(canvas.named(f"choice {e}")) for e in range(4)]
-        assert len(canvas.named("token")) == 8 and len(canvas.named("expert")) == 4 and sum(lines) == 16
+        assert len(canvas.named("token")) == 6 and len(canvas.named("expert")) == 4 and sum(lines) == 12
         (line,) = canvas.named("capacity")
         assert all(mark.box[2] <= line.x + 0.01 for mark in (*canvas.named("kept"), *canvas.named("empty")))
         assert all(mark.x >= line.x - 0.01 for mark in canvas.named("dropped"))
-    assert [len(balanced.named(f"choice {e}")) for e in range(4)] == [4, 4, 4, 4]
-    assert [len(skewed.named(f"choice {e}")) for e in range(4)] == [8, 3, 3, 2]
+    assert [len(balanced.named(f"choice {e}")) for e in range(4)] == [3, 3, 3, 3]
+    assert [len(skewed.named(f"choice {e}")) for e in range(4)] == [6, 2, 2, 2]
     rows = [
         [sum(mark.w for mark in canvas.named(name)) / 18 for name in ("kept", "dropped", "empty")]
         for canvas in drawing.canvases
     ]
-    assert rows == [[16, 0, 4], [13, 3, 7]]
-    assert "drops 3 rows, 18.8 %, and 7 places" in drawing.alt
+    assert rows == [[12, 0, 4], [10, 2, 6]]
+    assert "drops 2 rows, 16.7 %, and 6 places" in drawing.alt
 
 
 @pytest.mark.parametrize(("k", "drawn"), [(2, 2), (4, 4), (5, 3), (4096, 3)])

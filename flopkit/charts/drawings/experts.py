@@ -15,7 +15,7 @@ __all__ = ["routed_tokens"]
 CELL = 18
 
 
-def routed_tokens(tokens: int = 8, experts: int = 4, capacity: float = 1.25) -> Drawing:
+def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float = 1.25) -> Drawing:
     """Tokens that each choose two experts: spread evenly, and with one expert that every token chooses.
 
     Parameters
@@ -35,7 +35,7 @@ def routed_tokens(tokens: int = 8, experts: int = 4, capacity: float = 1.25) -> 
     Examples
     --------
     >>> routed_tokens().title
-    'Both loads are 16 rows of work; the skewed one keeps its busiest expert busy for twice as long'
+    'Both loads are 12 rows of work; the skewed one keeps its busiest expert busy for twice as long'
     """
     whole("routed_tokens", "tokens", tokens, 4, 8)
     whole("routed_tokens", "experts", experts, 3, 5)
