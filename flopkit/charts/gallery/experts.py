@@ -151,7 +151,7 @@ def expert_loads() -> Figure:
             slider("experts", "Experts", steps(8, 256), value=256, unit="experts"),
             slider("top_k", "Chosen for each token", steps(1, 16), value=8, unit="experts"),
             slider("tokens", "Tokens", steps(64, 262144), value=32768, unit="tokens"),
-            slider("skew", "Busiest / average expert", [1, 1.25, 1.5, 2, 3, 4, 6], value=1, unit="×", idle="no_skew"),
+            slider("skew", "Busiest / average expert", [1, 1.25, 1.5, 2, 3, 4, 6], value=4, unit="×", idle="no_skew"),
             slider("ranks", "Devices", steps(1, 64), value=8, unit="devices"),
             choice("capacity", "Capacity", {"no limit": 0, "1.0": 1, "1.25": 1.25, "1.5": 1.5, "2.0": 2}),
             device_choice(pairs=PAIRS),
