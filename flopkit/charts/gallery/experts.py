@@ -85,9 +85,10 @@ def one_share(r: Any, *, share: Any, experts: Any, capacity: Any, **_: Any) -> N
     r.until = share / BARS
     r.load = mean(low, high)
     r.on_device = mean((held - 1) / r.ranks_used, held / r.ranks_used)
-    r.kept = where(capacity > 0, minimum(r.load, r.limit), r.load)
-    r.over = r.load - r.kept
-    r.vacant = where(capacity > 0, maximum(0, r.limit - r.load), 0)
+    beyond = where(capacity > 0, r.load - r.limit, 0)  # what is less than a rounding error is neither dropped nor empty
+    r.over = where(beyond > 1e-12, beyond, 0)
+    r.vacant = where(beyond < -1e-12, -beyond, 0)
+    r.kept = r.load - r.over
 
 
 def expert_loads() -> Figure:
