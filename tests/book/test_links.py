@@ -22,7 +22,6 @@ LINKED = {
     "08_backward": "LoRA, backward pass, utilisation, frozen, memory-bound, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",
     "09_checkpointing": "backward pass, computes them again, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
-    "10_experts": "mixture of experts, gated MLP, EXACT, Decoding, model FLOPs, TORCH",
     "10_experts": "mixture of experts, gated MLP, EXACT, fp8, Decoding, model FLOPs, TORCH",
 }
 
