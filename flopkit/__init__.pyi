@@ -8,6 +8,7 @@ from flopkit import (
     published as published,
     recordings as recordings,
     rooflines as rooflines,
+    serving as serving,
     tally as tally,
     units as units,
     widgets as widgets,

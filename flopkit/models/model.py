@@ -15,7 +15,7 @@ from flopkit.layers.convolutions import conv2d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.models.parts import Part, Run, added, part, project
-from flopkit.sizes import Count, Flag, Size, choice, divides, flag, number, size
+from flopkit.sizes import Count, Flag, Size, choice, divides, flag, number, offence, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
 from flopkit.training.steps import POLICIES, Step
@@ -408,23 +408,27 @@ class Model:
         prompt, prefix = size("prompt", prompt), size("prefix", prefix, minimum=0)
         return self._served("prefill", size("batch", batch), prompt, prompt + prefix, weights, kv)
 
-    def decode(self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16") -> Cost:
+    def decode(
+        self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", new: Size = 1
+    ) -> Cost:
         """One step of decoding: one new token for each of *batch* sequences.
 
         Parameters
         ----------
         context : Size
-            Tokens of a sequence, the new one included.
+            Tokens of a sequence, the new ones included.
         batch : Size, optional
             Sequences.
         weights, kv : DType, optional
             Number formats of the weights and of the cache.
+        new : Size, optional
+            New tokens of each sequence: more than one where a step verifies drafted tokens. The head runs on each.
 
         Returns
         -------
         Cost
             FLOPs under EXACT; latent attention runs in its absorbed form. Bytes: as in `prefill`; of the experts, those of
-            ``min(experts, batch·top_k)`` are read, the most that so many tokens can reach.
+            ``min(experts, batch·new·top_k)`` are read, the most that so many tokens can reach.
 
         Notes
         -----
@@ -437,7 +441,10 @@ class Model:
         >>> step.bytes  # the weights without the table of the embedding, one row of it, and a cache of 1.07 GB
         16083599360
         """
-        return self._served("decode", size("batch", batch), 1, size("context", context), weights, kv)
+        tokens, whole = size("new", new), size("context", context)
+        if offence(lambda part, all: part > all, tokens, whole):
+            raise ValueError(f"new={new}: these tokens are part of the context={context}, which cannot be shorter")
+        return self._served("decode", size("batch", batch), tokens, whole, weights, kv)
 
     def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType = "bf16") -> Any:
         """Bytes of the cache of *batch* sequences of *context* tokens.
@@ -473,7 +480,7 @@ class Model:
             run = replace(run, memory=kv, new_memory=name == "prefill")
         parts = [
             replace(each.cost, bytes=nbytes(each.weights, weights) + nbytes(each.cache, cache), parts=())
-            for each in replace(self, mtp=None).parts(run, head_tokens=batch)
+            for each in replace(self, mtp=None).parts(run, head_tokens=run.tokens if run.absorbed else batch)
         ]
         return Cost.total(f"{self.name}, {name}", parts)
 

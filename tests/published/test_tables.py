@@ -8,13 +8,26 @@ from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, span
 
 NUMBERS = {  # as many as the sources print, counted there
     "llm_foundry": 216 * 4, "narayanan_2021": 10 + 12 + 2, "korthikanti_2022": 4 * 2 + 1, "nanogpt": 17, "chinchilla_a4": 6,
-    "palm_table_3": 6, "llama_3": 1, "deepseek_v3": 3 + 4 + 8, "pope_2022": 4, "gpt_fast": 25,
+    "palm_table_3": 6, "llama_3": 1, "deepseek_v3": 3 + 4 + 8, "pope_2022": 4, "gpt_fast": 25, "scaling_book": 10 + 13 + 10,
 }  # fmt: skip
 NOT_REPRODUCED = {
     "llm_foundry": {("153: 7b, 8192", "TFLOP/s a GPU"), ("164: 3b, 8192", "TFLOP/s a GPU")},
     "narayanan_2021": {("text: GPT-3, 1", "days"), ("text: 1 T, 3,", "days")},
     "korthikanti_2022": {(name, "HFU, %") for name in ("22B", "175B", "530B", "1T")},
     "palm_table_3": {("GPT-3", "MFU, %")},
+    "scaling_book": {
+        ("tpus.md", "tokens at the int8 ridge"),
+        ("transformers.md", "parameters, 10⁹"),
+        ("training.md", "parameters of LLaMA-2 13B, 10⁹"),
+        ("applied-training.md", "parameters of LLaMA-3 70B, 10⁹"),
+        ("applied-inference.md", "int8 cache of a token, kB"),
+        ("applied-inference.md", "int8, batch 32: memory, GB"),
+        ("applied-inference.md", "int4 weights, GB"),
+        ("applied-inference.md", "bf16, sequences of 8,192 tokens on 16 v5e"),
+        ("applied-inference.md", "int8, sequences of 8,192 tokens on 8 v5e"),
+        ("applied-inference.md", "int4, sequences of 8,192 tokens on 4 v5e"),
+        ("applied-inference.md", "8,192 tokens on 16 v5e at 40 %, s"),
+    },
     "deepseek_v3": {("qwen-72b", "training, GFLOPs a token"), ("llama3-405b", "training, GFLOPs a token")},
 }
 
@@ -113,3 +126,20 @@ def test_a_number_is_traced_to_the_conventions_that_give_it():
 def test_what_cannot_be_traced(printed, work, error):
     with pytest.raises(error):
         published.translate(printed, work)
+
+
+def test_the_errata_of_the_scaling_book_follow_from_its_own_numbers(found):
+    """Three answers contradict the inputs beside them; the others were rounded on the way."""
+    errata = {
+        row.quantity for row in found["scaling_book"] if row.verdict == DIFFERENT and row.why.startswith("an erratum")
+    }
+    assert errata == {
+        "int4 weights, GB",
+        "int8, sequences of 8,192 tokens on 8 v5e",
+        "int4, sequences of 8,192 tokens on 4 v5e",
+    }
+    assert 70 * 0.5 == 35 and 8 * 16 - 70 == 58 and int(19e9 / (81e3 * 8192)) == 28 and int(68e9 / (160e3 * 8192)) == 51
+    batch, layers, width, context = 8, 40, 5120, 8192
+    assert (
+        f"{(26 + batch * 6.7) / (8 * 0.82):.2f}" == "12.13" and round(2 * 2 * layers * width * context / 1e9, 1) == 6.7
+    )

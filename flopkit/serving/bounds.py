@@ -1,0 +1,195 @@
+"""What a step of decoding or a prefill takes at least, on one device or several, and whether it fits in their memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit import devices, units
+from flopkit.arithmetic import reading
+from flopkit.cost import Cost
+from flopkit.dtypes import DType, nbytes
+from flopkit.models import Model, load
+from flopkit.rooflines import Roofline, bound_by
+from flopkit.sizes import Count, Size, size
+
+__all__ = ["Bound", "arithmetic", "decode", "prefill", "the_model"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Bound:
+    """The least time of a pass, and what follows from it.
+
+    ``cost`` is the work of the pass, ``roofline`` its times on all devices together. It yields ``tokens`` for ``batch`` sequences, one a
+    reader. ``memory`` is what weights and cache need in bytes, ``available`` what the devices have, None where that is not known.
+    ``seconds`` is the least time, ``bound`` the roof that sets it: ``"compute"`` or ``"memory"``.
+    """
+
+    cost: Cost
+    roofline: Roofline
+    seconds: Any
+    bound: Any
+    batch: Any
+    tokens: Any
+    memory: Any
+    available: float | None
+
+    @property
+    def tokens_per_s(self) -> Any:
+        """New tokens a second at most, all readers together."""
+        return self.tokens / self.seconds
+
+    @property
+    def tokens_per_s_per_reader(self) -> Any:
+        """The same for one reader."""
+        return self.tokens_per_s / self.batch
+
+    @property
+    def busy(self) -> Any:
+        """The share of the peak that is used if the pass takes its least time."""
+        return self.roofline.compute_seconds / self.seconds
+
+    @property
+    def fits(self) -> Any:
+        """Whether weights and cache fit in the memory; None where its size is not known."""
+        return None if self.available is None else self.memory <= self.available
+
+    def __repr__(self) -> str:
+        if (kind := reading(self.memory, self.seconds)) != "plain":
+            return f"<{self.cost.name}: a bound in {kind}>"
+        fits = {None: "whose size is not known", True: "which fits", False: "which does not fit"}[self.fits]
+        room = "" if self.available is None else f" of {units.si(self.available, 'B')}"
+        return (
+            f"{self.cost.name}: at least {units.seconds(self.seconds)}, bound by {self.bound}\n"
+            f"{self.tokens_per_s:,.1f} tokens/s in all, {self.tokens_per_s_per_reader:,.1f} to each of {self.batch:,}\n"
+            f"arithmetic {100 * self.busy:.2f} % busy\nmemory {units.si(self.memory, 'B')}{room}, {fits}"
+        )
+
+
+def decode(
+    model: Model | str, device: Any, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16",
+    compute: DType | None = None, count: Size = 1, new: Size = 1,
+) -> Bound:  # fmt: skip
+    """The bound of one step of decoding, in which each reader gets a token.
+
+        seconds = max(flops / (count · peak), bytes / (count · bandwidth))
+
+    Parameters
+    ----------
+    model : Model or str
+        A model or its name.
+    device : Any
+        A name or a `Device`.
+    context : Size
+        Tokens of a sequence, the new one included.
+    batch : Size, optional
+        Sequences that are decoded together, one a reader.
+    weights, kv : DType, optional
+        Number formats of the weights and of the cache.
+    compute : DType, optional
+        The format whose peak the arithmetic meets. None: that of the weights. Give it where weights are only stored in fewer bits.
+    count : Size, optional
+        Devices.
+    new : Size, optional
+        New tokens of each sequence; see `Model.decode`.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not known, and for arithmetic that the device does not have.
+
+    Notes
+    -----
+    Work, weights and cache are spread evenly over the devices, and what these send each other takes no time. Not counted: starting
+    kernels, element-wise work, activations, sampling. Of a mixture of experts, all experts that so many tokens could choose are read: where
+    several choose the same, fewer are, and a step can be faster than this.
+
+    Examples
+    --------
+    >>> step = decode("llama-3-70b", "h100-sxm", context=8192, count=8)
+    >>> step
+    llama-3-70b, decode: at least 5.287 ms, bound by memory
+    189.1 tokens/s in all, 189.1 to each of 1
+    arithmetic 0.38 % busy
+    memory 143.8 GB of 640 GB, which fits
+    """
+    model = the_model(model)
+    cost = model.decode(context=context, batch=batch, weights=weights, kv=kv, new=new)
+    return _bound(model, device, cost, context, batch, size("new", new), weights, kv, compute, count)
+
+
+def prefill(
+    model: Model | str, device: Any, *, prompt: Size, prefix: Count = 0, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16",
+    compute: DType | None = None, count: Size = 1,
+) -> Bound:  # fmt: skip
+    """The bound of the pass over a prompt, or over a chunk of it behind a *prefix* that lies in the cache.
+
+    Parameters
+    ----------
+    model : Model or str
+        A model or its name.
+    device : Any
+        A name or a `Device`.
+    prompt : Size
+        New tokens of a sequence.
+    prefix : Count, optional
+        Tokens of a sequence that lie in the cache already.
+    batch : Size, optional
+        Sequences.
+    weights, kv : DType, optional
+        Number formats of the weights and of the cache.
+    compute : DType, optional
+        As in `decode`.
+    count : Size, optional
+        Devices.
+
+    Examples
+    --------
+    >>> prefill("llama-3-8b", "h100-sxm", prompt=8192).bound
+    'compute'
+    """
+    model = the_model(model)
+    cost = model.prefill(prompt=prompt, batch=batch, weights=weights, kv=kv, prefix=prefix)
+    return _bound(model, device, cost, prompt + prefix, batch, prompt, weights, kv, compute, count)
+
+
+def the_model(model: Model | str) -> Model:
+    """A model by its name, or itself."""
+    return load(model) if isinstance(model, str) else model
+
+
+def arithmetic(device: Any, weights: DType, compute: DType | None) -> float:
+    """The peak that the arithmetic meets: in the format of the weights, unless another is given."""
+    try:
+        return float(device.peak(weights if compute is None else compute))
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. If the weights are only stored in {weights}, say how it computes, e.g. compute='bf16'"
+        ) from None
+
+
+def _bound(
+    model: Model,
+    device: Any,
+    cost: Cost,
+    context: Any,
+    batch: Any,
+    new: Any,
+    weights: Any,
+    kv: Any,
+    compute: Any,
+    count: Any,
+) -> Bound:
+    device, count, batch = devices.device(device), size("count", count), size("batch", batch)
+    roof = bound_by(2 * cost.macs, cost.bytes, count * arithmetic(device, weights, compute), count * device.bandwidth)
+    memory = nbytes(model.params, weights) + model.kv_bytes(context=context, batch=batch, dtype=kv)
+    return Bound(
+        cost,
+        roof,
+        roof.seconds,
+        roof.bound,
+        batch,
+        batch * new,
+        memory,
+        None if device.memory is None else count * device.memory,
+    )

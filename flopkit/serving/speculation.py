@@ -1,0 +1,83 @@
+"""Speculative decoding: a small model drafts tokens, the large one verifies several in one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit.arithmetic import reading, where
+from flopkit.models import Model
+from flopkit.serving.bounds import decode
+from flopkit.sizes import size
+
+__all__ = ["Speculation", "expected_tokens", "speculate"]
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What drafted tokens bring: *tokens* of a round on average, its least time in *seconds*, and the *speedup* over plain decoding."""
+
+    tokens: float
+    seconds: float
+    speedup: float
+
+
+def expected_tokens(drafted: Any, acceptance: Any) -> Any:
+    """Tokens that a round yields on average: (1 − aᵏ⁺¹)/(1 − a), for *k* drafted tokens, each accepted with the same chance *a*.
+
+    The first token that is refused is replaced by one of the large model, which also adds one where all are accepted (Leviathan et al. 2022, eq. 1).
+
+    >>> expected_tokens(4, 0.8), expected_tokens(4, 1.0), expected_tokens(4, 0.0)
+    (3.3616, 5, 1.0)
+    """
+    if reading(acceptance) == "plain" and not 0 <= acceptance <= 1:
+        raise ValueError(f"acceptance={acceptance}: a chance lies between 0 and 1")
+    drafted, sure = size("drafted", drafted, minimum=0), acceptance == 1
+    return where(sure, drafted + 1, (1 - acceptance ** (drafted + 1)) / where(sure, 1, 1 - acceptance))
+
+
+def speculate(
+    model: Model | str,
+    device: Any,
+    *,
+    context: int,
+    drafted: int,
+    acceptance: float,
+    draft: Model | str | None = None,
+    **rest: Any,
+) -> Speculation:
+    """Speculative decoding: a small model drafts tokens one by one, the large one verifies them in a single step.
+
+        seconds = drafted · (a step of the draft) + (a step of the model with drafted + 1 new tokens)
+
+    Parameters
+    ----------
+    model : Model or str
+        The large model.
+    device : Any
+        As in `decode`.
+    context : int
+        Tokens of a sequence as it is, the next one included.
+    drafted : int
+        Tokens that are drafted in a round.
+    acceptance : float
+        The chance that a drafted token is accepted, the same for each.
+    draft : Model or str, optional
+        The model that drafts. None: drafting costs nothing, as with tokens copied from the prompt.
+    **rest : Any
+        *batch*, *weights*, *kv*, *compute* and *count*, as in `decode`, for both models.
+
+    Examples
+    --------
+    >>> plan = speculate("llama-3-70b", "h100-sxm", context=2048, drafted=4, acceptance=0.8, draft="llama-3-8b", count=8)
+    >>> round(plan.tokens, 2), round(plan.speedup, 2)
+    (3.36, 2.34)
+    """
+    tokens = expected_tokens(drafted, acceptance)
+    step, verify = (
+        decode(model, device, context=context, **rest),
+        decode(model, device, context=context + drafted, new=drafted + 1, **rest),
+    )
+    small = decode(draft, device, context=context, **rest).seconds if draft is not None else 0
+    seconds = drafted * small + verify.seconds
+    return Speculation(tokens, seconds, tokens * step.seconds / seconds)
