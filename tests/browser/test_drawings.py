@@ -40,6 +40,8 @@ EXTREMES = [
     drawings.mla(q=4096, kv=4096),
     drawings.routed_tokens(tokens=6, experts=3, capacity=2),
     drawings.routed_tokens(tokens=5, experts=5, capacity=0.5),
+    drawings.prefill_and_decode(prompt=8, steps=4),
+    drawings.decode_bytes("megatron-1t", 131072, (1, 2, 16, 256, 4096)),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

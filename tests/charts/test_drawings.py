@@ -181,6 +181,8 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.causal_tiles(128, 128), "2 to 16 whole tiles"),
         (lambda: drawings.attention_layer("no-such-model"), "no-such-model"),
         (lambda: drawings.mla(q=5, kv=4), "q"),
+        (lambda: drawings.prefill_and_decode(prompt=9), r"prefill_and_decode\(prompt=9\)"),
+        (lambda: drawings.decode_bytes(batches=(1,)), "give two to five batches"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(call, said):
@@ -503,3 +505,25 @@ def test_kept_over_time_is_the_memory_of_its_layers(recompute, passes):
     assert max(held for _, held in heights) == most
     assert fk.units.si(most, "B") in drawing.title
     assert len(drawing.marks("pass")) == passes
+# -- serving ------------------------------------------------------------------------------------------------------
+
+
+def test_each_step_reads_what_the_passes_before_it_wrote():
+    drawing = drawings.prefill_and_decode(prompt=4, steps=3)
+    [canvas] = drawing.canvases
+    written = []
+    for i in range(4):
+        assert len(canvas.named(f"weights of pass {i}")) == 1
+        assert [mark.x for mark in canvas.named(f"read in pass {i}")] == written
+        written += [mark.x for mark in canvas.named(f"written in pass {i}")]
+        assert len(written) == 4 + i and len(canvas.named(f"empty in pass {i}")) == 3 - i
+
+
+def test_bars_of_a_step_are_its_bytes():
+    model, [canvas] = fk.load("llama-3-70b"), drawings.decode_bytes("llama-3-70b", 1000, (1, 50)).canvases
+    cache = 2 * 80 * 8 * 128 * 2 * 1000
+    for batch in (1, 50):
+        [weights], [caches] = canvas.named(f"weights of {batch}"), canvas.named(f"cache of {batch}")
+        read = 2 * (model.params - 128256 * 8192 + batch * 8192)
+        assert caches.w / weights.w == pytest.approx(batch * cache / read) and caches.x == weights.w
+    assert canvas.named("words of 50")[0].text.startswith(fk.units.si(read + 50 * cache, "B"))

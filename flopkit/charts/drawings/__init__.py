@@ -11,6 +11,7 @@ from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
 from flopkit.charts.drawings.layer import attention_layer
 from flopkit.charts.drawings.products import bytes_and_flops, dot_product, matrix_product
+from flopkit.charts.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.charts.drawings.utilisation import numerators
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "attention_layer",
     "bytes_and_flops",
     "causal_tiles",
+    "decode_bytes",
     "dot_product",
     "gradients",
     "kept_over_time",
@@ -26,6 +28,7 @@ __all__ = [
     "numerators",
     "peak",
     "routed_tokens",
+    "prefill_and_decode",
     "seen_calls",
     "tower",
     "transposed",

@@ -11,6 +11,7 @@ from flopkit.charts.gallery.counters import eight_tools
 from flopkit.charts.gallery.dense import dense_roofline
 from flopkit.charts.gallery.experts import expert_loads
 from flopkit.charts.gallery.one_run import one_run
+from flopkit.charts.gallery.serving import decode_throughput
 from flopkit.charts.gallery.utilisation import ten_mistakes
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "backward_stack",
     "cnn_anatomy",
     "convolution_cost",
+    "decode_throughput",
     "dense_roofline",
     "eight_tools",
     "expert_loads",

@@ -1,0 +1,215 @@
+"""The figure of the chapter on memory-bound decode: tokens a second for one reader and for all, by the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.arithmetic import maximum, minimum, reading, vega, where
+from flopkit.charts import theme
+from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.hardware import device_choice, peaks_note
+from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.dtypes import nbytes
+from flopkit.models import load
+from flopkit.rooflines import bound_by
+
+__all__ = ["decode_of_models", "decode_throughput"]
+
+MODELS = {
+    "Llama 3 8B": "llama-3-8b",
+    "Llama 2 13B": "llama-2-13b",
+    "Llama 3 70B": "llama-3-70b",
+    "Qwen3 30B-A3B": "qwen3-30b-a3b",
+    "DeepSeek-V3": "deepseek-v3",
+    "Megatron 1T": "megatron-1t",
+}
+WEIGHTS = {"bf16": {"bits": 16}, "fp8 or int8": {"bits": 8}, "fp4 or int4": {"bits": 4}}
+CACHE = {"bf16": {"bits": 16}, "fp8 or int8": {"bits": 8}}
+HARDWARE = (
+    ("h100-sxm", "bf16"), ("h100-sxm", "fp8"), ("h200", "bf16"), ("b200", "bf16"), ("b200", "fp8"), ("a100-sxm-80gb", "bf16"),
+    ("mi300x", "bf16"), ("l4", "bf16"), ("rtx-4090", "bf16"),
+)  # fmt: skip
+LOWEST = 0.1  # tokens/s, of the axis
+
+
+def _each(model: Any, asked: Any) -> Any:
+    """What *asked* gives for the chosen model: in the page a look-up among all of them."""
+    if reading(model) == "plain":
+        return asked(load(MODELS[model]))
+    return pick(model, {title: asked(load(name)) for title, name in MODELS.items()})
+
+
+def _step(s: Any, *, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any) -> None:
+    """A step of decoding with *batch* readers."""
+    sizes: dict[str, Any] = {"context": context, "batch": batch, "weights": weights, "kv": cache}
+    s.flops = _each(model, lambda m: m.decode(**sizes).flops)
+    s.bytes = _each(model, lambda m: m.decode(**sizes).bytes)
+    bound = bound_by(s.flops, s.bytes, count * device.peak, count * device.bandwidth)
+    s.seconds = bound.seconds
+    s.bound = bound.bound
+    s.each = 1 / s.seconds
+    s.all = batch / s.seconds
+
+
+def decode_of_models(
+    s: Any, *, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any
+) -> None:
+    """A step of decoding, the memory that it needs, and what no batch can pass."""
+    _step(s, model=model, batch=batch, context=context, weights=weights, cache=cache, device=device, count=count)
+    s.busy = s.flops / (count * device.peak) / s.seconds
+    s.held = _each(model, lambda m: nbytes(m.params, weights))
+    s.cached = _each(model, lambda m: m.kv_bytes(context=context, batch=1, dtype=cache))
+    s.memory = s.held + batch * s.cached
+    s.available = count * device.memory
+    s.fits = where(s.memory <= s.available, "yes", "no")
+    s.most = where(s.available > s.held, (s.available - s.held) / s.cached, 0)
+    s.row = _each(model, lambda m: nbytes(m.d_model, weights))
+    s.alone = s.flops / batch
+    s.ceiling = minimum(count * device.bandwidth / (s.cached + s.row), count * device.peak / s.alone)
+    s.limit = s.alone / (s.cached + s.row)
+    s.ridge = device.peak / device.bandwidth
+    s.reaches = where(s.limit > s.ridge, "a large enough batch does", "no batch does")
+
+
+def one_batch(
+    r: Any, *, readers: Any, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any
+) -> None:
+    """A point of the curves."""
+    _step(r, model=model, batch=readers, context=context, weights=weights, cache=cache, device=device, count=count)
+
+
+def decode_throughput() -> Figure:
+    """Tokens a second over the batch: for one reader, for all, the ceiling of all, and the batch that still fits."""
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        x = alt.X(
+            "readers:Q",
+            title="batch (readers)",
+            scale=alt.Scale(type="log", domain=[1, 4096]),
+            axis=alt.Axis(values=[1, 4, 16, 64, 256, 1024, 4096], format=",d"),
+        )
+        y = {
+            "title": "tokens/s, at most",
+            "scale": alt.Scale(type="log", domain=[LOWEST, 1e7]),
+            "axis": alt.Axis(values=[1, 10, 100, 1e3, 1e4, 1e5, 1e6], format="~s", grid=True),
+        }
+        tooltip = [
+            alt.Tooltip("readers:Q", title="readers", format=","),
+            alt.Tooltip("each:Q", title="tokens/s for one", format=",.4~r"),
+            alt.Tooltip("all:Q", title="tokens/s for all", format=",.4~r"),
+            alt.Tooltip("bound:N", title="bound"),
+        ]
+        marks = []
+        for name, colour in (("all", theme.BLUE), ("each", theme.ORANGE)):
+            line = s.rows.mark_line(color=colour, strokeWidth=2.5, clip=True).encode(x=x, y=alt.Y(f"{name}:Q", **y))
+            dots = s.rows.mark_point(color=colour, size=24, filled=True, opacity=1, clip=True).encode(
+                x=x, y=alt.Y(f"{name}:Q", **y), tooltip=tooltip
+            )
+            marks += [line, dots]
+        ceiling = (
+            alt.Chart(alt.Data(values=[{"readers": 1}, {"readers": 4096}]))
+            .transform_calculate(level=vega(s.ceiling))
+            .mark_line(color=theme.MUTED, strokeDash=[5, 4])
+            .encode(x=x, y=alt.Y("level:Q", **y))
+        )
+        full = (
+            alt.Chart(alt.Data(values=[{"level": LOWEST}, {"level": 1e7}]))
+            .transform_calculate(readers=vega(minimum(maximum(s.most, 1), 4096)))
+            .mark_line(color=theme.MUTED, strokeDash=[2, 3])
+            .encode(x=x, y=alt.Y("level:Q", **y))
+        )
+        here = s.now("all", "each", "bound", readers=s.now_batch, low=maximum(s.each, LOWEST))
+        now = [
+            here.mark_point(size=170, filled=True, opacity=1, color=colour, stroke=theme.PAPER, strokeWidth=2).encode(
+                x=x, y=alt.Y(f"{name}:Q", **y), tooltip=tooltip
+            )
+            for name, colour in (("all", theme.BLUE), ("low", theme.ORANGE))
+        ]
+        words = [
+            s.now(readers=1.15, level=s.ceiling, label="ceiling, all readers")
+            .mark_text(color=theme.MUTED, align="left", dy=-8)
+            .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
+            s.now(readers=minimum(maximum(s.most, 1), 4096), level=0.2, label=where(s.most < 1, "nothing fits", "memory full"))
+            .mark_text(color=theme.MUTED, align={"expr": "most > 60 ? 'right' : 'left'"}, dx={"expr": "most > 60 ? -5 : 5"})
+            .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
+            *(
+                s.rows.transform_filter("datum.readers == 4096")
+                .transform_calculate(label=f"'{label}'")
+                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=dy, align="right", clip=True)
+                .encode(x=x, y=alt.Y(f"{name}:Q", **y), text="label:N")
+                for name, colour, label, dy in (("all", theme.BLUE, "all readers", 16), ("each", theme.ORANGE, "one reader", -16))
+            ),
+        ]  # fmt: skip
+        return alt.layer(ceiling, full, *marks, *now, *words)
+
+    def model(s: Any, *, batch: Any, **rest: Any) -> None:
+        decode_of_models(s, batch=batch, **rest)
+        s.now_batch = batch + 0
+
+    claim = {
+        "context": 2048,
+        "cache": "bf16",
+        "device": "H100 SXM5 80 GB, bf16",
+        "count": 8,
+        "model": "Megatron 1T",
+        "batch": 1,
+    }
+    llama = {"weights": "bf16", "cache": "bf16", "device": "H100 SXM5 80 GB, bf16", "count": 8}
+    return Figure(
+        name="decode-throughput",
+        title="What one reader gets and what all get, by the batch",
+        alt="Two curves over the batch, both axes logarithmic: tokens a second for one reader, which falls, and for all readers, which rises towards "
+        "a dashed ceiling; a dotted line marks the batch at which the memory is full. {model} on {count} × {device}, {context} each, weights in {weights}: with a "
+        "batch of {batch}, one reader gets at most {each} tokens a second and all together {all}, bound by {bound}. The ceiling is {ceiling}.",
+        model=model,
+        controls=[
+            choice("model", "Model", list(MODELS), value="Llama 3 70B"),
+            slider("batch", "Batch", steps(1, 4096), value=1, unit="readers"),
+            slider("context", "Context", steps(128, 131072), value=8192, unit="tokens"),
+            choice("weights", "Weights stored in", WEIGHTS),
+            choice("cache", "Cache stored in", CACHE),
+            device_choice("device", "Device and number format", HARDWARE),
+            slider("count", "Devices", steps(1, 16), value=8),
+        ],
+        presets={
+            "One trillion, bf16": {**claim, "weights": "bf16"},
+            "One trillion, 4 bits": {**claim, "weights": "fp4 or int4"},
+            "One reader": {**llama, "model": "Llama 3 70B", "context": 8192, "batch": 1},
+            "A batch of 128": {**llama, "model": "Llama 3 70B", "context": 8192, "batch": 128},
+            "Short contexts": {**llama, "model": "Llama 3 70B", "context": 512, "batch": 1024},
+            "No grouped heads": {**llama, "model": "Llama 2 13B", "context": 8192, "batch": 64},
+            "Latent attention": {
+                **llama,
+                "model": "DeepSeek-V3",
+                "weights": "fp8 or int8",
+                "context": 8192,
+                "batch": 256,
+            },
+        },
+        readouts=[
+            readout("each", "Tokens/s for one reader"),
+            readout("all", "Tokens/s for all readers"),
+            readout("bound", "Bound", text={"compute": "compute", "memory": "memory"}),
+            readout("busy", "Peak in use", "%"),
+            readout("ceiling", "Ceiling for all readers, tokens/s"),
+            readout(
+                "reaches", "Compute-bound", text={name: name for name in ("a large enough batch does", "no batch does")}
+            ),
+            readout("memory", "Weights and cache", "B"),
+            readout("fits", "Fits in the memory", text={"yes": "yes", "no": "no"}),
+        ],
+        rows=along("readers", steps(1, 4096), one_batch),
+        chart=chart,
+        table=[
+            column("readers", "Batch"),
+            column("each", "Tokens/s for one"),
+            column("all", "Tokens/s for all"),
+            column("seconds", "Step", "s"),
+            column("bound", "Bound"),
+        ],
+        caption="Upper bounds on tokens/s: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
+        "communication between them. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
+        f"experts that the batch can choose are read. The ceiling is the limit of a large batch. {peaks_note(HARDWARE)}",
+        height=320,
+    )

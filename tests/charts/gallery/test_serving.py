@@ -1,0 +1,60 @@
+"""Tokens a second over the batch, against fk.serving, which finds its bounds without the figure."""
+
+import pytest
+
+import flopkit as fk
+from flopkit.charts import decode_throughput
+from flopkit.charts.gallery.serving import CACHE, MODELS, WEIGHTS
+
+FIGURE = decode_throughput()
+DTYPES = {16: "bf16", 8: "fp8", 4: "fp4"}
+CARD, ARITHMETIC = "H100 SXM5 80 GB", ("bf16", "fp8")
+
+
+def bound(model, batch, context, weights, cache, device, count):
+    sizes = {
+        "context": context, "batch": batch, "weights": DTYPES[WEIGHTS[weights]["bits"]], "kv": DTYPES[CACHE[cache]["bits"]],
+        "compute": device.rpartition(" ")[2], "count": count,
+    }  # fmt: skip
+    return fk.serving.decode(MODELS[model], "h100-sxm", **sizes)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("arithmetic", ARITHMETIC)
+@pytest.mark.parametrize(("batch", "context", "weights", "cache", "count"), [
+    (1, 2048, "bf16", "bf16", 8), (64, 8192, "fp8 or int8", "bf16", 8), (4096, 128, "bf16", "fp8 or int8", 16), (32, 131072, "fp4 or int4", "fp8 or int8", 4),
+])  # fmt: skip
+def test_a_point_is_the_bound(model, arithmetic, batch, context, weights, cache, count):
+    settings = {
+        "model": model,
+        "batch": batch,
+        "context": context,
+        "weights": weights,
+        "cache": cache,
+        "device": f"{CARD}, {arithmetic}",
+        "count": count,
+    }
+    found, ours = FIGURE.at(**settings), bound(**settings)
+    assert found["all"] == pytest.approx(ours.tokens_per_s) and found["each"] == pytest.approx(
+        ours.tokens_per_s_per_reader
+    )
+    assert found["bound"] == ours.bound and found["busy"] == pytest.approx(ours.busy)
+    assert found["memory"] == ours.memory and (found["fits"] == "yes") is ours.fits
+    row = next(row for row in FIGURE.rows(**settings) if row["readers"] == batch)
+    assert row["all"] == pytest.approx(ours.tokens_per_s)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("context", [512, 8192])
+def test_the_ceiling_is_what_a_huge_batch_comes_to(model, context):
+    start = FIGURE.settings({"model": model, "context": context})
+    huge = bound(**{**start, "batch": 2**34})
+    assert FIGURE.at(model=model, context=context)["ceiling"] == pytest.approx(huge.tokens_per_s, rel=1e-3)
+    never = fk.serving.batch_at_ridge(MODELS[model], "h100-sxm", context=context) is None
+    assert (FIGURE.at(model=model, context=context)["reaches"] == "no batch does") is never
+
+
+def test_where_the_memory_is_full():
+    most = fk.serving.largest_batch("llama-3-70b", "h100-sxm", context=8192, count=8)
+    assert int(FIGURE.at(model="Llama 3 70B", context=8192)["most"]) == most
+    assert FIGURE.at(**FIGURE.presets["One trillion, bf16"])["most"] == 0
