@@ -134,11 +134,11 @@ def decode_throughput() -> Figure:
             .mark_text(color=theme.MUTED, align={"expr": "most > 60 ? 'right' : 'left'"}, dx={"expr": "most > 60 ? -5 : 5"})
             .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
             *(
-                s.rows.transform_filter("datum.readers == 4096")
+                s.rows.transform_filter("datum.readers == 64")
                 .transform_calculate(label=f"'{label}'")
-                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=dy, align="right", clip=True)
+                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=dy, dx=-4, align="right", clip=True)
                 .encode(x=x, y=alt.Y(f"{name}:Q", **y), text="label:N")
-                for name, colour, label, dy in (("all", theme.BLUE, "all readers", 16), ("each", theme.ORANGE, "one reader", -16))
+                for name, colour, label, dy in (("all", theme.BLUE, "all readers", -12), ("each", theme.ORANGE, "one reader", 14))
             ),
         ]  # fmt: skip
         return alt.layer(ceiling, full, *marks, *now, *words)
