@@ -134,11 +134,13 @@ def decode_throughput() -> Figure:
             .mark_text(color=theme.MUTED, align={"expr": "most > 60 ? 'right' : 'left'"}, dx={"expr": "most > 60 ? -5 : 5"})
             .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
             *(
-                s.rows.transform_filter("datum.readers == 64")
+                s.rows.transform_filter(f"datum.readers == {place}")
                 .transform_calculate(label=f"'{label}'")
-                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=dy, dx=-4, align="right", clip=True)
+                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=14, dx=dx, align=align, clip=True)
                 .encode(x=x, y=alt.Y(f"{name}:Q", **y), text="label:N")
-                for name, colour, label, dy in (("all", theme.BLUE, "all readers", -12), ("each", theme.ORANGE, "one reader", 14))
+                for name, colour, label, place, align, dx in (
+                    ("all", theme.BLUE, "all readers", 16, "left", 6), ("each", theme.ORANGE, "one reader", 64, "right", -4),
+                )
             ),
         ]  # fmt: skip
         return alt.layer(ceiling, full, *marks, *now, *words)
@@ -185,6 +187,7 @@ def decode_throughput() -> Figure:
                 "weights": "fp8 or int8",
                 "context": 8192,
                 "batch": 256,
+                "count": 16,
             },
         },
         readouts=[
