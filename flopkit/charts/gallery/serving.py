@@ -49,6 +49,8 @@ def _step(s: Any, *, model: Any, batch: Any, context: Any, weights: Any, cache: 
     s.bound = bound.bound
     s.each = 1 / s.seconds
     s.all = batch / s.seconds
+    s.low = maximum(s.each, LOWEST)  # as they are drawn
+    s.high = maximum(s.all, LOWEST)
 
 
 def decode_of_models(
@@ -101,15 +103,15 @@ def decode_throughput() -> Figure:
             alt.Tooltip("bound:N", title="bound"),
         ]
         marks = []
-        for name, colour in (("all", theme.BLUE), ("each", theme.ORANGE)):
-            line = s.rows.mark_line(color=colour, strokeWidth=2.5, clip=True).encode(x=x, y=alt.Y(f"{name}:Q", **y))
-            dots = s.rows.mark_point(color=colour, size=24, filled=True, opacity=1, clip=True).encode(
+        for name, colour in (("high", theme.BLUE), ("low", theme.ORANGE)):
+            line = s.rows.mark_line(color=colour, strokeWidth=2.5).encode(x=x, y=alt.Y(f"{name}:Q", **y))
+            dots = s.rows.mark_point(color=colour, size=24, filled=True, opacity=1).encode(
                 x=x, y=alt.Y(f"{name}:Q", **y), tooltip=tooltip
             )
             marks += [line, dots]
         ceiling = (
             alt.Chart(alt.Data(values=[{"readers": 1}, {"readers": 4096}]))
-            .transform_calculate(level=vega(s.ceiling))
+            .transform_calculate(level=vega(maximum(s.ceiling, LOWEST)))
             .mark_line(color=theme.MUTED, strokeDash=[5, 4])
             .encode(x=x, y=alt.Y("level:Q", **y))
         )
@@ -119,15 +121,15 @@ def decode_throughput() -> Figure:
             .mark_line(color=theme.MUTED, strokeDash=[2, 3])
             .encode(x=x, y=alt.Y("level:Q", **y))
         )
-        here = s.now("all", "each", "bound", readers=s.now_batch, low=maximum(s.each, LOWEST))
+        here = s.now("all", "each", "high", "low", "bound", readers=s.now_batch)
         now = [
             here.mark_point(size=170, filled=True, opacity=1, color=colour, stroke=theme.PAPER, strokeWidth=2).encode(
                 x=x, y=alt.Y(f"{name}:Q", **y), tooltip=tooltip
             )
-            for name, colour in (("all", theme.BLUE), ("low", theme.ORANGE))
+            for name, colour in (("high", theme.BLUE), ("low", theme.ORANGE))
         ]
         words = [
-            s.now(readers=1.15, level=s.ceiling, label="ceiling, all readers")
+            s.now(readers=1.15, level=maximum(s.ceiling, LOWEST), label="ceiling, all readers")
             .mark_text(color=theme.MUTED, align="left", dy=-8)
             .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
             s.now(readers=minimum(maximum(s.most, 1), 4096), level=0.2, label=where(s.most < 1, "nothing fits", "memory full"))
@@ -136,10 +138,10 @@ def decode_throughput() -> Figure:
             *(
                 s.rows.transform_filter(f"datum.readers == {place}")
                 .transform_calculate(label=f"'{label}'")
-                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=14, dx=dx, align=align, clip=True)
+                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=14, dx=dx, align=align)
                 .encode(x=x, y=alt.Y(f"{name}:Q", **y), text="label:N")
                 for name, colour, label, place, align, dx in (
-                    ("all", theme.BLUE, "all readers", 16, "left", 6), ("each", theme.ORANGE, "one reader", 64, "right", -4),
+                    ("high", theme.BLUE, "all readers", 16, "left", 6), ("low", theme.ORANGE, "one reader", 64, "right", -4),
                 )
             ),
         ]  # fmt: skip
@@ -213,6 +215,6 @@ def decode_throughput() -> Figure:
         ],
         caption="Upper bounds on tokens/s: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
         "communication between them. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
-        f"experts that the batch can choose are read. The ceiling is the limit of a large batch. {peaks_note(HARDWARE)}",
+        f"experts that the batch can choose are read. The ceiling is the limit of a large batch. What lies below 0.1 tokens/s is drawn there. {peaks_note(HARDWARE)}",
         height=320,
     )
