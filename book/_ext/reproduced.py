@@ -8,7 +8,7 @@ from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING
 TITLES = {
     "llm_foundry": "llm-foundry, 216 runs", "narayanan_2021": "Megatron-LM 2021", "korthikanti_2022": "Selective recompute, 2022",
     "nanogpt": "nanoGPT", "chinchilla_a4": "Chinchilla, table A4", "palm_table_3": "PaLM, table 3", "llama_3": "Llama 3",
-    "deepseek_v3": "DeepSeek-V3", "pope_2022": "PaLM in inference", "gpt_fast": "gpt-fast",
+    "deepseek_v3": "DeepSeek-V3", "pope_2022": "PaLM in inference", "gpt_fast": "gpt-fast", "scaling_book": "How to Scale Your Model",
 }  # fmt: skip
 
 
