@@ -105,7 +105,10 @@ class Table:
     def _repr_html_(self) -> str:
         def cell(tag: str, name: str, value: str) -> str:
             side, scope = "right" if self._is_number(name) else "left", ' scope="col"' if tag == "th" else ""
-            return f'<{tag}{scope} style="text-align:{side}">{html.escape(value).replace(" %", "&nbsp;%")}</{tag}>'
+            kept = html.escape(value).replace(" %", "&nbsp;%").replace("  ", "&nbsp;&nbsp;")  # two blanks: a row set in
+            if tag == "td" and side == "right":
+                kept = kept.replace(" ", "&nbsp;")  # a number and its unit
+            return f'<{tag}{scope} style="text-align:{side}">{kept}</{tag}>'
 
         head = "".join(cell("th", name, name) for name in self.columns)
         body = "".join(

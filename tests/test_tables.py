@@ -134,3 +134,9 @@ def test_a_number_and_its_per_cent_stay_on_one_line():
         ">52&nbsp;%<"
         in Table([{"share": 0.52}], formats={"share": lambda share: f"{share:.0%}".replace("%", " %")})._repr_html_()
     )
+
+
+def test_a_row_that_is_set_in_and_a_number_with_its_unit_stay_so_in_a_page():
+    rows = [{"part": "layers", "FLOPs": 14}, {"part": "  q_proj", "FLOPs": 7}]
+    page = Table(rows, formats={"FLOPs": lambda value: f"{value} GFLOPs"})._repr_html_()
+    assert ">&nbsp;&nbsp;q_proj<" in page and ">14&nbsp;GFLOPs<" in page and ">layers<" in page

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from flopkit.names import find
 from flopkit.published import serving, training
 from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, read
+from flopkit.published.training import llm_foundry_printed
 from flopkit.published.translating import presets, translate
 from flopkit.tables import Table
 
-__all__ = ["Row", "check", "names", "presets", "rows", "source", "tally", "translate"]
+__all__ = ["Row", "check", "llm_foundry_printed", "names", "presets", "rows", "source", "tally", "translate"]
 
 _TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "llm_foundry": training.llm_foundry, "narayanan_2021": training.narayanan, "korthikanti_2022": training.korthikanti,

@@ -17,6 +17,7 @@ __all__ = [
     "korthikanti",
     "llama_3",
     "llm_foundry",
+    "llm_foundry_printed",
     "llm_foundry_runs",
     "nanogpt",
     "narayanan",
@@ -38,10 +39,22 @@ def gpt(d_model: int, heads: int, layers: int, vocab: int, positions: int, *, bi
     )  # fmt: skip
 
 
+def llm_foundry_printed() -> list[dict[str, str]]:
+    """MosaicML's 216 training runs of MPT models as they are printed, in the README's order, each value as text.
+
+    Keys: *model*, *seq_len* (tokens), *n_gpus*, *gpu*, *precision*, *activation_checkpointing* ("True": every layer is recomputed),
+    *tokens_per_s* (of all GPUs, cut to a whole number), *mfu_pct*, *hfu_pct*, *model_tflops_per_gpu*, *n_params*.
+
+    >>> llm_foundry_printed()[0]["tokens_per_s"]
+    '515636'
+    """
+    lines = (files("flopkit") / "data" / "published" / "llm_foundry.csv").read_text("utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
 def llm_foundry() -> Iterator[Row]:
     """MosaicML's 216 runs: parameters, MFU and HFU from the printed tokens/s, model TFLOP/s."""
-    lines = (files("flopkit") / "data" / "published" / "llm_foundry.csv").read_text("utf-8").splitlines()
-    for number, run in enumerate(csv.DictReader(line for line in lines if not line.startswith("#")), start=1):
+    for number, run in enumerate(llm_foundry_printed(), start=1):
         seq, gpus, rate = int(run["seq_len"]), int(run["n_gpus"]), int(run["tokens_per_s"])
         model = gpt(*MPT[run["model"]], 50368, seq)
         recompute = "full" if run["activation_checkpointing"] == "True" else "none"
@@ -72,8 +85,7 @@ def llm_foundry_runs() -> Iterator[dict[str, Any]]:
     >>> run["device"], run["count"], run["tokens_per_s"], run["reported"]
     ('h100-sxm', 512, 515636, 0.4125)
     """
-    lines = (files("flopkit") / "data" / "published" / "llm_foundry.csv").read_text("utf-8").splitlines()
-    for run in csv.DictReader(line for line in lines if not line.startswith("#")):
+    for run in llm_foundry_printed():
         seq = int(run["seq_len"])
         yield {
             "model": gpt(*MPT[run["model"]], 50368, seq),

@@ -175,6 +175,9 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.seen_calls(hidden=0), r"seen_calls\(hidden=0\)"),
         (lambda: drawings.kept_over_time(5), "two to four layers"),
         (lambda: drawings.kept_over_time(2, "some"), "'none' or 'full'"),
+        (lambda: drawings.model_tree(models=("gpt2",)), "a length for each"),
+        (lambda: drawings.model_tree(("mixtral-8x7b",), (4096,)), "have experts, which is not drawn"),
+        (lambda: drawings.model_tree(("gemma-2-2b",), (4096,)), "of several kinds"),
         (lambda: drawings.wanted_gradients("frozen", "lora"), "'trained', 'frozen', 'LoRA'"),
         (lambda: drawings.wanted_gradients("frozen"), "two to six"),
         (lambda: drawings.causal_tiles(1000, 128), "2 to 16 whole tiles"),
@@ -527,3 +530,29 @@ def test_bars_of_a_step_are_its_bytes():
         read = 2 * (model.params - 128256 * 8192 + batch * 8192)
         assert caches.w / weights.w == pytest.approx(batch * cache / read) and caches.x == weights.w
     assert canvas.named("words of 50")[0].text.startswith(fk.units.si(read + 50 * cache, "B"))
+
+
+# -- whole models -------------------------------------------------------------------------------------------------
+
+
+def test_model_tree_is_as_high_as_its_flops():
+    """GPT-2 at 1,024 tokens: a layer has 12·768² weights, the head 50,257·768; a visible pair costs 2·768 multiply-adds a layer."""
+    drawing = drawings.model_tree(("gpt2",), (1024,))
+    weights, head, scores = 12 * 12 * 768**2, 50257 * 768, 12 * 2 * 768 * 1025 / 2
+    whole = weights + head + scores
+    [model], [stack], [last] = (drawing.marks(name) for name in ("model", "layers", "head"))
+    inside_layers = [drawing.marks(name)[0] for name in ("projections", "scores and values", "MLP")]
+    for mark, macs in zip(
+        (stack, last, *inside_layers), (weights + scores, head, weights / 3, scores, weights * 2 / 3), strict=True
+    ):
+        assert mark.h == pytest.approx(model.h * macs / whole), mark.name
+    assert stack.y == inside_layers[0].y and last.y == pytest.approx(stack.y + stack.h)
+    assert sum(mark.h for mark in inside_layers) == pytest.approx(stack.h)
+    assert "head  29 %" in words(drawing) and f"{2 * whole / 1e6:.0f} MFLOPs" in words(drawing)
+
+
+def test_six_flops_are_three_multiply_adds():
+    drawing = drawings.six_flops()
+    assert [mark.text for mark in drawing.marks("flops")] == ["2 FLOPs", "2 FLOPs", "2 FLOPs", "6 FLOPs"]
+    assert [mark.text for mark in drawing.marks("rule")] == ["6N"]
+    assert all(drawing.marks(f"w in {sum_}") for sum_ in ("y += x · w", "dx += dy · w"))

@@ -143,3 +143,11 @@ def test_the_errata_of_the_scaling_book_follow_from_its_own_numbers(found):
     assert (
         f"{(26 + batch * 6.7) / (8 * 0.82):.2f}" == "12.13" and round(2 * 2 * layers * width * context / 1e9, 1) == 6.7
     )
+def test_the_runs_behind_mosaics_table():
+    runs = published.llm_foundry_printed()
+    assert len(runs) == 216
+    [run] = [
+        run for run in runs
+        if (run["model"], run["seq_len"], run["gpu"], run["n_gpus"]) == ("7b", "65536", "a100_80gb", "8")
+    ]  # fmt: skip
+    assert (run["tokens_per_s"], run["activation_checkpointing"], run["mfu_pct"]) == ("8108", "True", "46.97")

@@ -10,6 +10,7 @@ from flopkit.charts.drawings.experts import routed_tokens
 from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
 from flopkit.charts.drawings.layer import attention_layer
+from flopkit.charts.drawings.models import model_tree, six_flops
 from flopkit.charts.drawings.products import bytes_and_flops, dot_product, matrix_product
 from flopkit.charts.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.charts.drawings.utilisation import numerators
@@ -26,10 +27,12 @@ __all__ = [
     "matrix_product",
     "mla",
     "numerators",
+    "model_tree",
     "peak",
     "routed_tokens",
     "prefill_and_decode",
     "seen_calls",
+    "six_flops",
     "tower",
     "transposed",
     "wanted_gradients",

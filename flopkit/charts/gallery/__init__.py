@@ -10,6 +10,7 @@ from flopkit.charts.gallery.convolutions import convolution_cost
 from flopkit.charts.gallery.counters import eight_tools
 from flopkit.charts.gallery.dense import dense_roofline
 from flopkit.charts.gallery.experts import expert_loads
+from flopkit.charts.gallery.models import model_parts, six_n_error
 from flopkit.charts.gallery.one_run import one_run
 from flopkit.charts.gallery.serving import decode_throughput
 from flopkit.charts.gallery.utilisation import ten_mistakes
@@ -24,8 +25,10 @@ __all__ = [
     "dense_roofline",
     "eight_tools",
     "expert_loads",
+    "model_parts",
     "one_run",
     "recompute_policies",
     "ten_mistakes",
+    "six_n_error",
     "what_counts",
 ]
