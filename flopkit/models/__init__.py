@@ -4,7 +4,6 @@ from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.hugging_face import families, from_hf
-from flopkit.models.language import Decoder, decoder
 from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Block, Model, Patches
 from flopkit.models.numbers import transformer
@@ -12,6 +11,6 @@ from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.models.vision import cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Decoder", "Experts", "GatedDelta", "LatentAttention", "Model", "Patches", "StateSpace", "cnn", "cnn_names", "config_names",
-    "config_source", "decoder", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
+    "MLP", "Attention", "Block", "Experts", "GatedDelta", "LatentAttention", "Model", "Patches", "StateSpace", "cnn", "cnn_names", "config_names",
+    "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from torch import nn
 import flopkit as fk
 from flopkit.charts import Figure, html
 from flopkit.charts.plots import MOST
+from flopkit.cost import Cost
 
 MODEL = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Sequential(nn.Linear(32, 32), nn.ReLU()), nn.Linear(32, 4))
 
@@ -20,7 +21,7 @@ def step():
 
 
 REPORT = fk.count(step)
-LAYER = fk.models.decoder("llama-3-8b").layer(seq=8192)
+LAYER = fk.load("llama-3-8b").layer(seq=8192)
 
 
 def test_a_cost_by_part():
@@ -30,11 +31,16 @@ def test_a_cost_by_part():
     assert sum(row["bytes"] for row in rows.values()) == LAYER.bytes
     assert sum(row["bytes_share"] for row in rows.values()) == pytest.approx(1)
     by_name = {part.name: part for part in LAYER.parts}
-    assert list(rows) == list(by_name)  # in their order; the two residuals are one bar
+    assert list(rows) == list(by_name)  # in their order
     assert rows["gate_proj"]["flops"] == by_name["gate_proj"].flops
-    assert rows["residual"]["bytes"] == 2 * by_name["residual"].bytes
     assert "gate_proj 23.3 % and 12 %" in figure.alt and "EXACT" in figure.caption
     assert "FLOPs" in figure.svg() and "962.1 GFLOPs" in figure.svg()
+
+
+def test_parts_of_one_name_are_one_bar():
+    up = fk.dense(tokens=3, d_in=2, d_out=4).named("up")
+    [row] = Cost.total("two", [up, up]).plot().rows()
+    assert (row["part"], row["flops"], row["bytes"]) == ("up", 2 * up.flops, 2 * up.bytes)
 
 
 def test_a_cost_without_parts_is_one_bar():

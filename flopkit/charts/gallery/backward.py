@@ -13,15 +13,16 @@ from flopkit.conventions import TORCH
 from flopkit.layers.attentions import attention
 from flopkit.layers.embeddings import embedding
 from flopkit.layers.products import dense
-from flopkit.models.language import decoder
+from flopkit.models import load
 from flopkit.training.backward import attention_backward, dense_backward
 
 __all__ = ["backward_stack", "step_of_llama"]
 
-LLAMA = decoder("llama-3-8b")
-WIDTH, HIDDEN, VOCABULARY, LAYERS = LLAMA.d_model, LLAMA.d_ff, LLAMA.vocab, LLAMA.layers
-CORE = {"heads": LLAMA.heads, "kv_heads": LLAMA.kv_heads, "head_dim": LLAMA.head_dim}
-QUERIES, KEYS = LLAMA.heads * LLAMA.head_dim, LLAMA.kv_heads * LLAMA.head_dim
+LLAMA = load("llama-3-8b")
+[(BLOCK, LAYERS)] = LLAMA.blocks
+WIDTH, HIDDEN, VOCABULARY = LLAMA.d_model, BLOCK.mlp.d_ff, LLAMA.vocab
+CORE = {name: getattr(BLOCK.mixer, name) for name in ("heads", "kv_heads", "head_dim")}
+QUERIES, KEYS = CORE["heads"] * CORE["head_dim"], CORE["kv_heads"] * CORE["head_dim"]
 # Matrices of a layer as (in, out); the first three have the layer's own input.
 QKV = ((WIDTH, QUERIES), (WIDTH, KEYS), (WIDTH, KEYS))
 REST = ((QUERIES, WIDTH), (WIDTH, HIDDEN), (WIDTH, HIDDEN), (HIDDEN, WIDTH))

@@ -10,7 +10,7 @@ from flopkit.charts.figure import Figure, need
 from flopkit.charts.hardware import device_choice, peaks_note
 from flopkit.charts.panel import along, column, readout, slider, steps
 from flopkit.layers.products import dense
-from flopkit.models import decoder, hf_config
+from flopkit.models import hf_config
 from flopkit.rooflines import bound_by
 
 __all__ = ["dense_on_device", "dense_roofline"]
@@ -109,7 +109,7 @@ def dense_roofline() -> Figure:
         ]
         return alt.layer(fall, roof, trail, *notes, dot, *names)
 
-    small, large, deepseek = decoder("llama-3-8b"), decoder("llama-3-70b"), hf_config("deepseek-v3")
+    small, large, deepseek = (hf_config(name) for name in ("llama-3-8b", "llama-3-70b", "deepseek-v3"))
     return Figure(
         name="dense-roofline",
         title="How many tokens make a dense layer compute-bound?",
@@ -125,9 +125,9 @@ def dense_roofline() -> Figure:
         ],
         presets={
             "4,096 → 16,384": {"d_in": 4096, "d_out": 16384},
-            "Llama-3-8B, gate or up": {"d_in": small.d_model, "d_out": small.d_ff},
-            "Llama-3-8B, head": {"d_in": small.d_model, "d_out": small.vocab},
-            "Llama-3-70B, gate or up": {"d_in": large.d_model, "d_out": large.d_ff},
+            "Llama-3-8B, gate or up": {"d_in": small["hidden_size"], "d_out": small["intermediate_size"]},
+            "Llama-3-8B, head": {"d_in": small["hidden_size"], "d_out": small["vocab_size"]},
+            "Llama-3-70B, gate or up": {"d_in": large["hidden_size"], "d_out": large["intermediate_size"]},
             "GPT-2, first of the MLP": {"d_in": 768, "d_out": 3072},
             "DeepSeek-V3, one expert's up": {
                 "d_in": deepseek["hidden_size"],

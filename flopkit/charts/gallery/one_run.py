@@ -12,7 +12,7 @@ from flopkit.charts.hardware import peaks_note
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.conventions import EXACT, TORCH
 from flopkit.devices import device
-from flopkit.models.language import decoder
+from flopkit.models import load
 from flopkit.units import si
 
 __all__ = ["one_run", "one_run_many_numbers"]
@@ -34,7 +34,7 @@ YOURS = "your recipe"
 
 def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, multiply_add: Any, peak: Any) -> None:
     """FLOPs of a training token, and the utilisation they make of a measured rate of tokens."""
-    forward = decoder("llama-3-8b").forward(seq=seq)
+    forward = load("llama-3-8b").forward(seq=seq)
     s.visible = FORWARDS * forward.under(EXACT).flops / seq
     s.every = FORWARDS * forward.under(TORCH).flops / seq
     s.six_n = 2 * FORWARDS * (forward.params - forward.params_by_role["norm"])  # a gain is in no product
