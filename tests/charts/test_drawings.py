@@ -511,6 +511,8 @@ def test_kept_over_time_is_the_memory_of_its_layers(recompute, passes):
     assert max(held for _, held in heights) == most
     assert fk.units.si(most, "B") in drawing.title
     assert len(drawing.marks("pass")) == passes
+
+
 # -- serving ------------------------------------------------------------------------------------------------------
 
 

@@ -143,6 +143,8 @@ def test_the_errata_of_the_scaling_book_follow_from_its_own_numbers(found):
     assert (
         f"{(26 + batch * 6.7) / (8 * 0.82):.2f}" == "12.13" and round(2 * 2 * layers * width * context / 1e9, 1) == 6.7
     )
+
+
 def test_the_runs_behind_mosaics_table():
     runs = published.llm_foundry_printed()
     assert len(runs) == 216
