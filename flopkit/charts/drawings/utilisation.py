@@ -37,7 +37,7 @@ def numerators(
     Examples
     --------
     >>> numerators("llama-3-8b", seq=8192, rate=6375).title
-    'One throughput, one peak, six numerators: 31.1 to 45 %'
+    'One throughput, one peak, six numerators: 31 to 44.2 %'
     """
     seq, rate, card = number("seq", seq), number("rate", rate), find(device)
     none = load(model).train_step(seq=seq)
