@@ -348,7 +348,7 @@ VERL = Convention(
 )  # fmt: skip
 SIX_N = Convention(
     "SIX_N",
-    "Kaplan et al. 2020, arXiv:2001.08361: 2N a token forward, 6N with the backward pass, with all parameters in N",
+    "the rule of Kaplan et al. 2020, arXiv:2001.08361, here with all parameters in N: 2N a token forward, 6N with the backward pass",
     scores=0, embedding=1, vectors=1, positions=1, idle=1, recompute=0,
 )  # fmt: skip
 SIX_N_ACTIVE = Convention(

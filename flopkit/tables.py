@@ -116,7 +116,9 @@ class Table:
             for row in self.rows
         )
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
-        return f'<table class="fk-table">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        return (
+            f'<table class="fk-table" tabindex="0">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        )
 
 
 def _text(value: Any) -> str:

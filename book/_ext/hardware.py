@@ -10,7 +10,7 @@ FORMATS = ("fp32", "bf16", "fp8")
 
 def peaks():
     """One row a device: dense peaks by format, memory, bandwidth, and the ridge in bf16 (fp16 where there is no bf16)."""
-    rows = [["", *FORMATS, "GB", "bandwidth", "ridge"]]
+    rows = [["", "fp32", "16 bit", "fp8", "GB", "bandwidth", "ridge"]]
     for name in fk.device_names():
         device = fk.device(name)
         half = next((key for key in ("bf16", "fp16") if key in device.dtypes), None)

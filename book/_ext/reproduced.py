@@ -23,6 +23,21 @@ def tally():
     return table(rows)
 
 
+def summary():
+    """How many come out, with and without the largest table."""
+    rows = [row for name in published.names() for row in published.rows(name)]
+    others = [row for row in rows if row.table != "llm_foundry"]
+
+    def share(found, kind):
+        return f"{sum(row.verdict == kind for row in found):,}"
+
+    return (
+        f"Of {len(rows):,} numbers {share(rows, REPRODUCED)} are reproduced, and {share(rows, ROUNDING)} lie inside rounding. Most belong to one "
+        f"README, MosaicML's. Of the {len(others)} others {share(others, REPRODUCED)} are reproduced, {share(others, ROUNDING)} lie inside rounding, "
+        f"and {share(others, DIFFERENT)} do not come out."
+    )
+
+
 def tables():
     """Each table: where it stands, what was compared, and the numbers that do not come out, each with its reason."""
     return "\n".join(line for name in published.names() for line in _one(name))
@@ -53,7 +68,7 @@ def _one(name):
 def _shown(rows):
     lines = [["row", "printed", "ours"]]
     for row in rows:
-        low, high = (f"{value:,.6g}" for value in row.ours)
+        low, high = (f"{value:,}" if isinstance(value, int) else f"{value:,.7g}" for value in row.ours)
         lines.append([f"{row.row}: {row.quantity}", row.printed, low if low == high else f"{low} to {high}"])
     return table(lines).splitlines()
 

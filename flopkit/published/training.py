@@ -150,7 +150,7 @@ def korthikanti() -> Iterator[Row]:
 
 _SELECTIVE = (
     "relative to the products of the layers, the scores and values of a step are s/(6h), for sequences of s tokens and width h; computing "
-    "them once more in the backward pass makes that 2s/(9h), a third more; the printed equation has s/(3h), twice as much"
+    "them once more in the backward pass makes that 2s/(9h), a third more; the printed equation has s/(3h), twice s/(6h)"
 )
 
 

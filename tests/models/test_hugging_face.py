@@ -13,10 +13,20 @@ QWEN2_MOE = {
     "model_type": "qwen2_moe", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
 }  # fmt: skip
+QWEN3_NEXT = {
+    "model_type": "qwen3_next", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4,
+}  # fmt: skip
+MAMBA_2 = {
+    "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16, "state_size": 24,
+    "n_groups": 2, "conv_kernel": 4,
+}  # fmt: skip
 ONE = {hf_config(name)["model_type"]: hf_config(name) for name in (
     "llama-3-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-7b", "qwen3-8b", "qwen3-30b-a3b", "gemma-2-9b", "gemma-3-4b", "olmo-2-7b", "gpt-oss-20b",
     "deepseek-v2", "deepseek-v3", "gpt2", "bert-base", "t5-base", "vit-b-16",
-)} | {"mpt": MPT, "qwen2_moe": QWEN2_MOE}  # fmt: skip
+)} | {"mpt": MPT, "qwen2_moe": QWEN2_MOE, "qwen3_next": QWEN3_NEXT, "mamba2": MAMBA_2}  # fmt: skip
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
 LATENT = (
@@ -40,6 +50,8 @@ NEEDED = {
     "mpt": ("vocab_size", "d_model", "n_layers", "n_heads"),
     "bert": (*SIZES, "max_position_embeddings", "type_vocab_size"),
     "t5": ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads", "relative_attention_num_buckets"),
+    "qwen3_next": tuple(key for key in QWEN3_NEXT if key != "model_type"),
+    "mamba2": tuple(key for key in MAMBA_2 if key != "model_type"),
     "vit": ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size"),
 }  # fmt: skip
 

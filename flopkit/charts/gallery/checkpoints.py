@@ -115,7 +115,7 @@ def recompute_policies() -> Figure:
             axis=alt.Axis(labelFontWeight={"condition": {"test": "datum.value == policy", "value": "bold"}, "value": "normal"}),
         )  # fmt: skip
         scale = alt.Scale(domainMin=0, domainMax={"expr": f"({vega(s.top)}) / 1e9"}, nice=False)
-        x = {"title": "GB of one GPU", "scale": scale, "axis": alt.Axis(format="~s", tickCount=5)}
+        x = {"title": "GB of one GPU", "scale": scale, "axis": alt.Axis(format="~s", tickCount=5, labelBound=True)}
         bars = (
             s.rows.transform_fold(list(parts), as_=["part", "bytes"])
             .transform_calculate(
