@@ -213,8 +213,9 @@ def decode_throughput() -> Figure:
             column("seconds", "Step", "s"),
             column("bound", "Bound"),
         ],
-        caption="Upper bounds on tokens/s: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
+        caption="Upper bounds on tokens/s of dense models: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
         "communication between them. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
-        f"experts that the batch can choose are read. The ceiling is the limit of a large batch. What lies below 0.1 tokens/s is drawn there. {peaks_note(HARDWARE)}",
+        "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. "
+        f"The ceiling is the limit of a large batch. What lies below 0.1 tokens/s is drawn there. {peaks_note(HARDWARE)}",
         height=320,
     )
