@@ -15,7 +15,7 @@ __all__ = ["FLOORS", "seen_calls", "tower"]
 # Where a counter watches, how, who does, what passes by unseen. From the top of the tower. Trace and dispatcher both see operators.
 FLOORS = (
     ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "products written in forward()"),
-    ("functions", "torch's own, replaced", "in part ptflops, ultralytics-thop,", "calflops", "functions that are not replaced"),
+    ("functions", "torch's own, replaced", "in part ptflops, ultralytics-thop,", "calflops, flopkit", "functions that are not replaced"),
     ("trace", "operators, read after a run", "fvcore", "", "operators without a rule"),
     ("dispatcher", "operators, as they run", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
     ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "which layer a kernel belongs to"),
