@@ -1,11 +1,12 @@
 """Whole networks as trees of layers, and the configurations of published ones."""
 
+from flopkit.models.blocks import Block, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.hugging_face import families, from_hf
 from flopkit.models.mixers import Attention, LatentAttention
-from flopkit.models.model import Block, Model, Patches
+from flopkit.models.model import Model
 from flopkit.models.numbers import transformer
 from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.models.vision import cnn, cnn_names

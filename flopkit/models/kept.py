@@ -19,7 +19,8 @@ from flopkit.sizes import number
 from flopkit.training.memory import Kept
 
 if TYPE_CHECKING:
-    from flopkit.models.model import Block, Model
+    from flopkit.models.blocks import Block
+    from flopkit.models.model import Model
 
 __all__ = ["boundary", "of_ends", "of_layer", "of_layers"]
 

@@ -7,78 +7,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from flopkit.arithmetic import is_zero, maximum
 from flopkit.conventions import total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes
-from flopkit.layers.convolutions import conv2d
-from flopkit.layers.embeddings import embedding, learned_positions
-from flopkit.layers.normalisations import layer_norm, rms_norm
-from flopkit.models.parts import Part, Run, added, part, project
-from flopkit.sizes import Count, Flag, Size, choice, divides, flag, number, offence, size
+from flopkit.models import kept, walk
+from flopkit.models.blocks import Block, Patches
+from flopkit.models.parts import Part, Run
+from flopkit.models.recomputed import computed_again, policy_name
+from flopkit.sizes import Count, Flag, Size, choice, flag, offence, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
-from flopkit.training.steps import POLICIES, Step
+from flopkit.training.steps import Step
 
-__all__ = ["Block", "Model", "Patches"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """One layer: a mixer, in which tokens meet, and an MLP or a mixture of experts, each closed by a residual sum.
-
-    Parameters
-    ----------
-    mixer : Any
-        How tokens meet.
-    mlp : Any, optional
-        What each token goes through by itself. None: the layer has none.
-    cross : Any, optional
-        Attention to an encoder's output, between the two.
-    norms : str, optional
-        Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each branch or sum), ``"both"``, or
-        ``"parallel"``: one norm, and both branches read its output (PaLM).
-    """
-
-    mixer: Any
-    mlp: Any = None
-    cross: Any = None
-    norms: str = "pre"
-
-    def __post_init__(self) -> None:
-        choice("norms", self.norms, ("pre", "post", "both", "parallel"))
-
-    @property
-    def branches(self) -> list[tuple[str, Any]]:
-        """The mixer, the cross-attention and the MLP, those that there are, each with its name."""
-        named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp))
-        return [(name, branch) for name, branch in named if branch is not None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patches:
-    """An image cut into square patches, each brought to the model's width by one matrix (ViT).
-
-    Parameters
-    ----------
-    image, patch : int
-        Pixels of a side of the image, and of a patch.
-    channels : Size, optional
-        Colours.
-    """
-
-    image: int
-    patch: int
-    channels: Size = 3
-
-    def __post_init__(self) -> None:
-        number("image", self.image)
-        divides("patch", number("patch", self.patch), "image", self.image)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of an image: its patches and a class token."""
-        return (self.image // self.patch) ** 2 + 1
+__all__ = ["Model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,11 +189,11 @@ class Model:
         >>> step.model_flops == 3 * load("llama-3-8b").forward(seq=8192, batch=2).flops
         True
         """
-        policy = _policy(recompute)
+        policy = policy_name(recompute)
         run = self._whole(seq, batch, dtype)
         parts = self.parts(run)
         layers = [each for each in parts if each.layer]
-        again = self._again(layers, recompute, early_stop)
+        again = computed_again(self, layers, recompute, early_stop)
 
         def work(name: str, costs: Iterable[Cost]) -> Cost:
             found = Cost.total(name, list(costs))
@@ -325,7 +266,7 @@ class Model:
         >>> round(memory.layers / full.layers, 1)
         20.5
         """
-        policy = _policy(recompute)
+        policy = policy_name(recompute)
         for name, value, known in (
             ("precision", precision, PRECISIONS), ("optimizer", optimizer, OPTIMIZERS), ("kernel", kernel, ("flash", "math")),
         ):  # fmt: skip
@@ -334,42 +275,11 @@ class Model:
             raise ValueError(
                 f"{self.name}: its memory is not known here, only that of decoders without multi-token prediction"
             )
-        from flopkit.models import kept
-
         run = self._whole(seq, batch, "fp32" if precision == "fp32" else "bf16")
         layers, again, one = kept.of_layers(self, run, recompute, kernel, dropout)
         weights, gradients, states = (self.params * each for each in state_bytes(precision, optimizer))
         name = f"{self.name}, training step" + ("" if policy == "none" else f", recompute {policy}")
         return Memory(name, weights, gradients, states, layers, kept.of_ends(self, run), again, one)
-
-    def _again(self, layers: list[Part], recompute: str | int, early_stop: bool) -> list[Cost]:
-        """What a policy computes again of *layers*, the stacks of equal layers."""
-        if recompute == "none":
-            return []
-        if recompute == "selective":
-            return [each.core for each in layers if each.core is not None]
-        if recompute == "full" and not early_stop:
-            return [each.cost for each in layers]
-        times = stopped = [each.times for each in layers]  # layers of each kind, and those that end a checkpointed part
-        if isinstance(recompute, int):
-            if self.encoder is not None:
-                raise ValueError(
-                    f"recompute={recompute}: segments of layers run through one stack; {self.name} has two"
-                )
-            from flopkit.models.kept import segments
-
-            earlier = segments(self, recompute)[:-1]
-            times = [sum(segment.count(kind) for segment in earlier) for kind in range(len(layers))]
-            stopped = [sum(segment[-1] == kind for segment in earlier) for kind in range(len(layers))]
-        found: list[Cost] = []
-        for each, all_of_them, ends in zip(layers, times, stopped, strict=True):
-            # the output of this product is not what any backward pass reads, only what the next layer begins with
-            spared = early_stop and each.inside[-2].cost.name.endswith(("down_proj", "o_proj"))
-            spared = spared and each.inside[-1].cost.name.endswith("_sum")
-            whole = Cost.total("layer", [inner.cost for inner in each.inside])
-            short = Cost.total("layer", [inner.cost for inner in each.inside[:-2]]) if spared else whole
-            found += [whole * (all_of_them - ends), short * ends]
-        return found
 
     def prefill(
         self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", prefix: Count = 0
@@ -499,111 +409,12 @@ class Model:
 
         *head_tokens*: how many tokens the head is for, all of them where it is None.
         """
-        found = [] if self.encoder is None or not run.new_memory else self._encoded(run)
-        found += self._entered(run)
-        for kind, (block, layers) in enumerate(self.blocks):
-            name = "layers" if len(self.blocks) == 1 else f"layers, kind {kind + 1}"
-            found.append(_repeated(name, self._layer(block, run), layers))
-        if self.final_norm:
-            found.append(self._normed("norm", run))
-        found += self._head(run, run.tokens if head_tokens is None else head_tokens)
-        if self.mtp is not None:
-            found.append(self._more_tokens(run))
-        return found
+        return walk.through(self, run, run.tokens if head_tokens is None else head_tokens)
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer of a *kind*, a place in ``blocks``, by its parts."""
         run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, memory=seq, dtype=dtype)
-        return Cost.total("layer", (each.cost for each in self._layer(self.blocks[kind][0], run)))
-
-    def _layer(self, block: Block, run: Run) -> list[Part]:
-        found: list[Part] = []
-        for place, (name, branch) in enumerate(block.branches):
-            if block.norms in ("pre", "both") or (block.norms == "parallel" and place == 0):
-                found.append(self._normed(f"{name}_norm", run))
-            found += branch.parts(run, self.d_model)
-            if block.norms == "both":
-                found.append(self._normed(f"{name}_post_norm", run))
-            found.append(added(f"{name}_sum", run, self.d_model))
-            if block.norms == "post":
-                found.append(self._normed(f"{name}_norm", run))
-        return found
-
-    def _normed(self, name: str, run: Run, tokens: Any = None) -> Part:
-        rows = run.tokens if tokens is None else tokens
-        if self.norm == "rms":
-            return part(name, rms_norm(tokens=rows, d=self.d_model, dtype=run.dtype), rows)
-        return part(name, layer_norm(tokens=rows, d=self.d_model, bias=self.norm_bias, dtype=run.dtype), rows)
-
-    def _entered(self, run: Run) -> list[Part]:
-        tokens, d_model = run.tokens, self.d_model
-        if self.patches is not None:
-            side = self.patches.image // self.patches.patch
-            conv = conv2d(
-                batch=run.batch, c_in=self.patches.channels, c_out=d_model, h_out=side, w_out=side, kernel=self.patches.patch,
-                stride=self.patches.patch, bias=True, dtype=run.dtype,
-            )  # fmt: skip
-            conv = replace(conv, params_by_role={**conv.params_by_role, "position": d_model})  # the class token
-            taps = self.patches.channels * self.patches.patch**2
-            formula = f"2·batch·{side * side}·{taps}·{d_model}"
-            found = [part("patches", conv, run.batch * side * side, formula=formula)]
-        else:
-            table = embedding(tokens=tokens, vocab=self.vocab, d_model=d_model, dtype=run.dtype)
-            kind = {"embedding": (1 - self.tied) * tokens * self.vocab * d_model}
-            if not is_zero(self.tied):
-                kind["tied"] = self.tied * tokens * self.vocab * d_model
-            found = [part("embedding", replace(table, macs_by_kind=kind), tokens, weights=tokens * d_model)]
-            if self.token_types:
-                types = embedding(tokens=tokens, vocab=self.token_types, d_model=d_model, dtype=run.dtype)
-                types = replace(types, macs_by_kind={}, params_by_role={"position": self.token_types * d_model})
-                found.append(part("token_types", types, tokens))
-        if self.positions is not None:
-            rows = maximum(run.kv, self.positions) if run.q is not run.kv else self.positions
-            learned = learned_positions(batch=run.batch, seq=run.q, positions=rows, d_model=d_model, dtype=run.dtype)
-            found.append(part("positions", learned, tokens, weights=run.q * d_model))
-        if self.embedding_norm:
-            found.append(self._normed("embedding_norm", run))
-        return found
-
-    def _encoded(self, run: Run) -> list[Part]:
-        assert self.encoder is not None
-        inside = Run(run.batch, run.memory, run.memory, causal=False, dtype=run.dtype)
-        found = self.encoder.parts(inside)
-        found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
-        return [each._replace(cost=each.cost.named(f"encoder, {each.cost.name}")) for each in found]
-
-    def _head(self, run: Run, tokens: Any) -> list[Part]:
-        d_model = self.d_model
-        found: list[Part] = []
-        if self.head == "none":
-            return found
-        if self.head == "classes":
-            head = project("head", run, d_model, self.vocab, 1, tokens=run.batch)
-            return [head._replace(formula=f"2·batch·{d_model}·{self.vocab}")]
-        if self.head == "mlm":
-            found += [
-                project("transform", run, d_model, d_model, 1, tokens=tokens),
-                self._normed("transform_norm", run, tokens),
-            ]
-        product, rows, *_ = project("head", run, d_model, self.vocab, self.head_bias, tokens=tokens)
-        macs = dict(product.macs_by_kind)
-        macs["head"] = macs.pop("products")
-        roles = dict(product.params_by_role)
-        roles["head"] = (1 - self.tied) * roles.pop("weight")
-        cost = replace(product, macs_by_kind=macs, params_by_role=roles)
-        return [*found, Part(cost, rows, 0, f"2·tokens·{d_model}·{self.vocab}")]
-
-    def _more_tokens(self, run: Run) -> Part:
-        """The layer that predicts one token more, with two norms, a matrix that joins, a norm and the head once more."""
-        assert self.mtp is not None
-        inside = [self._normed(name, run) for name in ("token_norm", "hidden_norm")]
-        inside.append(project("join", run, 2 * self.d_model, self.d_model))
-        inside += self._layer(self.mtp, run)
-        inside.append(self._normed("norm", run))
-        inside += [
-            each._replace(cost=replace(each.cost, params_by_role={})) for each in self._head(run, run.tokens)
-        ]  # the same matrix
-        return _repeated("mtp", inside, 1)._replace(layer=False)
+        return Cost.total("layer", (each.cost for each in walk.layer(self, self.blocks[kind][0], run)))
 
     # -- showing itself ---------------------------------------------------------------------------------------
 
@@ -655,31 +466,3 @@ class Model:
         from flopkit.models.shown import summary
 
         return summary(self)._repr_html_()
-
-
-def _policy(recompute: str | int) -> str:
-    """The name of a recompute policy, checked."""
-    if isinstance(recompute, int):
-        return f"every {number('recompute', recompute)}"
-    choice("recompute", recompute, tuple(POLICIES))
-    return recompute
-
-
-def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
-    """Equal layers as one part."""
-    parts = list(parts)
-
-    def summed(costs: Iterable[Cost | None]) -> Cost:
-        found: Cost = Cost.total("layer", [cost for cost in costs if cost is not None]) * times
-        return found
-
-    return Part(
-        summed(each.cost for each in parts).named(name),
-        times * total(each.weights for each in parts),
-        times * total(each.cache for each in parts),
-        core=summed(each.core for each in parts),
-        scores_again=summed(each.scores_again for each in parts),
-        layer=True,
-        inside=tuple(parts),
-        times=times,
-    )

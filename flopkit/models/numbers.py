@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from flopkit.arithmetic import exact_div, is_zero
+from flopkit.models.blocks import Block
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import Attention, LatentAttention
-from flopkit.models.model import Block, Model
+from flopkit.models.model import Model
 from flopkit.sizes import Count, Flag, Size, choice, divides, offence, size
 
 __all__ = ["transformer"]

@@ -1,6 +1,6 @@
 """Measurements with their source: what others published, found by workload and device, and judged."""
 
-from flopkit.recordings.published import KINDS, Dataset, dataset
+from flopkit.recordings.collected import KINDS, Dataset, dataset
 from flopkit.recordings.search import datasets, find
 from flopkit.recordings.verdicts import VERDICTS
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from flopkit import names
 from flopkit.devices import Device, device as known_device, device_names
-from flopkit.recordings.published import KINDS, dataset as _collection, dataset_names, shown
+from flopkit.recordings.collected import KINDS, dataset as _collection, dataset_names, shown
 from flopkit.recordings.verdicts import VERDICTS
 from flopkit.tables import Table
 

@@ -10,7 +10,7 @@ from flopkit.devices import device
 from flopkit.recordings.work import Rate, rate
 
 if TYPE_CHECKING:
-    from flopkit.recordings.published import Dataset
+    from flopkit.recordings.collected import Dataset
 
 __all__ = ["VERDICTS", "judged"]
 

@@ -153,3 +153,12 @@ def test_mamba_2_by_hand():
     each = 256 * 128 + 64 * (256 * 64 + 2 * 64 * 128)
     assert state_space(**sizes).flops == 512 * 2 * each
     assert state_space(**sizes, groups=8).flops - state_space(**sizes).flops == 512 * 2 * 7 * 256 * 128
+
+
+def test_a_model_with_learned_positions_ends_where_they_end():
+    """GPT-2 has 1,024 of them: no decoding beyond, and as many parameters in its last step as it has."""
+    model = fk.load("gpt2")
+    assert model.decode(context=1024).params == model.params
+    for run in (lambda: model.decode(context=1025), lambda: model.prefill(prompt=1000, prefix=25)):
+        with pytest.raises(ValueError, match=r"gpt2 has learned positions for 1024 tokens, and 1025 are asked for"):
+            run()

@@ -1,0 +1,260 @@
+"""What each family of models says in its ``config.json``, and the layers that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flopkit.models.blocks import Block, Patches
+from flopkit.models.config_fields import Fields
+from flopkit.models.feed_forward import MLP, Experts
+from flopkit.models.mixers import Attention
+from flopkit.models.model import Model
+from flopkit.models.numbers import transformer
+from flopkit.models.recurrences import GatedDelta, StateSpace
+from flopkit.names import hint
+
+__all__ = ["ARCHITECTURES", "SAME"]
+
+
+def _common(c: Fields, **changed: Any) -> dict[str, Any]:
+    """What nearly all decoders say in the same words."""
+    found = c.all("vocab", "d_model", "layers", "heads")
+    found |= {"kv_heads": c.get("num_key_value_heads"), "head_dim": c.get("head_dim"), "act": c.act()}
+    found["d_ff"] = c.need("d_ff") if "d_ff" not in changed else None
+    return found | {"tied": bool(c.get("tie_word_embeddings", False))} | changed
+
+
+def _layer_types(c: Fields, layers: int, rule: Callable[[int], bool]) -> tuple[int, tuple[int, ...]]:
+    """How many layers are windowed, and the order: 0 where a layer is windowed, 1 where it is not. *rule* speaks where the list is missing."""
+    types = c.get("layer_types") or ["sliding_attention" if rule(i) else "full_attention" for i in range(layers)]
+    if len(types) != layers:
+        raise ValueError(f"layer_types has {len(types)} entries for {layers} layers")
+    if unknown := set(types) - {"sliding_attention", "full_attention"}:
+        raise ValueError(f"layer_types: {sorted(unknown)[0]!r} is not described here")
+    order = tuple(int(kind == "full_attention") for kind in types)
+    return order.count(0), order
+
+
+def _windows(c: Fields, layers: int, rule: Callable[[int], bool]) -> dict[str, Any]:
+    window = c.get("sliding_window")
+    if not window:
+        return {}
+    windowed, order = _layer_types(c, layers, rule)
+    if windowed in (0, layers):
+        return {"window": window} if windowed else {}
+    return {"window": window, "windowed": windowed, "order": order}
+
+
+def _llama(c: Fields, name: str) -> Model:
+    bias = bool(c.get("attention_bias", False))
+    return transformer(name=name, **_common(c, qkv_bias=bias, out_bias=bias, mlp_bias=bool(c.get("mlp_bias", False))))
+
+
+def _mistral(c: Fields, name: str) -> Model:
+    return transformer(name=name, **_common(c), **_windows(c, c.need("layers"), lambda _: True))
+
+
+def _mixtral(c: Fields, name: str) -> Model:
+    experts = c.all("experts", "top_k")
+    window = _windows(c, c.need("layers"), lambda _: True)
+    return transformer(name=name, **_common(c, d_ff=None), **experts, expert_d_ff=c.need("d_ff"), **window)
+
+
+def _qwen_window(c: Fields) -> dict[str, Any]:
+    if not c.get("use_sliding_window", False):
+        return {}
+    first = c.need("max_window_layers")
+    return _windows(c, c.need("layers"), lambda i: i >= first)
+
+
+def _qwen2(c: Fields, name: str) -> Model:
+    return transformer(name=name, **_common(c, qkv_bias=True), **_qwen_window(c))
+
+
+def _qwen3(c: Fields, name: str) -> Model:
+    bias = bool(c.get("attention_bias", False))
+    head = {"head_dim": c.need("head_dim")}
+    return transformer(name=name, **_common(c, qkv_bias=bias, out_bias=bias, qk_norm="head", **head), **_qwen_window(c))
+
+
+def _sparse(c: Fields, layers: int) -> dict[str, Any]:
+    """Which layers have experts, of Qwen's two ways to say so."""
+    only, step = c.get("mlp_only_layers", []), c.get("decoder_sparse_step", 1)
+    order = tuple(int(i not in only and (i + 1) % step == 0) for i in range(layers))
+    dense = order.count(0)
+    return {"dense": dense, "order": order} if dense else {}
+
+
+def _qwen2_moe(c: Fields, name: str) -> Model:
+    c.refuse(use_sliding_window=False)
+    layers = c.need("layers")
+    found = _common(
+        c,
+        qkv_bias=bool(c.get("qkv_bias", True)),
+        shared_gate=True,
+        shared_d_ff=c.need("shared_expert_intermediate_size"),
+    )
+    return transformer(name=name, **found, **c.all("experts", "top_k", "expert_d_ff"), **_sparse(c, layers))
+
+
+def _qwen3_moe(c: Fields, name: str) -> Model:
+    c.refuse(use_sliding_window=False)
+    bias = bool(c.get("attention_bias", False))
+    found = _common(c, qkv_bias=bias, out_bias=bias, qk_norm="head")
+    return transformer(name=name, **found, **c.all("experts", "top_k", "expert_d_ff"), **_sparse(c, c.need("layers")))
+
+
+def _gemma2(c: Fields, name: str) -> Model:
+    window = _windows(c, c.need("layers"), lambda i: i % 2 == 0)
+    tied, bias = bool(c.get("tie_word_embeddings", True)), bool(c.get("attention_bias", False))
+    found = _common(c, tied=tied, norms="both", head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias)
+    return transformer(name=name, **found, **window)
+
+
+def _gemma3(c: Fields, name: str) -> Model:
+    period = c.get("sliding_window_pattern") or c.get("_sliding_window_pattern") or 6
+    window = _windows(c, c.need("layers"), lambda i: (i + 1) % period != 0)
+    tied, bias = bool(c.get("tie_word_embeddings", True)), bool(c.get("attention_bias", False))
+    found = _common(
+        c, tied=tied, norms="both", qk_norm="head", head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias
+    )
+    return transformer(name=name, **found, **window)
+
+
+def _olmo2(c: Fields, name: str) -> Model:
+    c.refuse(attention_bias=False)
+    return transformer(name=name, **_common(c, norms="post", qk_norm="whole"))
+
+
+def _gpt_oss(c: Fields, name: str) -> Model:
+    bias = bool(c.get("attention_bias", True))
+    found = _common(
+        c, d_ff=None, head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias, sinks=True, expert_bias=True
+    )
+    experts = c.all("experts", "top_k") | {"expert_d_ff": c.need("d_ff")}
+    return transformer(name=name, **found, **experts, **_windows(c, c.need("layers"), lambda i: i % 2 == 0))
+
+
+def _deepseek(c: Fields, name: str) -> Model:
+    c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1)
+    latent = c.all("kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
+    layers, first = c.need("layers"), c.need("dense")
+    experts = c.all("experts", "top_k", "expert_d_ff")
+    shared = c.get("n_shared_experts", 0) * experts["expert_d_ff"]
+    found = _common(c, head_dim=None, kv_heads=None)
+    order = (0,) * first + (1,) * (layers - first) if first else ()
+    return transformer(name=name, **found, **latent, **experts, shared_d_ff=shared, dense=first, order=order)
+
+
+def _qwen3_next(c: Fields, name: str) -> Model:
+    layers, period = c.need("layers"), c.get("full_attention_interval", 4)
+    types = c.get("layer_types") or [
+        "full_attention" if (i + 1) % period == 0 else "linear_attention" for i in range(layers)
+    ]
+    order = tuple(int(kind == "full_attention") for kind in types)
+    c.refuse(attention_bias=False, mlp_only_layers=[], decoder_sparse_step=1)
+    linear = GatedDelta(
+        heads=c.need("linear_num_value_heads"), k_heads=c.need("linear_num_key_heads"), k_dim=c.need("linear_key_head_dim"),
+        v_dim=c.need("linear_value_head_dim"), conv=c.need("linear_conv_kernel_dim"),
+    )  # fmt: skip
+    head_dim, turned = c.need("head_dim"), c.get("rope_parameters", {}).get("partial_rotary_factor")
+    turned = c.get("partial_rotary_factor", 0.25) if turned is None else turned
+    full = Attention(
+        **c.all("heads", "kv_heads"), head_dim=head_dim, rotary=int(head_dim * turned), qk_norm="head", gate=True
+    )  # fmt: skip
+    experts = Experts(
+        **c.all("experts", "top_k"), d_ff=c.need("expert_d_ff"), shared_d_ff=c.need("shared_expert_intermediate_size"), shared_gate=True
+    )  # fmt: skip
+    blocks = tuple((Block(mixer=mixer, mlp=experts), order.count(kind)) for kind, mixer in enumerate((linear, full)))
+    return Model(
+        name=name,
+        **c.all("d_model", "vocab"),
+        blocks=blocks,
+        order=order,
+        tied=bool(c.get("tie_word_embeddings", False)),
+    )
+
+
+def _mamba2(c: Fields, name: str) -> Model:
+    mixer = StateSpace(
+        **c.all("heads"), head_dim=c.need("head_dim"), state=c.need("state_size"), groups=c.need("n_groups"), conv=c.need("conv_kernel"),
+        conv_bias=bool(c.get("use_conv_bias", True)), bias=bool(c.get("use_bias", False)), chunk=c.get("chunk_size", 256),
+    )  # fmt: skip
+    tied = bool(c.get("tie_word_embeddings", False))
+    return Model(name=name, **c.all("d_model", "vocab"), blocks=((Block(mixer=mixer), c.need("layers")),), tied=tied)
+
+
+def _gpt2(c: Fields, name: str) -> Model:
+    d_model = c.need("d_model")
+    return transformer(
+        name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=c.get("n_inner", 4 * d_model), act=c.act("gelu_new"),
+        gated=False, mlp_bias=True, qkv_bias=True, out_bias=True, rotary=0, norm="layer", tied=bool(c.get("tie_word_embeddings", True)),
+        positions=c.need("n_positions"),
+    )  # fmt: skip
+
+
+def _mpt(c: Fields, name: str) -> Model:
+    c.refuse(no_bias=True, attn_type="multihead_attention", embedding_fraction=1.0)
+    d_model, inside = c.need("d_model"), c.get("attn_config", {})
+    return transformer(
+        name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=c.get("expansion_ratio", 4) * d_model, act="gelu",
+        gated=False, rotary=0, norm="layer", norm_bias=False, tied=bool(c.get("tie_word_embeddings", True)),
+        positions=None if inside.get("alibi", True) else c.need("max_seq_len"),
+    )  # fmt: skip
+
+
+def _bert(c: Fields, name: str) -> Model:
+    c.refuse(position_embedding_type="absolute", is_decoder=False)
+    return transformer(
+        name=name, **c.all("vocab", "d_model", "layers", "heads", "d_ff"), act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=True,
+        out_bias=True, rotary=0, norms="post", norm="layer", final_norm=False, embedding_norm=True, causal=False, head="mlm",
+        head_bias=True, tied=bool(c.get("tie_word_embeddings", True)), positions=c.need("max_position_embeddings"),
+        token_types=c.need("type_vocab_size"),
+    )  # fmt: skip
+
+
+def _t5(c: Fields, name: str) -> Model:
+    act = str(c.get("feed_forward_proj", "relu"))
+    gated = act.startswith("gated-")
+    kinds = {"relu": "relu", "gated-gelu": "gelu_tanh", "gated-silu": "silu", "gelu": "gelu"}
+    if act not in kinds:
+        raise ValueError(f"feed_forward_proj={act!r} is not described here; {hint(act, kinds)}")
+    heads, head_dim, buckets = c.need("heads"), c.need("head_dim"), c.need("relative_attention_num_buckets")
+    sizes = {"heads": heads, "kv_heads": heads, "head_dim": head_dim, "rotary": 0}
+    mlp = MLP(d_ff=c.need("d_ff"), act=kinds[act], gated=gated)
+    common: dict[str, Any] = dict(
+        d_model=c.need("d_model"), vocab=c.need("vocab"), tied=bool(c.get("tie_word_embeddings", True))
+    )
+
+    def stack(layers: int, cross: Any) -> dict[str, Any]:
+        first, later = (
+            Block(mixer=Attention(**sizes, position_buckets=rows), mlp=mlp, cross=cross) for rows in (buckets, 0)
+        )
+        return {"blocks": ((first, 1), (later, layers - 1)), "order": (0, *(1,) * (layers - 1))}
+
+    layers = c.need("num_layers")
+    encoder = Model(name="encoder", **common, **stack(layers, None), causal=False, head="none")
+    cross = Attention(**sizes, cross=True)
+    return Model(name=name, **common, **stack(c.get("num_decoder_layers", layers), cross), encoder=encoder)
+
+
+def _vit(c: Fields, name: str) -> Model:
+    patches = Patches(image=c.need("image_size"), patch=c.need("patch_size"), channels=c.get("num_channels", 3))
+    return transformer(
+        name=name, vocab=len(c.get("id2label", range(c.get("num_labels", 1000)))), **c.all("d_model", "layers", "heads", "d_ff"),
+        act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=bool(c.get("qkv_bias", True)), out_bias=True, rotary=0, norm="layer",
+        causal=False, head="classes", patches=patches, positions=patches.tokens,
+    )  # fmt: skip
+
+
+ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
+    "llama": _llama, "mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen2_moe": _qwen2_moe, "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe, "gemma2": _gemma2, "gemma3_text": _gemma3, "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek,
+    "deepseek_v3": _deepseek, "gpt2": _gpt2, "mpt": _mpt, "bert": _bert, "t5": _t5, "vit": _vit,
+    "qwen3_next": _qwen3_next, "mamba2": _mamba2,
+}  # fmt: skip
+"""What reads the configuration of each ``model_type``."""
+
+SAME = {"kimi_k2": "deepseek_v3"}
+"""Another name for the same layers."""
