@@ -8,6 +8,7 @@ import torch
 import vega
 
 import flopkit as fk
+from flopkit.models import transformer
 from flopkit.models.states import gated_delta, state_space
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
@@ -162,3 +163,74 @@ def test_a_model_with_learned_positions_ends_where_they_end():
     for run in (lambda: model.decode(context=1025), lambda: model.prefill(prompt=1000, prefix=25)):
         with pytest.raises(ValueError, match=r"gpt2 has learned positions for 1024 tokens, and 1025 are asked for"):
             run()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_conventions_of_papers_by_hand(tied):
+    """A model with one of everything: a matrix of each sort, norms, biases, positions; full scores of 16 tokens, 2·16·16·32 a layer."""
+    seq, d, vocab, layers = 16, 32, 96, 3
+    model = transformer(
+        name="small", d_model=d, vocab=vocab, layers=layers, heads=4, d_ff=80, act="gelu", gated=False, mlp_bias=True, qkv_bias=True,
+        out_bias=True, rotary=0, norm="layer", positions=64, tied=tied,
+    )  # fmt: skip
+    matrices = layers * (4 * d * d + 2 * d * 80)
+    vectors = layers * (4 * d + 80 + d + 2 * 2 * d) + 2 * d  # biases, and two numbers a feature of each norm
+    table, positions = vocab * d, 64 * d
+    scores, visible = layers * 2 * d * seq * seq, layers * 2 * d * seq * (seq + 1) // 2
+    everything = matrices + vectors + positions + (1 if tied else 2) * table
+    assert model.params == everything
+    by_hand = {
+        "EXACT": seq * (matrices + table) + visible,
+        "TORCH": seq * (matrices + table) + scores,
+        "KAPLAN": seq * matrices + scores // 2,
+        "PALM": seq * everything + scores,
+        "CHINCHILLA": seq * (matrices + 2 * table) + scores + layers * 4 * seq * seq * 3 // 2,
+        "CHINCHILLA_TABLE": seq * matrices + scores + layers * 4 * seq * seq * 3 // 2,
+        "MEGATRON": seq * (matrices + table) + scores // 2,
+        "MEGATRON_2021": seq * (matrices + table) + scores,
+        "MEGATRON_2022": seq * (matrices + table) + scores,
+        "DEEPSEEK": seq * (matrices + table) + scores // 2,
+        "LLM_FOUNDRY": seq * everything + scores,
+        "NANOGPT": seq * (everything - positions) + scores,
+        "TORCHTITAN_2024": seq * everything + scores,
+        "TORCHTITAN": seq * (matrices + vectors + positions + table) + scores,
+        "MAXTEXT_2024": seq * (matrices + table) + scores,
+        "MAXTEXT": seq * (matrices + table) + scores // 2,
+        "VERL": seq * (matrices + 2 * table) + scores // 2,
+        "SIX_N": seq * everything,
+        "SIX_N_ACTIVE": seq * everything,
+    }
+    forward, step = model.forward(seq=seq), model.train_step(seq=seq)
+    assert {name: forward.under(name).flops for name in by_hand} == {name: 2 * n for name, n in by_hand.items()}
+    assert {name: step.under(name).model_flops for name in by_hand} == {name: 6 * n for name, n in by_hand.items()}
+    assert set(by_hand) | {"FVCORE"} == set(fk.published.presets())
+    assert forward.under("FVCORE").flops * 2 == forward.under("TORCH").flops
+
+
+def test_experts_under_conventions_by_hand():
+    """Router and idle experts: five of six are idle for a token."""
+    model = transformer(name="six", d_model=8, vocab=10, layers=2, heads=2, experts=6, top_k=1, expert_d_ff=12)
+    forward = model.forward(seq=1)
+    router, idle = 2 * 2 * 8 * 6, 2 * 2 * 5 * 3 * 8 * 12
+    assert forward.under("MAXTEXT").flops - forward.under("MEGATRON").flops == router
+    assert (
+        forward.under("SIX_N").flops - forward.under("SIX_N_ACTIVE").flops
+        == idle
+        == 2 * (model.params - model.active_params)
+    )
+
+
+def test_states_in_the_cache_by_hand():
+    """A state of 4 heads, 16 × 24 each, and four inputs of the convolution's 64 + 2·2·24 channels; read and written in each step."""
+    config = {
+        "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16,
+        "state_size": 24, "n_groups": 2, "conv_kernel": 4,
+    }  # fmt: skip
+    assert fk.from_hf(config).kv_bytes(context=9, batch=2) == 2 * 2 * 3 * (4 * 16 * 24 + 4 * (64 + 2 * 2 * 24))
+    sizes = {"batch": 5, "seq": 1, "algorithm": "recurrent"}
+    space = state_space(**sizes, heads=4, head_dim=16, state=24, groups=2)
+    assert space.bytes == 2 * 5 * (2 * 64 + 2 * 2 * 24 + 2 * 64 * 24)
+    assert space.vector_flops == 5 * 64 * 25
+    delta = gated_delta(**sizes, heads=4, k_heads=2, k_dim=8, v_dim=12)
+    assert delta.bytes == 2 * 5 * (2 * 2 * 8 + 2 * 4 * 12 + 2 * 4 * 8 * 12)
+    assert delta.vector_flops == 5 * 4 * (2 * 96 + 3 * 12)
