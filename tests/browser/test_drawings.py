@@ -41,7 +41,7 @@ EXTREMES = [
     drawings.routed_tokens(tokens=6, experts=3, capacity=2),
     drawings.routed_tokens(tokens=5, experts=5, capacity=0.5),
     drawings.prefill_and_decode(prompt=8, steps=4),
-    drawings.decode_bytes("megatron-1t", 131072, (1, 2, 16, 256, 4096)),
+    drawings.decode_bytes("llama-3.1-405b", 131072, (1, 2, 16, 256, 4096)),
     drawings.model_tree(("llama-3.1-405b", "gpt2"), (131072, 1)),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
