@@ -66,6 +66,7 @@ from flopkit.layers.products import dense as dense, matmul as matmul
 from flopkit.models.catalogue import load as load, model_names as model_names
 from flopkit.models.hugging_face import from_hf as from_hf
 from flopkit.models.model import Model as Model
+from flopkit.models.trained import LoRA as LoRA
 from flopkit.peers.asking import ask as ask, ask_all as ask_all
 from flopkit.rooflines import roofline as roofline
 from flopkit.training.backward import (

@@ -9,9 +9,10 @@ from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.numbers import transformer
 from flopkit.models.recurrences import GatedDelta, StateSpace
+from flopkit.models.trained import LoRA
 from flopkit.models.vision import cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Experts", "GatedDelta", "LatentAttention", "Model", "Patches", "StateSpace", "cnn", "cnn_names", "config_names",
+    "MLP", "Attention", "Block", "Experts", "GatedDelta", "LatentAttention", "LoRA", "Model", "Patches", "StateSpace", "cnn", "cnn_names", "config_names",
     "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
 ]  # fmt: skip

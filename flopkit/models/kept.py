@@ -21,10 +21,16 @@ from flopkit.training.memory import Kept
 if TYPE_CHECKING:
     from flopkit.models.blocks import Block
     from flopkit.models.model import Model
+    from flopkit.models.trained import Training
 
 __all__ = ["boundary", "of_ends", "of_layer", "of_layers"]
 
 MASK = 1  # bytes of a position of a dropout mask
+# What the gradients of these dense layers' weights read: what the attention, or the feed-forward part, of a layer begins with.
+FROM_INPUT = {
+    "attention": ("q_proj", "k_proj", "v_proj", "q_down", "kv_down"),
+    "mlp": ("gate_proj", "up_proj", "router", "experts", "shared_gate_proj", "shared_up_proj", "shared_gate"),
+}
 
 
 def of_layer(model: Model, block: Block, run: Run, kernel: str, dropout: bool) -> list[Kept]:
@@ -34,11 +40,17 @@ def of_layer(model: Model, block: Block, run: Run, kernel: str, dropout: bool) -
     for place, (name, branch) in enumerate(block.branches):
         if block.norms != "parallel" or place == 0:
             found += _normed(model, f"{name}_norm", run)
-            found.append(Kept(f"{name}, input", nbytes(tokens * d_model, run.dtype)))
+            readers = FROM_INPUT["mlp" if name == "mlp" else "attention"]
+            if block.norms == "parallel":
+                readers = FROM_INPUT["attention"] + FROM_INPUT["mlp"]
+            found.append(Kept(f"{name}, input", nbytes(tokens * d_model, run.dtype), weights_of=readers))
         if isinstance(branch, (Attention, LatentAttention)):
             found += _attention(branch, run, kernel, dropout)
         else:
-            found += [Kept(what, nbytes(n, dtype)) for what, n, dtype in _feed_forward(branch, run, d_model)]
+            found += [
+                Kept(what, nbytes(n, dtype), weights_of=readers)
+                for what, n, dtype, readers in _feed_forward(branch, run, d_model)
+            ]
         if dropout:
             found.append(Kept(f"{name}, dropout mask", MASK * tokens * d_model))
         if block.norms == "both":
@@ -47,13 +59,22 @@ def of_layer(model: Model, block: Block, run: Run, kernel: str, dropout: bool) -
 
 
 def of_layers(
-    model: Model, run: Run, recompute: str | int, kernel: str, dropout: bool
+    model: Model, run: Run, recompute: str | int, kernel: str, dropout: bool, training: Training
 ) -> tuple[Any, Any, tuple[Kept, ...]]:
     """Bytes of all layers when the backward pass begins, bytes that recompute brings back at most, and the list of the first kind."""
-    lists = [of_layer(model, block, run, kernel, dropout) for block, _ in model.blocks]
+    lists, counts = [], []
+    for (block, _), groups in zip(model.blocks, training.groups(), strict=True):
+        whole = of_layer(model, block, run, kernel, dropout)
+        narrow = training.narrow(block, run)
+        for trained in (True, False):
+            found = [count for count, _, weights in groups if weights == trained and not is_zero(count)]
+            if found:
+                lists.append([*(each for each in whole if training.keeps(each, trained)), *narrow])
+                counts.append(total(found))
+    if not lists:  # the head alone is trained
+        return 0, 0, ()
     each = [total(kept.bytes for kept in layer) for layer in lists]
     core = [total(kept.bytes for kept in layer if kept.core) for layer in lists]
-    counts = [layers for _, layers in model.blocks]
     edge = boundary(model, run)
     kinds = zip(counts, each, core, strict=True)
     if recompute == "none":
@@ -61,7 +82,7 @@ def of_layers(
     if recompute == "selective":
         return total(n * (a - c) for n, a, c in kinds), _largest(core), tuple(lists[0])
     if recompute == "full":
-        return model.layers * edge, _largest([a - edge for a in each]), tuple(lists[0])
+        return total(counts) * edge, _largest([a - edge for a in each]), tuple(lists[0])
     assert isinstance(recompute, int)
     cut = [total(each[kind] for kind in segment) for segment in segments(model, recompute)]
     there = (len(cut) - 1) * edge + cut[-1]
@@ -78,16 +99,21 @@ def segments(model: Model, every: int) -> list[tuple[int, ...]]:
     ValueError
         Where they do not divide, or the order of several kinds of layers is not known.
     """
+    order = layer_order(model, f"recompute={every}")
+    layers = len(order)
+    if every < 1 or layers % every:
+        raise ValueError(f"recompute={every}: must divide the {layers} layers of {model.name}, e.g. recompute=1")
+    return [tuple(order[i : i + every]) for i in range(0, layers, every)]
+
+
+def layer_order(model: Model, asked: str) -> tuple[int, ...]:
+    """The kind of each layer in turn, as a place in ``model.blocks``; *asked* names the argument that needs it, for the error."""
     counts = [number("layers", layers) for _, layers in model.blocks]
     layers = sum(counts)
     order = model.order or ((0,) * layers if len(counts) == 1 else ())
     if len(order) != layers:
-        raise ValueError(
-            f"recompute={every}: the order of the layers of {model.name} is not known; give order= to the Model"
-        )
-    if every < 1 or layers % every:
-        raise ValueError(f"recompute={every}: must divide the {layers} layers of {model.name}, e.g. recompute=1")
-    return [tuple(order[i : i + every]) for i in range(0, layers, every)]
+        raise ValueError(f"{asked}: the order of the layers of {model.name} is not known; give order= to the Model")
+    return order
 
 
 def boundary(model: Model, run: Run) -> Any:
@@ -95,15 +121,17 @@ def boundary(model: Model, run: Run) -> Any:
     return nbytes(run.tokens * model.d_model, run.dtype)
 
 
-def of_ends(model: Model, run: Run) -> Any:
+def of_ends(model: Model, run: Run, training: Training) -> Any:
     """Bytes that are kept before and after the layers: norms, the head's input, and the log-probabilities of the loss in fp32."""
-    norms = (1 if model.final_norm else 0) + (1 if model.embedding_norm else 0)
+    reached = any(not is_zero(count) for count in training.reached)
+    norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
     found = norms * total(kept.bytes for kept in _normed(model, "norm", run))
     if model.head == "none":
         return found
     if model.head != "tokens":
         raise ValueError(f"{model.name}: what a head for {model.head!r} keeps is not known here")
-    return found + nbytes(run.tokens * model.d_model, run.dtype) + nbytes(run.tokens * model.vocab, "fp32")
+    read = nbytes(run.tokens * model.d_model, run.dtype) if training.trains("head") else 0
+    return found + read + nbytes(run.tokens * model.vocab, "fp32")
 
 
 def _normed(model: Model, name: str, run: Run) -> list[Kept]:
@@ -118,8 +146,10 @@ def _attention(mixer: Attention | LatentAttention, run: Run, kernel: str, dropou
     if isinstance(mixer, LatentAttention):
         head_dim, v_head_dim = mixer.qk_nope + mixer.qk_rope, mixer.v_head_dim
         if mixer.q_lora is not None:
-            yield Kept("latent of queries, its norm's input and output", nbytes(2 * tokens * mixer.q_lora, dtype))
-        yield Kept("latent of keys and values, its norm's input and output", nbytes(2 * tokens * mixer.kv_lora, dtype))
+            yield Kept("latent of queries, its norm's input", nbytes(tokens * mixer.q_lora, dtype))
+            yield Kept("latent of queries", nbytes(tokens * mixer.q_lora, dtype), weights_of=("q_up",))
+        yield Kept("latent of keys and values, its norm's input", nbytes(tokens * mixer.kv_lora, dtype))
+        yield Kept("latent of keys and values", nbytes(tokens * mixer.kv_lora, dtype), weights_of=("kv_up",))
         norms = 1 if mixer.q_lora is None else 2
         yield Kept("statistics of these norms", nbytes(norms * tokens, "fp32"))
         kv_heads = heads
@@ -146,32 +176,35 @@ def _attention(mixer: Attention | LatentAttention, run: Run, kernel: str, dropou
         yield Kept("gate and gated output", nbytes(mixer.gate * 2 * tokens * heads * head_dim, dtype))
 
 
-def _feed_forward(branch: Any, run: Run, d_model: Any) -> Iterator[tuple[str, Any, Any]]:
+def _feed_forward(branch: Any, run: Run, d_model: Any) -> Iterator[tuple[str, Any, Any, tuple[str, ...]]]:
+    """What it keeps: name, numbers, their format, and the dense layers that alone read it for the gradients of their weights."""
     tokens, dtype = run.tokens, run.dtype
     if isinstance(branch, MLP):
-        yield from _mlp("", branch.act, branch.gated, tokens * branch.d_ff, dtype)
+        yield from _mlp("", branch.act, branch.gated, tokens * branch.d_ff, dtype, "down_proj")
     elif isinstance(branch, Experts):
         chosen = tokens * branch.top_k
-        yield "router, probabilities", tokens * branch.experts, "fp32"
-        yield "experts, inputs in their order", chosen * d_model, dtype
-        yield from _mlp("experts, ", "silu", branch.gated, chosen * branch.d_ff, dtype)
-        yield "experts, outputs", chosen * d_model, dtype  # each is multiplied by its probability
+        yield "router, probabilities", tokens * branch.experts, "fp32", ()
+        yield "experts, inputs in their order", chosen * d_model, dtype, ("experts",)
+        yield from _mlp("experts, ", "silu", branch.gated, chosen * branch.d_ff, dtype, "experts")
+        yield "experts, outputs", chosen * d_model, dtype, ()  # each is multiplied by its probability
         if not is_zero(branch.shared_d_ff):
-            yield from _mlp("shared, ", "silu", branch.gated, tokens * branch.shared_d_ff, dtype)
+            yield from _mlp("shared, ", "silu", branch.gated, tokens * branch.shared_d_ff, dtype, "shared_down_proj")
     else:
         raise ValueError(f"what {type(branch).__name__} keeps for its backward pass is not known here")
 
 
-def _mlp(prefix: str, act: str, gated: bool, hidden: Any, dtype: Any) -> Iterator[tuple[str, Any, Any]]:
+def _mlp(
+    prefix: str, act: str, gated: bool, hidden: Any, dtype: Any, down: str
+) -> Iterator[tuple[str, Any, Any, tuple[str, ...]]]:
     """ReLU's backward pass reads its output, that of other activations their input."""
     if gated:
-        yield f"{prefix}gate", hidden if act != "relu" else 0, dtype
-        yield f"{prefix}up", hidden, dtype
-        yield f"{prefix}activated gate", hidden, dtype
-        yield f"{prefix}down, input", hidden, dtype
+        yield f"{prefix}gate", hidden if act != "relu" else 0, dtype, ()
+        yield f"{prefix}up", hidden, dtype, ()
+        yield f"{prefix}activated gate", hidden, dtype, ()
+        yield f"{prefix}down, input", hidden, dtype, (down,)
     else:
-        yield f"{prefix}activation, input", hidden if act != "relu" else 0, dtype
-        yield f"{prefix}down, input", hidden, dtype
+        yield f"{prefix}activation, input", hidden if act != "relu" else 0, dtype, ()
+        yield f"{prefix}down, input", hidden, dtype, (down,) if act != "relu" else ()
 
 
 def _largest(values: list[Any]) -> Any:

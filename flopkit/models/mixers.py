@@ -183,18 +183,22 @@ class LatentAttention:
                 cache=cache if each.name == "attention" else 0,
                 formula=self._formula(each, d_model, form),
                 flash_dim=self.qk_nope + self.qk_rope,
-            )
+            )._replace(shape=self._widths(d_model).get(each.name, ()))
             for each in layer.parts
         ]
 
-    def _formula(self, each: Cost, d_model: Any, form: str) -> str:
+    def _widths(self, d_model: Any) -> dict[str, tuple[Any, Any]]:
+        """Features in and out of each of its products."""
         queries, up = self.heads * (self.qk_nope + self.qk_rope), self.qk_nope + self.v_head_dim
-        widths = {
+        return {
             "q_proj": (d_model, queries), "q_down": (d_model, self.q_lora), "q_up": (self.q_lora, queries),
             "kv_down": (d_model, self.kv_lora + self.qk_rope), "kv_up": (self.kv_lora, self.heads * up),
             "key_absorb": (self.heads * self.qk_nope, self.kv_lora), "value_up": (self.heads * self.kv_lora, self.v_head_dim),
             "o_proj": (self.heads * self.v_head_dim, d_model),
         }  # fmt: skip
+
+    def _formula(self, each: Cost, d_model: Any, form: str) -> str:
+        widths = self._widths(d_model)
         if each.name == "attention":
             key, value = self.qk_nope + self.qk_rope, self.v_head_dim
             if form == "absorbed":

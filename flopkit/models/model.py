@@ -14,9 +14,10 @@ from flopkit.models import kept, walk
 from flopkit.models.blocks import Block, Patches
 from flopkit.models.parts import Part, Run
 from flopkit.models.recomputed import computed_again, policy_name
+from flopkit.models.trained import LoRA, training_of, walked
 from flopkit.sizes import Count, Flag, Size, choice, flag, offence, size
 from flopkit.tables import Table
-from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
+from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory
 from flopkit.training.steps import Step
 
 __all__ = ["Model"]
@@ -125,6 +126,15 @@ class Model:
         """Trainable numbers that work for a token: all but the experts that it does not choose."""
         return self.params - self._token.macs_by_kind.get("idle", 0)
 
+    def trained_params(self, trained: str | int | LoRA = "all") -> Any:
+        """How many numbers a step trains that is asked for with the same *trained*, as in `train_step`.
+
+        >>> from flopkit import LoRA, load
+        >>> load("gpt-3-175b").trained_params(LoRA(rank=8))  # 37.7 million in Hu et al. 2022, table 4
+        37748736
+        """
+        return training_of(self, trained).params()
+
     @property
     def _token(self) -> Cost:
         """The pass of a single token."""
@@ -159,12 +169,13 @@ class Model:
 
     def train_step(
         self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", early_stop: bool = False,
-        dtype: DType = "bf16",
+        dtype: DType = "bf16", trained: str | int | LoRA = "all",
     ) -> Step:  # fmt: skip
-        """One training step over *batch* sequences of *seq* tokens, all parameters trained.
+        """One training step over *batch* sequences of *seq* tokens.
 
-        FLOPs: forward as `forward` counts it; backward twice as much, since each product comes back as two, and the embedding, a
-        look-up, has none. Recompute: nothing (``"none"``), scores and values of attention (``"selective"``), the forward pass of
+        FLOPs: forward as `forward` counts it; backward, where all is trained, twice as much, since each product comes back as two
+        (the first product of a model of images as one, for its input needs no gradient). Where a part is frozen, its weight has no
+        gradient, and where nothing before it is trained, its input has none. Recompute: nothing (``"none"``), scores and values of attention (``"selective"``), the forward pass of
         every layer (``"full"``), or of all layers but the last *k* (a number *k*: segments of so many layers, of which
         ``checkpoint_sequential`` computes each but the last again), and besides the scores that a flash kernel computes again.
 
@@ -181,6 +192,9 @@ class Model:
             checkpoint does: the last product of an MLP at its end is left out.
         dtype : DType, optional
             Number format of weights and activations.
+        trained : str | int | LoRA, optional
+            ``"all"``; ``"head"``: the head alone; a number: so many last layers and what follows them; or adapters (`LoRA`), with all
+            else frozen. A layer without a backward pass is not computed again. A tied head trains the embedding, too.
 
         Examples
         --------
@@ -191,17 +205,17 @@ class Model:
         """
         policy = policy_name(recompute)
         run = self._whole(seq, batch, dtype)
-        parts = self.parts(run)
+        training = training_of(self, trained)
+        parts = walked(self, run, training.lora)
         layers = [each for each in parts if each.layer]
-        again = computed_again(self, layers, recompute, early_stop)
+        again = computed_again(self, layers, recompute, early_stop, training)
 
         def work(name: str, costs: Iterable[Cost]) -> Cost:
             found = Cost.total(name, list(costs))
             return Cost(name, macs_by_kind=found.macs_by_kind, vector_by_kind=found.vector_by_kind)
 
         forward = Cost.total("forward", [each.cost for each in parts])
-        backward = Cost("backward", macs_by_kind={kind: 2 * n for kind, n in forward.macs_by_kind.items()})
-        flash = [each.scores_again for each in parts if each.scores_again is not None]
+        backward, flash = training.backward(parts)
         outside = work("outside", (each.cost for each in parts if not each.layer))
         return Step(
             f"{self.name}, training step",
@@ -209,17 +223,18 @@ class Model:
             forward,
             backward,
             work(policy, again),
-            work("scores again", flash),
+            flash,
             outside,
         )
 
     def train_memory(
         self, *, seq: Size, batch: Size = 1, recompute: str | int = "none", precision: str = "mixed",
-        optimizer: str = "adam", kernel: str = "flash", dropout: bool = False,
+        optimizer: str = "adam", kernel: str = "flash", dropout: bool = False, trained: str | int | LoRA = "all",
     ) -> Memory:  # fmt: skip
-        """Memory of one training step over *batch* sequences of *seq* tokens on one device, all parameters trained.
+        """Memory of one training step over *batch* sequences of *seq* tokens on one device.
 
-        Weights, gradients and optimiser: their bytes a parameter by *precision* and *optimizer*; 16 for ``"mixed"`` and ``"adam"``.
+        Weights, gradients and optimiser: their bytes a parameter by *precision* and *optimizer*; 16 for ``"mixed"`` and ``"adam"``. Frozen
+        parameters have their weight alone.
         Activations: every tensor that some operator keeps for its backward pass, once: see `Memory.layer_table` for the list.
 
         Parameters
@@ -240,6 +255,8 @@ class Model:
             ``"flash"``, or ``"math"``, which keeps the softmax of all scores.
         dropout : bool, optional
             Whether dropout stands behind each branch and, with ``"math"``, behind the softmax; its masks take a byte a position.
+        trained : str | int | LoRA, optional
+            As in `train_step`. The input of a frozen dense layer is not kept for it.
 
         Raises
         ------
@@ -250,6 +267,7 @@ class Model:
         Notes
         -----
         Not counted: see `Memory`. Mixtures of experts hold the tokens of the chosen experts, spread evenly or not, without padding.
+        The first layer with adapters is taken for one like the others: it keeps what leads to an input that needs no gradient, too.
 
         References
         ----------
@@ -276,10 +294,11 @@ class Model:
                 f"{self.name}: its memory is not known here, only that of decoders without multi-token prediction"
             )
         run = self._whole(seq, batch, "fp32" if precision == "fp32" else "bf16")
-        layers, again, one = kept.of_layers(self, run, recompute, kernel, dropout)
-        weights, gradients, states = (self.params * each for each in state_bytes(precision, optimizer))
+        training = training_of(self, trained)
+        layers, again, one = kept.of_layers(self, run, recompute, kernel, dropout, training)
+        weights, gradients, states = training.state_bytes(precision, optimizer)
         name = f"{self.name}, training step" + ("" if policy == "none" else f", recompute {policy}")
-        return Memory(name, weights, gradients, states, layers, kept.of_ends(self, run), again, one)
+        return Memory(name, weights, gradients, states, layers, kept.of_ends(self, run, training), again, one)
 
     def prefill(
         self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", prefix: Count = 0
@@ -404,12 +423,12 @@ class Model:
         run = Run(batch, seq, seq, causal=self.causal, dtype=dtype)
         return run if self.encoder is None else replace(run, memory=seq)
 
-    def parts(self, run: Run, *, head_tokens: Any = None) -> list[Part]:
+    def parts(self, run: Run, *, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
         """The parts of a pass, each with the weights it reads and the numbers it leaves in the cache.
 
-        *head_tokens*: how many tokens the head is for, all of them where it is None.
+        *head_tokens*: how many tokens the head is for, all of them where it is None. *lora*: adapters that stand in the layers.
         """
-        return walk.through(self, run, run.tokens if head_tokens is None else head_tokens)
+        return walk.through(self, run, run.tokens if head_tokens is None else head_tokens, lora)
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer of a *kind*, a place in ``blocks``, by its parts."""

@@ -62,6 +62,7 @@ class Part(NamedTuple):
     layer: bool = False  # whether it is a stack of layers, which full recompute computes again
     inside: tuple[Any, ...] = ()  # of equal layers: the parts of one of them,
     times: Any = 1  # and how many layers there are
+    shape: tuple[Any, ...] = ()  # of a dense layer: its features in and out
 
 
 def part(
@@ -95,7 +96,7 @@ def project(name: str, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tokens
     """A dense layer of a block, on each new token or on *tokens*."""
     rows = run.tokens if tokens is None else tokens
     cost = dense(tokens=rows, d_in=d_in, d_out=d_out, bias=bias, dtype=run.dtype)
-    return part(name, cost, rows, formula=f"2·tokens·{d_in}·{d_out}")
+    return part(name, cost, rows, formula=f"2·tokens·{d_in}·{d_out}")._replace(shape=(d_in, d_out))
 
 
 def added(name: str, run: Run, d_model: Any) -> Part:

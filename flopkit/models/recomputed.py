@@ -12,6 +12,7 @@ from flopkit.training.steps import POLICIES
 
 if TYPE_CHECKING:
     from flopkit.models.model import Model
+    from flopkit.models.trained import Training
 
 __all__ = ["computed_again", "policy_name"]
 
@@ -24,16 +25,26 @@ def policy_name(recompute: str | int) -> str:
     return recompute
 
 
-def computed_again(model: Model, layers: list[Part], recompute: str | int, early_stop: bool) -> list[Cost]:
-    """What a policy computes again of *layers*, the stacks of equal layers."""
+def computed_again(
+    model: Model, layers: list[Part], recompute: str | int, early_stop: bool, training: Training
+) -> list[Cost]:
+    """What a policy computes again of *layers*, the stacks of equal layers; those that have no backward pass are not computed again."""
     if recompute == "none":
         return []
-    if recompute == "selective":
+    if training.all and recompute == "selective":
         return [each.core for each in layers if each.core is not None]
-    if recompute == "full" and not early_stop:
+    if training.all and recompute == "full" and not early_stop:
         return [each.cost for each in layers]
-    times = stopped = [each.times for each in layers]  # layers of each kind, and those that end a checkpointed part
+    if recompute == "selective":
+        cores = [[inner.core for inner in each.inside if inner.core is not None] for each in layers]
+        return [core * times for each, times in zip(cores, training.reached, strict=True) for core in each]
+    # layers of each kind, and those that end a checkpointed part
+    times = stopped = [each.times for each in layers] if training.all else training.reached
     if isinstance(recompute, int):
+        if training.last:
+            raise ValueError(
+                f"recompute={recompute} together with trained={training.last} is not known here: give 'none', 'selective' or 'full'"
+            )
         if model.encoder is not None:
             raise ValueError(f"recompute={recompute}: segments of layers run through one stack; {model.name} has two")
         earlier = segments(model, recompute)[:-1]

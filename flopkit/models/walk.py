@@ -19,17 +19,19 @@ from flopkit.sizes import offence
 if TYPE_CHECKING:
     from flopkit.models.blocks import Block
     from flopkit.models.model import Model
+    from flopkit.models.trained import LoRA
 
 __all__ = ["layer", "through"]
 
 
-def through(model: Model, run: Run, head_tokens: Any) -> list[Part]:
-    """The parts of a pass from the first to the last, the head for *head_tokens* tokens."""
+def through(model: Model, run: Run, head_tokens: Any, lora: LoRA | None = None) -> list[Part]:
+    """The parts of a pass from the first to the last, the head for *head_tokens* tokens, with the adapters that there are."""
     found = [] if model.encoder is None or not run.new_memory else _encoded(model, run)
     found += _entered(model, run)
     for kind, (block, layers) in enumerate(model.blocks):
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
-        found.append(_repeated(name, layer(model, block, run), layers))
+        inside = layer(model, block, run)
+        found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers))
     if model.final_norm:
         found.append(_normed(model, "norm", run))
     found += _head(model, run, head_tokens)

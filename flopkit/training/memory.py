@@ -55,6 +55,9 @@ class Kept(NamedTuple):
     name: str
     bytes: Any
     core: bool = False
+    weights_of: tuple[
+        str, ...
+    ] = ()  # the dense layers whose weights' gradients alone read it; empty: others read it, too
 
 
 @dataclass(frozen=True, repr=False)

@@ -46,6 +46,19 @@ def kept(model, run):
     return sum(tensor.untyped_storage().nbytes() for tensor in found.values())
 
 
+class Adapted(torch.nn.Module):
+    """A frozen dense layer with an adapter beside it."""
+
+    def __init__(self, base, rank):
+        super().__init__()
+        self.base = base
+        self.low = torch.nn.Linear(base.in_features, rank, bias=False)
+        self.high = torch.nn.Linear(rank, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.high(self.low(x))
+
+
 def ours(sizes, **more):
     return fk.from_hf(sizes).train_memory(seq=SEQ, batch=BATCH, precision="fp32", **more)
 
@@ -280,3 +293,27 @@ def test_a_sweep_is_its_points():
 def test_what_makes_no_sense_is_refused(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(fk.load("llama-3-8b"))
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("q_proj", "down_proj"), ("gate_proj", "o_proj")], ids=str)
+def test_beside_adapters_no_input_of_a_frozen_layer_is_kept(targets):
+    """What transformers' Llama keeps with adapters written out, beside the list: the first layer's inputs that lead to nothing trained."""
+    rank = 4
+    model, run = built(LLAMA)
+    model.requires_grad_(False)
+    for layer in model.model.layers:
+        for group in (layer.self_attn, layer.mlp):
+            for name in targets:
+                if hasattr(group, name):
+                    setattr(group, name, Adapted(getattr(group, name), rank))
+    lora = fk.LoRA(rank=rank, targets=targets)
+    memory, full = ours(LLAMA, trained=lora), ours(LLAMA)
+    first = TOKENS * WIDTH * 4 + TOKENS * 4  # the input of the first norm and its statistics
+    if (
+        "q_proj" not in targets
+    ):  # queries, keys, values and the log-sums of the scores lie before anything that is trained, too
+        first += (WIDTH + 2 * WIDTH // 2) * TOKENS * 4 + TOKENS * HEADS * 4
+    angles = 2 * SEQ * WIDTH // HEADS * 4
+    assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE + angles - first
+    adapters = fk.from_hf(LLAMA).trained_params(lora) * 4
+    assert (memory.weights, memory.gradients, memory.optimizer) == (full.weights + adapters, adapters, 2 * adapters)

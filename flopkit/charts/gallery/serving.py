@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from flopkit.arithmetic import maximum, minimum, reading, vega, where
@@ -10,7 +11,7 @@ from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.hardware import device_choice, peaks_note
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.dtypes import nbytes
-from flopkit.models import load
+from flopkit.models import Model, load
 from flopkit.rooflines import bound_by
 
 __all__ = ["decode_of_models", "decode_throughput"]
@@ -32,11 +33,16 @@ HARDWARE = (
 LOWEST = 0.1  # tokens/s, of the axis
 
 
+def drawn(title: str) -> Model:
+    """The model of that title. One with learned positions, which end, is drawn without them, so that any context may be chosen."""
+    return replace(load(MODELS[title]), positions=None)
+
+
 def _each(model: Any, asked: Any) -> Any:
     """What *asked* gives for the chosen model: in the page a look-up among all of them."""
     if reading(model) == "plain":
-        return asked(load(MODELS[model]))
-    return pick(model, {title: asked(load(name)) for title, name in MODELS.items()})
+        return asked(drawn(model))
+    return pick(model, {title: asked(drawn(title)) for title in MODELS})
 
 
 def _step(s: Any, *, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any) -> None:
@@ -216,6 +222,7 @@ def decode_throughput() -> Figure:
         caption="Upper bounds on tokens/s of dense models: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
         "communication between them. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
         "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. "
+        f"Megatron 1T is drawn without its table of learned positions, which ends at {load('megatron-1t').positions:,} tokens. "
         f"The ceiling is the limit of a large batch. What lies below 0.1 tokens/s is drawn there. {peaks_note(HARDWARE)}",
         height=320,
     )

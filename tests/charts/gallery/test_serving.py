@@ -4,7 +4,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.charts import decode_throughput
-from flopkit.charts.gallery.serving import CACHE, MODELS, WEIGHTS
+from flopkit.charts.gallery.serving import CACHE, MODELS, WEIGHTS, drawn
 
 FIGURE = decode_throughput()
 DTYPES = {16: "bf16", 8: "fp8", 4: "fp4"}
@@ -16,7 +16,7 @@ def bound(model, batch, context, weights, cache, device, count):
         "context": context, "batch": batch, "weights": DTYPES[WEIGHTS[weights]["bits"]], "kv": DTYPES[CACHE[cache]["bits"]],
         "compute": device.rpartition(" ")[2], "count": count,
     }  # fmt: skip
-    return fk.serving.decode(MODELS[model], "h100-sxm", **sizes)
+    return fk.serving.decode(drawn(model), "h100-sxm", **sizes)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -50,7 +50,7 @@ def test_the_ceiling_is_what_a_huge_batch_comes_to(model, context):
     start = FIGURE.settings({"model": model, "context": context})
     huge = bound(**{**start, "batch": 2**34})
     assert FIGURE.at(model=model, context=context)["ceiling"] == pytest.approx(huge.tokens_per_s, rel=1e-3)
-    never = fk.serving.batch_at_ridge(MODELS[model], "h100-sxm", context=context) is None
+    never = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", context=context) is None
     assert (FIGURE.at(model=model, context=context)["reaches"] == "no batch does") is never
 
 

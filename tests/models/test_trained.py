@@ -1,0 +1,160 @@
+"""A step that trains a part of a model: as torch runs it with frozen weights and with adapters written out, and as papers print it."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+import flopkit as fk
+
+transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
+
+SIZES = {
+    "model_type": "llama", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+MIXTRAL = SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+VIT = {
+    "model_type": "vit",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 16,
+    "patch_size": 4,
+    "num_labels": 1000,
+}
+SEQ, BATCH, RANK = 16, 2, 4
+EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class Adapted(nn.Module):
+    """A frozen dense layer with an adapter beside it."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.low = nn.Linear(base.in_features, RANK, bias=False)
+        self.high = nn.Linear(RANK, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.high(self.low(x))
+
+
+def built(trained, sizes=SIZES):
+    """The same choice made by hand in a model of transformers."""
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**sizes)).train()
+    if trained == "all":
+        return model
+    model.requires_grad_(False)
+    if isinstance(trained, fk.LoRA):
+        for layer in model.model.layers:
+            for group in (layer.self_attn, getattr(layer, "mlp", None)):
+                for name in trained.targets:
+                    if hasattr(group, name):
+                        setattr(group, name, Adapted(getattr(group, name)))
+        return model
+    model.lm_head.requires_grad_(True)
+    if trained != "head":
+        for part in (*model.model.layers[-trained:], model.model.norm):
+            part.requires_grad_(True)
+    return model
+
+
+TRAINED = [
+    "all", "head", 1, 2, 3, fk.LoRA(rank=RANK), fk.LoRA(rank=RANK, targets=EVERY), fk.LoRA(rank=RANK, targets=("o_proj",)),
+    fk.LoRA(rank=RANK, targets="down_proj"), fk.LoRA(rank=RANK, targets=("up_proj", "k_proj")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["own head", "tied"])
+@pytest.mark.parametrize("trained", TRAINED, ids=str)
+def test_what_torch_runs(trained, tied):
+    """Each phase, and what flash computes again, whatever is frozen; and the numbers that have a gradient."""
+    sizes = SIZES | {"tie_word_embeddings": tied}
+    model = built(trained, sizes)
+    ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+    with fk.counting() as report:
+        model(input_ids=ids, use_cache=False).logits.sum().backward()
+    ours = fk.from_hf(sizes)
+    step = ours.train_step(seq=SEQ, batch=BATCH, trained=trained)
+    for convention in ("TORCH", "EXACT"):
+        counted, told = report.under(convention), step.under(convention)
+        assert told.model_flops == counted.model_flops
+        assert told.hardware_flops == counted.hardware_flops
+    assert ours.trained_params(trained) == sum(each.numel() for each in model.parameters() if each.grad is not None)
+
+
+@pytest.mark.parametrize("trained", [1, fk.LoRA(rank=RANK)], ids=str)
+def test_layers_without_a_backward_pass_are_not_computed_again(trained):
+    model = built(trained)
+    for layer in model.model.layers:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+    ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+    with fk.counting() as report, set_checkpoint_early_stop(False):
+        model(input_ids=ids, use_cache=False).logits.sum().backward()
+    step = fk.from_hf(SIZES).train_step(seq=SEQ, batch=BATCH, trained=trained, recompute="full")
+    for convention in ("TORCH", "EXACT"):
+        assert step.under(convention).hardware_flops == report.under(convention).hardware_flops
+        assert step.under(convention).model_flops == report.under(convention).model_flops
+
+
+def test_the_first_product_of_a_model_of_images_has_no_gradient_of_its_input():
+    model = transformers.AutoModelForImageClassification.from_config(transformers.AutoConfig.for_model(**VIT)).train()
+    with fk.counting() as report:
+        model(torch.zeros(BATCH, 3, 16, 16)).logits.sum().backward()
+    ours = fk.from_hf(VIT)
+    step = ours.train_step(batch=BATCH)
+    assert step.under("TORCH").model_flops == report.under("TORCH").model_flops
+    conv = 2 * BATCH * 16 * 3 * 16 * 32
+    assert step.model_flops == 3 * ours.forward(batch=BATCH).flops - conv
+
+
+def test_experts_and_several_kinds_of_layers():
+    """Attention is adapted, the experts are frozen: they have the gradient of their input, and no other."""
+    model = built(fk.LoRA(rank=RANK), MIXTRAL)
+    ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+    with fk.counting() as report:
+        model(input_ids=ids, use_cache=False).logits.sum().backward()
+    step = fk.from_hf(MIXTRAL).train_step(seq=SEQ, batch=BATCH, trained=fk.LoRA(rank=RANK))
+    assert step.under("TORCH").model_flops == report.under("TORCH").model_flops
+    v3 = fk.load("deepseek-v3")  # three dense layers stand before 58 with experts
+    sparse = v3.trained_params(58) - v3.trained_params("head") - v3.d_model
+    assert v3.trained_params(61) - v3.trained_params(58) + sparse == v3.params - 2 * v3.vocab * v3.d_model - v3.d_model
+
+
+def test_as_printed():
+    """Hu et al. 2022, tables 4 and 15: GPT-3 with adapters beside queries and values has 4.7M, 37.7M and 301.9M trained numbers."""
+    gpt = fk.load("gpt-3-175b")
+    for rank, printed in ((1, "4.7"), (8, "37.7"), (64, "302.0")):
+        assert f"{gpt.trained_params(fk.LoRA(rank=rank)) / 1e6:.1f}" == printed
+
+
+@pytest.mark.parametrize(
+    ("trained", "message"),
+    [
+        ("heads", "trained='heads'"), (0, "from 1 to the 32"), (33, "trained=33"), (True, "trained=True"), (1.5, "trained=1.5"),
+        (fk.LoRA(rank=8, targets=("wq",)), "targets='wq'.*q_proj, k_proj"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(trained, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fk.load("llama-3-8b").train_step(seq=8, trained=trained)
+
+
+@pytest.mark.parametrize("name", ["t5-base"])
+def test_models_with_an_encoder_are_refused(name):
+    with pytest.raises(ValueError, match=r"only trained='all'"):
+        fk.load(name).train_step(seq=8, trained="head")
+
+
+def test_bad_ranks_and_formats_are_refused():
+    with pytest.raises(ValueError, match="rank"):
+        fk.LoRA(rank=0)
+    with pytest.raises(ValueError, match="targets is empty"):
+        fk.LoRA(rank=8, targets=())
+    with pytest.raises((ValueError, KeyError), match="fp7"):
+        fk.LoRA(rank=8, base="fp7")
