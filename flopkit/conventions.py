@@ -27,6 +27,7 @@ KINDS: Mapping[str, str] = {
     "head": "the product with the output vocabulary",
     "embedding": "the input embedding, were it a one-hot product instead of a look-up",
     "recompute": "scores that a flash kernel computes again in its backward pass",
+    "padding": "rows of experts that no token fills, under a capacity; less what it drops",
     "tied": "the input embedding, were it a one-hot product, where the head has the same table",
     "vectors": "norms and biases, were each of their parameters a multiply-add a token",
     "positions": "learned positions, were each of their parameters a multiply-add a token",
@@ -52,6 +53,7 @@ _SHARED = (
     "head",
     "embedding",
     "recompute",
+    "padding",
     "tied",
     "vectors",
     "positions",
@@ -87,8 +89,8 @@ class Convention:
         The shares of query-key pairs that the mask lets through, and that it hides. ``1, 0`` counts the visible pairs,
         ``1, 1`` every position of the score matrix, ``0.5, 0.5`` half of them, whatever the mask. Their element-wise work
         (scale and softmax, in `Cost.vector_flops`) has the same shares.
-    router, head, embedding, recompute : float, optional
-        The shares of work of that kind.
+    router, head, embedding, recompute, padding : float, optional
+        The shares of work of that kind. No convention here counts *padding*: `Step.hardware_flops` adds it.
     tied, vectors, positions, idle, pairs : float, optional
         The shares of what a whole model keeps beside its work, for conventions that count parameters or positions and not
         what is executed: see `KINDS`. For *pairs* the share may be 1.5, which is three FLOPs a position.
@@ -121,6 +123,7 @@ class Convention:
     head: float = 1
     embedding: float = 0
     recompute: float = 1
+    padding: float = 0
     tied: float = 0
     vectors: float = 0
     positions: float = 0

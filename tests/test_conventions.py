@@ -30,7 +30,7 @@ def vector_worth(convention):
 
 
 def test_presets():
-    unexecuted = dict.fromkeys(("embedding", "tied", "vectors", "positions", "idle", "pairs"), 0)
+    unexecuted = dict.fromkeys(("padding", "embedding", "tied", "vectors", "positions", "idle", "pairs"), 0)
     everything = {"products": 2, "scores": 2, "hidden": 0, "router": 2, "head": 2, "recompute": 2} | unexecuted
     assert worth(EXACT) == everything
     assert worth(TORCH) == {**everything, "hidden": 2}
@@ -44,6 +44,7 @@ SHARES = [
     "head",
     "embedding",
     "recompute",
+    "padding",
     "tied",
     "vectors",
     "positions",

@@ -90,14 +90,10 @@ class Experts:
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         tokens, experts, top_k = run.tokens, self.experts, self.top_k
-        both = moe(
-            tokens=tokens,
-            d_model=d_model,
-            d_ff=self.d_ff,
-            experts=experts,
-            top_k=top_k,
-            gated=self.gated,
-            dtype=run.dtype,
+        sizes = {"tokens": tokens, "d_model": d_model, "d_ff": self.d_ff, "experts": experts, "top_k": top_k}
+        both = moe(**sizes, gated=self.gated, dtype=run.dtype)
+        computed = (
+            both if run.capacity is None else moe(**sizes, gated=self.gated, dtype=run.dtype, capacity=run.capacity)
         )
         matrices = 2 + self.gated
         expert = matrices * d_model * self.d_ff
@@ -107,10 +103,12 @@ class Experts:
             both, macs_by_kind={"router": both.macs_by_kind["router"]}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
             bytes=0, params_by_role={"weight": d_model * experts} | ({} if is_zero(self.bias) else {"bias": self.bias * experts}),
         )  # fmt: skip
+        worked = both.macs_by_kind["products"]
+        padding = {} if run.capacity is None else {"padding": computed.macs_by_kind["products"] - worked}
         chosen = replace(
-            both, params_by_role={"weight": experts * expert} | added,
-            macs_by_kind={"products": both.macs_by_kind["products"], "idle": tokens * (experts - top_k) * (expert + biases)},
-            vector_by_kind={"elementwise": both.vector_by_kind["elementwise"] + tokens * top_k * biases},
+            computed, params_by_role={"weight": experts * expert} | added,
+            macs_by_kind={"products": worked, "idle": tokens * (experts - top_k) * (expert + biases)} | padding,
+            vector_by_kind={"elementwise": computed.vector_by_kind["elementwise"] + tokens * top_k * biases},
         )  # fmt: skip
         reached = minimum(experts, tokens * top_k)
         found = [

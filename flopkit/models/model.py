@@ -12,10 +12,11 @@ from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes
 from flopkit.models import kept, walk
 from flopkit.models.blocks import Block, Patches
+from flopkit.models.feed_forward import Experts
 from flopkit.models.parts import Part, Run
 from flopkit.models.recomputed import computed_again, policy_name
 from flopkit.models.trained import LoRA, training_of, walked
-from flopkit.sizes import Count, Flag, Size, choice, flag, offence, size
+from flopkit.sizes import Count, Factor, Flag, Size, choice, flag, offence, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory
 from flopkit.training.steps import Step
@@ -169,7 +170,7 @@ class Model:
 
     def train_step(
         self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", early_stop: bool = False,
-        dtype: DType = "bf16", trained: str | int | LoRA = "all",
+        dtype: DType = "bf16", trained: str | int | LoRA = "all", capacity: Factor | None = None,
     ) -> Step:  # fmt: skip
         """One training step over *batch* sequences of *seq* tokens.
 
@@ -195,6 +196,9 @@ class Model:
         trained : str | int | LoRA, optional
             ``"all"``; ``"head"``: the head alone; a number: so many last layers and what follows them; or adapters (`LoRA`), with all
             else frozen. A layer without a backward pass is not computed again. A tied head trains the embedding, too.
+        capacity : Factor, optional
+            The capacity factor of experts, as in `flopkit.moe`. Rows that no token fills count as hardware FLOPs and not as model FLOPs.
+            None: no limit, no padding.
 
         Examples
         --------
@@ -204,7 +208,7 @@ class Model:
         True
         """
         policy = policy_name(recompute)
-        run = self._whole(seq, batch, dtype)
+        run = replace(self._whole(seq, batch, dtype), capacity=self._capacity(capacity))
         training = training_of(self, trained)
         parts = walked(self, run, training.lora)
         layers = [each for each in parts if each.layer]
@@ -412,6 +416,12 @@ class Model:
             for each in replace(self, mtp=None).parts(run, head_tokens=run.tokens if run.absorbed else batch)
         ]
         return Cost.total(f"{self.name}, {name}", parts)
+
+    def _capacity(self, capacity: Any) -> Any:
+        """A capacity factor, which only experts have."""
+        if capacity is not None and not any(isinstance(block.mlp, Experts) for block, _ in self.blocks):
+            raise ValueError(f"capacity={capacity}: {self.name} has no experts, which alone have a capacity")
+        return capacity
 
     def _whole(self, seq: Any, batch: Any, dtype: Any) -> Run:
         """*batch* sequences of *seq* tokens, from the first to the last layer."""

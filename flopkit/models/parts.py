@@ -33,6 +33,8 @@ class Run:
         Whether keys and values of that output are made here (in decode they lie in the cache).
     dtype : Any, optional
         Number format of weights and activations.
+    capacity : Any, optional
+        The capacity factor of experts, as in `flopkit.moe`.
     """
 
     batch: Any
@@ -43,6 +45,7 @@ class Run:
     memory: Any = None
     new_memory: bool = True
     dtype: Any = "bf16"
+    capacity: Any = None
 
     @property
     def tokens(self) -> Any:

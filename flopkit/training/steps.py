@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from flopkit.arithmetic import ratio
-from flopkit.conventions import Convention, as_convention
+from flopkit.conventions import Convention, as_convention, total
 from flopkit.cost import Cost, amount
 from flopkit.tables import Table
 
@@ -26,7 +26,7 @@ class Step:
     """One training step of a whole model: a forward pass, a backward pass, and what is computed again in it.
 
         model FLOPs = forward + backward
-        hardware FLOPs = forward + backward + recompute
+        hardware FLOPs = forward + backward + recompute + padding
 
     Parameters
     ----------
@@ -84,14 +84,22 @@ class Step:
         return Cost.total("recompute", parts)
 
     @property
+    def padding(self) -> Cost:
+        """Rows of experts that a capacity adds and no token fills, in all passes; less than nothing where it drops more than it adds.
+        Counted where a flash kernel's recompute is."""
+        passes = (self.forward, self.backward, self.checkpointed) if self.convention.recompute else ()
+        rows = total(each.macs_by_kind.get("padding", 0) for each in passes)
+        return Cost("padding", macs_by_kind={"products": rows}, convention=self.convention)
+
+    @property
     def model_flops(self) -> Any:
         """FLOPs that the mathematics asks for: forward and backward, nothing twice. The numerator of MFU."""
         return self.forward.flops + self.backward.flops
 
     @property
     def hardware_flops(self) -> Any:
-        """FLOPs that are executed: model FLOPs and the recompute. The numerator of HFU."""
-        return self.model_flops + self.recompute.flops
+        """FLOPs that are executed: model FLOPs, the recompute and the padding of experts. The numerator of HFU."""
+        return self.model_flops + self.recompute.flops + self.padding.flops
 
     @property
     def flops_per_token(self) -> Any:
@@ -114,7 +122,7 @@ class Step:
         """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token and its share of the model FLOPs."""
         lines = [
             ("forward", self.forward.flops), ("backward", self.backward.flops), ("recompute", self.recompute.flops),
-            ("model FLOPs", self.model_flops), ("hardware FLOPs", self.hardware_flops),
+            *([("padding", self.padding.flops)] if "padding" in self.forward.macs_by_kind else []), ("model FLOPs", self.model_flops), ("hardware FLOPs", self.hardware_flops),
         ]  # fmt: skip
         rows = [
             {

@@ -234,3 +234,26 @@ def test_states_in_the_cache_by_hand():
     delta = gated_delta(**sizes, heads=4, k_heads=2, k_dim=8, v_dim=12)
     assert delta.bytes == 2 * 5 * (2 * 2 * 8 + 2 * 4 * 12 + 2 * 4 * 8 * 12)
     assert delta.vector_flops == 5 * 4 * (2 * 96 + 3 * 12)
+
+
+@pytest.mark.parametrize(("capacity", "rows"), [(1.25, 10), (1, 8), (0.5, 4), (4, 32)])
+def test_rows_that_no_token_fills_are_executed_and_are_no_work_of_the_model(capacity, rows):
+    """Every expert computes the same number of rows: the experts as three batched products, forward and backward, run by torch."""
+    sizes = SIZES | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    model = fk.from_hf(sizes)
+    free = model.train_step(seq=SEQ, batch=BATCH)
+    step = model.train_step(seq=SEQ, batch=BATCH, capacity=capacity)
+    x, gate, up, down = (
+        torch.ones(8, *shape, requires_grad=True) for shape in ((rows, 32), (32, 80), (32, 80), (80, 32))
+    )
+    with fk.counting() as report:
+        ((x @ gate).relu() * (x @ up) @ down).sum().backward()
+    chosen = 3 * 2 * SEQ * BATCH * 2 * 3 * 32 * 80  # by two experts a token
+    assert step.model_flops == free.model_flops
+    assert step.hardware_flops - free.hardware_flops == 3 * (report.flops - chosen)
+    again = model.train_step(seq=SEQ, batch=BATCH, capacity=capacity, recompute="full").hardware_flops
+    assert again - model.train_step(seq=SEQ, batch=BATCH, recompute="full").hardware_flops == 4 * (
+        report.flops - chosen
+    )
+    with pytest.raises(ValueError, match="gpt2 has no experts"):
+        fk.load("gpt2").train_step(seq=8, capacity=capacity)
