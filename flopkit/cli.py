@@ -22,6 +22,7 @@ from flopkit.diagnosis import doctor
 from flopkit.models.catalogue import load
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
+from flopkit.models.trained import LoRA
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
 
@@ -32,7 +33,8 @@ _EXAMPLES = {
     "python -m flopkit doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm --reported 0.46",
     "devices": "python -m flopkit devices\npython -m flopkit devices h100-sxm\npython -m flopkit devices h200 --json",
     "count": "python -m flopkit count llama-3-8b --seq 8192\npython -m flopkit count config.json --seq 4096 --batch 8\n"
-    "python -m flopkit count llama-3-8b --seq 8192 --train --recompute full --convention PALM",
+    "python -m flopkit count llama-3-8b --seq 8192 --train --recompute full --convention PALM\n"
+    "python -m flopkit count llama-3-8b --seq 2048 --train --lora 16",
     "doctor": "python -m flopkit doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm\n"
     "python -m flopkit doctor --tokens-per-s 53336 --model llama-3.1-8b --seq 8192 --device h100-sxm --count 8 --reported 39%",
 }  # fmt: skip
@@ -96,15 +98,25 @@ def _parser() -> argparse.ArgumentParser:
     count.add_argument("model", help="a name that flopkit knows, or the path of a Hugging Face config.json")
     count.add_argument("--seq", type=int, help="tokens of a sequence")
     count.add_argument("--batch", type=int, default=1, help="sequences (default 1)")
-    count.add_argument("--train", action="store_true", help="a training step, and not a forward pass")
+    count.add_argument(
+        "--train",
+        action="store_true",
+        help="a training step, its memory with Adam in mixed precision; not a forward pass",
+    )
     count.add_argument(
         "--recompute", choices=tuple(POLICIES), help="what a training step computes again (default none)"
+    )
+    count.add_argument(
+        "--lora", type=int, metavar="RANK", help="train adapters of this rank beside queries and values, nothing else"
     )
     count.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
 
     ask = command("doctor", "MFU of a run, and what explains an MFU that somebody reported.", _doctor)
+    ask.add_argument(
+        "named", nargs="?", metavar="model", help="a name that flopkit knows, or the path of a config.json"
+    )
+    ask.add_argument("--model", help="the same, as an option")
     ask.add_argument("--tokens-per-s", type=float, required=True, help="training throughput of all devices together")
-    ask.add_argument("--model", required=True, help="a name that flopkit knows, or the path of a config.json")
     ask.add_argument("--seq", type=int, required=True, help="tokens of a sequence")
     ask.add_argument("--device", required=True, help="a name, such as h100-sxm")
     ask.add_argument("--dtype", default="bf16", help="number format of the products (default bf16)")
@@ -148,20 +160,27 @@ def _model(name: str) -> Model:
 
 
 def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
-    if asked.recompute and not asked.train:
-        raise ValueError("--recompute goes with --train: a forward pass computes nothing again")
+    for option in ("recompute", "lora"):
+        if getattr(asked, option) is not None and not asked.train:
+            raise ValueError(f"--{option} goes with --train: it changes nothing of a forward pass")
     model, convention = _model(asked.model), as_convention(asked.convention)
     sizes = {"seq": asked.seq, "batch": asked.batch}
     found: dict[str, Any] = {"model": str(model), "convention": str(convention), **sizes}
     found |= {"parameters": model.params, "active": model.active_params}
     if asked.train:
-        step = model.train_step(recompute=asked.recompute or "none", **sizes).under(convention)
+        how: dict[str, Any] = {"recompute": asked.recompute or "none"}
+        how |= {} if asked.lora is None else {"trained": LoRA(rank=asked.lora)}
+        step = model.train_step(**how, **sizes).under(convention)
         tokens = step.tokens
         found |= {
             "model FLOPs": step.model_flops,
             "hardware FLOPs": step.hardware_flops,
             "FLOPs a token": step.flops_per_token,
         }
+        if asked.lora is not None:
+            found["trained"] = model.trained_params(how["trained"])
+        if model.causal and model.head == "tokens" and model.encoder is None:
+            found["training memory"] = model.train_memory(**how, **sizes).total
     else:
         cost = model.forward(**sizes).under(convention)
         tokens = asked.batch * (model.patches.tokens if model.patches and asked.seq is None else asked.seq)
@@ -181,12 +200,15 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
 def _shown(name: str, value: Any) -> str:
     if "FLOPs" in name:
         return units.si(value, "FLOPs")
-    return units.si(value, "B") if "cache" in name else f"{value:,}"
+    return units.si(value, "B") if "cache" in name or "memory" in name else f"{value:,}"
 
 
 def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
-    wanted = {name: value for name, value in vars(asked).items() if name not in ("run", "json")}
-    found = doctor(**{**wanted, "model": _model(asked.model)})
+    names = [name for name in (asked.named, asked.model) if name is not None]
+    if len(names) != 1:
+        raise ValueError("name one model, such as: doctor llama-3-8b --seq 8192 …" + f"; given: {names}" * bool(names))
+    wanted = {name: value for name, value in vars(asked).items() if name not in ("run", "json", "named")}
+    found = doctor(**{**wanted, "model": _model(names[0])})
     explained = [
         {"name": each.name, "ratio": each.ratio, "mfu": each.mfu, "why": each.why} for each in found.explanations
     ]

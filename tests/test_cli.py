@@ -91,6 +91,14 @@ def test_count_a_training_step(capsys):
     )
 
 
+def test_count_adapters(capsys):
+    found = data(capsys, "count", "llama-3-8b", "--seq", "2048", "--train", "--lora", "16")
+    lora, llama = fk.LoRA(rank=16), fk.load("llama-3-8b")
+    assert found["model_FLOPs"] == llama.train_step(seq=2048, trained=lora).model_flops
+    assert found["trained"] == 6815744 and found["parameters"] == llama.params
+    assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).total
+
+
 def test_count_a_config(capsys, tmp_path, monkeypatch):
     configs = json.loads((files("flopkit") / "data" / "hf_configs.json").read_text("utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(configs["qwen3-30b-a3b"]["config"]))
@@ -114,6 +122,8 @@ def test_doctor(capsys):
     assert [each["name"] for each in found["explanations"]] == [each.name for each in ours.explanations] != []
     assert said(capsys, "doctor", *TITAN, "--reported", "0.39") == f"{ours!r}\n"
     table = said(capsys, "doctor", *TITAN)
+    at = TITAN.index("--model")
+    assert said(capsys, "doctor", TITAN[at + 1], *TITAN[:at], *TITAN[at + 2 :]) == table
     assert "sparse peak" in table and "MFU 34.68 %" in table
 
 
@@ -131,6 +141,9 @@ def test_an_impossible_run_is_an_answer_and_no_error(capsys):
         (["count", "llama-3-9b", "--seq", "1"], "llama-3-8b"),
         (["count", "llama-3-8b", "--seq", "8", "--convention", "PLAM"], "did you mean PALM"),
         (["count", "llama-3-8b", "--seq", "8", "--recompute", "full"], "--recompute goes with --train"),
+        (["count", "llama-3-8b", "--seq", "8", "--lora", "8"], "--lora goes with --train"),
+        (["count", "llama-3-8b", "--seq", "8", "--train", "--lora", "0"], "rank"),
+        (["doctor", "gpt2", *TITAN], "name one model"),
         (["count", "llama-3-8b", "--seq", "8", "--batch", "0"], "batch=0"),
         (["count", "no.json", "--seq", "8"], "no.json"),
         (["devices", "h1000"], "did you mean"),
