@@ -23,7 +23,7 @@ _SPELLED = {  # fractions first: one third is not 1
     "two[ -]thirds": "2/3",
     "(?:(?:a|one) )?quarter": "1/4",
     "three[ -]quarters": "3/4",
-    "zero|none|nothing": "0",
+    "zero|none|nothing|no more": "0",
     **{
         word: str(number)
         for number, word in enumerate("one two three four five six seven eight nine ten eleven twelve".split(), 1)

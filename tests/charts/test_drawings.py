@@ -374,16 +374,18 @@ def touch(drawing):
 def test_attention_layer_by_hand():
     drawing = drawings.attention_layer("llama-3-8b", tokens=4096)
     wide, keys, core = 2 * 4096 * 4096 * 4096, 2 * 4096 * 4096 * 1024, 2 * 32 * 128 * (4096 * 4097 // 2)
-    flops = {"q_proj": wide, "k_proj": keys, "v_proj": keys, "o_proj": wide, "scores": core, "values": core}
+    flops = {"q_proj": wide, "k_proj": keys, "v_proj": keys, "o_proj": wide, "Q · Kᵀ": core, "S · V": core}
     for name, count in flops.items():
         assert drawing.marks(name)[0].text.endswith(f" {float(f'{count / 1e9:.4g}'):g} GFLOPs")
     assert f"take {100 * 2 * core / sum(flops.values()):.1f} % of" in drawing.title
-    shapes = {"Q": "32 × T × 128", "K": "8 × T × 128", "V": "8 × T × 128", "x": "T × 4,096", "output": "T × 4,096"}
+    keys = "8 × T × 128"
+    shapes = {"queries": "32 × T × 128", "keys": keys, "values": keys, "tokens": "T × 4,096", "output": "T × 4,096"}
     assert all(drawing.marks(name)[0].text == f"{name} {shape}" for name, shape in shapes.items())
     softmax = "scores, masked, softmax"
     assert touch(drawing) == {
-        ("x", "q_proj"), ("x", "k_proj"), ("x", "v_proj"), ("q_proj", "Q"), ("k_proj", "K"), ("v_proj", "V"), ("Q", "scores"), ("K", "scores"),
-        ("scores", softmax), (softmax, "values"), ("V", "values"), ("values", "heads"), ("heads", "o_proj"), ("o_proj", "output"),
+        ("tokens", "q_proj"), ("tokens", "k_proj"), ("tokens", "v_proj"), ("q_proj", "queries"), ("k_proj", "keys"), ("v_proj", "values"),
+        ("queries", "Q · Kᵀ"), ("keys", "Q · Kᵀ"), ("Q · Kᵀ", softmax), (softmax, "S · V"), ("values", "S · V"), ("S · V", "heads"),
+        ("heads", "o_proj"), ("o_proj", "output"),
     }  # fmt: skip
 
 

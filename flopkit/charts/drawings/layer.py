@@ -55,21 +55,21 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
             x - w / 2, y, w, 38, words, si(flops, "FLOPs"), name=name, colour=ORANGE, fill=0.28, round=12, bold=True
         )
 
-    shaped(180, 2, "x", "T", net.d_model)
-    for name, x, heads in (("Q", 60, mixer.heads), ("K", 180, mixer.kv_heads), ("V", 300, mixer.kv_heads)):
-        part = f"{name.lower()}_proj"
+    shaped(180, 2, "tokens", "T", net.d_model)
+    for name, x, heads in (("queries", 60, mixer.heads), ("keys", 180, mixer.kv_heads), ("values", 300, mixer.kv_heads)):
+        part = f"{name[0]}_proj"
         canvas.arrow(180, 40, x, 64)
         product(x, 64, f"{count(net.d_model)} → {count(heads * mixer.head_dim)}", flops[part], part)
         canvas.arrow(x, 102, x, 122)
         shaped(x, 122, name, heads, "T", mixer.head_dim)
     for x in (60, 180):
         canvas.arrow(x, 160, x, 190)
-    product(120, 190, "Q · Kᵀ", half, "scores", w=232)
+    product(120, 190, "queries · keys", half, "Q · Kᵀ", w=232)
     canvas.arrow(120, 228, 120, 250)
     shaped(120, 250, "scores, masked, softmax", mixer.heads, "T", "T", w=190)
     canvas.arrow(120, 288, 120, 318)
     canvas.arrow(300, 160, 300, 318)
-    product(180, 318, "scores · V", half, "values", w=352)
+    product(180, 318, "scores · values", half, "S · V", w=352)
     canvas.arrow(180, 356, 180, 378)
     shaped(180, 378, "heads", mixer.heads, "T", mixer.head_dim)
     canvas.arrow(180, 416, 180, 438)
@@ -80,7 +80,7 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     return Drawing(
         "attention-layer",
         f"At {count(tokens, 'tokens')} scores and values take {percent(core)} of the FLOPs of this attention layer",
-        f"In {net.name}, x of T by {net.d_model} becomes {mixer.heads} heads of queries and {mixer.kv_heads} of keys and of values, {mixer.head_dim} numbers each. "
+        f"In {net.name}, T tokens of {net.d_model} numbers become {mixer.heads} heads of queries and {mixer.kv_heads} of keys and of values, {mixer.head_dim} numbers each. "
         f"Queries times keys make {mixer.heads} score matrices of T by T, {si(half, 'FLOPs')} at T = {count(tokens)} with the visible pairs counted; scores times values "
         f"take as much. The output projection brings the heads back to {net.d_model}. The four projections take {si(projections, 'FLOPs')}.",
         [canvas],
