@@ -56,7 +56,11 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
         )
 
     shaped(180, 2, "tokens", "T", net.d_model)
-    for name, x, heads in (("queries", 60, mixer.heads), ("keys", 180, mixer.kv_heads), ("values", 300, mixer.kv_heads)):
+    for name, x, heads in (
+        ("queries", 60, mixer.heads),
+        ("keys", 180, mixer.kv_heads),
+        ("values", 300, mixer.kv_heads),
+    ):
         part = f"{name[0]}_proj"
         canvas.arrow(180, 40, x, 64)
         product(x, 64, f"{count(net.d_model)} → {count(heads * mixer.head_dim)}", flops[part], part)
