@@ -1,0 +1,78 @@
+"""The tensors that a measured function takes and gives: copied to rotate through, and read for the bytes that must move."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["cache_bytes", "copies", "rotating", "storages", "tensors"]
+
+MOST = 16  # copies of the arguments
+ROOM = 2**30  # bytes that the copies may take
+USUAL = 2**25  # bytes of a last-level cache where nothing says how large it is
+
+
+def tensors(*trees: Any) -> list[Any]:
+    """The tensors in lists, tuples and dicts, however deep."""
+    import torch
+    from torch.utils import _pytree
+
+    return [leaf for leaf in _pytree.tree_leaves(trees) if isinstance(leaf, torch.Tensor)]
+
+
+def storages(found: Iterable[Any]) -> int:
+    """Bytes of the memory behind tensors, each once; a tensor that was expanded counts what it has."""
+    once: dict[int, int] = {}
+    for each in found:
+        held = each.untyped_storage()
+        once[held.data_ptr()] = max(once.get(held.data_ptr(), 0), min(held.nbytes(), each.nbytes))
+    return sum(once.values())
+
+
+def cache_bytes(device: Any) -> int:
+    """Bytes of the last cache before the memory."""
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    for level in (3, 2):
+        try:
+            text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size").read_text("ascii").strip()
+            return int(text[:-1]) * {"K": 2**10, "M": 2**20}[text[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return USUAL
+
+
+def copies(arguments: tuple[Any, ...], device: Any) -> list[tuple[Any, ...]]:
+    """*arguments* and copies of them: so many that twice the cache lies between two uses of one, if there is room for it."""
+    from torch.utils import _pytree
+
+    held = storages(tensors(arguments))
+    if not held:
+        return [arguments]
+    wanted = 1 + -(-2 * cache_bytes(device) // held)
+    count = max(1, min(wanted, MOST, ROOM // held))
+
+    def copied(leaf: Any) -> Any:
+        if not hasattr(leaf, "untyped_storage"):
+            return leaf
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+
+    return [arguments, *(_pytree.tree_map(copied, arguments) for _ in range(count - 1))]
+
+
+def rotating(fn: Callable[..., Any], sets: list[tuple[Any, ...]]) -> Callable[[], object]:
+    """A call of *fn* with the next of the *sets* of arguments, (args, kwargs) each, round and round."""
+    if len(sets) == 1:
+        [(args, kwargs)] = sets
+        return lambda: fn(*args, **kwargs)
+    turns = itertools.cycle(sets)
+
+    def run() -> object:
+        args, kwargs = next(turns)
+        return fn(*args, **kwargs)
+
+    return run

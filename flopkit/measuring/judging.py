@@ -1,0 +1,107 @@
+"""Whether a result is right, and whether a time is possible."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flopkit.measuring.arguments import tensors
+
+__all__ = ["Checked", "check_result", "floor"]
+
+# The error of a right result, as ‖result − reference‖ / ‖reference‖, by the format that it comes in.
+TOLERANCE = {"torch.float64": 1e-10, "torch.float32": 1e-4, "torch.float16": 5e-3, "torch.bfloat16": 2e-2}
+TF32 = 3e-3  # of fp32 where products may round their operands to tf32
+EARLY = 0.98  # of the floor: a call may be so much faster by the resolution of the clock
+
+
+class Checked:
+    """What a check found: the largest relative error and whether it is small enough, or why there was none."""
+
+    def __init__(self, error: float | None = None, right: bool | None = None, note: str = "") -> None:
+        self.error, self.right, self.note = error, right, note
+
+
+def check_result(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], reference: Callable[..., Any] | None
+) -> Checked:
+    """Compare what *fn* gives with *reference* of the same arguments, or with *fn* itself in float64 where it allows that."""
+    import torch
+    from torch.utils import _pytree
+
+    def fresh(to: Any = None) -> tuple[Any, Any]:
+        def one(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            leaf = leaf.detach().clone()
+            return leaf.to(to) if to is not None and leaf.is_floating_point() else leaf
+
+        made: tuple[Any, Any] = _pytree.tree_map(one, (args, dict(kwargs)))
+        return made
+
+    def ran(function: Callable[..., Any], made: tuple[Any, Any]) -> list[Any]:
+        with torch.no_grad():
+            state = torch.random.get_rng_state()
+            torch.manual_seed(0)
+            try:
+                return tensors(function(*made[0], **made[1]))
+            finally:
+                torch.random.set_rng_state(state)
+
+    found = ran(fn, fresh())
+    if reference is not None:
+        right = ran(reference, fresh())
+    else:
+        other = fn
+        if isinstance(fn, torch.nn.Module):
+            other = copy.deepcopy(fn).double()
+        try:
+            right = ran(other, fresh(torch.float64))
+        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+            return Checked(note=f"the result was not checked: in float64 the function raises {type(error).__name__}")
+        if (
+            found
+            and all(a.dtype == b.dtype for a, b in zip(found, right, strict=False))
+            and found[0].dtype != torch.float64
+        ):
+            return Checked(note="the result was not checked: in float64 it comes in the same format")
+    if not found:
+        return Checked(note="the result was not checked: the function returns no tensor")
+    if len(found) != len(right) or any(a.shape != b.shape for a, b in zip(found, right, strict=True)):
+        return Checked(math.inf, False, "the result has another form than the check's")
+    errors = [_error(a, b) for a, b in zip(found, right, strict=True)]
+    allowed = [_tolerance(each) for each in found]
+    return Checked(max(errors), all(error <= most for error, most in zip(errors, allowed, strict=True)))
+
+
+def _error(found: Any, right: Any) -> float:
+    """The relative error by norms. NaN at the same places as in *right* is no error; anywhere else it is."""
+    found, right = found.double() if not found.is_complex() else found.cdouble(), right.to(found.device)
+    right = right.double() if not right.is_complex() else right.cdouble()
+    special = ~right.isfinite()
+    same = found[special].isnan() == right[special].isnan()
+    if (found[~special].numel() and not found[~special].isfinite().all()) or not bool(same.all()):
+        return math.inf
+    difference, size = (found - right)[~special].norm(), right[~special].norm()
+    return float(difference / size) if size else float(difference)
+
+
+def _tolerance(found: Any) -> float:
+    import torch
+
+    if found.dtype == torch.float32 and found.is_cuda and torch.backends.cuda.matmul.allow_tf32:
+        return TF32
+    return TOLERANCE.get(str(found.dtype), 0.0 if not found.is_floating_point() else 1e-1)
+
+
+def floor(device: Any, flops: Mapping[str, float], bytes: float, tf32: bool) -> tuple[float, str]:
+    """Seconds that so much work takes at least on *device*, and what bounds it: arithmetic at its `limit`, or its memory."""
+    arithmetic = 0.0
+    for dtype, amount in flops.items():
+        fast = "tf32" if dtype == "fp32" and tf32 and "tf32" in device.dtypes else dtype
+        if fast in device.dtypes:
+            arithmetic += amount / device.limit(fast)
+    memory = bytes / device.bandwidth
+    return (arithmetic, "arithmetic") if arithmetic >= memory else (memory, "memory")

@@ -1,0 +1,112 @@
+"""A measurement: how long a call takes, how sure that is, what rate it makes, and whether it can be."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit import units
+from flopkit.tables import Table
+
+__all__ = ["Measurement"]
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement:
+    """What `flopkit.measure` found.
+
+    Parameters
+    ----------
+    name : str
+        What was called.
+    device : str
+        What it ran on.
+    seconds : float
+        Sustained mean of a call: all time by all calls, none dropped.
+    seconds_ci : tuple[float, float]
+        The 95 % interval of the mean, from the means of the rounds.
+    median, fastest : float
+        Seconds of the call in the middle, and of the fastest one.
+    calls, rounds : int
+        Calls that were timed, and rounds.
+    flops, bytes : float
+        Work of a call.
+    mfu, mbu : float | None
+        FLOP/s by the device's dense peak, bytes/s by its bandwidth; None where these are not known.
+    steady : bool
+        Whether the clock was steady when timing began.
+    verdict : str
+        ``"ok"``, ``"wrong"`` (the result is) or ``"impossible"`` (the time is).
+    error : float | None
+        Relative error of the result, where it was checked.
+    notes : tuple[str, ...]
+        What a reader of the number should know.
+    protocol : dict[str, Any]
+        Timer, warm-up, rotation.
+
+    Examples
+    --------
+    >>> import torch, flopkit as fk
+    >>> found = fk.measure(torch.mm, torch.randn(64, 64), torch.randn(64, 64), time_budget=0.2)
+    >>> low, high = found.seconds_ci
+    >>> low <= found.seconds <= high, found.mfu  # the peak of a CPU is not known
+    (True, None)
+    """
+
+    name: str
+    device: str
+    seconds: float
+    seconds_ci: tuple[float, float]
+    median: float
+    fastest: float
+    calls: int
+    rounds: int
+    flops: float
+    bytes: float
+    mfu: float | None
+    mbu: float | None
+    steady: bool
+    verdict: str
+    error: float | None
+    notes: tuple[str, ...]
+    protocol: dict[str, Any]
+
+    @property
+    def flops_per_s(self) -> float:
+        """FLOP/s of the sustained mean."""
+        return self.flops / self.seconds
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bytes/s of the sustained mean."""
+        return self.bytes / self.seconds
+
+    def table(self) -> Table:
+        """One row a quantity."""
+        low, high = self.seconds_ci
+        lines = [
+            ("time", units.seconds(self.seconds)), ("95 % interval", f"{units.seconds(low)} to {units.seconds(high)}"),
+            ("median", units.seconds(self.median)), ("calls", f"{self.calls:,} in {self.rounds} rounds"),
+            ("work", f"{units.si(self.flops, 'FLOPs')}, {units.si(self.bytes, 'B')}"),
+            ("rate", f"{units.si(self.flops_per_s, 'FLOP/s')}, {units.si(self.bytes_per_s, 'B/s')}"),
+            ("of the peak", "not known" if self.mfu is None else units.percent(self.mfu)),
+            ("of the bandwidth", "not known" if self.mbu is None else units.percent(self.mbu)),
+            ("verdict", self.verdict if self.steady else f"{self.verdict}, the clock was not steady"),
+        ]  # fmt: skip
+        return Table(
+            [{"quantity": name, "value": value} for name, value in lines], caption=f"{self.name} on {self.device}"
+        )
+
+    def __repr__(self) -> str:
+        low, high = self.seconds_ci
+        half = (high - low) / 2 / self.seconds
+        text = (
+            f"{self.name}: {units.seconds(self.seconds)} ± {units.percent(half)}, {units.si(self.flops_per_s, 'FLOP/s')}, "
+            f"{units.si(self.bytes_per_s, 'B/s')} on {self.device}: {self.verdict}"
+        )
+        return "\n".join((text, *(f"- {note}" for note in self.notes)))
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        return f"{self.table()._repr_html_()}<ul>{notes}</ul>"

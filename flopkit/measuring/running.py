@@ -1,0 +1,185 @@
+"""`flopkit.measure`: count a call, check its result, time it by the protocol, and judge the time."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from flopkit import devices
+from flopkit.conventions import EXACT
+from flopkit.counter.running import count
+from flopkit.measuring import arguments, judging, protocol
+from flopkit.measuring.measurement import Measurement
+from flopkit.measuring.timers import timer_for
+
+__all__ = ["measure"]
+
+PATIENCE = 2.0  # s of work after which a progress bar is shown
+CONVOLUTIONS = (
+    "a convolution may take an algorithm with fewer FLOPs (Winograd, FFT), so the time was not judged by its arithmetic"
+)
+
+
+def measure(
+    fn: Callable[..., Any], *args: Any, time_budget: float | None = None, flops: float | None = None,
+    bytes: float | None = None, check: Callable[..., Any] | None = None, **kwargs: Any,
+) -> Measurement:  # fmt: skip
+    """Time ``fn(*args, **kwargs)``: a sustained mean with its interval, the rates that it makes, and a verdict.
+
+    The call is counted first and its result checked against float64. Then it runs until the clock is steady, and in rounds until the
+    95 % interval of the mean is within ±0.5 %. Arguments are rotated through copies, so that a cache does not serve them. On a CUDA
+    device calls are timed by events or, where they are short, in a CUDA graph; on a CPU by the wall clock.
+
+    Parameters
+    ----------
+    fn : Callable[..., Any]
+        What is timed. Tensors that it holds itself, such as a module's weights, are not rotated.
+    *args : Any
+        What it is called with.
+    time_budget : float, optional
+        Seconds for warm-up and timing together. None: about ten, or eight rounds of one call if they take longer.
+    flops : float, optional
+        FLOPs of a call. None: `flopkit.count` counts them, under EXACT.
+    bytes : float, optional
+        Bytes of a call, for the rate. None: the compulsory traffic of each operator, as `flopkit.count` has it.
+    check : Callable[..., Any], optional
+        A function of the same arguments that gives the right result. None: *fn* itself on float64 copies, where it allows that.
+    **kwargs : Any
+        What it is called with, by name.
+
+    Returns
+    -------
+    Measurement
+        With ``seconds``, ``seconds_ci``, ``flops_per_s``, ``mfu``, ``verdict`` and ``notes``. The verdict is ``"wrong"`` where the result
+        is, and ``"impossible"`` where the fastest call took less than the device needs for a lower bound of the work: the FLOPs at the
+        highest rate that the silicon can have, or the bytes of the call's own inputs and outputs.
+
+    Raises
+    ------
+    TypeError
+        If *fn* cannot be called, or a number is no number.
+    ValueError
+        For a budget, FLOPs or bytes that are not positive.
+
+    Notes
+    -----
+    Where the device is not in flopkit's table, as CPUs are not, its peak is not known: there is no MFU, and no time is impossible.
+    What runs on another stream than the current one is not timed.
+
+    Examples
+    --------
+    >>> import torch, flopkit as fk
+    >>> a = torch.randn(256, 256)
+    >>> found = fk.measure(torch.mm, a, a, time_budget=0.2)
+    >>> found.verdict, found.flops
+    ('ok', 33554432)
+    """
+    import torch
+
+    if not callable(fn):
+        raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, measure(fn, x)")
+    for name, value in (("time_budget", time_budget), ("flops", flops), ("bytes", bytes)):
+        if value is not None and not value > 0:
+            raise ValueError(f"{name}={value!r}: must be positive")
+    notes: list[str] = []
+    placed = next(iter(arguments.tensors(args, kwargs) or _held(fn)), None)
+    where = torch.device("cpu") if placed is None else placed.device
+    cuda = where.type == "cuda"
+    work = count(fn, *args, **kwargs).under(EXACT)
+    checked = judging.check_result(fn, args, kwargs, check)
+    notes += [checked.note] * bool(checked.note)
+    sets = arguments.copies((args, kwargs), where)
+    timer, how = timer_for(arguments.rotating(fn, sets), torch, cuda)
+    with tqdm(
+        total=100, unit="%", desc="measuring", leave=False, delay=PATIENCE, bar_format="{l_bar}{bar}| {elapsed}"
+    ) as bar:
+        timing = protocol.timed(timer, time_budget, lambda share: bar.update(int(100 * share) - bar.n))
+    done = work.hardware_flops if flops is None else flops
+    moved = work.bytes if bytes is None else bytes
+    device = _device(where)
+    if not timing.steady:
+        notes.append(f"the clock was not steady after a warm-up of {timing.warm_up:.1f} s")
+    if len(timing.rounds) < protocol.ROUNDS[0]:
+        notes.append(f"{len(timing.rounds)} rounds only: the interval is wide; give a larger time_budget")
+    if abs(timing.mean / timing.median - 1) > 0.02:
+        notes.append("mean and median differ by more than 2 %: some calls took much longer")
+    verdict = "ok"
+    mfu = mbu = None
+    if device is None:
+        notes.append(f"the peak of {_title(where)} is not known: no MFU, and no time is called impossible")
+    else:
+        formats = work.flops_by_dtype() if flops is None else {_format(placed): flops}
+        tf32 = cuda and torch.backends.cuda.matmul.allow_tf32
+        bounded = dict(formats)
+        if cuda and any("convolution" in row["op"] for row in work.by_op()):
+            notes.append(CONVOLUTIONS)
+            bounded = {}
+        least, bound = judging.floor(device, bounded, _own_bytes(fn, args, kwargs), tf32)
+        if timing.fastest < judging.EARLY * least:
+            verdict = "impossible"
+            notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
+        peak = sum(
+            n / device.peak(_fast(device, dtype, tf32)) for dtype, n in formats.items() if dtype in device.dtypes
+        )
+        mfu, mbu = peak / timing.mean or None, moved / device.bandwidth / timing.mean
+    if checked.right is False:
+        verdict = "wrong"
+        notes.append(checked.note or f"the result is off by {checked.error:.2g} of its size")
+    return Measurement(
+        name=getattr(fn, "__name__", type(fn).__name__), device=_title(where) if device is None else device.title,
+        seconds=timing.mean, seconds_ci=timing.ci, median=timing.median, fastest=timing.fastest, calls=len(timing.calls),
+        rounds=len(timing.rounds), flops=done, bytes=moved, mfu=mfu, mbu=mbu, steady=timing.steady, verdict=verdict,
+        error=checked.error, notes=tuple(dict.fromkeys(notes)),
+        protocol={"timer": how, "warm_up_s": timing.warm_up, "argument_sets": len(sets)},
+    )  # fmt: skip
+
+
+def _held(fn: Any) -> list[Any]:
+    """The parameters of a module."""
+    return list(fn.parameters()) if hasattr(fn, "parameters") else []
+
+
+def _own_bytes(fn: Any, args: Any, kwargs: Mapping[str, Any]) -> int:
+    """Bytes of the inputs, among them a module's weights, and of the outputs: each must be read or written once."""
+    import torch
+
+    with torch.no_grad():
+        out = fn(*args, **kwargs)
+    return arguments.storages([*arguments.tensors(args, kwargs), *_held(fn), *arguments.tensors(out)])
+
+
+def _device(where: Any) -> Any:
+    """The device in flopkit's table, or None."""
+    if where.type != "cuda":
+        return None
+    try:
+        return devices.device()
+    except (ValueError, KeyError, RuntimeError):
+        return None
+
+
+def _title(where: Any) -> str:
+    """What the machine calls the device."""
+    if where.type == "cuda":
+        import torch
+
+        return str(torch.cuda.get_device_name(where))
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine() or "CPU"
+
+
+def _format(tensor: Any) -> str:
+    from flopkit.derivations import number_format
+
+    return "fp32" if tensor is None else number_format(tensor.dtype)
+
+
+def _fast(device: Any, dtype: str, tf32: bool) -> str:
+    return "tf32" if dtype == "fp32" and tf32 and "tf32" in device.dtypes else devices.fastest_mode(device, dtype)

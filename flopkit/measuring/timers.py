@@ -1,0 +1,93 @@
+"""What runs calls and times them: the wall clock of a CPU, and on a CUDA device events behind a sleep, or a graph for short kernels."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["CudaEvents", "CudaGraph", "WallClock", "timer_for"]
+
+SAMPLE = 1e-4  # s: reading the wall clock takes some 1e-7 s, so a sample of that length is off by a thousandth
+SHORT = 2e-5  # s: a launch takes some microseconds, which a graph saves a kernel of that length
+UNROLLED = 20  # calls in a graph
+USUAL_CLOCK = 2e6  # kHz, where torch does not tell it
+ASLEEP = 0.01  # s in which the launches of a round queue up
+
+
+class WallClock:
+    """Calls on a CPU. Short calls are timed several at once, and each is said to take the same."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run = run
+        self._grouped = 1
+        self._grouped = max(1, math.ceil(SAMPLE / max(min(self.calls(3)), 1e-9)))
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def calls(self, count: int) -> list[float]:
+        run, clock = self.run, time.perf_counter_ns
+        found: list[float] = []
+        while len(found) < count:
+            many = min(self._grouped, count - len(found))
+            start = clock()
+            for _ in range(many):
+                run()
+            found += [(clock() - start) / many / 1e9] * many
+        return found
+
+
+class CudaEvents:
+    """Calls on the current stream of a CUDA device, each between two events. A sleeping kernel goes first, so that the launches queue
+    behind it and the device never waits for the host."""
+
+    def __init__(self, run: Callable[[], object], torch: Any) -> None:
+        self.run, self.torch = run, torch
+        card = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._cycles = int(ASLEEP * getattr(card, "clock_rate", USUAL_CLOCK) * 1e3)
+
+    def now(self) -> float:
+        self.torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def calls(self, count: int) -> list[float]:
+        cuda = self.torch.cuda
+        pairs = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in range(count)]
+        cuda.synchronize()
+        cuda._sleep(self._cycles)
+        for start, end in pairs:
+            start.record()
+            self.run()
+            end.record()
+        cuda.synchronize()
+        return [start.elapsed_time(end) / 1e3 for start, end in pairs]
+
+
+class CudaGraph(CudaEvents):
+    """A graph of several calls, replayed: for kernels that are shorter than their launch. A call takes its part of the replay."""
+
+    def __init__(self, run: Callable[[], object], torch: Any) -> None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(UNROLLED):
+                run()
+        super().__init__(graph.replay, torch)
+
+    def calls(self, count: int) -> list[float]:
+        replays = super().calls(math.ceil(count / UNROLLED))
+        return [seconds / UNROLLED for seconds in replays for _ in range(UNROLLED)][:count]
+
+
+def timer_for(run: Callable[[], object], torch: Any, cuda: bool) -> tuple[Any, str]:
+    """The timer for calls of *run*, and what it is called in a record."""
+    if not cuda:
+        return WallClock(run), "wall clock"
+    events = CudaEvents(run, torch)
+    if min(events.calls(5)) < SHORT:
+        try:
+            return CudaGraph(run, torch), f"CUDA graph of {UNROLLED} calls"
+        except RuntimeError:  # what synchronises or allocates in a way of its own cannot be captured
+            torch.cuda.synchronize()
+    return events, "CUDA events behind a sleep"

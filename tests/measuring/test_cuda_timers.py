@@ -1,0 +1,97 @@
+"""The timers of CUDA devices on a stand-in for `torch.cuda`: a device that works off a queue, while the host launches."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from flopkit.measuring import timers
+from flopkit.measuring.timers import CudaEvents, CudaGraph, timer_for
+
+LAUNCH = 5e-6  # s that the host needs for a launch
+CLOCK = 1.98e6  # kHz
+
+
+class Card:
+    """A queue: work begins when it was launched and what is before it has ended."""
+
+    def __init__(self, capturable=True):
+        self.host = self.device = 0.0
+        self.capturing, self.capturable, self.synchronised = None, capturable, 0
+        card = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                self.at = card.launch(0.0)
+
+            def elapsed_time(self, other):
+                return (other.at - self.at) * 1e3
+
+        class CUDAGraph:
+            kernels = ()
+
+            def replay(self):
+                card.host += LAUNCH
+                for seconds in self.kernels:
+                    card.device = max(card.device, card.host) + seconds
+
+        class graph:
+            def __init__(self, made):
+                self.made = made
+
+            def __enter__(self):
+                if not card.capturable:
+                    raise RuntimeError("operation not permitted when stream is capturing")
+                card.capturing = []
+
+            def __exit__(self, *error):
+                self.made.kernels, card.capturing = card.capturing, None
+
+        self.cuda = SimpleNamespace(
+            Event=Event, CUDAGraph=CUDAGraph, graph=graph, synchronize=self.synchronize, current_device=lambda: 0,
+            get_device_properties=lambda index: SimpleNamespace(clock_rate=CLOCK), _sleep=lambda cycles: self.launch(cycles / CLOCK / 1e3),
+        )  # fmt: skip
+
+    def launch(self, seconds):
+        if self.capturing is not None:
+            self.capturing.append(seconds)
+            return None
+        self.host += LAUNCH
+        self.device = max(self.device, self.host) + seconds
+        return self.device
+
+    def synchronize(self):
+        self.synchronised += 1
+        self.host = max(self.host, self.device)
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 3e-5, 2e-3])
+def test_the_host_is_never_waited_for(seconds):
+    """A kernel that is shorter than its launch is timed as it is, since the launches queue behind the sleep."""
+    card = Card()
+    found = CudaEvents(lambda: card.launch(seconds), card).calls(50)
+    assert found == pytest.approx([seconds] * 50) and card.synchronised == 2
+
+
+def test_a_round_that_outlasts_the_sleep_is_bound_by_the_host():
+    """What the sleep is for: without it, each short kernel would wait for its launch."""
+    card = Card()
+    card.cuda._sleep = lambda cycles: None
+    found = CudaEvents(lambda: card.launch(1e-6), card).calls(50)
+    assert min(found[1:]) >= LAUNCH
+
+
+def test_short_kernels_are_timed_in_a_graph():
+    card = Card()
+    timer, name = timer_for(lambda: card.launch(1e-6), card, True)
+    assert isinstance(timer, CudaGraph) and name == f"CUDA graph of {timers.UNROLLED} calls"
+    assert timer.calls(30) == pytest.approx([1e-6] * 30)
+
+
+def test_long_kernels_and_what_cannot_be_captured_are_timed_by_events():
+    for card, seconds in ((Card(), 1e-3), (Card(capturable=False), 1e-6)):
+        timer, name = timer_for(lambda card=card, seconds=seconds: card.launch(seconds), card, True)
+        assert type(timer) is CudaEvents and name == "CUDA events behind a sleep"
+        assert timer.calls(3) == pytest.approx([seconds] * 3)

@@ -1,0 +1,176 @@
+"""`flopkit.measure` on the CPU: what it counts, checks and refuses, and what it says."""
+
+import math
+from itertools import count
+
+import pytest
+import torch
+
+import flopkit as fk
+from flopkit.measuring import arguments, judging, protocol, running as module
+from flopkit.measuring.timers import WallClock
+
+BUDGET = 0.15  # s
+
+
+@pytest.fixture
+def small():
+    torch.manual_seed(0)
+    return torch.randn(48, 32), torch.randn(32, 24)
+
+
+def test_a_product(small):
+    found = fk.measure(torch.mm, *small, time_budget=BUDGET)
+    assert (found.verdict, found.flops, found.name) == ("ok", 2 * 48 * 32 * 24, "mm")
+    assert found.bytes == 4 * (48 * 32 + 32 * 24 + 48 * 24)
+    assert found.seconds_ci[0] <= found.seconds <= found.seconds_ci[1]
+    assert found.fastest <= found.median and found.error < 1e-6
+    assert found.flops_per_s == found.flops / found.seconds and found.bytes_per_s == found.bytes / found.seconds
+    assert found.mfu is None and any("is not known: no MFU" in note for note in found.notes)
+    assert "mm: " in repr(found) and "verdict" in found._repr_html_() and len(found.table()) == 9
+    assert found.protocol["timer"] == "wall clock" and found.protocol["argument_sets"] > 1
+
+
+def test_what_is_given_is_not_counted(small):
+    found = fk.measure(torch.mm, *small, time_budget=BUDGET, flops=10, bytes=20)
+    assert (found.flops, found.bytes) == (10, 20)
+
+
+def test_the_arguments_are_left_as_they_were():
+    x = torch.ones(8)
+    fk.measure(lambda x: x + 1, x, time_budget=BUDGET)
+    assert x.eq(1).all() and x.grad is None
+
+
+@pytest.mark.parametrize(
+    ("fn", "note"),
+    [
+        (lambda a, b: a.bfloat16() @ b.bfloat16(), "in the same format"),
+        (lambda a, b: None, "returns no tensor"),
+        (lambda a, b: torch.mm(a.float(), b, out=torch.empty(48, 24)), "in float64 the function raises"),
+    ],
+)
+def test_what_cannot_be_checked_says_so(small, fn, note):
+    found = fk.measure(fn, *small, time_budget=BUDGET)
+    assert found.verdict == "ok" and found.error is None and any(note in each for each in found.notes)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        lambda right: right * 1.01,
+        lambda right: right.index_fill(0, torch.tensor([0]), math.nan),
+        lambda right: right.index_fill(0, torch.tensor([0]), math.inf),
+        lambda right: right[:, :-1],
+        lambda right: torch.zeros_like(right),
+    ],
+)
+def test_a_wrong_result_is_said_to_be_wrong(small, spoilt):
+    found = fk.measure(lambda a, b: spoilt(a @ b), *small, time_budget=BUDGET, check=torch.mm)
+    assert found.verdict == "wrong"
+
+
+def test_nan_where_the_check_has_it_too_is_right():
+    x = torch.tensor([-1.0, 4.0])
+    assert fk.measure(torch.sqrt, x, time_budget=BUDGET).verdict == "ok"
+
+
+def test_a_module_is_checked_with_weights_in_float64_and_stays_as_it_was():
+    layer = torch.nn.Linear(16, 8)
+    found = fk.measure(layer, torch.randn(4, 16), time_budget=BUDGET)
+    assert (
+        found.verdict == "ok"
+        and found.error < 1e-6
+        and layer.weight.dtype == torch.float32
+        and layer.weight.grad is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: fk.measure(3), TypeError, "fn=3"),
+        (lambda: fk.measure(torch.neg, torch.ones(2), time_budget=0), ValueError, "time_budget=0"),
+        (lambda: fk.measure(torch.neg, torch.ones(2), flops=-1), ValueError, "flops=-1"),
+        (lambda: fk.measure(torch.neg, torch.ones(2), bytes=math.nan), ValueError, "bytes=nan"),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_what_fails_fails_as_it_does_alone():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        fk.measure(torch.mm, torch.ones(2, 3), torch.ones(2, 3))
+
+
+SLOW = fk.Device("slow card", peak={"fp32": 1e6}, bandwidth=1e6)
+
+
+def test_a_time_that_the_device_cannot_reach_is_impossible(small, monkeypatch):
+    """The same call on a device of a million FLOP/s: the limit is 1.1 times that, and the call takes 67 ms there at least."""
+    monkeypatch.setattr(module, "_device", lambda where: SLOW)
+    found = fk.measure(torch.mm, *small, time_budget=BUDGET)
+    assert found.verdict == "impossible" and any("arithmetic needs 0.067 s" in note for note in found.notes)
+    assert found.mfu == pytest.approx(found.flops_per_s / 1e6) and found.mbu == pytest.approx(found.bytes_per_s / 1e6)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99, 1.5])
+def test_the_floor_is_judged_to_two_per_cent(small, monkeypatch, share):
+    """A clock whose calls take just so much of the floor; what the silicon may do is the limit, not the peak."""
+    floor = 2 * 48 * 32 * 24 / 1.1e6
+    monkeypatch.setattr(module, "_device", lambda where: SLOW)
+
+    class Clock:
+        def __init__(self):
+            self.clock = count()
+
+        def calls(self, n):
+            return [share * floor] * n
+
+        def now(self):
+            return float(next(self.clock))
+
+    monkeypatch.setattr(module, "timer_for", lambda run, torch, cuda: (Clock(), "simulated"))
+    found = fk.measure(torch.mm, *small, time_budget=30)
+    assert found.verdict == ("impossible" if share < 0.98 else "ok")
+
+
+def test_the_floor_by_bytes_takes_inputs_and_outputs_alone():
+    card = fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e6)
+    x = torch.ones(1000)
+    least, bound = judging.floor(card, {}, module._own_bytes(lambda x: (x + 1) * 2 - 3, (x,), {}), False)
+    assert (least, bound) == (8000 / 1e6, "memory")
+    layer = torch.nn.Linear(10, 20)
+    assert module._own_bytes(layer, (torch.ones(5, 10),), {}) == 4 * (50 + 200 + 20 + 100)
+
+
+def test_the_fastest_arithmetic_that_is_allowed_makes_the_floor():
+    card = fk.device("a100-sxm-80gb")
+    exact, _ = judging.floor(card, {"fp32": 1e12}, 0, False)
+    tf32, _ = judging.floor(card, {"fp32": 1e12}, 0, True)
+    assert exact / tf32 == pytest.approx(card.limit("tf32") / card.limit("fp32")) and tf32 < exact
+
+
+def test_arguments_are_rotated_through_twice_the_cache(monkeypatch):
+    monkeypatch.setattr(arguments, "cache_bytes", lambda device: 4000)
+    x = torch.arange(250.0)
+    sets = arguments.copies(((x,), {"y": [x[:10], 3]}), x.device)
+    assert len(sets) == 1 + 2 * 4000 // 1000 and all(each[0][0].equal(x) for each in sets)
+    assert len({each[0][0].data_ptr() for each in sets}) == len(sets)
+    seen = []
+    run = arguments.rotating(lambda x, y: seen.append((x.data_ptr(), y[1])), sets)
+    for _ in range(2 * len(sets)):
+        run()
+    assert len(set(seen)) == len(sets) and seen[: len(sets)] == seen[len(sets) :]
+
+
+def test_the_wall_clock_groups_short_calls():
+    calls = []
+    clock = WallClock(lambda: calls.append(1))
+    calls.clear()
+    found = clock.calls(1000)
+    assert len(found) == len(calls) == 1000 and all(seconds > 0 for seconds in found)
+    assert len(set(found)) < 1000
+    assert protocol.timed(clock, 0.1).median < 1e-5
