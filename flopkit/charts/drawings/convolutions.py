@@ -125,7 +125,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
     Examples
     --------
     >>> wiring(channels=4, groups=2).title
-    'With groups, each output reads fewer inputs: 16, 8 or 4 multiply-adds for each position and tap'
+    'With groups, each output reads fewer inputs: 16, 8 or 4 multiply-adds for a 1 × 1 kernel'
     """
     whole("wiring", "channels", channels, 4, 8)
     whole("wiring", "groups", groups, 2, channels - 1)
@@ -158,7 +158,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
         canvas.lines(middle, y, count(cost.macs), "multiply-adds")
     return Drawing(
         "wiring",
-        f"With groups, each output reads fewer inputs: {found[0]}, {found[1]} or {found[2]} multiply-adds for each position and tap",
+        f"With groups, each output reads fewer inputs: {found[0]}, {found[1]} or {found[2]} multiply-adds for a 1 × 1 kernel",
         f"{channels} input and {channels} output channels. Full: every input goes to every output, {found[0]} connections. In {groups} groups an input goes to the "
         f"{channels // groups} outputs of its own group, {found[1]} connections. Depthwise: each input goes to one output, {found[2]} connections.",
         [canvas],

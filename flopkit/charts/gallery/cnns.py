@@ -209,7 +209,7 @@ def cnn_anatomy() -> Figure:
 
     return Figure(
         name="cnn-anatomy",
-        title="Which layers do the FLOPs, and which take the time?",
+        title="Which layers cost FLOPs, and which cost time?",
         alt="Stacked bars of thirteen networks: the {show} of an image, split by kind of layer, in batches of {batch} on {device}. "
         "Fused into the convolutions: {fused}. The data table has every share. {network} has {flops}, moves {bytes} and "
         "takes at least {seconds} an image.",

@@ -197,10 +197,10 @@ def convolution_cost() -> Figure:
             column("bytes", "Bytes", "B"),
             column("memory", "Memory time", "s"),
         ],
-        caption="The layer takes at least the longer of two times, memory and compute. A depthwise layer takes its compute time from "
-        "the dashed line (lanes), any other layer from the solid line (tensor cores), an optimistic bound where an output reads few channels. Devices without tensor cores have one line. "
-        "The layer has as many channels out as in, a multiple of 16, so that every share is a whole number. With a small map "
-        "and batch, most bytes are weights; then the green line rises, too. " + source_note(DEVICES),
+        caption="The layer takes at least the longer of its memory time and its compute time. A depthwise layer computes on the lanes (dashed line), "
+        "any other layer on the tensor cores (solid line), which is optimistic where each output reads few channels. Devices without tensor cores have one blue line. "
+        "There are as many channels out as in, and their number is a multiple of 16, so that every share is a whole number. With a small map "
+        "and batch, most bytes are weights, and the green line rises, too. " + source_note(DEVICES),
     )
 
 
