@@ -19,7 +19,7 @@ LINKED = {
     "03_convolution": "arithmetic intensity, groups, depthwise convolution, transposed convolution, tensor cores, batch norm, SXM, Fused, utilisation, model FLOPs",
     "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
     "06_whole_model": "6N, MLP, EXACT, vector work, backward pass, TORCH, meta device",
-    "07_eight_tools": "utilisation, TORCH, silent zero, hook, trace, dispatcher, meta, model FLOPs, MFU, EXACT",
+    "07_eight_tools": "TORCH, silent zero, hook, trace, dispatcher, meta, model FLOPs",
     "08_backward": "LoRA, backward pass, utilisation, frozen, memory-bound, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",
     "09_checkpointing": "backward pass, computes them again, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
