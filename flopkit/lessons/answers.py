@@ -38,6 +38,7 @@ SHARED: dict[str, Any] = {
     "rewritten": [  # in this order
         [r"[\u00a0\u202f\t]", " "],
         [r"^ *(?:[≈~=]|about ) *", ""],
+        [r"^ *\$ *", ""],  # dollars
         *([rf"^(?:{word})(?![a-z])", number] for word, number in _SPELLED.items()),
         [r"(?<=[0-9)])(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "**"],
         *([raised, sign] for raised, sign in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-", strict=True)),
@@ -54,7 +55,10 @@ SHARED: dict[str, Any] = {
         [r"(m|µ|μ|u|n)s(?:ec[^0-9]*)?", {"m": 1e-3, "µ": 1e-6, "μ": 1e-6, "u": 1e-6, "n": 1e-9}],
         [rf"({_PREFIX})", _BIG],
         [rf"({'|'.join(_WORDS)})(?![a-z])[^0-9]*", _WORDS],
-        [r"(%|per ?cent)[^0-9]*", {"%": 0.01, "percent": 0.01, "per cent": 0.01}],
+        [
+            r"(%|per ?cent|cents?(?![a-z]))[^0-9]*",
+            {"%": 0.01, "percent": 0.01, "per cent": 0.01, "cent": 0.01, "cents": 0.01},
+        ],
         [r"()[^0-9]*", {"": 1}],
     ],
     # What a word may come with: "It is a count.", "aten::mv.default".
