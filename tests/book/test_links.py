@@ -24,7 +24,7 @@ LINKED = {
     "09_checkpointing": "backward pass, computes them again, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
     "10_experts": "mixture of experts, gated MLP, EXACT, fp8, Decoding, model FLOPs, TORCH",
-    "16_decode": "batch, arithmetic intensity, ridge point, KV cache, Prefill, Decode, Grouped-query attention, Latent attention, sliding window, mixture of experts, meta, EXACT, TORCH, MFU, MBU",
+    "16_decode": "batches, arithmetic intensity, ridge point, KV cache, prefill, decode, grouped-query attention, latent attention, sliding window, mixture of experts, meta, EXACT, TORCH, MFU, MBU",
 }
 
 
