@@ -119,7 +119,7 @@ def test_bytes_and_flops_by_hand():
 
 def test_routed_tokens_by_hand():
     """6 tokens choose 2 of 4 experts. Balanced: 3 each. Skewed: all choose the first, 2 each of the others. Room for 4 each."""
-    drawing = drawings.routed_tokens()
+    drawing = drawings.routed_tokens(capacity=1.25)
     balanced, skewed = drawing.canvases
     for canvas in (balanced, skewed):
         lines = [len(canvas.named(f"choice {e}")) for e in range(4)]
@@ -134,7 +134,16 @@ def test_routed_tokens_by_hand():
         for canvas in drawing.canvases
     ]
     assert rows == [[12, 0, 4], [10, 2, 6]]
-    assert "drops 2 rows, 16.7 %, and 6 places" in drawing.alt
+    assert "drops 2 choices, 16.7 %, and 6 rows" in drawing.alt
+
+
+def test_routed_tokens_without_a_limit_keep_all_rows():
+    """It stands before a guess and before capacities are explained: nothing is dropped or empty, and no sentence compares the work."""
+    drawing = drawings.routed_tokens()
+    for canvas, counts in zip(drawing.canvases, ([3, 3, 3, 3], [6, 2, 2, 2]), strict=True):
+        assert [mark.w / 18 for mark in canvas.named("kept")] == counts
+        assert not any(canvas.named(name) for name in ("dropped", "empty", "capacity"))
+    assert not re.search("12|work|capacity|room", drawing.title + drawing.alt)
 
 
 @pytest.mark.parametrize(("k", "drawn"), [(2, 2), (4, 4), (5, 3), (4096, 3)])

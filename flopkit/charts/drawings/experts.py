@@ -8,14 +8,14 @@ from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.drawings.sizes import whole
 from flopkit.charts.theme import AMBER, BLUE, MUTED, ORANGE
 from flopkit.layers.experts import expert_load
-from flopkit.units import format_value, ratio
+from flopkit.units import format_value
 
 __all__ = ["routed_tokens"]
 
 CELL = 18
 
 
-def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float = 1.25) -> Drawing:
+def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float | None = None) -> Drawing:
     """Tokens that each choose two experts: spread evenly, and with one expert that every token chooses.
 
     Parameters
@@ -25,7 +25,7 @@ def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float = 1.25) -> 
     experts : int, optional
         Experts to choose from, 3 to 5.
     capacity : float, optional
-        The capacity factor, which is drawn as a line.
+        The capacity factor, which is drawn as a line. None: no limit.
 
     Raises
     ------
@@ -35,7 +35,9 @@ def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float = 1.25) -> 
     Examples
     --------
     >>> routed_tokens().title
-    'Both loads are 12 rows of work; the skewed one keeps its busiest expert busy for twice as long'
+    'A balanced load, and a skewed one in which every token chooses expert 1'
+    >>> routed_tokens(capacity=1.25).title
+    'With room for 4 rows an expert, the skewed load drops 2 choices and leaves 6 rows empty'
     """
     whole("routed_tokens", "tokens", tokens, 4, 8)
     whole("routed_tokens", "experts", experts, 3, 5)
@@ -43,29 +45,34 @@ def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float = 1.25) -> 
         raise ValueError(
             f"routed_tokens(tokens={tokens}, experts={experts}): 2·tokens must be a multiple of experts, to be balanced"
         )
-    limit = ceil_div(int(1000 * capacity) * 2 * tokens, 1000 * experts)
-    whole("routed_tokens", "capacity", limit, 1, 8)
+    limit = None
+    if capacity is not None:
+        limit = ceil_div(int(1000 * capacity) * 2 * tokens, 1000 * experts)
+        whole("routed_tokens", "capacity", limit, 1, 8)
     even = [(2 * i % experts, (2 * i + 1) % experts) for i in range(tokens)]
     skewed = [(0, 1 + i % (experts - 1)) for i in range(tokens)]
     canvases = [_routed(name, chosen, experts, limit) for name, chosen in (("balanced", even), ("skewed", skewed))]
     counts = [[sum(e in pair for pair in chosen) for e in range(experts)] for chosen in (even, skewed)]
-    flat, steep = (expert_load(loads, capacity=capacity) for loads in counts)
-    longer = steep.busiest / flat.busiest
-    return Drawing(
-        "routed-tokens",
-        f"Both loads are {2 * tokens} rows of work; the skewed one keeps its busiest expert busy for {'twice' if longer == 2 else ratio(longer)} as long",
-        f"{tokens} tokens choose 2 of {experts} experts each, which makes {2 * tokens} rows of work in both pictures. Balanced, each expert gets "
-        f"{counts[0][0]} rows. Skewed, the experts get {', '.join(map(str, counts[1]))}: the busiest has {ratio(steep.imbalance)} the average. With room for "
-        f"{limit} rows each, the skewed load drops {steep.overflow} rows, {format_value(steep.dropped, '%')}, and {experts * limit - 2 * tokens + steep.overflow} "
-        f"places stay empty.",
-        canvases,
-    )  # fmt: skip
+    steep = expert_load(counts[1], capacity=capacity)
+    title = "A balanced load, and a skewed one in which every token chooses expert 1"
+    alt = (
+        f"{tokens} tokens choose 2 of {experts} experts each, in two pictures. Balanced, each expert gets {counts[0][0]} rows. "
+        f"Skewed, the experts get {', '.join(map(str, counts[1]))}."
+    )
+    if limit is not None:
+        empty = experts * limit - 2 * tokens + steep.overflow
+        title = f"With room for {limit} rows an expert, the skewed load drops {steep.overflow} choices and leaves {empty} rows empty"
+        alt += (
+            f" With room for {limit} rows each, the skewed load drops {steep.overflow} choices, {format_value(steep.dropped, '%')}, "
+            f"and {empty} rows stay empty."
+        )
+    return Drawing("routed-tokens", title, alt, canvases)
 
 
-def _routed(name: str, chosen: list[tuple[int, int]], experts: int, limit: int) -> Canvas:
+def _routed(name: str, chosen: list[tuple[int, int]], experts: int, limit: int | None) -> Canvas:
     tokens = len(chosen)
     height = 30 * max(tokens, experts + 2)
-    canvas = Canvas(height + 84)
+    canvas = Canvas(height + (84 if limit else 52))
     canvas.text(6, 10, f"{name}: {tokens} tokens, 2 of {experts} experts each", anchor="start", bold=True)
     top, left, slots = 34, 128, 206
     step = height / experts
@@ -86,11 +93,12 @@ def _routed(name: str, chosen: list[tuple[int, int]], experts: int, limit: int) 
     for e in range(experts):
         canvas.box(left, middles[e] - 14, 70, 28, f"expert {e + 1}", name="expert", colour=MUTED, fill=0.2)
         load = sum(e in pair for pair in chosen)
-        y, kept = middles[e] - CELL / 2, min(load, limit)
+        room = load if limit is None else limit
+        y, kept = middles[e] - CELL / 2, min(load, room)
         for kind, first, last, colour, fill in (
             ("kept", 0, kept, BLUE, 0.5),
             ("dropped", kept, load, ORANGE, 0.6),
-            ("empty", load, limit, AMBER, 0.1),
+            ("empty", load, room, AMBER, 0.1),
         ):
             if first < last:
                 canvas.box(
@@ -104,11 +112,14 @@ def _routed(name: str, chosen: list[tuple[int, int]], experts: int, limit: int) 
                     edge=0,
                     round=0,
                 )
-        canvas.grid(slots, y, 1, max(load, limit), CELL)
+        canvas.grid(slots, y, 1, max(load, room), CELL)
+    foot = top + height + 22
+    if limit is None:
+        canvas.text(slots, foot - 16, "a square is a row: a token at an expert", anchor="middle")
+        return canvas
     edge = slots + limit * CELL
     canvas.line(edge, top - 6, edge, top + height + 4, dash=True, width=1.6, name="capacity")
     canvas.text(edge, top - 13, f"capacity: {limit} rows", anchor="middle" if limit < 6 else "end")
-    foot = top + height + 22
     for x, words, colour, fill in (
         (6, "computed", BLUE, 0.5),
         (112, "over capacity", ORANGE, 0.6),

@@ -24,9 +24,9 @@ MODELS = {
 POLICIES: dict[str, dict[str, int]] = {
     "none": {"full": 0, "every": 0, "selective": 0},
     "selective": {"full": 0, "every": 0, "selective": 1},
-    "segments of 8": {"full": 0, "every": 8, "selective": 0},
-    "segments of 4": {"full": 0, "every": 4, "selective": 0},
-    "segments of 2": {"full": 0, "every": 2, "selective": 0},
+    "sequential, k = 8": {"full": 0, "every": 8, "selective": 0},
+    "sequential, k = 4": {"full": 0, "every": 4, "selective": 0},
+    "sequential, k = 2": {"full": 0, "every": 2, "selective": 0},
     "every layer": {"full": 1, "every": 0, "selective": 0},
 }
 STATES = {
@@ -200,7 +200,7 @@ def recompute_policies() -> Figure:
         ],
         caption="Memory as Model.train_memory counts it: all parameters trained, activations in bf16 without dropout; no gradients of activations, "
         "no work space, no buffers. FLOPs: matrix products, visible pairs (EXACT). A checkpoint stops early, as PyTorch’s non-reentrant one "
-        "does. Flash attention computes its scores again in every backward pass; this is among what is executed. The states are shared evenly "
+        "does. Sequential, k: checkpoint_sequential with segments of k layers; its last segment has no checkpoint, so that all of it is kept, while “every layer” gives the last layer a checkpoint, too. Flash attention computes its scores again in every backward pass; this is among what is executed. The states are shared evenly "
         "(ZeRO-3, FSDP), activations are not. GPT-2 and GPT-3 have learned positions for 1,024 and 2,048 tokens; longer sequences are counted "
         "as if there were more.",
         height=270,

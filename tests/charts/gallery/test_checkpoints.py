@@ -12,9 +12,9 @@ FIGURE = fk.charts.recompute_policies()
 RECOMPUTE = {
     "none": "none",
     "selective": "selective",
-    "segments of 8": 8,
-    "segments of 4": 4,
-    "segments of 2": 2,
+    "sequential, k = 8": 8,
+    "sequential, k = 4": 4,
+    "sequential, k = 2": 2,
     "every layer": "full",
 }
 
