@@ -21,7 +21,7 @@ LINKED = {
     "06_whole_model": "6N, MLP, EXACT, vector work, backward pass, TORCH, meta device",
     "07_eight_tools": "TORCH, silent zero, hook, trace, dispatcher, meta, model FLOPs",
     "08_backward": "LoRA, backward pass, utilisation, frozen, memory-bound, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",
-    "09_checkpointing": "backward pass, computes them again, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
+    "09_checkpointing": "backward pass, Activation checkpointing, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
     "10_experts": "mixture of experts, gated MLP, EXACT, fp8, Decoding, model FLOPs, TORCH",
     "16_decode": "batches, arithmetic intensity, ridge point, KV cache, prefill, decode, grouped-query attention, latent attention, sliding window, mixture of experts, meta, EXACT, TORCH, MFU, MBU",
