@@ -11,7 +11,8 @@ from typing import Any
 from flopkit import units
 from flopkit.arithmetic import brief, is_zero, ratio, reading, same, unmixed
 from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention, divided, total
-from flopkit.sizes import size
+from flopkit.dtypes import DType, nbytes
+from flopkit.sizes import Count, offence, size
 from flopkit.tables import Table
 
 __all__ = ["Cost"]
@@ -186,6 +187,45 @@ class Cost:
         'up'
         """
         return replace(self, name=name)
+
+    def fused(self, *, not_written: Count = 0, not_read: Count = 0, dtype: DType = "bf16") -> Cost:
+        """The same work in one kernel, which keeps tensors on the chip that its parts would write and read: bytes without those.
+
+        Bytes: those of this cost less ``not_written + not_read`` numbers. FLOPs, vector FLOPs and parameters stay.
+
+        Parameters
+        ----------
+        not_written : Count, optional
+            Numbers that a part makes, that only another part reads, and that therefore never reach memory.
+        not_read : Count, optional
+            Numbers that a part makes or reads anyway, so that a later part need not read them.
+        dtype : DType, optional
+            Number format of both.
+
+        Raises
+        ------
+        ValueError
+            Where more bytes would be saved than there are, or for a size below 0.
+
+        Examples
+        --------
+        A residual sum and the norm after it: the norm need not read the sum, which is still written for the next sum.
+
+        >>> import flopkit as fk
+        >>> add, norm = fk.residual(elements=8192 * 4096), fk.rms_norm(tokens=8192, d=4096)
+        >>> (add + norm).bytes, (add + norm).fused(not_read=8192 * 4096).bytes
+        (335552512, 268443648)
+        """
+        saved = [
+            nbytes(size(name, n, minimum=0), dtype)
+            for name, n in (("not_written", not_written), ("not_read", not_read))
+        ]
+        if wrong := offence(lambda there, *less: sum(less) > there, self.bytes, *saved):
+            raise ValueError(
+                f"not_written={not_written} and not_read={not_read} save {sum(wrong[1:]):,} bytes, and {self.name} moves only "
+                f"{wrong[0]:,}: count a tensor once where it is written and once where it is read"
+            )
+        return replace(self, bytes=self.bytes - saved[0] - saved[1])
 
     def under(self, convention: Convention | str) -> Cost:
         """The same work, counted by *convention*: a `flopkit.Convention`, or the name of one in ``fk.conventions``.

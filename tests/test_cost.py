@@ -207,3 +207,70 @@ def test_halves_that_come_out_whole_are_ints():
     whole, half = (fk.Cost("odd", {"products": Fraction(n, 4)}) for n in (6, 7))
     assert whole.flops == 3 and type(whole.flops) is int
     assert half.flops == Fraction(7, 2)
+
+
+# -- in one kernel ----------------------------------------------------------------------------------------------------
+
+
+def moved(program, wanted):
+    """Numbers that kernels move, each a list of steps (name of its result, names it reads): from the tensors, no formula.
+
+    A kernel reads each tensor once that it does not make, and writes what another kernel reads or what is *wanted*.
+    """
+    numbers = 0
+    for kernel in program:
+        made = {name for name, _ in kernel}
+        read = {name for _, names in kernel for name in names} - made
+        later = {name for other in program if other is not kernel for _, names in other for name in names}
+        numbers += sum(wanted[name] for name in read) + sum(
+            wanted[name] for name in made if name in later or name == "out"
+        )
+    return numbers
+
+
+def test_a_fused_kernel_moves_what_its_neighbours_need():
+    """Three programs, kernel by kernel and fused, against the tensors that then cross a kernel's border."""
+    t, d, f = 6, 4, 10
+    wide, mid = t * d, t * f
+    sizes = {"branch": wide, "x": wide, "sum": wide, "gain": d, "normed": wide, "next": wide, "out": wide}
+    add, norm, later = ("sum", ("branch", "x")), ("normed", ("sum", "gain")), ("out", ("sum", "normed"))
+    costs = fk.residual(elements=wide) + fk.rms_norm(tokens=t, d=d)
+    others = moved([[later]], sizes)
+    assert costs.bytes == 2 * (moved([[add], [norm], [later]], sizes) - others)
+    assert costs.fused(not_read=wide).bytes == 2 * (moved([[add, norm], [later]], sizes) - others)
+
+    sizes = {"x": wide, "a": d * f, "b": d * f, "gate": mid, "up": mid, "out": mid}
+    gate, up, act = ("gate", ("x", "a")), ("up", ("x", "b")), ("out", ("gate", "up"))
+    product = fk.dense(tokens=t, d_in=d, d_out=f)
+    costs = product + product + fk.activation("swiglu", elements=mid)
+    assert costs.bytes == 2 * moved([[gate], [up], [act]], sizes)
+    both = costs.fused(not_written=2 * mid, not_read=2 * mid + wide)
+    assert both.bytes == 2 * moved([[gate, up, act]], sizes)
+    assert values(both) == values(costs) | {"bytes": both.bytes} and both.parts == costs.parts
+
+    silu = fk.activation("silu", elements=mid, dtype="fp32") + fk.scale(elements=mid, factors=mid, dtype="fp32")
+    apart, together = ([[("s", ("gate",))], [("out", ("s", "up"))]], [[("s", ("gate",)), ("out", ("s", "up"))]])
+    sizes |= {"s": mid}
+    assert silu.bytes == 4 * moved(apart, sizes)
+    assert silu.fused(not_written=mid, not_read=mid, dtype="fp32").bytes == 4 * moved(together, sizes)
+
+
+def test_fusing_in_the_other_readings():
+    n = sympy.Symbol("n", positive=True, integer=True)
+    counts = numpy.array([1, 5, 9])
+    parameter = altair.param(name="n", value=5)
+
+    def together(n):
+        return (fk.residual(elements=8 * n) + fk.rms_norm(tokens=n, d=8)).fused(not_read=8 * n).bytes
+
+    assert int(together(n).subs(n, 5)) == together(counts)[1] == together(5) == 2 * (4 * 40 + 8)
+    assert vega.evaluate(expression_of(together(parameter)), {"n": 5}) == together(5)
+
+
+def test_no_more_is_saved_than_is_moved():
+    add = fk.residual(elements=10)
+    assert add.fused(not_read=20, not_written=10).bytes == 0
+    with pytest.raises(ValueError, match="not_read=31 save 62 bytes, and residual moves only 60"):
+        add.fused(not_read=31)
+    with pytest.raises(ValueError, match="not_written"):
+        add.fused(not_written=-1)

@@ -38,6 +38,8 @@ EXTREMES = [
     drawings.causal_tiles(length=2, tile=1),
     drawings.attention_layer("llama-3-70b", tokens=2**20),
     drawings.mla(q=4096, kv=4096),
+    drawings.layer_tensors("llama-3.1-405b", tokens=2**20),
+    drawings.layer_tensors("llama-3-8b", tokens=1),
     drawings.routed_tokens(tokens=6, experts=3, capacity=2),
     drawings.routed_tokens(tokens=5, experts=5, capacity=0.5),
     drawings.prefill_and_decode(prompt=8, steps=4),

@@ -117,6 +117,51 @@ def test_bytes_and_flops_by_hand():
     assert "136.8 MB" in words(drawing) and "8.59 GFLOPs: 8.68 µs" in words(drawing)
 
 
+def test_norm_steps_are_what_torch_counts():
+    """Each step of the norm as a program of its own; a bar is as long as the bytes for each of its 2¹⁶ numbers."""
+    torch = pytest.importorskip("torch")
+    with torch.device("meta"):
+        narrow, gain = torch.empty(256, 256, dtype=torch.bfloat16), torch.empty(256, dtype=torch.bfloat16)
+        wide, root = narrow.float(), torch.empty(256, 1)
+    steps = {
+        "to fp32": fk.count(lambda: narrow.float()),
+        "square": fk.count(lambda: wide.pow(2)),
+        "mean": fk.count(lambda: wide.mean(-1, keepdim=True)),
+        "× 1/root": fk.count(lambda: wide * root),
+        "to bf16": fk.count(lambda: wide.bfloat16()),
+        "× gain": fk.count(lambda: narrow * gain),
+    }
+    drawing = drawings.norm_steps()
+    [unit] = {mark.w / int(mark.text) for mark in drawing.marks("read by mean")}
+    for name, report in steps.items():
+        bars = drawing.marks(f"read by {name}") + drawing.marks(f"written by {name}")
+        assert sum(bar.w for bar in bars) / unit == pytest.approx(report.bytes / narrow.numel(), rel=0.01)
+    assert "together 36 bytes" in words(drawing) and "together 4 bytes" in words(drawing)
+
+
+def test_layer_tensors_by_hand():
+    """Llama-3-8B at 8,192 tokens in bf16: a tensor of width 4,096 has 67.1 MB, one of width 14,336 234.9 MB."""
+    drawing = drawings.layer_tensors()
+    before, after = drawing.canvases
+    stream, hidden, weight = 2 * 8192 * 4096, 2 * 8192 * 14336, 2 * 4096 * 14336
+    [act], [both], [joined] = (sheet.named(f"bytes of {name}") for sheet, name in
+                               ((before, "SwiGLU"), (before, "gate, up"), (after, "gate, up + SwiGLU")))  # fmt: skip
+    pixels = act.w / (3 * hidden)
+    assert both.w == pytest.approx(pixels * 2 * (stream + weight + hidden))
+    assert joined.w == pytest.approx(pixels * (stream + 2 * weight + hidden))
+    assert [bar.w for bar in before.named("bytes of residual sum")] == pytest.approx([pixels * 3 * stream] * 2)
+    assert [bar.w for bar in after.named("bytes of sum + norm")] == pytest.approx(
+        [pixels * (4 * stream + 2 * 4096)] * 2
+    )
+    figure = charts.layer_shares()
+    start, fused = figure.at(), figure.at(fused="also SwiGLU and rotary into products")
+    for sheet, at in ((before, start), (after, fused)):
+        bars = [mark.w for mark in sheet.marks if mark.name.startswith("bytes of")]
+        assert sum(bars) == pytest.approx(pixels * at["bytes"], rel=1e-9)
+        [said] = sheet.named("said")
+        assert said.text.endswith(f"the rest {100 * at['rest_bytes']:.1f} %")
+
+
 def test_routed_tokens_by_hand():
     """6 tokens choose 2 of 4 experts. Balanced: 3 each. Skewed: all choose the first, 2 each of the others. Room for 4 each."""
     drawing = drawings.routed_tokens(capacity=1.25)
@@ -168,6 +213,7 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.matrix_product(n=4.0), r"matrix_product\(n=4.0\)"),
         (lambda: drawings.dot_product(True), r"dot_product\(k=True\)"),
         (lambda: drawings.bytes_and_flops(tokens=(1,)), "give two to five"),
+        (lambda: drawings.layer_tensors("gpt2"), "RMS norms, rotary positions and SwiGLU"),
         (lambda: drawings.routed_tokens(tokens=7), "must be a multiple of experts"),
         (lambda: drawings.routed_tokens(capacity=3), "give a whole number from 1 to 8"),
         (lambda: drawings.bytes_and_flops(device="t4"), "no peak for bf16"),

@@ -7,6 +7,7 @@ from flopkit.charts.drawings.convolutions import transposed, window, wiring
 from flopkit.charts.drawings.counters import seen_calls, tower
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.drawings.experts import routed_tokens
+from flopkit.charts.drawings.fusion import layer_tensors, norm_steps
 from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
 from flopkit.charts.drawings.layer import attention_layer
@@ -24,8 +25,10 @@ __all__ = [
     "dot_product",
     "gradients",
     "kept_over_time",
+    "layer_tensors",
     "matrix_product",
     "mla",
+    "norm_steps",
     "numerators",
     "model_tree",
     "peak",

@@ -12,6 +12,7 @@ from flopkit.charts.gallery.dense import dense_roofline
 from flopkit.charts.gallery.experts import expert_loads
 from flopkit.charts.gallery.models import model_parts, six_n_error
 from flopkit.charts.gallery.one_run import one_run
+from flopkit.charts.gallery.rest import layer_shares
 from flopkit.charts.gallery.serving import decode_throughput
 from flopkit.charts.gallery.utilisation import ten_mistakes
 
@@ -25,6 +26,7 @@ __all__ = [
     "dense_roofline",
     "eight_tools",
     "expert_loads",
+    "layer_shares",
     "model_parts",
     "one_run",
     "recompute_policies",
