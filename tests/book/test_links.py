@@ -18,6 +18,7 @@ LINKED = {
     "02_dense": "bf16, kernel, compulsory traffic, arithmetic intensity, ridge point, memory-bound, roofline, fuses, fp8, MFU, gated MLP",
     "03_convolution": "arithmetic intensity, groups, depthwise convolution, transposed convolution, tensor cores, batch norm, SXM, Fused, utilisation, model FLOPs",
     "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
+    "05_the_rest": "fuse, SwiGLU, flash kernel, vector FLOPs, memory-bound, logit, cross-entropy, meta",
     "06_whole_model": "6N, MLP, EXACT, vector work, backward pass, TORCH, meta device",
     "07_eight_tools": "TORCH, silent zero, hook, trace, dispatcher, meta, model FLOPs",
     "08_backward": "LoRA, backward pass, utilisation, frozen, memory-bound, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",

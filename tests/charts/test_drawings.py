@@ -154,7 +154,7 @@ def test_layer_tensors_by_hand():
         [pixels * (4 * stream + 2 * 4096)] * 2
     )
     figure = charts.layer_shares()
-    start, fused = figure.at(), figure.at(fused="also SwiGLU and rotary into products")
+    start, fused = figure.at(), figure.at(fused="SwiGLU and rotary, too")
     for sheet, at in ((before, start), (after, fused)):
         bars = [mark.w for mark in sheet.marks if mark.name.startswith("bytes of")]
         assert sum(bars) == pytest.approx(pixels * at["bytes"], rel=1e-9)

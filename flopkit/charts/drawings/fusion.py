@@ -65,9 +65,7 @@ def norm_steps(d: int = 4096) -> Drawing:
     canvas.text(left, y + 8, f"together {moved} bytes, in separate kernels", anchor="start", bold=True, name="steps")
     one = round(rms_norm(tokens=1, d=d, weight=False).bytes / d)
     bar(y + 32, "one kernel", one // 2, one - one // 2, bold=True)
-    canvas.text(
-        left, y + 68, f"together {one} bytes, in one kernel", anchor="start", bold=True, name="fused"
-    )
+    canvas.text(left, y + 68, f"together {one} bytes, in one kernel", anchor="start", bold=True, name="fused")
     return Drawing(
         "norm-steps",
         f"Step by step an RMS norm moves {moved} bytes for each number, in one kernel {one}",

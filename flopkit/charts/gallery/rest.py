@@ -49,10 +49,10 @@ sines (4 + 4), halves exchanged (2 + 4), their sum (6). SwiGLU: silu (4), produc
 ROW_STEPS = 24
 """Bytes a norm's steps move for each row: its mean square in fp32, written once, and read and written on the way to the root."""
 FUSION = {
-    "nothing, not even an operator's own steps": {"steps": 1, "pair": 0, "inside": 0},
-    "each operator into one kernel": {"steps": 0, "pair": 0, "inside": 0},
-    "also each sum with the norm after it": {"steps": 0, "pair": 1, "inside": 0},
-    "also SwiGLU and rotary into products": {"steps": 0, "pair": 1, "inside": 1},
+    "one for each step": {"steps": 1, "pair": 0, "inside": 0},
+    "one for each operator": {"steps": 0, "pair": 0, "inside": 0},
+    "sums with their norms": {"steps": 0, "pair": 1, "inside": 0},
+    "SwiGLU and rotary, too": {"steps": 0, "pair": 1, "inside": 1},
 }
 SCORES = {"on the chip (flash)": 0, "in memory (math)": 1}
 
@@ -182,13 +182,13 @@ def layer_shares() -> Figure:
         name="layer-shares",
         title="A layer's FLOPs, bytes and least time, by kind of work",
         alt="Three stacked bars for one layer of {network} that reads {tokens}: its FLOPs, its bytes and its least time on {device}, each split "
-        "by kind of work; the data table has every share. Fused: {fused}; scores {scores}. What is no matrix product does {rest_flops} of the "
+        "by kind of work; the data table has every share. Kernels: {fused}; scores {scores}. What is no matrix product does {rest_flops} of the "
         "FLOPs, moves {rest_bytes} of the bytes and takes {rest_seconds} of the least time.",
         model=layer_with_the_rest,
         controls=[
             choice("network", "Model", {title: _sizes(name) for title, name in MODELS.items()}),
             slider("tokens", "Sequence", steps(1, 131072), value=8192, unit="tokens"),
-            choice("fused", "Fused", FUSION, value="each operator into one kernel"),
+            choice("fused", "Kernels", FUSION, value="one for each operator"),
             choice("scores", "Attention's scores", SCORES),
             device_choice(pairs=DEVICES),
         ],
@@ -206,7 +206,7 @@ def layer_shares() -> Figure:
             column("bar", "Share of"),
             *(column(kind, label[0].upper() + label[1:], "%") for kind, label in KINDS.items()),
         ],
-        caption="One sequence, forward pass, all in bf16 except for the steps of a norm, which run in fp32 where they are kernels of their own. Matrix and vector FLOPs together, under EXACT. "
+        caption="One sequence, forward pass, in bf16; a norm in separate steps moves fp32. The last two settings of the kernels add to those before: each residual sum with the norm after it in one kernel; then SwiGLU and the rotary turn inside the kernels of the products. Matrix and vector FLOPs together, under EXACT. "
         "Every kernel reads its tensors from memory and writes its results there, and finds nothing in a cache. The least time is the sum over "
         "kernels; it leaves out their start and the time of vector FLOPs, which is long for the softmax inside a flash kernel. "
         + peaks_note(DEVICES),
