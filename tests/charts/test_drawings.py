@@ -534,7 +534,7 @@ def test_numerators_by_hand():
         "model FLOPs, EXACT": 6 * matrices + visible,
         "model FLOPs, TORCH": 6 * matrices + scores,
         "6N + 12LHQT": 6 * 8_030_261_248 + scores,
-        "executed, no recompute": 6 * matrices + visible * 7 / 6,
+        "executed, no checkpoints": 6 * matrices + visible * 7 / 6,
         "executed, full recompute": 6 * matrices + visible * 7 / 6 + (6 * (matrices - 128256 * 4096) + visible) / 3,
     }
     widest = max(flops.values())
