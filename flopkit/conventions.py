@@ -273,13 +273,14 @@ FVCORE = Convention(
 # Those of papers and training frameworks. A flash kernel's recompute is in none of them.
 KAPLAN = Convention(
     "KAPLAN",
-    "Kaplan et al. 2020, arXiv:2001.08361, table 1: 2N + 2·layers·context·d_attn a token forward, N without embeddings; the product "
-    "with the values is left out of the context term",
+    "Kaplan et al. 2020, arXiv:2001.08361, table 1: 2N + 2·layers·context·d_attn a token forward, N without embeddings and head; "
+    "one of attention's two products at all positions, which is as much as both at half of them",
     scores=0.5, hidden=0.5, head=0, recompute=0,
 )  # fmt: skip
 PALM = Convention(
     "PALM",
-    "Chowdhery et al. 2022, arXiv:2204.02311, appendix B: 6N + 12·layers·heads·head_dim·length a token, all parameters in N",
+    "Chowdhery et al. 2022, arXiv:2204.02311, appendix B: 6N + 12·layers·heads·head_dim·length a token, all parameters in N; "
+    "the paper has no experts, and here N leaves out those that a token does not use",
     hidden=1, embedding=1, vectors=1, positions=1, recompute=0,
 )  # fmt: skip
 CHINCHILLA = Convention(
@@ -290,12 +291,12 @@ CHINCHILLA = Convention(
 )  # fmt: skip
 CHINCHILLA_TABLE = Convention(
     "CHINCHILLA_TABLE",
-    "Hoffmann et al. 2022, arXiv:2203.15556, what gives the ratios of table A4: layers and softmax, neither embedding nor head",
+    "Hoffmann et al. 2022, arXiv:2203.15556, the count that reproduces table A4: layers and softmax, neither embedding nor head",
     hidden=1, head=0, pairs=1.5, recompute=0,
 )  # fmt: skip
 MEGATRON_2021 = Convention(
     "MEGATRON_2021",
-    "Narayanan et al. 2021, arXiv:2104.04473, equation 3: layers and head, every position of the score matrix",
+    "Narayanan et al. 2021, arXiv:2104.04473, equation 3: layers and head, every position of the score matrix; the paper prints FLOPs with full recompute",
     hidden=1, router=0, recompute=0,
 )  # fmt: skip
 MEGATRON_2022 = Convention(
@@ -310,13 +311,13 @@ MEGATRON = Convention(
 )  # fmt: skip
 DEEPSEEK = Convention(
     "DEEPSEEK",
-    "DeepSeek-AI 2025, arXiv:2505.09343, fitted to the rows of V2 and V3 in table 2: half of the scores, no router",
+    "DeepSeek-AI 2025, arXiv:2505.09343, fitted to the rows of V2 and V3 in table 2: half of the scores, no router, as MEGATRON",
     scores=0.5, hidden=0.5, router=0, recompute=0,
 )  # fmt: skip
 LLM_FOUNDRY = Convention(
     "LLM_FOUNDRY",
-    "MosaicML llm-foundry, scripts/train/benchmarking: 6N + 12·layers·d_model·length a token; all parameters in N, learned "
-    "positions and idle experts, too",
+    "MosaicML llm-foundry, scripts/train/benchmarking: 6N + 12·layers·d_model·length a token, where d_model is heads·head_dim; all "
+    "parameters in N, learned positions and idle experts, too",
     hidden=1, embedding=1, vectors=1, positions=1, idle=1, recompute=0, outside_again=True,
 )  # fmt: skip
 NANOGPT = Convention(
@@ -331,7 +332,7 @@ TORCHTITAN_2024 = Convention(
 )  # fmt: skip
 TORCHTITAN = Convention(
     "TORCHTITAN",
-    "torchtitan since pull request 280: an input embedding that is not tied is no part of N; windows count as full here",
+    "torchtitan since pull request 280: N leaves out an input embedding that is not tied; layers with a sliding window count as full attention here",
     hidden=1, vectors=1, positions=1, recompute=0,
 )  # fmt: skip
 MAXTEXT_2024 = Convention(

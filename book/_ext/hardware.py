@@ -10,7 +10,7 @@ FORMATS = ("fp32", "bf16", "fp8")
 
 def peaks():
     """One row a device: dense peaks by format, memory, bandwidth, and the ridge in bf16 (fp16 where there is no bf16)."""
-    rows = [["", "fp32", "16 bit", "fp8", "GB", "bandwidth", "ridge"]]
+    rows = [["", "fp32", "16 bit", "fp8", "memory, GB", "bandwidth", "ridge, 16 bit"]]
     for name in fk.device_names():
         device = fk.device(name)
         half = next((key for key in ("bf16", "fp16") if key in device.dtypes), None)
@@ -22,5 +22,9 @@ def peaks():
 
 
 def sources():
-    """What each device's numbers were read in."""
-    return "\n".join(f"- **{name}**, {fk.device(name).title}: {fk.device(name).source}." for name in fk.device_names())
+    """What each device's numbers were read in, and what its sources leave open."""
+    lines = []
+    for name in fk.device_names():
+        device = fk.device(name)
+        lines.append(" ".join(filter(None, (f"- **{name}**, {device.title}: {device.source}.", device.notes))))
+    return "\n".join(lines)
