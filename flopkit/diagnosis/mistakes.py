@@ -52,6 +52,7 @@ _WORK = {
 
 
 _AGAIN = "work that the backward pass computes again counts: executed FLOPs make HFU, and MFU leaves them out"
+_CORE = "; here attention's scores and values, as in Megatron-LM"
 _FOURTH = "a fourth pass of the whole model, embedding and head too: 8 FLOPs a parameter for 6"
 
 
@@ -69,8 +70,8 @@ def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list
         if name:
             one.append(Mistake(name, ratio, why))
         again = [
-            (f"{policy} recompute counted (HFU)", policy, convention, _AGAIN)
-            for policy in ("full", "selective")
+            (f"{policy} recompute counted (HFU)", policy, convention, reason)
+            for policy, reason in (("full", _AGAIN), ("selective", _AGAIN + _CORE))
             if recompute in ("none", policy)
         ]
         if recompute != "selective":
