@@ -4,8 +4,12 @@ import flopkit as fk
 from flopkit.published import presets
 
 MODELS = (("llama-3-8b", 8192), ("gpt2", 1024), ("deepseek-v3", 4096))
-PRODUCTS, PARAMETERS = "*They add up products*", "*They start from 6N*"
+FAMILIES = (("They add up products", False), ("They start from 6N", True))
 SCORES = {(1, 0): "visible", (1, 1): "all", (0.5, 0.5): "half", (0, 0): "none"}
+SHARES = {
+    "softmax": "pairs", "head": "head", "embedding": "embedding", "tied embedding": "tied", "router": "router", "norms and biases": "vectors",
+    "learned positions": "positions", "idle experts": "idle",
+}  # fmt: skip
 
 
 def presets_in_words():
@@ -14,38 +18,53 @@ def presets_in_words():
 
 
 def counted():
-    """What each convention counts beside the products of the layers, as a table."""
-    head = ["", "FLOPs of a MAC", "scores", "softmax", "head", "embedding, own table", "embedding, head's table"]
-    head += ["router", "norms, biases", "learned positions", "idle experts"]
+    """What each convention counts beside the products of the layers: a table a family, with the columns in which its members differ."""
+    lines = []
+    for title, of_parameters in FAMILIES:
+        answers = {name: _answers(each) for name, each in _members(of_parameters)}
+        different = {
+            question: len({each[question] for each in answers.values()}) > 1
+            for question in _answers(fk.conventions.EXACT)
+        }
+        columns = [question for question, differs in different.items() if differs]
+        alike = [
+            (question, value) for question, value in next(iter(answers.values())).items() if not different[question]
+        ]
+        said = {"✓": "All of them count", "–": "None counts"}
+        same = [
+            f"{words}: {', '.join(found)}."
+            for mark, words in said.items()
+            if (found := [q for q, value in alike if value == mark])
+        ]
+        same += [f"{question}: {value}." for question, value in alike if value not in said]
+        rows = [[f"**{name}**", *(each[column] for column in columns)] for name, each in answers.items()]
+        lines += [f"**{title}.** {' '.join(same)}", "", table([["", *columns], *rows]), ""]
+    return "\n".join(lines)
 
-    def cells(each):
-        kinds = [str(each.fma), SCORES[each.scores, each.hidden]]
-        names = ("pairs", "head", "embedding", "tied", "router", "vectors", "positions", "idle")
-        return [*kinds, *("✓" if getattr(each, name) else "–" for name in names)]
 
-    return table([head, *_by_family(cells, len(head) - 1)])
+def _answers(each):
+    shares = {question: "✓" if getattr(each, kind) else "–" for question, kind in SHARES.items()}
+    return {"FLOPs of a MAC": f"{each.fma}", "scores": SCORES[each.scores, each.hidden], **shares}
+
+
+def _members(of_parameters):
+    """A convention that starts from the number of parameters counts norms like weights."""
+    return [(name, each) for name, each in presets().items() if bool(each.vectors) is of_parameters]
 
 
 def side_by_side():
     """The same training step under each of them, GFLOPs a token."""
     steps = [fk.load(name).train_step(seq=seq) for name, seq in MODELS]
-
-    def cells(convention):
-        return [f"{step.under(convention).flops_per_token / 1e9:,.4g}" for step in steps]
-
-    return table([["", *(f"{name}, {seq:,} tokens" for name, seq in MODELS)], *_by_family(cells, len(MODELS))])
-
-
-def _by_family(cells, columns):
-    """The conventions' rows, those that add up products before those that start from the number of parameters."""
-    for family, members in ((PRODUCTS, False), (PARAMETERS, True)):
-        yield [family, *[""] * columns]
-        for name, each in presets().items():
-            if bool(each.vectors) is members:
-                yield [f"**{name}**", *cells(each)]
+    rows = [["", *(f"{name}, {seq:,} tokens" for name, seq in MODELS)]]
+    for title, of_parameters in FAMILIES:
+        rows.append([f"*{title}*", *[""] * len(MODELS)])
+        for name, _ in _members(of_parameters):
+            numbers = (f"{step.under(name).flops_per_token / 1e9:,.4g}" for step in steps)
+            rows.append([f"**{name}**", *numbers])
+    return table(rows)
 
 
-def table(rows):
+def table(rows, left=1):
     head, *body = rows
-    lines = [head, [":--", *("--:" for _ in head[1:])], *body]
+    lines = [head, [":--" if place < left else "--:" for place in range(len(head))], *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

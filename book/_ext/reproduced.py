@@ -74,7 +74,7 @@ def _shown(rows):
         low, high = (f"{value:,.0f}" if float(value).is_integer() else f"{value:,.7g}" for value in row.ours)
         printed = f"{int(row.printed):,}" if row.printed.isdigit() else row.printed
         lines.append([row.row, row.quantity, printed, low if low == high else f"{low} to {high}"])
-    return table(lines).splitlines()
+    return table(lines, left=2).splitlines()
 
 
 def _anchor(name):
