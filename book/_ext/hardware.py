@@ -1,11 +1,15 @@
 """The parts of the page "Hardware", from the file of devices: Markdown tables."""
 
+import tomllib
+from importlib.resources import files
+
 from conventional import table
 
 import flopkit as fk
 from flopkit import units
 
 FORMATS = ("fp32", "bf16", "fp8")
+SOURCES = tomllib.loads((files("flopkit") / "data" / "devices.toml").read_text("utf-8"))["sources"].values()
 
 
 def peaks():
@@ -26,5 +30,9 @@ def sources():
     lines = []
     for name in fk.device_names():
         device = fk.device(name)
-        lines.append(" ".join(filter(None, (f"- **{name}**, {device.title}: {device.source}.", device.notes))))
+        source = device.source
+        for each in SOURCES:
+            if "url" in each:
+                source = source.replace(each["title"], f"[{each['title']}]({each['url']})")
+        lines.append(" ".join(filter(None, (f"- **{name}**, {device.title}: {source}.", device.notes))))
     return "\n".join(lines)
