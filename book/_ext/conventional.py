@@ -36,7 +36,7 @@ def counted():
             for mark, words in said.items()
             if (found := [q for q, value in alike if value == mark])
         ]
-        same += [f"{question}: {value}." for question, value in alike if value not in said]
+        same += [f"{question}: {value} FLOPs." for question, value in alike if value not in said]
         rows = [[f"**{name}**", *(each[column] for column in columns)] for name, each in answers.items()]
         lines += [f"**{title}.** {' '.join(same)}", "", table([["", *columns], *rows]), ""]
     return "\n".join(lines)
@@ -44,7 +44,7 @@ def counted():
 
 def _answers(each):
     shares = {question: "✓" if getattr(each, kind) else "–" for question, kind in SHARES.items()}
-    return {"FLOPs of a MAC": f"{each.fma}", "scores": SCORES[each.scores, each.hidden], **shares}
+    return {"MAC": f"{each.fma}", "scores": SCORES[each.scores, each.hidden], **shares}
 
 
 def _members(of_parameters):
