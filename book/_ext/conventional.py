@@ -7,7 +7,7 @@ MODELS = (("llama-3-8b", 8192), ("gpt2", 1024), ("deepseek-v3", 4096))
 FAMILIES = (("They add up products", False), ("They start from 6N", True))
 SCORES = {(1, 0): "visible", (1, 1): "all", (0.5, 0.5): "half", (0, 0): "none"}
 SHARES = {
-    "softmax": "pairs", "head": "head", "embedding": "embedding", "tied embedding": "tied", "router": "router", "norms and biases": "vectors",
+    "softmax": "pairs", "head": "head", "embedding": "embedding", "tied": "tied", "router": "router", "norms and biases": "vectors",
     "learned positions": "positions", "idle experts": "idle",
 }  # fmt: skip
 
