@@ -14,7 +14,7 @@ from flopkit.models.numbers import transformer
 from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.names import hint
 
-__all__ = ["ARCHITECTURES", "SAME"]
+__all__ = ["ARCHITECTURES", "NUMBERS", "SAME"]
 
 
 def _common(c: Fields, **changed: Any) -> dict[str, Any]:
@@ -22,129 +22,97 @@ def _common(c: Fields, **changed: Any) -> dict[str, Any]:
     found = c.all("vocab", "d_model", "layers", "heads")
     found |= {"kv_heads": c.get("num_key_value_heads"), "head_dim": c.get("head_dim"), "act": c.act()}
     found["d_ff"] = c.need("d_ff") if "d_ff" not in changed else None
-    return found | {"tied": bool(c.get("tie_word_embeddings", False))} | changed
+    return found | {"tied": c.flag("tie_word_embeddings")} | changed
 
 
-def _layer_types(c: Fields, layers: int, rule: Callable[[int], bool]) -> tuple[int, tuple[int, ...]]:
-    """How many layers are windowed, and the order: 0 where a layer is windowed, 1 where it is not. *rule* speaks where the list is missing."""
-    types = c.get("layer_types") or ["sliding_attention" if rule(i) else "full_attention" for i in range(layers)]
-    if len(types) != layers:
-        raise ValueError(f"layer_types has {len(types)} entries for {layers} layers")
-    if unknown := set(types) - {"sliding_attention", "full_attention"}:
-        raise ValueError(f"layer_types: {sorted(unknown)[0]!r} is not described here")
-    order = tuple(int(kind == "full_attention") for kind in types)
-    return order.count(0), order
+def _llama(c: Fields) -> dict[str, Any]:
+    bias = c.flag("attention_bias")
+    return _common(c, qkv_bias=bias, out_bias=bias, mlp_bias=c.flag("mlp_bias"))
 
 
-def _windows(c: Fields, layers: int, rule: Callable[[int], bool]) -> dict[str, Any]:
-    window = c.get("sliding_window")
-    if not window:
-        return {}
-    windowed, order = _layer_types(c, layers, rule)
-    if windowed in (0, layers):
-        return {"window": window} if windowed else {}
-    return {"window": window, "windowed": windowed, "order": order}
+def _mistral(c: Fields) -> dict[str, Any]:
+    return _common(c) | c.windows(c.need("layers"))
 
 
-def _llama(c: Fields, name: str) -> Model:
-    bias = bool(c.get("attention_bias", False))
-    return transformer(name=name, **_common(c, qkv_bias=bias, out_bias=bias, mlp_bias=bool(c.get("mlp_bias", False))))
-
-
-def _mistral(c: Fields, name: str) -> Model:
-    return transformer(name=name, **_common(c), **_windows(c, c.need("layers"), lambda _: True))
-
-
-def _mixtral(c: Fields, name: str) -> Model:
+def _mixtral(c: Fields) -> dict[str, Any]:
     experts = c.all("experts", "top_k")
-    window = _windows(c, c.need("layers"), lambda _: True)
-    return transformer(name=name, **_common(c, d_ff=None), **experts, expert_d_ff=c.need("d_ff"), **window)
+    window = c.windows(c.need("layers"))
+    return _common(c, d_ff=None) | experts | {"expert_d_ff": c.need("d_ff")} | window
 
 
 def _qwen_window(c: Fields) -> dict[str, Any]:
-    if not c.get("use_sliding_window", False):
-        return {}
-    first = c.need("max_window_layers")
-    return _windows(c, c.need("layers"), lambda i: i >= first)
+    return c.windows(c.need("layers"), first="max_window_layers", switch="use_sliding_window")
 
 
-def _qwen2(c: Fields, name: str) -> Model:
-    return transformer(name=name, **_common(c, qkv_bias=True), **_qwen_window(c))
+def _qwen2(c: Fields) -> dict[str, Any]:
+    return _common(c, qkv_bias=True) | _qwen_window(c)
 
 
-def _qwen3(c: Fields, name: str) -> Model:
-    bias = bool(c.get("attention_bias", False))
+def _qwen3(c: Fields) -> dict[str, Any]:
+    bias = c.flag("attention_bias")
     head = {"head_dim": c.need("head_dim")}
-    return transformer(name=name, **_common(c, qkv_bias=bias, out_bias=bias, qk_norm="head", **head), **_qwen_window(c))
+    return _common(c, qkv_bias=bias, out_bias=bias, qk_norm="head", **head) | _qwen_window(c)
 
 
-def _sparse(c: Fields, layers: int) -> dict[str, Any]:
-    """Which layers have experts, of Qwen's two ways to say so."""
-    only, step = c.get("mlp_only_layers", []), c.get("decoder_sparse_step", 1)
-    order = tuple(int(i not in only and (i + 1) % step == 0) for i in range(layers))
-    dense = order.count(0)
-    return {"dense": dense, "order": order} if dense else {}
-
-
-def _qwen2_moe(c: Fields, name: str) -> Model:
+def _qwen2_moe(c: Fields) -> dict[str, Any]:
     c.refuse(use_sliding_window=False)
-    layers = c.need("layers")
-    found = _common(
-        c,
-        qkv_bias=bool(c.get("qkv_bias", True)),
-        shared_gate=True,
-        shared_d_ff=c.need("shared_expert_intermediate_size"),
-    )
-    return transformer(name=name, **found, **c.all("experts", "top_k", "expert_d_ff"), **_sparse(c, layers))
+    shared = {"shared_gate": True, "shared_d_ff": c.need("shared_expert_intermediate_size")}
+    found = _common(c, qkv_bias=c.flag("qkv_bias", True), **shared)
+    return found | c.all("experts", "top_k", "expert_d_ff") | c.sparse(c.need("layers"))
 
 
-def _qwen3_moe(c: Fields, name: str) -> Model:
+def _qwen3_moe(c: Fields) -> dict[str, Any]:
     c.refuse(use_sliding_window=False)
-    bias = bool(c.get("attention_bias", False))
+    bias = c.flag("attention_bias")
     found = _common(c, qkv_bias=bias, out_bias=bias, qk_norm="head")
-    return transformer(name=name, **found, **c.all("experts", "top_k", "expert_d_ff"), **_sparse(c, c.need("layers")))
+    return found | c.all("experts", "top_k", "expert_d_ff") | c.sparse(c.need("layers"))
 
 
-def _gemma2(c: Fields, name: str) -> Model:
-    window = _windows(c, c.need("layers"), lambda i: i % 2 == 0)
-    tied, bias = bool(c.get("tie_word_embeddings", True)), bool(c.get("attention_bias", False))
+def _gemma2(c: Fields) -> dict[str, Any]:
+    window = c.windows(c.need("layers"), every=2)
+    tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
     found = _common(c, tied=tied, norms="both", head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias)
-    return transformer(name=name, **found, **window)
+    return found | window
 
 
-def _gemma3(c: Fields, name: str) -> Model:
-    period = c.get("sliding_window_pattern") or c.get("_sliding_window_pattern") or 6
-    window = _windows(c, c.need("layers"), lambda i: (i + 1) % period != 0)
-    tied, bias = bool(c.get("tie_word_embeddings", True)), bool(c.get("attention_bias", False))
+def _gemma3(c: Fields) -> dict[str, Any]:
+    window = c.windows(c.need("layers"), every=6, every_key=("sliding_window_pattern", "_sliding_window_pattern"))
+    tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
     found = _common(
         c, tied=tied, norms="both", qk_norm="head", head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias
     )
-    return transformer(name=name, **found, **window)
+    return found | window
 
 
-def _olmo2(c: Fields, name: str) -> Model:
+def _olmo2(c: Fields) -> dict[str, Any]:
     c.refuse(attention_bias=False)
-    return transformer(name=name, **_common(c, norms="post", qk_norm="whole"))
+    return _common(c, norms="post", qk_norm="whole")
 
 
-def _gpt_oss(c: Fields, name: str) -> Model:
-    bias = bool(c.get("attention_bias", True))
+def _gpt_oss(c: Fields) -> dict[str, Any]:
+    bias = c.flag("attention_bias", True)
     found = _common(
         c, d_ff=None, head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias, sinks=True, expert_bias=True
     )
     experts = c.all("experts", "top_k") | {"expert_d_ff": c.need("d_ff")}
-    return transformer(name=name, **found, **experts, **_windows(c, c.need("layers"), lambda i: i % 2 == 0))
+    return found | experts | c.windows(c.need("layers"), every=2)
 
 
-def _deepseek(c: Fields, name: str) -> Model:
+def _deepseek(c: Fields) -> dict[str, Any]:
     c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1)
     latent = c.all("kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
-    layers, first = c.need("layers"), c.need("dense")
+    dense = c.dense_first(c.need("layers"), c.need("dense"))
     experts = c.all("experts", "top_k", "expert_d_ff")
     shared = c.get("n_shared_experts", 0) * experts["expert_d_ff"]
-    found = _common(c, head_dim=None, kv_heads=None)
-    order = (0,) * first + (1,) * (layers - first) if first else ()
-    return transformer(name=name, **found, **latent, **experts, shared_d_ff=shared, dense=first, order=order)
+    return _common(c, head_dim=None, kv_heads=None) | latent | experts | {"shared_d_ff": shared} | dense
+
+
+def _gpt2(c: Fields) -> dict[str, Any]:
+    d_model = c.need("d_model")
+    found = c.all("vocab", "layers", "heads") | {"d_model": d_model, "d_ff": c.get("n_inner", 4 * d_model)}
+    biases = dict.fromkeys(("mlp_bias", "qkv_bias", "out_bias"), True)
+    last = {"tied": c.flag("tie_word_embeddings", True), "positions": c.need("n_positions")}
+    return found | {"act": c.act("gelu_new"), "gated": False, "rotary": 0, "norm": "layer"} | biases | last
 
 
 def _qwen3_next(c: Fields, name: str) -> Model:
@@ -183,15 +151,6 @@ def _mamba2(c: Fields, name: str) -> Model:
     )  # fmt: skip
     tied = bool(c.get("tie_word_embeddings", False))
     return Model(name=name, **c.all("d_model", "vocab"), blocks=((Block(mixer=mixer), c.need("layers")),), tied=tied)
-
-
-def _gpt2(c: Fields, name: str) -> Model:
-    d_model = c.need("d_model")
-    return transformer(
-        name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=c.get("n_inner", 4 * d_model), act=c.act("gelu_new"),
-        gated=False, mlp_bias=True, qkv_bias=True, out_bias=True, rotary=0, norm="layer", tied=bool(c.get("tie_word_embeddings", True)),
-        positions=c.need("n_positions"),
-    )  # fmt: skip
 
 
 def _mpt(c: Fields, name: str) -> Model:
@@ -248,11 +207,21 @@ def _vit(c: Fields, name: str) -> Model:
     )  # fmt: skip
 
 
-ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
+NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "llama": _llama, "mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen2_moe": _qwen2_moe, "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe, "gemma2": _gemma2, "gemma3_text": _gemma3, "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek, "gpt2": _gpt2, "mpt": _mpt, "bert": _bert, "t5": _t5, "vit": _vit,
-    "qwen3_next": _qwen3_next, "mamba2": _mamba2,
+    "deepseek_v3": _deepseek, "gpt2": _gpt2,
+}  # fmt: skip
+"""What reads the numbers of `transformer` from the configuration of each ``model_type``."""
+
+
+def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, str], Model]:
+    return lambda c, name: transformer(name=name, **numbers(c))
+
+
+ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
+    **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
+    "mpt": _mpt, "bert": _bert, "t5": _t5, "vit": _vit, "qwen3_next": _qwen3_next, "mamba2": _mamba2,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 

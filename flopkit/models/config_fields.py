@@ -1,4 +1,8 @@
-"""The fields of a ``config.json``: our names for them, and a reader that names the one that is missing."""
+"""The fields of a ``config.json``: our names for them, and a reader that names the one that is missing.
+
+What a family says is read in two ways: `Fields` gives the numbers of one configuration, and `flopkit.models.config_table` notes which keys
+a reader asks for, so that a page without Python can do the same. So a reader asks here, and does not branch on what it gets.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 from flopkit.names import hint
 
-__all__ = ["KEYS", "Fields"]
+__all__ = ["ACTS", "ACT_KEYS", "KEYS", "WHOLE", "WINDOWED", "Fields"]
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
@@ -31,7 +35,11 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
 
-_ACTS = {
+WINDOWED, WHOLE = "sliding_attention", "full_attention"
+"""What ``layer_types`` calls a layer with a window, and one without."""
+
+ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
+ACTS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
 }  # fmt: skip
 
@@ -46,6 +54,9 @@ class Fields:
         value = self.fields.get(key)
         return default if value is None else value
 
+    def flag(self, key: str, default: bool = False) -> Any:
+        return bool(self.get(key, default))
+
     def need(self, name: str) -> Any:
         for key in KEYS.get(name, (name,)):
             if self.fields.get(key) is not None:
@@ -57,10 +68,43 @@ class Fields:
         return {name: self.need(name) for name in names}
 
     def act(self, default: str = "silu") -> str:
-        said = self.get("hidden_activation") or self.get("hidden_act") or self.get("activation_function") or default
-        if said not in _ACTS:
-            raise ValueError(f"activation {said!r} is not known here; {hint(str(said), _ACTS)}")
-        return _ACTS[said]
+        said = next((self.fields[key] for key in ACT_KEYS if self.fields.get(key)), default)
+        if said not in ACTS:
+            raise ValueError(f"activation {said!r} is not known here; {hint(str(said), ACTS)}")
+        return ACTS[said]
+
+    def windows(
+        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = ""
+    ) -> dict[str, Any]:
+        """Which layers have a window: those that ``layer_types`` lists, else those from number *first* on, but each *every*-th.
+
+        *first*, *every_key*: keys of these numbers. *switch*: the key of a flag without which no layer has one.
+        """
+        window = self.get("sliding_window")
+        if not window or (switch and not self.get(switch, False)):
+            return {}
+        start = self.need(first) if first else 0
+        every = next((self.fields[key] for key in every_key if self.fields.get(key)), every)
+        usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
+        types = self.get("layer_types") or [WINDOWED if each else WHOLE for each in usual]
+        if len(types) != layers:
+            raise ValueError(f"layer_types has {len(types)} entries for {layers} layers")
+        if unknown := set(types) - {WINDOWED, WHOLE}:
+            raise ValueError(f"layer_types: {sorted(unknown)[0]!r} is not described here")
+        order = tuple(int(kind == WHOLE) for kind in types)
+        if order.count(0) in (0, layers):
+            return {"window": window} if order.count(0) else {}
+        return {"window": window, "windowed": order.count(0), "order": order}
+
+    def sparse(self, layers: Any) -> dict[str, Any]:
+        """Which layers have no experts, of Qwen's two ways to say so."""
+        only, step = self.get("mlp_only_layers", []), self.get("decoder_sparse_step", 1)
+        order = tuple(int(i not in only and (i + 1) % step == 0) for i in range(layers))
+        return {"dense": order.count(0), "order": order} if order.count(0) else {}
+
+    def dense_first(self, layers: Any, first: Any) -> dict[str, Any]:
+        """The *first* layers have no experts."""
+        return {"dense": first, "order": (0,) * first + (1,) * (layers - first) if first else ()}
 
     def refuse(self, **usual: Any) -> None:
         """What a family may say and is not described here."""

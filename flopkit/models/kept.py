@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flopkit.arithmetic import is_zero, maximum
+from flopkit.arithmetic import is_zero, maximum, where
 from flopkit.conventions import total
 from flopkit.dtypes import nbytes
 from flopkit.models.feed_forward import MLP, Experts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flopkit.models.model import Model
     from flopkit.models.trained import Training
 
-__all__ = ["boundary", "of_ends", "of_layer", "of_layers"]
+__all__ = ["boundary", "of_ends", "of_layer", "of_layers", "under_policy"]
 
 MASK = 1  # bytes of a position of a dropout mask
 # What the gradients of these dense layers' weights read: what the attention, or the feed-forward part, of a layer begins with.
@@ -76,19 +76,31 @@ def of_layers(
     each = [total(kept.bytes for kept in layer) for layer in lists]
     core = [total(kept.bytes for kept in layer if kept.core) for layer in lists]
     edge = boundary(model, run)
-    kinds = zip(counts, each, core, strict=True)
-    if recompute == "none":
-        return total(n * a for n, a, _ in kinds), 0, tuple(lists[0])
-    if recompute == "selective":
-        return total(n * (a - c) for n, a, c in kinds), _largest(core), tuple(lists[0])
-    if recompute == "full":
-        return total(counts) * edge, _largest([a - edge for a in each]), tuple(lists[0])
-    assert isinstance(recompute, int)
+    if not isinstance(recompute, int):
+        return (*under_policy(recompute, counts, each, core, edge), tuple(lists[0]))
     cut = [total(each[kind] for kind in segment) for segment in segments(model, recompute)]
     there = (len(cut) - 1) * edge + cut[-1]
     # segment i is computed again on top of the inputs of i segments before it; its own input is in its list
     again = _largest([0, *(i * edge + segment - there for i, segment in enumerate(cut[:-1]))])
     return there, again, tuple(lists[0])
+
+
+def under_policy(recompute: str, counts: list[Any], each: list[Any], core: list[Any], edge: Any) -> tuple[Any, Any]:
+    """Bytes of all layers when the backward pass begins, and bytes that recompute brings back at most.
+
+    Of each kind of layer: how many there are, what one keeps, what of it lies inside attention; *edge*: the input of a layer.
+    """
+    if recompute == "none":
+        return total(n * a for n, a in zip(counts, each, strict=True)), 0
+    if recompute == "selective":
+        apart = (n * (a - c) for n, a, c in zip(counts, each, core, strict=True))
+        return total(apart), _largest(_there(counts, core))
+    return total(counts) * edge, _largest(_there(counts, [a - edge for a in each]))
+
+
+def _there(counts: list[Any], values: list[Any]) -> list[Any]:
+    """The values of those kinds of layers that there are: a parameter may say that there are none."""
+    return values if len(values) == 1 else [where(n > 0, each, 0) for n, each in zip(counts, values, strict=True)]
 
 
 def segments(model: Model, every: int) -> list[tuple[int, ...]]:

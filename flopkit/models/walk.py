@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flopkit.arithmetic import is_zero
+from flopkit.arithmetic import is_zero, minimum
 from flopkit.conventions import total
 from flopkit.cost import Cost
 from flopkit.layers.convolutions import conv2d
@@ -90,7 +90,7 @@ def _entered(model: Model, run: Run) -> list[Part]:
         learned = learned_positions(
             batch=run.batch, seq=run.q, positions=model.positions, d_model=d_model, dtype=run.dtype
         )
-        found.append(part("positions", learned, tokens, weights=run.q * d_model))
+        found.append(part("positions", learned, tokens, weights=minimum(run.q, model.positions) * d_model))
     if model.embedding_norm:
         found.append(_normed(model, "embedding_norm", run))
     return found

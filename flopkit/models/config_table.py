@@ -1,0 +1,131 @@
+"""What `from_hf` reads from a ``config.json``, as data: a page without Python fills in a form of a transformer's numbers from it.
+
+The readers of `flopkit.models.architectures` run here on a configuration that has no values and notes which keys they ask for. A value is then
+
+    4096, true, "RMSNorm"                 what a family always has
+    {"keys": [...], "else": value}        the first of these keys that is there and not null; without "else" it must be there
+    {"flag": value}                       whether it is true
+    {"times" | "less" | "over": [a, b]}   a product, a difference, a quotient without remainder
+    {"least": [a, b]}, {"now": control}   the smaller of two; what a control of the form says at the moment
+    {"if": a, "then": b, "or": c}         b where a is true (a number other than 0, too), else c
+    {"multiples": n, "upto": a, "from": b, "not": list}    how many i of b ≤ i < a have i + 1 divisible by n and are not in a list; none where n is 0
+    {"listed": keys, "as": word, "of": a, "known": words, "else": value}    how often a word stands in a list of a entries
+
+and besides, ``refused`` lists what a family may say that is not described: ``{"keys": [...], "else": value, "only": values}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flopkit.models.architectures import NUMBERS, SAME
+from flopkit.models.config_fields import ACT_KEYS, KEYS, WHOLE, WINDOWED, Fields
+
+__all__ = ["Value", "either", "reader_table", "when"]
+
+
+class Value:
+    """A number that a configuration will hold: how to find it, as data."""
+
+    def __init__(self, **data: Any) -> None:
+        self.data = {key.rstrip("_"): _data(value) for key, value in data.items()}
+
+    def __mul__(self, other: Any) -> Value:
+        return Value(times=[self, other])
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Any) -> Value:
+        return Value(less=[self, other])
+
+    def __truediv__(self, other: Any) -> Value:
+        return Value(over=[self, other])
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self.data}: a reader of configurations does not branch on what it reads; ask Fields")
+
+
+class Asked(Fields):
+    """A configuration without values, which notes what is asked of it."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__({}, kind)
+        self.refused: list[dict[str, Any]] = []
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return Value(keys=[key], else_=default)
+
+    def need(self, name: str) -> Any:
+        return Value(keys=list(KEYS.get(name, (name,))))
+
+    def flag(self, key: str, default: bool = False) -> Any:
+        return Value(flag=self.get(key, default))
+
+    def windows(
+        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = ""
+    ) -> dict[str, Any]:
+        start = self.need(first) if first else 0
+        period = Value(keys=list(every_key), else_=every) if every_key else every
+        whole = Value(multiples=period, upto=layers, from_=start, not_=[])
+        listed = Value(
+            listed=["layer_types"], as_=WINDOWED, of=layers, known=[WINDOWED, WHOLE], else_=layers - start - whole
+        )
+        window = self.get("sliding_window", 0)
+        there = when(self.get(switch, False), window, 0) if switch else window
+        return {"window": there, "windowed": when(there, listed, 0)}
+
+    def sparse(self, layers: Any) -> dict[str, Any]:
+        only, step = self.get("mlp_only_layers", []), self.get("decoder_sparse_step", 1)
+        return {"dense": layers - Value(multiples=step, upto=layers, from_=0, not_=only)}
+
+    def dense_first(self, layers: Any, first: Any) -> dict[str, Any]:
+        return {"dense": first}
+
+    def act(self, default: str = "silu") -> str:
+        self.refused.append({"keys": list(ACT_KEYS), "else": default, "only": [*_ACTIVATIONS]})
+        return "silu"
+
+    def refuse(self, **usual: Any) -> None:
+        self.refused += [{"keys": [key], "else": value, "only": [value]} for key, value in usual.items()]
+
+
+_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh")
+"""Activations that keep the same activations in memory and cost the same FLOPs: not ReLU, whose backward pass needs no input."""
+
+
+def when(test: Any, then: Any, otherwise: Any) -> Any:
+    """*then* where *test* is true, in both readings."""
+    return Value(if_=test, then=then, or_=otherwise) if isinstance(test, Value) else then if test else otherwise
+
+
+def either(value: Any, otherwise: Any) -> Any:
+    """*value* where there is one, else *otherwise*, in both readings."""
+    if isinstance(value, Value):
+        found = Value()
+        found.data = {**value.data, "else": _data(otherwise)}
+        return found
+    return otherwise if value is None else value
+
+
+def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str, Any]:
+    """The table for a form: for each ``model_type``, where its settings stand in a ``config.json``.
+
+    *settings* makes the form's settings of the numbers that a reader gives to `flopkit.models.transformer`.
+
+    >>> table = reader_table(lambda numbers: {"width": numbers["d_model"], "heads": numbers["heads"]})
+    >>> table["llama"]["set"]["width"]
+    {'keys': ['hidden_size', 'n_embd', 'd_model']}
+    """
+    table = {}
+    for kind, numbers in NUMBERS.items():
+        asked = Asked(kind)
+        found = {name: _data(value) for name, value in settings(numbers(asked)).items()}
+        table[kind] = {"set": found, "refused": asked.refused}
+    return table | {other: table[kind] for other, kind in SAME.items()}
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, Value):
+        return value.data
+    return [_data(each) for each in value] if isinstance(value, (list, tuple)) else value
