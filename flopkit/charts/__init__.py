@@ -9,7 +9,7 @@ from __future__ import annotations
 from flopkit.charts import drawings, gallery
 from flopkit.charts.figure import Figure, pick
 from flopkit.charts.gallery import *  # noqa: F403
-from flopkit.charts.panel import along, choice, column, readout, slider, steps, switch
+from flopkit.charts.panel import along, choice, column, grouped, readout, slider, steps, switch
 
-__all__ = ["Figure", "along", "choice", "column", "drawings", "pick", "readout", "slider", "steps", "switch"]
+__all__ = ["Figure", "along", "choice", "column", "drawings", "grouped", "pick", "readout", "slider", "steps", "switch"]
 __all__ += gallery.__all__

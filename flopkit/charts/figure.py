@@ -19,7 +19,7 @@ from typing import Any
 
 from flopkit.charts import theme
 from flopkit.charts.packages import need
-from flopkit.charts.panel import Control, Shown, Sweep
+from flopkit.charts.panel import Control, Paste, Shown, Sweep
 from flopkit.charts.readings import Signals, Values, pick
 from flopkit.names import hint
 
@@ -63,6 +63,8 @@ class Figure:
     refused : str, optional
         A result of the model, a word: why these settings cannot be, or "" where they can. The page then shows this sentence, and
         no numbers. It may name controls, as *alt* does.
+    paste : Paste, optional
+        A box for a configuration, from which controls are set. A slider then takes every whole number from its first step on.
 
     Examples
     --------
@@ -91,14 +93,16 @@ class Figure:
         caption: str = "",
         height: int = 300,
         refused: str = "",
+        paste: Paste | None = None,
     ) -> None:
         if not _SLUG.fullmatch(name):
             raise ValueError(f"Figure(name={name!r}): use small letters, digits and hyphens, as in 'dense-roofline'")
         if not alt.strip():
             raise ValueError(f"figure {name!r}: alt is empty; say in a sentence what the picture shows")
         self.name, self.title, self.alt, self.caption, self.height = name, title, alt, caption, height
-        self.model, self.chart, self.sweep, self.refused = model, chart, rows, refused
+        self.model, self.chart, self.sweep, self.refused, self.paste = model, chart, rows, refused, paste
         self.number = ""  # in its chapter, such as "2.1"
+        self._signals: Signals | None = None
         self.presets = {label: dict(settings) for label, settings in (presets or {}).items()}
         self.controls = {control.name: control for control in controls}
         if len(self.controls) < len(controls):
@@ -222,11 +226,13 @@ class Figure:
 
     def signals(self) -> Signals:
         """The namespace of the model in the Altair reading, filled; its ``flow()`` holds the rows."""
-        signals = Signals(self, need("altair"))
-        self.model(signals, **signals.controls())
-        if self.sweep:
-            signals.flow()  # so that every look-up that a row needs is among the expressions, used in the chart or not
-        return signals
+        if self._signals is None:
+            signals = Signals(self, need("altair"))
+            self.model(signals, **signals.controls())
+            if self.sweep:
+                signals.flow()  # so that every look-up that a row needs is among the expressions, used in the chart or not
+            self._signals = signals
+        return self._signals
 
     def svg(self, *, mode: str = "light", width: int = 640, **settings: Any) -> str:
         """The chart at these settings, drawn here (no browser), in the colours of ``mode="light"`` or ``"dark"``."""

@@ -31,7 +31,8 @@ def device_choice(
     """A drop-down of devices, each with the format its arithmetic runs in.
 
     A model reads ``device.peak`` (FLOP/s), ``device.lanes`` (FLOP/s of the ordinary lanes in fp32, for work that finds no
-    tensor cores), ``device.bandwidth`` (bytes/s), ``device.memory`` (bytes), ``device.ridge`` (FLOPs per byte) and ``device.bits`` (of one number), so
+    tensor cores), ``device.bandwidth`` (bytes/s), ``device.memory`` (bytes), ``device.limit`` (FLOP/s that no
+    run can pass), ``device.ridge`` (FLOPs per byte) and ``device.bits`` (of one number), so
     the option itself serves as the ``dtype`` of a formula.
     """
     options: dict[str, dict[str, Any]] = {}
@@ -42,6 +43,7 @@ def device_choice(
             "lanes": known.peak("fp32"),
             "bandwidth": known.bandwidth,
             "memory": known.memory,
+            "limit": known.limit(dtype),
             "ridge": known.ridge(dtype),
             "bits": dtypes.bits(dtype),
         }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flopkit.charts.figure import Figure
     from flopkit.charts.panel import Control
 
-_KEYS = re.compile(r"<(input|select|button|summary)\b")
+_KEYS = re.compile(r"<(input|select|textarea|button|summary)\b")
 STATIC = Path(__file__).parent / "static"
 _numbers = itertools.count(1)  # keeps the ids of a page apart
 
@@ -43,6 +43,7 @@ def fragment(figure: Figure, live: bool = False) -> str:
         f'aria-label="{escape(figure.title)}">',
         '<script>document.documentElement.classList.add("fk-js")</script>',
         f"<figcaption>{escape(figure.heading)}</figcaption>",
+        _paste(figure, key) if figure.paste else "",
         f'<div class="fk-body{" fk-wide" if figure.chart and figure.controls else ""}">',
         _picture(figure, key, live),
         f'<p class="fk-refused" role="status">{escape(_refusal(figure))}</p>' if figure.refused else "",
@@ -109,9 +110,12 @@ def _refusal(figure: Figure) -> str:
 
 def _panel(figure: Figure, key: str, live: bool) -> str:
     idle = figure.idle()
-    controls = "".join(
-        _control(control, f"{key}-{name}", idle.get(name, "")) for name, control in figure.controls.items()
-    )
+    controls = ""
+    for heading, group in itertools.groupby(figure.controls.values(), lambda control: control.group):
+        inside = "".join(_control(control, f"{key}-{control.name}", idle.get(control.name, "")) for control in group)
+        # open without scripts, so that all is said; figure.js folds them
+        fold = f'<details class="fk-group" open><summary>{escape(heading)}</summary><div>{inside}</div></details>'
+        controls += fold if heading else inside
     presets = ""
     if figure.presets:
         options = "".join(f"<option>{escape(label)}</option>" for label in figure.presets)
@@ -123,6 +127,16 @@ def _panel(figure: Figure, key: str, live: bool) -> str:
     return (
         f'<div class="fk-panel" role="group" aria-label="Settings">{presets}{controls}<div class="fk-actions">'
         f'<button type="button" class="fk-reset">Reset</button>{share}<span class="fk-status" role="status"></span></div></div>'
+    )
+
+
+def _paste(figure: Figure, key: str) -> str:
+    """The box, and the script that reads what is pasted; it stays hidden where that does not run."""
+    assert figure.paste
+    return (
+        f'<div class="fk-paste" hidden><label for="{key}-paste">{escape(figure.paste.label)}</label>'
+        f'<textarea id="{key}-paste" rows="3" spellcheck="false" autocomplete="off"></textarea><p role="status"></p></div>'
+        f"<script>{(STATIC / 'paste.js').read_text('utf8')}</script>"
     )
 
 
@@ -191,6 +205,7 @@ def _data(figure: Figure) -> dict[str, Any]:
         "controls": controls,
         **({"alt": figure.alt} if figure.chart else {}),
         **({"refused": figure.refused} if figure.refused else {}),
+        **({"paste": {"table": figure.paste.table, "unable": figure.paste.unable}} if figure.paste else {}),
         "presets": list(figure.presets.values()),
         "readouts": [_shown(each) for each in figure.readouts],
         "columns": [_shown(each) for each in figure.table],

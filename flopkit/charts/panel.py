@@ -68,6 +68,7 @@ class Control:
     """One thing a reader can set. ``options`` are the values it can take, in order; ``value`` is where it starts.
 
     ``idle`` names a result of the model, a word: why the control has no effect at these settings, or "" where it has one.
+    ``group`` is the heading under which it folds away together with others, "" where it stands by itself.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Control:
     kind: str = "slider"
     fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
     idle: str = ""
+    group: str = ""
 
     def text(self, value: Any) -> str:
         """The value as the panel shows it: "4,096 tokens", "H100 SXM", "on"."""
@@ -152,6 +154,28 @@ def switch(name: str, label: str, value: bool = False, idle: str = "") -> Contro
     if not isinstance(value, bool):
         raise ValueError(f"switch({name!r}, value={value!r}): give True or False")
     return Control(check_name(name, "switch"), label, (False, True), value, kind="switch", idle=idle)
+
+
+def grouped(heading: str, controls: Iterable[Control]) -> list[Control]:
+    """The same controls under a heading, where a reader folds them away: for a figure with more of them than one looks at.
+
+    >>> [control.group for control in grouped("Sizes", [slider("n", "Rows", [1, 2])])]
+    ['Sizes']
+    """
+    return [replace(control, group=heading) for control in controls]
+
+
+@dataclass(frozen=True)
+class Paste:
+    """A box into which a reader pastes a JSON object, from which controls are set.
+
+    ``table`` says where, for each value of the field ``model_type``: see `flopkit.models.config_table`. What the figure has no
+    control for stands in ``unable``, with the reason.
+    """
+
+    label: str
+    table: Mapping[str, Any] = field(hash=False)
+    unable: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,17 @@ def gallery_site(tmp_path_factory):
     yield from _served(_folder(tmp_path_factory.mktemp("gallery"), pages))
 
 
+@pytest.fixture(scope="session")
+def calculator_site(tmp_path_factory):
+    """`calculator.html` by itself."""
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from flopkit.charts import calculator, html
+
+    pages = {"calculator.html": (SHARED, html.fragment(calculator()))}
+    yield from _served(_folder(tmp_path_factory.mktemp("calculator"), pages))
+
+
 def _folder(folder, pages):
     """The pages, given as (head, body), with the style, the script and Vega beside them."""
     from flopkit.charts import html

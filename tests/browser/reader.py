@@ -14,7 +14,13 @@ def show(page, name, nth=0):
     node = page.locator(f'figure[data-name="{name}"]').nth(nth)
     node.scroll_into_view_if_needed()
     page.wait_for_function("node => node.dataset.ready === 'yes'", arg=node.element_handle(), timeout=20_000)
+    unfold(node)
     return node
+
+
+def unfold(node):
+    """Open the groups of controls, so that every one can be reached by its name."""
+    node.evaluate("node => node.querySelectorAll('.fk-group').forEach(group => { group.open = true; })")
 
 
 def settle(page, node, settings):

@@ -15,7 +15,8 @@ pytest.importorskip("vl_convert")
 import altair as alt
 
 from flopkit import charts
-from flopkit.charts import Figure, along, column, html, readout, slider, steps, theme
+from flopkit.charts import Figure, along, column, grouped, html, readout, slider, steps, theme
+from flopkit.charts.panel import Paste
 from flopkit.charts.svg import shrink
 
 
@@ -109,10 +110,40 @@ def test_nothing_closes_the_script_early():
     assert html.fragment(evil).count("</script>") == 2
 
 
+def test_controls_fold_under_their_headings():
+    controls = [
+        slider("n", "Size", [1, 2]),
+        *grouped("More & less", [slider("m", "Other", [1, 2]), slider("k", "Third", [1, 2])]),
+    ]
+    text = html.fragment(
+        figure(model=lambda s, n, m, k: setattr(s, "flops", 2 * n * m * k), controls=controls, presets={})
+    )
+    check = Check()
+    check.feed(text)
+    assert check.open == [] and set(check.wanted) <= set(check.ids)
+    before, group = text.split('<details class="fk-group" open><summary>More &amp; less</summary><div>')
+    group = group[: group.index("</details>")]
+    assert 'name="n"' in before and 'name="m"' in group and 'name="k"' in group
+
+
+def test_a_box_for_a_configuration_brings_its_script_and_its_table():
+    table = {"llama": {"set": {"n": {"keys": ["hidden_size"]}}, "refused": []}}
+    text = html.fragment(figure(paste=Paste("Paste <it>", table, {"t5": "No encoder."})))
+    check = Check()
+    check.feed(text)
+    assert check.open == [] and set(check.wanted) <= set(check.ids)
+    assert "Paste &lt;it&gt;" in text and (html.STATIC / "paste.js").read_text("utf8") in text
+    data = json.loads(re.search(r'class="fk-json">(.*)</script>', text)[1])
+    assert data["paste"] == {"table": table, "unable": {"t5": "No encoder."}}
+    assert "fk-paste" not in html.fragment(figure())
+    live = html.fragment(figure(paste=Paste("Paste", table)), live=True)
+    assert "<textarea data-lm-suppress-shortcuts=true" in live, "JupyterLab takes the keys for itself"
+
+
 def test_a_figure_is_small():
     size = len(gzip.compress(html.fragment(figure()).encode()))
     assert size < 12 * 1024, f"{size} bytes"
-    assert len((html.STATIC / "figure.js").read_bytes()) < 11_000
+    assert len((html.STATIC / "figure.js").read_bytes()) < 11_500
 
 
 def test_vega_comes_without_vega_lite():

@@ -3,6 +3,7 @@
 from flopkit.charts.gallery.attention import attention_pairs
 from flopkit.charts.gallery.attention_length import attention_crossing
 from flopkit.charts.gallery.backward import backward_stack
+from flopkit.charts.gallery.calculators import calculator
 from flopkit.charts.gallery.checkpoints import recompute_policies
 from flopkit.charts.gallery.cnns import cnn_anatomy
 from flopkit.charts.gallery.conventions import what_counts
@@ -20,6 +21,7 @@ __all__ = [
     "attention_crossing",
     "attention_pairs",
     "backward_stack",
+    "calculator",
     "cnn_anatomy",
     "convolution_cost",
     "decode_throughput",

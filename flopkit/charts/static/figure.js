@@ -69,7 +69,7 @@
   });
 
   function mount(figure) {
-    const {spec, fluid, controls, alt, refused, presets, readouts, columns, rows} = JSON.parse(figure.querySelector(".fk-json").textContent);
+    const {spec, fluid, controls, alt, refused, presets, readouts, columns, rows, paste} = JSON.parse(figure.querySelector(".fk-json").textContent);
     const name = figure.dataset.name, one = what => figure.querySelector(what);
     const inputs = Object.fromEntries(Object.keys(controls).map(key => [key, one(`.fk-control [name="${key}"]`)]));
     const preset = one(".fk-preset select"), status = one(".fk-status"), chart = one(".fk-chart"), table = one(".fk-data");
@@ -83,6 +83,11 @@
         const {values: options, unit} = controls[key], input = inputs[key], text = typeof value === "boolean" ? value ? "on" : "off" : format(value, unit);
         state[key] = value;
         said[key] = text;
+        if (input.type === "range" && !options.includes(value)) {   // a pasted or linked number joins the ladder
+          options.push(value);
+          options.sort((a, b) => a - b);
+          input.max = options.length - 1;
+        }
         input[{range: "value", checkbox: "checked"}[input.type] ?? "selectedIndex"] = input.type === "checkbox" ? value : options.indexOf(value);
         if (input.type === "range") input.setAttribute("aria-valuetext", text);
         input.parentNode.querySelector(".fk-value").textContent = text;
@@ -126,6 +131,7 @@
         return tr;
       }));
     }
+    const takes = (key, value) => inputs[key]?.type === "range" && Number.isSafeInteger(value) && value >= controls[key].values[0];
     function link() {
       const url = new URL(location.href), kept = [...url.searchParams].filter(([key]) => !key.startsWith(name + "."));
       url.search = new URLSearchParams([...kept, ...Object.keys(state).filter(key => state[key] !== start[key]).map(key => [`${name}.${key}`, state[key]])]);
@@ -138,6 +144,7 @@
         const key = full.startsWith(name + ".") && full.slice(name.length + 1), values = controls[key]?.values ?? [];
         const i = values.findIndex(value => String(value) === text);
         if (i >= 0) found[key] = values[i];
+        else if (paste && takes(key, +text)) found[key] = +text;
       }
       return found;
     }
@@ -152,6 +159,8 @@
       catch { status.replaceChildren(Object.assign(document.createElement("a"), {href: link(), textContent: "Link to this setting"})); }
     });
     table?.addEventListener("toggle", () => table.open && fill());
+    all(figure, ".fk-group ~ .fk-group").forEach(group => { group.open = false; });
+    if (paste) window.flopkitPaste?.(figure, paste, {controls, state, takes, move});
     set({...start, ...one(".fk-link") && fromLink()});
     figure.dataset.ready = "soon";
 

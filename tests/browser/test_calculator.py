@@ -1,0 +1,244 @@
+"""The calculator as its reader meets it: a config.json is pasted, and what the page then says is what `from_hf` and its model say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("playwright.sync_api")
+
+from reader import compare, settle, show, turn
+
+import flopkit as fk
+from flopkit.charts import calculator
+from flopkit.charts.gallery.any_model import COUNTS
+from flopkit.models import config_names, hf_config
+from flopkit.models.architectures import NUMBERS
+
+pytestmark = pytest.mark.browser
+FIGURE = calculator()
+READ = [name for name in config_names() if hf_config(name)["model_type"] in NUMBERS]
+# Ten families, each as the page opens, but for two runs.
+FAMILIES = {
+    "llama-3.1-70b": {},
+    "qwen2.5-0.5b": {"recompute": "full", "readers": 64, "weights": "fp8 or int8"},
+    "qwen3-32b": {"recompute": "selective", "count": 128, "length": 32768},
+    "mistral-7b": {"length": 16384},
+    "mixtral-8x7b": {},
+    "gemma-2-9b": {"batch": 4},
+    "gemma-3-27b": {"length": 131072, "cache": "fp8 or int8"},
+    "deepseek-v3": {"count": 2048, "rate": 3145728, "readers": 256},
+    "gpt2": {"length": 512},
+    "gpt-oss-20b": {},
+    "qwen3-30b-a3b": {},
+    "olmo-2-7b": {"states": "8: all bf16, Adam"},
+}
+
+
+@pytest.fixture(scope="session")
+def site(calculator_site):
+    return calculator_site
+
+
+def paste(node, config):
+    """What a reader's paste does, and what the box then says; where it sets controls, the figure has drawn them."""
+    node.evaluate("node => { node.dataset.settled = '' }")
+    text = config if isinstance(config, str) else json.dumps(config)
+    node.get_by_label(FIGURE.paste.label).fill(text)
+    told = node.locator(".fk-paste [role=status]").inner_text()
+    if told.startswith("Read as"):
+        node.page.wait_for_function("node => node.dataset.settled", arg=node.element_handle())
+    return told
+
+
+def state(node):
+    """The settings that the figure has drawn."""
+    return json.loads(node.get_attribute("data-settled"))
+
+
+def said(node, *names):
+    return [float(node.locator(f'data[data-name="{name}"]').evaluate("e => e.value")) for name in names]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_pasted_configuration_gives_the_numbers_of_its_model(open_page, name):
+    page, config, run = open_page("calculator.html"), hf_config(name), FAMILIES[name]
+    node = show(page, FIGURE.name)
+    node.locator(".fk-data > summary").click()
+    turn(page, FIGURE, node, run)
+    assert paste(node, config).startswith(f"Read as a {config['model_type']}: ")
+    settings = state(node)
+    model = fk.from_hf(config)
+    sizes = {"seq": settings["length"], "batch": settings["batch"], "recompute": settings["recompute"]}
+    assert settings["length"] == (run.get("length", 1024) if name == "gpt2" else run.get("length", 8192))
+
+    step, count = model.train_step(**sizes), settings["count"]
+    assert said(node, "params", "active") == [model.params, model.active_params]
+    assert said(node, "a_token") == [pytest.approx(step.flops_per_token, rel=1e-12)]
+    rows = node.locator("tbody tr").evaluate_all("rows => rows.map(row => row.cells[1].textContent)")
+    counts = [step.under(convention).flops_per_token for convention in COUNTS.values()]
+    assert rows == [fk.units.format_value(each, "FLOPs") for each in counts]
+
+    seconds = settings["batch"] * settings["length"] / settings["rate"]
+    peak = count * fk.device("h100-sxm").peak("bf16")
+    shares = [step.model_flops / seconds / peak, step.hardware_flops / seconds / peak]
+    assert said(node, "mfu", "hfu") == pytest.approx(shares, rel=1e-12)
+    possible = node.locator('data[data-name="possible"]').evaluate("e => e.value") == "yes"
+    if possible:
+        doctor = fk.doctor(
+            tokens_per_s=settings["rate"], model=model, seq=settings["length"], device="h100-sxm", count=count, recompute=settings["recompute"]
+        )  # fmt: skip
+        assert said(node, "mfu", "hfu") == pytest.approx([doctor.mfu, doctor.hfu], rel=1e-12)
+    assert possible or shares[0] > 0.9
+
+    precision = "bf16" if settings["states"].startswith("8") else "mixed"
+    memory = model.train_memory(**sizes, precision=precision)
+    held = [memory.weights / count, memory.gradients / count, memory.optimizer / count, memory.activations]
+    parts = said(node, "weights_held", "gradients_held", "optimizer_held", "activations", "memory")
+    assert parts == pytest.approx([*held, sum(held)], rel=1e-12)
+    fits = node.locator('data[data-name="fits"]').evaluate("e => e.value")
+    assert (fits == "yes") == (sum(held) <= fk.device("h100-sxm").memory)
+
+    formats = {"weights": settings["weights"].split()[0], "kv": settings["cache"].split()[0]}
+    bound = fk.serving.decode(
+        model, "h100-sxm", context=settings["length"], batch=settings["readers"], compute="bf16", count=count, **formats
+    )
+    decoding = [bound.seconds, bound.tokens_per_s, bound.memory]
+    assert said(node, "decode_seconds", "decode_rate", "serving") == pytest.approx(decoding, rel=1e-12)
+    assert node.locator('data[data-name="bound"]').evaluate("e => e.value") == bound.bound
+
+
+def test_every_configuration_is_read_as_from_hf_reads_it(open_page):
+    """All that flopkit has a config.json of, in one page after another; what one leaves behind does not matter to the next."""
+    page = open_page("calculator.html")
+    node = show(page, FIGURE.name)
+    for name in [*READ, *reversed(READ)]:
+        assert paste(node, hf_config(name)).startswith("Read as a "), name
+        settings, model = state(node), fk.from_hf(hf_config(name))
+        step = model.train_step(seq=settings["length"])
+        found = FIGURE.at(**settings)
+        assert (found["params"], found["active"]) == (model.params, model.active_params), name
+        assert found["a_token"] == step.flops_per_token and found["executed"] * settings["length"] == pytest.approx(
+            step.hardware_flops
+        )
+        assert said(node, "params") == [model.params], name
+
+
+def test_a_link_restores_what_was_pasted(open_page):
+    page = open_page("calculator.html")
+    node = show(page, FIGURE.name)
+    config = hf_config("qwen2.5-1.5b") | {"hidden_size": 1234 * 12, "vocab_size": 151_937}
+    paste(node, config)
+    turn(page, FIGURE, node, {"count": 64})
+    settings = state(node)
+    assert settings["d_model"] == 14808 and settings["vocab"] == 151_937, "neither is a step of its slider"
+    page.evaluate("() => { navigator.clipboard.writeText = async text => { window.copied = text } }")
+    node.get_by_role("button", name="Copy link").click()
+    page.wait_for_function("window.copied")
+    again = open_page(url=page.evaluate("window.copied"))
+    node = show(again, FIGURE.name)
+    settle(again, node, settings)
+    compare(FIGURE, node, settings)
+    assert said(node, "params") == [fk.from_hf(config).params]
+
+
+def test_a_pasted_number_joins_the_steps_of_its_slider(open_page):
+    page = open_page("calculator.html")
+    node = show(page, FIGURE.name)
+    steps = FIGURE.controls["d_model"].options
+    paste(node, LLAMA | {"hidden_size": 5000 * 32})  # beyond the last step
+    slider = node.get_by_role("slider", name="Width of the model")
+    assert slider.get_attribute("aria-valuetext") == "160,000" and slider.input_value() == slider.get_attribute(
+        "max"
+    ) == str(len(steps))
+    paste(node, LLAMA | {"hidden_size": 32 * 129})
+    slider.press("ArrowLeft")
+    settle(page, node, {"d_model": 4096})
+    slider.press("ArrowRight")
+    settle(page, node, {"d_model": 4128})
+    slider.press("ArrowRight")
+    settle(page, node, {"d_model": next(step for step in steps if step > 4128)})
+
+
+def test_a_link_with_nonsense_is_ignored(open_page):
+    page = open_page(
+        "calculator.html?calculator.d_model=-5&calculator.layers=2.5&calculator.heads=0&calculator.vocab=many&calculator.norm=7"
+    )
+    compare(FIGURE, show(page, FIGURE.name), {})
+
+
+LLAMA, GEMMA = hf_config("llama-3-8b"), hf_config("gemma-3-1b")
+REFUSED = {
+    "an encoder": (hf_config("bert-base"), "A bert is an encoder"),
+    "two stacks": (hf_config("t5-base"), "A t5 has an encoder and a decoder"),
+    "images": (hf_config("vit-b-16"), "A vit reads images"),
+    "linear attention": ({"model_type": "qwen3_next"}, "A qwen3_next has layers with a gated delta rule"),
+    "state space": ({"model_type": "mamba2"}, "A mamba2 has state-space layers"),
+    "a stranger": ({**LLAMA, "model_type": "lama"}, 'The model_type "lama" is not described here. Known are llama, mistral,'),
+    "a name of every object": ({**LLAMA, "model_type": "toString"}, 'The model_type "toString" is not described here.'),
+    "no model_type": ({"hidden_size": 4096}, 'This configuration has no "model_type"'),
+    "a field that is missing": ({k: v for k, v in LLAMA.items() if k != "vocab_size"}, 'lacks "vocab_size"'),
+    "a field that is null": ({**LLAMA, "hidden_size": None}, 'lacks "hidden_size" or "n_embd" or "d_model"'),
+    "text for a number": ({**LLAMA, "hidden_size": "4096"}, 'hidden_size is "4096": a whole number of at least 256 is wanted.'),
+    "a negative size": ({**LLAMA, "num_hidden_layers": -1}, "num_hidden_layers is -1: a whole number of at least 1 is wanted."),
+    "half a head": ({**LLAMA, "num_attention_heads": 31}, "4096 is not divisible by 31"),
+    "another activation": ({**LLAMA, "hidden_act": "relu"}, 'hidden_act is "relu": a llama with that is not described here, only "silu"'),
+    "a kind of layer": ({**GEMMA, "layer_types": ["full_attention", "chunked_attention"] * 13}, 'layer_types: this figure has no control for layers of the kind "chunked_attention".'),
+    "a short list of layers": ({**GEMMA, "layer_types": ["full_attention"]}, "layer_types has 1 entries for 26 layers."),
+    "a bias": ({**hf_config("olmo-2-7b"), "attention_bias": True}, "attention_bias is true: a olmo2 with that is not described here, only false."),
+    "no JSON": ("hidden_size = 4096", "This is no JSON: "),
+    "no object": ("[1, 2]", "This is no JSON object"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_it_cannot_express_is_refused_with_a_sentence(open_page, why):
+    config, sentence = REFUSED[why]
+    page = open_page("calculator.html")
+    node = show(page, FIGURE.name)
+    turn(page, FIGURE, node, {"count": 64})
+    before = state(node)
+    told = paste(node, config)
+    assert sentence in told and told.endswith(" Nothing was changed.")
+    turn(page, FIGURE, node, {"count": 64})
+    assert state(node) == before
+    assert paste(node, "") == ""
+
+
+# What configurations say besides: each key of the readers, changed or left out, is read as from_hf reads it.
+CHANGED = [
+    ("llama-3-8b", {"attention_bias": True, "mlp_bias": True, "head_dim": 96, "num_key_value_heads": None, "tie_word_embeddings": True}),
+    ("mistral-7b", {"sliding_window": None}),
+    ("mixtral-8x7b", {"sliding_window": 512}),
+    ("qwen2.5-7b", {"use_sliding_window": True, "sliding_window": 1000, "max_window_layers": 20}),
+    ("qwen2.5-7b", {"use_sliding_window": True, "sliding_window": 1000, "max_window_layers": 28}),
+    ("qwen2.5-7b", {"use_sliding_window": None, "sliding_window": 1000, "max_window_layers": 20}),
+    ("qwen3-30b-a3b", {"mlp_only_layers": [0, 3], "decoder_sparse_step": 2}),
+    ("qwen3-30b-a3b", {"mlp_only_layers": [0, 3], "attention_bias": True}),
+    ("gemma-3-27b", {"sliding_window_pattern": 4}),
+    ("gemma-3-27b", {"sliding_window_pattern": None, "_sliding_window_pattern": 5}),
+    ("gemma-3-27b", {"sliding_window_pattern": None}),
+    ("gemma-2-9b", {"layer_types": ["full_attention"] * 40 + ["sliding_attention"] * 2, "tie_word_embeddings": None}),
+    ("gpt-oss-20b", {"layer_types": None, "attention_bias": False}),
+    ("deepseek-v3", {"n_shared_experts": 3, "first_k_dense_replace": 0, "q_lora_rank": None}),
+    ("deepseek-v3", {"n_shared_experts": None}),
+    ("kimi-k2", {"model_type": "kimi_k2"}),
+    ("gpt2-xl", {"n_inner": 5000, "tie_word_embeddings": False}),
+]  # fmt: skip
+
+
+def test_what_families_may_say_is_read_as_from_hf_reads_it(open_page):
+    page = open_page("calculator.html")
+    node = show(page, FIGURE.name)
+    for name, changed in CHANGED:
+        config = hf_config(name) | changed
+        assert paste(node, config).startswith("Read as a "), (name, changed)
+        settings, model = state(node), fk.from_hf(config)
+        step = model.train_step(seq=settings["length"])
+        assert said(node, "params", "active") == [model.params, model.active_params], (name, changed)
+        assert said(node, "a_token") == [pytest.approx(step.flops_per_token, rel=1e-12)], (name, changed)
+    nested = {"model_type": "gemma3", "tie_word_embeddings": False, "text_config": hf_config("gemma-3-4b")}
+    assert paste(node, nested).startswith("Read as a gemma3_text")
+    assert said(node, "params") == [fk.from_hf(nested).params]
