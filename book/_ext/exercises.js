@@ -62,7 +62,7 @@
     const given = read(text);
     if (!given) return SHARED.unread;
     if (near(given.value, answer, Math.max(rel, 1e-9))) return "";
-    if (Math.abs(given.value - answer) <= given.half * (1 + 1e-9)) return given.digits > 1 ? "" : SHARED.digit;
+    if (Math.abs(given.value - answer) <= given.half * (1 + 1e-9)) return given.digits > 1 ? "" : (hints.find(([key]) => key === given.value) ?? [0, SHARED.digit])[1];  // "1" for 0.72 may be a belief
     const known = hints.filter(([key]) => typeof key === "number");
     if (answer) known.push(...SHARED.factors.map(([by, reason]) => [by * answer, reason]), [1 / answer, SHARED.inverse]);
     if (0 < answer && answer < 1) known.push([1 - answer, SHARED.rest]);

@@ -168,7 +168,10 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str]) -> 
     if answer == expected if exact else _near(given.value, expected, max(rel, 1e-9)):
         return ""
     if not exact and abs(given.value - expected) <= given.half * (1 + 1e-9):
-        return "" if given.digits > 1 else str(SHARED["digit"])
+        if given.digits > 1:
+            return ""
+        known = (hint for key, hint in hints.items() if not isinstance(key, str) and given.value == key)
+        return next(known, str(SHARED["digit"]))  # "1" for 0.72 may be a wrong belief and no rounding
     return _reason(given, expected, hints)
 
 
