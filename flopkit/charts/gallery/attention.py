@@ -1,4 +1,4 @@
-"""The figure of pairs: which query meets which key, and what that costs."""
+"""The figure of pairs: which query is compared with which key, and what that costs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def pairs_and_bytes(
     """The attention core of one layer and one sequence: *tokens* new tokens that meet *cached* ones and themselves."""
     s.kv = cached + tokens
     s.no_window = where(mask == "window", "", NO_WINDOW)
-    s.single = where(s.kv == 1, "One token meets itself under every mask.", "")
+    s.single = where(s.kv == 1, "One token sees itself under every mask.", "")
     s.kv_heads = shared(s, heads, sharing)
     near = band(mask, span, s.kv)
     sizes: dict[str, Any] = {"batch": 1, "q": tokens, "kv": s.kv, "heads": heads, "kv_heads": s.kv_heads}
@@ -78,7 +78,7 @@ def pairs_and_bytes(
 
 
 def attention_pairs() -> Figure:
-    """Which query meets which key, and what these meetings cost in FLOPs and bytes."""
+    """Which query is compared with which key, and what these pairs cost in FLOPs and bytes."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -155,7 +155,7 @@ def attention_pairs() -> Figure:
     deepseek = {"tokens": 4096, "cached": 0, "mask": "causal", "heads": 128}
     return Figure(
         name="attention-pairs",
-        title="Which query meets which key?",
+        title="Which query is compared with which key?",
         alt="Queries run downwards, keys to the right; the pairs that count are filled. A full mask fills a rectangle, the causal mask what lies "
         "on the diagonal and left of it, a window a band along the diagonal; a decode step is one full row at the bottom. "
         "Here: mask {mask}, {tokens} new and {cached} in the cache, {pairs} that count and {hidden} hidden.",
