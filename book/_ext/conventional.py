@@ -7,7 +7,7 @@ MODELS = (("llama-3-8b", 8192), ("gpt2", 1024), ("deepseek-v3", 4096))
 FAMILIES = (("They add up products", False), ("They start from 6N", True))
 SCORES = {(1, 0): "visible", (1, 1): "all", (0.5, 0.5): "half", (0, 0): "none"}
 SHARES = {
-    "softmax": "pairs", "head": "head", "embedding": "embedding", "tied": "tied", "router": "router", "norms and biases": "vectors",
+    "softmax": "pairs", "head": "head", "embedding": "embedding", "tied table twice": "tied", "router": "router", "norms and biases": "vectors",
     "learned positions": "positions", "idle experts": "idle",
 }  # fmt: skip
 
@@ -30,7 +30,7 @@ def counted():
         alike = [
             (question, value) for question, value in next(iter(answers.values())).items() if not different[question]
         ]
-        said = {"✓": "All of them count", "–": "None counts"}
+        said = {"✓": "All of them count", "–": "None of them counts"}
         same = [
             f"{words}: {', '.join(found)}."
             for mark, words in said.items()
@@ -61,7 +61,14 @@ def side_by_side():
         for name, _ in _members(of_parameters):
             numbers = (f"{step.under(name).flops_per_token / 1e9:,.4g}" for step in steps)
             rows.append([f"**{name}**", *numbers])
-    return table(rows)
+    return table(rows) + "\n\n" + _spread(steps)
+
+
+def _spread(steps):
+    """How many times the smallest number the largest is, for each model."""
+    counts = [[step.under(name).flops_per_token for name in presets()] for step in steps]
+    times = [f"{max(each) / min(each):.2g} for {name}" for (name, _), each in zip(MODELS, counts, strict=True)]
+    return f"The largest number of a column is so many times its smallest: {', '.join(times)}."
 
 
 def table(rows, left=1):

@@ -534,8 +534,8 @@ def test_numerators_by_hand():
         "model FLOPs, EXACT": 6 * matrices + visible,
         "model FLOPs, TORCH": 6 * matrices + scores,
         "6N + 12LHQT": 6 * 8_030_261_248 + scores,
-        "executed, no checkpoints": 6 * matrices + visible * 7 / 6,
-        "executed, full recompute": 6 * matrices + visible * 7 / 6 + (6 * (matrices - 128256 * 4096) + visible) / 3,
+        "executed, if no recompute": 6 * matrices + visible * 7 / 6,
+        "executed, if full recompute": 6 * matrices + visible * 7 / 6 + (6 * (matrices - 128256 * 4096) + visible) / 3,
     }
     widest = max(flops.values())
     for name, each in flops.items():

@@ -41,7 +41,7 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
     Examples
     --------
     >>> model_tree().title
-    'Height is FLOPs: the head takes 29 % of gpt2 and 0.349 % of gpt-3-175b'
+    "Height is a part's share: the head takes 29 % of gpt2 and 0.349 % of gpt-3-175b"
     """
     if not 1 <= len(models) <= 2 or len(models) != len(tokens):
         raise ValueError(
@@ -101,7 +101,7 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
         said.append(f"head {percent(head / forward.flops)}, in {name} at {count(length)} tokens;")
     return Drawing(
         "model-tree",
-        f"Height is FLOPs: the head takes {' and '.join(heads)}",
+        f"Height is a part's share: the head takes {' and '.join(heads)}",
         f"Shares of the forward FLOPs, visible pairs counted: {', '.join(said).replace(';,', ';').rstrip(';')}. Embedding, norms, biases and residual "
         "sums have no products and no height.",
         canvases,

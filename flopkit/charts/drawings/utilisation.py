@@ -47,8 +47,8 @@ def numerators(
         ("model FLOPs, EXACT", "visible pairs", none.flops_per_token, GREEN),
         ("model FLOPs, TORCH", "every score", none.under("TORCH").flops_per_token, BLUE),
         ("6N + 12LHQT", "PaLM's formula", none.under("PALM").flops_per_token, BLUE),
-        ("executed, no checkpoints", "HFU", none.hardware_flops / none.tokens, ORANGE),
-        ("executed, full recompute", "HFU", full.hardware_flops / full.tokens, ORANGE),
+        ("executed, if no recompute", "HFU", none.hardware_flops / none.tokens, ORANGE),
+        ("executed, if full recompute", "HFU", full.hardware_flops / full.tokens, ORANGE),
     ]
     peak = card.peak(dtype)
     widest = max(flops for _, _, flops, _ in bars)
