@@ -190,7 +190,8 @@ class Model:
             ``"none"``, ``"selective"``, ``"full"``, or how many layers make a segment.
         early_stop : bool, optional
             Whether a checkpointed part is computed again only as far as the backward pass needs it, as PyTorch's non-reentrant
-            checkpoint does: the last product of an MLP at its end is left out.
+            checkpoint does: the last product of an MLP at its end is left out. The core of ``"selective"`` is counted whole in
+            any case: Megatron's checkpoint runs it to its end, and so must one around a flash kernel.
         dtype : DType, optional
             Number format of weights and activations.
         trained : str | int | LoRA, optional

@@ -199,8 +199,9 @@ def recompute_policies() -> Figure:
             column("passes", "In forward passes", "×"),
         ],
         caption="Memory as Model.train_memory counts it: all parameters trained, activations in bf16 without dropout; no gradients of activations, "
-        "no work space, no buffers. FLOPs: matrix products, visible pairs (EXACT). A checkpoint stops early, as PyTorch’s non-reentrant one "
-        "does. Sequential, k: checkpoint_sequential with segments of k layers; its last segment has no checkpoint, so that all of it is kept, while “every layer” gives the last layer a checkpoint, too. Flash attention computes its scores again in every backward pass; this is among what is executed. The states are shared evenly "
+        "no work space, no buffers. FLOPs: matrix products, with the scores of the pairs that the mask lets through (EXACT). A checkpoint of layers stops early, as PyTorch’s non-reentrant one "
+        "does. Selective runs both products of the attention core again, as Megatron’s does; with the scores stored, early stop would leave out "
+        "the second and halve what it adds. Sequential, k: checkpoint_sequential with segments of k layers; its last segment has no checkpoint, so that all of it is kept, while “every layer” gives the last layer a checkpoint, too. Flash attention computes its scores again in every backward pass; this is among what is executed. The states are shared evenly "
         "(ZeRO-3, FSDP), activations are not. GPT-2 and GPT-3 have learned positions for 1,024 and 2,048 tokens; longer sequences are counted "
         "as if there were more.",
         height=270,
