@@ -169,7 +169,7 @@ def grouped(heading: str, controls: Iterable[Control]) -> list[Control]:
 class Paste:
     """A box into which a reader pastes a JSON object, from which controls are set.
 
-    ``table`` says where, for each value of the field ``model_type``: see `flopkit.models.config_table`. What the figure has no
+    ``table`` says where, for each value of the field ``model_type``: see ``flopkit.models.config_table``. What the figure has no
     control for stands in ``unable``, with the reason.
     """
 
