@@ -49,7 +49,7 @@ def test_page_from_disk_on_a_phone(open_page, path):
     page = open_page(url=(HTML / path).as_uri(), **PHONE)
     assert page.locator(".bd-article h1").first.is_visible()
     if page.locator(".bd-article .math").count():
-        page.locator(".bd-article mjx-container").first.wait_for(timeout=10_000)
+        page.locator(".bd-article mjx-container:visible").first.wait_for(timeout=10_000)
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
