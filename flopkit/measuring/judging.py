@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flopkit.devices import fastest_mode
 from flopkit.measuring.arguments import tensors
 
-__all__ = ["Checked", "check_result", "floor"]
+__all__ = ["Checked", "check_result", "fast", "floor"]
 
 # The error of a right result, as ‖result − reference‖ / ‖reference‖, by the format that it comes in.
 TOLERANCE = {"torch.float64": 1e-10, "torch.float32": 1e-4, "torch.float16": 5e-3, "torch.bfloat16": 2e-2}
@@ -43,12 +44,10 @@ def check_result(
 
     def ran(function: Callable[..., Any], made: tuple[Any, Any]) -> list[Any]:
         with torch.no_grad():
-            state = torch.random.get_rng_state()
-            torch.manual_seed(0)
-            try:
+            cards = {each.device.index for each in tensors(made) if each.is_cuda}
+            with torch.random.fork_rng(devices=cards):
+                torch.manual_seed(0)
                 return tensors(function(*made[0], **made[1]))
-            finally:
-                torch.random.set_rng_state(state)
 
     found = ran(fn, fresh())
     if reference is not None:
@@ -96,12 +95,14 @@ def _tolerance(found: Any) -> float:
     return TOLERANCE.get(str(found.dtype), 0.0 if not found.is_floating_point() else 1e-1)
 
 
+def fast(device: Any, dtype: str, tf32: bool) -> str:
+    """The fastest arithmetic that *device* may use for numbers of a format, as its table calls it."""
+    return "tf32" if dtype == "fp32" and tf32 and "tf32" in device.dtypes else fastest_mode(device, dtype)
+
+
 def floor(device: Any, flops: Mapping[str, float], bytes: float, tf32: bool) -> tuple[float, str]:
     """Seconds that so much work takes at least on *device*, and what bounds it: arithmetic at its `limit`, or its memory."""
-    arithmetic = 0.0
-    for dtype, amount in flops.items():
-        fast = "tf32" if dtype == "fp32" and tf32 and "tf32" in device.dtypes else dtype
-        if fast in device.dtypes:
-            arithmetic += amount / device.limit(fast)
+    modes = {dtype: fast(device, dtype, tf32) for dtype in flops}
+    arithmetic = sum(n / device.limit(modes[dtype]) for dtype, n in flops.items() if modes[dtype] in device.dtypes)
     memory = bytes / device.bandwidth
     return (arithmetic, "arithmetic") if arithmetic >= memory else (memory, "memory")

@@ -56,7 +56,7 @@ def measure(
     Measurement
         With ``seconds``, ``seconds_ci``, ``flops_per_s``, ``mfu``, ``verdict`` and ``notes``. The verdict is ``"wrong"`` where the result
         is, and ``"impossible"`` where the fastest call took less than the device needs for a lower bound of the work: the FLOPs at the
-        highest rate that the silicon can have, or the bytes of the call's own inputs and outputs.
+        highest rate that the silicon can have, or the bytes of the call's own inputs and outputs, those that it touches.
 
     Raises
     ------
@@ -118,13 +118,14 @@ def measure(
         if cuda and any("convolution" in row["op"] for row in work.by_op()):
             notes.append(CONVOLUTIONS)
             bounded = {}
-        least, bound = judging.floor(device, bounded, _own_bytes(fn, args, kwargs), tf32)
+        # of a table whose rows are looked up, the counted bytes are the smaller ones; of fused operators, the call's own
+        touched = min(_own_bytes(fn, args, kwargs), work.bytes)
+        least, bound = judging.floor(device, bounded, touched, tf32)
         if timing.fastest < judging.EARLY * least:
             verdict = "impossible"
             notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
-        peak = sum(
-            n / device.peak(_fast(device, dtype, tf32)) for dtype, n in formats.items() if dtype in device.dtypes
-        )
+        modes = {dtype: judging.fast(device, dtype, tf32) for dtype in formats}
+        peak = sum(n / device.peak(modes[dtype]) for dtype, n in formats.items() if modes[dtype] in device.dtypes)
         mfu, mbu = peak / timing.mean or None, moved / device.bandwidth / timing.mean
     if checked.right is False:
         verdict = "wrong"
@@ -179,7 +180,3 @@ def _format(tensor: Any) -> str:
     from flopkit.derivations import number_format
 
     return "fp32" if tensor is None else number_format(tensor.dtype)
-
-
-def _fast(device: Any, dtype: str, tf32: bool) -> str:
-    return "tf32" if dtype == "fp32" and tf32 and "tf32" in device.dtypes else devices.fastest_mode(device, dtype)

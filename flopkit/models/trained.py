@@ -240,7 +240,7 @@ def _through_core(core: Part, sides: frozenset[str]) -> tuple[dict[str, Any], li
     if not sides or core.scores_again is None:
         return {}, []
     scores = core.scores_again.macs_by_kind
-    forward = {kind: core.cost.macs_by_kind[kind] for kind in core.cost.macs_by_kind}
+    forward = core.cost.macs_by_kind
     values = {kind: forward[kind] - scores.get(kind, 0) for kind in forward if kind in scores and kind != "pairs"}
     # the gradients of queries, of keys, of values, and of the softmax's output, without which the first two cannot be
     first, second = ("q" in sides) + ("k" in sides), ("v" in sides) + bool(sides & {"q", "k"})

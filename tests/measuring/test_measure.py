@@ -153,6 +153,39 @@ def test_the_fastest_arithmetic_that_is_allowed_makes_the_floor():
     assert exact / tf32 == pytest.approx(card.limit("tf32") / card.limit("fp32")) and tf32 < exact
 
 
+def test_matrix_units_make_the_floor_of_fp64():
+    """An A100's 19.5 TFLOP/s in fp64 are twice what its ordinary lanes reach: a product at 15 TFLOP/s is possible."""
+    least, bound = judging.floor(fk.device("a100-sxm-80gb"), {"fp64": 15e12}, 0, False)
+    assert bound == "arithmetic" and least < 1
+
+
+def test_a_look_up_is_judged_by_the_rows_that_it_reads(monkeypatch):
+    """The table takes 0.4 s on this card, its four rows 40 µs: a clock that says a millisecond is possible."""
+    monkeypatch.setattr(module, "_device", lambda where: fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e7))
+    table = torch.nn.Embedding(100_000, 10)
+
+    class Clock:
+        def __init__(self):
+            self.clock = count()
+
+        def calls(self, n):
+            return [1e-3] * n
+
+        def now(self):
+            return float(next(self.clock))
+
+    monkeypatch.setattr(module, "timer_for", lambda run, torch, cuda: (Clock(), "simulated"))
+    assert fk.measure(table, torch.arange(4), time_budget=30).verdict == "ok"
+
+
+def test_the_random_numbers_of_the_caller_go_on():
+    torch.manual_seed(3)
+    wanted = torch.rand(2)
+    torch.manual_seed(3)
+    judging.check_result(lambda x: x + torch.rand(2, dtype=x.dtype), (torch.ones(2),), {}, None)
+    assert torch.rand(2).equal(wanted)
+
+
 def test_arguments_are_rotated_through_twice_the_cache(monkeypatch):
     monkeypatch.setattr(arguments, "cache_bytes", lambda device: 4000)
     x = torch.arange(250.0)
