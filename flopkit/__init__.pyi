@@ -3,6 +3,7 @@
 from flopkit import (
     charts as charts,
     conventions as conventions,
+    experiments as experiments,
     lessons as lessons,
     models as models,
     published as published,

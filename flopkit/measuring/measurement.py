@@ -44,6 +44,14 @@ class Measurement:
         What a reader of the number should know.
     protocol : dict[str, Any]
         Timer, warm-up, rotation.
+    round_means : tuple[float, ...]
+        Mean seconds of a call in each round.
+    p10_p90 : tuple[float, float]
+        A tenth of the calls took less than the first, a tenth more than the second.
+    floor : float | None
+        Seconds that a lower bound of the work takes on the device at least; None where its peak is not known.
+    monitor : dict[str, Any] | None
+        Clock, power, temperature while it ran, where they can be read.
 
     Examples
     --------
@@ -71,6 +79,10 @@ class Measurement:
     error: float | None
     notes: tuple[str, ...]
     protocol: dict[str, Any]
+    round_means: tuple[float, ...] = ()
+    p10_p90: tuple[float, float] | None = None
+    floor: float | None = None
+    monitor: dict[str, Any] | None = None
 
     @property
     def flops_per_s(self) -> float:
@@ -81,6 +93,26 @@ class Measurement:
     def bytes_per_s(self) -> float:
         """Bytes/s of the sustained mean."""
         return self.bytes / self.seconds
+
+    def record(self) -> dict[str, Any]:
+        """The measurement as plain values: the form that recordings keep.
+
+        >>> import torch, flopkit as fk
+        >>> found = fk.measure(torch.mm, torch.randn(64, 64), torch.randn(64, 64), time_budget=0.2)
+        >>> found.record()["counted"]
+        {'flops': 524288, 'bytes': 49152, 'convention': 'EXACT'}
+        """
+        low, high = self.seconds_ci
+        return {
+            "verdict": self.verdict, "steady": self.steady, "notes": list(self.notes), "error": self.error, "floor": self.floor,
+            "counted": {"flops": self.flops, "bytes": self.bytes, "convention": "EXACT"},
+            "seconds": {
+                "mean": self.seconds, "low": low, "high": high, "median": self.median, "p10_p90": list(self.p10_p90 or ()),
+                "fastest": self.fastest, "calls": self.calls, "round_means": list(self.round_means),
+            },
+            "rates": {"flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s, "mfu": self.mfu, "mbu": self.mbu},
+            "protocol": dict(self.protocol), "monitor": self.monitor,
+        }  # fmt: skip
 
     def table(self) -> Table:
         """One row a quantity."""

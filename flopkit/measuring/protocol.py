@@ -60,9 +60,14 @@ class Timing:
         return math.fsum(self.calls) / len(self.calls)
 
     @property
+    def round_means(self) -> tuple[float, ...]:
+        """Mean seconds of a call in each round."""
+        return tuple(statistics.fmean(each) for each in self.rounds)
+
+    @property
     def ci(self) -> tuple[float, float]:
         """The 95 % interval of the mean, from the means of the rounds."""
-        half = interval([statistics.fmean(each) for each in self.rounds])
+        half = interval(self.round_means)
         return self.mean - half, self.mean + half
 
     @property

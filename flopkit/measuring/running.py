@@ -108,7 +108,7 @@ def measure(
     if abs(timing.mean / timing.median - 1) > 0.02:
         notes.append("mean and median differ by more than 2 %: some calls took much longer")
     verdict = "ok"
-    mfu = mbu = None
+    mfu = mbu = least = None
     if device is None:
         notes.append(f"the peak of {_title(where)} is not known: no MFU, and no time is called impossible")
     else:
@@ -135,7 +135,8 @@ def measure(
         seconds=timing.mean, seconds_ci=timing.ci, median=timing.median, fastest=timing.fastest, calls=len(timing.calls),
         rounds=len(timing.rounds), flops=done, bytes=moved, mfu=mfu, mbu=mbu, steady=timing.steady, verdict=verdict,
         error=checked.error, notes=tuple(dict.fromkeys(notes)),
-        protocol={"timer": how, "warm_up_s": timing.warm_up, "argument_sets": len(sets)},
+        protocol={"timer": how, "warm_up_s": timing.warm_up, "argument_sets": len(sets)}, round_means=timing.round_means,
+        p10_p90=timing.p10_p90, floor=least,
     )  # fmt: skip
 
 

@@ -1,0 +1,115 @@
+"""The bench that experiments run on: a device, how large the cases may be, and what was measured already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flopkit.measuring.running import measure
+
+__all__ = ["SCALES", "Bench", "Record"]
+
+Record = dict[str, Any]  # plain values: what a recording keeps of a case, see flopkit/data/recording.schema.json
+
+SCALES = {"toy": 0.05, "cpu": 1.0, "gpu": None}  # seconds a case, where the caller names none
+
+
+class Bench:
+    """Where experiments run.
+
+    Parameters
+    ----------
+    device : str, optional
+        ``"cpu"`` or ``"cuda"``. None: the CUDA device where there is one, else the CPU.
+    scale : str, optional
+        ``"toy"``: sizes for a test; ``"cpu"``: seconds on two cores; ``"gpu"``: sizes that fill a GPU. None: by the device.
+    time_budget : float, optional
+        Seconds of a case. None: by the scale.
+    known : Mapping[str, Record], optional
+        Cases that were measured before, by `key`: they are not measured again.
+    keep : Callable[[Record], None], optional
+        Called with each new record as soon as it is there, so that an interruption loses nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> bench = Bench("cpu", "toy")
+    >>> record = bench.case("matmul_sizes", {"n": 8}, lambda: (torch.mm, torch.ones(8, 8), torch.ones(8, 8)), "fp32")
+    >>> record["case"], record["counted"]["flops"], record["verdict"]
+    ('n=8', 1024, 'ok')
+    """
+
+    def __init__(
+        self, device: str | None = None, scale: str | None = None, *, time_budget: float | None = None,
+        known: Mapping[str, Record] | None = None, keep: Callable[[Record], None] | None = None,
+    ) -> None:  # fmt: skip
+        import torch
+
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.scale = scale or ("gpu" if self.device.type == "cuda" else "cpu")
+        if self.scale not in SCALES:
+            raise ValueError(f"scale={scale!r}: must be one of {', '.join(SCALES)}")
+        self.time_budget = SCALES[self.scale] if time_budget is None else time_budget
+        self.known = dict(known or {})
+        self.keep = keep or (lambda record: None)
+
+    def pick(self, *, toy: Any, cpu: Any, gpu: Any) -> Any:
+        """What is meant for this bench's scale."""
+        return {"toy": toy, "cpu": cpu, "gpu": gpu}[self.scale]
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Number formats worth measuring here, the usual one for training first."""
+        import torch
+
+        if self.device.type != "cuda":
+            return ("fp32",)
+        major, _minor = torch.cuda.get_device_capability(self.device)
+        return ("bf16", "tf32", "fp32") if major >= 8 else ("fp16", "fp32")
+
+    def case(
+        self, experiment: str, params: Mapping[str, Any], make: Callable[[], tuple[Any, ...]], dtype: str, *,
+        flops: float | None = None, bytes: float | None = None, check: Callable[..., Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Record:  # fmt: skip
+        """Measure one case, or hand back what is known of it.
+
+        Parameters
+        ----------
+        experiment : str
+            The name of the experiment's file.
+        params : Mapping[str, Any]
+            What tells this case from others; plain values.
+        make : Callable[[], tuple]
+            Gives the function and its arguments, ``(fn, *args)``; called only if the case is to be measured.
+        dtype : str
+            Number format of the products: ``"tf32"`` and ``"fp32"`` set torch's switch while the case runs.
+        flops, bytes, check
+            As `flopkit.measure` has them.
+        extra : Mapping[str, Any], optional
+            Further plain numbers to keep, such as ``{"model_flops": …}``.
+        """
+        key = self.key(experiment, params, dtype)
+        if key in self.known:
+            return self.known[key]
+        import torch
+
+        allowed = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype != "fp32"
+        try:
+            fn, *args = make()
+            found = measure(fn, *args, time_budget=self.time_budget, flops=flops, bytes=bytes, check=check)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allowed
+        record: Record = {
+            "experiment": experiment, "case": ", ".join(f"{name}={value}" for name, value in params.items()),
+            "params": dict(params), "dtype": dtype, **found.record(), "extra": dict(extra or {}),
+        }  # fmt: skip
+        self.known[key] = record
+        self.keep(record)
+        return record
+
+    @staticmethod
+    def key(experiment: str, params: Mapping[str, Any], dtype: str) -> str:
+        """What tells a case from all others."""
+        return " ".join([experiment, *(f"{name}={value}" for name, value in params.items()), dtype])

@@ -1,0 +1,46 @@
+"""The experiments by name. Each is a file beside this one with ``TITLE``, ``PREDICTION`` and ``run(bench)``, which yields records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+
+from flopkit import names
+from flopkit.experiments.bench import Bench, Record
+
+__all__ = ["NAMES", "Experiment", "experiment"]
+
+NAMES = ("matmul_sizes",)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: its question, the prediction that was written before measuring, and how it is run.
+
+    >>> one = experiment("matmul_sizes")
+    >>> records = list(one.run(Bench("cpu", "toy")))
+    >>> {record["verdict"] for record in records}
+    {'ok'}
+    """
+
+    name: str
+    title: str
+    prediction: str
+
+    def run(self, bench: Bench) -> Iterator[Record]:
+        """Measure case by case, on *bench*."""
+        return import_module(f"flopkit.experiments.{self.name}").run(bench)  # type: ignore[no-any-return]
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment called *name*.
+
+    Raises
+    ------
+    ValueError
+        For a name that is none of `NAMES`, with near ones.
+    """
+    found = names.find(name, NAMES, "an experiment")
+    module = import_module(f"flopkit.experiments.{found}")
+    return Experiment(found, module.TITLE, module.PREDICTION)
