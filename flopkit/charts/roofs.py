@@ -1,0 +1,149 @@
+"""Measurements of several devices on one roofline: each as a share of the ceilings of its own device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flopkit.charts import theme
+from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.panel import along, column
+
+__all__ = ["Dots", "on_one_roof"]
+
+SHAPES = ("circle", "square", "diamond", "triangle-up")  # beside colours, for those who don't see them
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Measurements of one owner on one device.
+
+    Parameters
+    ----------
+    whose : str
+        Who measured, and on what: the words of the legend.
+    flops_per_s, bytes_per_s : float
+        The ceilings of the device: its roof.
+    ceilings : str
+        Where these come from, such as ``"datasheet"`` or ``"measured"``.
+    rows : list[tuple[str, float, float, float]]
+        Label, FLOPs, bytes and seconds of each.
+    """
+
+    whose: str
+    flops_per_s: float
+    bytes_per_s: float
+    ceilings: str = "datasheet"
+    rows: list[tuple[str, float, float, float]] = field(default_factory=list)
+
+    def add(self, label: str, flops: float, bytes: float, seconds: float) -> Dots:
+        """One more measurement.
+
+        >>> Dots("a card, by its maker", 1e12, 1e11).add("a product", 1e9, 1e6, 2e-3).rows
+        [('a product', 1000000000.0, 1000000.0, 0.002)]
+        """
+        self.rows.append((label, flops, bytes, seconds))
+        return self
+
+    def placed(self) -> list[dict[str, Any]]:
+        """The dots of the plot: intensity over the device's ridge, rate over its ceiling, and what explains them."""
+        ridge = self.flops_per_s / self.bytes_per_s
+        return [
+            {
+                "key": f"{self.whose}: {label}", "whose": self.whose, "label": label, "intensity": flops / bytes / ridge,
+                "rate": flops / seconds / self.flops_per_s, "flops_per_s": flops / seconds, "seconds": seconds,
+                "roof": min(1.0, flops / bytes / ridge), "ceilings": self.ceilings,
+            }
+            for label, flops, bytes, seconds in self.rows
+        ]  # fmt: skip
+
+
+def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: str = "", height: int = 320) -> Figure:
+    """Measurements of several owners on one roofline.
+
+    Devices differ, so each dot is a share of the ceilings of its own device: FLOP/s over the device's highest FLOP/s, and intensity over
+    its ridge. The roof is then the same for all: it rises to 1 at the ridge and is flat from there on.
+
+    Parameters
+    ----------
+    layers : Sequence[Dots]
+        The measurements, one entry for each owner; those without any are left out.
+    title : str
+        What is shown.
+    conclusion : str
+        What it says, in a sentence: the alternative text.
+    caption, height
+        As a `Figure` has them.
+
+    Raises
+    ------
+    ValueError
+        Where nobody has measured anything, or two measurements of one owner have one label.
+
+    Examples
+    --------
+    >>> theirs = Dots("a card, by its maker", 1e12, 1e11).add("a product", 1e9, 1e6, 2e-3)
+    >>> figure = on_one_roof([theirs], "A product", "It reaches half of the roof.")
+    >>> [(row["intensity"], row["rate"]) for row in figure.data()]
+    [(100.0, 0.5)]
+    """
+    rows = [row for layer in layers for row in layer.placed()]
+    keys = [row["key"] for row in rows]
+    if not rows:
+        raise ValueError("nothing was measured: give Dots with at least one measurement")
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"{twice!r} stands there twice: give each measurement of an owner a label of its own")
+    owners = [layer.whose for layer in layers if layer.rows]
+    low = min(0.01, *(min(row["intensity"], row["rate"]) for row in rows)) / 2
+    far = max(100.0, *(row["intensity"] for row in rows)) * 2
+    tens = [10.0**k for k in range(-6, 7)]
+    high = max(2.0, *(2 * row["rate"] for row in rows))
+
+    def row(r: Any, *, measurement: Any) -> None:
+        for name in ("whose", "label", "intensity", "rate", "roof", "flops_per_s", "seconds", "ceilings"):
+            setattr(r, name, pick(measurement, {each["key"]: each[name] for each in rows}))
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        x = alt.X(
+            "intensity:Q", title="intensity ÷ ridge of the device",
+            scale=alt.Scale(type="log", domain=[low, far], nice=False), axis=alt.Axis(format="~g", grid=False, values=tens),
+        )  # fmt: skip
+        y = alt.Y(
+            "rate:Q", title="FLOP/s ÷ ceiling of the device",
+            scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=alt.Axis(format="~p", grid=True, values=tens),
+        )  # fmt: skip
+        ends = [{"intensity": low, "rate": low}, {"intensity": 1, "rate": 1}, {"intensity": far, "rate": 1}]
+        roof = alt.Chart(alt.Data(values=ends)).mark_line(color=theme.MUTED).encode(x=x, y=y)
+        scale = {"domain": owners}
+        legend = alt.Legend(title=None, orient="bottom", columns=1, labelLimit=0)
+        dots = s.rows.mark_point(size=70, filled=True, opacity=0.85).encode(
+            x=x, y=y,
+            color=alt.Color(
+                "whose:N", legend=legend, scale=alt.Scale(**scale, range=[*theme.CATEGORIES, theme.MUTED][: len(owners)])
+            ),
+            shape=alt.Shape(
+                "whose:N", legend=legend, scale=alt.Scale(**scale, range=[SHAPES[i % len(SHAPES)] for i in range(len(owners))])
+            ),
+            tooltip=[
+                alt.Tooltip("label:N", title="what"), alt.Tooltip("whose:N", title="whose"),
+                alt.Tooltip("rate:Q", title="of the ceiling", format=".3~p"), alt.Tooltip("roof:Q", title="roof", format=".3~p"),
+                alt.Tooltip("flops_per_s:Q", title="FLOP/s", format=".3~s"), alt.Tooltip("seconds:Q", title="seconds", format=".3~s"),
+                alt.Tooltip("ceilings:N", title="ceilings"),
+            ],
+        )  # fmt: skip
+        return alt.layer(roof, dots)
+
+    told = "; ".join(f"{layer.whose}: {layer.ceilings} ceilings" for layer in layers if layer.rows)
+    return Figure(
+        name=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"), title=title, alt=conclusion, model=lambda s: None, controls=[],
+        rows=along("measurement", keys, row), chart=chart, height=height, caption=f"{caption} {told}.".strip(),
+        table=[
+            column("whose", "Whose"), column("label", "What"), column("intensity", "Intensity ÷ ridge", "ratio"),
+            column("rate", "Of the ceiling", "%"), column("roof", "Roof", "%"), column("flops_per_s", "Rate", "FLOP/s"),
+            column("seconds", "Time", "s"),
+        ],
+    )  # fmt: skip
