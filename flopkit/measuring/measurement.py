@@ -44,13 +44,13 @@ class Measurement:
         What a reader of the number should know.
     protocol : dict[str, Any]
         Timer, warm-up, rotation.
-    round_means : tuple[float, ...]
+    round_means : tuple[float, ...], optional
         Mean seconds of a call in each round.
-    p10_p90 : tuple[float, float]
+    p10_p90 : tuple[float, float], optional
         A tenth of the calls took less than the first, a tenth more than the second.
-    floor : float | None
+    floor : float, optional
         Seconds that a lower bound of the work takes on the device at least; None where its peak is not known.
-    monitor : dict[str, Any] | None
+    monitor : dict[str, Any], optional
         Clock, power, temperature while it ran, where they can be read.
 
     Examples
