@@ -26,9 +26,9 @@ class Dots:
         Who measured, and on what: the words of the legend.
     flops_per_s, bytes_per_s : float
         The ceilings of the device: its roof.
-    ceilings : str
+    ceilings : str, optional
         Where these come from, such as ``"datasheet"`` or ``"measured"``.
-    rows : list[tuple[str, float, float, float]]
+    rows : list[tuple[str, float, float, float]], optional
         Label, FLOPs, bytes and seconds of each.
     """
 
@@ -74,8 +74,10 @@ def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: st
         What is shown.
     conclusion : str
         What it says, in a sentence: the alternative text.
-    caption, height
-        As a `Figure` has them.
+    caption : str, optional
+        A note below the chart, before the one on the ceilings.
+    height : int, optional
+        Height of the chart in pixels.
 
     Raises
     ------

@@ -80,12 +80,16 @@ class Bench:
             The name of the experiment's file.
         params : Mapping[str, Any]
             What tells this case from others; plain values.
-        make : Callable[[], tuple]
+        make : Callable[[], tuple[Any, ...]]
             Gives the function and its arguments, ``(fn, *args)``; called only if the case is to be measured.
         dtype : str
             Number format of the products: ``"tf32"`` and ``"fp32"`` set torch's switch while the case runs.
-        flops, bytes, check
-            As `flopkit.measure` has them.
+        flops : float, optional
+            FLOPs of a call. None: they are counted.
+        bytes : float, optional
+            Bytes of a call. None: they are counted.
+        check : Callable[..., Any], optional
+            A function of the same arguments that gives the right result.
         extra : Mapping[str, Any], optional
             Further plain numbers to keep, such as ``{"model_flops": …}``.
         """
