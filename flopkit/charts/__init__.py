@@ -12,5 +12,19 @@ from flopkit.charts.gallery import *  # noqa: F403
 from flopkit.charts.panel import along, choice, column, grouped, readout, slider, steps, switch
 from flopkit.charts.roofs import Dots, on_one_roof
 
-__all__ = ["Dots", "Figure", "along", "choice", "column", "drawings", "grouped", "on_one_roof", "pick", "readout", "slider", "steps", "switch"]
+__all__ = [
+    "Dots",
+    "Figure",
+    "along",
+    "choice",
+    "column",
+    "drawings",
+    "grouped",
+    "on_one_roof",
+    "pick",
+    "readout",
+    "slider",
+    "steps",
+    "switch",
+]
 __all__ += gallery.__all__
