@@ -52,6 +52,7 @@ class Bench:
         self.time_budget = SCALES[self.scale] if time_budget is None else time_budget
         self.known = dict(known or {})
         self.keep = keep or (lambda record: None)
+        self._random = torch.Generator(self.device).manual_seed(0)
 
     def pick(self, *, toy: Any, cpu: Any, gpu: Any) -> Any:
         """What is meant for this bench's scale."""
@@ -66,6 +67,13 @@ class Bench:
             return ("fp32",)
         major, _minor = torch.cuda.get_device_capability(self.device)
         return ("bf16", "tf32", "fp32") if major >= 8 else ("fp16", "fp32")
+
+    def randn(self, dtype: str, *shape: int) -> Any:
+        """Normal numbers on the device, in the format that products of *dtype* take: the caller's random numbers go on as they would."""
+        import torch
+
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float32)
+        return torch.randn(*shape, device=self.device, generator=self._random).to(kind)
 
     def case(
         self, experiment: str, params: Mapping[str, Any], make: Callable[[], tuple[Any, ...]], dtype: str, *,
