@@ -11,7 +11,7 @@ from flopkit.experiments.bench import Bench, Record
 
 __all__ = ["NAMES", "Experiment", "experiment"]
 
-NAMES = ("matmul_sizes", "matmul_tiles", "dense_batch")
+NAMES = ("matmul_sizes", "matmul_tiles", "dense_batch", "convolutions")
 
 
 @dataclass(frozen=True)
