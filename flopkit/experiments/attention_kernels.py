@@ -1,0 +1,107 @@
+"""Attention by each kernel that torch has for the device, over the length of the sequence, with and without a causal mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flopkit.experiments.bench import Bench, Record
+from flopkit.layers.attentions import attention
+
+TITLE = "Attention kernels: math, memory-efficient, flash"
+PREDICTION = (
+    "All kernels compute the same products. Math writes the scores to memory and reads them again, so its time follows its bytes and grows with "
+    "the square of the length from the start; a fused kernel keeps them on the chip. On an H200 in bf16 flash is 2 to 4 times faster than math "
+    "at 4096 tokens and reaches a third to two thirds of the dense peak. A causal mask halves the time of flash at long sequences, for it "
+    "skips the blocks that the mask hides; math computes all pairs and takes no less time than without a mask. On a CPU flash is 1.5 to 3 times "
+    "faster than math."
+)
+
+SHARE = 1 / 8  # of the memory that the scores of "math" may take, in fp32, at most: it holds several such matrices
+BLOCK = 128  # queries that the check takes at once
+
+
+def run(bench: Bench) -> Iterator[Record]:
+    """FLOP/s and bytes/s by kernel, length and mask. *extra* has the FLOPs of the pairs that the mask lets through.
+
+    On a GPU math stops where its scores would take more than an eighth of the memory.
+    """
+    batch, heads, head_dim = bench.pick(toy=(1, 2, 8), cpu=(1, 8, 64), gpu=(4, 32, 128))
+    dtype = bench.dtypes[0]
+    for tokens in bench.pick(toy=(16, 32), cpu=(256, 512, 1024, 2048), gpu=(1024, 4096, 16384)):
+        for kernel in kernels(bench, dtype):
+            if kernel == "math" and 4 * batch * heads * tokens**2 > SHARE * _memory(bench):
+                continue
+            for causal in (False, True):
+
+                def make(tokens: int = tokens, kernel: str = kernel, causal: bool = causal) -> tuple[Any, ...]:
+                    return sdpa(kernel, causal), *(bench.randn(dtype, batch, heads, tokens, head_dim) for _ in range(3))
+
+                params = {
+                    "kernel": kernel, "causal": causal, "tokens": tokens, "batch": batch, "heads": heads, "head_dim": head_dim,
+                }  # fmt: skip
+                seen = attention(
+                    batch=batch,
+                    q=tokens,
+                    kv=tokens,
+                    heads=heads,
+                    head_dim=head_dim,
+                    mask="causal" if causal else "full",
+                )
+                yield bench.case(
+                    "attention_kernels", params, make, dtype, check=_by_blocks(causal), extra={"model_flops": seen.flops}
+                )  # fmt: skip
+
+
+def kernels(bench: Bench, dtype: str) -> tuple[str, ...]:
+    """The kernels of `scaled_dot_product_attention` that run here: on CUDA, flash is for half precision and capability 8.0 or more."""
+    if bench.device.type != "cuda":
+        return ("math", "flash")
+    import torch
+
+    major, _minor = torch.cuda.get_device_capability(bench.device)
+    return ("math", "efficient", "flash") if major >= 8 and dtype in ("bf16", "fp16") else ("math", "efficient")
+
+
+def sdpa(kernel: str, causal: bool) -> Callable[..., Any]:
+    """Attention of queries, keys and values by one kernel and no other: where it cannot run, torch raises RuntimeError."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    backend = {
+        "math": SDPBackend.MATH, "efficient": SDPBackend.EFFICIENT_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
+    }[kernel]  # fmt: skip
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        with sdpa_kernel(backend):
+            return scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    return attend
+
+
+def _by_blocks(causal: bool) -> Callable[..., Any]:
+    """Attention written out in float64, for as many queries at a time as leave room for their scores: fused kernels take no float64."""
+
+    def right(q: Any, k: Any, v: Any) -> Any:
+        import torch
+
+        q, k, v = q.double(), k.double(), v.double()
+        found = []
+        for start in range(0, q.shape[-2], BLOCK):
+            scores = q[..., start : start + BLOCK, :] @ k.mT / q.shape[-1] ** 0.5
+            if causal:
+                hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(start + 1)
+                scores = scores.masked_fill(hidden, float("-inf"))
+            found.append(scores.softmax(-1) @ v)
+        return torch.cat(found, -2)
+
+    return right
+
+
+def _memory(bench: Bench) -> float:
+    """Bytes of the device's memory; of a CPU's there is no simple word, and the sizes for it are small."""
+    if bench.device.type != "cuda":
+        return float("inf")
+    import torch
+
+    return float(torch.cuda.get_device_properties(bench.device).total_memory)
