@@ -1,0 +1,106 @@
+"""How much longer the backward pass of a layer takes than its forward pass, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from flopkit.experiments.attention_kernels import kernels, sdpa
+from flopkit.experiments.bench import Bench, Record
+
+TITLE = "Backward to forward, layer by layer"
+PREDICTION = (
+    "In FLOPs: 2 for a linear layer, a convolution and a depthwise one, 1 for a first layer, whose input needs no gradient, 2 for attention by "
+    "math and 2.5 for a fused kernel, which computes the scores again. In time the same within a fifth where the layer is compute-bound: linear, "
+    "first and dense convolution. The depthwise convolution is memory-bound, moves twice the bytes on its way back, and takes 2 to 4 times as "
+    "long, for kernels of its weight's gradient are less polished. A fused attention kernel takes 2 to 3.5 times as long."
+)
+
+Shapes = list[tuple[int, ...]]
+
+
+def run(bench: Bench) -> Iterator[Record]:
+    """The forward pass alone, with what autograd keeps of it, and both passes. See `ratios`."""
+    dtype = bench.dtypes[0]
+    for layer, forward, shapes, trained, check in _layers(bench, dtype):
+        for passes in ("forward", "forward and backward"):
+
+            def make(
+                forward: Callable[..., Any] = forward, shapes: Shapes = shapes, trained: int = trained, passes: str = passes
+            ) -> tuple[Any, ...]:  # fmt: skip
+                inputs = [bench.randn(dtype, *shape) for shape in shapes]
+                gradient = bench.randn(dtype, *forward(*inputs).shape)
+                return _passes(forward, trained, passes), gradient, *inputs
+
+            reference = None if check is None else _passes(check, trained, passes)
+            yield bench.case("backward_ratio", {"layer": layer, "passes": passes}, make, dtype, check=reference)
+
+
+def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Backward to forward by layer, in FLOPs, bytes and seconds, and the seconds' interval at its widest: of pairs whose verdicts are ok.
+
+    >>> found = ratios(run(Bench("cpu", "toy")))
+    >>> found["linear"]["flops"], found["linear, first layer"]["flops"], found["attention, flash"]["flops"]
+    (2.0, 1.0, 2.5)
+    """
+    by_layer: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for each in records:
+        if each["verdict"] == "ok":
+            by_layer.setdefault(each["params"]["layer"], {})[each["params"]["passes"]] = each
+    found = {}
+    for layer, pair in by_layer.items():
+        if len(pair) == 2:
+            one, both = pair["forward"], pair["forward and backward"]
+            found[layer] = {name: both["counted"][name] / one["counted"][name] - 1 for name in ("flops", "bytes")} | {
+                "seconds": both["seconds"]["mean"] / one["seconds"]["mean"] - 1,
+                "low": both["seconds"]["low"] / one["seconds"]["high"] - 1,
+                "high": both["seconds"]["high"] / one["seconds"]["low"] - 1,
+            }
+    return found
+
+
+def _passes(forward: Callable[..., Any], trained: int, passes: str) -> Callable[..., Any]:
+    """A function of the output's gradient and the inputs: the output, or with both passes the gradients of the last *trained* inputs."""
+
+    def run(gradient: Any, *inputs: Any) -> Any:
+        import torch
+
+        with torch.enable_grad():
+            fixed = len(inputs) - trained
+            leaves = [each.detach().requires_grad_(i >= fixed) for i, each in enumerate(inputs)]
+            out = forward(*leaves)
+            if passes == "forward":
+                return out.detach()
+            return torch.autograd.grad(out, leaves[fixed:], gradient.to(out.dtype))
+
+    return run
+
+
+def _layers(
+    bench: Bench, dtype: str
+) -> Iterator[tuple[str, Callable[..., Any], Shapes, int, Callable[..., Any] | None]]:
+    """(name, forward function, shapes of its inputs, how many of the last ones get a gradient, what it is checked by)."""
+    from torch.nn.functional import conv2d, linear
+
+    tokens, width = bench.pick(toy=(8, 16), cpu=(512, 1024), gpu=(8192, 4096))
+    dense: Shapes = [(tokens, width), (4 * width, width)]
+    yield "linear", linear, dense, 2, None
+    yield "linear, first layer", linear, dense, 1, None
+    batch, channels, side = bench.pick(toy=(1, 8, 6), cpu=(4, 128, 56), gpu=(64, 256, 56))
+    images = (batch, channels, side, side)
+    yield "convolution", lambda x, w: conv2d(x, w, padding=1), [images, (channels, channels, 3, 3)], 2, None
+
+    def depthwise(x: Any, w: Any) -> Any:
+        return conv2d(x, w, padding=1, groups=channels)
+
+    yield "depthwise convolution", depthwise, [images, (channels, 1, 3, 3)], 2, None
+    heads: tuple[int, ...] = bench.pick(toy=(1, 2, 16, 8), cpu=(1, 8, 1024, 64), gpu=(2, 32, 2048, 128))
+    written_out = sdpa("math", False)
+    for kernel in dict.fromkeys(("math", kernels(bench, dtype)[-1])):
+        yield (
+            f"attention, {kernel}",
+            sdpa(kernel, False),
+            [heads] * 3,
+            3,
+            lambda *x: written_out(*(t.double() for t in x)),
+        )
