@@ -24,7 +24,7 @@ def ran(request):
 
 
 def test_each_file_is_in_the_catalogue():
-    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "bench", "catalogue"}
+    files = {path.stem for path in FOLDER.glob("*.py") if "\nPREDICTION = " in path.read_text("utf-8")}
     assert files == set(NAMES) and len(set(NAMES)) == len(NAMES)
 
 
