@@ -6,10 +6,12 @@ PY   := .venv/bin/python
 PORT ?= 8000
 # More options of JupyterLab, such as: make lab LAB='--no-browser --port 9000'
 LAB  ?=
+# More options of the recording, such as: make record RECORD='--only matmul_sizes --out mine.json'
+RECORD ?=
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: help book serve lab test test-fast html lint mutations notebooks address picture lock clean
+.PHONY: help book serve lab test test-fast html lint record gpu mutations notebooks address picture lock clean
 
 help:               ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -45,6 +47,15 @@ lint: .venv/ready   ## Style, form, types, spelling
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m codespell_lib flopkit book tests tools *.md
+
+# Each case is kept as soon as it is measured: end it when you like, the next run goes on from there.
+record: .venv/ready ## Measure this machine, its GPU where there is one, into the file from which the book shows your numbers
+	$(PY) -m flopkit record $(RECORD)
+
+gpu: .venv/ready    ## On a CUDA GPU: the tests of the clock, then every experiment into a recording (.venv needs a torch with CUDA)
+	@$(PY) -c 'import sys, torch; sys.exit(not torch.cuda.is_available() and f"torch {torch.__version__} finds no CUDA device: see https://pytorch.org/get-started")'
+	$(PY) -m pytest -q tests/measuring tests/experiments tests/recordings
+	$(PY) -m flopkit record --device cuda $(RECORD)
 
 mutations: .venv/ready  ## Change each number of a formula in turn, and name the changes that no test notices (an hour or more)
 	$(PY) tools/mutations.py

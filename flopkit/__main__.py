@@ -1,4 +1,4 @@
-"""``python -m flopkit devices | count | doctor``: see `flopkit.cli`."""
+"""``python -m flopkit devices | count | doctor | measure | record``: see `flopkit.cli`."""
 
 import sys
 

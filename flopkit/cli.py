@@ -1,7 +1,7 @@
-"""The command line: what a device can do, what a model costs, and what a reported MFU means.
+"""The command line: what a device can do, what a model costs, what a reported MFU means, and what this machine does.
 
-The same functions as in Python, `device`, `load`, `from_hf`, `doctor`. Results go to standard output, as tables or, with ``--json``, as
-one JSON object. Bad input is one line on standard error, and the exit code is 2.
+The same functions as in Python, `device`, `load`, `from_hf`, `doctor`, `experiments.record`. Results go to standard output, as tables or, with ``--json``, as
+one JSON object. Bad input is one line on standard error, and the exit code is 2; where some experiments failed it is 1.
 """
 
 from __future__ import annotations
@@ -9,20 +9,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flopkit import units
+from tqdm import tqdm
+
+from flopkit import machine, units
 from flopkit.__about__ import __version__
 from flopkit.conventions import as_convention
 from flopkit.devices import device, device_names
 from flopkit.diagnosis import doctor
+from flopkit.experiments import NAMES, Bench, experiment, record
+from flopkit.experiments.bench import SCALES
+from flopkit.experiments.suite import chosen
 from flopkit.models.catalogue import load
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
 from flopkit.models.trained import LoRA
+from flopkit.recordings import shown_records
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
 
@@ -37,6 +44,8 @@ _EXAMPLES = {
     "python -m flopkit count llama-3-8b --seq 2048 --train --lora 16",
     "doctor": "python -m flopkit doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm\n"
     "python -m flopkit doctor --tokens-per-s 53336 --model llama-3.1-8b --seq 8192 --device h100-sxm --count 8 --reported 39%",
+    "measure": "python -m flopkit measure matmul_sizes --scale toy\npython -m flopkit measure matmul_sizes --scale toy --json",
+    "record": "python -m flopkit record --list\npython -m flopkit record --only matmul_sizes --scale toy --out mine.json",
 }  # fmt: skip
 
 
@@ -48,7 +57,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, or 2 where the input is wrong.
+    """Run a command and return its exit code: 0, 1 where experiments failed, 2 where the input is wrong, 130 where the user stopped it.
 
     Parameters
     ----------
@@ -74,16 +83,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(text, flush=True)
     except BrokenPipeError:  # a reader such as head has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, ArithmeticError, OSError, RecursionError) as error:
+    except (ValueError, TypeError, ArithmeticError, OSError, RecursionError, ImportError) as error:
         print(f"flopkit: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    return 0
+    except KeyboardInterrupt as stop:
+        print(f"flopkit: {stop or 'interrupted'}", file=sys.stderr)
+        return 130
+    return 1 if getattr(asked, "failed", False) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m flopkit", description="Every FLOP accounted for.", **_help(""))
     parser.add_argument("--version", action="version", version=f"flopkit {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="devices | count | doctor")
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="devices | count | doctor | measure | record"
+    )
 
     def command(name: str, text: str, run: Any) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, description=text, **_help(name))
@@ -123,6 +137,21 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--count", type=int, default=1, help="devices of the job (default 1)")
     ask.add_argument("--recompute", choices=tuple(POLICIES), default="none", help="for HFU (default none)")
     ask.add_argument("--reported", help="an MFU that somebody reported: 0.41, 41 or 41%%")
+
+    measure = command("measure", "One experiment on this machine, kept nowhere.", _measure)
+    measure.add_argument("experiment", help=f"one of {', '.join(NAMES)}")
+    keep = command("record", "The experiments on this machine, kept in a file; a second run goes on with it.", _record)
+    keep.add_argument(
+        "--out", metavar="FILE", help="the recording (default: in the folder where the book looks for yours)"
+    )
+    keep.add_argument("--only", metavar="A,B", help="names of experiments (default: all)")
+    keep.add_argument("--list", action="store_true", help="the experiments and their predictions; measure nothing")
+    for option, text in (("who", "who measured"), ("machine", "which machine"), ("licence", "who may show it")):
+        keep.add_argument(f"--{option}", help=f"{text}, for a recording that others will see")
+    for added in (measure, keep):
+        added.add_argument("--device", choices=("cpu", "cuda"), help="default: the CUDA device where there is one")
+        added.add_argument("--scale", choices=tuple(SCALES), help="how large the cases are (default: by the device)")
+        added.add_argument("--time-budget", type=float, metavar="S", help="seconds of a case (default: by the scale)")
     return parser
 
 
@@ -214,3 +243,38 @@ def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
     ]
     about = {"mfu": float(found.mfu), "hfu": float(found.hfu), "verdict": found.verdict, "reported": found.reported}
     return {**about, "explanations": explained}, found if found.reported or explained else found.table()
+
+
+def _measure(asked: argparse.Namespace) -> tuple[Any, Table]:
+    one = experiment(asked.experiment)
+    bench = Bench(asked.device, asked.scale, time_budget=asked.time_budget)
+    found = list(tqdm(one.run(bench), desc=one.name, unit="case", leave=False, disable=None))
+    caption = f"{one.title}, on {machine.title(bench.device)}. Predicted: {one.prediction}"
+    return {"experiment": one.name, "prediction": one.prediction, "results": found}, shown_records(found, caption)
+
+
+def _record(asked: argparse.Namespace) -> tuple[Any, Table]:
+    wanted = chosen(None if asked.only is None else asked.only.split(","))
+    if asked.list:
+        listed = [
+            {"experiment": name, "title": (one := experiment(name)).title, "predicted": one.prediction}
+            for name in wanted
+        ]
+        return listed, Table(listed, caption=f"{len(listed)} experiments")
+    about = {name: text for name in ("who", "machine", "licence") if (text := getattr(asked, name)) is not None}
+    how = {"device": asked.device, "scale": asked.scale, "time_budget": asked.time_budget}
+    device = machine.title(Bench(asked.device).device)
+    path = asked.out or machine.folder() / f"{'-'.join(re.findall('[a-z0-9]+', device.lower()))}.json"
+    suite = record(path, only=wanted, attribution=about, **how)
+    rows: list[dict[str, Any]] = [
+        {
+            "experiment": name,
+            "cases": len(cases := [each for each in suite.recording.results if each["experiment"] == name]),
+            "refused": sum(each["verdict"] != "ok" for each in cases),
+            "failed": suite.failed.get(name, ""),
+        }
+        for name in wanted
+    ]
+    asked.failed = bool(suite.failed)
+    said = {"file": str(path), "device": suite.recording.device, "new": suite.new, "experiments": rows}
+    return said, Table(rows, caption=f"{path}: {suite.recording!r}; {suite.new} of them new")

@@ -132,6 +132,25 @@ def test_an_impossible_run_is_an_answer_and_no_error(capsys):
     assert found["verdict"] == "impossible" and found["explanations"]
 
 
+def test_measure(capsys):
+    found = data(capsys, "measure", "matmul_sizes", "--scale", "toy", "--device", "cpu")
+    assert [each["params"]["n"] for each in found["results"]] == [16, 32, 32] and found["prediction"]
+    text = said(capsys, "measure", "matmul_sizes", "--scale", "toy", "--device", "cpu")
+    assert "n=32, data=zeros" in text and "Predicted: " in text and " FLOP/s" in text
+
+
+def test_record(capsys, tmp_path, monkeypatch):
+    """Without --out the recording goes where `flopkit.recordings` looks for the reader's own."""
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path / "kept"))
+    here = ["record", "--only", "matmul_sizes", "--scale", "toy", "--device", "cpu"]
+    found = data(capsys, *here, "--who", "A. Reader")
+    assert (found["new"], found["experiments"][0]["cases"], found["experiments"][0]["failed"]) == (3, 3, "")
+    assert Path(found["file"]).parent == tmp_path / "kept" and "0 of them new" in said(capsys, *here)
+    mine = fk.recordings.records("matmul_sizes")
+    assert len(mine) == 3 and {case.owner for case in mine} == {"yours"}
+    assert [row["experiment"] for row in data(capsys, "record", "--list")] == list(fk.experiments.NAMES)
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -153,6 +172,10 @@ def test_an_impossible_run_is_an_answer_and_no_error(capsys):
         (["doctor", *TITAN[:1], "-5", *TITAN[2:]], "tokens_per_s=-5"),
         (["doctor", *TITAN, "--recompute", "some"], "invalid choice: 'some'"),
         (["doctor"], "--tokens-per-s"),
+        (["measure", "matmul"], "did you mean matmul_"),
+        (["measure", "matmul_sizes", "--scale", "huge"], "invalid choice: 'huge'"),
+        (["measure", "matmul_sizes", "--scale", "toy", "--time-budget", "-1"], "time_budget=-1"),
+        (["record", "--only", "matmul_sizes,matmul", "--out", "x.json"], "did you mean matmul_"),
     ],
 )
 def test_bad_input(capsys, argv, message):
@@ -178,7 +201,7 @@ def test_enormous_numbers_are_no_traceback(capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[], ["devices"], ["count"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["devices"], ["count"], ["doctor"], ["measure"], ["record"]])
 def test_the_examples_of_the_help_run(capsys, command, tmp_path, monkeypatch):
     configs = json.loads((files("flopkit") / "data" / "hf_configs.json").read_text("utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(configs["mistral-7b"]["config"]))

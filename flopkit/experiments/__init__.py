@@ -2,5 +2,6 @@
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.catalogue import NAMES, Experiment, experiment
+from flopkit.experiments.suite import Suite, record
 
-__all__ = ["NAMES", "Bench", "Experiment", "Record", "experiment"]
+__all__ = ["NAMES", "Bench", "Experiment", "Record", "Suite", "experiment", "record"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,8 +104,9 @@ class Measurement:
         {'flops': 524288, 'bytes': 49152, 'convention': 'EXACT'}
         """
         low, high = self.seconds_ci
+        error = None if self.error == math.inf else self.error  # JSON has no such number; a note says it
         return {
-            "verdict": self.verdict, "steady": self.steady, "notes": list(self.notes), "error": self.error, "floor": self.floor,
+            "verdict": self.verdict, "steady": self.steady, "notes": list(self.notes), "error": error, "floor": self.floor,
             "counted": {"flops": self.flops, "bytes": self.bytes, "convention": "EXACT"},
             "seconds": {
                 "mean": self.seconds, "low": low, "high": high, "median": self.median, "p10_p90": list(self.p10_p90 or ()),

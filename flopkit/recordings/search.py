@@ -13,7 +13,7 @@ from flopkit.recordings.collected import KINDS, dataset as _collection, dataset_
 from flopkit.recordings.verdicts import VERDICTS
 from flopkit.tables import Table
 
-__all__ = ["datasets", "find"]
+__all__ = ["datasets", "find", "words"]
 
 Row = Mapping[str, Any]
 Test = Callable[[Row], bool]
@@ -156,11 +156,11 @@ def _on(asked: str | Device, rows: Sequence[Row]) -> Test:
         name = known_device(asked).name
     except ValueError:
         name = None
-    words = _words(asked)
+    wanted = words(asked)
 
     def fits(row: Row) -> bool:
-        said = _words(row["device"]) | _words(row["device_name"] or "")
-        return words <= said or (name is not None and row["device_name"] == name)
+        said = words(row["device"]) | words(row["device_name"] or "")
+        return wanted <= said or (name is not None and row["device_name"] == name)
 
     if not name and not any(map(fits, rows)):
         known = [*device_names(), *_values("device", rows)]
@@ -168,5 +168,5 @@ def _on(asked: str | Device, rows: Sequence[Row]) -> Test:
     return fits
 
 
-def _words(text: str) -> set[str]:
+def words(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]+", text.lower())) - {"nvidia", "amd", "intel", "geforce", "tesla"}

@@ -1,0 +1,209 @@
+"""A recording: what one device did, case by case, with who measured it and where. A JSON file, checked when it is written and when it is read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SCHEMA", "Recording"]
+
+SCHEMA = "flopkit.recording/1"
+EARLY = 0.98  # of the floor: a call may be so much faster by the resolution of the clock
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Recording:
+    """Measurements of one device, and where they come from.
+
+    Parameters
+    ----------
+    attribution : Mapping[str, str]
+        *who* measured, on which *machine*, and under which *licence* others may show it.
+    provenance : Mapping[str, Any]
+        When, on which device, with which clocks, driver, versions and switches: as `flopkit.measuring.provenance` gives them.
+    ceilings : Mapping[str, Any] | None
+        What ``fk.ceilings()`` measured on that device; None: nobody did.
+    results : tuple[Mapping[str, Any], ...]
+        A record a case, refused ones among them.
+    path : Path | None
+        The file that it was read from or written to.
+
+    Raises
+    ------
+    ValueError
+        For values that the schema, ``flopkit/data/recording.schema.json``, does not allow, and for records that contradict themselves.
+    ImportError
+        Where the package jsonschema is missing.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from flopkit.experiments import experiment, record
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = record(f"{folder}/mine.json", only=["matmul_sizes"], device="cpu", scale="toy").recording
+    ...     read = Recording.read(written.path)
+    >>> read.results == written.results, len(read.results), read.provenance["type"]
+    (True, 3, 'cpu')
+    """
+
+    attribution: Mapping[str, str]
+    provenance: Mapping[str, Any]
+    ceilings: Mapping[str, Any] | None = None
+    results: tuple[Record, ...] = ()
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        wrong = next(_faults(self.data()), None)
+        if wrong:
+            raise ValueError(f"not a recording: {wrong}")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Recording:
+        """The recording in a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        ValueError
+            For a file that was cut off, changed by hand, or is something else; it says what to do.
+        """
+        path = Path(path)
+        try:
+            data = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is damaged or no recording: {error}; {_way_out(path)}") from error
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA:
+            raise ValueError(
+                f"{path} is no recording of this flopkit: schema={schema!r}, not {SCHEMA!r}; {_way_out(path)}"
+            )
+        wrong = next(_faults(data), None)
+        if wrong:
+            raise ValueError(f"{path} was changed or is not whole: {wrong}; {_way_out(path)}")
+        del data["schema"]
+        return _made(**{**data, "results": tuple(data["results"])}, path=path)
+
+    def write(self, path: str | Path) -> Recording:
+        """Write it to a file, all or nothing: whoever reads the file, or ends this program, meets the old one or the new one.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; folders above it are made.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.data(), ensure_ascii=False, indent=1, allow_nan=False)
+        beside = path.with_name(f".{path.name}.part")
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+        return _made(**{**vars(self), "path": path})
+
+    def added(self, record: Record) -> Recording:
+        """The same recording with one more record, which is checked."""
+        wrong = next(_faults_of(record), None)
+        if wrong:
+            raise ValueError(f"not a record of {record.get('experiment')}, {record.get('case')}: {wrong}")
+        return _made(**{**vars(self), "results": (*self.results, record)})
+
+    def plottable(self) -> list[Record]:
+        """The records whose verdict is ok: what is refused is kept, and never shown as a result."""
+        return [record for record in self.results if record["verdict"] == "ok"]
+
+    @property
+    def device(self) -> str:
+        """What the machine calls the device."""
+        return str(self.provenance["device"])
+
+    def data(self) -> dict[str, Any]:
+        """What the file holds."""
+        return {
+            "schema": SCHEMA, "attribution": dict(self.attribution), "provenance": dict(self.provenance),
+            "ceilings": None if self.ceilings is None else dict(self.ceilings), "results": [dict(each) for each in self.results],
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        refused = len(self.results) - len(self.plottable())
+        kept = f"{len(self.results)} measurements{f', {refused} of them refused' * bool(refused)}"
+        return f"{kept}, on {self.device} by {self.attribution['who']}, {str(self.provenance['when'])[:10]}"
+
+
+def _made(**parts: Any) -> Recording:
+    """A recording of parts that were checked already: to check a long one anew for each case would take minutes."""
+    made = object.__new__(Recording)
+    for name, value in parts.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _way_out(path: Path) -> str:
+    return f"take it from a copy, or move it away and measure anew: python -m flopkit record --out {path}"
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
+def _faults(data: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the data of a recording, first things first."""
+    yield from _against(_validator(""), data)
+    for i, record in enumerate(data["results"]):
+        yield from (f"results, {i}, {fault}" for fault in _contradictions(record))
+    named = [(r["experiment"], sorted(r["params"].items()), r["dtype"]) for r in data["results"]]
+    yield from (f"results, {i}: the case is there twice" for i, name in enumerate(named) if name in named[:i])
+
+
+def _faults_of(record: Record) -> Iterator[str]:
+    yield from _against(_validator("#/$defs/record"), record)
+    yield from _contradictions(record)
+
+
+def _against(validator: Any, data: Any) -> Iterator[str]:
+    for error in validator.iter_errors(data):
+        place = ", ".join(map(str, error.absolute_path))
+        yield f"{place or 'the whole'}: {error.message if len(error.message) < 200 else error.message[:200] + ' …'}"
+
+
+def _contradictions(record: Record) -> Iterator[str]:
+    """Numbers that do not follow from each other, as after a change by hand."""
+    seconds, counted, rates = record["seconds"], record["counted"], record["rates"]
+    if not seconds["low"] <= seconds["mean"] <= seconds["high"]:
+        yield "seconds: the mean is outside of its interval"
+    for rate, amount in (("flops_per_s", "flops"), ("bytes_per_s", "bytes")):
+        if not math.isclose(rates[rate] * seconds["mean"], counted[amount], rel_tol=1e-9):
+            yield f"rates, {rate}: {rates[rate]:.6g} is not {counted[amount]:.6g} by {seconds['mean']:.6g} s"
+    if not seconds["fastest"] <= min(seconds["mean"], seconds["median"]) * (1 + 1e-9):
+        yield "seconds: the fastest call took longer than the mean or the median"
+    floor = record["floor"]
+    if record["verdict"] == "ok" and floor is not None and seconds["fastest"] < EARLY * floor:
+        yield f"verdict: {seconds['fastest']:.6g} s is below the floor of {floor:.6g} s and cannot be ok"
+
+
+@cache
+def _validator(part: str) -> Any:
+    try:
+        jsonschema = import_module("jsonschema")
+    except ImportError as error:
+        raise ImportError(
+            "recordings are checked by jsonschema, which is not installed: pip install jsonschema"
+        ) from error
+    schema = json.loads(files("flopkit").joinpath("data/recording.schema.json").read_text("utf-8"))
+    if part:
+        schema = {"$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": part}
+    return jsonschema.Draft202012Validator(schema)

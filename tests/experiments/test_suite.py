@@ -1,0 +1,172 @@
+"""The suite: every case is in the file as soon as it is measured, and a second run goes on, wherever the first one was ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import flopkit as fk
+from flopkit.cli import main
+from flopkit.experiments import Bench, bench, experiment, record, suite
+from flopkit.recordings import Recording
+
+ROOT = Path(fk.__file__).parents[1]
+RUN = [
+    sys.executable,
+    "-m",
+    "flopkit",
+    "record",
+    "--only",
+    "matmul_sizes",
+    "--device",
+    "cpu",
+    "--scale",
+    "toy",
+    "--time-budget",
+    "0.2",
+]
+CASES = 3
+
+
+def started(path):
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [*RUN, "--out", str(path)], cwd=path.parent, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_any_moment_loses_nothing(tmp_path):
+    """Killed without warning after more and more time: what is in the file is whole, and stays as it was measured."""
+    path, kept, ended = tmp_path / "mine.json", (), []
+    first = started(path)
+    begin = time.perf_counter()
+    while not path.exists():  # python and torch are loaded
+        assert first.poll() is None and time.perf_counter() - begin < 120, first.communicate()
+        time.sleep(0.02)
+    start = time.perf_counter() - begin
+    first.kill()
+    first.communicate()
+    for moment in range(12):
+        run = started(path)
+        try:
+            run.wait(timeout=start * 0.7 + 0.08 * moment)
+        except subprocess.TimeoutExpired:
+            run.send_signal(signal.SIGKILL if moment % 3 else signal.SIGTERM)
+        run.communicate()
+        now = Recording.read(path).results
+        assert now[: len(kept)] == kept, "what was measured before has changed"
+        ended.append(run.returncode)
+        kept = now
+    assert any(code < 0 for code in ended), "no run was killed"
+    last = started(path)
+    said, wrong = last.communicate(timeout=120)
+    assert last.returncode == 0, wrong
+    done = Recording.read(path).results
+    assert done[: len(kept)] == kept and len(done) == CASES
+    assert f"{CASES - len(kept)} of them new" in said
+    assert {each.name for each in tmp_path.iterdir()} <= {"mine.json", ".mine.json.part"}
+
+
+def test_stopped_before_each_case(tmp_path, monkeypatch):
+    """Ctrl-C again and again: each run measures one case more, and none twice."""
+    path, measured, real = tmp_path / "mine.json", [], bench.measure
+
+    def one_a_run(*args, **kwargs):
+        if len(measured) == run:
+            raise KeyboardInterrupt
+        measured.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(bench, "measure", one_a_run)
+    for run in range(CASES):
+        with pytest.raises(
+            KeyboardInterrupt, match=f"interrupted; {run} measurements are kept in .*run the same command"
+        ):
+            record(path, only=["matmul_sizes"], device="cpu", scale="toy")
+        assert len(Recording.read(path).results) == run
+    run = CASES
+    last = record(path, only=["matmul_sizes"], device="cpu", scale="toy")
+    assert (last.new, len(last.recording.results), len(measured)) == (1, CASES, CASES)
+
+
+def test_ctrl_c_is_one_line_and_code_130(tmp_path, monkeypatch, capsys):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "measure", stopped)
+    assert main([*RUN[3:], "--out", str(tmp_path / "mine.json")]) == 130
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("flopkit: interrupted; 0 measurements are kept in ")
+
+
+def test_a_case_is_written_before_the_next_one_begins(tmp_path, monkeypatch):
+    path, seen, real = tmp_path / "mine.json", [], bench.measure
+    monkeypatch.setattr(
+        bench, "measure", lambda *a, **k: seen.append(len(Recording.read(path).results)) or real(*a, **k)
+    )
+    assert record(path, only=["matmul_sizes"], device="cpu", scale="toy").new == CASES
+    assert seen == list(range(CASES))
+
+
+def test_an_experiment_that_fails_ends_no_other(tmp_path, monkeypatch, capsys):
+    real = experiment("matmul_sizes")
+
+    def broken(self, on):
+        yield from list(real_run(self, on))[:1]
+        raise RuntimeError("CUDA out of\nmemory")
+
+    real_run = type(real).run
+    monkeypatch.setattr(type(real), "run", broken)
+    done = record(tmp_path / "mine.json", only=["matmul_sizes"], device="cpu", scale="toy")
+    assert done.failed == {"matmul_sizes": "RuntimeError: CUDA out of memory"} and done.new == CASES
+    assert main([*RUN[3:], "--out", str(tmp_path / "mine.json"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["experiments"][0]["failed"] == "RuntimeError: CUDA out of memory"
+
+
+@pytest.mark.parametrize("what", ["device", "torch", "commit", "flags", "scale"])
+def test_a_recording_is_of_one_place(tmp_path, what):
+    path = tmp_path / "mine.json"
+    first = record(path, only=["matmul_sizes"], device="cpu", scale="toy").recording
+    other = {"flags": {"threads": 64}, "scale": "gpu"}.get(what, "another")
+    Recording(first.attribution, {**first.provenance, what: other}, None, first.results).write(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=f"recorded with {what}=.*name another file"):
+        record(path, only=["matmul_sizes"], device="cpu", scale="toy")
+    assert path.read_bytes() == before
+
+
+def test_who_measured_is_said_once(tmp_path):
+    path, about = tmp_path / "mine.json", {"who": "A. Reader", "machine": "a laptop", "licence": "CC0-1.0"}
+    here = dict(only=["matmul_sizes"], device="cpu", scale="toy")
+    assert record(path, **here, attribution=about).recording.attribution == about
+    assert record(path, **here).recording.attribution == about
+    with pytest.raises(ValueError, match="names who='A. Reader', not 'B'"):
+        record(path, **here, attribution={"who": "B"})
+
+
+def test_a_damaged_file_is_not_overwritten(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"schema": "flopkit.rec')
+    with pytest.raises(ValueError, match="move it away"):
+        record(path, only=["matmul_sizes"], device="cpu", scale="toy")
+    assert path.read_text() == '{"schema": "flopkit.rec'
+
+
+def test_names():
+    assert suite.chosen(None) == list(suite.NAMES)
+    with pytest.raises(ValueError, match="matmul_sizes"):
+        suite.chosen(["matmul_size"])
+
+
+def test_the_bench_measures_nothing_twice():
+    known = {}
+    one = Bench("cpu", "toy", known=known)
+    first = list(experiment("matmul_sizes").run(one))
+    again = Bench("cpu", "toy", known=one.known, keep=lambda record: pytest.fail("measured again"))
+    assert list(experiment("matmul_sizes").run(again)) == first

@@ -1,0 +1,162 @@
+"""Recordings: written and read without loss, refused where they are damaged, changed by hand, or not whole."""
+
+import copy
+import json
+import math
+from importlib.resources import files
+
+import jsonschema
+import pytest
+
+from flopkit.experiments import record
+from flopkit.recordings import Recording, recorded
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A recording of the smallest cases, made here."""
+    return record(
+        tmp_path_factory.mktemp("kept") / "mine.json", only=["matmul_sizes"], device="cpu", scale="toy"
+    ).recording
+
+
+def changed(whole, *place, to):
+    """The data of the recording with one value changed."""
+    data = copy.deepcopy(whole.data())
+    at = data
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = to
+    return data
+
+
+def test_the_schema_is_one():
+    schema = json.loads((files("flopkit") / "data/recording.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == schema["properties"]["schema"]["const"] == recorded.SCHEMA
+
+
+def test_a_round_trip_loses_nothing(whole, tmp_path):
+    there = whole.write(tmp_path / "new folder" / "b.json")
+    back = Recording.read(there.path)
+    assert back.data() == whole.data() and back.path == there.path
+    assert [path.name for path in there.path.parent.iterdir()] == ["b.json"]
+    assert back.provenance["scale"] == "toy" and back.device in repr(back)
+    assert "3 measurements, on " in repr(back) and back.attribution["who"] == "not named"
+
+
+def test_every_place_where_a_file_may_be_cut_off(whole, tmp_path):
+    text = whole.path.read_bytes()
+    path = tmp_path / "cut.json"
+    for length in (0, 1, *range(2, len(text) - 3, 97), len(text) - 3):
+        path.write_bytes(text[:length])
+        with pytest.raises(ValueError, match=r"cut\.json is damaged.*move it away.*record --out"):
+            Recording.read(path)
+
+
+@pytest.mark.parametrize("junk", [b"\xff\xfe{}", b"\x00" * 50, b"[" * 100_000, b'{"schema": NaN}', b"PK\x03\x04"])
+def test_junk_is_named(tmp_path, junk):
+    (tmp_path / "junk.json").write_bytes(junk)
+    with pytest.raises(ValueError, match=r"junk\.json is damaged or no recording.*move it away"):
+        Recording.read(tmp_path / "junk.json")
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", "{}", '{"schema": "flopkit.recording/2"}'])
+def test_another_form_is_named(tmp_path, text):
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(ValueError, match=r"other\.json is no recording of this flopkit: schema="):
+        Recording.read(tmp_path / "other.json")
+
+
+CHANGES = [
+    (("results", 0, "seconds", "mean"), -1.0, "results, 0, seconds, mean"),
+    (("results", 0, "seconds", "mean"), 1e-9, "outside of its interval|is not"),
+    (("results", 1, "rates", "flops_per_s"), 1e15, "results, 1, rates, flops_per_s: 1e\\+15 is not"),
+    (("results", 1, "rates", "bytes_per_s"), 1.0, "rates, bytes_per_s"),
+    (("results", 0, "counted", "flops"), 9999, "rates, flops_per_s"),
+    (("results", 0, "seconds", "fastest"), 1.0, "fastest call took longer"),
+    (("results", 0, "floor"), 1.0, "below the floor of 1 s and cannot be ok"),
+    (("results", 0, "verdict"), "fine", "results, 0, verdict: 'fine' is not one of"),
+    (("results", 0, "params", "n"), [1, 2], "results, 0, params, n"),
+    (("results", 0, "surprise"), 1, "'surprise' was unexpected"),
+    (("results", 0, "case"), 3, "results, 0, case"),
+    (("results", 0, "seconds", "calls"), 2.5, "calls"),
+    (("results",), {}, "results: "),
+    (("results", 0), None, "results, 0: None is not of type"),
+    (("provenance",), {}, "'when' is a required property"),
+    (("provenance", "when"), "yesterday", "when: 'yesterday'"),
+    (("provenance", "device"), "", "device"),
+    (("attribution", "who"), "", "attribution, who"),
+    (("unknown",), 1, "unknown"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "says"), CHANGES)
+def test_what_was_changed_by_hand_is_refused(whole, tmp_path, place, value, says):
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(changed(whole, *place, to=value)))
+    with pytest.raises(ValueError, match=rf"changed\.json was changed or is not whole: .*({says}).*move it away"):
+        Recording.read(path)
+
+
+@pytest.mark.parametrize("key", ["schema", "attribution", "provenance", "ceilings", "results"])
+def test_nothing_may_be_missing(whole, tmp_path, key):
+    data = whole.data()
+    del data[key]
+    (tmp_path / "less.json").write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=key):
+        Recording.read(tmp_path / "less.json")
+
+
+def test_a_case_is_there_once(whole):
+    with pytest.raises(ValueError, match="results, 3: the case is there twice"):
+        Recording(whole.attribution, whole.provenance, None, (*whole.results, whole.results[0]))
+
+
+def test_what_is_written_is_checked(whole, tmp_path):
+    """As it is when it is read: a record that is none never reaches the file."""
+    bad = changed(whole, "results", 0, "seconds", "mean", to=math.nan)["results"][0]
+    with pytest.raises(ValueError, match="not a record of matmul_sizes, n=16"):
+        whole.added(bad)
+    with pytest.raises(ValueError, match="not a recording: provenance"):
+        Recording(whole.attribution, {})
+
+
+def test_a_refused_result_is_kept_and_not_plottable(whole, tmp_path):
+    results = list(copy.deepcopy(whole.results))
+    results[0]["verdict"], results[2]["verdict"] = "impossible", "wrong"
+    kept = Recording(whole.attribution, whole.provenance, None, tuple(results)).write(tmp_path / "refused.json")
+    back = Recording.read(kept.path)
+    assert len(back.results) == 3 and back.plottable() == [back.results[1]]
+    assert "3 measurements, 2 of them refused, on" in repr(back)
+
+
+def test_an_interrupted_write_leaves_the_old_file(whole, tmp_path, monkeypatch):
+    path = tmp_path / "old.json"
+    before = whole.write(path).path.read_bytes()
+
+    def fails(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(recorded.os, "fsync", fails)
+    with pytest.raises(OSError, match="no space"):
+        whole.write(path)
+    assert path.read_bytes() == before
+
+
+def test_without_jsonschema_the_way_out_is_named(whole, monkeypatch):
+    recorded._validator.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "jsonschema", None)
+    with pytest.raises(ImportError, match="jsonschema, which is not installed: pip install jsonschema"):
+        Recording.read(whole.path)
+
+
+def test_an_error_that_is_no_number_is_left_to_its_note():
+    """JSON has no infinity."""
+    import torch
+
+    import flopkit as fk
+
+    found = fk.measure(torch.mm, torch.ones(4, 4), torch.ones(4, 4), time_budget=0.05, check=lambda a, b: torch.ones(3))
+    assert found.error == math.inf and found.record()["error"] is None and found.verdict == "wrong"
+    assert any("another form" in note for note in found.notes) and json.dumps(found.record(), allow_nan=False)
