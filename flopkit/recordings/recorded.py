@@ -30,11 +30,11 @@ class Recording:
         *who* measured, on which *machine*, and under which *licence* others may show it.
     provenance : Mapping[str, Any]
         When, on which device, with which clocks, driver, versions and switches: as `flopkit.measuring.provenance` gives them.
-    ceilings : Mapping[str, Any] | None
+    ceilings : Mapping[str, Any], optional
         What ``fk.ceilings()`` measured on that device; None: nobody did.
-    results : tuple[Mapping[str, Any], ...]
+    results : tuple[Record, ...], optional
         A record a case, refused ones among them.
-    path : Path | None
+    path : Path, optional
         The file that it was read from or written to.
 
     Raises
