@@ -1,12 +1,13 @@
 """Measurements with their source: the reader's own, those that come with flopkit, and what others published; found, judged and compared."""
 
 from flopkit.recordings.collected import KINDS, Dataset, dataset
+from flopkit.recordings.comparing import Comparison, compare
 from flopkit.recordings.recorded import Recording
 from flopkit.recordings.search import datasets, find
 from flopkit.recordings.shelves import OWNERS, Case, recordings, records, shown_records
 from flopkit.recordings.verdicts import VERDICTS
 
 __all__ = [
-    "KINDS", "OWNERS", "VERDICTS", "Case", "Dataset", "Recording", "dataset", "datasets", "find", "recordings", "records",
+    "KINDS", "OWNERS", "VERDICTS", "Case", "Comparison", "Dataset", "Recording", "compare", "dataset", "datasets", "find", "recordings", "records",
     "shown_records",
 ]  # fmt: skip

@@ -48,14 +48,15 @@ class Case(dict[str, Any]):
         Who measured it, on what, when: a line for a figure.
     device : str
         What the machine, or the source, calls the device.
+    ceilings : Mapping[str, Any] | None
+        What was measured of the device's ceilings, for `flopkit.devices.measured_device`.
     """
 
-    def __init__(self, record: Mapping[str, Any], owner: str, whose: str, device: str) -> None:
+    def __init__(
+        self, record: Mapping[str, Any], owner: str, whose: str, device: str, ceilings: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(record)
-        self.owner, self.whose, self.device = owner, whose, device
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Case, (dict(self), self.owner, self.whose, self.device)
+        self.owner, self.whose, self.device, self.ceilings = owner, whose, device, ceilings
 
 
 def recordings(owner: str) -> list[Recording]:
@@ -180,7 +181,7 @@ def _recorded(owner: str, experiment: str) -> list[Case]:
         for record in one.results:
             if record["experiment"] == experiment:
                 key = (one.device, record["case"], record["dtype"])
-                found.setdefault(key, Case(record, owner, said, on))
+                found.setdefault(key, Case(record, owner, said, on, one.ceilings))
     return list(found.values())
 
 
