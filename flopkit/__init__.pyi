@@ -64,6 +64,7 @@ from flopkit.layers.pointwise import (
 from flopkit.layers.pooling import avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
 from flopkit.layers.positions import conv_output as conv_output
 from flopkit.layers.products import dense as dense, matmul as matmul
+from flopkit.measuring.ceilings import Ceilings as Ceilings, ceilings as ceilings
 from flopkit.measuring.measurement import Measurement as Measurement
 from flopkit.measuring.running import measure as measure
 from flopkit.models.catalogue import load as load, model_names as model_names

@@ -12,11 +12,11 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from flopkit import names, units
+from flopkit import machine, names, units
 from flopkit.derivations import Derivation, Limit, number_format
 from flopkit.tables import Table
 
-__all__ = ["Derivation", "Device", "Limit", "device", "device_names", "fastest_mode"]
+__all__ = ["Derivation", "Device", "Limit", "device", "device_names", "fastest_mode", "measured_device"]
 
 
 class Device:
@@ -255,14 +255,15 @@ def device(name: str | Device | None = None) -> Device:
     Parameters
     ----------
     name : str or Device, optional
-        One of `device_names`, or a `Device`, which is returned as it is.
+        One of `device_names`, or a `Device`, which is returned as it is. ``"here"``: this machine, its peaks and its bandwidth being the
+        ceilings that `flopkit.ceilings` measured and kept, of the CUDA device where there is one, else of the CPU.
 
     Raises
     ------
     ValueError
         For a name that is not in the data, with near ones. `Device` makes one that is not in the data.
     RuntimeError
-        Where there is no CUDA device.
+        Where there is no CUDA device; for ``"here"``, where no ceilings are kept.
     TypeError
         For what is neither a name nor a `Device`.
 
@@ -277,6 +278,8 @@ def device(name: str | Device | None = None) -> Device:
         return _current()
     if isinstance(name, Device):
         return name
+    if isinstance(name, str) and names.plain(name) == "here":
+        return _here()
     return _catalogue()[names.find(name, _catalogue(), "a device in the data", aliases=_aliases(), key=_key)]
 
 
@@ -297,6 +300,40 @@ def fastest_mode(device: Any, dtype: str) -> str:
     """
     had = [mode for mode in (dtype, f"{dtype}_tensor", f"{dtype}_matrix") if mode in getattr(device, "dtypes", ())]
     return max(had, key=device.peak, default=dtype)
+
+
+def measured_device(kept: Mapping[str, Any]) -> Device:
+    """The device ``"here"``: the best that was measured, as `flopkit.machine` keeps it. Refused results are left out.
+
+    Raises
+    ------
+    ValueError
+        If no matrix product, or no traffic, was measured with the verdict ``"ok"``.
+    """
+    peaks = {dtype: found["flops_per_s"] for dtype, found in kept["matmul"].items() if found["verdict"] == "ok"}
+    rates = [found["bytes_per_s"] for found in kept["traffic"].values() if found["verdict"] == "ok"]
+    if not peaks or not rates:
+        raise ValueError(f"of {kept['title']} no ceiling was measured that holds: run flopkit.ceilings() again")
+    threads = f", with {kept['threads']} threads" if kept["threads"] else ""
+    return Device(
+        "here",
+        title=f"{kept['title']} (measured)",
+        peak=peaks,
+        bandwidth=max(rates),
+        memory=kept["memory"],
+        source=f"flopkit.ceilings(), measured on this machine on {kept['when'][:10]}{threads}",
+        notes="Ceilings, not a datasheet: the best matrix product and the best traffic that were measured.",
+    )
+
+
+def _here() -> Device:
+    kept = machine.read_ceilings()
+    if kept is None:
+        raise RuntimeError(
+            f"no ceilings are kept of this machine's {machine.title()}: flopkit.ceilings() measures them in a minute, "
+            "and flopkit.device('here') finds them from then on"
+        )
+    return measured_device(kept)
 
 
 def _current() -> Device:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from flopkit import devices
+from flopkit import devices, machine
 from flopkit.conventions import EXACT
 from flopkit.counter.running import count
 from flopkit.measuring import arguments, judging, protocol
@@ -110,7 +108,7 @@ def measure(
     verdict = "ok"
     mfu = mbu = least = None
     if device is None:
-        notes.append(f"the peak of {_title(where)} is not known: no MFU, and no time is called impossible")
+        notes.append(f"the peak of {machine.title(where)} is not known: no MFU, and no time is called impossible")
     else:
         formats = work.flops_by_dtype() if flops is None else {_format(placed): flops}
         tf32 = cuda and torch.backends.cuda.matmul.allow_tf32
@@ -131,7 +129,7 @@ def measure(
         verdict = "wrong"
         notes.append(checked.note or f"the result is off by {checked.error:.2g} of its size")
     return Measurement(
-        name=getattr(fn, "__name__", type(fn).__name__), device=_title(where) if device is None else device.title,
+        name=getattr(fn, "__name__", type(fn).__name__), device=machine.title(where) if device is None else device.title,
         seconds=timing.mean, seconds_ci=timing.ci, median=timing.median, fastest=timing.fastest, calls=len(timing.calls),
         rounds=len(timing.rounds), flops=done, bytes=moved, mfu=mfu, mbu=mbu, steady=timing.steady, verdict=verdict,
         error=checked.error, notes=tuple(dict.fromkeys(notes)),
@@ -162,19 +160,6 @@ def _device(where: Any) -> Any:
         return devices.device()
     except (ValueError, KeyError, RuntimeError):
         return None
-
-
-def _title(where: Any) -> str:
-    """What the machine calls the device."""
-    if where.type == "cuda":
-        import torch
-
-        return str(torch.cuda.get_device_name(where))
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine() or "CPU"
 
 
 def _format(tensor: Any) -> str:

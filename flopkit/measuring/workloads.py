@@ -1,0 +1,118 @@
+"""What shows the ceilings of a device: matrix products of many shapes, and calls that do little but move bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit import machine
+from flopkit.measuring.arguments import cache_bytes
+
+__all__ = ["TORCH", "Workload", "dtypes", "product", "shapes", "traffic"]
+
+# What a number format is called in torch. tf32 is how products of float32 may be rounded.
+TORCH = {
+    "fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn",
+}  # fmt: skip
+# Bytes of one array of the traffic: at least, so that starting a call does not show, and at most.
+ARRAY = {"cpu": (2**26, 2**28), "cuda": (2**28, 2**30)}
+PART = {"cpu": 64, "cuda": 16}  # of the memory: arrays are copied, and checked in float64
+SAMPLE = 1009  # a prime, so that it falls on all places in a page
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A call, its arguments, the function that gives the right result (None: the same in float64), its FLOPs and bytes."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    check: Callable[..., Any] | None = None
+    flops: float | None = None
+    bytes: float | None = None
+
+
+def dtypes(where: Any) -> tuple[str, ...]:
+    """Number formats that a device multiplies in units of its own; on a CPU, those for which torch has a product."""
+    if where.type != "cuda":
+        return ("fp32", "bf16", "fp16", "fp64")
+    import torch
+
+    capability = torch.cuda.get_device_capability(where)
+    return (
+        *(("bf16",) if capability >= (8, 0) else ()), "fp16", *(("fp8",) if capability >= (8, 9) else ()),
+        *(("tf32",) if capability >= (8, 0) else ()), "fp32", "fp64",
+    )  # fmt: skip
+
+
+def shapes(where: Any, dtype: str) -> list[Shape]:
+    """(m, n, k) of the products to try, the smallest first.
+
+    Squares, long and short sums, and on a GPU products whose result divides into whole waves of tiles: as many tiles of 128 × 256 as there
+    are multiprocessors, or a multiple.
+    """
+    if where.type != "cuda":
+        found = [(n, n, n) for n in (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)]
+        found += [(n, n, 4 * n) for n in (256, 512, 1024)]
+    else:
+        import torch
+
+        units = torch.cuda.get_device_properties(where).multi_processor_count
+        rows = max(n for n in range(1, int(units**0.5) + 1) if units % n == 0)
+        sides = (128 * rows, 256 * (units // rows))
+        found = [(n, n, n) for n in (1024, 2048, 3072, 4096, 5120, 6144, 8192, 10240, 12288, 16384)]
+        found += [(n, n, k) for n in (2048, 4096, 8192) for k in (2048, 4096, 8192, 16384) if k != n]
+        found += [(w * sides[0], w * sides[1], k) for w in (1, 2, 3) for k in (2048, 4096, 8192)]
+        found += [(w * sides[1], w * sides[0], k) for w in (1, 2, 3) for k in (4096, 8192)]
+        found += [(4096, 16384, 4096), (8192, 28672, 8192), (8192, 8192, 28672), (16384, 8192, 2048)]
+    room = (machine.memory(where) or 2**33) / 2
+    return sorted({s for s in found if _held(s, dtype) <= room}, key=lambda s: (s[0] * s[1] * s[2], s))
+
+
+def _held(shape: Shape, dtype: str) -> float:
+    """Bytes while a product is checked: operands and result, copies of them, and what float64 takes."""
+    m, n, k = shape
+    return (m * k + k * n + m * n) * (24 + 3 * {"fp64": 8, "fp32": 4, "tf32": 4}.get(dtype, 2))
+
+
+def product(where: Any, dtype: str, shape: Shape) -> Workload:
+    """A matrix product of normal random numbers: zeros draw less power, and run faster where power is the limit."""
+    import torch
+
+    m, n, k = shape
+    form = getattr(torch, TORCH[dtype])
+    if dtype != "fp8":
+        a, b = (torch.randn(*size, device=where).to(form) for size in ((m, k), (k, n)))
+        return Workload(torch.mm, (a, b), flops=2 * m * n * k)
+    a, b = (torch.randn(*size, device=where).to(form) for size in ((m, k), (n, k)))
+    one = torch.ones((), device=where)
+
+    def scaled_mm(
+        a: Any, b: Any, one: Any
+    ) -> Any:  # the only product of fp8 that torch has; its right operand lies by columns
+        return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+    return Workload(scaled_mm, (a, b, one), lambda a, b, one: a.float() @ b.float().t(), flops=2 * m * n * k)
+
+
+def traffic(where: Any) -> Iterator[tuple[str, Workload]]:
+    """Copy, triad and read of fp32 arrays that no cache holds. Bytes are those that the call names: where a CPU reads a line before it
+    writes it, that is not counted, as in STREAM."""
+    import torch
+
+    least, most = ARRAY[where.type]
+    room = (machine.memory(where) or 2**33) / PART[where.type]
+    held = int(min(most, room, max(least, 2 * cache_bytes(where)))) // 4 * 4
+    a, b, out = (torch.empty(held // 4, device=where).uniform_(0.5, 1.5) for _ in range(3))
+    # of the result some numbers are checked: all of them would take longer than the timing
+    yield "copy", Workload(lambda out, a: out.copy_(a)[::SAMPLE], (out, a), lambda out, a: a[::SAMPLE], bytes=2 * held)
+    yield (
+        "triad",
+        Workload(
+            lambda out, a, b: torch.add(a, b, alpha=3, out=out)[::SAMPLE], (out, a, b),
+            lambda out, a, b: a[::SAMPLE] + 3 * b[::SAMPLE], bytes=3 * held,
+        ),
+    )  # fmt: skip
+    yield "read", Workload(torch.dot, (a, b), bytes=2 * held)
