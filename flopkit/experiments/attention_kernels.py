@@ -28,7 +28,7 @@ def run(bench: Bench) -> Iterator[Record]:
     """
     batch, heads, head_dim = bench.pick(toy=(1, 2, 8), cpu=(1, 8, 64), gpu=(4, 32, 128))
     dtype = bench.dtypes[0]
-    for tokens in bench.pick(toy=(16, 32), cpu=(256, 512, 1024, 2048), gpu=(1024, 4096, 16384)):
+    for tokens in bench.pick(toy=(16, 32), cpu=(512, 1024, 2048), gpu=(1024, 4096, 16384)):
         for kernel in kernels(bench, dtype):
             if kernel == "math" and 4 * batch * heads * tokens**2 > SHARE * _memory(bench):
                 continue

@@ -82,11 +82,11 @@ def _layers(
     """(name, forward function, shapes of its inputs, how many of the last ones get a gradient, what it is checked by)."""
     from torch.nn.functional import conv2d, linear
 
-    tokens, width = bench.pick(toy=(8, 16), cpu=(512, 1024), gpu=(8192, 4096))
+    tokens, width = bench.pick(toy=(8, 16), cpu=(256, 1024), gpu=(8192, 4096))
     dense: Shapes = [(tokens, width), (4 * width, width)]
     yield "linear", linear, dense, 2, None
     yield "linear, first layer", linear, dense, 1, None
-    batch, channels, side = bench.pick(toy=(1, 8, 6), cpu=(4, 128, 56), gpu=(64, 256, 56))
+    batch, channels, side = bench.pick(toy=(1, 8, 6), cpu=(2, 128, 56), gpu=(64, 256, 56))
     images = (batch, channels, side, side)
     yield "convolution", lambda x, w: conv2d(x, w, padding=1), [images, (channels, channels, 3, 3)], 2, None
 
@@ -94,7 +94,7 @@ def _layers(
         return conv2d(x, w, padding=1, groups=channels)
 
     yield "depthwise convolution", depthwise, [images, (channels, 1, 3, 3)], 2, None
-    heads: tuple[int, ...] = bench.pick(toy=(1, 2, 16, 8), cpu=(1, 8, 1024, 64), gpu=(2, 32, 2048, 128))
+    heads: tuple[int, ...] = bench.pick(toy=(1, 2, 16, 8), cpu=(1, 8, 512, 64), gpu=(2, 32, 2048, 128))
     written_out = sdpa("math", False)
     for kernel in dict.fromkeys(("math", kernels(bench, dtype)[-1])):
         yield (
