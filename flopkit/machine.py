@@ -15,6 +15,8 @@ __all__ = ["FORM", "folder", "keep_ceilings", "kind", "memory", "read_ceilings",
 
 FORM = "flopkit ceilings 1"  # the first line of a file of ceilings: it changes when the file's form does
 
+HELD = {"title": str, "when": str, "threads": int | None, "memory": float | None, "matmul": dict, "traffic": dict}
+
 
 def folder() -> Path:
     """Where the reader's own measurements are kept: ``$FLOPKIT_RECORDINGS``, else ``~/.flopkit/recordings``."""
@@ -93,7 +95,7 @@ def read_ceilings(where: Any = None) -> dict[str, Any] | None:
     path = _path(title(where))
     try:
         found = json.loads(path.read_text("utf-8"))
-        if found.pop("form") != FORM or not isinstance(found["matmul"], dict) or not isinstance(found["traffic"], dict):
+        if found.pop("form") != FORM or not all(isinstance(found[name], kind) for name, kind in HELD.items()):
             raise ValueError("not the form of this version")
     except FileNotFoundError:
         return None

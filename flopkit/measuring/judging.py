@@ -10,7 +10,7 @@ from typing import Any
 from flopkit.devices import fastest_mode
 from flopkit.measuring.arguments import tensors
 
-__all__ = ["Checked", "check_result", "fast", "floor"]
+__all__ = ["Checked", "at_rates", "check_result", "fast", "floor"]
 
 # The error of a right result, as ‖result − reference‖ / ‖reference‖, by the format that it comes in.
 TOLERANCE = {"torch.float64": 1e-10, "torch.float32": 1e-4, "torch.float16": 5e-3, "torch.bfloat16": 2e-2}
@@ -106,3 +106,11 @@ def floor(device: Any, flops: Mapping[str, float], bytes: float, tf32: bool) -> 
     arithmetic = sum(n / device.limit(modes[dtype]) for dtype, n in flops.items() if modes[dtype] in device.dtypes)
     memory = bytes / device.bandwidth
     return (arithmetic, "arithmetic") if arithmetic >= memory else (memory, "memory")
+
+
+def at_rates(device: Any, flops: Mapping[str, float], tf32: bool) -> float | None:
+    """Seconds that so many FLOPs take at the peaks of *device*; None where there are none, or no peak for one of the formats."""
+    modes = {dtype: fast(device, dtype, tf32) for dtype in flops}
+    if not set(modes.values()) <= set(device.dtypes):
+        return None
+    return sum(n / device.peak(modes[dtype]) for dtype, n in flops.items()) or None

@@ -51,6 +51,8 @@ class Measurement:
         A tenth of the calls took less than the first, a tenth more than the second.
     floor : float, optional
         Seconds that a lower bound of the work takes on the device at least; None where its peak is not known.
+    of_ceiling_flops, of_ceiling_bytes : float, optional
+        FLOP/s and bytes/s by the ceilings that `flopkit.ceilings` kept of this device; None where there are none.
     monitor : dict[str, Any], optional
         Clock, power, temperature while it ran, where they can be read.
 
@@ -83,6 +85,8 @@ class Measurement:
     round_means: tuple[float, ...] = ()
     p10_p90: tuple[float, float] | None = None
     floor: float | None = None
+    of_ceiling_flops: float | None = None
+    of_ceiling_bytes: float | None = None
     monitor: dict[str, Any] | None = None
 
     @property
@@ -112,7 +116,10 @@ class Measurement:
                 "mean": self.seconds, "low": low, "high": high, "median": self.median, "p10_p90": list(self.p10_p90 or ()),
                 "fastest": self.fastest, "calls": self.calls, "round_means": list(self.round_means),
             },
-            "rates": {"flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s, "mfu": self.mfu, "mbu": self.mbu},
+            "rates": {
+                "flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s, "mfu": self.mfu, "mbu": self.mbu,
+                "of_ceiling_flops": self.of_ceiling_flops, "of_ceiling_bytes": self.of_ceiling_bytes,
+            },
             "protocol": dict(self.protocol), "monitor": self.monitor,
         }  # fmt: skip
 
@@ -124,8 +131,8 @@ class Measurement:
             ("median", units.seconds(self.median)), ("calls", f"{self.calls:,} in {self.rounds} rounds"),
             ("work", f"{units.si(self.flops, 'FLOPs')}, {units.si(self.bytes, 'B')}"),
             ("rate", f"{units.si(self.flops_per_s, 'FLOP/s')}, {units.si(self.bytes_per_s, 'B/s')}"),
-            ("of the peak", "not known" if self.mfu is None else units.percent(self.mfu)),
-            ("of the bandwidth", "not known" if self.mbu is None else units.percent(self.mbu)),
+            ("of the peak, of the bandwidth", f"{_share(self.mfu)}, {_share(self.mbu)}"),
+            ("of the measured ceilings", f"{_share(self.of_ceiling_flops)}, {_share(self.of_ceiling_bytes)}"),
             ("verdict", self.verdict if self.steady else f"{self.verdict}, the clock was not steady"),
         ]  # fmt: skip
         return Table(
@@ -144,3 +151,7 @@ class Measurement:
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         return f"{self.table()._repr_html_()}<ul>{notes}</ul>"
+
+
+def _share(value: float | None) -> str:
+    return "not known" if value is None else units.percent(value)

@@ -16,6 +16,7 @@ from flopkit.measuring.timers import timer_for
 
 __all__ = ["measure"]
 
+ABOVE = 1.02  # of a ceiling: more than that is not noise
 PATIENCE = 2.0  # s of work after which a progress bar is shown
 CONVOLUTIONS = (
     "a convolution may take an algorithm with fewer FLOPs (Winograd, FFT), so the time was not judged by its arithmetic"
@@ -52,7 +53,7 @@ def measure(
     Returns
     -------
     Measurement
-        With ``seconds``, ``seconds_ci``, ``flops_per_s``, ``mfu``, ``verdict`` and ``notes``. The verdict is ``"wrong"`` where the result
+        With ``seconds``, ``seconds_ci``, ``flops_per_s``, ``mfu``, ``of_ceiling_flops``, ``verdict`` and ``notes``. The verdict is ``"wrong"`` where the result
         is, and ``"impossible"`` where the fastest call took less than the device needs for a lower bound of the work: the FLOPs at the
         highest rate that the silicon can have, or the bytes of the call's own inputs and outputs, those that it touches.
 
@@ -105,13 +106,23 @@ def measure(
         notes.append(f"{len(timing.rounds)} rounds only: the interval is wide; give a larger time_budget")
     if abs(timing.mean / timing.median - 1) > 0.02:
         notes.append("mean and median differ by more than 2 %: some calls took much longer")
+    formats = work.flops_by_dtype() if flops is None else {_format(placed): flops}
+    tf32 = cuda and torch.backends.cuda.matmul.allow_tf32
+    own = _own(where, notes)
+    of_flops = of_bytes = None
+    if own is not None:
+        at_ceiling = judging.at_rates(own, formats, tf32)
+        of_flops = at_ceiling and at_ceiling / timing.mean
+        of_bytes = moved / own.bandwidth / timing.mean
+        if of_flops and of_flops > ABOVE:
+            notes.append(
+                f"faster than the ceiling that was measured ({own.source}): measure it again with flopkit.ceilings()"
+            )
     verdict = "ok"
     mfu = mbu = least = None
     if device is None:
         notes.append(f"the peak of {machine.title(where)} is not known: no MFU, and no time is called impossible")
     else:
-        formats = work.flops_by_dtype() if flops is None else {_format(placed): flops}
-        tf32 = cuda and torch.backends.cuda.matmul.allow_tf32
         bounded = dict(formats)
         if cuda and any("convolution" in row["op"] for row in work.by_op()):
             notes.append(CONVOLUTIONS)
@@ -134,7 +145,7 @@ def measure(
         rounds=len(timing.rounds), flops=done, bytes=moved, mfu=mfu, mbu=mbu, steady=timing.steady, verdict=verdict,
         error=checked.error, notes=tuple(dict.fromkeys(notes)),
         protocol={"timer": how, "warm_up_s": timing.warm_up, "argument_sets": len(sets)}, round_means=timing.round_means,
-        p10_p90=timing.p10_p90, floor=least,
+        p10_p90=timing.p10_p90, floor=least, of_ceiling_flops=of_flops, of_ceiling_bytes=of_bytes,
     )  # fmt: skip
 
 
@@ -159,6 +170,23 @@ def _device(where: Any) -> Any:
     try:
         return devices.device()
     except (ValueError, KeyError, RuntimeError):
+        return None
+
+
+def _own(where: Any, notes: list[str]) -> Any:
+    """The device of the ceilings that are kept of this one, or None; *notes* say why they are not used."""
+    try:
+        kept = machine.read_ceilings(where)
+        if kept is None:
+            return None
+        if kept["threads"] != machine.threads(where):
+            notes.append(
+                f"not compared with the ceilings that are kept: they were measured with {kept['threads']} threads, this with {machine.threads(where)}"
+            )
+            return None
+        return devices.measured_device(kept)
+    except ValueError as error:
+        notes.append(f"not compared with the ceilings that are kept: {error}")
         return None
 
 

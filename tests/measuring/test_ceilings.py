@@ -10,7 +10,7 @@ import torch
 
 import flopkit as fk
 from flopkit import machine
-from flopkit.measuring import ceilings as module, workloads
+from flopkit.measuring import ceilings as module, judging, workloads
 
 CPU = torch.device("cpu")
 CUDA = SimpleNamespace(type="cuda", __str__=lambda self: "cuda")
@@ -249,7 +249,7 @@ def test_of_refused_ceilings_no_device_is_made():
 
 @pytest.mark.parametrize("spoil", [
     lambda text: text[: len(text) // 2], lambda text: "", lambda text: "[]", lambda text: "{}", lambda text: "\ufffd",
-    lambda text: text.replace("flopkit ceilings 1", "flopkit ceilings 9"),
+    lambda text: text.replace("flopkit ceilings 1", "flopkit ceilings 9"), lambda text: text.replace("threads", "fibres"),
 ])  # fmt: skip
 def test_a_spoilt_file_is_named_with_the_way_out(spoil):
     path = machine.keep_ceilings(some())
@@ -275,3 +275,74 @@ def test_the_folder_is_the_readers_own(monkeypatch, tmp_path):
     assert machine.folder() == tmp_path / ".flopkit" / "recordings"
     monkeypatch.setenv("FLOPKIT_RECORDINGS", "~/elsewhere")
     assert machine.folder() == tmp_path / "elsewhere"
+
+
+# ------------------------------------------------------------------------------------------------- measurements beside ceilings
+
+
+def measured(*args, **kwargs):
+    return fk.measure(torch.mm, *args, time_budget=0.1, **kwargs)
+
+
+def test_a_measurement_says_its_share_of_the_ceilings():
+    a, b = torch.randn(2, 32, 32)
+    assert measured(a, b).of_ceiling_flops is measured(a, b).of_ceiling_bytes is None
+    machine.keep_ceilings(some())
+    found = measured(a, b)
+    assert found.of_ceiling_flops == pytest.approx(2 * 32**3 / 4e9 / found.seconds)
+    assert found.of_ceiling_bytes == pytest.approx(3 * 4 * 32**2 / 2e9 / found.seconds)
+    assert found.record()["rates"]["of_ceiling_flops"] == found.of_ceiling_flops and "%" in str(
+        found.table()[7]["value"]
+    )
+    assert found.mfu is None  # a ceiling is no peak, and no time is impossible by it
+    half = measured(a.bfloat16(), b.bfloat16())
+    assert half.of_ceiling_flops == pytest.approx(2 * 32**3 / 8e9 / half.seconds)
+
+
+def test_a_format_without_a_ceiling_has_no_share():
+    machine.keep_ceilings(some())
+    a = torch.randn(32, 32, dtype=torch.float64)
+    found = measured(a, a)
+    assert found.of_ceiling_flops is None and found.of_ceiling_bytes is not None
+
+
+def test_what_multiplies_nothing_has_no_share_of_flops():
+    machine.keep_ceilings(some())
+    found = fk.measure(torch.neg, torch.ones(1000), time_budget=0.1)
+    assert found.of_ceiling_flops is None and found.of_ceiling_bytes > 0
+
+
+def test_faster_than_the_ceiling_is_noted_and_not_refused():
+    slow = some()
+    slow["matmul"]["fp32"]["flops_per_s"] = 1.0
+    machine.keep_ceilings(slow)
+    a = torch.randn(32, 32)
+    found = measured(a, a)
+    assert found.verdict == "ok" and found.of_ceiling_flops > 1
+    assert any("faster than the ceiling that was measured" in note for note in found.notes)
+
+
+def test_ceilings_of_other_threads_are_not_compared_with():
+    machine.keep_ceilings(some(threads=torch.get_num_threads() + 1))
+    a = torch.randn(32, 32)
+    found = measured(a, a)
+    assert found.of_ceiling_flops is found.of_ceiling_bytes is None
+    assert any(
+        f"with {torch.get_num_threads() + 1} threads, this with {torch.get_num_threads()}" in note
+        for note in found.notes
+    )
+
+
+def test_a_spoilt_file_of_ceilings_hinders_no_measurement():
+    machine.keep_ceilings(some()).write_text("{", "utf-8")
+    a = torch.randn(32, 32)
+    found = measured(a, a)
+    assert found.verdict == "ok" and any("does not hold ceilings" in note for note in found.notes)
+
+
+def test_products_in_tf32_are_compared_with_tf32():
+    card = fk.Device("card", peak={"fp32": 1e12, "tf32": 4e12}, bandwidth=1e12)
+    assert judging.at_rates(card, {"fp32": 1e12}, False) == 1.0 and judging.at_rates(card, {"fp32": 1e12}, True) == 0.25
+    assert (
+        judging.at_rates(card, {"fp32": 1e12, "fp64": 1.0}, False) is None and judging.at_rates(card, {}, False) is None
+    )
