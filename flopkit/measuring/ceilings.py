@@ -204,7 +204,7 @@ def ceilings(
     made = Ceilings(
         title=machine.title(where), kind=where.type, matmul=matmul, traffic=moved, launch_s=launch,
         when=datetime.now(UTC).isoformat(timespec="seconds"), threads=machine.threads(where), memory=machine.memory(where),
-        torch=torch.__version__, flopkit=__version__, notes=tuple(notes),
+        torch=str(torch.__version__), flopkit=__version__, notes=tuple(notes),
     )  # fmt: skip
     if keep:
         machine.keep_ceilings(made.record())

@@ -12,10 +12,12 @@ from flopkit.conventions import EXACT
 from flopkit.counter.running import count
 from flopkit.measuring import arguments, judging, protocol
 from flopkit.measuring.measurement import Measurement
+from flopkit.measuring.monitor import Monitor
 from flopkit.measuring.timers import timer_for
 
 __all__ = ["measure"]
 
+HELD_DOWN = 0.1  # of the samples: fewer are no matter
 ABOVE = 1.02  # of a ceiling: more than that is not noise
 PATIENCE = 2.0  # s of work after which a progress bar is shown
 CONVOLUTIONS = (
@@ -93,10 +95,23 @@ def measure(
     notes += [checked.note] * bool(checked.note)
     sets = arguments.copies((args, kwargs), where)
     timer, how = timer_for(arguments.rotating(fn, sets), torch, cuda)
-    with tqdm(
-        total=100, unit="%", desc="measuring", leave=False, delay=PATIENCE, bar_format="{l_bar}{bar}| {elapsed}"
-    ) as bar:
+    with (
+        Monitor(where) as watch,
+        tqdm(
+            total=100, unit="%", desc="measuring", leave=False, delay=PATIENCE, bar_format="{l_bar}{bar}| {elapsed}"
+        ) as bar,
+    ):
         timing = protocol.timed(timer, time_budget, lambda share: bar.update(int(100 * share) - bar.n))
+    seen = watch.summary(timing.warm_up)
+    notes += [watch.note] * bool(watch.note)
+    held = {
+        name: share
+        for name, share in ((seen or {}).get("held_down_by") or {}).items()
+        if name != "idle" and share > HELD_DOWN
+    }
+    if held:
+        shares = ", ".join(f"{name} in {share:.0%} of the samples" for name, share in held.items())
+        notes.append(f"the clock was held down: {shares}")
     done = work.hardware_flops if flops is None else flops
     moved = work.bytes if bytes is None else bytes
     device = _device(where)
@@ -146,6 +161,7 @@ def measure(
         error=checked.error, notes=tuple(dict.fromkeys(notes)),
         protocol={"timer": how, "warm_up_s": timing.warm_up, "argument_sets": len(sets)}, round_means=timing.round_means,
         p10_p90=timing.p10_p90, floor=least, of_ceiling_flops=of_flops, of_ceiling_bytes=of_bytes,
+        monitor=seen,
     )  # fmt: skip
 
 

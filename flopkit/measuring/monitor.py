@@ -1,0 +1,117 @@
+"""Clock, power and temperature of a GPU while it is timed, by NVML. They are read and never set."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from typing import Any
+
+__all__ = ["Monitor"]
+
+EVERY = 0.05  # s between two samples; a power reading is a mean over up to a second
+# NVML's bits for what holds the clock down.
+REASONS = {
+    0x1: "idle", 0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost", 0x20: "thermal, by software",
+    0x40: "thermal, by hardware", 0x80: "power brake", 0x100: "display clock",
+}  # fmt: skip
+
+
+class Monitor:
+    """A thread that samples a CUDA device while the ``with`` block runs. On a CPU, or without nvidia-ml-py, it does nothing.
+
+    Parameters
+    ----------
+    where : Any
+        A device of torch.
+    """
+
+    def __init__(self, where: Any) -> None:
+        self.where, self.note = where, ""
+        self._samples: list[tuple[float, dict[str, float | None], int | None]] = []
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Monitor:
+        if self.where.type == "cuda":
+            try:
+                import pynvml
+
+                self._nvml: Any = pynvml
+                pynvml.nvmlInit()
+            except ModuleNotFoundError:
+                self.note = (
+                    "clock, power and temperature were not watched: that needs nvidia-ml-py (pip install nvidia-ml-py)"
+                )
+            except pynvml.NVMLError as error:
+                self.note = f"clock, power and temperature were not watched: {error}"
+            else:
+                self._start()
+        return self
+
+    def _start(self) -> None:
+        import torch
+
+        try:
+            # by its number torch may mean another card than NVML: CUDA_VISIBLE_DEVICES renumbers them
+            self._card = self._nvml.nvmlDeviceGetHandleByUUID(
+                f"GPU-{torch.cuda.get_device_properties(self.where).uuid}"
+            )
+        except (AttributeError, self._nvml.NVMLError) as error:
+            self.note = f"clock, power and temperature were not watched: {error}"
+            self._nvml.nvmlShutdown()
+            return
+        self._began = time.perf_counter()
+        self._thread = threading.Thread(target=self._watch, name="flopkit monitor", daemon=True)
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+            self._nvml.nvmlShutdown()
+
+    def _watch(self) -> None:
+        nvml, card = self._nvml, self._card
+        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons  # as versions before 12.535 call it
+
+        def read(call: Any, *kind: int) -> Any:
+            try:
+                return call(card, *kind)
+            except nvml.NVMLError:  # a card need not have every sensor
+                return None
+
+        while True:
+            power = read(nvml.nvmlDeviceGetPowerUsage)
+            values = {
+                "sm_mhz": read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
+                "memory_mhz": read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
+                "watts": None if power is None else power / 1000,
+                "celsius": read(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+            }
+            self._samples.append((time.perf_counter() - self._began, values, read(reasons)))
+            if self._ended.wait(EVERY):
+                return
+
+    def summary(self, after: float = 0.0) -> dict[str, Any] | None:
+        """Median, least and most of each quantity, and the share of samples in which each reason held the clock down.
+
+        Parameters
+        ----------
+        after : float, optional
+            Seconds from the beginning that are left out, such as a warm-up.
+        """
+        kept = [sample for sample in self._samples if sample[0] >= after] or self._samples[-1:]
+        if not kept:
+            return None
+        found: dict[str, Any] = {"samples": len(kept)}
+        for name in kept[0][1]:
+            values = [value for _, sample, _ in kept if (value := sample[name]) is not None]
+            found[name] = (
+                {"median": statistics.median(values), "low": min(values), "high": max(values)} if values else None
+            )
+        masks = [mask for _, _, mask in kept if mask is not None]
+        shares = {name: sum(bool(mask & bit) for mask in masks) / len(masks) for bit, name in REASONS.items() if masks}
+        found["held_down_by"] = {name: share for name, share in shares.items() if share} if masks else None
+        return found
