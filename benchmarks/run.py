@@ -123,6 +123,48 @@ def rows_models(runs=40):
     )
 
 
+def rows_measuring(rounds=30, calls=200):
+    """What the clock of `fk.measure` adds to the calls that it times, beside the same loop without it; and the ceilings of a CPU."""
+    import torch
+
+    import flopkit as fk
+    from flopkit.measuring.arguments import copies, rotating
+    from flopkit.measuring.timers import WallClock
+
+    a, b = torch.randn(2, 256, 256)
+    run = rotating(torch.mm, copies(((a, b), {}), a.device))
+    timer = WallClock(run)
+
+    def plain():
+        for _ in range(calls):
+            run()
+
+    def clocked():
+        timer.calls(calls)
+
+    taken = {plain: [], clocked: []}
+    for _ in range(rounds):
+        for function, times in taken.items():
+            start = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - start)
+    bare, ours = (min(taken[function]) for function in (plain, clocked))
+    yield (
+        "a product of 256 × 256 under the clock of `fk.measure`",
+        f"{1e6 * ours / calls:.1f} µs",
+        f"{100 * (ours / bare - 1):+.1f} % over the bare loop",
+        "< +2 %",
+    )
+    start = time.perf_counter()
+    found = fk.ceilings("cpu", keep=False)
+    yield (
+        "`fk.ceilings()` of the CPU",
+        f"{time.perf_counter() - start:.0f} s",
+        f"{len(found.matmul)} formats, {len(found.traffic)} kinds of traffic",
+        "< 60 s",
+    )
+
+
 STEP = """async node => {
   const slider = node.querySelector('input[type=range]'), taken = [];
   const settled = () => new Promise(done => {
@@ -221,7 +263,7 @@ def main():
     options = parser.parse_args()
     if not (HTML / "book").is_dir() or shutil.which("git") is None:
         sys.exit("the book is not built: run `make book` first")
-    parts = [rows_imports, rows_counting, rows_models, rows_counter, rows_figures, rows_pages]
+    parts = [rows_imports, rows_counting, rows_models, rows_measuring, rows_counter, rows_figures, rows_pages]
     parts += [rows_commands] * options.commands
     lines = ["| what | measured | beside it | aim |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for part in parts for row in part()]
