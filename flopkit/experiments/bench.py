@@ -78,7 +78,7 @@ class Bench:
     def case(
         self, experiment: str, params: Mapping[str, Any], make: Callable[[], tuple[Any, ...]], dtype: str, *,
         flops: float | None = None, bytes: float | None = None, check: Callable[..., Any] | None = None,
-        extra: Mapping[str, Any] | None = None,
+        time_budget: float | None = None, extra: Mapping[str, Any] | None = None,
     ) -> Record:  # fmt: skip
         """Measure one case, or hand back what is known of it.
 
@@ -98,6 +98,8 @@ class Bench:
             Bytes of a call. None: they are counted.
         check : Callable[..., Any], optional
             A function of the same arguments that gives the right result.
+        time_budget : float, optional
+            Seconds of this case where neither caller nor scale names any.
         extra : Mapping[str, Any], optional
             Further plain numbers to keep, such as ``{"model_flops": …}``.
         """
@@ -109,8 +111,13 @@ class Bench:
         allowed = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype != "fp32"
         try:
-            fn, *args = make()
-            found = measure(fn, *args, time_budget=self.time_budget, flops=flops, bytes=bytes, check=check)
+            with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+                torch.manual_seed(
+                    0
+                )  # the same weights in every run, and the caller's random numbers go on as they would
+                fn, *args = make()
+            seconds = time_budget if self.time_budget is None else self.time_budget
+            found = measure(fn, *args, time_budget=seconds, flops=flops, bytes=bytes, check=check)
         finally:
             torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allowed
         record: Record = {

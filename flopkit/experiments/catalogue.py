@@ -11,7 +11,16 @@ from flopkit.experiments.bench import Bench, Record
 
 __all__ = ["NAMES", "Experiment", "experiment"]
 
-NAMES = ("matmul_sizes", "matmul_tiles", "dense_batch", "convolutions", "backward_ratio", "attention_kernels", "fusion")
+NAMES = (
+    "matmul_sizes",
+    "matmul_tiles",
+    "dense_batch",
+    "convolutions",
+    "backward_ratio",
+    "attention_kernels",
+    "cnns",
+    "fusion",
+)
 
 
 @dataclass(frozen=True)

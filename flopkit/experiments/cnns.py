@@ -1,0 +1,110 @@
+"""The thirteen networks of the study of 2021, trained on random images: one image, a batch, and some batches of an epoch."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.decoder import torch_dtype
+from flopkit.models.vision import cnn, cnn_names
+
+TITLE = "Thirteen convolutional networks, four methods"
+PREDICTION = (
+    "Theory (three times the forward pass) and the counted step agree within 4 %. MobileNetV2 and EfficientNet-B0 make a tenth or less of the "
+    "FLOP/s of VGG-16, because they move about one byte for every three FLOPs and VGG one for a hundred; what they reach is more than half of "
+    "what their bytes allow. A batch is several times as efficient as one image on a GPU, and hardly more so on a CPU; an epoch adds the "
+    "optimiser and the copy of the images, less than a tenth. Half precision speeds up VGG by more than MobileNetV2 does, and compiling "
+    "speeds up MobileNetV2 by about 1.5, since it fuses normalisations and activations."
+)
+SHOWN = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "efficientnet_b0")  # those that run by more than one method
+
+
+def run(bench: Bench) -> Iterator[Record]:
+    """A training step of each network by number format, then for some of them one image, an epoch, and the compiled network."""
+    networks = bench.pick(toy=("resnet18", "mobilenet_v2"), cpu=cnn_names(), gpu=cnn_names())
+    shown = bench.pick(toy=("mobilenet_v2",), cpu=("resnet18", "mobilenet_v2"), gpu=SHOWN)
+    for network in networks:
+        for dtype in bench.dtypes:
+            yield _case(bench, network, "batch", dtype)
+    for network in shown:
+        for method in ("one", "epoch"):
+            yield _case(bench, network, method, bench.dtypes[-1])
+        if bench.scale == "gpu":  # on a CPU the compiler takes minutes
+            yield _case(bench, network, "batch", bench.dtypes[0], compiled=True)
+
+
+def _case(bench: Bench, network: str, method: str, dtype: str, compiled: bool = False) -> Record:
+    import torch
+    from torch.nn import functional
+
+    kind, device = torch_dtype(dtype), bench.device
+    pixels = bench.pick(toy=64, cpu=64, gpu=224)
+    batch = 1 if method == "one" else bench.pick(toy=2, cpu=4, gpu=64)
+    batches = bench.pick(toy=2, cpu=2, gpu=8) if method == "epoch" else 1
+    net = functools.cache(lambda: _network(network, device, kind))
+
+    def right(labels: Any, images: Any) -> Any:
+        """The losses in float64. That gradients were computed, the counted FLOPs show."""
+        double = copy.deepcopy(net()).double()
+        outputs = [double(x.to(device, torch.float64)) for x in images]
+        return torch.stack([functional.cross_entropy(each, y) for each, y in zip(outputs, labels, strict=True)])
+
+    def make() -> tuple[Any, ...]:
+        host = method == "epoch"  # whose images wait in the memory of the host
+        images = [torch.randn(batch, 3, pixels, pixels, device="cpu" if host else device) for _ in range(batches)]
+        if kind != torch.float32:  # matrix units want channels last
+            images = [each.to(kind, memory_format=torch.channels_last) for each in images]
+        labels = torch.randint(1000, (batches, batch), device=device)
+        # a rate of zero leaves the weights as they are, for the check; the optimiser does all of its work
+        optimizer = torch.optim.SGD(net().parameters(), lr=0.0, momentum=0.9) if host else None
+        return _steps(net(), device, compiled, optimizer), labels, images
+
+    params = {"network": network, "method": method, "batch": batch, "pixels": pixels, "compiled": compiled}
+    forward = cnn(network, batch=batch, height=pixels, width=pixels).flops
+    extra = {"images": batch * batches, "theory_flops": 3 * forward * batches}
+    return bench.case("cnns", params, make, dtype, check=right, time_budget=1, extra=extra)
+
+
+def _network(name: str, device: Any, kind: Any) -> Any:
+    """The network as torchvision has it, with random weights."""
+    import torch
+
+    try:
+        import torchvision
+    except ImportError:
+        raise ImportError("the networks need torchvision, which is not installed: pip install torchvision") from None
+    net = getattr(torchvision.models, name)().to(device, kind).train()
+    for layer in net.modules():
+        if isinstance(layer, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
+            layer.p = 0.0  # the check in float64 would draw another mask
+        if hasattr(
+            layer, "downsample"
+        ):  # a block of a ResNet: untrained, a hundred layers multiply rounding errors by thousands
+            torch.nn.init.constant_(getattr(layer, "bn3", layer.bn2).weight, 0.2)
+    return net if kind == torch.float32 else net.to(memory_format=torch.channels_last)
+
+
+def _steps(net: Any, device: Any, compiled: bool = False, optimizer: Any = None) -> Callable[..., Any]:
+    """Batch by batch: copied to the device, forward, backward and, where there is an optimiser, its step."""
+    import torch
+    from torch.nn import functional
+
+    runs, weights = torch.compile(net) if compiled else net, list(net.parameters())
+
+    def steps(labels: Any, images: Any) -> Any:
+        losses = []
+        with torch.enable_grad():
+            for x, y in zip(images, labels, strict=True):
+                losses.append(functional.cross_entropy(runs(x.to(device)), y))
+                if optimizer is None:
+                    torch.autograd.grad(losses[-1], weights)
+                else:
+                    optimizer.zero_grad()
+                    losses[-1].backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
+        return torch.stack([each.detach() for each in losses])
+
+    return steps
