@@ -20,6 +20,7 @@ NAMES = (
     "attention_kernels",
     "cnns",
     "fusion",
+    "decode",
 )
 
 
