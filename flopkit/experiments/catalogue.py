@@ -18,6 +18,7 @@ NAMES = (
     "convolutions",
     "backward_ratio",
     "attention_kernels",
+    "checkpointing",
     "cnns",
     "fusion",
     "decode",
