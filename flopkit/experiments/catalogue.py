@@ -19,6 +19,7 @@ NAMES = (
     "backward_ratio",
     "attention_kernels",
     "checkpointing",
+    "experts",
     "cnns",
     "fusion",
     "decode",
