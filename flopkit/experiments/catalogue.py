@@ -20,6 +20,7 @@ NAMES = (
     "attention_kernels",
     "checkpointing",
     "experts",
+    "gpt_step",
     "cnns",
     "fusion",
     "decode",
