@@ -120,11 +120,13 @@ class Bench:
             found = measure(fn, *args, time_budget=seconds, flops=flops, bytes=bytes, check=check)
         finally:
             torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allowed
-        record: Record = {
-            "experiment": experiment, "case": ", ".join(f"{name}={value}" for name, value in params.items()),
-            "params": dict(params), "dtype": dtype, **found.record(), "extra": dict(extra or {}),
-        }  # fmt: skip
-        self.known[key] = record
+        return self.add(experiment, params, dtype, {**found.record(), "extra": dict(extra or {})})
+
+    def add(self, experiment: str, params: Mapping[str, Any], dtype: str, measured: Mapping[str, Any]) -> Record:
+        """Keep what was *measured* of a case, by this bench or by a program that it started: ``{**measurement.record(), "extra": {…}}``."""
+        named = ", ".join(f"{name}={value}" for name, value in params.items())
+        record = {"experiment": experiment, "case": named, "params": dict(params), "dtype": dtype, **measured}
+        self.known[self.key(experiment, params, dtype)] = record
         self.keep(record)
         return record
 

@@ -24,6 +24,7 @@ NAMES = (
     "cnns",
     "fusion",
     "decode",
+    "all_reduce",
 )
 
 
