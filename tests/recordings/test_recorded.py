@@ -122,6 +122,15 @@ def test_what_is_written_is_checked(whole, tmp_path):
         Recording(whole.attribution, {})
 
 
+def test_a_number_that_json_has_not_leaves_the_old_file(whole, tmp_path):
+    path = whole.write(tmp_path / "old.json").path
+    before = path.read_bytes()
+    odd = whole.added({**whole.results[0], "case": "odd", "extra": {"share": math.nan}})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        odd.write(path)
+    assert path.read_bytes() == before
+
+
 def test_a_refused_result_is_kept_and_not_plottable(whole, tmp_path):
     results = list(copy.deepcopy(whole.results))
     results[0]["verdict"], results[2]["verdict"] = "impossible", "wrong"

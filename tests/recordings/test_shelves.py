@@ -149,6 +149,7 @@ def case(mean, half=0.1, device="a CPU", **changes):
         (case(1.0), case(1.05), "same"),
         (case(1.0), case(1.15), "ambiguous"),
         (case(1.0, 0.2), case(1.15, 0.05), "ambiguous"),
+        (case(1.15, 0.05), case(1.0, 0.2), "ambiguous"),
         (case(1.0), case(9.0, steady=False), "ambiguous"),
         (case(9.0, steady=False), case(1.0), "ambiguous"),
     ],
