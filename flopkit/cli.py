@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from flopkit import machine, units
+from flopkit import machine, names, units
 from flopkit.__about__ import __version__
 from flopkit.conventions import as_convention
 from flopkit.devices import device, device_names
@@ -25,6 +25,7 @@ from flopkit.diagnosis import doctor
 from flopkit.experiments import NAMES, Bench, experiment, record
 from flopkit.experiments.bench import SCALES
 from flopkit.experiments.suite import chosen
+from flopkit.measuring.ceilings import ceilings
 from flopkit.models.catalogue import load
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
@@ -138,8 +139,10 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--recompute", choices=tuple(POLICIES), default="none", help="for HFU (default none)")
     ask.add_argument("--reported", help="an MFU that somebody reported: 0.41, 41 or 41%%")
 
-    measure = command("measure", "One experiment on this machine, kept nowhere.", _measure)
-    measure.add_argument("experiment", help=f"one of {', '.join(NAMES)}")
+    measure = command(
+        "measure", "One experiment on this machine, kept nowhere; or its ceilings, which are kept.", _measure
+    )
+    measure.add_argument("experiment", help=f"ceilings, or one of {', '.join(NAMES)}")
     keep = command("record", "The experiments on this machine, kept in a file; a second run goes on with it.", _record)
     keep.add_argument(
         "--out", metavar="FILE", help="the recording (default: in the folder where the book looks for yours)"
@@ -246,6 +249,9 @@ def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _measure(asked: argparse.Namespace) -> tuple[Any, Table]:
+    if names.find(asked.experiment, (*NAMES, "ceilings"), "an experiment", argument="experiment") == "ceilings":
+        roof = ceilings(asked.device, time_budget=asked.time_budget)
+        return roof.record(), roof.table()
     one = experiment(asked.experiment)
     bench = Bench(asked.device, asked.scale, time_budget=asked.time_budget)
     found = list(tqdm(one.run(bench), desc=one.name, unit="case", leave=False, disable=None))

@@ -139,6 +139,23 @@ def test_measure(capsys):
     assert "n=32, data=zeros" in text and "Predicted: " in text and " FLOP/s" in text
 
 
+def test_measure_ceilings(capsys, monkeypatch):
+    """What `fk.ceilings` gives is printed; measuring them takes its time and has tests of its own."""
+    held = {"low": 9.9e10, "high": 1.01e11, "steady": True, "verdict": "ok"}
+    traffic = {"copy": {"bytes_per_s": 1e10, **held}}
+    found, asked = (
+        fk.Ceilings(
+            "my CPU", "cpu", {"fp32": {"flops_per_s": 1e11, "shape": [8, 8, 8], **held}}, traffic, 1e-6, "2026-01-01"
+        ),
+        [],
+    )
+    monkeypatch.setattr(
+        "flopkit.cli.ceilings", lambda device, time_budget: asked.append((device, time_budget)) or found
+    )
+    assert data(capsys, "measure", "ceilings", "--device", "cpu", "--time-budget", "1") == found.record()
+    assert said(capsys, "measure", "Ceilings") == f"{found.table()}\n" and asked == [("cpu", 1.0), (None, None)]
+
+
 def test_record(capsys, tmp_path, monkeypatch):
     """Without --out the recording goes where `flopkit.recordings` looks for the reader's own."""
     monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path / "kept"))

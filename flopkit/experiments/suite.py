@@ -12,6 +12,7 @@ from tqdm import tqdm
 from flopkit import machine, names
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.catalogue import NAMES, experiment
+from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.provenance import provenance
 from flopkit.recordings.recorded import Recording
 
@@ -77,6 +78,10 @@ def record(
     KeyboardInterrupt
         When the user stops it; the message says that nothing is lost.
 
+    Notes
+    -----
+    A new file begins with the ceilings of the device, a minute on a CPU; those that `flopkit.ceilings` kept serve, too. Toy sizes do without.
+
     Examples
     --------
     >>> import tempfile
@@ -102,6 +107,8 @@ def record(
 
     bench.keep = keep
     try:
+        if recording.ceilings is None and (roof := _roof(bench, here["torch"])) is not None:
+            recording = Recording(recording.attribution, recording.provenance, roof, recording.results).write(path)
         with tqdm(wanted, unit="experiment", disable=None) as bar:
             for name in bar:
                 for found in _run(name, bench, failed):
@@ -110,6 +117,16 @@ def record(
         kept = f"interrupted; {len(recording.results)} measurements are kept in {path}: run the same command to go on"
         raise KeyboardInterrupt(kept) from stop
     return Suite(recording, len(recording.results) - before, failed)
+
+
+def _roof(bench: Bench, torch: str) -> Mapping[str, Any] | None:
+    """The ceilings of the device: those that are kept, if they are of this torch and as many threads, else measured now. A toy does without."""
+    if bench.scale == "toy":
+        return None
+    kept = machine.read_ceilings(bench.device)
+    if kept is not None and (kept["torch"], kept["threads"]) == (torch, machine.threads(bench.device)):
+        return kept
+    return ceilings(bench.device).record()
 
 
 def _run(name: str, bench: Bench, failed: dict[str, str]) -> Iterator[Record]:
@@ -124,9 +141,8 @@ def _begun(path: Path, here: Mapping[str, Any], attribution: Mapping[str, str]) 
     """The recording to go on with: the one in the file, if it was made here, or an empty one."""
     if not path.exists():
         about = {"who": NOBODY, "machine": str(here["device"]), "licence": "not stated", **attribution}
-        return Recording(about, here, machine.read_ceilings(here["type"])).write(
-            path
-        )  # at once: a folder that cannot be written to is not to cost an hour
+        begun = Recording(about, here)
+        return begun.write(path)  # at once: a folder that cannot be written to is not to cost an hour
     old = Recording.read(path)
     for name, value in here.items():
         if name != "when" and old.provenance[name] != value:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from flopkit.experiments import NAMES, Bench, experiment
+from flopkit.recordings import recorded
 
 FOLDER = Path(experiment.__code__.co_filename).parent
 KEYS = {
@@ -43,6 +44,11 @@ def test_its_records_are_complete_and_plain(ran):
         assert all(isinstance(value, PLAIN) for value in record["extra"].values())
         assert json.loads(json.dumps(record, allow_nan=False)) == record
         assert record["seconds"]["mean"] > 0 and record["counted"]["flops"] >= 0 and record["counted"]["bytes"] > 0
+
+
+def test_a_recording_takes_them(ran):
+    for record in ran[1]:
+        assert list(recorded._faults_of(record)) == []
 
 
 def test_its_results_are_right(ran):

@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import flopkit as fk
+from flopkit import machine
 from flopkit.cli import main
-from flopkit.experiments import Bench, bench, experiment, record, suite
+from flopkit.experiments import bench, experiment, record, suite
 from flopkit.recordings import Recording
 
 ROOT = Path(fk.__file__).parents[1]
@@ -164,9 +166,38 @@ def test_names():
         suite.chosen(["matmul_size"])
 
 
-def test_the_bench_measures_nothing_twice():
-    known = {}
-    one = Bench("cpu", "toy", known=known)
-    first = list(experiment("matmul_sizes").run(one))
-    again = Bench("cpu", "toy", known=one.known, keep=lambda record: pytest.fail("measured again"))
-    assert list(experiment("matmul_sizes").run(again)) == first
+class Roof:
+    def record(self):
+        return {
+            "torch": str(torch.__version__),
+            "threads": torch.get_num_threads(),
+            "matmul": {},
+            "traffic": {},
+            "of": "now",
+        }
+
+
+@pytest.fixture
+def ceilings_measured(tmp_path, monkeypatch):
+    """How often ceilings were measured; no experiment is."""
+    times = []
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path / "kept"))
+    monkeypatch.setattr(suite, "ceilings", lambda device: times.append(device.type) or Roof())
+    monkeypatch.setattr(suite, "_run", lambda *args: iter(()))
+    return times
+
+
+def test_a_recording_begins_with_the_ceilings(tmp_path, ceilings_measured):
+    path = tmp_path / "mine.json"
+    for _ in range(2):  # the second run finds them in the file
+        record(path, device="cpu", scale="cpu")
+        assert Recording.read(path).ceilings == Roof().record() and ceilings_measured == ["cpu"]
+    assert record(tmp_path / "toy.json", device="cpu", scale="toy").recording.ceilings is None
+    assert ceilings_measured == ["cpu"]
+
+
+@pytest.mark.parametrize(("changed", "measured"), [({}, []), ({"torch": "1.0"}, ["cpu"]), ({"threads": 99}, ["cpu"])])
+def test_kept_ceilings_serve_where_they_are_of_this_place(tmp_path, ceilings_measured, changed, measured):
+    machine.keep_ceilings({**Roof().record(), "title": machine.title("cpu"), "of": "before", **changed})
+    found = record(tmp_path / "mine.json", device="cpu", scale="cpu").recording.ceilings
+    assert ceilings_measured == measured and found["of"] == ("now" if measured else "before")
