@@ -10,7 +10,7 @@ from flopkit.charts import drawings, gallery
 from flopkit.charts.figure import Figure, pick
 from flopkit.charts.gallery import *  # noqa: F403
 from flopkit.charts.panel import along, choice, column, grouped, readout, slider, steps, switch
-from flopkit.charts.roofs import Dots, on_one_roof
+from flopkit.charts.roofs import Dots, measured, on_one_roof
 
 __all__ = [
     "Dots",
@@ -20,6 +20,7 @@ __all__ = [
     "column",
     "drawings",
     "grouped",
+    "measured",
     "on_one_roof",
     "pick",
     "readout",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, column
+from flopkit.devices import measured_device
+from flopkit.recordings.shelves import Case
 
-__all__ = ["Dots", "on_one_roof"]
+__all__ = ["Dots", "measured", "on_one_roof"]
 
 SHAPES = ("circle", "square", "diamond", "triangle-up")  # beside colours, for those who don't see them
 
@@ -58,6 +60,45 @@ class Dots:
             }
             for label, flops, bytes, seconds in self.rows
         ]  # fmt: skip
+
+
+def measured(cases: Iterable[Case], label: Callable[[Case], str] | None = None) -> list[Dots]:
+    """Recorded cases as dots, one `Dots` for each owner and number format, over the ceilings that were measured of their device.
+
+    Cases without times, as published ones are, and those of devices without ceilings are left out.
+
+    Parameters
+    ----------
+    cases : Iterable[Case]
+        As `flopkit.recordings.records` and `flopkit.experiments.here` give them.
+    label : Callable[[Case], str], optional
+        What a dot is called. None: its case.
+
+    Examples
+    --------
+    >>> ok = {"verdict": "ok"}
+    >>> found = {"title": "my CPU", "matmul": {"fp32": {"flops_per_s": 1e11, **ok}}, "traffic": {"copy": {"bytes_per_s": 1e10, **ok}}}
+    >>> found |= {"threads": 2, "memory": 1e9, "when": "2026-01-01"}
+    >>> record = {"case": "n=8", "dtype": "fp32", "counted": {"flops": 1024, "bytes": 768}, "seconds": {"mean": 1e-6}, **ok}
+    >>> measured([Case(record, "yours", "yours: my CPU", "my CPU", found)])[0].rows
+    [('n=8', 1024, 768, 1e-06)]
+    """
+    layers: dict[str, Dots] = {}
+    for case in cases:
+        if "seconds" not in case or case.ceilings is None or case["verdict"] != "ok":
+            continue
+        device = measured_device(case.ceilings)
+        if case["dtype"] not in device.dtypes or not (case["counted"]["flops"] and case["counted"]["bytes"]):
+            continue
+        whose = f"{case.whose}, {case['dtype']}"
+        fresh = Dots(whose, device.peak(case["dtype"]), device.bandwidth, "measured")
+        layers.setdefault(whose, fresh).add(
+            label(case) if label else case["case"],
+            case["counted"]["flops"],
+            case["counted"]["bytes"],
+            case["seconds"]["mean"],
+        )
+    return list(layers.values())
 
 
 def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: str = "", height: int = 320) -> Figure:

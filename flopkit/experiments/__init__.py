@@ -2,6 +2,7 @@
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.catalogue import NAMES, Experiment, experiment
+from flopkit.experiments.own import here
 from flopkit.experiments.suite import Suite, record
 
-__all__ = ["NAMES", "Bench", "Experiment", "Record", "Suite", "experiment", "record"]
+__all__ = ["Bench", "Experiment", "NAMES", "Record", "Suite", "experiment", "here", "record"]

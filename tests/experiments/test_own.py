@@ -1,0 +1,59 @@
+"""An experiment on the reader's own machine: what is kept comes first, a short run else."""
+
+import pytest
+
+from flopkit import experiments, machine
+from flopkit.charts import measured
+from flopkit.experiments import own
+
+CEILINGS = {
+    "title": "a CPU", "kind": "cpu", "threads": 2, "memory": 1e9, "when": "2026-01-01T00:00:00+00:00",
+    "matmul": {"fp32": {"flops_per_s": 1e11, "verdict": "ok"}}, "traffic": {"copy": {"bytes_per_s": 1e10, "verdict": "ok"}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(own, "_ceilings", lambda bench: CEILINGS)
+
+
+def test_a_short_run_says_whose_it_is_and_is_not_kept(folder, quick):
+    found = experiments.here("matmul_sizes", time_budget=0.02, scale="toy")
+    assert len(found) == 3 and {case.owner for case in found} == {"yours"}
+    assert {case.whose for case in found} == {"yours: a CPU, a short run"}
+    assert not list(folder.iterdir())
+
+
+def test_the_limit_ends_it_after_a_case(folder, quick):
+    assert len(experiments.here("matmul_sizes", limit=0, time_budget=0.02, scale="toy")) == 1
+
+
+def test_what_the_reader_has_recorded_comes_first(folder, quick):
+    experiments.record(folder / "mine.json", only=["matmul_sizes"], device="cpu", scale="toy")
+    found = experiments.here("matmul_sizes", limit=0)
+    assert len(found) == 3 and all(
+        machine.title("cpu") in case.whose and "short run" not in case.whose for case in found
+    )
+
+
+def test_ceilings_that_are_kept_are_taken(folder, monkeypatch):
+    monkeypatch.setattr(own, "ceilings", lambda *args, **named: pytest.fail("measured anew"))
+    machine.keep_ceilings({**CEILINGS, "title": machine.title("cpu")})
+    [case] = experiments.here("matmul_sizes", limit=0, time_budget=0.02, scale="toy")
+    assert case.ceilings["matmul"] == CEILINGS["matmul"]
+
+
+def test_dots_are_cases_with_times_and_ceilings(folder, quick):
+    cases = experiments.here("matmul_sizes", time_budget=0.02, scale="toy")
+    cases[0]["verdict"] = "impossible"
+    cases[1].ceilings = None
+    [layer] = measured(cases, lambda case: case["params"]["data"])
+    assert (layer.flops_per_s, layer.bytes_per_s, layer.ceilings) == (1e11, 1e10, "measured")
+    [(label, flops, _bytes, seconds)] = layer.rows
+    assert (label, flops, seconds) == ("zeros", 2 * 32**3, cases[2]["seconds"]["mean"])
