@@ -136,8 +136,8 @@ def one_run() -> Figure:
             column("called", "Utilisation", "%"),
         ],
         caption="The speed of 10,000 tokens/s is an example, not a measurement: put in your own. The last two read-outs do not depend on your "
-        "recipe: every run needs the FLOPs of the visible scores and of the products. An H100 can never do more bf16 work than its limit, "
-        f"{si(LIMIT, 'FLOP/s')} at its highest clock; in practice, large matrix products stay below the peak. Sizes from the model's config. "
+        "recipe: every run must do at least these FLOPs, its matrix products and its visible scores. An H100 can never do more dense bf16 work than its "
+        f"limit, {si(LIMIT, 'FLOP/s')} at its highest clock. In practice, large matrix products stay below the peak. Sizes from the model's config. "
         + peaks_note([("h100-sxm", "bf16")]),
         height=360,
     )  # fmt: skip
