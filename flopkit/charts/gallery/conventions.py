@@ -325,7 +325,7 @@ def what_counts() -> Figure:
             for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")
         )
         + " as run on a CPU. The other works: by the rules of these versions and of the documentation of TensorFlow, another framework, with "
-        "attention written out as two products. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as ptflops and thop do. 2K FLOPs already "
-        "include a K-th addition, so with the bias they count one addition too many. ptflops counts each ReLU twice, so it can match by accident.",
+        "attention written out as two products. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as fvcore, ptflops and thop do. 2K FLOPs "
+        "include one addition more than the paper count; with the bias switched on as well, that addition is counted twice. ptflops counts each ReLU twice, so it can match by accident.",
         height=290,
     )
