@@ -123,7 +123,7 @@ def rows_models(runs=40):
     )
 
 
-def rows_measuring(rounds=30, calls=200):
+def rows_measuring(rounds=30, calls=50):
     """What the clock of `fk.measure` adds to the calls that it times, beside the same loop without it; and the ceilings of a CPU."""
     import torch
 
@@ -131,6 +131,8 @@ def rows_measuring(rounds=30, calls=200):
     from flopkit.measuring.arguments import copies, rotating
     from flopkit.measuring.timers import WallClock
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # threads that wait for each other would be most of the time on a busy machine
     a, b = torch.randn(2, 256, 256)
     run = rotating(torch.mm, copies(((a, b), {}), a.device))
     timer = WallClock(run)
@@ -148,6 +150,7 @@ def rows_measuring(rounds=30, calls=200):
             start = time.perf_counter()
             function()
             times.append(time.perf_counter() - start)
+    torch.set_num_threads(threads)
     bare, ours = (min(taken[function]) for function in (plain, clocked))
     yield (
         "a product of 256 × 256 under the clock of `fk.measure`",
