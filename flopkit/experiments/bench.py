@@ -112,9 +112,7 @@ class Bench:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype != "fp32"
         try:
             with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-                torch.manual_seed(
-                    0
-                )  # the same weights in every run, and the caller's random numbers go on as they would
+                torch.manual_seed(0)  # the same weights in every run, and the caller's random numbers go on
                 fn, *args = make()
             seconds = time_budget if self.time_budget is None else self.time_budget
             found = measure(fn, *args, time_budget=seconds, flops=flops, bytes=bytes, check=check)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -78,12 +79,14 @@ def main(asked: str) -> None:
         timing = protocol.timed(timer, plan["time_budget"])
         timer.end()
         notes = [] if timing.steady else [f"the clock was not steady after a warm-up of {timing.warm_up:.1f} s"]
+        if not math.isfinite(error):
+            notes.append("the result is not finite")
         tolerance = judging.TOLERANCE[str(torch_dtype(plan["dtype"]))]
         found = Measurement(
             name=params["what"], device=f"{params['ranks']} ranks over {params['backend']}", seconds=timing.mean,
             seconds_ci=timing.ci, median=timing.median, fastest=timing.fastest, calls=len(timing.calls), rounds=len(timing.rounds),
             flops=flops, bytes=bytes, mfu=None, mbu=None, steady=timing.steady, verdict="ok" if error <= tolerance else "wrong",
-            error=error, notes=tuple(notes), protocol={"timer": "CUDA events" if cuda else "wall clock", "warm_up_s": timing.warm_up},
+            error=error if math.isfinite(error) else None, notes=tuple(notes), protocol={"timer": "CUDA events" if cuda else "wall clock", "warm_up_s": timing.warm_up},
             round_means=timing.round_means, p10_p90=timing.p10_p90,
         )  # fmt: skip
         print(json.dumps({**found.record(), "extra": {"wire_bytes": wire}}), flush=True)
