@@ -13,7 +13,13 @@ import typing
 from numpydoc.xref import DEFAULT_LINKS
 from sphinx.util.nodes import make_refnode
 
-OWN = {*vars(builtins), *typing.__all__, *collections.abc.__all__, "PathLike"}  # Python's names, without their modules
+OWN = {
+    *vars(builtins),
+    *typing.__all__,
+    *collections.abc.__all__,
+    "PathLike",
+    "Path",
+}  # Python's names, without their modules
 MEMBERS = ("method", "classmethod", "staticmethod", "property", "attribute")
 
 

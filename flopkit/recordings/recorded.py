@@ -29,10 +29,10 @@ class Recording:
     attribution : Mapping[str, str]
         *who* measured, on which *machine*, and under which *licence* others may show it.
     provenance : Mapping[str, Any]
-        When, on which device, with which clocks, driver, versions and switches: as `flopkit.measuring.provenance` gives them.
+        When, on which device, with which clocks, driver, versions and switches: as ``flopkit.measuring.provenance`` gives them.
     ceilings : Mapping[str, Any], optional
         What ``fk.ceilings()`` measured on that device; None: nobody did.
-    results : tuple[Record, ...], optional
+    results : tuple[Mapping[str, Any], ...], optional
         A record a case, refused ones among them.
     path : Path, optional
         The file that it was read from or written to.
@@ -58,7 +58,7 @@ class Recording:
     attribution: Mapping[str, str]
     provenance: Mapping[str, Any]
     ceilings: Mapping[str, Any] | None = None
-    results: tuple[Record, ...] = ()
+    results: tuple[Mapping[str, Any], ...] = ()
     path: Path | None = None
 
     def __post_init__(self) -> None:

@@ -49,7 +49,7 @@ class Case(dict[str, Any]):
     device : str
         What the machine, or the source, calls the device.
     ceilings : Mapping[str, Any] | None
-        What was measured of the device's ceilings, for `flopkit.devices.measured_device`.
+        What was measured of the device's ceilings, for ``flopkit.devices.measured_device``.
     """
 
     def __init__(
