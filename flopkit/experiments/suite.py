@@ -124,7 +124,7 @@ def _roof(bench: Bench, torch: str) -> Mapping[str, Any] | None:
     if bench.scale == "toy":
         return None
     kept = machine.read_ceilings(bench.device)
-    if kept is not None and (kept["torch"], kept["threads"]) == (torch, machine.threads(bench.device)):
+    if kept is not None and (kept.get("torch"), kept["threads"]) == (torch, machine.threads(bench.device)):
         return kept
     return ceilings(bench.device).record()
 

@@ -204,6 +204,7 @@ def test_a_recording_begins_with_the_ceilings(tmp_path, ceilings_measured):
 
 @pytest.mark.parametrize(("changed", "measured"), [({}, []), ({"torch": "1.0"}, ["cpu"]), ({"threads": 99}, ["cpu"])])
 def test_kept_ceilings_serve_where_they_are_of_this_place(tmp_path, ceilings_measured, changed, measured):
-    machine.keep_ceilings({**Roof().record(), "title": machine.title("cpu"), "of": "before", **changed})
+    kept = {"title": machine.title("cpu"), "when": "2026-01-01", "memory": None, "of": "before", **changed}
+    machine.keep_ceilings({**Roof().record(), **kept})
     found = record(tmp_path / "mine.json", device="cpu", scale="cpu").recording.ceilings
     assert ceilings_measured == measured and found["of"] == ("now" if measured else "before")
