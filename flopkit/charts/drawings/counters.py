@@ -15,10 +15,10 @@ __all__ = ["FLOORS", "seen_calls", "tower"]
 # Where a counter watches, how, who does, what passes by unseen. From the top of the tower. Trace and dispatcher both see operators.
 FLOORS = (
     ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "products written in forward()"),
-    ("functions", "torch's own, replaced", "in part ptflops, ultralytics-thop,", "calflops, flopkit", "functions that are not replaced"),
+    ("functions", "replaced or intercepted", "in part ptflops, ultralytics-thop,", "calflops, flopkit", "all other functions"),
     ("trace", "operators, read after a run", "fvcore", "", "operators without a rule"),
     ("dispatcher", "operators, as they run", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
-    ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "which layer a kernel belongs to"),
+    ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "layers, unless you mark them"),
 )  # fmt: skip
 OPERATORS = ("trace", "dispatcher")
 """Two ways to watch one level, the operators: a frame holds both."""
