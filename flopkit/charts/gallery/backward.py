@@ -242,7 +242,6 @@ def backward_stack() -> Figure:
         caption="Matrix products only, one sequence. Sizes from the model's config. LoRA adapts all seven matrices of a layer. Training a layer's "
         "matrices also trains the gains of its norms, which the share of trained weights leaves out. The embedding is a look-up and costs no matrix "
         "FLOPs, but if it is trained, the gradient has to reach it. A math kernel would also execute the pairs that the mask hides. “To its end” is a "
-        "checkpoint without early stopping. PyTorch's older, re-entrant checkpoint also runs to its end; where nothing below is trained, it "
-        "executes a little more than shown.",
+        "checkpoint without early stopping. PyTorch's older, re-entrant checkpoint also runs to its end.",
         height=300,
     )
