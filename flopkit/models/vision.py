@@ -23,7 +23,7 @@ from flopkit.layers.products import dense
 from flopkit.names import find
 from flopkit.sizes import number, size
 
-__all__ = ["KINDS", "cnn", "cnn_kinds", "cnn_names", "cnn_published"]
+__all__ = ["KINDS", "cnn", "cnn_backward", "cnn_kinds", "cnn_names", "cnn_published"]
 
 KINDS = ("convolution", "pointwise", "depthwise", "dense", "norm", "activation", "other")
 """What a layer can be. Pointwise is a 1 × 1 convolution; other is pooling, residual sums and squeeze-and-excite's scaling."""
@@ -67,6 +67,40 @@ def cnn(
     """
     image = _through(name, size("batch", batch), number("height", height), number("width", width), dtype)
     return Cost.total(image.network, image.parts)
+
+
+def cnn_backward(
+    name: str, *, batch: int = 1, height: int = 224, width: int = 224, dtype: Any = "bf16",
+) -> Cost:  # fmt: skip
+    """The backward pass of `cnn`, one part a layer, in the order of the forward pass.
+
+    FLOPs: twice the forward pass in a layer with weights, once in the first, whose input is the image.
+    Bytes: a layer with weights reads its input, its weight and the gradient of its output, and writes two gradients; the first writes one.
+    A norm or an activation reads its input and a gradient and writes a gradient: 3 maps where the forward pass moves 2. Everything else
+    moves what it moves forward, the other way.
+
+    Parameters
+    ----------
+    name, batch, height, width, dtype
+        As `cnn` has them.
+
+    Raises
+    ------
+    ValueError or TypeError
+        As `cnn` does.
+
+    Notes
+    -----
+    A lower bound of the bytes: an operator that takes several steps, such as the gradient of squeeze-and-excite's factors, moves more.
+    Not counted: element-wise FLOPs, the loss, the optimiser's step.
+
+    Examples
+    --------
+    >>> round(cnn_backward("mobilenet_v2").flops / cnn("mobilenet_v2").flops, 6)
+    1.963966
+    """
+    image = _through(name, size("batch", batch), number("height", height), number("width", width), dtype)
+    return Cost.total(f"{image.network}, backward", image.gradients)
 
 
 def cnn_kinds(name: str) -> dict[str, str]:
@@ -130,18 +164,32 @@ class _Image:
     pixels: tuple[int, int]  # of the image that went in
     parts: list[Cost] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
+    gradients: list[Cost] = field(default_factory=list)  # the backward pass of each part
 
     @property
     def elements(self) -> int:
         return self.batch * self.channels * self.height * self.width
 
-    def _passed(self, name: str, kind: str, cost: Cost) -> None:
+    def _passed(self, name: str, kind: str, cost: Cost, maps: int = 0) -> None:
+        """A layer without products: its backward pass moves what the forward pass does, and *maps* more of its output's size."""
+        more = nbytes(maps * self.elements, self.dtype)
+        self._taken(name, kind, cost, Cost(bytes=cost.bytes + more))
+
+    def _taken(self, name: str, kind: str, cost: Cost, gradients: Cost) -> None:
         self.parts.append(cost.named(name))
+        self.gradients.append(gradients.named(name))
         self.kinds[name] = kind
+
+    def _product(self, name: str, kind: str, cost: Cost, outputs: int) -> None:
+        """A layer with weights: two products for one, whose operator reads the gradient of its *outputs* once; one in the first layer."""
+        first = not self.parts
+        once = nbytes(outputs, self.dtype)
+        gradients = replace(cost if first else 2 * cost, name=name, vector_by_kind={}, params_by_role={}, parts=())
+        self._taken(name, kind, cost, gradients if first else replace(gradients, bytes=gradients.bytes - once))
 
     def fork(self) -> _Image:
         """The same map, on a branch of its own; its layers join the same list."""
-        return replace(self, parts=self.parts, kinds=self.kinds)
+        return replace(self, parts=self.parts, kinds=self.kinds, gradients=self.gradients)
 
     def _slid(self, layer: str, kernel: int, stride: int, padding: int) -> tuple[int, int]:
         """Rows and columns that a kernel leaves of the map."""
@@ -166,16 +214,16 @@ class _Image:
             groups=groups, stride=stride, h_in=self.height, w_in=self.width, bias=bias, dtype=self.dtype,
         )  # fmt: skip
         kind = "depthwise" if groups == self.channels else "pointwise" if kernel == 1 else "convolution"
-        self._passed(name, kind, cost)
+        self._product(name, kind, cost, self.batch * channels * height * width)
         self.channels, self.height, self.width = channels, height, width
 
     def norm(self, name: str) -> None:
         positions = self.height * self.width
         cost = batch_norm(batch=self.batch, channels=self.channels, positions=positions, dtype=self.dtype)
-        self._passed(name, "norm", cost)
+        self._passed(name, "norm", cost, maps=1)
 
     def act(self, name: str, kind: str) -> None:
-        self._passed(name, "activation", activation(kind, elements=self.elements, dtype=self.dtype))
+        self._passed(name, "activation", activation(kind, elements=self.elements, dtype=self.dtype), maps=1)
 
     def add(self, name: str) -> None:
         self._passed(name, "other", residual(elements=self.elements, dtype=self.dtype))
@@ -212,7 +260,7 @@ class _Image:
     def dense(self, name: str, features: int) -> None:
         inputs = self.channels * self.height * self.width
         cost = dense(tokens=self.batch, d_in=inputs, d_out=features, bias=True, dtype=self.dtype)
-        self._passed(name, "dense", cost)
+        self._product(name, "dense", cost, self.batch * features)
         self.channels, self.height, self.width = features, 1, 1
 
     def classifier(self, *places: int) -> None:

@@ -139,6 +139,37 @@ def test_norm_steps_are_what_torch_counts():
     assert "together 36 bytes" in words(drawing) and "together 4 bytes" in words(drawing)
 
 
+def test_blocks_of_two_networks_by_hand():
+    """An inverted bottleneck in numbers of a map's channel: each operator reads what it needs and writes what it makes."""
+    drawing = drawings.inverted_bottleneck(channels=24, side=56, batch=64)
+    c, w, at = 24, 144, 64 * 56 * 56
+    products = {
+        0: (2 * at * c * w, at * (c + w) + c * w),
+        3: (2 * at * w * 9, at * 2 * w + 9 * w),
+        6: (2 * at * w * c, at * (w + c) + w * c),
+    }
+    flops = [mark for i in range(9) for mark in drawing.marks(f"FLOPs of {i}")]
+    bars = [mark for i in range(9) for mark in drawing.marks(f"bytes of {i}")]
+    assert [mark.text for mark in flops if mark.kind == "text"] == ["0"] * 6
+    numbers = [at * 2 * w] * 9
+    numbers[0], numbers[3], numbers[6] = (moved for _, moved in products.values())
+    numbers[7], numbers[8] = at * 2 * c, at * 3 * c
+    for bar, moved in zip(bars, numbers, strict=True):
+        assert bar.w / bars[3].w == pytest.approx(moved / numbers[3], rel=1e-4)
+    assert flops[3].w / flops[0].w == pytest.approx(products[3][0] / products[0][0])
+    share = sum(numbers[i] for i in (1, 2, 4, 5, 7)) / sum(numbers)
+    assert f"{100 * share:.1f} %" in drawing.title
+    both = drawings.bottlenecks()
+    intensity = sum(done for done, _ in products.values()) / (4 * sum(numbers))
+    assert f"{intensity:.3g} FLOPs per byte" in words(both)
+    wide, thin = (both.marks(f"map 0 of {name}")[0].w for name in ("a bottleneck", "an inverted bottleneck"))
+    assert wide / thin == pytest.approx(256 / 24)
+    at, (n, m) = 64 * 56 * 56, (64, 256)
+    done = 2 * at * (2 * n * m + 9 * n * n)
+    moved = at * (2 * (n + m) + 2 * n + 4 * (2 * n) + 2 * m + 3 * m + 2 * m) + 2 * n * m + 9 * n * n
+    assert f"{done / (4 * moved):.3g} FLOPs per byte" in words(both)
+
+
 def test_layer_tensors_by_hand():
     """Llama-3-8B at 8,192 tokens in bf16: a tensor of width 4,096 has 67.1 MB, one of width 14,336 234.9 MB."""
     drawing = drawings.layer_tensors()

@@ -3,7 +3,7 @@
 import pytest
 
 from flopkit.layers.convolutions import conv2d
-from flopkit.models.vision import KINDS, cnn, cnn_kinds, cnn_names, cnn_published
+from flopkit.models.vision import KINDS, cnn, cnn_backward, cnn_kinds, cnn_names, cnn_published
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +192,44 @@ def test_the_default_format_is_the_default_of_the_formulas_and_of_the_roofline()
         cnn("vgg11").parts[0].bytes
         == conv2d(batch=1, c_in=3, c_out=64, h_out=224, w_out=224, kernel=3, bias=True).bytes
     )
+
+
+@pytest.mark.parametrize("name", cnn_names())
+def test_the_backward_pass_is_what_torch_runs(torchvision, name):
+    """FLOPs to the last; bytes of convolutions, norms and activations by operator, as the counter sees them in torchvision's network."""
+    import torch
+
+    from flopkit import count
+
+    with torch.device("meta"):
+        network = torchvision.get_model(name).train()
+        images = torch.empty(2, 3, 224, 224)
+    report = count(lambda: network(images).sum().backward())
+    back, kinds = cnn_backward(name, batch=2, dtype="fp32"), cnn_kinds(name)
+    assert back.flops == report.backward.flops
+    assert [part.name for part in back.parts] == list(kinds)
+    of = {row["operator"]: row["bytes"] for row in report.by_op().rows if row["phase"] == "backward"}
+    for some, operators in (
+        (("convolution", "pointwise", "depthwise"), ("convolution_backward",)),
+        (("norm",), ("native_batch_norm_backward",)),
+        (("activation",), ("threshold_backward", "hardtanh_backward", "silu_backward", "sigmoid_backward")),
+    ):
+        seen = sum(of.get(operator, 0) for operator in operators)
+        ours = sum(part.bytes for part in back.parts if kinds[part.name] in some)
+        assert ours == pytest.approx(seen, rel=1e-3), some  # a norm also reads its saved means
+    assert back.bytes <= report.backward.bytes, "a lower bound"
+
+
+def test_the_backward_pass_of_a_layer_by_hand():
+    back = {part.name: part for part in cnn_backward("resnet18", batch=3, dtype="int8").parts}
+    first, inside = back["conv1"], back["layer1.0.conv1"]
+    x, y, w = 3 * 3 * 224 * 224, 3 * 64 * 112 * 112, 64 * 3 * 49
+    assert (first.macs, first.bytes) == (y * 3 * 49, x + y + w)  # the gradient of the weight alone
+    x, w = 3 * 64 * 56 * 56, 64 * 64 * 9
+    assert (inside.macs, inside.bytes) == (
+        2 * x * 64 * 9,
+        3 * x + 2 * w,
+    )  # of the three maps, the output's gradient once
+    assert back["layer1.0.relu1"].bytes == back["layer1.0.add"].bytes == 3 * x
+    assert back["maxpool"].bytes == y + x
+    assert back["fc"].bytes == 2 * (3 * 512 + 512 * 1000 + 1000) + 3 * 1000

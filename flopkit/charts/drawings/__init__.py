@@ -1,6 +1,7 @@
 """Pictures that explain, one subject a file: what touches what, what is reused, what is skipped. Each function returns a `Drawing`."""
 
 from flopkit.charts.drawings.backward import gradients, wanted_gradients
+from flopkit.charts.drawings.bottlenecks import bottlenecks, inverted_bottleneck
 from flopkit.charts.drawings.causal import causal_tiles
 from flopkit.charts.drawings.checkpoints import kept_over_time
 from flopkit.charts.drawings.convolutions import transposed, window, wiring
@@ -19,11 +20,13 @@ from flopkit.charts.drawings.utilisation import numerators
 __all__ = [
     "Drawing",
     "attention_layer",
+    "bottlenecks",
     "bytes_and_flops",
     "causal_tiles",
     "decode_bytes",
     "dot_product",
     "gradients",
+    "inverted_bottleneck",
     "kept_over_time",
     "layer_tensors",
     "matrix_product",

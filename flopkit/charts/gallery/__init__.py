@@ -15,6 +15,7 @@ from flopkit.charts.gallery.models import model_parts, six_n_error
 from flopkit.charts.gallery.one_run import one_run
 from flopkit.charts.gallery.rest import layer_shares
 from flopkit.charts.gallery.serving import decode_throughput
+from flopkit.charts.gallery.study import utilisation_ceilings
 from flopkit.charts.gallery.utilisation import ten_mistakes
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "recompute_policies",
     "ten_mistakes",
     "six_n_error",
+    "utilisation_ceilings",
     "what_counts",
 ]
