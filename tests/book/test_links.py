@@ -24,6 +24,7 @@ LINKED = {
     "08_backward": "LoRA, backward pass, utilisation, frozen, memory-bound, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",
     "09_checkpointing": "backward pass, Activation checkpointing, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
+    "14_inverted_bottleneck": "utilisation, depthwise convolutions, meta",
     "10_experts": "mixture of experts, gated MLP, EXACT, fp8, Decoding, model FLOPs, TORCH",
     "calculator": "MFU, model FLOPs, EXACT, HFU, TORCH",
     "16_decode": "batches, arithmetic intensity, ridge point, KV cache, prefill, decode, grouped-query attention, latent attention, sliding window, mixture of experts, meta, EXACT, TORCH, MFU, MBU",

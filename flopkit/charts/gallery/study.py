@@ -62,7 +62,7 @@ def _devices() -> Control:
 
 def step_on_device(s: Any, *, network: Any, plain: Any, depthwise: Any, device: Any, counts: Any) -> None:
     """A training step of each network on a device, an image: the least time of every operator, added up."""
-    left = {"products": 1, "rest": 1, "plain": plain / 100, "depthwise": depthwise / 100}
+    left = {"products": 1, "rest": 1, "plain": plain, "depthwise": depthwise}
     for title, name in NETWORKS.items():
         there = {group: getattr(device, f"{name}_{group}") for group in GROUPS if step(title, "fp32")[group]}
         setattr(s, f"{name}_seconds", sum(seconds * left[group] for group, seconds in there.items()))
@@ -122,8 +122,8 @@ def utilisation_ceilings() -> Figure:
         model=step_on_device,
         controls=[
             choice("network", "Network", list(NETWORKS), value="MobileNetV2"),
-            slider("plain", "Time of norms, activations", range(0, 101, 10), value=100, unit="%"),
-            slider("depthwise", "Time of depthwise", range(0, 101, 10), value=100, unit="%"),
+            slider("plain", "Time of norms, activations", [i / 10 for i in range(11)], value=1.0, unit="%"),
+            slider("depthwise", "Time of depthwise", [i / 10 for i in range(11)], value=1.0, unit="%"),
             _devices(),
             choice("counts", "Utilisation counts", UNITS),
         ],

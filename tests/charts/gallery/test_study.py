@@ -40,10 +40,10 @@ def test_a_ceiling_is_work_over_least_time_and_peak(title, place):
     assert row["its_ceiling"] == found["ceiling"] and row["its_seconds"] == found["seconds"]
 
 
-@pytest.mark.parametrize(("plain", "depthwise"), [(0, 100), (100, 0), (50, 20)])
+@pytest.mark.parametrize(("plain", "depthwise"), [(0, 1), (1, 0), (0.5, 0.2)])
 def test_the_sliders_shorten_times_alone(plain, depthwise):
     [(_, (key, dtype)), *_] = PLACES.items()
-    flops, moved, seconds = by_hand("MobileNetV2", key, dtype, plain / 100, depthwise / 100)
+    flops, moved, seconds = by_hand("MobileNetV2", key, dtype, plain, depthwise)
     found = FIGURE.at(plain=plain, depthwise=depthwise)
     assert found["seconds"] * 64 == pytest.approx(seconds, rel=1e-12)
     assert (found["flops"] * 64, found["bytes"] * 64) == (flops, pytest.approx(moved, rel=1e-12))
