@@ -81,8 +81,12 @@ def cnn_backward(
 
     Parameters
     ----------
-    name, batch, height, width, dtype
-        As `cnn` has them.
+    name : str
+        One of `cnn_names()`.
+    batch, height, width : int, optional
+        Images, and their size in pixels.
+    dtype : Any, optional
+        Number format of all tensors, for the bytes.
 
     Raises
     ------
