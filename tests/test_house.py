@@ -186,6 +186,11 @@ def test_the_core_works_without_the_rest():
             "need altair, which is not installed: pip install altair vl-convert-python",
         ),
         ("anywidget", "fk.widgets.explore(fk.charts.dense_roofline())", "pip install anywidget"),
+        (
+            "ipywidgets",
+            "fk.widgets.experiment_panel()",
+            "pip install ipywidgets. flopkit.experiments.here(name) runs an experiment without it",
+        ),
         ("torch", "fk.device()", "install torch, or name a device, e.g. flopkit.device('h100-sxm')"),
     ],
 )

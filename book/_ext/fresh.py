@@ -19,6 +19,7 @@ PACKAGES = (
     "altair",
     "vl-convert-python",
     "anywidget",
+    "ipywidgets",
     "ipykernel",
     "myst-nb",
     "transformers",

@@ -10,7 +10,7 @@ from flopkit.charts import drawings, gallery
 from flopkit.charts.figure import Figure, pick
 from flopkit.charts.gallery import *  # noqa: F403
 from flopkit.charts.panel import along, choice, column, grouped, readout, slider, steps, switch
-from flopkit.charts.roofs import Dots, measured, on_one_roof
+from flopkit.charts.roofs import Dots, measured, on_one_roof, published
 
 __all__ = [
     "Dots",
@@ -23,6 +23,7 @@ __all__ = [
     "measured",
     "on_one_roof",
     "pick",
+    "published",
     "readout",
     "slider",
     "steps",

@@ -70,6 +70,15 @@ def unscripted(figure: Figure) -> str:
     return f'<style>{style}</style>\n{fragment(figure, live=True)}\n<script type="text/plain" class="fk-vega">{vega}</script>'
 
 
+def still(figure: Figure) -> str:
+    """The figure as a picture with its data, for what shows HTML and runs no script."""
+    style, key = (STATIC / "figure.css").read_text("utf8"), f"fk{next(_numbers)}-{figure.name}"
+    caption = f'<p class="fk-caption">{escape(figure.caption)}</p>' if figure.caption else ""
+    inside = _picture(figure, key, live=True) + caption + (_table(figure) if figure.table else "")
+    heading = f"<figcaption>{escape(figure.heading)}</figcaption>"
+    return f'<style>{style}</style><figure class="fk-figure" aria-label="{escape(figure.title)}">{heading}{inside}</figure>'
+
+
 @cache
 def vega_bundle() -> str:
     """Vega and ``view.js`` as one script that leaves a single name in the page, ``flopkitVega``."""

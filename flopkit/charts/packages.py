@@ -14,8 +14,11 @@ def need(package: str) -> Any:
         return import_module(package)
     except ImportError as error:
         name = {"vl_convert": "vl-convert-python"}.get(package, package)
-        install = "anywidget" if package == "anywidget" else "altair vl-convert-python"  # as in the extra of that name
+        own = package in ("anywidget", "ipywidgets")
+        install = package if own else "altair vl-convert-python"  # as in the extra of that name
+        without = "The numbers of a figure, figure.at(...), do not need it."
+        if package == "ipywidgets":
+            without = "flopkit.experiments.here(name) runs an experiment without it."
         raise ImportError(
-            f"flopkit's figures need {name}, which is not installed: pip install {install}. "
-            "The numbers of a figure, figure.at(...), do not need it."
+            f"flopkit's figures need {name}, which is not installed: pip install {install}. {without}"
         ) from error

@@ -10,10 +10,13 @@ from typing import Any
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, column
-from flopkit.devices import measured_device
+from flopkit.devices import device, measured_device
+from flopkit.layers.products import matmul
 from flopkit.recordings.shelves import Case
 
-__all__ = ["Dots", "measured", "on_one_roof"]
+__all__ = ["Dots", "measured", "on_one_roof", "published"]
+
+NAMED = ("m", "n", "k", "transposed", "groups", "row")  # columns that tell a published product from others
 
 SHAPES = ("circle", "square", "diamond", "triangle-up")  # beside colours, for those who don't see them
 
@@ -87,16 +90,54 @@ def measured(cases: Iterable[Case], label: Callable[[Case], str] | None = None) 
     for case in cases:
         if "seconds" not in case or case.ceilings is None or case["verdict"] != "ok":
             continue
-        device = measured_device(case.ceilings)
-        if case["dtype"] not in device.dtypes or not (case["counted"]["flops"] and case["counted"]["bytes"]):
+        own = measured_device(case.ceilings)
+        if case["dtype"] not in own.dtypes or not (case["counted"]["flops"] and case["counted"]["bytes"]):
             continue
         whose = f"{case.whose}, {case['dtype']}"
-        fresh = Dots(whose, device.peak(case["dtype"]), device.bandwidth, "measured")
+        fresh = Dots(whose, own.peak(case["dtype"]), own.bandwidth, "measured")
         layers.setdefault(whose, fresh).add(
             label(case) if label else case["case"],
             case["counted"]["flops"],
             case["counted"]["bytes"],
             case["seconds"]["mean"],
+        )
+    return list(layers.values())
+
+
+def published(cases: Iterable[Case]) -> list[Dots]:
+    """Published products of matrices as dots, one `Dots` for each source, device and number format, over the datasheet of the device.
+
+    The FLOPs are ``2·m·n·k``. The bytes are those of the bandwidth that the source prints; where it prints none, each matrix once. Other work
+    is left out, as are several devices together, and devices and number formats that `flopkit.device` does not know.
+
+    Parameters
+    ----------
+    cases : Iterable[Case]
+        As ``flopkit.recordings.records(experiment, owner="theirs")`` gives them.
+
+    Examples
+    --------
+    >>> from flopkit.recordings import records
+    >>> [dots] = published(records("matmul_sizes", owner="theirs", device="h800"))
+    >>> label, flops, bytes, seconds = dots.rows[0]
+    >>> label, round(flops / seconds / 1e12), round(bytes / seconds / 1e9)
+    ('m=64, n=2112, k=7168', 206, 1688)
+    """
+    layers: dict[str, Dots] = {}
+    for case in cases:
+        row, dtype = case.get("extra", {}), case["dtype"]
+        known = row.get("kind") == "matmul" and row.get("m") and row.get("flops_per_s") and row["count"] == 1
+        if not known or row["device_name"] is None or dtype not in device(row["device_name"]).dtypes:
+            continue
+        card, cost = device(row["device_name"]), matmul(m=row["m"], k=row["k"], n=row["n"], dtype=dtype)
+        seconds = cost.flops / row["flops_per_s"]
+        printed = row.get("bandwidth_GBps")
+        whose = f"{case.whose}, {dtype}"
+        layers.setdefault(whose, Dots(whose, card.peak(dtype), card.bandwidth)).add(
+            ", ".join(f"{name}={row[name]}" for name in NAMED if row.get(name) is not None),
+            cost.flops,
+            printed * 1e9 * seconds if printed else cost.bytes,
+            seconds,
         )
     return list(layers.values())
 

@@ -2,7 +2,7 @@
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.catalogue import NAMES, Experiment, experiment
-from flopkit.experiments.own import here
+from flopkit.experiments.own import here, short_run
 from flopkit.experiments.suite import Suite, record
 
-__all__ = ["Bench", "Experiment", "NAMES", "Record", "Suite", "experiment", "here", "record"]
+__all__ = ["Bench", "Experiment", "NAMES", "Record", "Suite", "experiment", "here", "record", "short_run"]

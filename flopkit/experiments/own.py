@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from functools import cache
 from typing import Any
 
 from tqdm import tqdm
@@ -13,7 +15,7 @@ from flopkit.experiments.catalogue import experiment
 from flopkit.measuring.ceilings import ceilings
 from flopkit.recordings.shelves import Case, records
 
-__all__ = ["here"]
+__all__ = ["here", "short_run"]
 
 QUICK = 6.0  # s in which ceilings are found, where none are kept: enough for a figure, not for a verdict
 
@@ -48,22 +50,53 @@ def here(name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str
     kept = records(chosen.name, owner="yours")
     if kept:
         return kept
-    bench = Bench(scale=scale, time_budget=time_budget)
-    found, start = [], time.monotonic()
-    with tqdm(desc=f"{chosen.name}, here", unit="case", leave=False, delay=2.0) as bar:
-        for record in chosen.run(bench):
-            found.append(record)
-            bar.update()
-            if time.monotonic() - start > limit:
-                break
+    run = short_run(chosen.name, limit=limit, time_budget=time_budget, scale=scale)
+    return list(tqdm(run, desc=f"{chosen.name}, here", unit="case", leave=False, delay=2.0))
+
+
+def short_run(
+    name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str | None = None
+) -> Generator[Case, None, None]:
+    """The same run whether a recording is kept or not, case by case, for those who show what there is so far.
+
+    It begins with the ceilings of this machine where none are kept, some six seconds.
+
+    Parameters
+    ----------
+    name : str
+        Name of the experiment.
+    limit : float, optional
+        Seconds after which no new case is begun.
+    time_budget : float, optional
+        Seconds of a case.
+    scale : str, optional
+        ``"toy"``, ``"cpu"`` or ``"gpu"``. None: by the device.
+
+    Examples
+    --------
+    >>> run = short_run("matmul_sizes", time_budget=0.02, scale="toy")
+    >>> next(run)["case"]
+    'n=16, data=normal'
+    """
+    chosen, bench = experiment(name), Bench(scale=scale, time_budget=time_budget)
     own = _ceilings(bench)
     whose = f"yours: {own['title']}, a short run"
-    return [Case(record, "yours", whose, own["title"], own) for record in found]
+    start = time.monotonic()
+    for record in chosen.run(bench):
+        yield Case(record, "yours", whose, own["title"], own)
+        if time.monotonic() - start > limit:
+            break
 
 
 def _ceilings(bench: Bench) -> dict[str, Any]:
     """Those that are kept of this device, else quick ones."""
     kept = machine.read_ceilings(bench.device.type)
     if kept is None:
-        kept = ceilings(bench.device.type, dtypes=bench.dtypes, time_budget=QUICK, keep=False).record()
+        kept = _quick(bench.device.type, bench.dtypes, machine.threads(bench.device))
     return dict(kept)
+
+
+@cache
+def _quick(device: str, dtypes: tuple[str, ...], threads: int | None) -> dict[str, Any]:
+    """Ceilings for the figures of this session, measured once."""
+    return ceilings(device, dtypes=dtypes, time_budget=QUICK, keep=False).record()

@@ -239,3 +239,9 @@ def test_a_notebook_that_is_not_trusted_shows_a_picture():
     assert '<p class="fk-trust">Trust this notebook' in left
     assert ".fk-trust { display: none; }" in re.search(r"<style>.*?</style>", live, re.S)[0]
     assert "fk-trust" not in html.fragment(shown) and "<img" not in html.fragment(shown)
+
+
+def test_a_still_figure_has_all_it_says_and_no_script():
+    text = html.still(figure())
+    assert "<script" not in text and 'src="data:image/svg+xml;base64,' in text and 'class="fk-data"' in text
+    assert "A square &lt;product&gt;" in text and "<input" not in text

@@ -2,7 +2,8 @@
 
 import pytest
 
-from flopkit.charts import Dots, on_one_roof
+from flopkit import device
+from flopkit.charts import Dots, on_one_roof, published
 
 
 @pytest.fixture
@@ -36,3 +37,35 @@ def test_nothing_and_twice_the_same_are_refused(layers):
     layers[0].add("slow", 1, 1, 1)
     with pytest.raises(ValueError, match="'theirs: slow' stands there twice"):
         on_one_roof(layers, "A title", "A conclusion.")
+
+
+def test_published_products_have_their_place():
+    from flopkit.recordings import records
+
+    [h800] = published(records("matmul_sizes", owner="theirs", device="h800"))
+    row = records("matmul_sizes", owner="theirs", device="h800")[0]["extra"]
+    label, flops, bytes, seconds = h800.rows[0]
+    assert label == f"m={row['m']}, n={row['n']}, k={row['k']}" and flops == 2 * row["m"] * row["n"] * row["k"]
+    assert flops / seconds == pytest.approx(row["value"] * 1e12) and bytes / seconds == pytest.approx(
+        row["bandwidth_GBps"] * 1e9
+    )
+    assert (h800.flops_per_s, h800.bytes_per_s) == (device("h800-sxm").peak("fp8"), device("h800-sxm").bandwidth)
+    assert all(0 < each["rate"] <= 1 for each in h800.placed())
+
+    v100 = published(records("matmul_sizes", owner="theirs", device="v100"))
+    assert [dots.whose.rpartition(", ")[2] for dots in v100] == ["fp32", "fp16"]
+    row = records("matmul_sizes", owner="theirs", device="v100", dtype="fp16")[0]["extra"]
+    _label, _flops, bytes, seconds = v100[1].rows[0]
+    m, n, k = row["m"], row["n"], row["k"]
+    assert bytes == 2 * (m * k + k * n + m * n) and seconds == pytest.approx(row["value"] / 1e3)
+    assert len(on_one_roof(v100, "A title", "A conclusion.").data()) == sum(len(dots.rows) for dots in v100)
+
+
+def test_what_has_no_place_is_left_out():
+    from flopkit.recordings import records
+
+    assert published(records("cnns", owner="theirs")) == []
+    some = records("matmul_sizes", owner="theirs", device="h800")[:1]
+    for change in ({"count": 8}, {"device_name": None}, {"m": None}):
+        some[0]["extra"] = {**records("matmul_sizes", owner="theirs", device="h800")[0]["extra"], **change}
+        assert published(some) == []

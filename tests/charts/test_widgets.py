@@ -1,5 +1,6 @@
-"""A figure that talks to a kernel: the page's own front end, in a host of widgets; settings go both ways."""
+"""A figure that talks to a kernel: the page's own front end, in a host of widgets; settings go both ways. And the panel of experiments."""
 
+import html
 import re
 import subprocess
 import sys
@@ -10,8 +11,11 @@ pytest.importorskip("anywidget")
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
+from flopkit import widgets
 from flopkit.charts import Figure, choice, readout, slider, steps, switch
-from flopkit.widgets import explore
+from flopkit.experiments import NAMES, experiment, own, record, short_run
+from flopkit.recordings import Case, Recording
+from flopkit.widgets import experiment_panel, explore
 
 
 def model(s, *, tokens, bits, causal):
@@ -125,3 +129,169 @@ else:
     raise AssertionError("no error")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+CEILINGS = {
+    "title": "a CPU", "kind": "cpu", "threads": 2, "memory": 1e9, "when": "2026-01-01T00:00:00+00:00",
+    "matmul": {"fp32": {"flops_per_s": 1e11, "verdict": "ok"}}, "traffic": {"copy": {"bytes_per_s": 1e10, "verdict": "ok"}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
+    monkeypatch.setattr(own, "_ceilings", lambda bench: CEILINGS)
+    return experiment_panel("matmul_sizes", time_budget=0.02, scale="toy")
+
+
+def owners(panel):
+    return list(dict.fromkeys(row["whose"] for row in panel.figure.data()))
+
+
+def test_the_panel_offers_every_experiment_with_its_prediction(lab):
+    assert [name for _, name in lab.choice.options] == list(NAMES)
+    for name in NAMES:
+        lab.name = name
+        assert html.escape(experiment(name).prediction) in lab._prediction.value
+        assert (lab.figure is None) != ("<img" in lab._shown.value)
+    assert lab.records == [] and lab.status == "Not measured here yet."
+
+
+def test_run_adds_the_reader_s_dots_to_the_published_ones(lab, tmp_path):
+    before = owners(lab)
+    assert len(before) == 1 and "on H800" in before[0]
+    lab.run_button.click()  # no kernel: it returns when the run is done
+    assert lab.status == "Done: 3 cases." and len(lab.records) == 3
+    assert owners(lab) == [*before, "yours: a CPU, a short run, fp32"]
+    assert "n=16, data=normal" in lab._shown.value and "<img" in lab._shown.value and "<script" not in lab._shown.value
+    assert lab.bar.value == lab.bar.max and lab.bar.bar_style == "success"
+    assert not lab.run_button.disabled and lab.stop_button.disabled and list(tmp_path.iterdir()) == []
+    lab.name = "convolutions"
+    assert (
+        lab.records == [] and lab.figure is None and "do not print what a place on the roof needs" in lab._shown.value
+    )
+    lab.name = "matmul_sizes"
+    assert len(lab.records) == 3 and len(owners(lab)) == 2 and lab.status == "Measured here: 3 cases."
+
+
+def test_what_the_reader_recorded_stands_there_from_the_start(lab, tmp_path):
+    suite = record(tmp_path / "mine.json", only=["matmul_sizes"], device="cpu", scale="toy")
+    Recording(suite.recording.attribution, suite.recording.provenance, CEILINGS, suite.recording.results).write(
+        tmp_path / "mine.json"
+    )
+    lab.name = "dense_batch"
+    lab.name = "matmul_sizes"
+    lab.run()
+    assert [whose.partition(":")[0] for whose in owners(lab)] == ["published", "yours", "yours"]
+
+
+def test_stop_keeps_what_was_measured(lab, monkeypatch):
+    ended = []
+
+    def two_and_stop(*args, **named):
+        try:
+            for i, case in enumerate(short_run(*args, **named)):
+                if i == 1:
+                    lab.stop_button.click()
+                yield case
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(widgets, "short_run", two_and_stop)
+    lab.run()
+    assert lab.status == "Stopped: 2 cases." and len(lab.records) == 2 and lab.bar.bar_style == "warning"
+    assert ended == [True] and len(owners(lab)) == 2  # the experiment's own processes are ended too
+
+
+def test_an_error_is_a_sentence_and_keeps_what_was_measured(lab, monkeypatch, tmp_path):
+    def breaks(*args, **named):
+        yield next(short_run(*args, **named))
+        raise RuntimeError("out of <memory>\nsomewhere")
+
+    monkeypatch.setattr(widgets, "short_run", breaks)
+    lab.run()
+    assert lab.status == "The run ended early, by RuntimeError: out of <memory> somewhere: 1 case."
+    assert "out of &lt;memory&gt; somewhere" in lab._status.value and lab.bar.bar_style == "danger"
+    assert len(lab.records) == 1 and len(owners(lab)) == 2 and not lab.run_button.disabled
+    (tmp_path / "mine.json").write_text("{")
+    lab.name = "dense_batch"
+    assert (
+        lab.figure is None
+        and "Nothing is drawn, by ValueError:" in lab._shown.value
+        and "mine.json" in lab._shown.value
+    )
+
+
+def test_refused_results_are_told_and_not_drawn(lab, monkeypatch):
+    def refused(*args, **named):
+        for case in short_run(*args, **named):
+            yield Case({**case, "verdict": "impossible"}, case.owner, case.whose, case.device, case.ceilings)
+
+    monkeypatch.setattr(widgets, "short_run", refused)
+    lab.run()
+    assert lab.status == "Done: 3 cases, 3 of them refused and not drawn." and len(owners(lab)) == 1
+    assert {case["verdict"] for case in lab.records} == {"impossible"} and "impossible" in lab._shown.value
+
+
+def test_a_page_without_a_kernel_shows_the_roofline_or_a_sentence(lab, monkeypatch):
+    live = lab._repr_mimebundle_()
+    assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.widget.model_id
+    monkeypatch.setenv("FLOPKIT_BOOK", "1")
+    page = lab._repr_mimebundle_()
+    assert set(page) == {"text/html", "text/plain"}
+    assert "<svg" in page["text/html"] and "In a notebook with a kernel" in page["text/html"]
+    lab.name = "all_reduce"
+    assert lab._repr_mimebundle_()["text/html"] == f"<p>{page['text/plain']}</p>"
+
+
+KERNEL = """
+from itertools import count
+import time
+from flopkit import widgets
+from flopkit.recordings import Case
+def endless(*args, **named):
+    for i in count():
+        time.sleep(0.01)
+        yield Case({"case": str(i), "dtype": "fp32", "verdict": "ok", "rates": {}}, "yours", "yours", "a CPU")
+widgets.short_run = endless
+panel = widgets.experiment_panel("all_reduce")
+"""
+
+
+def test_in_a_kernel_stop_is_heard_while_it_measures(monkeypatch, tmp_path):
+    from jupyter_client.manager import start_new_kernel
+
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
+    manager, client = start_new_kernel(kernel_name="python3")
+
+    def asked(name):
+        reply = client.execute_interactive(
+            "", user_expressions={"it": name}, timeout=60, output_hook=lambda message: None
+        )
+        return reply["content"]["user_expressions"]["it"]["data"]["text/plain"]
+
+    def press(button):
+        content = {"comm_id": asked(f"panel.{button}.comm.comm_id").strip("'"), "data": {"method": "custom", "content": {"event": "click"}}}  # fmt: skip
+        client.shell_channel.send(client.session.msg("comm_msg", content))
+
+    try:
+        reply = client.execute_interactive(KERNEL, timeout=120, output_hook=lambda message: None)
+        assert reply["content"]["status"] == "ok", reply["content"]
+        press("run_button")
+        for _ in range(100):
+            if asked("len(panel.records) > 2") == "True":  # cells run between the cases
+                break
+        assert asked("panel.run_button.disabled and panel.status.startswith('Case ')") == "True"
+        press("stop_button")
+        for _ in range(100):
+            if asked("panel.run_button.disabled") == "False":
+                break
+        assert asked("panel.status").startswith("'Stopped: ") and asked("len(panel.records) > 2") == "True"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_errors_of_the_panel():
+    with pytest.raises(ValueError, match="matmul_sizes"):
+        experiment_panel("matmul_size_")

@@ -57,3 +57,26 @@ def test_dots_are_cases_with_times_and_ceilings(folder, quick):
     assert (layer.flops_per_s, layer.bytes_per_s, layer.ceilings) == (1e11, 1e10, "measured")
     [(label, flops, _bytes, seconds)] = layer.rows
     assert (label, flops, seconds) == ("zeros", 2 * 32**3, cases[2]["seconds"]["mean"])
+
+
+def test_quick_ceilings_are_measured_once(folder, monkeypatch):
+    class Found:
+        def record(self):
+            return CEILINGS
+
+    asked = []
+    monkeypatch.setattr(own, "ceilings", lambda *args, **named: asked.append(named) or Found())
+    own._quick.cache_clear()
+    try:
+        for _ in range(2):
+            [case] = experiments.here("matmul_sizes", limit=0, time_budget=0.02, scale="toy")
+            assert case.ceilings == CEILINGS
+    finally:
+        own._quick.cache_clear()
+    assert [named["keep"] for named in asked] == [False]
+
+
+def test_a_short_run_hands_on_case_by_case(folder, quick):
+    experiments.record(folder / "mine.json", only=["matmul_sizes"], device="cpu", scale="toy")
+    run = experiments.short_run("matmul_sizes", time_budget=0.02, scale="toy")
+    assert "short run" in next(run).whose and len(list(run)) == 2  # a recording that is kept does not replace it
