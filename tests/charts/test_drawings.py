@@ -649,3 +649,49 @@ def test_six_flops_are_three_multiply_adds():
     assert [mark.text for mark in drawing.marks("flops")] == ["2 FLOPs", "2 FLOPs", "2 FLOPs", "6 FLOPs"]
     assert [mark.text for mark in drawing.marks("rule")] == ["6N"]
     assert all(drawing.marks(f"w in {sum_}") for sum_ in ("y += x · w", "dx += dy · w"))
+
+
+# -- the roof -----------------------------------------------------------------------------------------------------
+
+
+def test_roof_lines_by_hand():
+    """H100: 989.4 TFLOP/s and 3.35 TB/s cross at 295 FLOPs per byte. Both axes are logarithmic, so each line is straight."""
+    drawing = drawings.roof_lines()
+    [memory], [peak], [ridge] = (drawing.marks(name) for name in ("memory", "peak", "ridge"))
+    assert (memory.x + memory.w, memory.y + memory.h) == (peak.x, peak.y) == (ridge.x, ridge.y) and peak.h == 0
+    (up,), (level,) = drawing.marks("memory beyond"), drawing.marks("peak beyond")
+    assert up.h / up.w == pytest.approx(memory.h / memory.w) and level.y == peak.y and level.x == memory.x
+    few, many = drawing.marks("layer")
+    middle = few.y + few.h / 2
+    along = (few.x + few.w / 2 - memory.x) / memory.w
+    assert middle == pytest.approx(memory.y + along * memory.h), "two tokens lie on the slope"
+    assert many.y + many.h / 2 == pytest.approx(peak.y) and many.x > peak.x, "1,024 tokens lie on the level part"
+    flops = [2 * tokens * a * b for tokens, a, b in ((2, 16384, 131072), (1024, 2048, 2048))]
+    assert flops[0] == flops[1]
+    assert "3.35 TB/s × intensity" in words(drawing) and "ridge 295" in words(drawing)
+
+
+def test_a_cache_has_a_slope_of_its_own():
+    drawing = drawings.roof_lines(cache=4, layers=())
+    [memory], [cache] = drawing.marks("memory"), drawing.marks("cache")
+    assert cache.h / cache.w == pytest.approx(memory.h / memory.w) and cache.y < memory.y
+    assert cache.y + cache.h == memory.y + memory.h and cache.w < memory.w and not drawing.marks("layer")
+    with pytest.raises(ValueError, match="as fast as the memory"):
+        drawings.roof_lines(cache=1)
+    with pytest.raises(ValueError, match="at most two layers"):
+        drawings.roof_lines(layers=[(1, 2, 3)] * 3)
+
+
+def test_overlapped_times_add_up():
+    drawing = drawings.overlapped_times((0.5, 1, 2))
+    for kind in ("reading", "computing"):
+        assert [mark.w for mark in drawing.marks(f"{kind}, overlapped")] == [
+            mark.w for mark in drawing.marks(f"{kind}, alone")
+        ]
+    reading, computing = drawing.marks("reading, alone"), drawing.marks("computing, alone")
+    assert [b.w / a.w for a, b in zip(reading, computing, strict=True)] == [0.5, 1, 2]
+    assert all(b.x == a.x + a.w for a, b in zip(reading, computing, strict=True))
+    assert all(mark.x == reading[0].x for mark in drawing.marks("computing, overlapped"))
+    assert "1.5×" in words(drawing) and "the sum, 2×" in words(drawing)
+    with pytest.raises(ValueError, match="1/8 to 8"):
+        drawings.overlapped_times((0.1, 1))

@@ -14,6 +14,7 @@ from flopkit.charts.drawings.latent import mla
 from flopkit.charts.drawings.layer import attention_layer
 from flopkit.charts.drawings.models import model_tree, six_flops
 from flopkit.charts.drawings.products import bytes_and_flops, dot_product, matrix_product
+from flopkit.charts.drawings.roofs import overlapped_times, roof_lines
 from flopkit.charts.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.charts.drawings.utilisation import numerators
 
@@ -34,7 +35,9 @@ __all__ = [
     "norm_steps",
     "numerators",
     "model_tree",
+    "overlapped_times",
     "peak",
+    "roof_lines",
     "routed_tokens",
     "prefill_and_decode",
     "seen_calls",

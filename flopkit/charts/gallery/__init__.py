@@ -14,6 +14,7 @@ from flopkit.charts.gallery.experts import expert_loads
 from flopkit.charts.gallery.models import model_parts, six_n_error
 from flopkit.charts.gallery.one_run import one_run
 from flopkit.charts.gallery.rest import layer_shares
+from flopkit.charts.gallery.roofs import reached_roof
 from flopkit.charts.gallery.serving import decode_throughput
 from flopkit.charts.gallery.study import utilisation_ceilings
 from flopkit.charts.gallery.utilisation import ten_mistakes
@@ -32,6 +33,7 @@ __all__ = [
     "layer_shares",
     "model_parts",
     "one_run",
+    "reached_roof",
     "recompute_policies",
     "ten_mistakes",
     "six_n_error",

@@ -1,0 +1,147 @@
+"""The figure of the chapter on the roofline: the roof on paper, the one that is reached, and the bend between its two parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.arithmetic import maximum, minimum, where
+from flopkit.charts import theme
+from flopkit.charts.figure import Figure, need
+from flopkit.charts.hardware import device_choice, peaks_note
+from flopkit.charts.panel import along, column, readout, slider, steps
+from flopkit.layers.products import dense
+from flopkit.rooflines import bound_by
+
+__all__ = ["layer_below_roof", "reached_roof"]
+
+SHARES = [0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
+LOW, HIGH = 1, 8192  # FLOPs per byte, of the axis
+DOWN = 1e11  # FLOP/s, of the axis
+
+
+def layer_below_roof(
+    s: Any, *, tokens: Any, features: Any, device: Any, of_peak: Any, of_bandwidth: Any, overlap: Any
+) -> None:
+    """A square dense layer on a device that reaches shares of its peak and bandwidth, where part of the shorter time is hidden."""
+    cost = dense(tokens=tokens, d_in=features, d_out=features, dtype=device)
+    s.flops = cost.flops
+    s.bytes = cost.bytes
+    s.intensity = s.flops / s.bytes
+    paper = bound_by(s.flops, s.bytes, device.peak, device.bandwidth)
+    s.least = paper.seconds
+    s.printed_peak = device.peak + 0
+    s.printed_ridge = paper.ridge
+    s.reached_peak = device.peak * of_peak
+    s.reached_bandwidth = device.bandwidth * of_bandwidth
+    s.ridge = s.reached_peak / s.reached_bandwidth
+    reached = bound_by(s.flops, s.bytes, s.reached_peak, s.reached_bandwidth)
+    s.hidden = overlap + 0
+    s.seconds = reached.seconds + (1 - s.hidden) * minimum(reached.compute_seconds, reached.memory_seconds)
+    s.bound = where(reached.compute_seconds >= reached.memory_seconds, "compute", "memory")
+    s.rate = s.flops / s.seconds
+    s.used = s.rate / device.peak
+    s.slower = s.seconds / s.least
+
+
+def one_intensity(r: Any, *, per_byte: Any, device: Any, **rest: Any) -> None:
+    """The roofs at one intensity."""
+    r.paper = minimum(device.peak, device.bandwidth * per_byte)
+    r.roof = minimum(r.reached_peak, r.reached_bandwidth * per_byte)
+    compute, memory = 1 / r.reached_peak, 1 / (r.reached_bandwidth * per_byte)
+    r.bent = 1 / (maximum(compute, memory) + (1 - r.hidden) * minimum(compute, memory))
+
+
+def reached_roof() -> Figure:
+    """The roof of a datasheet, that of the ceilings which are reached, the curve without full overlap, and a dense layer on it."""
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        x = alt.X(
+            "per_byte:Q",
+            title="arithmetic intensity (FLOPs per byte)",
+            scale=alt.Scale(type="log", domain=[LOW, HIGH]),
+            axis=alt.Axis(values=[1, 10, 100, 1000], format=",d"),
+        )
+        y = {
+            "title": "FLOP/s",
+            "scale": alt.Scale(type="log", domain=[DOWN, 6e15], clamp=True),
+            "axis": alt.Axis(values=[1e11, 1e12, 1e13, 1e14, 1e15], format="~s"),
+        }
+        tooltip = [
+            alt.Tooltip("per_byte:Q", title="FLOPs per byte", format=".4~s"),
+            alt.Tooltip("paper:Q", title="roof on paper", format=".4~s"),
+            alt.Tooltip("roof:Q", title="roof reached", format=".4~s"),
+            alt.Tooltip("bent:Q", title="with this overlap", format=".4~s"),
+        ]
+        lines = [
+            s.rows.mark_line(color=theme.MUTED).encode(x=x, y=alt.Y("paper:Q", **y)),
+            s.rows.mark_line(color=theme.GREEN, strokeDash=[6, 4], strokeWidth=2).encode(x=x, y=alt.Y("roof:Q", **y)),
+            s.rows.mark_line(color=theme.BLUE, strokeWidth=2.5).encode(x=x, y=alt.Y("bent:Q", **y)),
+            s.rows.mark_point(color=theme.BLUE, size=20, opacity=0.01).encode(
+                x=x, y=alt.Y("bent:Q", **y), tooltip=tooltip
+            ),
+        ]
+        here = s.now("intensity", "rate", "seconds", "used", per_byte=s.intensity)
+        dot = here.mark_point(size=190, color=theme.ORANGE, filled=True, opacity=1, stroke=theme.PAPER, strokeWidth=2).encode(
+            x=x, y=alt.Y("rate:Q", **y),
+            tooltip=[
+                alt.Tooltip("intensity:Q", title="FLOPs per byte", format=".4~s"), alt.Tooltip("rate:Q", title="FLOP/s", format=".4~s"),
+                alt.Tooltip("seconds:Q", title="seconds", format=".3~s"), alt.Tooltip("used:Q", title="of the peak", format=".3~p"),
+            ],
+        )  # fmt: skip
+        words = [
+            s.now(per_byte=place, rate=height, label=label)
+            .mark_text(color=colour, align=align, fontWeight=600, dy=dy)
+            .encode(x=x, y=alt.Y("rate:Q", **y), text="label:N")
+            for place, height, label, colour, align, dy in (
+                (HIGH, s.printed_peak, "datasheet", theme.MUTED, "right", -10),
+                (HIGH, 2.2e11, "reached, full overlap", theme.GREEN, "right", 0),
+                (HIGH, 2.2e11, "reached, this overlap", theme.BLUE, "right", -18),
+            )
+        ]
+        return alt.layer(*lines, dot, *words)
+
+    h100 = "H100 SXM5 80 GB, bf16"
+    return Figure(
+        name="reached-roof",
+        title="A layer below the roof: what is reached, and what overlaps",
+        alt="A log-log plot of FLOP/s against arithmetic intensity with three lines: the roof of the datasheet of {device}, a dashed one below it that "
+        "reaches {of_peak} of the peak and {of_bandwidth} of the bandwidth, and a curve that bends below it at the ridge where {overlap} of the shorter time is hidden. "
+        "{tokens} through a layer of {features} have {intensity} and take {seconds}, at {used} of the peak, limited by {bound}.",
+        model=layer_below_roof,
+        controls=[
+            slider("tokens", "Tokens", steps(1, 65536), value=256, unit="tokens"),
+            slider("features", "Width in and out", steps(128, 32768), value=8192),
+            device_choice(),
+            slider("of_peak", "Of the peak, reached", SHARES, value=0.8, unit="%"),
+            slider("of_bandwidth", "Of the bandwidth, reached", SHARES, value=0.85, unit="%"),
+            slider("overlap", "Overlap", [0.0, 0.25, 0.5, 0.75, 1.0], value=0.5, unit="%"),
+        ],
+        presets={
+            "On paper": {"device": h100, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 1.0},
+            "No overlap": {"device": h100, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 0.0},
+            "80 % and 85 %": {"device": h100, "of_peak": 0.8, "of_bandwidth": 0.85, "overlap": 1.0},
+            "One token": {"tokens": 1},
+            "Narrow": {"features": 256, "tokens": 65536},
+        },
+        readouts=[
+            readout("intensity", "Intensity", "FLOP/B"),
+            readout("printed_ridge", "Ridge on paper", "FLOP/B"),
+            readout("ridge", "Ridge reached", "FLOP/B"),
+            readout("bound", "Limited by"),
+            readout("least", "Least time, on paper", "s"),
+            readout("seconds", "Time, so", "s"),
+            readout("slower", "Over the least time", "ratio"),
+            readout("used", "Of the peak", "%"),
+        ],
+        rows=along("per_byte", steps(LOW, HIGH, per_octave=4), one_intensity),
+        chart=chart,
+        table=[
+            column("per_byte", "Intensity", "FLOP/B"),
+            column("paper", "Roof on paper", "FLOP/s"),
+            column("roof", "Roof reached", "FLOP/s"),
+            column("bent", "With this overlap", "FLOP/s"),
+        ],
+        caption=f"{peaks_note()} The shares and the overlap are yours to choose: none of them was measured. Time here is the longer part, plus what is not hidden of "
+        "the shorter one. Starting a kernel, and the tiles that a kernel rounds sizes up to, are left out.",
+    )

@@ -1,0 +1,49 @@
+"""The roof on paper, the roof that is reached, and the bend between its parts, against arithmetic by hand."""
+
+import pytest
+
+import flopkit as fk
+from flopkit.charts import reached_roof
+from flopkit.charts.hardware import DEVICES
+
+FIGURE = reached_roof()
+H100 = "H100 SXM5 80 GB, bf16"
+FLOPS, BYTES = 2 * 256 * 8192 * 8192, 2 * (2 * 256 * 8192 + 8192 * 8192)  # a square layer of 8,192, 256 tokens, bf16
+COMPUTE, MEMORY = FLOPS / 989.4e12, BYTES / 3.35e12
+
+
+@pytest.mark.parametrize("of_peak", [0.5, 1.0])
+@pytest.mark.parametrize("of_bandwidth", [0.4, 1.0])
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
+def test_a_layer_by_hand(of_peak, of_bandwidth, overlap):
+    found = FIGURE.at(device=H100, of_peak=of_peak, of_bandwidth=of_bandwidth, overlap=overlap)
+    assert (found["flops"], found["bytes"]) == (FLOPS, BYTES)
+    longer, shorter = sorted((COMPUTE / of_peak, MEMORY / of_bandwidth), reverse=True)
+    assert found["seconds"] == pytest.approx(longer + (1 - overlap) * shorter)
+    assert found["least"] == pytest.approx(max(COMPUTE, MEMORY))
+    assert found["bound"] == ("compute" if COMPUTE / of_peak > MEMORY / of_bandwidth else "memory")
+    assert found["used"] == pytest.approx(FLOPS / found["seconds"] / 989.4e12)
+    assert found["ridge"] == pytest.approx(989.4 * of_peak / 3.35 / of_bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("device", "known"), zip(FIGURE.controls["device"].options, [name for name, _ in DEVICES], strict=True)
+)
+def test_on_paper_it_is_the_roofline(device, known):
+    found = FIGURE.at(device=device, tokens=512, of_peak=1.0, of_bandwidth=1.0, overlap=1.0)
+    dtype = device.rpartition(" ")[2]
+    cost = fk.dense(tokens=512, d_in=8192, d_out=8192, dtype=dtype)
+    assert found["seconds"] == found["least"] == pytest.approx(fk.roofline(cost, known, dtype).seconds)
+    assert found["slower"] == 1 and found["ridge"] == pytest.approx(found["printed_ridge"])
+
+
+def test_the_curves_by_hand():
+    """Without any overlap, time at the ridge is twice the longer part, so the curve is at half of the roof there, and never lower."""
+    rows = FIGURE.rows(device=H100, of_peak=0.5, of_bandwidth=0.5, overlap=0.0)
+    for row in rows:
+        assert row["paper"] == pytest.approx(min(989.4e12, 3.35e12 * row["per_byte"]))
+        assert row["roof"] == pytest.approx(row["paper"] / 2)
+        assert row["bent"] == pytest.approx(1 / (2 / 989.4e12 + 2 / (3.35e12 * row["per_byte"])))
+        assert 0.5 <= row["bent"] / row["roof"] < 1
+    full = FIGURE.rows(device=H100, of_peak=0.5, of_bandwidth=0.5, overlap=1.0)
+    assert all(row["bent"] == pytest.approx(row["roof"]) for row in full)
