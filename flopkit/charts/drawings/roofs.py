@@ -90,8 +90,8 @@ def roof_lines(
         rate = min(peak, bandwidth * cost.intensity)
         canvas.box(x(cost.intensity) - 5, y(rate) - 5, 10, 10, name="layer", colour=INK, fill=1, edge=0, round=5)
         above = cost.intensity > ridge
-        words = (count(tokens, "tokens"), f"{count(d_in)} → {count(d_out)}")
-        for i, line in enumerate(words):
+        lines = (count(tokens, "tokens"), f"{count(d_in)} → {count(d_out)}")
+        for i, line in enumerate(lines):
             if above:
                 canvas.text(x(cost.intensity) + 8, y(rate) + 17 + 15 * i, line, anchor="start", halo=True)
             else:

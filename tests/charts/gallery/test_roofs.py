@@ -27,7 +27,7 @@ def test_a_layer_by_hand(of_peak, of_bandwidth, overlap):
 
 
 @pytest.mark.parametrize(
-    ("device", "known"), zip(FIGURE.controls["device"].options, [name for name, _ in DEVICES], strict=True)
+    ("device", "known"), list(zip(FIGURE.controls["device"].options, [name for name, _ in DEVICES], strict=True))
 )
 def test_on_paper_it_is_the_roofline(device, known):
     found = FIGURE.at(device=device, tokens=512, of_peak=1.0, of_bandwidth=1.0, overlap=1.0)
