@@ -83,7 +83,7 @@ def roof_lines(
     canvas.text(RIGHT, y(peak) - 13, f"peak {si(peak, 'FLOP/s')}", anchor="end", colour=ORANGE, bold=True, halo=True)
     canvas.text(x(ridge) + 6, BOTTOM - 12, f"ridge {ridge:.0f}", anchor="start", halo=True)
     words = f"{si(bandwidth, 'B/s')} × intensity"
-    canvas.text(x(9) + 8, y(9 * bandwidth) + 11, words, anchor="start", colour=BLUE, halo=True)
+    canvas.text(x(6) + 8, y(6 * bandwidth) + 10, words, anchor="start", colour=BLUE, halo=True)
     told = []
     for tokens, d_in, d_out in layers:
         cost = dense(tokens=tokens, d_in=d_in, d_out=d_out, dtype=dtype)
