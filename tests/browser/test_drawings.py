@@ -45,6 +45,9 @@ EXTREMES = [
     drawings.prefill_and_decode(prompt=8, steps=4),
     drawings.decode_bytes("llama-3.1-405b", 131072, (1, 2, 16, 256, 4096)),
     drawings.model_tree(("llama-3.1-405b", "gpt2"), (131072, 1)),
+    drawings.roof_lines(layers=(), cache=4.0),
+    drawings.roof_lines("t4", "fp16", layers=()),
+    drawings.overlapped_times((0.125, 0.5, 2, 8)),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 
