@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+import warnings
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,7 @@ def here(name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str
     """What an experiment gives on this machine: the reader's own recording of it where there is one, else a short run.
 
     The run ends with the case in which *limit* is passed; it is not kept. ``python -m flopkit record`` measures at length and keeps.
+    A case that cannot run here, such as a compiled one without a C++ compiler, ends the run too: a warning says so.
 
     Parameters
     ----------
@@ -51,7 +53,16 @@ def here(name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str
     if kept:
         return kept
     run = short_run(chosen.name, limit=limit, time_budget=time_budget, scale=scale)
-    return list(tqdm(run, desc=f"{chosen.name}, here", unit="case", leave=False, delay=2.0))
+    found: list[Case] = []
+    try:
+        for case in tqdm(run, desc=f"{chosen.name}, here", unit="case", leave=False, delay=2.0):
+            found.append(case)  # one by one: what is measured before an error stays
+    except Exception as error:
+        if not found:
+            raise
+        last = (str(error).strip().splitlines() or [""])[0]
+        warnings.warn(f"{name}: ended after {len(found)} cases, {type(error).__name__}: {last}", stacklevel=2)
+    return found
 
 
 def short_run(

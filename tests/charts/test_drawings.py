@@ -193,6 +193,39 @@ def test_layer_tensors_by_hand():
         assert said.text.endswith(f"the rest {100 * at['rest_bytes']:.1f} %")
 
 
+def test_fused_chain_by_hand():
+    """Three operators: apart, x, t1 and t2 are read and t1, t2 and y written, 2 bytes each; fused, x is read and y written."""
+    drawing = drawings.fused_chain()
+    apart, fused = (
+        [mark for mark in drawing.marks(name) if (mark.y < 174) == first]
+        for name, first in (("kernel", True), ("kernel", False))
+    )
+    assert (
+        len(apart) == 3 and len(fused) == 1 and len(drawing.marks("operator")) == 3 and len(drawing.marks("kept")) == 2
+    )
+    assert all(inside(operator, fused[0]) for operator in drawing.marks("operator"))
+    arrows = {name: [mark.y < 174 for mark in drawing.marks(name)] for name in ("read", "written")}
+    assert arrows == {"read": [True] * 3 + [False], "written": [True] * 3 + [False]}
+    assert "12 bytes" in drawing.marks("apart")[0].text and "4 bytes" in drawing.marks("fused")[0].text
+
+
+def test_online_softmax_by_hand():
+    """Keys and values of 128 tokens, 128 numbers each in bf16: 65,536 bytes. One tile is on the chip, three are not."""
+    drawing = drawings.online_softmax()
+    assert "65.54 kB" in drawing.marks("bytes loaded")[0].text and "65.54 kB" in drawing.title
+    assert "131.1 kB" in drawings.online_softmax(tile=256).title
+    [chip], [now] = drawing.marks("chip"), drawing.marks("tile now")
+    assert (
+        inside(now, chip)
+        and all(inside(mark, chip) for mark in drawing.marks("kept"))
+        and len(drawing.marks("kept")) == 3
+    )
+    assert not any(inside(mark, chip) for mark in drawing.marks("keys and values"))
+    assert len(drawing.marks("tile dropped")) == 2 and len(drawing.marks("tile later")) == 1
+    with pytest.raises(ValueError, match="tile=0"):
+        drawings.online_softmax(tile=0)
+
+
 def test_routed_tokens_by_hand():
     """6 tokens choose 2 of 4 experts. Balanced: 3 each. Skewed: all choose the first, 2 each of the others. Room for 4 each."""
     drawing = drawings.routed_tokens(capacity=1.25)

@@ -80,3 +80,24 @@ def test_a_short_run_hands_on_case_by_case(folder, quick):
     experiments.record(folder / "mine.json", only=["matmul_sizes"], device="cpu", scale="toy")
     run = experiments.short_run("matmul_sizes", time_budget=0.02, scale="toy")
     assert "short run" in next(run).whose and len(list(run)) == 2  # a recording that is kept does not replace it
+
+
+def test_a_case_that_cannot_run_here_ends_the_run_and_says_so(folder, quick, monkeypatch):
+    """As torch.compile does without a C++ compiler: what was measured before it stays."""
+
+    def run(bench):
+        import torch
+
+        yield bench.case("matmul_sizes", {"n": 8}, lambda: (torch.mm, torch.ones(8, 8), torch.ones(8, 8)), "fp32")
+        raise RuntimeError("no compiler\nand much more")
+
+    real = own.experiment("matmul_sizes")
+    monkeypatch.setattr(own, "experiment", lambda name: type("Fake", (), {"name": real.name, "run": staticmethod(run)}))
+    with pytest.warns(UserWarning, match="matmul_sizes: ended after 1 cases, RuntimeError: no compiler$"):
+        [case] = experiments.here("matmul_sizes", scale="toy")
+    assert case["case"] == "n=8"
+    monkeypatch.setattr(
+        own, "experiment", lambda name: type("Fake", (), {"name": "matmul_sizes", "run": lambda bench: 1 / 0})
+    )
+    with pytest.raises(ZeroDivisionError):
+        experiments.here("matmul_sizes", scale="toy")

@@ -8,6 +8,7 @@ from flopkit.charts.drawings.convolutions import transposed, window, wiring
 from flopkit.charts.drawings.counters import seen_calls, tower
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.drawings.experts import routed_tokens
+from flopkit.charts.drawings.flash import fused_chain, online_softmax
 from flopkit.charts.drawings.fusion import layer_tensors, norm_steps
 from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
@@ -26,6 +27,7 @@ __all__ = [
     "causal_tiles",
     "decode_bytes",
     "dot_product",
+    "fused_chain",
     "gradients",
     "inverted_bottleneck",
     "kept_over_time",
@@ -36,6 +38,7 @@ __all__ = [
     "numerators",
     "model_tree",
     "overlapped_times",
+    "online_softmax",
     "peak",
     "roof_lines",
     "routed_tokens",

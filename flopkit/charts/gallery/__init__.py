@@ -11,6 +11,7 @@ from flopkit.charts.gallery.convolutions import convolution_cost
 from flopkit.charts.gallery.counters import eight_tools
 from flopkit.charts.gallery.dense import dense_roofline
 from flopkit.charts.gallery.experts import expert_loads
+from flopkit.charts.gallery.flash import eager_and_flash
 from flopkit.charts.gallery.models import model_parts, six_n_error
 from flopkit.charts.gallery.one_run import one_run
 from flopkit.charts.gallery.rest import layer_shares
@@ -28,6 +29,7 @@ __all__ = [
     "convolution_cost",
     "decode_throughput",
     "dense_roofline",
+    "eager_and_flash",
     "eight_tools",
     "expert_loads",
     "layer_shares",
