@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
 import warnings
+from collections.abc import Generator
 from functools import cache
 from typing import Any
 
