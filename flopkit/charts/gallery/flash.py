@@ -86,7 +86,7 @@ def eager_and_flash() -> Figure:
             scale=alt.Scale(type="log", domain=[256, 65536], nice=False),
             axis=alt.Axis(values=[256, 1024, 4096, 16384, 65536], format=",d"),
         )
-        y = alt.Y("seconds:Q", title="least time (s)", **theme.log_scale(1e-7, 1e2))
+        y = alt.Y("seconds:Q", title="least time (s)", **theme.log_scale(1e-7, 30))
         tooltip = [
             alt.Tooltip("tokens:Q", title="tokens", format=","),
             alt.Tooltip("seconds:Q", title="seconds", format=".3~s"),
@@ -99,16 +99,16 @@ def eager_and_flash() -> Figure:
                 .encode(x=x, y=y, tooltip=tooltip)
             )
 
-        def dot(result: str, words: str, colour: str, dy: int) -> list[Any]:
+        def dot(result: str, words: str, colour: str, edge: int, dy: int) -> list[Any]:
+            """A dot and its name, which stands left of it beyond *edge* tokens."""
             here = s.now("tokens", seconds=getattr(s, result), label=words)
-            side = {"expr": "tokens > 2048 ? 'right' : 'left'"}
+            side = {"expr": f"tokens > {edge} ? 'right' : 'left'"}
+            look = {"color": colour, "fontWeight": 600, "align": side, "dx": {"expr": f"tokens > {edge} ? -9 : 9"}}
             return [
                 here.mark_point(size=150, color=colour, stroke=theme.PAPER, strokeWidth=2).encode(
                     x=x, y=y, tooltip=tooltip
                 ),
-                here.mark_text(
-                    color=colour, fontWeight=600, align=side, dx={"expr": "tokens > 2048 ? -9 : 9"}, dy=dy
-                ).encode(x=x, y=y, text="label:N"),
+                here.mark_text(dy=dy, **look).encode(x=x, y=y, text="label:N"),
             ]
 
         thin = {"strokeDash": [4, 3], "strokeWidth": 1.5}
@@ -117,8 +117,8 @@ def eager_and_flash() -> Figure:
             curve("flash_traffic", color=theme.BLUE, **thin),
             curve("eager", color=theme.ORANGE),
             curve("flash", color=theme.BLUE),
-            *dot("eager", "separate kernels", theme.ORANGE, -12),
-            *dot("flash", "flash", theme.BLUE, 14),
+            *dot("eager", "separate kernels", theme.ORANGE, 1024, -14),
+            *dot("flash", "flash", theme.BLUE, 24576, 15),
         )
 
     return Figure(
