@@ -52,10 +52,12 @@ lint: .venv/ready   ## Style, form, types, spelling
 record: .venv/ready ## Measure this machine, its GPU where there is one, into the file from which the book shows your numbers
 	$(PY) -m flopkit record $(RECORD)
 
-gpu: .venv/ready    ## On a CUDA GPU: the tests of the clock, then every experiment into a recording (.venv needs a torch with CUDA)
+# The hardware's counters come last: many machines forbid them, and all else is done by then.
+gpu: .venv/ready    ## On a CUDA GPU: the tests of the clock, every experiment into a recording, counts beside the GPU's own counters (.venv needs a torch with CUDA)
 	@$(PY) -c 'import sys, torch; sys.exit(not torch.cuda.is_available() and f"torch {torch.__version__} finds no CUDA device: see https://pytorch.org/get-started")'
 	$(PY) -m pytest -q tests/measuring tests/experiments tests/recordings
 	$(PY) -m flopkit record --device cuda $(RECORD)
+	$(PY) -m flopkit counters --device cuda
 
 mutations: .venv/ready  ## Change each number of a formula in turn, and name the changes that no test notices (an hour or more)
 	$(PY) tools/mutations.py

@@ -1,7 +1,8 @@
 """The command line: what a device can do, what a model costs, what a reported MFU means, and what this machine does.
 
 The same functions as in Python, `device`, `load`, `from_hf`, `doctor`, `experiments.record`. Results go to standard output, as tables or, with ``--json``, as
-one JSON object. Bad input is one line on standard error, and the exit code is 2; where some experiments failed it is 1.
+one JSON object. Bad input is one line on standard error, and the exit code is 2; where some experiments failed, or a count differs from the
+hardware's counters, it is 1.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from flopkit.experiments import NAMES, Bench, experiment, record
 from flopkit.experiments.bench import SCALES
 from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
+from flopkit.measuring.hardware import checking, ncu
 from flopkit.models.catalogue import load
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
@@ -47,6 +49,7 @@ _EXAMPLES = {
     "python -m flopkit doctor --tokens-per-s 53336 --model llama-3.1-8b --seq 8192 --device h100-sxm --count 8 --reported 39%",
     "measure": "python -m flopkit measure matmul_sizes --scale toy\npython -m flopkit measure matmul_sizes --scale toy --json",
     "record": "python -m flopkit record --list\npython -m flopkit record --only matmul_sizes --scale toy --out mine.json",
+    "counters": "python -m flopkit counters --list\npython -m flopkit counters --list --json",
 }  # fmt: skip
 
 
@@ -58,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 where experiments failed, 2 where the input is wrong, 130 where the user stopped it.
+    """Run a command and return its exit code: 0, 1 where experiments failed or counts differ, 2 where the input is wrong, 130 where the user stopped it.
 
     Parameters
     ----------
@@ -97,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m flopkit", description="Every FLOP accounted for.", **_help(""))
     parser.add_argument("--version", action="version", version=f"flopkit {__version__}")
     commands = parser.add_subparsers(
-        title="commands", required=True, metavar="devices | count | doctor | measure | record"
+        title="commands", required=True, metavar="devices | count | doctor | measure | record | counters"
     )
 
     def command(name: str, text: str, run: Any) -> argparse.ArgumentParser:
@@ -151,8 +154,17 @@ def _parser() -> argparse.ArgumentParser:
     keep.add_argument("--list", action="store_true", help="the experiments and their predictions; measure nothing")
     for option, text in (("who", "who measured"), ("machine", "which machine"), ("licence", "who may show it")):
         keep.add_argument(f"--{option}", help=f"{text}, for a recording that others will see")
-    for added in (measure, keep):
+    watch = command(
+        "counters", "Counted FLOPs beside what the hardware's own counters saw: Nsight Compute, GPM, perf.", _counters
+    )
+    watch.add_argument("--list", action="store_true", help="the cases on a GPU and what is accepted; run nothing")
+    watch.add_argument(
+        "--out", metavar="FOLDER", help="where Nsight Compute's files go (default: beside your recordings)"
+    )
+    watch.add_argument("--read", metavar="FOLDER", help="read such files again, from any machine; no GPU is needed")
+    for added in (measure, keep, watch):
         added.add_argument("--device", choices=("cpu", "cuda"), help="default: the CUDA device where there is one")
+    for added in (measure, keep):
         added.add_argument("--scale", choices=tuple(SCALES), help="how large the cases are (default: by the device)")
         added.add_argument("--time-budget", type=float, metavar="S", help="seconds of a case (default: by the scale)")
     return parser
@@ -284,3 +296,14 @@ def _record(asked: argparse.Namespace) -> tuple[Any, Table]:
     asked.failed = bool(suite.failed)
     said = {"file": str(path), "device": suite.recording.device, "new": suite.new, "experiments": rows}
     return said, Table(rows, caption=f"{path}: {suite.recording!r}; {suite.new} of them new")
+
+
+def _counters(asked: argparse.Namespace) -> tuple[Any, Table]:
+    if asked.list:
+        cases = checking.expected()
+        return cases, Table(
+            cases, caption=f"{len(cases)} cases on a GPU: executed by its counters / counted by flopkit"
+        )
+    found = [ncu.compared(Path(asked.read))] if asked.read else checking.against_hardware(asked.device, asked.out)
+    asked.failed = not checking.agreed(found)
+    return found, checking.shown(found)

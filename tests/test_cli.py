@@ -218,7 +218,7 @@ def test_enormous_numbers_are_no_traceback(capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[], ["devices"], ["count"], ["doctor"], ["measure"], ["record"]])
+@pytest.mark.parametrize("command", [[], ["devices"], ["count"], ["doctor"], ["measure"], ["record"], ["counters"]])
 def test_the_examples_of_the_help_run(capsys, command, tmp_path, monkeypatch):
     configs = json.loads((files("flopkit") / "data" / "hf_configs.json").read_text("utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(configs["mistral-7b"]["config"]))
