@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,18 @@ def against_hardware(device: str | None = None, folder: str | Path | None = None
     """
     if (device or machine.kind()) == "cpu":
         return [processor.check()]
+    if machine.kind() != "cuda":
+        raise OSError("torch finds no CUDA device here: Nsight Compute and GPM need one")
     found: list[dict[str, Any]] = []
     kept = Path(folder) if folder else machine.folder() / "counters"
-    for oracle, check in (("Nsight Compute", lambda: ncu.check(kept)), ("NVML GPM", gpm.check)):
+    checks: dict[str, Callable[[], dict[str, Any]]] = {
+        "Nsight Compute": lambda: ncu.check(kept),
+        "NVML GPM": gpm.check,
+    }
+    for oracle, check in checks.items():
         try:
             found.append(check())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, LookupError, RuntimeError) as error:  # the other one may still count
             found.append({"oracle": oracle, "device": machine.title("cuda"), "unread": str(error), "results": []})
     if not any(each["results"] for each in found):
         raise OSError("; ".join(each["unread"] for each in found))

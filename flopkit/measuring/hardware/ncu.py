@@ -123,8 +123,10 @@ def kernels(text: str) -> list[tuple[str, Values]]:
     start = re.search(r'^"ID",', text, re.M)
     if start is None:
         raise ValueError('this is no table of ncu\'s raw page: no line begins with "ID"')
+    if not text.endswith("\n"):
+        raise ValueError("ncu's table is cut off: its last line does not end")
     try:
-        head, *rows = csv.reader(io.StringIO(text[start.start() :]), strict=True)
+        head, *rows = filter(None, csv.reader(io.StringIO(text[start.start() :]), strict=True))
     except csv.Error as error:
         raise ValueError(f"ncu's table is cut off: {error}") from None
     units = rows.pop(0) if rows and not rows[0][0] else [""] * len(head)
