@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import statistics
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -728,3 +729,41 @@ def test_overlapped_times_add_up():
     assert "1.5×" in words(drawing) and "the sum, 2×" in words(drawing)
     with pytest.raises(ValueError, match="1/8 to 8"):
         drawings.overlapped_times((0.1, 1))
+
+
+def test_warm_up_shows_what_each_rule_takes():
+    """The same run by the protocol and by the rules: boxes as wide as the time that each takes, and the errors that they tell."""
+    from flopkit.measuring.protocol import timed
+    from flopkit.measuring.simulation import RULES, Clock, Simulated
+
+    drawing, clock = drawings.warm_up(seed=3), Clock(drift=0.08, settles=0.5)
+    timer = Simulated(clock, 3)
+    found = timed(timer)
+    assert len(drawing.marks("round")) == len(found.rounds) and len(drawing.marks("window that agrees")) == 2
+    assert len(drawing.marks("window")) + 2 == round(found.warm_up / 0.5)
+    [last] = drawing.marks("round")[-1:]
+    first, *_, end = drawing.marks("second")
+    second = (end.x - first.x) / (len(drawing.marks("second")) - 1)
+    assert last.box[2] - drawing.marks("window")[0].x == pytest.approx(timer.now() * second, abs=3)
+    for rule in ("torch blocked", "Triton do_bench", "NVBench stdrel"):
+        told = RULES[rule](Simulated(clock, 3))
+        [box], [text] = drawing.marks(rule), drawing.marks(f"{rule} told")
+        assert text.text == f"off by {100 * (told.told / 1e-3 - 1):.1f} %"
+        assert box.box[2] == pytest.approx(drawing.marks("window")[0].x + told.spent * second, abs=3)
+
+
+def test_intervals_are_those_of_the_same_calls():
+    from flopkit.measuring.protocol import timed
+    from flopkit.measuring.simulation import Clock, Simulated
+
+    drawing = drawings.interval_of_rounds(seed=5)
+    found = timed(Simulated(Clock(states=0.01, hold=0.1), 5))
+    [calls], [rounds] = drawing.marks("over calls"), drawing.marks("over rounds")
+    unit = drawing.marks("level")[1].y - drawing.marks("level")[2].y  # of one per cent
+    calls_half = 1.96 * statistics.stdev(found.calls) / len(found.calls) ** 0.5
+    assert calls.h / unit == pytest.approx(2 * 100 * calls_half / 1e-3, rel=0.05)
+    assert rounds.h / unit == pytest.approx(100 * (found.ci[1] - found.ci[0]) / 1e-3, rel=1e-6)
+    assert len(drawing.marks("round")) == len(found.rounds)
+    lowest, highest = min(found.round_means), max(found.round_means)
+    heights = [mark.y for mark in drawing.marks("round")]
+    assert (max(heights) - min(heights)) / unit == pytest.approx((highest - lowest) / 1e-5)

@@ -13,6 +13,7 @@ from flopkit.charts.drawings.fusion import layer_tensors, norm_steps
 from flopkit.charts.drawings.hardware import peak
 from flopkit.charts.drawings.latent import mla
 from flopkit.charts.drawings.layer import attention_layer
+from flopkit.charts.drawings.measuring import interval_of_rounds, warm_up
 from flopkit.charts.drawings.models import model_tree, six_flops
 from flopkit.charts.drawings.products import bytes_and_flops, dot_product, matrix_product
 from flopkit.charts.drawings.roofs import overlapped_times, roof_lines
@@ -30,6 +31,7 @@ __all__ = [
     "fused_chain",
     "gradients",
     "inverted_bottleneck",
+    "interval_of_rounds",
     "kept_over_time",
     "layer_tensors",
     "matrix_product",
@@ -48,6 +50,7 @@ __all__ = [
     "tower",
     "transposed",
     "wanted_gradients",
+    "warm_up",
     "window",
     "wiring",
 ]

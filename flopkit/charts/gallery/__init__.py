@@ -12,6 +12,7 @@ from flopkit.charts.gallery.counters import eight_tools
 from flopkit.charts.gallery.dense import dense_roofline
 from flopkit.charts.gallery.experts import expert_loads
 from flopkit.charts.gallery.flash import eager_and_flash
+from flopkit.charts.gallery.measuring import stopping_rules
 from flopkit.charts.gallery.models import model_parts, six_n_error
 from flopkit.charts.gallery.one_run import one_run
 from flopkit.charts.gallery.rest import layer_shares
@@ -40,5 +41,6 @@ __all__ = [
     "ten_mistakes",
     "six_n_error",
     "utilisation_ceilings",
+    "stopping_rules",
     "what_counts",
 ]

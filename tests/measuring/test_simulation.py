@@ -1,0 +1,117 @@
+"""The stopping rules on simulated clocks: torch's against torch itself, the others against their sources by hand, the table against fresh runs."""
+
+import itertools
+import math
+import statistics
+
+import pytest
+
+from flopkit.measuring import simulation
+from flopkit.measuring.simulation import RULES, Clock, Simulated, clocks, recorded, trials
+
+
+class Scripted:
+    """A timer with given seconds for each call."""
+
+    def __init__(self, law):
+        self.law, self.count, self.seconds = law, 0, 0.0
+
+    def now(self):
+        return self.seconds
+
+    def calls(self, count):
+        found = [self.law(self.count + i) for i in range(count)]
+        self.count += count
+        self.seconds += math.fsum(found)
+        return found
+
+
+@pytest.mark.parametrize("rule", ["torch blocked", "torch adaptive"])
+@pytest.mark.parametrize("law", [
+    lambda i: 1e-3 * (1 + 0.08 * math.exp(-i / 50) + 0.01 * math.sin(7 * i)),
+    lambda i: 2e-2 * (1 + (i % 2)),  # quartiles far apart: the adaptive rule goes on
+    lambda i: 3e-5,  # blocks of several calls
+], ids=["drift", "two states", "short"])  # fmt: skip
+def test_the_rules_of_torch_are_those_that_torch_runs(rule, law):
+    benchmark = pytest.importorskip("torch.utils.benchmark")
+    clock = Scripted(law)
+    timer = benchmark.Timer("step()", timer=clock.now, globals={"step": lambda: clock.calls(1)})
+    theirs = timer.blocked_autorange() if rule == "torch blocked" else timer.adaptive_autorange()
+    simulated = Scripted(law)
+    ours = RULES[rule](simulated)
+    assert ours.told == pytest.approx(theirs.median, rel=1e-9)
+    assert simulated.count == clock.count
+
+
+def test_do_bench_guesses_warms_up_and_takes_the_mean():
+    """A call, five of 2 ms: 12 for 25 ms of warm-up, 50 for 100 ms. The calls after the first eighteen take twice as long."""
+    timer = Scripted(lambda i: 2e-3 if i < 18 else 4e-3)
+    found = RULES["Triton do_bench"](timer)
+    assert timer.count == 1 + 5 + 12 + 50 and found.told == pytest.approx(4e-3) and found.half < 1e-12
+
+
+def test_nvbench_goes_on_until_its_noise_is_small_or_steady():
+    quiet = Scripted(lambda i: 1e-3 * (1 + 0.001 * (-1) ** i))
+    RULES["NVBench stdrel"](quiet)
+    assert 501 <= quiet.count <= 530  # 0.5 s
+    noisy = Scripted(lambda i: 1e-3 * (1 + 0.05 * (-1) ** i))
+    RULES["NVBench stdrel"](noisy)
+    assert 501 <= noisy.count <= 530  # noisier than asked, but steadily so
+    growing = Scripted(lambda i: 1e-3 * (1 + 0.002 * i * (-1) ** i))
+    RULES["NVBench stdrel"](growing)
+    assert growing.count > 1000  # its noise grows all the time
+
+
+def test_a_clock_takes_on_average_what_it_says():
+    for clock in (Clock(), Clock(states=0.01), Clock(spikes=True), Clock(0.08, 0.1)):
+        timer = Simulated(clock, seed=3)
+        timer.calls(5000)  # settled
+        found = timer.calls(200_000)
+        assert statistics.fmean(found) == pytest.approx(clock.mean, rel=2e-3)
+        assert timer.now() == pytest.approx(math.fsum(found), rel=0.05)
+    early = Simulated(Clock(0.08, 2.0), seed=1).calls(20)
+    assert statistics.fmean(early) == pytest.approx(1.08e-3, rel=0.02)
+    lengths = [len(list(group)) for _, group in itertools.groupby(Simulated(Clock(states=0.01), 1)._signs(100_000))]
+    assert statistics.fmean(lengths) == pytest.approx(
+        200, rel=0.15
+    )  # 0.1 s is 100 calls; half of the new states are like the last
+
+
+def test_the_table_has_every_rule_on_every_clock():
+    assert set(recorded()) == {(clock, rule) for clock in clocks() for rule in RULES}
+    for found in recorded().values():
+        assert found["low"] <= found["bias"] + 1e-9 and found["low"] <= found["high"] and 0 <= found["covered"] <= 1
+
+
+# A part of the table, run again with other seeds: for each rule a clock that shows what it does well, or does not.
+AGAIN = [
+    ("torch blocked", Clock(0.08, 0.5)),
+    ("torch adaptive", Clock(spikes=True)),
+    ("Triton do_bench", Clock(states=0.01, hold=0.1)),
+    ("NVBench stdrel", Clock(0.04, 0.1)),
+    ("flopkit", Clock(0.08, 0.5)),
+    ("flopkit", Clock(states=0.01, hold=1.0)),
+    ("flopkit, by calls", Clock(states=0.01, hold=0.1)),
+]
+
+
+@pytest.mark.parametrize(("rule", "clock"), AGAIN, ids=lambda value: str(value))
+def test_fresh_runs_agree_with_the_table(rule, clock):
+    """Within four standard errors, of 150 fresh runs and of the thousand in the table."""
+    runs = 150
+    kept, fresh = recorded()[clock, rule], trials(rule, clock, runs, first=10**6)
+    spread = (
+        max(kept["high"] - kept["low"], 1e-4) / 3.29
+    )  # of a normal law, from its twentieths; wider where it has tails
+    error = math.sqrt(1 / runs + 1 / simulation.RUNS)
+    assert abs(fresh["bias"] - kept["bias"]) < 4 * 1.5 * spread * error
+    share = min(max(kept["covered"], 0.02), 0.98)
+    assert abs(fresh["covered"] - kept["covered"]) < 4 * math.sqrt(share * (1 - share)) * error
+    assert fresh["seconds"] == pytest.approx(kept["seconds"], rel=0.1)
+    assert fresh["half"] == pytest.approx(kept["half"], rel=0.2)
+
+
+def test_a_steady_clock_is_measured_well_by_every_rule():
+    for rule in RULES:
+        found = recorded()[Clock(), rule]
+        assert abs(found["bias"]) < 0.002 and found["covered"] > 0.83

@@ -1,0 +1,41 @@
+"""Run every stopping rule on every simulated clock and write flopkit/data/stopping_rules.csv: some minutes on one core.
+
+python tools/simulate.py
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from flopkit.measuring.simulation import RULES, RUNS, Clock, clocks, trials  # noqa: E402
+
+TARGET = ROOT / "flopkit" / "data" / "stopping_rules.csv"
+VALUES = ("bias", "low", "high", "half", "covered", "seconds")
+HEAD = f"""\
+# What each stopping rule tells of each simulated clock, in {RUNS} runs: flopkit/measuring/simulation.py says how. Written by tools/simulate.py.
+# drift, states: shares; settles, hold, seconds: s; bias, low, high, half: shares of the true mean; covered: share of the runs.
+"""
+
+
+def line(case: tuple[Clock, str]) -> str:
+    clock, rule = case
+    found = trials(rule, clock)
+    drawn = f"{clock.drift:g},{clock.settles:g},{clock.states:g},{clock.hold:g},{'yes' if clock.spikes else 'no'}"
+    name = f'"{rule}"' if "," in rule else rule
+    return f"{drawn},{name}," + ",".join(f"{found[value]:.5f}" for value in VALUES)
+
+
+def main() -> None:
+    cases = [(clock, rule) for clock in clocks() for rule in RULES]
+    with ProcessPoolExecutor() as pool:
+        lines = list(pool.map(line, cases, chunksize=1))
+    names = ",".join(("drift", "settles", "states", "hold", "spikes", "rule", *VALUES))
+    TARGET.write_text(HEAD + names + "\n" + "\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
