@@ -14,7 +14,7 @@ from flopkit.measuring.simulation import CALL, RULES, Clock, Simulated
 __all__ = ["interval_of_rounds", "warm_up"]
 
 SHOWN = {"torch blocked": "torch blocked", "Triton do_bench": "do_bench", "NVBench stdrel": "NVBench"}
-LEFT, RIGHT = 76.0, 350.0
+LEFT, RIGHT = 90.0, 350.0
 
 
 def _off(share: float) -> str:
@@ -92,7 +92,7 @@ def warm_up(seed: int = 1) -> Drawing:
     canvas.line(LEFT, 264, RIGHT, 264, name="time")
     for second in range(int(seconds) + 1):
         canvas.line(LEFT + second * scale, 261, LEFT + second * scale, 267, name="second")
-        canvas.text(LEFT + second * scale + 3, 254, f"{second} s", anchor="start", size=11, colour=MUTED)
+        canvas.text(LEFT + second * scale + 3, 254, f"{second} s", anchor="start", colour=MUTED)
     errors = {name: _off(RULES[rule](Simulated(clock, seed)).told / clock.mean - 1) for rule, name in SHOWN.items()}
     return Drawing(
         "warm-up",
