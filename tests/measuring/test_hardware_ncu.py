@@ -228,6 +228,11 @@ def test_a_table_that_is_cut_off_anywhere_is_refused(tmp_path):
         ncu.compared(folder)
 
 
+def test_a_cell_that_never_ends_is_no_smaller_number():
+    with pytest.raises(ValueError, match="cut off: unexpected end of data"):
+        ncu.kernels('"ID","Kernel Name","a__b"\n"0","gemm","12\n')
+
+
 def test_kernels_behind_the_last_delimiter_and_files_that_do_not_belong_together(tmp_path):
     for kernels in ([(SPIN, {}), ("gemm", {}), (SPIN, {}), ("gemm", {})], [(SPIN, {})] * 3, [("gemm", {})]):
         with pytest.raises(ValueError, match="not whole: of 2 delimiter kernels"):
