@@ -101,3 +101,12 @@ def test_a_case_that_cannot_run_here_ends_the_run_and_says_so(folder, quick, mon
     )
     with pytest.raises(ZeroDivisionError):
         experiments.here("matmul_sizes", scale="toy")
+
+
+def test_a_ceiling_that_a_case_exceeds_is_raised_to_it(folder, quick):
+    cases = experiments.here("matmul_sizes", time_budget=0.02, scale="toy")
+    for number, case in enumerate(cases):
+        case["seconds"]["mean"] = case["counted"]["flops"] / ((number + 1) * 1e11)
+    [layer] = measured(cases)
+    assert (layer.flops_per_s, layer.bytes_per_s) == (pytest.approx(3e11), 1e10)
+    assert max(row["rate"] for row in layer.placed()) == 1
