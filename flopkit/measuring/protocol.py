@@ -88,7 +88,9 @@ class Timing:
 
 
 def interval(means: Sequence[float]) -> float:
-    """Half of the 95 % interval of the mean of *means*, by Student's t: calls of one round share a clock, rounds hardly do.
+    """Half of the 95 % interval of the mean of *means*, by Student's t.
+
+    Calls of one round share states of the clock; neighbouring rounds share only the state that lasts across their border.
 
     >>> round(interval([10.0, 11.0, 9.0, 10.0, 10.0]), 3)
     0.878

@@ -1,4 +1,4 @@
-"""The figure of the chapter on measuring: what five stopping rules tell of a simulated clock whose truth is known."""
+"""The figure of the chapter on measuring: what stopping rules report of a simulated clock whose truth is known."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def told_by(s: Any, *, rule: Any, drift: Any, settles: Any, states: Any, spikes:
 
 
 def stopping_rules() -> Figure:
-    """Stopping rules of four tools and flopkit's on a simulated clock: the errors of a thousand runs, and how often the interval holds."""
+    """Stopping rules of three tools and flopkit's on a simulated clock: the errors of a thousand runs, and how often the interval holds."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
         y = alt.Y("rule:N", title=None, sort=list(RULE_NAMES), axis=alt.Axis(labelLimit=165, domain=False, ticks=False))
         scale = alt.Scale(domain=[-0.1, 0.18], nice=False)
         x: dict[str, Any] = {
-            "title": "error of what is told",
+            "title": "error of the reported time",
             "scale": scale,
             "axis": alt.Axis(format="+.0%", values=[-0.08, -0.04, 0, 0.04, 0.08], domain=False, grid=True),
         }
@@ -137,7 +137,7 @@ def stopping_rules() -> Figure:
         ],
         caption=f"Simulated: {RUNS:,} runs for each rule and clock, calls of 1 ms with 1 % of jitter. “Settles in” is the time in which the drift falls to "
         "37 %. The truth is the mean of a call in the long run. Rules and defaults from the tools' sources: torch 2.13, Triton 3.5.1, NVBench 66212f1; launches, "
-        "caches and NVBench's discarding of throttled samples are not simulated. Torch tells a median, the others a mean. "
-        "torch, Triton and NVBench print no interval of what they tell: theirs here is 1.96 standard errors of their samples, as for “flopkit, over calls”.",
+        "caches and NVBench's discarding of throttled samples are not simulated. Torch reports a median, the others a mean. "
+        "torch, Triton and NVBench print no interval of what they report: theirs here is 1.96 standard errors of their samples, as for “flopkit, over calls”.",
         height=250,
     )
