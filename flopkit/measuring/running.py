@@ -32,8 +32,8 @@ def measure(
     """Time ``fn(*args, **kwargs)``: a sustained mean with its interval, the rates that it makes, and a verdict.
 
     The call is counted first and its result checked against float64. Then it runs until the clock is steady, and in rounds until the
-    95 % interval of the mean is within ±0.5 % or the budget is used up. Arguments are rotated through copies, so that a cache does not serve them. On a CUDA
-    device calls are timed by events or, where they are short, in a CUDA graph; on a CPU by the wall clock.
+    95 % interval of the mean is within ±0.5 % or the budget is used up. Arguments are rotated through copies, so that a cache does not
+    serve them. On a CUDA device calls are timed by events or, where they are short, in a CUDA graph; on a CPU by the wall clock.
 
     Parameters
     ----------
