@@ -57,7 +57,7 @@ def measure(
     Measurement
         With ``seconds``, ``seconds_ci``, ``flops_per_s``, ``mfu``, ``of_ceiling_flops``, ``verdict`` and ``notes``. The verdict is ``"wrong"`` where the result
         is, and ``"impossible"`` where the fastest call took less than the device needs for a lower bound of the work: the FLOPs at the
-        highest rate that the silicon can have, or the bytes of the call's own inputs and outputs, those that it touches.
+        highest rate that the silicon can have, or the bytes of the call's own inputs and outputs, those that it touches and no cache can hold.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def measure(
             notes.append(CONVOLUTIONS)
             bounded = {}
         # of a table whose rows are looked up, the counted bytes are the smaller ones; of fused operators, the call's own
-        touched = min(_own_bytes(fn, args, kwargs), work.bytes)
+        touched = min(_least_bytes(fn, args, kwargs, len(sets), where), work.bytes)
         least, bound = judging.floor(device, bounded, touched, tf32)
         if timing.fastest < judging.EARLY * least:
             verdict = "impossible"
@@ -170,8 +170,15 @@ def _held(fn: Any) -> list[Any]:
     return list(fn.parameters()) if hasattr(fn, "parameters") else []
 
 
+def _least_bytes(fn: Any, args: Any, kwargs: Mapping[str, Any], sets: int, where: Any) -> int:
+    """Bytes that main memory must move: arguments that rotate past the cache, and of weights and outputs what the cache cannot hold."""
+    cache, given = arguments.cache_bytes(where), arguments.storages(arguments.tensors(args, kwargs))
+    cold = given if (sets - 1) * given >= cache else 0
+    return cold + max(0, _own_bytes(fn, args, kwargs) - cold - cache)
+
+
 def _own_bytes(fn: Any, args: Any, kwargs: Mapping[str, Any]) -> int:
-    """Bytes of the inputs, among them a module's weights, and of the outputs: each must be read or written once."""
+    """Bytes of the inputs, among them a module's weights, and of the outputs: each is read or written once."""
     import torch
 
     with torch.no_grad():

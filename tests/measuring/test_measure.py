@@ -146,6 +146,38 @@ def test_the_floor_by_bytes_takes_inputs_and_outputs_alone():
     assert module._own_bytes(layer, (torch.ones(5, 10),), {}) == 4 * (50 + 200 + 20 + 100)
 
 
+def test_what_a_cache_can_hold_is_no_floor(monkeypatch):
+    """Weights are not rotated, so a cache of 4,000 bytes may serve them; of larger ones it serves no more than that."""
+    monkeypatch.setattr(arguments, "cache_bytes", lambda device: 4000)
+    cpu, x = torch.device("cpu"), torch.ones(5, 10)  # 200 bytes in, 400 out
+    small, large = torch.nn.Linear(10, 20), torch.nn.Linear(10, 2000)
+    assert module._least_bytes(small, (x,), {}, 41, cpu) == 200  # 40 other copies lie between two uses of one
+    assert module._least_bytes(small, (x,), {}, 5, cpu) == 0
+    assert module._least_bytes(large, (x,), {}, 41, cpu) == 200 + 4 * (20_000 + 2_000 + 10_000) - 4000
+
+
+def test_weights_in_the_cache_are_faster_than_memory(monkeypatch):
+    """A linear layer whose weights fit in the cache, twice as fast as this card's memory could read them: possible."""
+    layer, x = torch.nn.Linear(500, 500), torch.ones(1, 500)
+    card = fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e9)
+    monkeypatch.setattr(module, "_device", lambda where: card)
+
+    class Clock:
+        def __init__(self):
+            self.clock = count()
+
+        def calls(self, n):
+            return [0.5e-3] * n  # of a million bytes, which take 1 ms from memory
+
+        def now(self):
+            return float(next(self.clock))
+
+    monkeypatch.setattr(module, "timer_for", lambda run, torch, cuda: (Clock(), "simulated"))
+    for cache, verdict in ((2_000_000, "ok"), (1000, "impossible")):
+        monkeypatch.setattr(arguments, "cache_bytes", lambda device, cache=cache: cache)
+        assert fk.measure(layer, x, time_budget=30).verdict == verdict
+
+
 def test_the_fastest_arithmetic_that_is_allowed_makes_the_floor():
     card = fk.device("a100-sxm-80gb")
     exact, _ = judging.floor(card, {"fp32": 1e12}, 0, False)
