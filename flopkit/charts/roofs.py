@@ -1,4 +1,4 @@
-"""Measurements of several devices on one roofline: each as a share of the ceilings of its own device."""
+"""Measurements of several devices on one roofline: each as a share of the roof of its own device."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ def published(cases: Iterable[Case]) -> list[Dots]:
 def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: str = "", height: int = 320) -> Figure:
     """Measurements of several owners on one roofline.
 
-    Devices differ, so each dot is a share of the ceilings of its own device: FLOP/s over the device's highest FLOP/s, and intensity over
-    its ridge. The roof is then the same for all: it rises to 1 at the ridge and is flat from there on.
+    Devices differ, so each dot is a share of the roof of its own device, by datasheet or by measured ceilings: FLOP/s over the peak, and intensity
+    over the ridge. The roof is then the same for all: it rises to 1 at the ridge and is flat from there on.
 
     Parameters
     ----------
@@ -197,11 +197,11 @@ def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: st
     def chart(s: Any) -> Any:
         alt = need("altair")
         x = alt.X(
-            "intensity:Q", title="intensity ÷ ridge of the device",
+            "intensity:Q", title="intensity ÷ ridge of its roof",
             scale=alt.Scale(type="log", domain=[low, far], nice=False), axis=alt.Axis(format="~g", grid=False, values=tens),
         )  # fmt: skip
         y = alt.Y(
-            "rate:Q", title="FLOP/s ÷ ceiling of the device",
+            "rate:Q", title="FLOP/s ÷ peak of its roof",
             scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=alt.Axis(format="~p", grid=True, values=tens),
         )  # fmt: skip
         ends = [{"intensity": low, "rate": low}, {"intensity": 1, "rate": 1}, {"intensity": far, "rate": 1}]
@@ -218,20 +218,20 @@ def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: st
             ),
             tooltip=[
                 alt.Tooltip("label:N", title="what"), alt.Tooltip("whose:N", title="whose"),
-                alt.Tooltip("rate:Q", title="of the ceiling", format=".3~p"), alt.Tooltip("roof:Q", title="roof", format=".3~p"),
+                alt.Tooltip("rate:Q", title="of the peak", format=".3~p"), alt.Tooltip("roof:Q", title="roof", format=".3~p"),
                 alt.Tooltip("flops_per_s:Q", title="FLOP/s", format=".3~s"), alt.Tooltip("seconds:Q", title="seconds", format=".3~s"),
-                alt.Tooltip("ceilings:N", title="ceilings"),
+                alt.Tooltip("ceilings:N", title="roof by"),
             ],
         )  # fmt: skip
         return alt.layer(roof, dots)
 
-    told = "; ".join(f"{layer.whose}: {layer.ceilings} ceilings" for layer in layers if layer.rows)
+    told = "; ".join(f"{layer.whose}: {layer.ceilings} roof" for layer in layers if layer.rows)
     return Figure(
         name=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"), title=title, alt=conclusion, model=lambda s: None, controls=[],
         rows=along("measurement", keys, row), chart=chart, height=height, caption=f"{caption} {told}.".strip(),
         table=[
             column("whose", "Whose"), column("label", "What"), column("intensity", "Intensity ÷ ridge", "ratio"),
-            column("rate", "Of the ceiling", "%"), column("roof", "Roof", "%"), column("flops_per_s", "Rate", "FLOP/s"),
+            column("rate", "Of the peak", "%"), column("roof", "Roof", "%"), column("flops_per_s", "Rate", "FLOP/s"),
             column("seconds", "Time", "s"),
         ],
     )  # fmt: skip

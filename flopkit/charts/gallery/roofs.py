@@ -17,6 +17,7 @@ __all__ = ["layer_below_roof", "reached_roof"]
 SHARES = [0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
 LOW, HIGH = 1, 8192  # FLOPs per byte, of the axis
 DOWN = 1e11  # FLOP/s, of the axis
+ON_PAPER, REACHED = -1, 0  # places on the axis that move: the two ridge points
 
 
 def layer_below_roof(
@@ -43,11 +44,12 @@ def layer_below_roof(
     s.slower = s.seconds / s.least
 
 
-def one_intensity(r: Any, *, per_byte: Any, device: Any, **rest: Any) -> None:
-    """The roofs at one intensity."""
-    r.paper = minimum(device.peak, device.bandwidth * per_byte)
-    r.roof = minimum(r.reached_peak, r.reached_bandwidth * per_byte)
-    compute, memory = 1 / r.reached_peak, 1 / (r.reached_bandwidth * per_byte)
+def one_intensity(r: Any, *, place: Any, device: Any, **rest: Any) -> None:
+    """The roofs at one intensity, or at one of the two ridge points, so that the corners of both are drawn."""
+    r.per_byte = where(place == ON_PAPER, r.printed_ridge, where(place == REACHED, r.ridge, place))
+    r.paper = minimum(device.peak, device.bandwidth * r.per_byte)
+    r.roof = minimum(r.reached_peak, r.reached_bandwidth * r.per_byte)
+    compute, memory = 1 / r.reached_peak, 1 / (r.reached_bandwidth * r.per_byte)
     r.bent = 1 / (maximum(compute, memory) + (1 - r.hidden) * minimum(compute, memory))
 
 
@@ -105,8 +107,9 @@ def reached_roof() -> Figure:
     return Figure(
         name="reached-roof",
         title="A layer below the roof: what is reached, and what overlaps",
-        alt="A log-log plot of FLOP/s against arithmetic intensity with three lines: the roof of the datasheet of {device}, a dashed one below it that "
-        "reaches {of_peak} of the peak and {of_bandwidth} of the bandwidth, and a curve that bends below it at the ridge where {overlap} of the shorter time is hidden. "
+        alt="A log-log plot of FLOP/s against arithmetic intensity with three lines: the roof of the datasheet of {device}, a dashed roof at "
+        "{of_peak} of its peak and {of_bandwidth} of its bandwidth, and the curve that is reached where {overlap} of the shorter time is hidden, which bends below the dashed "
+        "corner unless all of it is. "
         "{tokens} through a layer of {features} have {intensity} and take {seconds}, at {used} of the peak, limited by {bound}.",
         model=layer_below_roof,
         controls=[
@@ -130,11 +133,11 @@ def reached_roof() -> Figure:
             readout("ridge", "Ridge reached", "FLOP/B"),
             readout("bound", "Limited by"),
             readout("least", "Least time, on paper", "s"),
-            readout("seconds", "Time, so", "s"),
+            readout("seconds", "Time reached", "s"),
             readout("slower", "Over the least time", "ratio"),
             readout("used", "Of the peak", "%"),
         ],
-        rows=along("per_byte", steps(LOW, HIGH, per_octave=4), one_intensity),
+        rows=along("place", [ON_PAPER, REACHED, *steps(LOW, HIGH, per_octave=4)], one_intensity),
         chart=chart,
         table=[
             column("per_byte", "Intensity", "FLOP/B"),
@@ -143,5 +146,5 @@ def reached_roof() -> Figure:
             column("bent", "With this overlap", "FLOP/s"),
         ],
         caption=f"{peaks_note()} The shares and the overlap are yours to choose: none of them was measured. Time here is the longer part, plus what is not hidden of "
-        "the shorter one. Starting a kernel, and the tiles that a kernel rounds sizes up to, are left out.",
+        "the shorter one. The data begin with the two ridge points. Starting a kernel, and the tiles that a kernel rounds sizes up to, are left out.",
     )

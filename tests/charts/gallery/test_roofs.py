@@ -44,6 +44,18 @@ def test_the_curves_by_hand():
         assert row["paper"] == pytest.approx(min(989.4e12, 3.35e12 * row["per_byte"]))
         assert row["roof"] == pytest.approx(row["paper"] / 2)
         assert row["bent"] == pytest.approx(1 / (2 / 989.4e12 + 2 / (3.35e12 * row["per_byte"])))
-        assert 0.5 <= row["bent"] / row["roof"] < 1
+        assert 0.5 * (1 - 1e-12) <= row["bent"] / row["roof"] < 1
     full = FIGURE.rows(device=H100, of_peak=0.5, of_bandwidth=0.5, overlap=1.0)
     assert all(row["bent"] == pytest.approx(row["roof"]) for row in full)
+
+
+@pytest.mark.parametrize("device", FIGURE.controls["device"].options)
+@pytest.mark.parametrize("of_peak", [0.4, 0.8, 1.0])
+def test_both_roofs_have_their_corner(device, of_peak):
+    """A line through sampled points cuts a corner off unless one of the points is the corner."""
+    at = {"device": device, "of_peak": of_peak, "of_bandwidth": 0.85}
+    rows, found = FIGURE.rows(**at), FIGURE.at(**at)
+    corner = {row["per_byte"]: row for row in rows}
+    assert corner[found["printed_ridge"]]["paper"] == pytest.approx(found["printed_peak"])
+    assert corner[found["ridge"]]["roof"] == pytest.approx(found["reached_peak"])
+    assert found["ridge"] == pytest.approx(found["printed_ridge"] * of_peak / 0.85)
