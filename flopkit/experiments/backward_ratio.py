@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -39,6 +40,8 @@ def run(bench: Bench) -> Iterator[Record]:
 def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Backward to forward by layer, in FLOPs, bytes and seconds, and the seconds' interval at its widest: of pairs whose verdicts are ok.
 
+    The interval has no upper end where the forward pass may have taken no time at all.
+
     >>> found = ratios(run(Bench("cpu", "toy")))
     >>> found["linear"]["flops"], found["linear, first layer"]["flops"], found["attention, flash"]["flops"]
     (2.0, 1.0, 2.5)
@@ -53,8 +56,8 @@ def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
             one, both = pair["forward"], pair["forward and backward"]
             found[layer] = {name: both["counted"][name] / one["counted"][name] - 1 for name in ("flops", "bytes")} | {
                 "seconds": both["seconds"]["mean"] / one["seconds"]["mean"] - 1,
-                "low": both["seconds"]["low"] / one["seconds"]["high"] - 1,
-                "high": both["seconds"]["high"] / one["seconds"]["low"] - 1,
+                "low": max(0.0, both["seconds"]["low"] / one["seconds"]["high"] - 1),
+                "high": both["seconds"]["high"] / one["seconds"]["low"] - 1 if one["seconds"]["low"] > 0 else math.inf,
             }
     return found
 

@@ -80,3 +80,14 @@ def test_a_gpu_without_flash_takes_the_memory_efficient_kernel(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     names = [name for name, *_ in module._layers(bench, "fp16")]
     assert names[-2:] == ["attention, math", "attention, efficient"]
+
+
+def test_a_forward_pass_that_may_have_taken_no_time_leaves_the_ratio_open():
+    def record(passes, mean, half):
+        return {
+            "params": {"layer": "a", "passes": passes}, "verdict": "ok", "counted": {"flops": 1, "bytes": 1},
+            "seconds": {"mean": mean, "low": mean - half, "high": mean + half},
+        }  # fmt: skip
+
+    found = module.ratios([record("forward", 2, 3), record("forward and backward", 6, 1)])["a"]
+    assert (found["seconds"], found["low"], found["high"]) == (2, 0, float("inf"))
