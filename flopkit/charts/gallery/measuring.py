@@ -60,7 +60,7 @@ def stopping_rules() -> Figure:
     def chart(s: Any) -> Any:
         alt = need("altair")
         y = alt.Y("rule:N", title=None, sort=list(RULE_NAMES), axis=alt.Axis(labelLimit=165, domain=False, ticks=False))
-        scale = alt.Scale(domain=[-0.1, 0.18], nice=False)
+        scale = alt.Scale(domain=[-0.13, 0.18], nice=False)
         x: dict[str, Any] = {
             "title": "error of the reported time",
             "scale": scale,

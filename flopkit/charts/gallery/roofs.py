@@ -15,7 +15,7 @@ from flopkit.rooflines import bound_by
 __all__ = ["layer_below_roof", "reached_roof"]
 
 SHARES = [0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
-LOW, HIGH = 1, 8192  # FLOPs per byte, of the axis
+LOW, HIGH = 1, 65536  # FLOPs per byte, of the axis
 DOWN = 1e11  # FLOP/s, of the axis
 ON_PAPER, REACHED = -1, 0  # places on the axis that move: the two ridge points
 
