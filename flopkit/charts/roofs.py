@@ -18,6 +18,7 @@ __all__ = ["Dots", "measured", "on_one_roof", "published"]
 
 NAMED = ("m", "n", "k", "transposed", "groups", "row")  # columns that tell a published product from others
 
+RAISED = ", raised to the fastest dot"  # of a measured peak that was too low
 SHAPES = ("circle", "square", "diamond", "triangle-up")  # beside colours, for those who don't see them
 
 
@@ -69,7 +70,7 @@ def measured(cases: Iterable[Case], label: Callable[[Case], str] | None = None) 
     """Recorded cases as dots, one `Dots` for each owner and number format, over the ceilings that were measured of their device.
 
     Cases without times, as published ones are, and those of devices without ceilings are left out. A ceiling that a case exceeds was measured
-    too low, so it is raised to that rate: no dot stands above the flat part of its roof. Where a cache serves the bytes, one may stand left of it.
+    too low, so it is raised to that rate, and ``ceilings`` says so: no dot stands above the flat part of its roof. Where a cache serves the bytes, one may stand left of it.
 
     Parameters
     ----------
@@ -102,10 +103,15 @@ def measured(cases: Iterable[Case], label: Callable[[Case], str] | None = None) 
             case["counted"]["bytes"],
             case["seconds"]["mean"],
         )
-    return [
-        replace(one, flops_per_s=max(one.flops_per_s, *(flops / seconds for _, flops, _, seconds in one.rows)))
-        for one in layers.values()
-    ]
+    return [_raised(one) for one in layers.values()]
+
+
+def _raised(layer: Dots) -> Dots:
+    """The same over a peak that no dot exceeds; the roof says so where it is raised."""
+    fastest = max(flops / seconds for _, flops, _, seconds in layer.rows)
+    if fastest <= layer.flops_per_s:
+        return layer
+    return replace(layer, flops_per_s=fastest, ceilings=f"{layer.ceilings}{RAISED}")
 
 
 def published(cases: Iterable[Case]) -> list[Dots]:
@@ -225,7 +231,11 @@ def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: st
         )  # fmt: skip
         return alt.layer(roof, dots)
 
-    told = "; ".join(f"{layer.whose}: {layer.ceilings} roof" for layer in layers if layer.rows)
+    told = "; ".join(
+        f"{layer.whose}: {layer.ceilings.removesuffix(RAISED)} roof{RAISED * layer.ceilings.endswith(RAISED)}"
+        for layer in layers
+        if layer.rows
+    )
     return Figure(
         name=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"), title=title, alt=conclusion, model=lambda s: None, controls=[],
         rows=along("measurement", keys, row), chart=chart, height=height, caption=f"{caption} {told}.".strip(),

@@ -3,7 +3,7 @@
 import pytest
 
 from flopkit import experiments, machine
-from flopkit.charts import measured
+from flopkit.charts import measured, on_one_roof
 from flopkit.experiments import own
 
 CEILINGS = {
@@ -110,3 +110,6 @@ def test_a_ceiling_that_a_case_exceeds_is_raised_to_it(folder, quick):
     [layer] = measured(cases)
     assert (layer.flops_per_s, layer.bytes_per_s) == (pytest.approx(3e11), 1e10)
     assert max(row["rate"] for row in layer.placed()) == 1
+    assert layer.ceilings == "measured, raised to the fastest dot"
+    caption = on_one_roof([layer], "A title", "A conclusion.").caption
+    assert caption.endswith("measured roof, raised to the fastest dot.")
