@@ -63,7 +63,7 @@ def made(figures, name):
 
 @pytest.mark.parametrize(("path", "name"), MEASURED)
 def test_a_measured_figure_has_its_numbers_and_nothing_to_set(open_page, path, name):
-    """Whose, of which ceilings, and a row for each dot; what cannot be compared with Python may not have controls."""
+    """Whose, of which roof, and a row for each dot; what cannot be compared with Python may not have controls."""
     page = open_page(path)
     node = show(page, name)
     assert node.locator(".fk-panel :is(input, select)").count() == 0, (
@@ -72,7 +72,9 @@ def test_a_measured_figure_has_its_numbers_and_nothing_to_set(open_page, path, n
     node.locator(".fk-data > summary").click()
     dots = node.locator(".fk-live svg .mark-symbol.role-mark path")
     assert node.locator(".fk-data tbody tr").count() == dots.count() > 0
-    assert "ceilings" in node.inner_text()
+    said = node.inner_text()
+    for owner in {row.split("\t")[0].strip() for row in node.locator(".fk-data tbody tr").all_inner_texts()}:
+        assert re.search(rf"{re.escape(owner)}: (datasheet|measured) roof", said), f"no roof is named for {owner!r}"
 
 
 @pytest.mark.parametrize(("path", "name"), REMADE)
