@@ -1,7 +1,7 @@
 """Speed and size, as ratios measured side by side in one run.
 
     python benchmarks/run.py                 imports, counts, figures and pages (needs `make book` and, for figures, Chromium)
-    python benchmarks/run.py --commands      also time `make book` and `make test` in a fresh clone, install included
+    python benchmarks/run.py --commands      also time the whole suite of experiments, and `make book` and `make test` in fresh clones
     python benchmarks/run.py --readme        also write the table into README.md
 
 A figure that a limit is named for is compared with it here and nowhere else: no test fails because a machine is slow.
@@ -242,6 +242,28 @@ def rows_pages():
         )
 
 
+def rows_record():
+    """All experiments at the CPU's sizes, into a recording: the whole, and the longest of its parts."""
+    import flopkit as fk
+    from flopkit.experiments import record
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["FLOPKIT_RECORDINGS"] = folder  # so that the ceilings are measured, too
+        taken = {}
+        for name in fk.experiments.NAMES:  # the first part begins with the ceilings
+            start = time.perf_counter()
+            found = record(f"{folder}/cpu.json", only=[name], device="cpu")
+            taken[name] = time.perf_counter() - start
+            assert not found.failed, found.failed
+    longest = max(taken, key=taken.get)
+    yield (
+        f"`python -m flopkit record` on the CPU, {len(taken)} experiments",
+        f"{sum(taken.values()) / 60:.1f} min",
+        f"longest part: {longest}, {taken[longest]:.0f} s",
+        "≤ 20 min, each part ≤ 8 min",
+    )
+
+
 def rows_commands():
     """The README's two commands in a fresh clone, each in one of its own, install included."""
     for command, limit in (("book", 10), ("test", 25)):
@@ -261,13 +283,17 @@ def rows_commands():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--commands", action="store_true", help="time make book and make test in fresh clones")
+    parser.add_argument(
+        "--commands",
+        action="store_true",
+        help="time the suite of experiments, and make book and make test in fresh clones",
+    )
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     options = parser.parse_args()
     if not (HTML / "book").is_dir() or shutil.which("git") is None:
         sys.exit("the book is not built: run `make book` first")
     parts = [rows_imports, rows_counting, rows_models, rows_measuring, rows_counter, rows_figures, rows_pages]
-    parts += [rows_commands] * options.commands
+    parts += [rows_record, rows_commands] * options.commands
     lines = ["| what | measured | beside it | aim |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for part in parts for row in part()]
     note = f"Python {platform.python_version()}, {os.cpu_count()} cores; `python benchmarks/run.py` measures anew."

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Generator
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from tqdm import tqdm
@@ -21,7 +22,9 @@ __all__ = ["here", "short_run"]
 QUICK = 6.0  # s in which ceilings are found, where none are kept: enough for a figure, not for a verdict
 
 
-def here(name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str | None = None) -> list[Case]:
+def here(
+    name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str | None = None, cases: int | None = None
+) -> list[Case]:
     """What an experiment gives on this machine: the reader's own recording of it where there is one, else a short run.
 
     The run ends with the case in which *limit* is passed; it is not kept. ``python -m flopkit record`` measures at length and keeps.
@@ -37,6 +40,8 @@ def here(name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str
         Seconds of a case.
     scale : str, optional
         ``"toy"``, ``"cpu"`` or ``"gpu"``: how large the cases are. None: by the device.
+    cases : int, optional
+        How many cases a short run has, the experiment's first ones. None: all that there is time for.
 
     Returns
     -------
@@ -49,10 +54,12 @@ def here(name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str
     {'yours'}
     """
     chosen = experiment(name)
+    if cases is not None and cases < 1:
+        raise ValueError(f"cases={cases!r}: must be None or a whole number from 1 on")
     kept = records(chosen.name, owner="yours")
     if kept:
         return kept
-    run = short_run(chosen.name, limit=limit, time_budget=time_budget, scale=scale)
+    run = islice(short_run(chosen.name, limit=limit, time_budget=time_budget, scale=scale), cases)
     found: list[Case] = []
     try:
         for case in tqdm(run, desc=f"{chosen.name}, here", unit="case", leave=False, delay=2.0):

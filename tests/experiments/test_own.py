@@ -34,6 +34,12 @@ def test_the_limit_ends_it_after_a_case(folder, quick):
     assert len(experiments.here("matmul_sizes", limit=0, time_budget=0.02, scale="toy")) == 1
 
 
+def test_a_run_of_the_first_cases_only(folder, quick):
+    assert len(experiments.here("matmul_sizes", time_budget=0.02, scale="toy", cases=2)) == 2
+    with pytest.raises(ValueError, match="cases=-1: must be None or a whole number from 1 on"):
+        experiments.here("matmul_sizes", scale="toy", cases=-1)
+
+
 def test_what_the_reader_has_recorded_comes_first(folder, quick):
     experiments.record(folder / "mine.json", only=["matmul_sizes"], device="cpu", scale="toy")
     found = experiments.here("matmul_sizes", limit=0)

@@ -1,5 +1,6 @@
 """Ceilings: which shapes are tried and which one wins, what is kept of them, and the device that they make."""
 
+import dataclasses
 import json
 import math
 import os
@@ -104,9 +105,36 @@ def test_the_winner_is_measured_afresh(small, monkeypatch):
     monkeypatch.setattr(workloads, "product", lambda *given: drawn.append(product(*given)) or drawn[-1])
     monkeypatch.setattr(module, "measure", lambda fn, *args, **k: timed.append(args) or measured(fn, *args, **k))
     found = fk.ceilings("cpu", dtypes=["fp32"], time_budget=0.3, keep=False)
-    assert 2 <= len(drawn) <= 4 and timed[0] == drawn[-1].args
+    assert 3 <= len(drawn) <= 5 and timed[0] == drawn[-2].args  # the search; afresh; and again at the end
     m, k = timed[0][0].shape
     assert found.matmul["fp32"]["shape"] == [m, timed[0][1].shape[1], k]
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_machine_that_is_slow_for_a_while_does_not_lower_a_ceiling(small, monkeypatch, slow):
+    """Two windows, all other measurements in between: the slow one is not kept, whichever it is."""
+    measured, seen = module.measure, []
+
+    def drifting(fn, *args, **k):
+        found, window = measured(fn, *args, **k), len(seen) // 4  # one product and three kinds of traffic
+        rounds = tuple(100.0 + window if window == slow else 50.0 for _ in found.round_means)
+        seen.append(window)
+        return dataclasses.replace(found, seconds=rounds[0], seconds_ci=(rounds[0], rounds[0]), fastest=rounds[0])
+
+    monkeypatch.setattr(module, "measure", drifting)
+    found = fk.ceilings("cpu", dtypes=["fp32"], time_budget=0.3, keep=False)
+    assert len(seen) == 8
+    m, n, k = found.matmul["fp32"]["shape"]
+    assert found.matmul["fp32"]["flops_per_s"] == 2 * m * n * k / 50
+    copied, triad = (found.traffic[name]["bytes_per_s"] for name in ("copy", "triad"))
+    assert triad == 1.5 * copied > 0
+
+
+def test_a_refused_product_does_not_hide_a_right_one():
+    kept = {}
+    for rate, verdict in ((3.0, "ok"), (9.0, "wrong"), (4.0, "ok"), (2.0, "ok")):
+        module._keep(kept, "fp32", {"rate": rate, "verdict": verdict}, "rate")
+    assert kept == {"fp32": {"rate": 4.0, "verdict": "ok"}}
 
 
 def test_a_format_that_torch_does_not_multiply_is_noted(small, monkeypatch):
