@@ -21,6 +21,10 @@ __all__ = ["Suite", "chosen", "record"]
 NOBODY = "not named"
 
 
+class _AnotherRun(ValueError):
+    """Somebody else has written to the file since this run last did."""
+
+
 @dataclass(frozen=True)
 class Suite:
     """What a run of the suite left.
@@ -74,7 +78,8 @@ def record(
     Raises
     ------
     ValueError
-        For a file that was recorded elsewhere: on another device, with other versions, switches or sizes.
+        For a file that was recorded elsewhere, on another device, with other versions, switches or sizes, and for one to which another
+        run writes at the same time; nothing of that run is lost.
     KeyboardInterrupt
         When the user stops it; the message says that nothing is lost.
 
@@ -101,14 +106,19 @@ def record(
     before = len(recording.results)
     failed: dict[str, str] = {}
 
-    def keep(found: Record) -> None:
-        nonlocal recording
-        recording = recording.added(found).write(path)
+    written = path.read_bytes()
 
-    bench.keep = keep
+    def save(changed: Recording) -> None:
+        nonlocal recording, written
+        if path.read_bytes() != written:
+            raise _AnotherRun(f"{path} was changed by another run: wait until it ends, or name another file")
+        recording = changed.write(path)
+        written = path.read_bytes()
+
+    bench.keep = lambda found: save(recording.added(found))
     try:
         if recording.ceilings is None and (roof := _roof(bench, here["torch"])) is not None:
-            recording = Recording(recording.attribution, recording.provenance, roof, recording.results).write(path)
+            save(Recording(recording.attribution, recording.provenance, roof, recording.results))
         with tqdm(wanted, unit="experiment", disable=None) as bar:
             for name in bar:
                 for found in _run(name, bench, failed):
@@ -133,6 +143,8 @@ def _run(name: str, bench: Bench, failed: dict[str, str]) -> Iterator[Record]:
     """The records of an experiment; what ends it early, such as a package or memory that is missing, does not end the others."""
     try:
         yield from experiment(name).run(bench)
+    except _AnotherRun:
+        raise
     except Exception as error:
         failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
 

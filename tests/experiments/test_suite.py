@@ -122,6 +122,22 @@ def test_a_case_is_written_before_the_next_one_begins(tmp_path, monkeypatch):
     assert seen == list(range(CASES))
 
 
+def test_two_runs_do_not_write_one_file(tmp_path, monkeypatch):
+    """The one that finds the file changed ends, and what the other one wrote stays."""
+    path, real = tmp_path / "mine.json", bench.measure
+
+    def meanwhile(*args, **kwargs):
+        found = real(*args, **kwargs)
+        old = Recording.read(path)
+        Recording({**old.attribution, "who": "the other run"}, old.provenance, None, old.results).write(path)
+        return found
+
+    monkeypatch.setattr(bench, "measure", meanwhile)
+    with pytest.raises(ValueError, match="mine.json was changed by another run: wait until it ends, or name another"):
+        record(path, only=["matmul_sizes", "dense_batch"], device="cpu", scale="toy")
+    assert Recording.read(path).attribution["who"] == "the other run"
+
+
 def test_an_experiment_that_fails_ends_no_other(tmp_path, monkeypatch, capsys):
     real = experiment("matmul_sizes")
 

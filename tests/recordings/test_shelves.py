@@ -113,7 +113,9 @@ def test_nothing_is_nothing(places):
 
 def test_shipped_recordings_are_whole():
     """Of real sizes, by somebody who has a name, under a licence."""
+    assert recordings("ours")
     for one in recordings("ours"):
+        assert one.ceilings is not None and {each["experiment"] for each in one.results} == set(NAMES), one.path
         assert one.results and one.provenance["scale"] != "toy"
         assert "not" not in one.attribution["who"] and "not" not in one.attribution["licence"], one.path
 
