@@ -252,6 +252,8 @@ def tally():
     recording = fk.recordings.recordings("ours")[0]
     when, machine = str(recording.provenance["when"])[:10], recording.attribution["machine"]
     where = f"We recorded the experiments on {when} on {machine}, in fp32."
+    shaky = sum(not each["steady"] for each in recording.results)
+    where += f" In {shaky} of its {len(recording.results)} cases the clock had found no steady state before it began to count."
     return f"{where} **A CPU can try {len(found)} parts of the predictions: {held} held, {failed} failed, and in {unclear} the intervals do not decide.**"
 
 
