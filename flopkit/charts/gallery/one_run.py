@@ -37,7 +37,7 @@ def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, mu
     forward = load("llama-3-8b").forward(seq=seq)
     s.visible = FORWARDS * forward.under(EXACT).flops / seq
     s.every = FORWARDS * forward.under(TORCH).flops / seq
-    s.six_n = 2 * FORWARDS * (forward.params - forward.params_by_role["norm"])  # a gain is in no product
+    s.six_n = 2 * FORWARDS * forward.params  # all of them, as the PaLM paper counts: the look-up table and the norms, too
     s.scores_every = 2 * FORWARDS * (forward.macs_by_kind["scores"] + forward.macs_by_kind["hidden"]) / seq
     s.half = s.every - s.scores_every / 2
     s.palm = s.six_n + s.scores_every
@@ -135,8 +135,8 @@ def one_run() -> Figure:
             column("divided_by", "Divided by", "FLOP/s"),
             column("called", "Utilisation", "%"),
         ],
-        caption="The speed of 10,000 tokens/s is an example, not a measurement: put in your own. The last two read-outs do not depend on your "
-        "recipe: every run must do at least these FLOPs, its matrix products and its visible scores. An H100 can never do more dense bf16 work than its "
+        caption="The speed of 10,000 tokens/s is an example, not a measurement: put in your own. The read-outs 'Needed FLOP/s' and 'Can an H100 "
+        "do that?' do not depend on your recipe: they count what every run must do, its matrix products and its visible scores. An H100 can never do more dense bf16 work than its "
         f"limit, {si(LIMIT, 'FLOP/s')} at its highest clock. In practice, large matrix products stay below the peak. Sizes from the model's config. "
         + peaks_note([("h100-sxm", "bf16")]),
         height=360,
