@@ -95,7 +95,8 @@ def measured(cases: Iterable[Case], label: Callable[[Case], str] | None = None) 
         own = measured_device(case.ceilings)
         if case["dtype"] not in own.dtypes or not (case["counted"]["flops"] and case["counted"]["bytes"]):
             continue
-        owner = f"ours: {case.device}" if case.owner == "ours" else case.whose  # who recorded it is too long for a legend
+        # who recorded ours is too long for a legend
+        owner = f"ours: {case.device}" if case.owner == "ours" else case.whose
         whose = f"{owner}, {case['dtype']}"
         fresh = Dots(whose, own.peak(case["dtype"]), own.bandwidth, "measured")
         layers.setdefault(whose, fresh).add(

@@ -74,9 +74,16 @@ def test_what_has_no_place_is_left_out():
 
 def test_a_recording_that_ships_has_a_name_that_fits_a_legend():
     ok = {"verdict": "ok"}
-    found = {"title": "a CPU", "matmul": {"fp32": {"flops_per_s": 1e11, **ok}}, "traffic": {"copy": {"bytes_per_s": 1e10, **ok}}}
+    found = {
+        "title": "a CPU",
+        "matmul": {"fp32": {"flops_per_s": 1e11, **ok}},
+        "traffic": {"copy": {"bytes_per_s": 1e10, **ok}},
+    }
     found |= {"threads": 2, "memory": 1e9, "when": "2026-01-01"}
     record = {"case": "n=8", "dtype": "fp32", "counted": {"flops": 1024, "bytes": 768}, "seconds": {"mean": 1e-6}, **ok}
     said = "recorded by somebody on a machine that takes a whole line to describe, 2026-01-01"
-    shipped, own = Case(record, "ours", said, "a CPU", found), Case(record, "yours", "yours: a CPU, 2026-01-02", "a CPU", found)
+    shipped, own = (
+        Case(record, "ours", said, "a CPU", found),
+        Case(record, "yours", "yours: a CPU, 2026-01-02", "a CPU", found),
+    )
     assert [dots.whose for dots in measured([shipped, own])] == ["ours: a CPU, fp32", "yours: a CPU, 2026-01-02, fp32"]

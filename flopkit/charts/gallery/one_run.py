@@ -37,7 +37,7 @@ def one_run_many_numbers(s: Any, *, tokens_per_s: Any, seq: Any, scores: Any, mu
     forward = load("llama-3-8b").forward(seq=seq)
     s.visible = FORWARDS * forward.under(EXACT).flops / seq
     s.every = FORWARDS * forward.under(TORCH).flops / seq
-    s.six_n = 2 * FORWARDS * forward.params  # all of them, as the PaLM paper counts: the look-up table and the norms, too
+    s.six_n = 2 * FORWARDS * forward.params  # all of them, as the PaLM paper counts
     s.scores_every = 2 * FORWARDS * (forward.macs_by_kind["scores"] + forward.macs_by_kind["hidden"]) / seq
     s.half = s.every - s.scores_every / 2
     s.palm = s.six_n + s.scores_every

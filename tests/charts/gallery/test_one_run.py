@@ -16,7 +16,7 @@ def test_every_recipe_by_hand():
     products = 2 * (32 * LAYER + TABLE)
     pair = 32 * 32 * 2 * 2 * 128  # layers, heads, score and value, two for each multiply-add
     visible, every = pair * (SEQ + 1) / 2, pair * SEQ
-    six_n = 6 * (32 * LAYER + 2 * TABLE + NORMS)  # all parameters: 61.07 GFLOPs with all scores, as the formula of the PaLM paper gives
+    six_n = 6 * (32 * LAYER + 2 * TABLE + NORMS)  # all parameters, as the PaLM paper counts
     want = [
         3 * (products + visible),
         3 * (products + every / 2),
