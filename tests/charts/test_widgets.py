@@ -14,7 +14,7 @@ pytest.importorskip("vl_convert")
 from flopkit import widgets
 from flopkit.charts import Figure, choice, readout, slider, steps, switch
 from flopkit.experiments import NAMES, experiment, own, record, short_run
-from flopkit.recordings import Case, Recording
+from flopkit.recordings import Case, Recording, shelves
 from flopkit.widgets import experiment_panel, explore
 
 
@@ -139,7 +139,9 @@ CEILINGS = {
 
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
+    """A panel before anybody recorded: neither the reader nor the authors."""
     monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
+    monkeypatch.setattr(shelves, "_shipped", lambda: tmp_path / "nothing ships")
     monkeypatch.setattr(own, "_ceilings", lambda bench: CEILINGS)
     return experiment_panel("matmul_sizes", time_budget=0.02, scale="toy")
 
@@ -155,6 +157,16 @@ def test_the_panel_offers_every_experiment_with_its_prediction(lab):
         assert html.escape(experiment(name).prediction) in lab._prediction.value
         assert (lab.figure is None) != ("<img" in lab._shown.value)
     assert lab.records == [] and lab.status == "Not measured here yet."
+
+
+def test_our_own_recording_stands_between_the_published_dots_and_the_reader_s(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
+    monkeypatch.setattr(own, "_ceilings", lambda bench: CEILINGS)
+    panel = experiment_panel("matmul_sizes", time_budget=0.02, scale="toy")
+    panel.run()
+    theirs, *ours, yours = owners(panel)
+    assert "on H800" in theirs and yours == "yours: a CPU, a short run, fp32"
+    assert ours and all(each.startswith("ours: ") for each in ours)
 
 
 def test_run_adds_the_reader_s_dots_to_the_published_ones(lab, tmp_path):
