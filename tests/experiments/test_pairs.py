@@ -29,6 +29,7 @@ def test_a_time_that_may_be_nothing_leaves_the_ratio_open():
     found = over(record(1, 2), record(1, 2))
     assert (found["seconds"], found["low"], found["high"]) == (1, 0, math.inf)
     assert with_interval(found) == "1.00 (too noisy for an interval)"
+    assert with_interval(over(record(1, 2), record(2, 1))) == "0.50 (too noisy for an interval)"
 
 
 @pytest.mark.parametrize("refused", [0, 1])
