@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -154,7 +154,9 @@ def published(cases: Iterable[Case]) -> list[Dots]:
     return list(layers.values())
 
 
-def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: str = "", height: int = 320) -> Figure:
+def on_one_roof(
+    layers: Sequence[Dots], title: str, conclusion: str, caption: str = "", height: int = 320, names: Mapping[str, str] | None = None
+) -> Figure:  # fmt: skip
     """Measurements of several owners on one roofline.
 
     Devices differ, so each dot is a share of the roof of its own device, by datasheet or by measured ceilings: FLOP/s over the peak, and intensity
@@ -172,6 +174,8 @@ def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: st
         A note below the chart, before the one on the ceilings.
     height : int, optional
         Height of the chart in pixels.
+    names : Mapping[str, str], optional
+        What is written beside a dot, by its label; a few, since labels of near dots overlap. Every dot says its label when it is pointed at.
 
     Raises
     ------
@@ -201,6 +205,8 @@ def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: st
     def row(r: Any, *, measurement: Any) -> None:
         for name in ("whose", "label", "intensity", "rate", "roof", "flops_per_s", "seconds", "ceilings"):
             setattr(r, name, pick(measurement, {each["key"]: each[name] for each in rows}))
+        if names:
+            r.named = pick(measurement, {each["key"]: names.get(each["label"], "") for each in rows})
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -231,7 +237,10 @@ def on_one_roof(layers: Sequence[Dots], title: str, conclusion: str, caption: st
                 alt.Tooltip("ceilings:N", title="roof by"),
             ],
         )  # fmt: skip
-        return alt.layer(roof, dots)
+        if not names:
+            return alt.layer(roof, dots)
+        text = s.rows.mark_text(align="left", dx=7, dy=1, fontSize=11, color=theme.INK).encode(x=x, y=y, text="named:N")
+        return alt.layer(roof, dots, text)
 
     told = "; ".join(
         f"{layer.whose}: {layer.ceilings.removesuffix(RAISED)} roof{RAISED * layer.ceilings.endswith(RAISED)}"

@@ -32,6 +32,15 @@ def test_the_plot_holds_every_dot_and_names_its_owner(layers):
     assert axes["color"]["scale"]["domain"] == axes["shape"]["scale"]["domain"] == ["theirs", "mine"]
 
 
+def test_a_name_stands_beside_the_dots_of_its_label(layers):
+    plain = on_one_roof(layers, "A title", "A conclusion.")
+    named = on_one_roof(layers, "A title", "A conclusion.", names={"slow": "the slow one"})
+    assert [row["named"] for row in named.data()] == ["the slow one", "", "the slow one"]
+    marks = [[layer["mark"]["type"] for layer in figure.spec()["layer"]] for figure in (plain, named)]
+    assert marks == [["line", "point"], ["line", "point", "text"]]
+    assert named.spec()["layer"][2]["encoding"]["text"]["field"] == "named"
+
+
 def test_nothing_and_twice_the_same_are_refused(layers):
     with pytest.raises(ValueError, match="nothing was measured"):
         on_one_roof([Dots("nobody", 1.0, 1.0)], "A title", "A conclusion.")
