@@ -175,7 +175,8 @@ def on_one_roof(
     height : int, optional
         Height of the chart in pixels.
     names : Mapping[str, str], optional
-        What is written beside a dot, by its label; a few, since labels of near dots overlap. Every dot says its label when it is pointed at.
+        What is written beside a dot, by its label, or by owner and label, ``"whose: label"``; short and few, since names of near dots overlap.
+        Every dot says its label when it is pointed at.
 
     Raises
     ------
@@ -206,7 +207,9 @@ def on_one_roof(
         for name in ("whose", "label", "intensity", "rate", "roof", "flops_per_s", "seconds", "ceilings"):
             setattr(r, name, pick(measurement, {each["key"]: each[name] for each in rows}))
         if names:
-            r.named = pick(measurement, {each["key"]: names.get(each["label"], "") for each in rows})
+            r.named = pick(
+                measurement, {each["key"]: names.get(each["key"], names.get(each["label"], "")) for each in rows}
+            )
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -239,8 +242,12 @@ def on_one_roof(
         )  # fmt: skip
         if not names:
             return alt.layer(roof, dots)
-        text = s.rows.mark_text(align="left", dx=7, dy=1, fontSize=11, color=theme.INK).encode(x=x, y=y, text="named:N")
-        return alt.layer(roof, dots, text)
+        place = {"align": "left", "dx": 7, "dy": 1, "fontSize": 12}
+        halo = {"stroke": theme.PAPER, "strokeWidth": 3, "strokeJoin": "round", "color": theme.PAPER}
+        behind, text = (
+            s.rows.mark_text(**place, **how).encode(x=x, y=y, text="named:N") for how in (halo, {"color": theme.INK})
+        )
+        return alt.layer(roof, behind, dots, text)
 
     told = "; ".join(
         f"{layer.whose}: {layer.ceilings.removesuffix(RAISED)} roof{RAISED * layer.ceilings.endswith(RAISED)}"

@@ -34,11 +34,11 @@ def test_the_plot_holds_every_dot_and_names_its_owner(layers):
 
 def test_a_name_stands_beside_the_dots_of_its_label(layers):
     plain = on_one_roof(layers, "A title", "A conclusion.")
-    named = on_one_roof(layers, "A title", "A conclusion.", names={"slow": "the slow one"})
-    assert [row["named"] for row in named.data()] == ["the slow one", "", "the slow one"]
+    named = on_one_roof(layers, "A title", "A conclusion.", names={"slow": "the slow one", "mine: slow": "my own"})
+    assert [row["named"] for row in named.data()] == ["the slow one", "", "my own"]
     marks = [[layer["mark"]["type"] for layer in figure.spec()["layer"]] for figure in (plain, named)]
-    assert marks == [["line", "point"], ["line", "point", "text"]]
-    assert named.spec()["layer"][2]["encoding"]["text"]["field"] == "named"
+    assert marks == [["line", "point"], ["line", "text", "point", "text"]]
+    assert {layer["encoding"]["text"]["field"] for layer in named.spec()["layer"][1::2]} == {"named"}
 
 
 def test_nothing_and_twice_the_same_are_refused(layers):
