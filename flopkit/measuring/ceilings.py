@@ -30,7 +30,7 @@ BUDGET = {"cpu": 35.0, "cuda": 120.0}  # s: checks and random numbers come on to
 CALLS = 20  # of a shape in the search, at most
 LAUNCHES = 1000
 KINDS = 3  # of traffic
-TIMES = 2  # that each ceiling is measured, with all others in between
+TWICE = 20.0  # s of a budget from which each ceiling is measured twice, with all others in between
 SURE = 0.05  # half of the interval, over the rate
 
 
@@ -131,8 +131,8 @@ def ceilings(
     """Measure the ceilings of one of this machine's devices: matrix products by number format, memory traffic, launches.
 
     Of each format some shapes are tried, a dozen on a CPU and some forty on a GPU. The fastest is measured again from the beginning, with
-    other numbers, since the fastest of many short timings is too fast; and once more after all the others, since a machine that other
-    programs share, or a virtual one, is slow for seconds. The faster of these two is the ceiling. Traffic is that of arrays which no cache holds.
+    other numbers, since the fastest of many short timings is too fast. With 20 s or more it is measured once more after all the others, since
+    a machine that other programs share, or a virtual one, is slow for seconds; the faster of the two is the ceiling. Traffic is that of arrays which no cache holds.
 
     Parameters
     ----------
@@ -176,14 +176,15 @@ def ceilings(
         raise ValueError(f"time_budget={time_budget!r}: must be positive")
     chosen = _chosen(where, dtypes)
     seconds = BUDGET[where.type] if time_budget is None else time_budget
-    part = seconds / ((1 + TIMES) * len(chosen) + TIMES * KINDS)  # of a search, or of a measurement
+    passes = 2 if seconds >= TWICE else 1
+    part = seconds / ((1 + passes) * len(chosen) + passes * KINDS)  # of a search, or of a measurement
     notes: list[str] = []
     matmul: dict[str, dict[str, Any]] = {}
     moved: dict[str, dict[str, Any]] = {}
     shapes: dict[str, workloads.Shape] = {}
     on_device = torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext()
-    with on_device, tqdm(total=TIMES * (len(chosen) + KINDS), desc="ceilings", leave=False, delay=1) as bar:
-        for _ in range(TIMES):
+    with on_device, tqdm(total=passes * (len(chosen) + KINDS), desc="ceilings", leave=False, delay=1) as bar:
+        for _ in range(passes):
             for dtype in chosen:
                 bar.set_description(f"ceilings: {dtype}")
                 try:
