@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flopkit.experiments.attention_kernels import kernels, sdpa
 from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.pairs import over
 
 TITLE = "Backward to forward, layer by layer"
 PREDICTION = (
@@ -53,12 +53,8 @@ def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     found = {}
     for layer, pair in by_layer.items():
         if len(pair) == 2:
-            one, both = pair["forward"], pair["forward and backward"]
-            found[layer] = {name: both["counted"][name] / one["counted"][name] - 1 for name in ("flops", "bytes")} | {
-                "seconds": both["seconds"]["mean"] / one["seconds"]["mean"] - 1,
-                "low": max(0.0, both["seconds"]["low"] / one["seconds"]["high"] - 1),
-                "high": both["seconds"]["high"] / one["seconds"]["low"] - 1 if one["seconds"]["low"] > 0 else math.inf,
-            }
+            times = over(pair["forward and backward"], pair["forward"])
+            found[layer] = {name: ratio - 1 for name, ratio in times.items()} | {"low": max(0.0, times["low"] - 1)}
     return found
 
 
