@@ -57,14 +57,14 @@
     return { value, digits: (before + behind).replace(/^[-0]+/, "").length, half: 0.5 * scale * 10 ** ((power ?? 0) - behind.length) };
   };
 
-  const remark = (text, { answer, rel, hints }) => {
+  const remark = (text, { name, answer, rel, hints }) => {
     if (typeof answer !== "number") return plain(text) === plain(String(answer)) ? "" : (hints.find(([key]) => plain(String(key)) === plain(text)) ?? [0, SHARED.other])[1];
     const given = read(text);
     if (!given) return SHARED.unread;
     if (near(given.value, answer, Math.max(rel, 1e-9))) return "";
     if (Math.abs(given.value - answer) <= given.half * (1 + 1e-9)) return given.digits > 1 ? "" : (hints.find(([key]) => key === given.value) ?? [0, SHARED.digit])[1];  // "1" for 0.72 may be a belief
     const known = hints.filter(([key]) => typeof key === "number");
-    if (answer) known.push(...SHARED.factors.map(([by, reason]) => [by * answer, reason]), [1 / answer, SHARED.inverse]);
+    if (answer) known.push(...SHARED.factors.map(([by, said, asked, more]) => [by * answer, said + (new RegExp(asked).test(name) ? more : "")]), [1 / answer, SHARED.inverse]);
     if (0 < answer && answer < 1) known.push([1 - answer, SHARED.rest]);
     const hint = known.find(([value]) => near(given.value, value, 1e-3) || (given.digits > 1 && Math.abs(given.value - value) <= given.half));
     if (hint) return hint[1];

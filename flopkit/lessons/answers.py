@@ -68,16 +68,17 @@ SHARED: dict[str, Any] = {
         r"^[\"“”'‘’`]+|[\"“”'‘’`]+$",
         r"^(?:torch\.ops\.)?(?:aten|torch)(?:\.|::)|(?:\.default)?(?:\(\))?$",
     ],
+    # A wrong answer's factor, what is said of it, and what more is said where the answer's name has this in it.
     "factors": [
-        [2, "twice what is asked: is a multiply-add counted once here?"],
-        [1 / 2, "half of what is asked: multiply-adds, where FLOPs are asked for?"],
-        [4, "four times what is asked: is a number's size in bytes in there that should not be?"],
-        [1 / 4, "a quarter of what is asked: elements, where bytes are asked for?"],
-        [8, "eight times what is asked: bits, where bytes are asked for?"],
-        [1 / 8, "an eighth of what is asked: bytes, where bits are asked for?"],
-        [100, "a hundred times what is asked: per cent, where a fraction is asked for?"],
-        [1 / 100, "a hundredth of what is asked: a fraction, where per cent are asked for?"],
-        [-1, "right but for its sign"],
+        [2, "twice what is asked", "flop|mac|peak", ": is a multiply-add counted once here?"],
+        [1 / 2, "half of what is asked", "flop|peak", ": multiply-adds, where FLOPs are asked for?"],
+        [4, "four times what is asked", "byte", ": is a number's size in bytes in there that should not be?"],
+        [1 / 4, "a quarter of what is asked", "byte", ": elements, where bytes are asked for?"],
+        [8, "eight times what is asked", "byte", ": bits, where bytes are asked for?"],
+        [1 / 8, "an eighth of what is asked", "", ""],
+        [100, "a hundred times what is asked", "", ": if it is in per cent, write the sign, too: 12 %"],
+        [1 / 100, "a hundredth of what is asked", "", ": a fraction, where per cent are asked for?"],
+        [-1, "right but for its sign", "", ""],
     ],
     "inverse": "the other way round: divided by what should be divided?",
     "rest": "what is left of the whole: is the other part asked for?",
@@ -145,8 +146,8 @@ def read(text: str) -> Typed | None:
     return Typed(value, len((before + behind).lstrip("-0")), 0.5 * scale * 10.0 ** (int(power or 0) - len(behind)))
 
 
-def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str]) -> str:
-    """What to say to an answer, a number or text; nothing where it is right."""
+def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str], name: str = "") -> str:
+    """What to say to an answer, a number or text; nothing where it is right. *name* is what the exercise calls it: ``"flops"``."""
     if isinstance(expected, (bool, str)):
         if str(answer) == str(expected) or plain(str(answer)) == plain(str(expected)):
             return ""
@@ -172,14 +173,17 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str]) -> 
             return ""
         known = (hint for key, hint in hints.items() if not isinstance(key, str) and given.value == key)
         return next(known, str(SHARED["digit"]))  # "1" for 0.72 may be a wrong belief and no rounding
-    return _reason(given, expected, hints)
+    return _reason(given, expected, hints, name)
 
 
-def _reason(given: Typed, expected: float, hints: Mapping[Any, str]) -> str:
+def _reason(given: Typed, expected: float, hints: Mapping[Any, str], name: str) -> str:
     """Why a wrong number may have come out. A hint of the exercise goes first."""
     known: list[tuple[Any, str]] = [(key, hint) for key, hint in hints.items() if not isinstance(key, str)]
     if expected:
-        known += [(factor * expected, reason) for factor, reason in SHARED["factors"]]
+        known += [
+            (factor * expected, said + (more if re.search(asked, name) else ""))
+            for factor, said, asked, more in SHARED["factors"]
+        ]
         known += [(1 / expected, SHARED["inverse"])]
     if 0 < expected < 1:
         known += [(1 - expected, SHARED["rest"])]

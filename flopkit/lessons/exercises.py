@@ -89,7 +89,7 @@ class Reply:
         if line != _WAITING:
             return shown
         expected = self.kept.answers[name]
-        kept = {"answer": expected, "rel": self.kept.rel, "hints": list(self.kept.hints.items())}
+        kept = {"name": name, "answer": expected, "rel": self.kept.rel, "hints": list(self.kept.hints.items())}
         return (
             f'<div class="fk-exercise" data-kept="{html.escape(json.dumps(kept))}">{shown}<form hidden>'
             f"<label>Exercise {html.escape(self.number)}, <code>{html.escape(name)}</code>: "
@@ -145,7 +145,7 @@ def check(number: str, **answers: Any) -> Reply:
     for name, answer in answers.items():
         if answer is ... or answer is None:
             lines[name] = _WAITING
-        elif said := remark(answer, kept.answers[name], kept.rel, kept.hints):
+        elif said := remark(answer, kept.answers[name], kept.rel, kept.hints, name):
             wrong.append(f"{name}: {_shown(answer)}: {said}")
         else:
             lines[name] = "right"
