@@ -16,7 +16,7 @@ LINKED = {
     "index": "utilisation, EXACT",
     "01_one_flop": "peak, dot products, fused multiply-add, multiply-accumulate, contraction work, vector FLOPs, causal mask, EXACT, TORCH, FVCORE, utilisation, SXM, tensor cores, bf16, meta",
     "02_dense": "bf16, kernel, compulsory traffic, arithmetic intensity, ridge point, memory-bound, roofline, fuses, fp8, MFU, gated MLP",
-    "03_convolution": "arithmetic intensity, groups, depthwise convolution, transposed convolution, tensor cores, batch norm, SXM, Fused, utilisation, model FLOPs",
+    "03_convolution": "arithmetic intensity, groups, depthwise convolution, transposed convolution, tensor cores, batch norm, SXM, fuse, utilisation, model FLOPs",
     "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
     "05_the_rest": "fuse, SwiGLU, flash kernel, vector FLOPs, memory-bound, logit, cross-entropy, meta",
     "06_whole_model": "6N, MLP, EXACT, vector work, backward pass, TORCH, meta device",
