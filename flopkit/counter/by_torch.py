@@ -90,7 +90,7 @@ class Seen:
 
     def _line(self) -> str:
         of = f"{units.format_value(self.share, '%' if self.share <= 1 else '×')} {'of ' * (self.share <= 1)}the {_flops(self.flops)}"
-        return f"torch's FlopCounterMode would print {self.value:,} FLOPs, {of} that were executed"
+        return f"torch's FlopCounterMode would print {self.value:,} FLOPs, {of} of this run"
 
     def __repr__(self) -> str:
         return "\n".join([self._line(), *(str(table) for table in (self.missed, self.too_many) if len(table))])
