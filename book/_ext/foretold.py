@@ -10,26 +10,9 @@ from conventional import table
 import flopkit as fk
 from flopkit import units
 from flopkit.experiments import NAMES, experiment
+from flopkit.experiments.pairs import Span
 
 WORDS = ("held", "not clear", "**failed**")
-
-
-@dataclass(frozen=True)
-class Span:
-    """A number that was measured, between the ends of its interval; of a quotient the ends are the farthest apart that its parts allow."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __truediv__(self, other):
-        return Span(self.mean / other.mean, self.low / other.high, self.high / other.low)
-
-    def __add__(self, number):
-        return Span(self.mean + number, self.low + number, self.high + number)
-
-    def __mul__(self, number):
-        return Span(self.mean * number, self.low * number, self.high * number)
 
 
 def exactly(number):
@@ -77,8 +60,7 @@ class Cases:
         return found
 
     def seconds(self, **params):
-        found = self(**params)["seconds"]
-        return Span(found["mean"], found["low"], found["high"])
+        return Span.seconds(self(**params))
 
     def rate(self, **params):
         return exactly(self(**params)["counted"]["flops"]) / self.seconds(**params)

@@ -4,16 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["over", "with_interval"]
+__all__ = ["Span", "over", "with_interval"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A measured number between the ends of its 95 % interval.
+
+    A quotient takes the ends that lie farthest apart, so it holds the ratio of the means more often than in 95 % of all cases. Its high end is
+    infinite where the divisor may be nothing at all.
+
+    >>> Span(3.0, 2.0, 4.0) / Span(2.0, 1.0, 4.0)
+    Span(mean=1.5, low=0.5, high=4.0)
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def seconds(cls, record: Mapping[str, Any]) -> Span:
+        """The time of a record; ValueError for one that was refused: its time is no result."""
+        if record["verdict"] != "ok":
+            raise ValueError(f"the measurement is {record['verdict']} and is not compared: {record.get('case')}")
+        return cls(*(record["seconds"][end] for end in ("mean", "low", "high")))
+
+    def __truediv__(self, other: Span) -> Span:
+        high = self.high / other.low if other.low > 0 else math.inf
+        return Span(self.mean / other.mean, max(0.0, self.low) / other.high, high)
+
+    def __add__(self, number: float) -> Span:
+        return Span(self.mean + number, self.low + number, self.high + number)
+
+    def __mul__(self, number: float) -> Span:
+        return Span(self.mean * number, self.low * number, self.high * number)
 
 
 def over(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
-    """FLOPs, bytes and seconds of one record over those of another, and the interval of the seconds at its widest.
-
-    ``low`` and ``high`` take the ends of both 95 % intervals that lie farthest apart, so they hold the ratio of the means more often than in
-    95 % of all cases. ``high`` is infinite where the other case may have taken no time at all.
+    """FLOPs, bytes and seconds of one record over those of another, and the interval of the seconds at its widest: see `Span`.
 
     Parameters
     ----------
@@ -38,16 +69,9 @@ def over(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
     >>> over(one, other)
     {'flops': 1.0, 'bytes': 1.0, 'seconds': 1.5, 'low': 0.5, 'high': 4.0}
     """
-    for each in (one, other):
-        if each["verdict"] != "ok":
-            raise ValueError(f"the measurement is {each['verdict']} and is not compared: {each.get('case')}")
-    upper, lower = one["seconds"], other["seconds"]
-    return {
-        **{name: one["counted"][name] / other["counted"][name] for name in ("flops", "bytes")},
-        "seconds": upper["mean"] / lower["mean"],
-        "low": max(0.0, upper["low"]) / lower["high"],
-        "high": upper["high"] / lower["low"] if lower["low"] > 0 else math.inf,
-    }
+    times = Span.seconds(one) / Span.seconds(other)
+    work = {name: one["counted"][name] / other["counted"][name] for name in ("flops", "bytes")}
+    return {**work, "seconds": times.mean, "low": times.low, "high": times.high}
 
 
 def with_interval(found: Mapping[str, float]) -> str:
