@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit.measuring.running import measure
+from flopkit.measuring.workloads import tf32_allowed, torch_dtype
 
 __all__ = ["SCALES", "Bench", "Record"]
 
@@ -72,8 +73,7 @@ class Bench:
         """Normal numbers on the device, in the format that products of *dtype* take: the caller's random numbers go on as they would."""
         import torch
 
-        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float32)
-        return torch.randn(*shape, device=self.device, generator=self._random).to(kind)
+        return torch.randn(*shape, device=self.device, generator=self._random).to(torch_dtype(dtype))
 
     def case(
         self, experiment: str, params: Mapping[str, Any], make: Callable[[], tuple[Any, ...]], dtype: str, *,
@@ -108,16 +108,12 @@ class Bench:
             return self.known[key]
         import torch
 
-        allowed = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype != "fp32"
-        try:
+        with tf32_allowed(dtype != "fp32"):
             with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
                 torch.manual_seed(0)  # the same weights in every run, and the caller's random numbers go on
                 fn, *args = make()
             seconds = time_budget if self.time_budget is None else self.time_budget
             found = measure(fn, *args, time_budget=seconds, flops=flops, bytes=bytes, check=check)
-        finally:
-            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allowed
         return self.add(experiment, params, dtype, {**found.record(), "extra": dict(extra or {})})
 
     def add(self, experiment: str, params: Mapping[str, Any], dtype: str, measured: Mapping[str, Any]) -> Record:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, torch_dtype
+from flopkit.experiments.decoder import Sizes, decoder, next_token_loss
+from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "Checkpointing: time against FLOPs"
 PREDICTION = (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import torch_dtype
+from flopkit.measuring.workloads import torch_dtype
 from flopkit.models.vision import cnn, cnn_names
 
 TITLE = "Thirteen convolutional networks, four methods"
@@ -80,9 +80,8 @@ def _network(name: str, device: Any, kind: Any) -> Any:
     for layer in net.modules():
         if isinstance(layer, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             layer.p = 0.0  # the check in float64 would draw another mask
-        if hasattr(
-            layer, "downsample"
-        ):  # a block of a ResNet: untrained, a hundred layers multiply rounding errors by thousands
+        # a block of a ResNet: untrained, a hundred layers multiply rounding errors by thousands
+        if hasattr(layer, "downsample"):
             torch.nn.init.constant_(getattr(layer, "bn3", layer.bn2).weight, 0.2)
     return net if kind == torch.float32 else net.to(memory_format=torch.channels_last)
 

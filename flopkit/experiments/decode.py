@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder, torch_dtype
+from flopkit.experiments.decoder import Sizes, decoder
+from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "Decoding by batch size"
 PREDICTION = (

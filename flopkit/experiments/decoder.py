@@ -11,7 +11,7 @@ from typing import Any
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
 
-__all__ = ["Sizes", "decoder", "next_token_loss", "torch_dtype"]
+__all__ = ["Sizes", "decoder", "next_token_loss"]
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,6 @@ class Sizes:
                 "tie_word_embeddings": False,
             }
         )  # fmt: skip
-
-
-def torch_dtype(dtype: str) -> Any:
-    """The format in which torch keeps numbers whose products run in *dtype*; tf32 and fp32 are kept alike.
-
-    >>> torch_dtype("tf32")
-    torch.float32
-    """
-    import torch
-
-    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float32)
 
 
 def decoder(sizes: Sizes, device: Any, dtype: Any) -> Any:

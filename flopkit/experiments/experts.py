@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import torch_dtype
+from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "A mixture of experts, balanced and skewed"
 PREDICTION = (

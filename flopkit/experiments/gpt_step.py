@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, torch_dtype
+from flopkit.experiments.decoder import Sizes, decoder, next_token_loss
+from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "A training step of a language model"
 PREDICTION = (
@@ -61,10 +62,6 @@ def _case(bench: Bench, batch: int, dtype: str, compiled: bool = False) -> Recor
         return step, torch.randint(sizes.vocab, (batch, seq + 1), device=bench.device)
 
     params = {"batch": batch, "seq": seq, "layers": sizes.layers, "d_model": sizes.d_model, "compiled": compiled}
-    six = 6 * model.params * batch * seq
-    extra = {
-        "model_flops": model.train_step(seq=seq, batch=batch).model_flops,
-        "six_n_flops": six,
-        "tokens": batch * seq,
-    }
+    tokens, model_flops = batch * seq, model.train_step(seq=seq, batch=batch).model_flops
+    extra = {"model_flops": model_flops, "six_n_flops": 6 * model.params * tokens, "tokens": tokens}
     return bench.case("gpt_step", params, make, dtype, check=right, time_budget=5, extra=extra)

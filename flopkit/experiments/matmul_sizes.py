@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
+from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "Square matrix products"
 PREDICTION = (
@@ -28,8 +29,7 @@ def _case(bench: Bench, n: int, data: str, dtype: str) -> Record:
         import torch
 
         fill = torch.randn if data == "normal" else torch.zeros
-        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float32)
-        a, b = (fill(n, n, device=bench.device).to(kind) for _ in range(2))
+        a, b = (fill(n, n, device=bench.device).to(torch_dtype(dtype)) for _ in range(2))
         return torch.mm, a, b
 
     return bench.case("matmul_sizes", {"n": n, "data": data}, make, dtype)

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.experiments.decoder import torch_dtype
 from flopkit.layers.products import dense
 from flopkit.measuring import judging, protocol
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.timers import CudaEvents, WallClock
+from flopkit.measuring.workloads import torch_dtype
 
 __all__ = ["Together", "main"]
 
@@ -78,16 +78,12 @@ def main(asked: str) -> None:
             continue
         timing = protocol.timed(timer, plan["time_budget"])
         timer.end()
-        notes = [] if timing.steady else [f"the clock was not steady after a warm-up of {timing.warm_up:.1f} s"]
-        if not math.isfinite(error):
-            notes.append("the result is not finite")
+        notes = [*timing.unsteady, *["the result is not finite"] * (not math.isfinite(error))]
         tolerance = judging.TOLERANCE[str(torch_dtype(plan["dtype"]))]
         found = Measurement(
-            name=params["what"], device=f"{params['ranks']} ranks over {params['backend']}", seconds=timing.mean,
-            seconds_ci=timing.ci, median=timing.median, fastest=timing.fastest, calls=len(timing.calls), rounds=len(timing.rounds),
-            flops=flops, bytes=bytes, mfu=None, mbu=None, steady=timing.steady, verdict="ok" if error <= tolerance else "wrong",
-            error=error if math.isfinite(error) else None, notes=tuple(notes), protocol={"timer": "CUDA events" if cuda else "wall clock", "warm_up_s": timing.warm_up},
-            round_means=timing.round_means, p10_p90=timing.p10_p90,
+            name=params["what"], device=f"{params['ranks']} ranks over {params['backend']}", flops=flops, bytes=bytes, mfu=None, mbu=None,
+            verdict="ok" if error <= tolerance else "wrong", error=error if math.isfinite(error) else None, notes=tuple(notes),
+            protocol={"timer": "CUDA events" if cuda else "wall clock", "warm_up_s": timing.warm_up}, **timing.statistics(),
         )  # fmt: skip
         print(json.dumps({**found.record(), "extra": {"wire_bytes": wire}}), flush=True)
     distributed.destroy_process_group()

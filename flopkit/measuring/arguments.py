@@ -66,9 +66,6 @@ def copies(arguments: tuple[Any, ...], device: Any) -> list[tuple[Any, ...]]:
 
 def rotating(fn: Callable[..., Any], sets: list[tuple[Any, ...]]) -> Callable[[], object]:
     """A call of *fn* with the next of the *sets* of arguments, (args, kwargs) each, round and round."""
-    if len(sets) == 1:
-        [(args, kwargs)] = sets
-        return lambda: fn(*args, **kwargs)
     turns = itertools.cycle(sets)
 
     def run() -> object:

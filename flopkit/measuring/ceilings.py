@@ -6,7 +6,7 @@ import contextlib
 import html
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -188,31 +188,30 @@ def ceilings(
             for dtype in chosen:
                 bar.set_description(f"ceilings: {dtype}")
                 try:
-                    with _tf32(dtype == "tf32"):
+                    with workloads.tf32_allowed(dtype == "tf32"):
                         if dtype not in shapes:
                             shapes[dtype] = _fastest(where, dtype, part)
                         found = _measured(workloads.product(where, dtype, shapes[dtype]), part)
                 except RuntimeError as error:  # torch has no such product here, or no memory for it
                     notes.append(f"{dtype} was not measured: {str(error).splitlines()[0]}")
                 else:
-                    rate = {"flops_per_s": found.flops_per_s, **_sure(found, found.flops), "shape": list(shapes[dtype])}
+                    rate = {**_rate("flops_per_s", found, found.flops), "shape": list(shapes[dtype])}
                     _keep(matmul, dtype, rate, "flops_per_s")
                     notes += _why(dtype, found)
                 bar.update()
             for name, work in workloads.traffic(where):
                 bar.set_description(f"ceilings: {name}")
                 found = _measured(work, part)
-                _keep(moved, name, {"bytes_per_s": found.bytes_per_s, **_sure(found, found.bytes)}, "bytes_per_s")
+                _keep(moved, name, _rate("bytes_per_s", found, found.bytes), "bytes_per_s")
                 notes += _why(name, found)
                 bar.update()
         launch = _launch(torch, where)
     if unsure := [name for name, found in (matmul | moved).items() if not found["steady"] or _half(found) > SURE]:
         notes.append(f"not sure, since times varied: {', '.join(unsure)}; close other programs and measure again")
-    notes = list(dict.fromkeys(notes))
     made = Ceilings(
         title=machine.title(where), kind=where.type, matmul=matmul, traffic=moved, launch_s=launch,
         when=datetime.now(UTC).isoformat(timespec="seconds"), threads=machine.threads(where), memory=machine.memory(where),
-        torch=str(torch.__version__), flopkit=__version__, notes=tuple(notes),
+        torch=str(torch.__version__), flopkit=__version__, notes=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
     if keep:
         machine.keep_ceilings(made.record())
@@ -260,12 +259,11 @@ def _keep(kept: dict[str, dict[str, Any]], name: str, found: dict[str, Any], rat
         kept[name] = found
 
 
-def _sure(found: Measurement, work: float) -> dict[str, Any]:
-    slow, fast = (
-        found.seconds_ci[1],
-        max(found.seconds_ci[0], found.fastest),
-    )  # a wide interval may reach below zero seconds
-    return {"low": work / slow, "high": work / fast, "steady": found.steady, "verdict": found.verdict}
+def _rate(name: str, found: Measurement, work: float) -> dict[str, Any]:
+    low, high = found.seconds_ci
+    least = max(low, found.fastest)  # a wide interval may reach below zero seconds
+    interval = {name: work / found.seconds, "low": work / high, "high": work / least}
+    return {**interval, "steady": found.steady, "verdict": found.verdict}
 
 
 def _half(found: Mapping[str, Any]) -> float:
@@ -294,15 +292,3 @@ def _launch(torch: Any, where: Any) -> float:
 
     once()
     return statistics.median(once() for _ in range(20))
-
-
-@contextlib.contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
-    import torch
-
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before

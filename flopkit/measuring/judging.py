@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from flopkit.devices import fastest_mode
 from flopkit.measuring.arguments import tensors
 
-__all__ = ["Checked", "at_rates", "check_result", "fast", "floor"]
+__all__ = ["Checked", "at_rates", "check_result", "floor", "known"]
 
 # The error of a right result, as ‖result − reference‖ / ‖reference‖, by the format that it comes in.
 TOLERANCE = {"torch.float64": 1e-10, "torch.float32": 1e-4, "torch.float16": 5e-3, "torch.bfloat16": 2e-2}
@@ -18,11 +18,12 @@ TF32 = 3e-3  # of fp32 where products may round their operands to tf32
 EARLY = 0.98  # of the floor: a call may be so much faster by the resolution of the clock
 
 
-class Checked:
+class Checked(NamedTuple):
     """What a check found: the largest relative error and whether it is small enough, or why there was none."""
 
-    def __init__(self, error: float | None = None, right: bool | None = None, note: str = "") -> None:
-        self.error, self.right, self.note = error, right, note
+    error: float | None = None
+    right: bool | None = None
+    note: str = ""
 
 
 def check_result(
@@ -53,32 +54,25 @@ def check_result(
     if reference is not None:
         right = ran(reference, fresh())
     else:
-        other = fn
-        if isinstance(fn, torch.nn.Module):
-            other = copy.deepcopy(fn).double()
+        in_double = copy.deepcopy(fn).double() if isinstance(fn, torch.nn.Module) else fn
         try:
-            right = ran(other, fresh(torch.float64))
+            right = ran(in_double, fresh(torch.float64))
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             return Checked(note=f"the result was not checked: in float64 the function raises {type(error).__name__}")
-        if (
-            found
-            and all(a.dtype == b.dtype for a, b in zip(found, right, strict=False))
-            and found[0].dtype != torch.float64
-        ):
+        same = all(a.dtype == b.dtype for a, b in zip(found, right, strict=False))
+        if found and same and found[0].dtype != torch.float64:
             return Checked(note="the result was not checked: in float64 it comes in the same format")
     if not found:
         return Checked(note="the result was not checked: the function returns no tensor")
     if len(found) != len(right) or any(a.shape != b.shape for a, b in zip(found, right, strict=True)):
         return Checked(math.inf, False, "the result has another form than the check's")
     errors = [_error(a, b) for a, b in zip(found, right, strict=True)]
-    allowed = [_tolerance(each) for each in found]
-    return Checked(max(errors), all(error <= most for error, most in zip(errors, allowed, strict=True)))
+    return Checked(max(errors), all(error <= _tolerance(a) for error, a in zip(errors, found, strict=True)))
 
 
 def _error(found: Any, right: Any) -> float:
     """The relative error by norms. NaN at the same places as in *right* is no error; anywhere else it is."""
-    found, right = found.double() if not found.is_complex() else found.cdouble(), right.to(found.device)
-    right = right.double() if not right.is_complex() else right.cdouble()
+    found, right = (t.cdouble() if t.is_complex() else t.double() for t in (found, right.to(found.device)))
     special = ~right.isfinite()
     same = found[special].isnan() == right[special].isnan()
     if (found[~special].numel() and not found[~special].isfinite().all()) or not bool(same.all()):
@@ -95,22 +89,24 @@ def _tolerance(found: Any) -> float:
     return TOLERANCE.get(str(found.dtype), 0.0 if not found.is_floating_point() else 1e-1)
 
 
-def fast(device: Any, dtype: str, tf32: bool) -> str:
-    """The fastest arithmetic that *device* may use for numbers of a format, as its table calls it."""
-    return "tf32" if dtype == "fp32" and tf32 and "tf32" in device.dtypes else fastest_mode(device, dtype)
+def _modes(device: Any, flops: Mapping[str, float], tf32: bool) -> dict[str, str]:
+    """The fastest arithmetic that *device* may use for numbers of each format, as its table calls it."""
+    in_tf32 = tf32 and "tf32" in device.dtypes
+    return {dtype: "tf32" if dtype == "fp32" and in_tf32 else fastest_mode(device, dtype) for dtype in flops}
+
+
+def known(device: Any, flops: Mapping[str, float], tf32: bool) -> bool:
+    """Whether *device* has a peak for every format."""
+    return set(_modes(device, flops, tf32).values()) <= set(device.dtypes)
+
+
+def at_rates(device: Any, flops: Mapping[str, float], tf32: bool, rate: Callable[[str], float]) -> float:
+    """Seconds that so many FLOPs take at *rate*, the device's `peak` or `limit`; formats without one are left out."""
+    modes = _modes(device, flops, tf32)
+    return sum(n / rate(modes[dtype]) for dtype, n in flops.items() if modes[dtype] in device.dtypes)
 
 
 def floor(device: Any, flops: Mapping[str, float], bytes: float, tf32: bool) -> tuple[float, str]:
     """Seconds that so much work takes at least on *device*, and what bounds it: arithmetic at its `limit`, or its memory."""
-    modes = {dtype: fast(device, dtype, tf32) for dtype in flops}
-    arithmetic = sum(n / device.limit(modes[dtype]) for dtype, n in flops.items() if modes[dtype] in device.dtypes)
-    memory = bytes / device.bandwidth
+    arithmetic, memory = at_rates(device, flops, tf32, device.limit), bytes / device.bandwidth
     return (arithmetic, "arithmetic") if arithmetic >= memory else (memory, "memory")
-
-
-def at_rates(device: Any, flops: Mapping[str, float], tf32: bool) -> float | None:
-    """Seconds that so many FLOPs take at the peaks of *device*; None where there are none, or no peak for one of the formats."""
-    modes = {dtype: fast(device, dtype, tf32) for dtype in flops}
-    if not set(modes.values()) <= set(device.dtypes):
-        return None
-    return sum(n / device.peak(modes[dtype]) for dtype, n in flops.items()) or None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Monitor"]
+__all__ = ["Monitor", "nvml_card"]
 
 EVERY = 0.05  # s between two samples; a power reading is a mean over up to a second
 # NVML's bits for what holds the clock down.
@@ -15,6 +17,26 @@ REASONS = {
     0x1: "idle", 0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost", 0x20: "thermal, by software",
     0x40: "thermal, by hardware", 0x80: "power brake", 0x100: "display clock",
 }  # fmt: skip
+
+
+@contextlib.contextmanager
+def nvml_card(where: Any) -> Iterator[tuple[Any, Any]]:
+    """NVML and its handle of a CUDA device; what goes wrong with them, in the ``with`` block too, is an OSError that says why."""
+    import torch
+
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        raise OSError("that needs nvidia-ml-py (pip install nvidia-ml-py)") from None
+    try:
+        pynvml.nvmlInit()
+        try:
+            # by its number torch may mean another card than NVML: CUDA_VISIBLE_DEVICES renumbers them
+            yield pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(where).uuid}")
+        finally:
+            pynvml.nvmlShutdown()
+    except (AttributeError, pynvml.NVMLError) as error:
+        raise OSError(str(error)) from None
 
 
 class Monitor:
@@ -29,50 +51,28 @@ class Monitor:
     def __init__(self, where: Any) -> None:
         self.where, self.note = where, ""
         self._samples: list[tuple[float, dict[str, float | None], int | None]] = []
-        self._ended = threading.Event()
+        self._opened, self._ended = contextlib.ExitStack(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Monitor:
         if self.where.type == "cuda":
             try:
-                import pynvml
-
-                self._nvml: Any = pynvml
-                pynvml.nvmlInit()
-            except ModuleNotFoundError:
-                self.note = (
-                    "clock, power and temperature were not watched: that needs nvidia-ml-py (pip install nvidia-ml-py)"
-                )
-            except pynvml.NVMLError as error:
+                card = self._opened.enter_context(nvml_card(self.where))
+            except OSError as error:
                 self.note = f"clock, power and temperature were not watched: {error}"
             else:
-                self._start()
+                self._began = time.perf_counter()
+                self._thread = threading.Thread(target=self._watch, args=card, name="flopkit monitor", daemon=True)
+                self._thread.start()
         return self
-
-    def _start(self) -> None:
-        import torch
-
-        try:
-            # by its number torch may mean another card than NVML: CUDA_VISIBLE_DEVICES renumbers them
-            self._card = self._nvml.nvmlDeviceGetHandleByUUID(
-                f"GPU-{torch.cuda.get_device_properties(self.where).uuid}"
-            )
-        except (AttributeError, self._nvml.NVMLError) as error:
-            self.note = f"clock, power and temperature were not watched: {error}"
-            self._nvml.nvmlShutdown()
-            return
-        self._began = time.perf_counter()
-        self._thread = threading.Thread(target=self._watch, name="flopkit monitor", daemon=True)
-        self._thread.start()
 
     def __exit__(self, *error: object) -> None:
         if self._thread is not None:
             self._ended.set()
             self._thread.join()
-            self._nvml.nvmlShutdown()
+        self._opened.close()
 
-    def _watch(self) -> None:
-        nvml, card = self._nvml, self._card
+    def _watch(self, nvml: Any, card: Any) -> None:
         reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
         reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons  # as versions before 12.535 call it
 

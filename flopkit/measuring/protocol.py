@@ -9,7 +9,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["Timer", "Timing", "interval", "timed"]
 
@@ -86,6 +86,18 @@ class Timing:
         ordered = sorted(self.calls)
         return ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]
 
+    @property
+    def unsteady(self) -> list[str]:
+        """A note, where the clock did not settle."""
+        return [] if self.steady else [f"the clock was not steady after a warm-up of {self.warm_up:.1f} s"]
+
+    def statistics(self) -> dict[str, Any]:
+        """What a `flopkit.measuring.measurement.Measurement` keeps of it, by name."""
+        return {
+            "seconds": self.mean, "seconds_ci": self.ci, "median": self.median, "fastest": self.fastest, "p10_p90": self.p10_p90,
+            "calls": len(self.calls), "rounds": len(self.rounds), "round_means": self.round_means, "steady": self.steady,
+        }  # fmt: skip
+
 
 def interval(means: Sequence[float]) -> float:
     """Half of the 95 % interval of the mean of *means*, by Student's t.
@@ -135,18 +147,17 @@ def timed(timer: Timer, budget: float | None = None, progress: Callable[[float],
             break
     warm_up = used()
     least, most = ROUNDS
-    each = max(1, math.ceil(ROUND / median))
+    calls = max(1, math.ceil(ROUND / median))
     if median * CALLS * most <= whole:
-        each = max(each, CALLS)
-    if median * each * least > whole - warm_up:  # a slow call: rounds of as many as there is time for
-        each = max(1, int((whole - warm_up) / least / median))
+        calls = max(calls, CALLS)
+    if median * calls * least > whole - warm_up:  # a slow call: rounds of as many as there is time for
+        calls = max(1, int((whole - warm_up) / least / median))
     rounds: list[tuple[float, ...]] = []
     while len(rounds) < most:
-        rounds.append(tuple(timer.calls(each)))
+        rounds.append(tuple(timer.calls(calls)))
         spent = used()
-        if len(rounds) >= least and interval([statistics.fmean(r) for r in rounds]) <= NARROW * statistics.fmean(
-            [statistics.fmean(r) for r in rounds]
-        ):
+        means = [statistics.fmean(each) for each in rounds]
+        if len(rounds) >= least and interval(means) <= NARROW * statistics.fmean(means):
             break
         if len(rounds) >= (least if budget is None else 2) and spent >= whole:
             break

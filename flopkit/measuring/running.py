@@ -10,6 +10,7 @@ from tqdm import tqdm
 from flopkit import devices, machine
 from flopkit.conventions import EXACT
 from flopkit.counter.running import count
+from flopkit.derivations import number_format
 from flopkit.measuring import arguments, judging, protocol
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.monitor import Monitor
@@ -19,7 +20,8 @@ __all__ = ["measure"]
 
 HELD_DOWN = 0.1  # of the samples: fewer are no matter
 ABOVE = 1.02  # of a ceiling: more than that is not noise
-PATIENCE = 2.0  # s of work after which a progress bar is shown
+# A progress bar: after two seconds of work.
+BAR: dict[str, Any] = dict(unit="%", desc="measuring", leave=False, delay=2.0, bar_format="{l_bar}{bar}| {elapsed}")
 CONVOLUTIONS = (
     "a convolution may take an algorithm with fewer FLOPs (Winograd, FFT), so the time was not judged by its arithmetic"
 )
@@ -86,59 +88,42 @@ def measure(
     for name, value in (("time_budget", time_budget), ("flops", flops), ("bytes", bytes)):
         if value is not None and not value > 0:
             raise ValueError(f"{name}={value!r}: must be positive")
-    notes: list[str] = []
     placed = next(iter(arguments.tensors(args, kwargs) or _held(fn)), None)
     where = torch.device("cpu") if placed is None else placed.device
     cuda = where.type == "cuda"
     work = count(fn, *args, **kwargs).under(EXACT)
     checked = judging.check_result(fn, args, kwargs, check)
-    notes += [checked.note] * bool(checked.note)
     sets = arguments.copies((args, kwargs), where)
     timer, how = timer_for(arguments.rotating(fn, sets), torch, cuda)
-    with (
-        Monitor(where) as watch,
-        tqdm(
-            total=100, unit="%", desc="measuring", leave=False, delay=PATIENCE, bar_format="{l_bar}{bar}| {elapsed}"
-        ) as bar,
-    ):
+    with Monitor(where) as watch, tqdm(total=100, **BAR) as bar:
         timing = protocol.timed(timer, time_budget, lambda share: bar.update(int(100 * share) - bar.n))
     seen = watch.summary(timing.warm_up)
-    notes += [watch.note] * bool(watch.note)
-    held = {
-        name: share
-        for name, share in ((seen or {}).get("held_down_by") or {}).items()
-        if name != "idle" and share > HELD_DOWN
-    }
-    if held:
-        shares = ", ".join(f"{name} in {share:.0%} of the samples" for name, share in held.items())
-        notes.append(f"the clock was held down: {shares}")
-    done = work.hardware_flops if flops is None else flops
-    moved = work.bytes if bytes is None else bytes
-    device = _device(where)
-    if not timing.steady:
-        notes.append(f"the clock was not steady after a warm-up of {timing.warm_up:.1f} s")
+    notes = [checked.note, watch.note, *_held_down(seen), *timing.unsteady]
     if len(timing.rounds) < protocol.ROUNDS[0]:
         notes.append(f"{len(timing.rounds)} rounds only: the interval is wide; give a larger time_budget")
     if abs(timing.mean / timing.median - 1) > 0.02:
         notes.append("mean and median differ by more than 2 %: some calls took much longer")
-    formats = work.flops_by_dtype() if flops is None else {_format(placed): flops}
+    done = work.hardware_flops if flops is None else flops
+    moved = work.bytes if bytes is None else bytes
+    if flops is None:
+        formats = work.flops_by_dtype()
+    else:
+        formats = {"fp32" if placed is None else number_format(placed.dtype): flops}
     tf32 = cuda and torch.backends.cuda.matmul.allow_tf32
-    own = _own(where, notes)
-    of_flops = of_bytes = None
-    if own is not None:
-        at_ceiling = judging.at_rates(own, formats, tf32)
-        of_flops = at_ceiling and at_ceiling / timing.mean
+    verdict = "ok"
+    of_flops = of_bytes = mfu = mbu = least = None
+    if (own := _own(where, notes)) is not None:
         of_bytes = moved / own.bandwidth / timing.mean
+        if judging.known(own, formats, tf32):
+            of_flops = judging.at_rates(own, formats, tf32, own.peak) / timing.mean or None
         if of_flops and of_flops > ABOVE:
             notes.append(
                 f"faster than the ceiling that was measured ({own.source}): measure it again with flopkit.ceilings()"
             )
-    verdict = "ok"
-    mfu = mbu = least = None
-    if device is None:
+    if (device := _device(where)) is None:
         notes.append(f"the peak of {machine.title(where)} is not known: no MFU, and no time is called impossible")
     else:
-        bounded = dict(formats)
+        bounded = formats
         if cuda and any("convolution" in row["op"] for row in work.by_op()):
             notes.append(CONVOLUTIONS)
             bounded = {}
@@ -148,21 +133,24 @@ def measure(
         if timing.fastest < judging.EARLY * least:
             verdict = "impossible"
             notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
-        modes = {dtype: judging.fast(device, dtype, tf32) for dtype in formats}
-        peak = sum(n / device.peak(modes[dtype]) for dtype, n in formats.items() if modes[dtype] in device.dtypes)
-        mfu, mbu = peak / timing.mean or None, moved / device.bandwidth / timing.mean
+        mfu = judging.at_rates(device, formats, tf32, device.peak) / timing.mean or None
+        mbu = moved / device.bandwidth / timing.mean
     if checked.right is False:
         verdict = "wrong"
         notes.append(checked.note or f"the result is off by {checked.error:.2g} of its size")
     return Measurement(
         name=getattr(fn, "__name__", type(fn).__name__), device=machine.title(where) if device is None else device.title,
-        seconds=timing.mean, seconds_ci=timing.ci, median=timing.median, fastest=timing.fastest, calls=len(timing.calls),
-        rounds=len(timing.rounds), flops=done, bytes=moved, mfu=mfu, mbu=mbu, steady=timing.steady, verdict=verdict,
-        error=checked.error, notes=tuple(dict.fromkeys(notes)),
-        protocol={"timer": how, "warm_up_s": timing.warm_up, "argument_sets": len(sets)}, round_means=timing.round_means,
-        p10_p90=timing.p10_p90, floor=least, of_ceiling_flops=of_flops, of_ceiling_bytes=of_bytes,
-        monitor=seen,
+        flops=done, bytes=moved, mfu=mfu, mbu=mbu, verdict=verdict, error=checked.error, notes=tuple(filter(None, dict.fromkeys(notes))),
+        protocol={"timer": how, "warm_up_s": timing.warm_up, "argument_sets": len(sets)}, floor=least, of_ceiling_flops=of_flops,
+        of_ceiling_bytes=of_bytes, monitor=seen, **timing.statistics(),
     )  # fmt: skip
+
+
+def _held_down(seen: Mapping[str, Any] | None) -> list[str]:
+    """A note, where something kept the clock from its full speed."""
+    shares = ((seen or {}).get("held_down_by") or {}).items()
+    said = [f"{name} in {share:.0%} of the samples" for name, share in shares if name != "idle" and share > HELD_DOWN]
+    return [f"the clock was held down: {', '.join(said)}"] if said else []
 
 
 def _held(fn: Any) -> list[Any]:
@@ -199,21 +187,12 @@ def _device(where: Any) -> Any:
 def _own(where: Any, notes: list[str]) -> Any:
     """The device of the ceilings that are kept of this one, or None; *notes* say why they are not used."""
     try:
-        kept = machine.read_ceilings(where)
+        kept, threads = machine.read_ceilings(where), machine.threads(where)
         if kept is None:
             return None
-        if kept["threads"] != machine.threads(where):
-            notes.append(
-                f"not compared with the ceilings that are kept: they were measured with {kept['threads']} threads, this with {machine.threads(where)}"
-            )
-            return None
+        if kept["threads"] != threads:
+            raise ValueError(f"they were measured with {kept['threads']} threads, this with {threads}")
         return devices.measured_device(kept)
     except ValueError as error:
         notes.append(f"not compared with the ceilings that are kept: {error}")
         return None
-
-
-def _format(tensor: Any) -> str:
-    from flopkit.derivations import number_format
-
-    return "fp32" if tensor is None else number_format(tensor.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 from flopkit import machine
 from flopkit.measuring.arguments import cache_bytes
 
-__all__ = ["TORCH", "Workload", "dtypes", "product", "shapes", "traffic"]
+__all__ = ["TORCH", "Workload", "dtypes", "product", "scaled_mm", "shapes", "tf32_allowed", "torch_dtype", "traffic"]
 
 # What a number format is called in torch. tf32 is how products of float32 may be rounded.
 TORCH = {
     "fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn",
 }  # fmt: skip
+SINCE = {"bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}  # the first CUDA capability with units for the format
 # Bytes of one array of the traffic: at least, so that starting a call does not show, and at most.
 ARRAY = {"cpu": (2**26, 2**28), "cuda": (2**28, 2**30)}
 PART = {"cpu": 64, "cuda": 16}  # of the memory: arrays are copied, and checked in float64
@@ -34,17 +36,41 @@ class Workload:
     bytes: float | None = None
 
 
+def torch_dtype(dtype: str) -> Any:
+    """The format in which torch keeps numbers whose products run in *dtype*; tf32 and fp32 are kept alike.
+
+    >>> torch_dtype("tf32")
+    torch.float32
+    """
+    import torch
+
+    return getattr(torch, TORCH[dtype])
+
+
+@contextlib.contextmanager
+def tf32_allowed(allowed: bool) -> Iterator[None]:
+    """Products and convolutions of float32 may, or may not, round their operands to tf32 on a GPU that has it."""
+    import torch
+
+    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    for switch in switches:
+        switch.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        for switch, was in zip(switches, before, strict=True):
+            switch.allow_tf32 = was
+
+
 def dtypes(where: Any) -> tuple[str, ...]:
     """Number formats that a device multiplies in units of its own; on a CPU, those for which torch has a product."""
     if where.type != "cuda":
         return ("fp32", "bf16", "fp16", "fp64")
     import torch
 
-    capability = torch.cuda.get_device_capability(where)
-    return (
-        *(("bf16",) if capability >= (8, 0) else ()), "fp16", *(("fp8",) if capability >= (8, 9) else ()),
-        *(("tf32",) if capability >= (8, 0) else ()), "fp32", "fp64",
-    )  # fmt: skip
+    capability, usual_first = torch.cuda.get_device_capability(where), ("bf16", "fp16", "fp8", "tf32", "fp32", "fp64")
+    return tuple(dtype for dtype in usual_first if capability >= SINCE.get(dtype, (0, 0)))
 
 
 def shapes(where: Any, dtype: str) -> list[Shape]:
@@ -82,19 +108,19 @@ def product(where: Any, dtype: str, shape: Shape) -> Workload:
     import torch
 
     m, n, k = shape
-    form = getattr(torch, TORCH[dtype])
+    right = (n, k) if dtype == "fp8" else (k, n)
+    a, b = (torch.randn(*size, device=where).to(torch_dtype(dtype)) for size in ((m, k), right))
     if dtype != "fp8":
-        a, b = (torch.randn(*size, device=where).to(form) for size in ((m, k), (k, n)))
         return Workload(torch.mm, (a, b), flops=2 * m * n * k)
-    a, b = (torch.randn(*size, device=where).to(form) for size in ((m, k), (n, k)))
     one = torch.ones((), device=where)
-
-    def scaled_mm(
-        a: Any, b: Any, one: Any
-    ) -> Any:  # the only product of fp8 that torch has; its right operand lies by columns
-        return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
-
     return Workload(scaled_mm, (a, b, one), lambda a, b, one: a.float() @ b.float().t(), flops=2 * m * n * k)
+
+
+def scaled_mm(a: Any, b: Any, one: Any) -> Any:
+    """a · bᵀ in fp8, by the only product of that format that torch has: its right operand lies by columns."""
+    import torch
+
+    return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
 
 
 def traffic(where: Any) -> Iterator[tuple[str, Workload]]:

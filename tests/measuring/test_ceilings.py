@@ -179,8 +179,8 @@ def test_torch_is_left_with_the_switch_that_it_had():
     for before in (True, False):
         torch.backends.cuda.matmul.allow_tf32 = before
         for allowed in (True, False):
-            with module._tf32(allowed):
-                assert torch.backends.cuda.matmul.allow_tf32 is allowed
+            with workloads.tf32_allowed(allowed):
+                assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is allowed
             assert torch.backends.cuda.matmul.allow_tf32 is before
     torch.backends.cuda.matmul.allow_tf32 = False
 
@@ -378,7 +378,6 @@ def test_a_spoilt_file_of_ceilings_hinders_no_measurement():
 
 def test_products_in_tf32_are_compared_with_tf32():
     card = fk.Device("card", peak={"fp32": 1e12, "tf32": 4e12}, bandwidth=1e12)
-    assert judging.at_rates(card, {"fp32": 1e12}, False) == 1.0 and judging.at_rates(card, {"fp32": 1e12}, True) == 0.25
-    assert (
-        judging.at_rates(card, {"fp32": 1e12, "fp64": 1.0}, False) is None and judging.at_rates(card, {}, False) is None
-    )
+    assert judging.at_rates(card, {"fp32": 1e12}, False, card.peak) == 1.0
+    assert judging.at_rates(card, {"fp32": 1e12}, True, card.peak) == 0.25
+    assert judging.known(card, {"fp32": 1e12}, True) and not judging.known(card, {"fp32": 1e12, "fp64": 1.0}, False)

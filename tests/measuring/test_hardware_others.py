@@ -115,66 +115,6 @@ def test_without_perf(monkeypatch, tmp_path, capsys):
 # -- GPM ---------------------------------------------------------------------------------------------------------------------
 
 
-class NVMLError(Exception):
-    pass
-
-
-class Nvml:
-    """A card of which GPM tells shares of the time between two samples."""
-
-    NVMLError, NVML_GPM_METRICS_GET_VERSION, NVML_GPM_METRIC_ANY_TENSOR_UTIL, NVML_GPM_METRIC_DRAM_BW_UTIL = (
-        NVMLError,
-        1,
-        5,
-        10,
-    )
-
-    def __init__(self):
-        self.open, self.samples, self.able, self.returns = 0, [], 1, 0
-        self.percent = {5: 80.0, 10: 25.0}
-
-    def nvmlInit(self):
-        self.open += 1
-
-    def nvmlShutdown(self):
-        self.open -= 1
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        if uuid != "GPU-1234":
-            raise NVMLError("not found")
-        return "card"
-
-    def nvmlGpmQueryDeviceSupport(self, card):
-        return SimpleNamespace(isSupportedDevice=self.able)
-
-    def c_nvmlGpmMetricsGet_t(self):
-        return SimpleNamespace(metrics=[SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(333)])
-
-    def nvmlGpmSampleAlloc(self):
-        self.samples.append(SimpleNamespace(taken=False))
-        return self.samples[-1]
-
-    def nvmlGpmSampleGet(self, card, sample):
-        sample.taken = True
-
-    def nvmlGpmMetricsGet(self, asked):
-        assert asked.version == 1 and asked.sample1.taken and asked.sample2.taken and asked.sample1 is not asked.sample2
-        for each in asked.metrics[: asked.numMetrics]:
-            each.value, each.nvmlReturn = self.percent[each.metricId], self.returns
-
-    def nvmlGpmSampleFree(self, sample):
-        self.samples.remove(sample)
-
-
-@pytest.fixture
-def nvml(monkeypatch):
-    made = Nvml()
-    monkeypatch.setitem(sys.modules, "pynvml", made)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda where: SimpleNamespace(uuid="1234"))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    return made
-
-
 def test_shares_of_the_time(nvml):
     ran = []
     found = gpm.busy(lambda: ran.append(all(sample.taken for sample in nvml.samples)), "cuda")
@@ -184,18 +124,17 @@ def test_shares_of_the_time(nvml):
     assert gpm.busy(lambda: None, "cuda") == {"tensor": None, "memory": None}
 
 
-@pytest.mark.parametrize(
-    ("spoil", "says"),
-    [
-        (lambda m, nvml: m.setitem(sys.modules, "pynvml", None), "pip install nvidia-ml-py"),
-        (lambda m, nvml: setattr(nvml, "able", 0), "Hopper"),
-        (lambda m, nvml: m.setattr(nvml, "nvmlInit", lambda: (_ for _ in ()).throw(NVMLError("no driver"))), "no driver"),
-        (lambda m, nvml: m.setattr(torch.cuda, "get_device_properties", lambda w: SimpleNamespace(uuid="9")), "not found"),
-        (lambda m, nvml: m.delattr(Nvml, "nvmlGpmSampleAlloc"), "nvmlGpmSampleAlloc"),
-    ],
-)  # fmt: skip
-def test_where_gpm_cannot_be_read_it_says_why(nvml, monkeypatch, spoil, says):
-    spoil(monkeypatch, nvml)
+def test_where_nvml_cannot_be_read_gpm_says_why(unreadable):
+    nvml, says = unreadable
+    with pytest.raises(OSError, match=f"GPM was not read: .*{says}"):
+        gpm.busy(lambda: None, "cuda")
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize(("able", "says"), [(0, "Hopper"), (1, "nvmlGpmSampleAlloc")])
+def test_where_a_card_has_no_gpm_it_says_so(nvml, monkeypatch, able, says):
+    nvml.able = able
+    monkeypatch.delattr(type(nvml), "nvmlGpmSampleAlloc")
     with pytest.raises(OSError, match=f"GPM was not read: .*{says}"):
         gpm.busy(lambda: None, "cuda")
     assert nvml.open == 0
@@ -222,6 +161,7 @@ class Watch:
 @pytest.fixture
 def h100(nvml, monkeypatch):
     """The products run on the CPU, on a clock that ticks a tenth of a second at each look."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     ticks = iter(range(10**6))
     monkeypatch.setattr(gpm, "time", SimpleNamespace(perf_counter=lambda: next(ticks) / 10))
     monkeypatch.setattr(gpm, "Monitor", Watch)

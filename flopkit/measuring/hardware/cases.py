@@ -13,13 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from flopkit.counter.running import count
+from flopkit.measuring.workloads import SINCE, scaled_mm, torch_dtype
 
-__all__ = ["CASES", "Case", "counted", "prepared"]
-
-TORCH = {
-    "bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32", "fp64": "float64", "fp8": "float8_e4m3fn",
-}  # fmt: skip
-SINCE = {"bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}  # the first capability with units for the format
+__all__ = ["CASES", "Case", "counted", "prepared", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -37,19 +33,23 @@ class Case:
     convention: str = "TORCH"
     bytes_accepted: tuple[float, float] | None = None  # traffic of the memory over the bytes counted
 
-    def verdict(self, ratio: float, bytes_ratio: float) -> str:
-        """``agrees``, ``differs``, or ``reported`` where nothing is expected."""
-        pairs = [(value, each) for value, each in ((ratio, self.accepted), (bytes_ratio, self.bytes_accepted)) if each]
-        within = all(low <= value <= high for value, (low, high) in pairs)
-        return "reported" if not pairs else "agrees" if within else "differs"
+
+def verdict(*found: tuple[float, tuple[float, float] | None]) -> str:
+    """Of ratios and what is accepted of each: ``agrees``, ``differs``, or ``reported`` where nothing is expected.
+
+    >>> verdict((1.0, (0.9, 1.1)), (7.0, None)), verdict((1.0, (0.9, 1.1)), (0.7, (0.8, 1.0))), verdict((7.0, None))
+    ('agrees', 'differs', 'reported')
+    """
+    within = [accepted[0] <= ratio <= accepted[1] for ratio, accepted in found if accepted]
+    return "reported" if not within else "agrees" if all(within) else "differs"
 
 
 def prepared(case: Case, where: Any, most: int = 2**40) -> Callable[[], Any]:
     """A case with random inputs on a device of torch; *most* clips each size, for a test."""
     import torch
 
-    dtype, shapes = getattr(torch, TORCH[case.dtype]), [[min(size, most) for size in shape] for shape in case.shapes]
-    inputs = [torch.randn(*shape, device=where).to(dtype) for shape in shapes]
+    shapes = [[min(size, most) for size in shape] for shape in case.shapes]
+    inputs = [torch.randn(*shape, device=where).to(torch_dtype(case.dtype)) for shape in shapes]
     trained = inputs[len(inputs) - case.trained :]
     for each in trained:
         each.requires_grad_()
@@ -74,8 +74,7 @@ def counted(case: Case, run: Callable[[], Any]) -> dict[str, Any]:
 def _scaled(a: Any, b: Any) -> Any:
     import torch
 
-    one = torch.ones((), device=a.device)
-    return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    return scaled_mm(a, b, torch.ones((), device=a.device))
 
 
 def _convolution(x: Any, w: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 from flopkit import devices
 from flopkit.counter.running import count
-from flopkit.measuring.monitor import Monitor
+from flopkit.measuring.hardware.cases import verdict
+from flopkit.measuring.monitor import Monitor, nvml_card
 
 __all__ = ["busy", "check"]
 
@@ -27,25 +28,15 @@ def busy(run: Callable[[], object], where: Any) -> dict[str, float | None]:
         Where GPM cannot be read, with the reason.
     """
     try:
-        import pynvml
-    except ModuleNotFoundError:
-        raise FileNotFoundError("GPM was not read: that needs nvidia-ml-py (pip install nvidia-ml-py)") from None
-    try:
-        pynvml.nvmlInit()
-        try:
-            return _read(pynvml, run, where)
-        finally:
-            pynvml.nvmlShutdown()
-    except (AttributeError, pynvml.NVMLError) as error:
+        with nvml_card(where) as (nvml, card):
+            return _read(nvml, card, run)
+    except OSError as error:
         raise OSError(f"GPM was not read: {error}") from None
 
 
-def _read(nvml: Any, run: Callable[[], object], where: Any) -> dict[str, float | None]:
-    import torch
-
-    card = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(where).uuid}")
+def _read(nvml: Any, card: Any, run: Callable[[], object]) -> dict[str, float | None]:
     if not nvml.nvmlGpmQueryDeviceSupport(card).isSupportedDevice:
-        raise OSError("GPM was not read: it needs a GPU of the Hopper generation or newer")
+        raise OSError("it needs a GPU of the Hopper generation or newer")
     asked = nvml.c_nvmlGpmMetricsGet_t()
     asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
     asked.sample1, asked.sample2 = samples = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
@@ -88,18 +79,12 @@ def check(where: Any = "cuda", n: int = 8192) -> dict[str, Any]:
         shares = busy(run, where)
     clock = ((monitor.summary(SECONDS / 2) or {}).get("sm_mhz") or {}).get("median")
     made, counted = card.derivation, flops * CALLS * (len(passed) - 1)
-    row: dict[str, Any] = {
-        "case": f"mm_bf16, n={n}",
-        "accepted": ACCEPTED,
-        "counted": {"flops": counted},
-        "shares": shares,
-    }
+    row = {"case": f"mm_bf16, n={n}", "accepted": ACCEPTED, "counted": {"flops": counted}, "shares": shares}
     if shares["tensor"] is None or clock is None or made is None or "bf16" not in made.flops_per_clock:
         lost = "GPM's share, the clock, or what the peak is made of is not known"
         row |= {"verdict": "not counted", "note": f"{lost} {monitor.note}".strip()}
     else:
         executed = shares["tensor"] * made.peak("bf16", clock * 1e6) * passed[-1]
-        row |= {"executed": {"bf16": executed}, "ratio": executed / counted}
-        row |= {"verdict": "agrees" if ACCEPTED[0] <= row["ratio"] <= ACCEPTED[1] else "differs"}
-        row |= {"note": f"tensor cores busy {shares['tensor']:.1%} of the time at {clock:.0f} MHz"}
+        ratio, note = executed / counted, f"tensor cores busy {shares['tensor']:.1%} of the time at {clock:.0f} MHz"
+        row |= {"executed": {"bf16": executed}, "ratio": ratio, "verdict": verdict((ratio, ACCEPTED)), "note": note}
     return {"oracle": "NVML GPM", "device": card.title, "results": [row]}

@@ -16,6 +16,7 @@ from typing import Any
 
 from flopkit import machine
 from flopkit.counter.running import count
+from flopkit.measuring.hardware.cases import verdict
 
 __all__ = ["check", "events", "flops_seen"]
 
@@ -61,7 +62,7 @@ def check() -> dict[str, Any]:
     ratio = executed / report.flops
     row = {
         "case": f"mm_fp32, n={N}", "accepted": ACCEPTED, "note": "", "counted": {"flops": report.flops, "bytes": report.bytes},
-        "executed": {"fp32": executed}, "ratio": ratio, "verdict": "agrees" if ACCEPTED[0] <= ratio <= ACCEPTED[1] else "differs",
+        "executed": {"fp32": executed}, "ratio": ratio, "verdict": verdict((ratio, ACCEPTED)),
     }  # fmt: skip
     return {"oracle": "perf stat", "device": machine.title("cpu"), "results": [row]}
 
