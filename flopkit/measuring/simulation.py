@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from flopkit.measuring.protocol import timed
 
-__all__ = ["RULES", "Clock", "Estimate", "Simulated", "clocks", "recorded", "trials"]
+__all__ = ["RULES", "Clock", "Estimate", "Simulated", "clocks", "recorded"]
 
 CALL = 1e-3  # s of a call when the clock is settled and nothing disturbs it
 JITTER = 0.01  # of a call's time, from call to call
@@ -117,10 +116,6 @@ class Estimate:
     half: float
     spent: float
 
-    def covers(self, truth: float) -> bool:
-        """Whether *truth* lies in the interval."""
-        return abs(self.told - truth) <= self.half
-
 
 def _of_calls(samples: Sequence[float]) -> float:
     """Half of the interval that a reader of the samples would work out, as if they were independent."""
@@ -177,24 +172,18 @@ def nvbench(timer: Simulated) -> Estimate:
 
     timer.calls(1)
     noises: deque[float] = deque(maxlen=512)
-    count, mean, squares = 0, 0.0, 0.0
-    while mean * count <= 15:
+    count, mean, squares, ended = 0, 0.0, 0.0, False
+    while not ended and mean * count <= 15:
         for sample in timer.calls(16):  # it looks whether its noise is steady after every sixteenth
             count += 1
             step = sample - mean
             mean += step / count
             squares += step * (sample - mean)
-            if count < 5:
-                continue
-            noises.append(math.sqrt(squares / (count - 1)) / mean)
-            if mean * count > 0.5 and noises[-1] < 0.005:
-                return _nvbench(count, mean, squares, timer)
-        if mean * count > 0.5 and len(noises) > 64 and np.std(noises, ddof=1) < 0.05 * np.mean(noises):
-            break
-    return _nvbench(count, mean, squares, timer)
-
-
-def _nvbench(count: int, mean: float, squares: float, timer: Simulated) -> Estimate:
+            if count >= 5:
+                noises.append(math.sqrt(squares / (count - 1)) / mean)
+                if ended := mean * count > 0.5 and noises[-1] < 0.005:
+                    break
+        ended |= mean * count > 0.5 and len(noises) > 64 and bool(np.std(noises, ddof=1) < 0.05 * np.mean(noises))
     return Estimate(mean, Z * math.sqrt(squares / (count - 1) / count), timer.now())
 
 
@@ -231,53 +220,14 @@ def clocks() -> list[Clock]:
     ]
 
 
-def trials(rule: str, clock: Clock, runs: int = RUNS, first: int = 0) -> dict[str, float]:
-    """What *rule* tells of *clock* in many runs, beside the truth: all shares, and seconds.
-
-    Parameters
-    ----------
-    rule : str
-        One of ``RULES``.
-    clock : Clock
-        The clock.
-    runs : int, optional
-        How many runs.
-    first : int, optional
-        The seed of the first of them; the next has the next.
-
-    Returns
-    -------
-    dict[str, float]
-        ``bias`` (mean error), ``low`` and ``high`` (a twentieth of the errors are below and above), ``half`` (mean half interval),
-        ``covered`` (runs whose interval has the truth in it) and ``seconds`` (mean time that a run took).
-
-    Examples
-    --------
-    >>> steady = trials("Triton do_bench", Clock(), runs=50)
-    >>> abs(steady["bias"]) < 0.001, steady["covered"] > 0.8
-    (True, True)
-    """
-    found = [RULES[rule](Simulated(clock, seed)) for seed in range(first, first + runs)]
-    errors = sorted(each.told / clock.mean - 1 for each in found)
-    edge = len(errors) // 20
-    return {
-        "bias": statistics.fmean(errors),
-        "low": errors[edge],
-        "high": errors[-1 - edge],
-        "half": statistics.fmean(each.half / clock.mean for each in found),
-        "covered": sum(each.covers(clock.mean) for each in found) / runs,
-        "seconds": statistics.fmean(each.spent for each in found),
-    }
-
-
 @cache
 def recorded() -> dict[tuple[Clock, str], dict[str, float]]:
     """The table of all rules and clocks, each of a thousand runs: flopkit/data/stopping_rules.csv, which tools/simulate.py writes."""
     table: dict[tuple[Clock, str], dict[str, float]] = {}
     text = files("flopkit").joinpath("data", "stopping_rules.csv").read_text("utf-8")
     for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
-        values: dict[str, Any] = {name: float(value) for name, value in row.items() if name not in ("rule", "spikes")}
+        rule, spikes = row.pop("rule"), row.pop("spikes") == "yes"
+        values = {name: float(value) for name, value in row.items()}
         drawn = {name: values.pop(name) for name in ("drift", "settles", "states", "hold")}
-        clock = Clock(**drawn, spikes=row["spikes"] == "yes")
-        table[clock, row["rule"]] = values
+        table[Clock(**drawn, spikes=spikes), rule] = values
     return table

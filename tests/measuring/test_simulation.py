@@ -1,13 +1,19 @@
 """The stopping rules on simulated clocks: torch's against torch itself, the others against their sources by hand, the table against fresh runs."""
 
+import importlib.util
 import itertools
 import math
 import statistics
+from pathlib import Path
 
 import pytest
 
 from flopkit.measuring import simulation
-from flopkit.measuring.simulation import RULES, Clock, Simulated, clocks, recorded, trials
+from flopkit.measuring.simulation import RULES, Clock, Simulated, clocks, recorded
+
+TOOL = importlib.util.spec_from_file_location("simulate", Path(__file__).parents[2] / "tools" / "simulate.py")
+simulate = importlib.util.module_from_spec(TOOL)
+TOOL.loader.exec_module(simulate)
 
 
 class Scripted:
@@ -99,7 +105,7 @@ AGAIN = [
 def test_fresh_runs_agree_with_the_table(rule, clock):
     """Within four standard errors, of 150 fresh runs and of the thousand in the table."""
     runs = 150
-    kept, fresh = recorded()[clock, rule], trials(rule, clock, runs, first=10**6)
+    kept, fresh = recorded()[clock, rule], simulate.trials(rule, clock, runs, first=10**6)
     spread = (
         max(kept["high"] - kept["low"], 1e-4) / 3.29
     )  # of a normal law, from its twentieths; wider where it has tails
