@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import html
 import tomllib
@@ -141,15 +142,9 @@ class Dataset:
         for key in ("value", *_WHOLE, *self.columns):
             row[key] = None if row[key] is None else _number(row[key])
         return {
-            "dataset": self.name,
-            **row,
-            "device_name": self.devices[said["device"]],
-            "source": f"{self.title} ({self.date})",
-            "url": self.address(table),
-            "software": self.software,
-            "date": self.date,
-            "licence": self.licence,
-        }
+            "dataset": self.name, **row, "device_name": self.devices[said["device"]], "source": f"{self.title} ({self.date})",
+            "url": self.address(table), "software": self.software, "date": self.date, "licence": self.licence,
+        }  # fmt: skip
 
     def suspicion(self, row: Mapping[str, Any]) -> str:
         """What speaks against a row that no bound refutes; empty: nothing that is known."""
@@ -162,12 +157,9 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         about = {
-            "measured": self.measured,
-            "software": self.software,
-            "licence": self.licence,
-            "left out": self.left_out,
+            "measured": self.measured, "software": self.software, "licence": self.licence, "left out": self.left_out,
             "caveats": " ".join(self.caveats),
-        }
+        }  # fmt: skip
         items = "".join(f"<dt>{key}</dt><dd>{html.escape(text)}</dd>" for key, text in about.items())
         link = f'<a href="{html.escape(self.source)}">{html.escape(self.title)}</a> ({html.escape(self.date)})'
         return f"<p>{link}: {len(self.rows):,} rows</p><dl>{items}</dl>"
@@ -209,23 +201,9 @@ def dataset_names() -> tuple[str, ...]:
 
 def shown(rows: list[Mapping[str, Any]], caption: str) -> Table:
     """*rows* as a table that shows what a reader asks for first; the rest stays in its rows."""
-    offered = [
-        "workload",
-        "device",
-        "count",
-        "precision",
-        "batch",
-        "seq",
-        "setting",
-        "value",
-        "unit",
-        "share",
-        "verdict",
-    ]
-    wanted = [key for key in offered if any(row[key] is not None for row in rows)]
-    return Table(
-        rows, caption=caption, columns=[*wanted, "source"], formats={"share": lambda share: f"{100 * share:.3g} %"}
-    )
+    wanted = [key for key in (*COLUMNS[2:], "share", "verdict") if any(row[key] is not None for row in rows)]
+    formats = {"share": lambda share: f"{100 * share:.3g} %"}
+    return Table(rows, caption=caption, columns=[*wanted, "source"], formats=formats)
 
 
 @cache
@@ -239,11 +217,7 @@ def _read(name: str) -> Dataset:
 
 def _number(text: Any) -> Any:
     """*text* as the number it is, as the text it is otherwise."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text

@@ -20,15 +20,9 @@ Test = Callable[[Row], bool]
 
 
 def find(
-    workload: str | None = None,
-    *,
-    kind: str | None = None,
-    device: str | Device | None = None,
-    precision: str | None = None,
-    count: int | None = None,
-    dataset: str | None = None,
-    verdict: str | None = None,
-) -> Table:
+    workload: str | None = None, *, kind: str | None = None, device: str | Device | None = None, precision: str | None = None,
+    count: int | None = None, dataset: str | None = None, verdict: str | None = None,
+) -> Table:  # fmt: skip
     """Published measurements, each with who measured it, on what, and whether it can be true.
 
     Parameters
@@ -103,26 +97,16 @@ def datasets() -> Table:
     >>> "timm" in [row["dataset"] for row in datasets()]
     True
     """
-    rows: list[dict[str, Any]] = []
-    for name in dataset_names():
-        one = _collection(name)
-        about = {
-            "dataset": name,
-            "title": one.title,
-            "date": one.date,
-            "rows": len(one.rows),
-            "kinds": ", ".join(_values("kind", one.rows)),
-            "licence": one.licence,
-            "source": one.source,
-            "left out": one.left_out,
+    found = [_collection(name) for name in dataset_names()]
+    rows = [
+        {
+            "dataset": one.name, "title": one.title, "date": one.date, "rows": len(one.rows),
+            "kinds": ", ".join(_values("kind", one.rows)), "licence": one.licence, "source": one.source, "left out": one.left_out,
         }
-        rows.append(about)
-    total = sum(row["rows"] for row in rows)
-    return Table(
-        rows,
-        caption=f"{total:,} published measurements",
-        columns=["dataset", "title", "date", "rows", "kinds", "licence"],
-    )
+        for one in found
+    ]  # fmt: skip
+    caption = f"{sum(len(one.rows) for one in found):,} published measurements"
+    return Table(rows, caption=caption, columns=["dataset", "title", "date", "rows", "kinds", "licence"])
 
 
 def _chosen(rows: Sequence[Row], tests: Mapping[str, Test], asked: Mapping[str, Any]) -> list[Row]:

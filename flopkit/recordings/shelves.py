@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "gpt_step": {"kind": "training", "dataset": "torchtitan"},
 }
 _SAID = {"possible": "ok"}  # a published verdict in the words of ours
+RATES = {"FLOP/s": "flops_per_s", "B/s": "bytes_per_s", "MFU": "mfu", "MBU": "mbu"}  # by columns of a table
 
 
 class Case(dict[str, Any]):
@@ -72,11 +74,9 @@ def recordings(owner: str) -> list[Recording]:
     >>> all(one.results for one in recordings("ours"))
     True
     """
-    place = (
-        machine.folder() if names.find(owner, ("yours", "ours"), "an owner of recordings") == "yours" else _shipped()
-    )
-    paths = sorted(place.glob("[!.]*.json"))
-    found = [Recording.read(path) for path in paths]
+    whose = names.find(owner, ("yours", "ours"), "an owner of recordings")
+    place = machine.folder() if whose == "yours" else _shipped()
+    found = [Recording.read(path) for path in sorted(place.glob("[!.]*.json"))]
     return sorted(found, key=lambda one: str(one.provenance["when"]), reverse=True)
 
 
@@ -118,19 +118,16 @@ def records(
     >>> one.whose
     'published: S. Bekman, Machine Learning Engineering (2024 to 2026-08), on NVIDIA H100 SXM'
     """
-    wanted = (
-        list(OWNERS) if owner is None else [names.find(owner, OWNERS, "an owner of measurements", argument="owner")]
-    )
-    for each in wanted:
+    if owner is not None:
+        owner = names.find(owner, OWNERS, "an owner of measurements", argument="owner")
+
+    def fits(case: Case) -> bool:
+        shown = refused or case["verdict"] in ("ok", "not judged")
+        return shown and words(device or "") <= words(case.device) and dtype in (None, case["dtype"])
+
+    for each in OWNERS if owner is None else [owner]:
         known = _published(experiment) if each == "theirs" else _recorded(each, experiment)
-        found = [
-            case
-            for case in known
-            if (device is None or words(device) <= words(case.device))
-            and dtype in (None, case["dtype"])
-            and (refused or case["verdict"] in ("ok", "not judged"))
-        ]
-        if found:
+        if found := list(filter(fits, known)):
             return found
     return []
 
@@ -144,27 +141,16 @@ def shown_records(found: Iterable[Mapping[str, Any]], caption: str = "") -> Tabl
     rows = []
     for record in found:
         seconds, rates = record.get("seconds"), record["rates"]
-        row = {"case": record["case"], "dtype": record["dtype"], "time": seconds and seconds["mean"], "±": None}
-        if seconds:
-            row["±"] = (seconds["high"] - seconds["low"]) / 2 / seconds["mean"]
-        row |= {
-            "FLOP/s": rates.get("flops_per_s"),
-            "B/s": rates.get("bytes_per_s"),
-            "MFU": rates.get("mfu"),
-            "MBU": rates.get("mbu"),
-        }
-        row |= {
-            "verdict": record["verdict"] + ("" if record.get("steady", True) else ", clock not steady"),
-            "record": record,
-        }
-        rows.append(row)
+        half = seconds and (seconds["high"] - seconds["low"]) / 2 / seconds["mean"]
+        row = {"case": record["case"], "dtype": record["dtype"], "time": seconds and seconds["mean"], "±": half}
+        row |= {name: rates.get(key) for name, key in RATES.items()}
+        verdict = record["verdict"] + ("" if record.get("steady", True) else ", clock not steady")
+        rows.append({**row, "verdict": verdict, "record": record})
     always = ["case", "dtype", "time", "±", "FLOP/s", "B/s"]
     columns = [*always, *(name for name in ("MFU", "MBU") if any(row[name] is not None for row in rows)), "verdict"]
-    rates = {name: (lambda value, name=name: units.si(value, name)) for name in ("FLOP/s", "B/s")}
-    return Table(
-        rows, caption=caption, columns=columns,
-        formats={"time": units.seconds, "±": units.percent, "MFU": units.percent, "MBU": units.percent, **rates},
-    )  # fmt: skip
+    formats = {"time": units.seconds, **dict.fromkeys(("±", "MFU", "MBU"), units.percent)}
+    formats |= {name: partial(units.si, unit=name) for name in ("FLOP/s", "B/s")}
+    return Table(rows, caption=caption, columns=columns, formats=formats)
 
 
 def _shipped() -> Path:
@@ -174,14 +160,13 @@ def _shipped() -> Path:
 def _recorded(owner: str, experiment: str) -> list[Case]:
     found: dict[tuple[Any, ...], Case] = {}
     for one in recordings(owner):
-        on, when, about = one.device, str(one.provenance["when"])[:10], one.attribution
-        said = (
-            f"yours: {on}, {when}" if owner == "yours" else f"recorded by {about['who']} on {about['machine']}, {when}"
-        )
+        when, about = str(one.provenance["when"])[:10], one.attribution
+        theirs = f"recorded by {about['who']} on {about['machine']}, {when}"
+        whose = f"yours: {one.device}, {when}" if owner == "yours" else theirs
         for record in one.results:
             if record["experiment"] == experiment:
                 key = (one.device, record["case"], record["dtype"])
-                found.setdefault(key, Case(record, owner, said, on, one.ceilings))
+                found.setdefault(key, Case(record, owner, whose, one.device, one.ceilings))
     return list(found.values())
 
 

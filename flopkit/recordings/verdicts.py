@@ -47,15 +47,10 @@ def judged(row: dict[str, Any], source: Dataset) -> dict[str, Any]:
     if share is not None and share > 1 and found:
         verdict, why = "impossible", "; ".join(filter(None, (_above(row, found, share, str(of), source), why)))
     return {
-        **row,
-        "flops_per_s": found.value if found and found.unit == "FLOP/s" else None,
-        "bytes_per_s": found.value if found and found.unit == "B/s" else None,
-        "counted": found.counted if found else None,
-        "share": share,
-        "share_of": of,
-        "verdict": verdict,
-        "why": why,
-    }
+        **row, "flops_per_s": found.value if found and found.unit == "FLOP/s" else None,
+        "bytes_per_s": found.value if found and found.unit == "B/s" else None, "counted": found.counted if found else None,
+        "share": share, "share_of": of, "verdict": verdict, "why": why,
+    }  # fmt: skip
 
 
 def _peak(row: Mapping[str, Any], found: Rate, source: Dataset) -> tuple[float | None, str | None]:

@@ -52,10 +52,9 @@ def rate(row: Row) -> Rate | None:
         return None
     amount, each, counted = work
     batch = row.get("batch")
-    items = {"call": 1, "image": batch, "sequence": batch, "token": batch and row.get("seq") and batch * row["seq"]}[
-        each
-    ]
+    tokens = batch and row.get("seq") and batch * row["seq"]
     if row["unit"] == "ms":
+        items = {"call": 1, "image": batch, "sequence": batch, "token": tokens}[each]
         return Rate(amount * items / (row["value"] / 1e3), unit, counted) if items else None
     return Rate(amount * row["value"] * _jobs(row), unit, counted)
 
