@@ -25,11 +25,8 @@ PREDICTION = (
     "within a tenth. Overlap hides part of it on GPUs, at most the time of the backward pass; with gloo it hides little, since the "
     "processors that compute also copy."
 )
-MODES = (
-    "alone",
-    "after",
-    "overlapped",
-)  # the gradients stay here, are reduced when all are there, or while others are computed
+# The gradients stay here, are reduced when all are there, or while others are computed.
+MODES = ("alone", "after", "overlapped")
 
 
 def run(bench: Bench) -> Iterator[Record]:
@@ -45,10 +42,8 @@ def run(bench: Bench) -> Iterator[Record]:
         sizes, shape = (2**12, 2**16, 2**20, 2**23), (8, 512, 256)
     where = {"backend": backend, "ranks": ranks}
     cases: list[dict[str, Any]] = [{"what": "all_reduce", "numbers": numbers, **where} for numbers in sizes]
-    layers, width, batch = shape
-    cases += [
-        {"what": "step", "mode": mode, "layers": layers, "width": width, "batch": batch, **where} for mode in MODES
-    ]
+    step = dict(zip(("layers", "width", "batch"), shape, strict=True))
+    cases += [{"what": "step", "mode": mode, **step, **where} for mode in MODES]
     missing = [params for params in cases if bench.key("all_reduce", params, dtype) not in bench.known]
     found = _measured(missing, dtype, 2.0 if bench.time_budget is None else bench.time_budget)
     with contextlib.closing(found):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flopkit import machine
 from flopkit.experiments.bench import Bench, Record
 from flopkit.layers.attentions import attention
 
@@ -24,33 +26,25 @@ BLOCK = 128  # queries that the check takes at once
 def run(bench: Bench) -> Iterator[Record]:
     """FLOP/s and bytes/s by kernel, length and mask. *extra* has the FLOPs of the pairs that the mask lets through.
 
-    On a GPU math stops where its scores would take more than an eighth of the memory.
+    Math stops where its scores would take more than an eighth of the memory.
     """
     batch, heads, head_dim = bench.pick(toy=(1, 2, 8), cpu=(1, 8, 64), gpu=(4, 32, 128))
     dtype = bench.dtypes[0]
+    room = SHARE * (machine.memory(bench.device) or math.inf)
     for tokens in bench.pick(toy=(16, 32), cpu=(512, 1024, 2048), gpu=(1024, 4096, 16384)):
         for kernel in kernels(bench, dtype):
-            if kernel == "math" and 4 * batch * heads * tokens**2 > SHARE * _memory(bench):
-                continue
             for causal in (False, True):
+                if kernel == "math" and 4 * batch * heads * tokens**2 > room:
+                    continue
 
                 def make(tokens: int = tokens, kernel: str = kernel, causal: bool = causal) -> tuple[Any, ...]:
                     return sdpa(kernel, causal), *(bench.randn(dtype, batch, heads, tokens, head_dim) for _ in range(3))
 
-                params = {
-                    "kernel": kernel, "causal": causal, "tokens": tokens, "batch": batch, "heads": heads, "head_dim": head_dim,
-                }  # fmt: skip
-                seen = attention(
-                    batch=batch,
-                    q=tokens,
-                    kv=tokens,
-                    heads=heads,
-                    head_dim=head_dim,
-                    mask="causal" if causal else "full",
-                )
-                yield bench.case(
-                    "attention_kernels", params, make, dtype, check=_by_blocks(causal), extra={"model_flops": seen.flops}
-                )  # fmt: skip
+                sizes = {"batch": batch, "heads": heads, "head_dim": head_dim}
+                params = {"kernel": kernel, "causal": causal, "tokens": tokens, **sizes}
+                seen = attention(q=tokens, kv=tokens, mask="causal" if causal else "full", **sizes)
+                extra = {"model_flops": seen.flops}
+                yield bench.case("attention_kernels", params, make, dtype, check=_by_blocks(causal), extra=extra)
 
 
 def kernels(bench: Bench, dtype: str) -> tuple[str, ...]:
@@ -96,12 +90,3 @@ def _by_blocks(causal: bool) -> Callable[..., Any]:
         return torch.cat(found, -2)
 
     return right
-
-
-def _memory(bench: Bench) -> float:
-    """Bytes of the device's memory; of a CPU's there is no simple word, and the sizes for it are small."""
-    if bench.device.type != "cuda":
-        return float("inf")
-    import torch
-
-    return float(torch.cuda.get_device_properties(bench.device).total_memory)

@@ -18,6 +18,7 @@ PREDICTION = (
 )
 
 Shapes = list[tuple[int, ...]]
+Function = Callable[..., Any]
 
 
 def run(bench: Bench) -> Iterator[Record]:
@@ -27,7 +28,7 @@ def run(bench: Bench) -> Iterator[Record]:
         for passes in ("forward", "forward and backward"):
 
             def make(
-                forward: Callable[..., Any] = forward, shapes: Shapes = shapes, trained: int = trained, passes: str = passes
+                forward: Function = forward, shapes: Shapes = shapes, trained: int = trained, passes: str = passes
             ) -> tuple[Any, ...]:  # fmt: skip
                 inputs = [bench.randn(dtype, *shape) for shape in shapes]
                 gradient = bench.randn(dtype, *forward(*inputs).shape)
@@ -58,7 +59,7 @@ def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _passes(forward: Callable[..., Any], trained: int, passes: str) -> Callable[..., Any]:
+def _passes(forward: Function, trained: int, passes: str) -> Function:
     """A function of the output's gradient and the inputs: the output, or with both passes the gradients of the last *trained* inputs."""
 
     def run(gradient: Any, *inputs: Any) -> Any:
@@ -75,9 +76,7 @@ def _passes(forward: Callable[..., Any], trained: int, passes: str) -> Callable[
     return run
 
 
-def _layers(
-    bench: Bench, dtype: str
-) -> Iterator[tuple[str, Callable[..., Any], Shapes, int, Callable[..., Any] | None]]:
+def _layers(bench: Bench, dtype: str) -> Iterator[tuple[str, Function, Shapes, int, Function | None]]:
     """(name, forward function, shapes of its inputs, how many of the last ones get a gradient, what it is checked by)."""
     from torch.nn.functional import conv2d, linear
 
@@ -94,12 +93,9 @@ def _layers(
 
     yield "depthwise convolution", depthwise, [images, (channels, 1, 3, 3)], 2, None
     heads: tuple[int, ...] = bench.pick(toy=(1, 2, 16, 8), cpu=(1, 8, 512, 64), gpu=(2, 32, 2048, 128))
-    written_out = sdpa("math", False)
+
+    def written_out(*inputs: Any) -> Any:
+        return sdpa("math", False)(*(each.double() for each in inputs))
+
     for kernel in dict.fromkeys(("math", kernels(bench, dtype)[-1])):
-        yield (
-            f"attention, {kernel}",
-            sdpa(kernel, False),
-            [heads] * 3,
-            3,
-            lambda *x: written_out(*(t.double() for t in x)),
-        )
+        yield f"attention, {kernel}", sdpa(kernel, False), [heads] * 3, 3, written_out

@@ -20,11 +20,8 @@ PREDICTION = (
 def run(bench: Bench) -> Iterator[Record]:
     """Seconds over the tokens of a square layer, by number format."""
     width = bench.pick(toy=32, cpu=4096, gpu=8192)
-    batches = bench.pick(
-        toy=(1, 4),
-        cpu=(1, 2, 4, 8, 16, 32, 64, 128, 256),
-        gpu=(1, 16, 64, 128, 192, 256, 384, 512, 1024, 2048),
-    )
+    many = (1, 16, 64, 128, 192, 256, 384, 512, 1024, 2048)
+    batches = bench.pick(toy=(1, 4), cpu=[2**n for n in range(9)], gpu=many)
     for dtype in bench.dtypes[:2]:
         for tokens in batches:
 

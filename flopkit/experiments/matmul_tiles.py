@@ -23,11 +23,8 @@ def run(bench: Bench) -> Iterator[Record]:
     """FLOP/s over the rows, in steps that are smaller than a tile. *extra* has the tiles, the waves and the share of them that is used."""
     columns, inner = bench.pick(toy=(48, 32), cpu=(1024, 1024), gpu=(8192, 8192))
     dtype = bench.dtypes[0]
-    for rows in bench.pick(
-        toy=(15, 16, 17),
-        cpu=sorted({*range(240, 273, 4), 241, 257}),
-        gpu=sorted({*range(3968, 4993, 64), 4097}),
-    ):
+    on_cpu, on_gpu = sorted({*range(240, 273, 4), 241, 257}), sorted({*range(3968, 4993, 64), 4097})
+    for rows in bench.pick(toy=(15, 16, 17), cpu=on_cpu, gpu=on_gpu):
 
         def make(rows: int = rows) -> tuple[Any, ...]:
             import torch
@@ -49,11 +46,8 @@ def waves(rows: int, columns: int, multiprocessors: int) -> dict[str, float]:
     high, wide = TILE
     tiles = ceil_div(rows, high) * ceil_div(columns, wide)
     needed = ceil_div(tiles, multiprocessors)
-    return {
-        "tiles": tiles,
-        "waves": needed,
-        "share_used": rows * columns / (needed * multiprocessors * high * wide),
-    }
+    used = rows * columns / (needed * multiprocessors * high * wide)
+    return {"tiles": tiles, "waves": needed, "share_used": used}
 
 
 def _expected(bench: Bench, rows: int, columns: int) -> dict[str, float]:

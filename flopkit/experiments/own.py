@@ -56,8 +56,7 @@ def here(
     chosen = experiment(name)
     if cases is not None and cases < 1:
         raise ValueError(f"cases={cases!r}: must be None or a whole number from 1 on")
-    kept = records(chosen.name, owner="yours")
-    if kept:
+    if kept := records(chosen.name, owner="yours"):
         return kept
     run = islice(short_run(chosen.name, limit=limit, time_budget=time_budget, scale=scale), cases)
     found: list[Case] = []
@@ -67,7 +66,7 @@ def here(
     except Exception as error:
         if not found:
             raise
-        last = (str(error).strip().splitlines() or [""])[0]
+        last = str(error).strip().partition("\n")[0]
         warnings.warn(f"{name}: ended after {len(found)} cases, {type(error).__name__}: {last}", stacklevel=2)
     return found
 
@@ -108,10 +107,8 @@ def short_run(
 
 def _ceilings(bench: Bench) -> dict[str, Any]:
     """Those that are kept of this device, else quick ones."""
-    kept = machine.read_ceilings(bench.device.type)
-    if kept is None:
-        kept = _quick(bench.device.type, bench.dtypes, machine.threads(bench.device))
-    return dict(kept)
+    kept, threads = machine.read_ceilings(bench.device), machine.threads(bench.device)
+    return dict(kept or _quick(bench.device.type, bench.dtypes, threads))
 
 
 @cache

@@ -100,13 +100,10 @@ def record(
     bench = Bench(device, scale, time_budget=time_budget)
     here = {**provenance(bench.device), "scale": bench.scale}
     recording = _begun(path, here, attribution or {})
-    bench.known.update(
-        {bench.key(each["experiment"], each["params"], each["dtype"]): dict(each) for each in recording.results}
-    )
-    before = len(recording.results)
+    written, before = path.read_bytes(), len(recording.results)
     failed: dict[str, str] = {}
-
-    written = path.read_bytes()
+    for each in recording.results:
+        bench.known[bench.key(each["experiment"], each["params"], each["dtype"])] = dict(each)
 
     def save(changed: Recording) -> None:
         nonlocal recording, written
@@ -153,8 +150,7 @@ def _begun(path: Path, here: Mapping[str, Any], attribution: Mapping[str, str]) 
     """The recording to go on with: the one in the file, if it was made here, or an empty one."""
     if not path.exists():
         about = {"who": NOBODY, "machine": str(here["device"]), "licence": "not stated", **attribution}
-        begun = Recording(about, here)
-        return begun.write(path)  # at once: a folder that cannot be written to is not to cost an hour
+        return Recording(about, here).write(path)  # at once: a folder that cannot be written to is not to cost an hour
     old = Recording.read(path)
     for name, value in here.items():
         if name != "when" and old.provenance[name] != value:

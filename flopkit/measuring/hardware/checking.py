@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,7 @@ def against_hardware(device: str | None = None, folder: str | Path | None = None
         raise OSError("torch finds no CUDA device here: Nsight Compute and GPM need one")
     found: list[dict[str, Any]] = []
     kept = Path(folder) if folder else machine.folder() / "counters"
-    checks: dict[str, Callable[[], dict[str, Any]]] = {
-        "Nsight Compute": lambda: ncu.check(kept),
-        "NVML GPM": gpm.check,
-    }
-    for oracle, check in checks.items():
+    for oracle, check in (("Nsight Compute", partial(ncu.check, kept)), ("NVML GPM", gpm.check)):
         try:
             found.append(check())
         except (OSError, ValueError, LookupError, RuntimeError) as error:  # the other one may still count
