@@ -19,7 +19,6 @@ from flopkit.derivations import number_format
 from flopkit.devices import Device, measured_device
 from flopkit.measuring import workloads
 from flopkit.measuring.arguments import rotating
-from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.running import measure
 from flopkit.measuring.timers import timer_for
 from flopkit.tables import Table
@@ -191,19 +190,14 @@ def ceilings(
                     with workloads.tf32_allowed(dtype == "tf32"):
                         if dtype not in shapes:
                             shapes[dtype] = _fastest(where, dtype, part)
-                        found = _measured(workloads.product(where, dtype, shapes[dtype]), part)
+                        product = workloads.product(where, dtype, shapes[dtype])
+                        notes += _measured(matmul, dtype, "flops_per_s", product, part, shape=list(shapes[dtype]))
                 except RuntimeError as error:  # torch has no such product here, or no memory for it
                     notes.append(f"{dtype} was not measured: {str(error).splitlines()[0]}")
-                else:
-                    rate = {**_rate("flops_per_s", found, found.flops), "shape": list(shapes[dtype])}
-                    _keep(matmul, dtype, rate, "flops_per_s")
-                    notes += _why(dtype, found)
                 bar.update()
             for name, work in workloads.traffic(where):
                 bar.set_description(f"ceilings: {name}")
-                found = _measured(work, part)
-                _keep(moved, name, _rate("bytes_per_s", found, found.bytes), "bytes_per_s")
-                notes += _why(name, found)
+                notes += _measured(moved, name, "bytes_per_s", work, part)
                 bar.update()
         launch = _launch(torch, where)
     if unsure := [name for name, found in (matmul | moved).items() if not found["steady"] or _half(found) > SURE]:
@@ -249,8 +243,17 @@ def _fastest(where: Any, dtype: str, seconds: float) -> workloads.Shape:
     return chosen
 
 
-def _measured(load: workloads.Workload, seconds: float) -> Measurement:
-    return measure(load.fn, *load.args, time_budget=seconds, flops=load.flops, bytes=load.bytes, check=load.check)
+def _measured(
+    kept: dict[str, dict[str, Any]], name: str, rate: str, load: workloads.Workload, seconds: float, **more: Any
+) -> list[str]:
+    """Measure a load and keep its *rate* with the interval and what is *more* known; the notes, where the result is refused."""
+    found = measure(load.fn, *load.args, time_budget=seconds, flops=load.flops, bytes=load.bytes, check=load.check)
+    work = found.flops if rate == "flops_per_s" else found.bytes
+    low, high = found.seconds_ci
+    least = max(low, found.fastest)  # a wide interval may reach below zero seconds
+    interval = {rate: work / found.seconds, "low": work / high, "high": work / least}
+    _keep(kept, name, {**interval, "steady": found.steady, "verdict": found.verdict, **more}, rate)
+    return [] if found.verdict == "ok" else [f"{name}: {note}" for note in found.notes]
 
 
 def _keep(kept: dict[str, dict[str, Any]], name: str, found: dict[str, Any], rate: str) -> None:
@@ -259,21 +262,9 @@ def _keep(kept: dict[str, dict[str, Any]], name: str, found: dict[str, Any], rat
         kept[name] = found
 
 
-def _rate(name: str, found: Measurement, work: float) -> dict[str, Any]:
-    low, high = found.seconds_ci
-    least = max(low, found.fastest)  # a wide interval may reach below zero seconds
-    interval = {name: work / found.seconds, "low": work / high, "high": work / least}
-    return {**interval, "steady": found.steady, "verdict": found.verdict}
-
-
 def _half(found: Mapping[str, Any]) -> float:
     """Half of the interval, over the rate."""
     return float((found["high"] - found["low"]) / 2 / found.get("flops_per_s", found.get("bytes_per_s", 0)))
-
-
-def _why(name: str, found: Measurement) -> list[str]:
-    """The notes of a measurement whose result is refused."""
-    return [] if found.verdict == "ok" else [f"{name}: {note}" for note in found.notes]
 
 
 def _launch(torch: Any, where: Any) -> float:
