@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss
+from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, take_step
 from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "Checkpointing: time against FLOPs"
@@ -43,9 +43,7 @@ def _case(bench: Bench, recompute: str, dtype: str) -> Record:
 
     def step(tokens: Any) -> Any:
         with torch.enable_grad():
-            loss = next_token_loss(net(), tokens, POLICIES[recompute])
-            torch.autograd.grad(loss, list(net().parameters()))
-        return loss.detach()
+            return take_step(next_token_loss(net(), tokens, POLICIES[recompute]), net().parameters())
 
     def right(tokens: Any) -> Any:
         return next_token_loss(copy.deepcopy(net()).double(), tokens)

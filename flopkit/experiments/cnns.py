@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.decoder import take_step
 from flopkit.measuring.workloads import torch_dtype
 from flopkit.models.vision import cnn, cnn_names
 
@@ -91,19 +92,13 @@ def _steps(net: Any, device: Any, compiled: bool = False, optimizer: Any = None)
     import torch
     from torch.nn import functional
 
-    runs, weights = torch.compile(net) if compiled else net, list(net.parameters())
+    runs = torch.compile(net) if compiled else net
+
+    def step(x: Any, y: Any) -> Any:
+        return take_step(functional.cross_entropy(runs(x.to(device)), y), net.parameters(), optimizer)
 
     def steps(labels: Any, images: Any) -> Any:
-        losses = []
         with torch.enable_grad():
-            for x, y in zip(images, labels, strict=True):
-                losses.append(functional.cross_entropy(runs(x.to(device)), y))
-                if optimizer is None:
-                    torch.autograd.grad(losses[-1], weights)
-                else:
-                    optimizer.zero_grad()
-                    losses[-1].backward()  # type: ignore[no-untyped-call]
-                    optimizer.step()
-        return torch.stack([each.detach() for each in losses])
+            return torch.stack([step(x, y) for x, y in zip(images, labels, strict=True)])
 
     return steps

@@ -1,6 +1,6 @@
 """A language model in plain torch, of the shapes of a Llama: what `decode`, `checkpointing` and `gpt_step` run.
 
-It leaves out rotary positions, which hold no product, and dropout.
+It leaves out rotary positions, which hold no product, and dropout. `take_step` is for the networks of `cnns`, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
 
-__all__ = ["Sizes", "decoder", "next_token_loss"]
+__all__ = ["Sizes", "decoder", "next_token_loss", "take_step"]
 
 
 @dataclass(frozen=True)
@@ -98,3 +98,16 @@ def next_token_loss(net: Any, tokens: Any, checkpointed: bool = False) -> Any:
 
     logits = net(tokens[:, :-1], checkpointed=checkpointed)
     return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def take_step(loss: Any, weights: Any, optimizer: Any = None) -> Any:
+    """The gradients of a loss and, where there is an optimiser, its step. Gives the loss without its graph."""
+    import torch
+
+    if optimizer is None:
+        torch.autograd.grad(loss, list(weights))
+    else:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.detach()

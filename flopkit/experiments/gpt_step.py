@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss
+from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, take_step
 from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "A training step of a language model"
@@ -53,11 +53,7 @@ def _case(bench: Bench, batch: int, dtype: str, compiled: bool = False) -> Recor
 
         def step(tokens: Any) -> Any:
             with torch.enable_grad():
-                loss = next_token_loss(runs, tokens)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            return loss.detach()
+                return take_step(next_token_loss(runs, tokens), net().parameters(), optimizer)
 
         return step, torch.randint(sizes.vocab, (batch, seq + 1), device=bench.device)
 
