@@ -48,6 +48,10 @@ def run(bench: Bench) -> Iterator[Record]:
 def _case(
     bench: Bench, sizes: Sizes, net: Callable[[], Any], batch: int, context: int, mode: str, dtype: str
 ) -> Record:
+    import torch
+
+    kind = torch_dtype(dtype)
+
     def step(tokens: Any, caches: Any) -> Any:
         with torch.no_grad():
             return net()(tokens, caches)
@@ -67,9 +71,6 @@ def _case(
         tokens = torch.randint(sizes.vocab, (batch, 1), device=bench.device)
         return (step if mode == "eager" else captured(step, tokens, caches)), tokens, caches
 
-    import torch
-
-    kind = torch_dtype(dtype)
     work = sizes.model().decode(context=context, batch=batch, weights=kind, kv=kind)
     params = {"batch": batch, "context": context, "mode": mode, "layers": sizes.layers, "d_model": sizes.d_model}
     return bench.case("decode", params, make, dtype, flops=work.flops, bytes=work.bytes, check=right, time_budget=3)

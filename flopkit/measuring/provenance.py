@@ -37,7 +37,7 @@ def provenance(device: Any = "cpu") -> dict[str, Any]:
     import torch
 
     where = torch.device(device)
-    card = _card(where) if where.type == "cuda" else {}
+    driver, clocks = _card(where) if where.type == "cuda" else (None, {"core": _core_clock()})
     flags = {
         "threads": torch.get_num_threads(), "cores": os.cpu_count(),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
@@ -46,28 +46,23 @@ def provenance(device: Any = "cpu") -> dict[str, Any]:
     }  # fmt: skip
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"), "device": machine.title(where), "type": where.type,
-        "clocks": _card_clocks(card) if where.type == "cuda" else {"core": _core_clock()}, "driver": card.get("driver_version"),
-        "torch": str(torch.__version__), "cuda": torch.version.cuda if where.type == "cuda" else None,
+        "clocks": clocks, "driver": driver, "torch": str(torch.__version__), "cuda": torch.version.cuda if where.type == "cuda" else None,
         "python": platform.python_version(), "platform": platform.platform(), "flags": flags, "commit": _commit(),
         "flopkit": __version__,
     }  # fmt: skip
 
 
-def _card(where: Any) -> dict[str, str]:
-    """What nvidia-smi says of the card; empty where that tool is missing."""
+def _card(where: Any) -> tuple[str | None, dict[str, float | None]]:
+    """The driver and the highest clocks in MHz, as nvidia-smi tells them; None where that tool is missing."""
     import torch
 
-    wanted = ("driver_version", "clocks.max.sm", "clocks.max.mem")
     uuid = getattr(torch.cuda.get_device_properties(where), "uuid", None)
     chosen = [] if uuid is None else ["-i", f"GPU-{uuid}"]
-    text = _said("nvidia-smi", *chosen, f"--query-gpu={','.join(wanted)}", "--format=csv,noheader,nounits")
-    cells = [cell.strip() for cell in (text.splitlines() or [""])[0].split(",")]
-    return dict(zip(wanted, cells, strict=True)) if len(cells) == len(wanted) else {}
-
-
-def _card_clocks(card: dict[str, str]) -> dict[str, float | None]:
-    known = {"sm": card.get("clocks.max.sm", ""), "memory": card.get("clocks.max.mem", "")}
-    return {name: float(mhz) if mhz.isdigit() else None for name, mhz in known.items()}
+    wanted = "--query-gpu=driver_version,clocks.max.sm,clocks.max.mem"
+    text = _said("nvidia-smi", *chosen, wanted, "--format=csv,noheader,nounits")
+    cells = [cell.strip() for cell in text.partition("\n")[0].split(",")]
+    driver, sm, memory = cells if len(cells) == 3 else (None, "", "")
+    return driver, {name: float(mhz) if mhz.isdigit() else None for name, mhz in (("sm", sm), ("memory", memory))}
 
 
 def _core_clock() -> float | None:

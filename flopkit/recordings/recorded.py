@@ -62,8 +62,7 @@ class Recording:
     path: Path | None = None
 
     def __post_init__(self) -> None:
-        wrong = next(_faults(self.data()), None)
-        if wrong:
+        if wrong := next(_faults(self.data()), None):
             raise ValueError(f"not a recording: {wrong}")
 
     @classmethod
@@ -90,8 +89,7 @@ class Recording:
             raise ValueError(
                 f"{path} is no recording of this flopkit: schema={schema!r}, not {SCHEMA!r}; {_way_out(path)}"
             )
-        wrong = next(_faults(data), None)
-        if wrong:
+        if wrong := next(_faults(data), None):
             raise ValueError(f"{path} was changed or is not whole: {wrong}; {_way_out(path)}")
         del data["schema"]
         return _made(**{**data, "results": tuple(data["results"])}, path=path)
@@ -117,8 +115,7 @@ class Recording:
 
     def added(self, record: Record) -> Recording:
         """The same recording with one more record, which is checked."""
-        wrong = next(_faults_of(record), None)
-        if wrong:
+        if wrong := next(_faults_of(record), None):
             raise ValueError(f"not a record of {record.get('experiment')}, {record.get('case')}: {wrong}")
         return _made(**{**vars(self), "results": (*self.results, record)})
 
