@@ -23,11 +23,11 @@ QUICK = 6.0  # s in which ceilings are found, where none are kept: enough for a 
 
 
 def here(
-    name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str | None = None, cases: int | None = None
+    name: str, *, limit: float = 10.0, time_budget: float = 0.3, scale: str | None = None, cases: int | None = None
 ) -> list[Case]:
     """What an experiment gives on this machine: the reader's own recording of it where there is one, else a short run.
 
-    The run ends with the case in which *limit* is passed; it is not kept. ``python -m flopkit record`` measures at length and keeps.
+    A short run has one case at least, and is not kept. ``python -m flopkit record`` measures at length and keeps.
     A case that cannot run here, such as a compiled one without a C++ compiler, ends the run too: a warning says so.
 
     Parameters
@@ -35,7 +35,7 @@ def here(
     name : str
         Name of the experiment.
     limit : float, optional
-        Seconds after which no new case is begun.
+        Seconds that all cases may take: none is begun that would pass them if it took as long as the longest so far.
     time_budget : float, optional
         Seconds of a case.
     scale : str, optional
@@ -72,7 +72,7 @@ def here(
 
 
 def short_run(
-    name: str, *, limit: float = 12.0, time_budget: float = 0.3, scale: str | None = None
+    name: str, *, limit: float = 10.0, time_budget: float = 0.3, scale: str | None = None
 ) -> Generator[Case, None, None]:
     """The same run whether a recording is kept or not, case by case, for those who show what there is so far.
 
@@ -83,7 +83,7 @@ def short_run(
     name : str
         Name of the experiment.
     limit : float, optional
-        Seconds after which no new case is begun.
+        Seconds that all cases may take: none is begun that would pass them if it took as long as the longest so far.
     time_budget : float, optional
         Seconds of a case.
     scale : str, optional
@@ -98,10 +98,13 @@ def short_run(
     chosen, bench = experiment(name), Bench(scale=scale, time_budget=time_budget)
     own = _ceilings(bench)
     whose = f"yours: {own['title']}, a short run"
-    start = time.monotonic()
+    start = begun = time.monotonic()
+    longest = 0.0
     for record in chosen.run(bench):
+        longest = max(longest, time.monotonic() - begun)
         yield Case(record, "yours", whose, own["title"], own)
-        if time.monotonic() - start > limit:
+        begun = time.monotonic()
+        if begun + longest - start > limit:
             break
 
 

@@ -1,5 +1,7 @@
 """An experiment on the reader's own machine: what is kept comes first, a short run else."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from flopkit import experiments, machine
@@ -32,6 +34,23 @@ def test_a_short_run_says_whose_it_is_and_is_not_kept(folder, quick):
 
 def test_the_limit_ends_it_after_a_case(folder, quick):
     assert len(experiments.here("matmul_sizes", limit=0, time_budget=0.02, scale="toy")) == 1
+
+
+@pytest.mark.parametrize(
+    "took, begun", [([4.0, 4.0, 4.0], 2), ([6.0, 1.0], 1), ([1.0, 5.0, 4.0, 1.0], 2), ([5.0, 5.0], 2)]
+)
+def test_no_case_is_begun_that_would_pass_the_limit(folder, quick, monkeypatch, took, begun):
+    clock = 100.0
+
+    def run(bench):
+        nonlocal clock
+        for seconds in took:
+            clock += seconds
+            yield {"seconds": seconds}
+
+    monkeypatch.setattr(own, "experiment", lambda name: SimpleNamespace(name=name, run=run))
+    monkeypatch.setattr(own.time, "monotonic", lambda: clock)
+    assert [case["seconds"] for case in own.short_run("slow", limit=10, scale="toy")] == took[:begun]
 
 
 def test_a_run_of_the_first_cases_only(folder, quick):
