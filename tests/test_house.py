@@ -119,7 +119,7 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watching/{name}" for name in ("watcher", "functions", "here", "places", "signatures", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside", "chains")),
+        *(f"watching/{name}" for name in ("watcher", "functions", "here", "places", "signatures", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside")),
         *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels", "fbgemm", "scripts")),
         "operators/block_masks",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE, Work
+from flopkit.counter.work import COUNTED, ELEMENTWISE, Work
 
 __all__ = ["Entry", "Ledger", "Where"]
 
@@ -20,13 +20,11 @@ class Where(NamedTuple):
 class Entry:
     """A call of an operator with certain shapes, what it costs, and what torch's own counter says of it (`flopkit.counter.by_torch`)."""
 
-    __slots__ = ("by_torch", "calculates", "extents", "func", "key", "moves", "op", "results", "work")
+    __slots__ = ("by_torch", "calculates", "func", "key", "op", "results", "work")
 
     def __init__(self, op: str, work: Work, func: Any = None, key: Any = None, by_torch: int | None = 0) -> None:
         self.op, self.work, self.func, self.key, self.by_torch = op, work, func, key, by_torch
         self.calculates = work.status in (COUNTED, ELEMENTWISE)
-        self.moves = work.status != FREE or bool(work.bytes)
-        self.extents: Any = None  # bytes of its tensors, kept for chains
         self.results: Any = None  # how to make up what it returns, on meta
 
     def __reduce__(
@@ -38,7 +36,7 @@ class Entry:
 class Ledger:
     """Calls by entry and place. One for each thread; `take` adds them up."""
 
-    __slots__ = ("calls", "foreign", "merged_away", "unseen")
+    __slots__ = ("calls", "foreign", "unseen")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
@@ -46,7 +44,6 @@ class Ledger:
         self.unseen: dict[
             tuple[Entry, Where], int
         ] = {}  # calls that a dispatch mode of one thread would not see: see `hide`
-        self.merged_away: dict[str, int] = {}  # bytes by phase that need not move where element-wise chains are fused
 
     def add(self, entry: Entry, where: Where) -> None:
         """One more call."""
@@ -61,11 +58,6 @@ class Ledger:
     def take(self, other: Ledger) -> None:
         """Add all of *other*. What ran in a thread that the program started is seen by none that was entered in the first."""
         unseen = other.calls if other.foreign else other.unseen
-        pairs: tuple[tuple[dict[Any, int], dict[Any, int]], ...] = (
-            (self.calls, other.calls),
-            (self.unseen, unseen),
-            (self.merged_away, other.merged_away),
-        )
-        for mine, theirs in pairs:
+        for mine, theirs in ((self.calls, other.calls), (self.unseen, unseen)):
             for key, number in list(theirs.items()):
                 mine[key] = mine.get(key, 0) + number

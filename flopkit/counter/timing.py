@@ -26,8 +26,6 @@ class Timing:
         One for each operator and phase, the most time first: calls, flops, bytes, seconds, share, bound.
     seconds : float
         The sum over all calls of ``max(flops / peak, bytes / bandwidth)``: the operators run one after the other.
-    fused_seconds : float
-        The least time with each chain of element-wise operators fused into one kernel.
     by_phase : Mapping[str, float]
         ``seconds`` of forward, backward, recompute and optimizer.
     device : str
@@ -45,13 +43,12 @@ class Timing:
     """
 
     def __init__(
-        self, rows: list[dict[str, Any]], by_phase: Mapping[str, float], fused_seconds: float, device: str, dtype: str | None,
+        self, rows: list[dict[str, Any]], by_phase: Mapping[str, float], device: str, dtype: str | None,
         peaks: Mapping[str, float], bandwidth: float, convention: Any, notes: list[str],
     ) -> None:  # fmt: skip
         self.rows = rows
         self.by_phase = dict(by_phase)
         self.seconds = sum(by_phase.values())
-        self.fused_seconds = fused_seconds
         self.device, self.dtype, self.peaks, self.bandwidth = device, dtype, dict(peaks), bandwidth
         self.convention = convention
         self.notes = notes
@@ -93,8 +90,7 @@ class Timing:
         """The timing in a few lines."""
         parts = [f"{phase} {_time(s)}" for phase, s in self.by_phase.items() if s]
         return [
-            f"at least {_time(self.seconds)} on {self.device} ({self._formats()}), run operator by operator; {_time(self.fused_seconds)} "
-            "where element-wise operators in a row are fused",
+            f"at least {_time(self.seconds)} on {self.device} ({self._formats()}), run operator by operator",
             ", ".join(parts),
             f"{_time(self.compute_seconds)} bound by arithmetic{self._rates()}, "
             f"{_time(self.memory_seconds)} by memory at {units.format_value(self.bandwidth, 'B/s')}; "
@@ -199,7 +195,6 @@ def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
         row["share"] = row["seconds"] / total if total else 0.0
         row["bound"] = _what_bounds(row)
         row["dtype"] = " and ".join(filter(None, row.pop("dtypes")))
-    saved = sum(report._source.ledger().merged_away.values()) / bandwidth
     notes = [f"{unknown:,} calls of operators that nobody knows are in it with their bytes alone"] if unknown else []
     notes += [
         f"{calls:,} calls in {format}, for which the device has no peak, are in it with their bytes alone"
@@ -207,7 +202,7 @@ def roofline(report: Any, device: Any, dtype: Any = None) -> Timing:
     ]
     name = named.name if isinstance(getattr(named, "name", None), str) else type(named).__name__
     return Timing(
-        sorted(rows.values(), key=lambda row: -row["seconds"]), by_phase, total - saved, name, dtype, peaks, bandwidth,
+        sorted(rows.values(), key=lambda row: -row["seconds"]), by_phase, name, dtype, peaks, bandwidth,
         report.convention, notes,
     )  # fmt: skip
 

@@ -477,3 +477,12 @@ def test_many_shapes_share_no_line_and_many_calls_do():
                 torch.ones(n, 4) @ torch.ones(4, 4)
     assert report.flops == sum(3 * 2 * n * 16 for n in range(1, 30))
     assert sum(row["calls"] for row in report.by_op() if row["operator"] == "mm") == 87
+
+
+def test_counting_holds_no_memory():
+    with fk.counting():
+        x = torch.ones(1000)
+        storage = torch.multiprocessing.reductions.StorageWeakRef(x.untyped_storage())
+        x = x + 1
+        gc.collect()
+        assert storage.expired()

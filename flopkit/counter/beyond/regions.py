@@ -98,7 +98,6 @@ class Region:
         entry = here.watcher.entries.get(key)
         if entry is None:
             entry = here.watcher.entries[key] = Entry(OP, forward_work(*key))
-        here.chain.close()
         here.ledger.add(entry, self.outer.where(self.phase))
 
     def _is_in_part(self, ran: list[Work]) -> bool:
@@ -211,7 +210,6 @@ class Region:
     def put(self, here: Any, work: Work, phase: str, place: Place, op: str = OP) -> None:
         """Enter a line of this call."""
         entry = here.watcher.entries.setdefault((op, repr(work)), Entry(op, work))
-        here.chain.close()
         here.ledger.add(entry, place.where(phase))
 
 

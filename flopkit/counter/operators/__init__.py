@@ -47,11 +47,8 @@ class Plan:
         Its cost depends on more than shapes and dtypes.
     by_result : bool, optional
         Its result's shape depends on the data.
-    chained : bool, optional
+    elementwise : bool, optional
         It is element-wise: the values of its scalars change nothing.
-    merges : str, optional
-        A compiler could merge it with its element-wise neighbours: ``"link"``; with those before it, and with those after
-        it where a row stays on chip: ``"row"``. See `flopkit.counter.watching.chains`.
     whole : Plan, optional
         The plan where it is opened elsewhere, for tensors whose kind or device has a kernel of its own: nested ones, a
         GPU's.
@@ -78,8 +75,7 @@ class Plan:
     composite: bool = False
     by_value: bool = False
     by_result: bool = False
-    chained: bool = False
-    merges: str = ""
+    elementwise: bool = False
     whole: Plan | None = None
     flexes: bool = False
     attends: bool = False
@@ -98,7 +94,7 @@ def explain(func: Any) -> Plan:
     plan = _explain(func)
     if plan.constant is not None:
         return plan
-    return replace(plan, fresh=not plan.by_result and _is_fresh(func), valued=not plan.chained and _is_valued(func))
+    return replace(plan, fresh=not plan.by_result and _is_fresh(func), valued=not plan.elementwise and _is_valued(func))
 
 
 def _is_fresh(func: Any) -> bool:
@@ -139,8 +135,7 @@ def _explain(func: Any) -> Plan:
         # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
         return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, ours))
     if ours is not None:
-        merges = "row" if name in ROWS else "link" if name in LINKS else ""
-        return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE, merges=merges)
+        return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE)
     if name in FLEX:
         return Plan(op, lambda call: unknown(call.bytes()), flexes=True)
     if isinstance(func, torch._ops.OpOverload):
@@ -149,14 +144,14 @@ def _explain(func: Any) -> Plan:
                 return Plan(op, lambda call: free(), opens=True, composite=True)
             return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
         vector = pointwise.vector_formula(func, name)
-        element = None if vector is None else Plan(op, vector, by_result=dynamic, chained=True, merges="link")
+        element = None if vector is None else Plan(op, vector, by_result=dynamic, elementwise=True)
         if element is not None and not _is_composite(func):
             return element
         moved = movement.formula_of(func, name)
         if moved is not None and _is_composite(func):
             return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, moved))
         if moved is not None:
-            return Plan(op, moved, by_result=dynamic, merges="link" if movement.moves_elementwise(name) else "")
+            return Plan(op, moved, by_result=dynamic)
         return Plan(
             op,
             lambda call: unknown(call.bytes()),
@@ -199,5 +194,3 @@ KEPT = frozenset(
 )  # fmt: skip
 FLEX = ("higher_order::flex_attention", "higher_order::flex_attention_backward")
 BY_VALUE = frozenset(name for room in ROOMS for name in getattr(room, "BY_VALUE", ()))
-ROWS = frozenset(name for room in ROOMS for name in getattr(room, "ROWS", ()))
-LINKS = frozenset(name for room in ROOMS for name in getattr(room, "LINKS", ()))

@@ -9,11 +9,9 @@ from flopkit.counter.operators.recurrent import CELL
 from flopkit.counter.registry import explains
 from flopkit.counter.work import COUNTED, Work, elementwise
 
-__all__ = ["LINKS"]
+__all__: list[str] = []
 
 LSTM, GRU = 2, 3
-LINKS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward",
-                   "aten::_thnn_fused_lstm_cell_backward_impl"))  # fmt: skip
 
 
 @explains("aten::_thnn_fused_lstm_cell")

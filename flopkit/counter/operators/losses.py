@@ -8,7 +8,7 @@ from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 
-__all__ = ["LOSSES", "ROWS"]
+__all__ = ["LOSSES"]
 
 _NONE, _MEAN = 0, 1  # torch's numbers for reduction="none" and "mean"
 
@@ -24,9 +24,6 @@ LOSSES: Mapping[str, tuple[int, str]] = {
     ),
     "binary_cross_entropy_with_logits": (7, "(1 − y)·x − log σ(x): subtract, multiply, four for log σ, subtract"),
 }
-
-ROWS = frozenset((*(f"aten::{name}" for name in LOSSES), "aten::nll_loss_forward", "aten::nll_loss2d_forward",
-                  "aten::multi_margin_loss"))  # fmt: skip
 
 
 def _loss(name: str) -> Callable[[Call], Work]:

@@ -8,7 +8,7 @@ from typing import Any
 from flopkit.counter.calls import Call, extent, tensors
 from flopkit.counter.work import Work, free
 
-__all__ = ["COPIES", "FILLS", "PARTS", "STILL", "formula_of", "is_view", "moves_elementwise"]
+__all__ = ["COPIES", "FILLS", "PARTS", "STILL", "formula_of", "is_view"]
 
 # Nothing moves: names, flags, memory that is only set aside, numbers about a tensor.
 STILL = frozenset(
@@ -95,13 +95,6 @@ COMMUNICATION = (
 )
 _BOOKKEEPING = ("prim::", "profiler::", "streams::", "rngprims::")
 
-# Pointwise in the sense that a compiler can merge them with their neighbours.
-_MERGED = frozenset(
-    "clone copy copy_ _to_copy to where masked_fill masked_fill_ fill fill_ zero zero_ zeros_like ones_like full_like tril triu tril_ triu_ "
-    "positive conj_physical conj_physical_ _conj_physical bernoulli bernoulli_ rand_like randn_like uniform_ normal_ _foreach_copy "
-    "_foreach_copy_ _foreach_zero _foreach_zero_ _foreach_clone convert_element_type complex polar".split()
-)  # fmt: skip
-
 
 def is_view(func: Any, name: str) -> bool:
     """Whether the operator moves nothing at all."""
@@ -114,12 +107,6 @@ def is_view(func: Any, name: str) -> bool:
     if torch.Tag.inplace_view in getattr(func, "tags", ()):
         return True
     return bool(getattr(func, "is_view", False)) or (name.startswith("aten::") and short in STILL)
-
-
-def moves_elementwise(name: str) -> bool:
-    """Whether the operator moves numbers one by one, so that a compiler can merge it with element-wise neighbours."""
-    # equivalent: 1 -> 2 [1] (an operator's name has one pair of colons)
-    return name.rsplit("::", 1)[-1] in _MERGED
 
 
 def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:

@@ -10,7 +10,7 @@ from flopkit.counter.work import Work, elementwise
 from flopkit.layers.normalisations import MEANS_FLOPS, ROOT_FLOPS, STATISTICS_FLOPS
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 
-__all__ = ["LINKS", "ROWS"]
+__all__: list[str] = []
 
 SOFTMAX = ("aten::_softmax", "aten::_safe_softmax", "aten::_masked_softmax", "aten::_sparse_softmax", "aten::softmax",
            "aten::_nested_tensor_softmax_with_shape")  # fmt: skip
@@ -22,13 +22,6 @@ BATCH = ("aten::native_batch_norm", "aten::_native_batch_norm_legit", "aten::_na
          "aten::_batch_norm_no_update", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")  # fmt: skip
 BATCH_BACKWARD = ("aten::native_batch_norm_backward", "aten::batch_norm_backward", "aten::cudnn_batch_norm_backward",
                   "aten::miopen_batch_norm_backward")  # fmt: skip
-
-ROWS = frozenset(
-    (*SOFTMAX, *LOG_SOFTMAX, *SOFTMAX_BACKWARD, *BATCH, *BATCH_BACKWARD, "aten::native_layer_norm", "aten::native_group_norm",
-     "aten::_fused_rms_norm", "aten::native_layer_norm_backward", "aten::native_group_norm_backward", "aten::_fused_rms_norm_backward",
-     "aten::batch_norm_stats", "aten::batch_norm_backward_reduce")
-)  # fmt: skip
-LINKS = frozenset(("aten::batch_norm_elemt", "aten::batch_norm_backward_elemt"))
 
 
 def _moved(*parts: Any) -> int:

@@ -8,7 +8,7 @@ from flopkit.counter.calls import Call, extent, name_of, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 
-__all__ = ["BY_VALUE", "LINKS"]
+__all__ = ["BY_VALUE"]
 
 ADAM = ("aten::_fused_adam", "aten::_fused_adam_")
 ADAMW = ("aten::_fused_adamw", "aten::_fused_adamw_")
@@ -18,7 +18,6 @@ UNSCALE = ("aten::_amp_foreach_non_finite_check_and_unscale", "aten::_amp_foreac
 
 # Whether there is weight decay, momentum and so on decides, and those are numbers, not shapes.
 BY_VALUE = frozenset((*ADAM, *ADAMW, *SGD, *ADAGRAD))
-LINKS = frozenset((*BY_VALUE, *UNSCALE))
 
 
 def _step(call: Call, each: int, *states: str) -> Work:

@@ -10,7 +10,7 @@ from flopkit.counter.operators.recipes import RECIPES, Recipe, complex_flops
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 
-__all__ = ["LINKS", "is_pointwise", "plain", "vector_formula"]
+__all__ = ["is_pointwise", "plain", "vector_formula"]
 
 # Pointwise by torch's own tag, and yet no arithmetic is done: numbers are copied, chosen or filled in. See `movement`.
 NO_ARITHMETIC = frozenset(
@@ -33,10 +33,6 @@ PRIMS = frozenset(
     "real reciprocal remainder round rsqrt shift_left shift_right_arithmetic shift_right_logical sign signbit sin sinh "
     "spherical_bessel_j0 sqrt sub tan tanh trunc zeta fma".split()
 )  # fmt: skip
-
-LINKS = frozenset(
-    ("aten::glu_backward", "aten::glu_jvp", "aten::glu_backward_jvp", "aten::_transform_bias_rescale_qkv")
-)
 
 
 def plain(name: str) -> str:

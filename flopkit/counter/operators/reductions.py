@@ -10,7 +10,7 @@ from flopkit.counter.calls import Call, extent, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 
-__all__ = ["ROWS", "SIMPLE", "levels"]
+__all__ = ["SIMPLE", "levels"]
 
 # FLOPs of an input element, of an output element, and what they are. Sums start from zero, so n numbers take n additions.
 SIMPLE: Mapping[str, tuple[int, int, str]] = {
@@ -67,9 +67,6 @@ _FOREACH = {"aten::_foreach_max": "max"}
 _NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::native_norm", "aten::_foreach_norm")
 _POWERS = ("aten::linalg__powsum", "aten::_foreach_powsum")
 
-# Operators that read whole rows: what runs before them can be merged with them.
-ROWS: set[str] = {*_NORMS, *_POWERS}
-
 
 def levels(n: int) -> int:
     """⌈log₂ n⌉: compares that place a number among n − 1 others.
@@ -101,16 +98,6 @@ for _name in SIMPLE:
     _ops = [f"aten::{_name}", *([f"aten::{_name}_"] if _name in _IN_PLACE else [])]
     _ops += [op for op, base in (*_PRIMS.items(), *_FOREACH.items()) if base == _name]
     explains(*_ops)(_simple(_name))
-    ROWS.update(_ops)
-ROWS -= {
-    "aten::hash_tensor",
-    "aten::bincount",
-    "aten::histc",
-    "aten::kthvalue",
-    "aten::median",
-    "aten::nanmedian",
-    "aten::mode",
-}
 
 
 @explains(*_NORMS, *_POWERS)

@@ -10,7 +10,6 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
 
 from flopkit.counter.ledger import Ledger
-from flopkit.counter.watching import chains
 from flopkit.counter.watching.phases import backward_or_recompute, is_on_stack
 from flopkit.counter.watching.places import NEVER, OUTSIDE, Place, Trail
 
@@ -54,7 +53,7 @@ class Here:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "again", "arithmetic", "began", "busy", "chain", "depth", "entered", "failed", "ledger", "nodes", "optimizers",
+        "again", "arithmetic", "began", "busy", "depth", "entered", "failed", "ledger", "nodes", "optimizers",
         "place", "stack", "trail", "watcher",
     )  # fmt: skip
 
@@ -73,7 +72,6 @@ class Here:
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
         self.failed = ""  # what the last operator that failed said
-        self.chain = chains.Chain(self.ledger)
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
     def enter(self, place: Place) -> None:

@@ -75,7 +75,7 @@ def _same(args: Any) -> Any:
 def key_of(plan: Any, args: Any, kwargs: Any) -> Any:
     """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
     try:
-        if plan.chained:  # the values of scalars do not change what an element-wise operator costs
+        if plan.elementwise:  # the values of scalars do not change what an element-wise operator costs
             parts = _shapes(args, [_same(args)])
             return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
         parts, names, nested = [], [], False

@@ -120,7 +120,6 @@ class Watcher(TorchDispatchMode):
             leave_dispatch(self)
             leave_functions(self._functions)
             here.entered = False
-            here.chain.close()
             local.heres = tuple(other for other in heres() if other is not here)
 
     def is_at_home(self) -> bool:
@@ -237,10 +236,6 @@ class Watcher(TorchDispatchMode):
         elif entry is None or place.region is not None or plan.by_result or not free:
             with torch._C.DisableTorchFunction():
                 entry, taken = self._seen(here, plan, func, args, kwargs, out, key, floats, entry, phase, place)
-        elif plan.merges:
-            here.chain.extend(phase, plan, args, kwargs, out, entry)
-        elif entry.moves:
-            here.chain.close()
         here.arithmetic += entry.calculates
         where = place.spot
         if where is None or where.phase != phase or where.inside != taken:
@@ -259,16 +254,12 @@ class Watcher(TorchDispatchMode):
         self, here: Here, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any, entry: Entry | None, phase: str,
         place: Place,
     ) -> tuple[Entry, bool]:  # fmt: skip
-        """The entry of a call, and whether an attention call takes it for its own; if not, the chain is told."""
+        """The entry of a call, and whether an attention call takes it for its own."""
         if entry is None or plan.by_result:
             entry = self._look_up(plan, func, args, kwargs, out, key, floats)
         region = place.region
         if region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place):
             return entry, True
-        if plan.merges:
-            here.chain.extend(phase, plan, args, kwargs, out, entry)
-        elif entry.moves:
-            here.chain.close()
         return entry, False
 
     def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any) -> Entry:
@@ -372,7 +363,6 @@ class Watcher(TorchDispatchMode):
             work = unknown(Call(func, args, kwargs, out).bytes())
             theirs = by_torch.flops_of(func, args, kwargs, out)
         entry = self.entries.setdefault((func, repr(work), theirs), Entry(plan.op, work, func, None, theirs))
-        here.chain.close()
         here.arithmetic += 1  # listed: what it ran inside of need not be
         here.ledger.add(entry, place.where(phase))
 
@@ -381,7 +371,6 @@ class Watcher(TorchDispatchMode):
         here = self.here
         phase, place = here.where(2)
         entry = self.entries.setdefault((op, repr(work)), Entry(op, work))
-        here.chain.close()
         here.arithmetic += 1  # an operator that was opened need not be listed beside what ran inside
         where = place.where(phase)
         here.ledger.add(entry, where)
