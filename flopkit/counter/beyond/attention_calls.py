@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import dis
-import functools
-import sys
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 
-from flopkit.counter.operators.attentions import HIDDEN_MASK, UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
-from flopkit.counter.operators.visibility import lengths_from, top_left_pairs, values_of
+from flopkit.counter.operators.attentions import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
+from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.watching.inside import is_wrapper
 
-__all__ = ["Said", "cast_of", "in_dtype", "is_at_product", "read", "read_layer"]
+__all__ = ["Said", "cast_of", "in_dtype", "read"]
 
 _functorch = torch._C._functorch
 
@@ -24,13 +20,12 @@ class Said(NamedTuple):
     """A call: its shape, whether that is the whole of it, and the dtype that autocast turns its tensors to.
 
     Where it is not the whole (forward-mode gradients, tensors that are distributed), the operators inside count, and the shape
-    only tells which share of their pairs is visible; *only* names those operators where others are around them, see `is_at_product`.
+    only tells which share of their pairs is visible.
     """
 
     shape: Shape
     whole: bool = True
     cast: Any = None
-    only: frozenset[str] = frozenset()
 
 
 # equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
@@ -98,66 +93,6 @@ def _same(one: Any, other: Any) -> bool:
         return one.dtype is other.dtype and bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):  # transformed: it has no storage of its own
         return False
-
-
-_LAYER = F.multi_head_attention_forward.__code__
-_NAMES = ("bmm", "baddbmm")
-_PRODUCTS = frozenset(f"aten::{name}" for name in _NAMES)
-
-
-def read_layer(query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
-               bias_k: Any, bias_v: Any, add_zero_attn: bool, *rest: Any, need_weights: bool = True, attn_mask: Any = None,
-               key_padding_mask: Any = None, is_causal: bool = False, **others: Any) -> Said | None:  # fmt: skip
-    """What `multi_head_attention_forward` says of the products between its projections, where it makes them itself."""
-    if not need_weights or not all(isinstance(t, torch.Tensor) for t in (query, key)):
-        return None  # it calls `scaled_dot_product_attention`
-    q, kv = int(query.shape[0]), int(key.shape[0])
-    more = (bias_k is not None) + bool(add_zero_attn)  # keys that no mask hides
-    causal = is_causal and key_padding_mask is None and attn_mask is not None
-    visible = q * more + (top_left_pairs(q, kv) if causal else q * kv)
-    masked = attn_mask is not None or key_padding_mask is not None
-    shape = Shape(
-        q * (kv + more),
-        visible,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        # equivalent: 0 -> 1 (of this shape only the pairs are read)
-        0,
-        hides=causal,
-        note=HIDDEN_MASK if masked and not causal else "",
-    )
-    return Said(shape, whole=False, only=_PRODUCTS)
-
-
-def is_at_product() -> bool:
-    """Whether `multi_head_attention_forward` is at a line that multiplies queries and keys, or probabilities and values."""
-    # equivalent: 1 -> 2 (the frame left out is flopkit's own)
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code is not _LAYER:
-        frame = frame.f_back
-    return frame is not None and frame.f_lineno in _product_lines()
-
-
-@functools.cache
-def _product_lines() -> frozenset[int]:
-    """The lines of it that call ``torch.bmm`` or ``torch.baddbmm``; its projections are made by ``linear``."""
-    return frozenset(
-        step.positions.lineno
-        for step in dis.get_instructions(_LAYER)
-        if step.argval in _NAMES and step.positions is not None and step.positions.lineno is not None
-    )
 
 
 def cast_of(tensor: Any) -> Any:

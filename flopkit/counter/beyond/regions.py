@@ -14,9 +14,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from flopkit.counter.beyond import attention_calls
 from flopkit.counter.beyond.assumed import assumed, chosen, is_chosen
-from flopkit.counter.beyond.attention_calls import Said
+from flopkit.counter.beyond.attention_calls import Said, read
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.operators.attention_kernels import BACKWARD, part_of, wanted_of_kernel
@@ -27,20 +26,14 @@ from flopkit.counter.work import COUNTED, FREE, Work
 __all__ = ["ATTENTION", "Region", "attention"]
 
 OP = "scaled_dot_product_attention"
-ATTENTION: dict[Any, Callable[..., Said | None]] = {
-    F.multi_head_attention_forward: attention_calls.read_layer,
-    **dict.fromkeys(
-        (
-            F.scaled_dot_product_attention,
-            torch.ops.aten.scaled_dot_product_attention,
-            torch.ops.aten.scaled_dot_product_attention.default,
-            torch._scaled_dot_product_attention_math,
-            torch.ops.aten._scaled_dot_product_attention_math,
-            torch.ops.aten._scaled_dot_product_attention_math.default,
-        ),
-        attention_calls.read,
-    ),
-}
+ATTENTION = (
+    F.scaled_dot_product_attention,
+    torch.ops.aten.scaled_dot_product_attention,
+    torch.ops.aten.scaled_dot_product_attention.default,
+    torch._scaled_dot_product_attention_math,
+    torch.ops.aten._scaled_dot_product_attention_math,
+    torch.ops.aten._scaled_dot_product_attention_math.default,
+)
 _number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _node = torch._C._current_autograd_node
 
@@ -49,7 +42,7 @@ class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
     __slots__ = (
-        "asked", "assumed", "done", "first", "fused", "kernel", "last", "number", "outer", "phase", "ran", "said", "scored",
+        "assumed", "done", "first", "fused", "kernel", "last", "outer", "phase", "ran", "said", "scored",
     )  # fmt: skip
 
     def __init__(self, said: Said, outer: Place, phase: str, assumed: str) -> None:
@@ -63,8 +56,6 @@ class Region:
         self.first = self.last = _number()  # autograd's numbers of the call's nodes
         self.scored = 0  # autograd's number after the product that makes the scores
         self.done = -1  # the graph task whose backward work is counted
-        self.number = self.first  # autograd's number when an operator was last seen here
-        self.asked: set[int] = set()  # the numbers of attention's own nodes, in a layer that has other products, too
 
     # -- the call itself --------------------------------------------------------------------------------------
 
@@ -114,8 +105,6 @@ class Region:
         """Whether an operator inside of this call is accounted for here; False where it counts by itself."""
         work = entry.work
         name = name_of(func)
-        if self.said.only and not (self._is_asked_for(here) and name in self.said.only):
-            return False
         if here.place.region is self:
             return bool(self._inside(here, entry, name, out, phase))
         if phase == "recompute":  # before the call is made again
@@ -163,23 +152,6 @@ class Region:
                 self.scored = _number()
         return True
 
-    def _is_asked_for(self, here: Any) -> bool:
-        """Whether it is attention that asks for an operator, and not a projection of the layer around, which may be the same product.
-
-        In the forward pass the line of the layer tells, in the backward pass the node: its number is one that such a line was given.
-        """
-        before, self.number = self.number, _number()
-        if here.place.region is self:
-            asked = attention_calls.is_at_product()
-            if asked:
-                self.asked.update(range(before, self.number))
-            return asked
-        node: Any = _node()
-        asked = node is not None and int(node._sequence_nr()) in self.asked
-        if asked and self.number > before and torch.is_grad_enabled():  # it will be differentiated, too
-            self.asked.add(self.number - 1)
-        return asked
-
     def _again(self) -> bool:
         """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""
         node: Any = _node()
@@ -219,8 +191,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     said = None
     if not here.busy and here.place.region is None:
         with torch._C.DisableTorchFunction():
-            reader: Any = ATTENTION.get(func, attention_calls.read)
-            said = reader(*args, **kwargs)
+            said = read(*args, **kwargs)
     if said is None:
         return func(*args, **kwargs)
     phase, place = here.where(3)
