@@ -76,3 +76,15 @@ def test_what_is_on_the_list_is_listed_when_it_runs():
     assert report.coverage < 1
     with pytest.raises(fk.UncountedError, match="multilabel_margin_loss_forward"):
         fk.count(torch.nn.functional.multilabel_margin_loss, x, labels, strict=True)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_what_torch_writes_decompositions_in_is_what_it_calls(device):
+    """On a real device an operator of prims calls those of aten; on meta nothing runs, and it is listed."""
+    x = torch.ones(4, 5, device=device)
+    report = fk.count(lambda: torch.ops.prims.transpose(torch.ops.prims.add(x, x), [1, 0]))
+    if device == "cpu":
+        assert (report.vector_flops, report.bytes, report.uncounted) == (20, 2 * 80, [])  # x is read once
+    else:
+        assert {row["operator"] for row in report.uncounted} == {"prims.add", "prims.transpose"}
+        assert report.vector_flops == 0

@@ -99,7 +99,7 @@ def explain(func: Any) -> Plan:
 
 def _is_fresh(func: Any) -> bool:
     schema = getattr(func, "_schema", None)
-    if schema is None or not schema.name.startswith(("aten::", "prims::")) or schema.is_mutable:
+    if schema is None or not schema.name.startswith("aten::") or schema.is_mutable:
         return False
     return bool(schema.returns) and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
 
@@ -138,6 +138,8 @@ def _explain(func: Any) -> Plan:
         return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE)
     if name in FLEX:
         return Plan(op, lambda call: unknown(call.bytes()), flexes=True)
+    if name.startswith("prims::"):  # what torch writes decompositions in: on a real device each calls operators of aten
+        return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True)
     if isinstance(func, torch._ops.OpOverload):
         if movement.is_view(func, name):
             if _is_composite(func):  # a copy, if a view cannot be had: reshape, to, contiguous

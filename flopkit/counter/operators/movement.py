@@ -64,25 +64,7 @@ COPIES = frozenset(
 # A part of the input is read, as much as comes out.
 PARTS = frozenset("narrow_copy slice_copy select_copy diagonal_copy as_strided_copy unfold_copy diag_copy".split())
 
-_PRIMS = {
-    **dict.fromkeys(
-        "view_of view_of_dtype view_element_type collapse_view as_strided broadcast_in_dim slice slice_in_dim split_dim squeeze "
-        "transpose conj imag real empty conj_physical_view empty_strided empty_permuted maximum_value minimum_value _make_token _sink_tokens "
-        "inductor_seed _inductor_test item resize".split(),
-        "still",
-    ),
-    **dict.fromkeys(
-        "iota uniform full full_like scalar_tensor fill normal _uniform_helper inductor_random inductor_randint inductor_seeds inductor_lookup_seed "
-        "_philox".split(),
-        "fill",
-    ),
-    **dict.fromkeys(
-        "cat clone as_strided_scatter copy_to copy_strided convert_element_type device_put where reshape rev collapse conj_physical".split(),
-        "copy",
-    ),
-}
-
-_INDUCTOR = dict.fromkeys(("_reinterpret_tensor", "resize_storage_bytes_", "_alloc_from_pool"), "still")
+_INDUCTOR = ("_reinterpret_tensor", "resize_storage_bytes_", "_alloc_from_pool")
 
 COMMUNICATION = (
     "c10d::",
@@ -102,8 +84,8 @@ def is_view(func: Any, name: str) -> bool:
 
     # equivalent: 1 -> 2 [1] (an operator's name has one pair of colons)
     short = name.rsplit("::", 1)[-1]
-    if name.startswith(("prims::", "inductor::")):
-        return (_PRIMS if name.startswith("prims") else _INDUCTOR).get(short) == "still"
+    if name.startswith("inductor::"):
+        return short in _INDUCTOR
     if torch.Tag.inplace_view in getattr(func, "tags", ()):
         return True
     return bool(getattr(func, "is_view", False)) or (name.startswith("aten::") and short in STILL)
@@ -119,8 +101,6 @@ def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
         return lambda call: free()
     # equivalent: 1 -> 2 [1] (an operator's name has one pair of colons)
     short = name.split("::", 1)[1]
-    if name.startswith("prims::"):
-        return {"fill": filled, "copy": copied}.get(_PRIMS.get(short, ""))
     if not name.startswith("aten::"):
         return None
     if short in FILLS:

@@ -25,15 +25,6 @@ UNTAGGED = frozenset(
     "linalg_cross dequantize quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic".split()
 )  # fmt: skip
 
-# Operators of prims (what torch's decompositions are written in) that work element by element.
-PRIMS = frozenset(
-    "abs acos acosh add asin asinh atan atan2 atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bitwise_and "
-    "bitwise_not bitwise_or bitwise_xor cbrt ceil cos cosh digamma div eq erf erf_inv erfc erfcx exp exp2 expm1 floor fmax fmin fmod "
-    "frexp gcd ge gt hypot igamma igammac isfinite le lgamma log log10 log1p log2 lt maximum minimum mul ndtri ne neg nextafter pow "
-    "real reciprocal remainder round rsqrt shift_left shift_right_arithmetic shift_right_logical sign signbit sin sinh "
-    "spherical_bessel_j0 sqrt sub tan tanh trunc zeta fma".split()
-)  # fmt: skip
-
 
 def plain(name: str) -> str:
     """The operator's name without namespace, ``_`` of the in-place form and ``_foreach_``.
@@ -55,8 +46,6 @@ def is_pointwise(func: Any, name: str) -> bool:
     import torch
 
     short = plain(name)
-    if name.startswith("prims::"):
-        return short in PRIMS
     if torch.Tag.pointwise in func.tags:
         return True
     if not name.startswith(("aten::", "quantized::")):  # somebody else's operator may have any name

@@ -52,7 +52,7 @@ def _of_layers(name: str) -> Recipe:
 
 
 # What is not in this table and is called pointwise by torch counts one: an add, a multiply, a compare, a logical or bitwise
-# operation, one evaluation of the function the operator is named after. In-place, `out=`, `_foreach_` and prims forms count as
+# operation, one evaluation of the function the operator is named after. In-place, `out=` and `_foreach_` forms count as
 # the operator itself does.
 RECIPES: Mapping[str, Recipe] = {
     # numbers that stay what they are

@@ -61,8 +61,6 @@ SIMPLE: Mapping[str, tuple[int, int, str]] = {
 }
 
 _IN_PLACE = ("cumsum", "cumprod", "renorm")
-_PRIMS = {"prims::sum": "sum", "prims::prod": "prod", "prims::amax": "amax", "prims::amin": "amin", "prims::var": "var",
-          "prims::xor_sum": "sum"}  # fmt: skip
 _FOREACH = {"aten::_foreach_max": "max"}
 _NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::native_norm", "aten::_foreach_norm")
 _POWERS = ("aten::linalg__powsum", "aten::_foreach_powsum")
@@ -96,7 +94,7 @@ def _simple(name: str) -> Any:
 
 for _name in SIMPLE:
     _ops = [f"aten::{_name}", *([f"aten::{_name}_"] if _name in _IN_PLACE else [])]
-    _ops += [op for op, base in (*_PRIMS.items(), *_FOREACH.items()) if base == _name]
+    _ops += [op for op, base in _FOREACH.items() if base == _name]
     explains(*_ops)(_simple(_name))
 
 

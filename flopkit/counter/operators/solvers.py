@@ -183,7 +183,7 @@ def eig(call: Call) -> Work:
     return _each(a, (10 if "eigvals" in str(call.func) else 25) * n**3, call)
 
 
-@explains("aten::_linalg_svd", "prims::svd")
+@explains("aten::_linalg_svd")
 def svd(call: Call) -> Work:
     """Singular values, with or without the vectors."""
     a = call["A"]

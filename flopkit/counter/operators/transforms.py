@@ -42,7 +42,7 @@ def _transforms(whole: Any, dims: Any, call: Call) -> Work:
     return counted(many * transform_flops(points) // 2, call.bytes(), vector=scaled)
 
 
-@explains("aten::_fft_c2c", "aten::_fft_r2c", "prims::fft_c2c", "prims::fft_r2c")
+@explains("aten::_fft_c2c", "aten::_fft_r2c")
 def forward(call: Call) -> Work:
     """A transform of complex or of real numbers: N is the size of the input in the dimensions that are transformed.
 
@@ -51,7 +51,7 @@ def forward(call: Call) -> Work:
     return _transforms(call["self"], call["dim"], call)
 
 
-@explains("aten::_fft_c2r", "prims::fft_c2r")
+@explains("aten::_fft_c2r")
 def to_real(call: Call) -> Work:
     """A transform to real numbers: N is the size of the result."""
     return _transforms(call.outputs[0], call["dim"], call)

@@ -8,9 +8,6 @@ __all__ = ["OPENED", "UNEXPLAINED"]
 
 _BY_LABELS = "the work depends on the labels' values"
 _TESTS = "only torch's own tests use it"
-_COMPILERS = (
-    "only torch's compiler uses it, in its own graphs; while the counter counts, compiled functions run uncompiled"
-)
 _BY_NUMBERS = "the number of steps depends on the values of the matrix"
 
 UNEXPLAINED: Mapping[str, str] = {
@@ -27,11 +24,6 @@ UNEXPLAINED: Mapping[str, str] = {
     "torchvision::qnms": "the number of comparisons depends on which boxes overlap",
     "aten::linalg_matrix_exp": f"{_BY_NUMBERS}; on a real device the counter counts the products inside",
     "aten::_spsolve": "the size of a sparse factor depends on the positions of the zeros",
-    **dict.fromkeys(
-        ("prims::_low_memory_max_pool_offsets_to_indices", "prims::_low_memory_max_pool_with_offsets",
-         "prims::_low_memory_max_pool2d_offsets_to_indices", "prims::_low_memory_max_pool2d_with_offsets",  # in torch 2.6
-         "prims::_unsafe_index_put_", "prims::inductor_cvt_e8m0_rceil", "prims::inductor_force_stride_order", "prims::inductor_rand_eager_offset",
-         "prims::inductor_rand_eager_offsets", "prims::prepare_softmax_online"), _COMPILERS),
     "aten::_cslt_sparse_mm_search": "it times several kernels and returns the fastest one's number",
     **dict.fromkeys(("torchvision::roi_pool", "torchvision::_roi_pool_backward", "torchvision::ps_roi_pool",
                      "torchvision::_ps_roi_pool_backward"), "the number of pixels in a box depends on the boxes"),
