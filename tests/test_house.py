@@ -119,11 +119,19 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watching/{name}" for name in ("watcher", "functions", "here", "places", "signatures", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside")),
+        *(f"watching/{name}" for name in ("watcher", "autograd", "phases", "functions", "here", "places", "signatures", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside")),
         *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels", "fbgemm", "scripts")),
         "operators/block_masks",
     )
 }  # fmt: skip
+
+
+def test_what_torch_does_not_publish_of_autograd_is_named_in_one_file():
+    private = re.compile(
+        r"_current_autograd_node|_current_graph_task_id|_sequence_nr|_will_engine_execute_node|_engine_run_backward"
+    )
+    naming = {path.name for path in (PACKAGE / "counter").rglob("*.py") if private.search(path.read_text("utf-8"))}
+    assert naming == {"autograd.py"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -19,7 +19,7 @@ from torch.optim import optimizer as optimizers
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
-from flopkit.counter.watching import patches, places, watcher
+from flopkit.counter.watching import autograd, patches, places, watcher
 
 CLASSES = (
     nn.Module,
@@ -405,7 +405,7 @@ def held():
 
 def grown(monkeypatch, steps, warm):
     """Bytes that the counter holds more after *steps* steps: the less of two stretches, for torch's own come and go."""
-    monkeypatch.setattr(places, "PASSES", 8)
+    monkeypatch.setattr(autograd, "PASSES", 8)
     step = training()
     for _ in range(3):
         step()
@@ -434,20 +434,20 @@ def test_a_thousand_steps_take_no_more_room_than_a_hundred(monkeypatch):
 
 
 def test_the_trail_is_bounded():
-    trail = places.Trail()
+    trail = autograd.Trail()
     somewhere = [places.Place("a"), places.Place("b")]
-    for number in range(places.LONGEST_TRAIL * 2):
+    for number in range(autograd.LONGEST_TRAIL * 2):
         trail.mark(number, somewhere[number % 2])
-    assert len(trail.numbers) == len(trail.places) <= places.LONGEST_TRAIL
-    last = places.LONGEST_TRAIL * 2 - 1
+    assert len(trail.numbers) == len(trail.places) <= autograd.LONGEST_TRAIL
+    last = autograd.LONGEST_TRAIL * 2 - 1
     assert trail.at(last) is somewhere[last % 2]
     assert trail.at(0) is None
 
 
 def test_the_trail_forgets_what_no_backward_pass_comes_back_to():
-    trail, somewhere = places.Trail(), [places.Place("a"), places.Place("b")]
+    trail, somewhere = autograd.Trail(), [places.Place("a"), places.Place("b")]
     number = 0
-    for _ in range(places.PASSES * 3):  # a graph of 40 marks, and its backward pass
+    for _ in range(autograd.PASSES * 3):  # a graph of 40 marks, and its backward pass
         first = number
         for _ in range(40):
             trail.mark(number, somewhere[number % 2])
@@ -455,7 +455,7 @@ def test_the_trail_forgets_what_no_backward_pass_comes_back_to():
         trail.lowest = first
         assert all(trail.at(n) is somewhere[n % 2] for n in range(first, number))
         trail.end_pass()
-    assert len(trail.numbers) < 40 * places.PASSES * 1.5
+    assert len(trail.numbers) < 40 * autograd.PASSES * 1.5
     assert trail.at(0) is None
 
 

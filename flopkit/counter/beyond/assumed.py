@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
+from flopkit.counter.watching.autograd import graph_task
+
 __all__ = ["assumed", "chosen", "is_chosen"]
 
 _CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is run again
@@ -37,7 +39,7 @@ def is_chosen(watcher: Any, call: Any) -> bool:
     of it, makes the call again by itself, and has to save what was saved then."""
     around = any(type(mode).__name__ in _CHOOSING for mode in _modes())
     was = _calls.setdefault(watcher, {}).setdefault(call, set())
-    if around or torch._C._current_graph_task_id() == -1:
+    if around or graph_task() == -1:
         was.add(around)
     return around or was == {True}
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from flopkit.counter.ledger import Entry
+from flopkit.counter.watching.autograd import graph_task
 from flopkit.counter.watching.places import Place
 from flopkit.counter.work import Work
 
@@ -41,7 +42,7 @@ class Region:
         work = entry.work
         if not work.model or "convolution" not in entry.op:
             return False
-        key = (torch._C._current_graph_task_id(), entry.op, sum(work.model.values()))
+        key = (graph_task(), entry.op, sum(work.model.values()))
         before = self.seen[key] = self.seen.get(key, -1) + 1
         model = {kind: macs * (1 + (before % 3 == 0)) for kind, macs in work.model.items()}
         whole = Work(

@@ -22,11 +22,10 @@ from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry
 from flopkit.counter.operators.attentions import Shape, backward_work, forward_work, shape_of, wanted
 from flopkit.counter.operators.block_masks import pairs_of
+from flopkit.counter.watching.autograd import current_node, next_number
 from flopkit.counter.watching.places import Place
 
 __all__ = ["attention"]
-
-_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 class _Ran:
@@ -48,7 +47,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     here = watcher.here
     if here.busy:
         return func(*args, **kwargs)
-    first = _number()
+    first = next_number()
     here.busy += 1  # torch traces `score_mod` in order to differentiate it: that is not the program
     try:
         out = func(*args, **kwargs)
@@ -66,12 +65,12 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
         assumed = _kernel(args[0])
     kernel = assumed if watcher.attention == "auto" else watcher.attention
     if backward:
-        work = backward_work(shape, kernel, wanted(Call(func, args, kwargs, out, torch._C._current_autograd_node())))
+        work = backward_work(shape, kernel, wanted(Call(func, args, kwargs, out, current_node())))
     else:
         work = forward_work(shape, kernel)
         # Seen by the dispatcher only, the call got its number from autograd before.
-        here.trail.mark(min(first, _number() - 1), outer.of_region(_Ran(kernel, outer)))
-        here.trail.mark(_number(), here.place)
+        here.trail.mark(min(first, next_number() - 1), outer.of_region(_Ran(kernel, outer)))
+        here.trail.mark(next_number(), here.place)
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
     theirs = by_torch.flops_of(func, args, kwargs, out)
     entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, theirs))

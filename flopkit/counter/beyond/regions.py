@@ -20,6 +20,7 @@ from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.operators.attention_kernels import BACKWARD, part_of, wanted_of_kernel
 from flopkit.counter.operators.attentions import KERNELS, backward_work, forward_work, split_of
+from flopkit.counter.watching.autograd import current_node, graph_task, next_number, number_of
 from flopkit.counter.watching.places import Place
 from flopkit.counter.work import COUNTED, FREE, Work
 
@@ -34,8 +35,6 @@ ATTENTION = (
     torch.ops.aten._scaled_dot_product_attention_math,
     torch.ops.aten._scaled_dot_product_attention_math.default,
 )
-_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
-_node = torch._C._current_autograd_node
 
 
 class Region:
@@ -53,7 +52,7 @@ class Region:
         self.kernel = ""
         self.fused = ""  # the fused kernel that ran
         self.ran: list[Work] = []  # what ran inside
-        self.first = self.last = _number()  # autograd's numbers of the call's nodes
+        self.first = self.last = next_number()  # autograd's numbers of the call's nodes
         self.scored = 0  # autograd's number after the product that makes the scores
         self.done = -1  # the graph task whose backward work is counted
 
@@ -72,7 +71,7 @@ class Region:
         return out
 
     def _end(self, here: Any, error: BaseException | None = None) -> None:
-        self.last = _number()
+        self.last = next_number()
         here.leave()
         forced = here.watcher.attention
         self.kernel = self.fused or self.assumed or "math" if forced == "auto" else forced
@@ -113,7 +112,7 @@ class Region:
         shape = self.said.shape
         if name in BACKWARD:
             kernel = self.kernel if forced == "auto" else forced
-            node = _node()
+            node = current_node()
             if not self.said.whole:
                 self.put(here, work, phase, place, entry.op)
             else:
@@ -124,7 +123,7 @@ class Region:
         elif self.fused and forced == "auto":  # what is around the kernel: casts, paddings
             return False
         elif work.model:  # products stand for a kernel that would have run (there is none on meta)
-            task = torch._C._current_graph_task_id()
+            task = graph_task()
             if self.done != task:
                 self.done = task
                 n = self._at_once(work)
@@ -149,21 +148,21 @@ class Region:
         elif work.status != FREE:
             self.ran.append(work)
             if work.model and not self.scored:
-                self.scored = _number()
+                self.scored = next_number()
         return True
 
     def _again(self) -> bool:
         """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""
-        node: Any = _node()
-        return node is not None and not (self.first <= int(node._sequence_nr()) < self.last)
+        node = current_node()
+        return node is not None and not (self.first <= number_of(node) < self.last)
 
     def _at_once(self, work: Work) -> int:
         """How many backward passes are made at once, by the first product of them: with ``is_grads_batched`` it is that of all.
 
         The kernel would run once for each: torch has no batching rule for it.
         """
-        node: Any = _node()
-        of_scores = node is not None and int(node._sequence_nr()) < self.scored
+        node = current_node()
+        of_scores = node is not None and number_of(node) < self.scored
         one = self.said.shape.pairs * (self.said.shape.head_dim if of_scores else self.said.shape.v_head_dim)
         n, rest = divmod(int(sum(work.model.values())), one) if one else (1, 0)
         return max(n, 1) if not rest else 1

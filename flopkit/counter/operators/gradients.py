@@ -13,7 +13,7 @@ def asked(node: Any, count: int) -> tuple[bool, ...]:
     >>> asked(None, 2)
     (True, True)
     """
-    import torch
+    from flopkit.counter.watching.autograd import will_run
 
     if node is None:
         return (True,) * count
@@ -22,7 +22,7 @@ def asked(node: Any, count: int) -> tuple[bool, ...]:
         needed = follower is not None
         if needed:
             try:
-                needed = bool(torch._C._will_engine_execute_node(follower))
+                needed = bool(will_run(follower))
             except RuntimeError:  # a leaf, in autograd.grad: asked for
                 needed = True
         answers.append(needed)

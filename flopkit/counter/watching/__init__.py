@@ -2,6 +2,6 @@
 
 `watcher` and `functions` are the modes that torch calls, and `modes` leaves them, also where others were entered since. `patches` is what
 has to be changed in torch meanwhile and is put back: `module_calls`, `threads` and `fakes` are parts of that, `imports` waits for modules.
-`here` is what is known of one thread: `places` says for which module it works, `phases` in which pass.
+`here` is what is known of one thread: `places` says for which module it works, `phases` in which pass, `autograd` what is being differentiated.
 `signatures` tells calls that cost the same, `inside` looks into subclasses and composite kernels.
 """

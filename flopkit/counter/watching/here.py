@@ -10,18 +10,16 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
 
 from flopkit.counter.ledger import Ledger
+from flopkit.counter.watching.autograd import ENGINE, NEVER, Trail, current_node, graph_task, next_number, number_of
 from flopkit.counter.watching.phases import backward_or_recompute, is_on_stack
-from flopkit.counter.watching.places import NEVER, OUTSIDE, Place, Trail
+from flopkit.counter.watching.places import OUTSIDE, Place
 
 if TYPE_CHECKING:
     from flopkit.counter.watching.watcher import Watcher
 
-__all__ = ["Here", "custom_backwards", "graph_task", "heres", "local"]
+__all__ = ["Here", "custom_backwards", "heres", "local"]
 
-graph_task = torch._C._current_graph_task_id
-_node = torch._C._current_autograd_node
 local = threading.local()
-_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _grad_enabled = torch.is_grad_enabled
 
 SEVERAL_THREADS = (
@@ -29,7 +27,6 @@ SEVERAL_THREADS = (
     "another module's belongs to none"
 )
 MOST_PASSES = 10_000  # within one another, or without any forward pass between
-_run_backward = torch.autograd.graph._engine_run_backward.__code__
 
 
 def heres() -> tuple[Here, ...]:
@@ -62,7 +59,7 @@ class Here:
         self.place = base
         self.stack: list[tuple[Place, int]] = []  # the places around, and the graph task in which each was entered
         self.trail = Trail()
-        self.trail.mark(_number(), base)
+        self.trail.mark(next_number(), base)
         self.ledger = Ledger()
         self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
         self.entered = False
@@ -78,13 +75,13 @@ class Here:
         """Go into an attention call."""
         self.stack.append((self.place, graph_task()))
         self.place = place
-        self.trail.mark(_number(), place)
+        self.trail.mark(next_number(), place)
 
     def leave(self) -> None:
         """Go back to where it was entered from."""
         place, _ = self.stack.pop()
         self.place = place
-        number, trail = _number(), self.trail
+        number, trail = next_number(), self.trail
         if trail.numbers[-1] == number:
             trail.places[-1] = place
         else:
@@ -99,7 +96,7 @@ class Here:
             found = self.watcher.modules.place(module, under, again=task != -1)
         stack.append((place, task))
         self.place = found
-        number, trail = _number(), self.trail
+        number, trail = next_number(), self.trail
         if trail.numbers[-1] == number:  # no node was made since: as `mark` does, without a call
             trail.places[-1] = found
         else:
@@ -107,10 +104,10 @@ class Here:
 
     def of_node(self) -> Place:
         """The place whose work autograd is now differentiating."""
-        node: Any = _node()
+        node = current_node()
         if node is None:
             return OUTSIDE
-        number = node._sequence_nr()
+        number = number_of(node)
         if number >= NEVER:  # a leaf: it only accumulates
             return OUTSIDE
         task = graph_task()
@@ -149,7 +146,7 @@ class Here:
 
     def begin(self, task: int) -> None:
         """A backward pass comes to this thread for the first time."""
-        number = _number()
+        number = next_number()
         if not self.entered and not _is_nested(
             sys._getframe(1)
         ):  # a thread of autograd's own, which is done with those before
@@ -167,7 +164,7 @@ class Here:
         task = graph_task()
         optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
-            self.nodes = _number()
+            self.nodes = next_number()
             if self.began:
                 self.began.clear()
             if self.trail.lowest != NEVER:
@@ -181,7 +178,7 @@ class Here:
             phase = "recompute"
         place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
         if (
-            _grad_enabled() and (nodes := _number()) > self.nodes
+            _grad_enabled() and (nodes := next_number()) > self.nodes
         ):  # what was made for this operator will be differentiated, too
             self.nodes = nodes
             self.trail.mark(nodes - 1, place)
@@ -202,6 +199,6 @@ class Here:
 
 def _is_nested(frame: Any) -> bool:
     """Whether a caller of *frame* started a backward pass: in a thread of autograd's own, one that runs within another."""
-    while frame is not None and frame.f_code is not _run_backward:
+    while frame is not None and frame.f_code is not ENGINE:
         frame = frame.f_back
     return frame is not None

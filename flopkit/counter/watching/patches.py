@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import (
 
 from flopkit.counter.beyond import kernels, scripts
 from flopkit.counter.watching import fakes, module_calls, threads
+from flopkit.counter.watching.autograd import graph_task
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import custom_backwards, heres
 from flopkit.counter.watching.imports import apart, when_imported
@@ -104,7 +105,7 @@ def _replace(stack: Any, owner: Any, name: str, make: Any) -> None:
 def _applying(original: Any) -> Any:
     def apply(node: Any, *gradients: Any) -> Any:
         inside = custom_backwards()
-        task = torch._C._current_graph_task_id()
+        task = graph_task()
         inside.append((task, torch.is_grad_enabled()))
         for here in heres():
             if task not in here.began:

@@ -7,6 +7,8 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
+from flopkit.counter.watching.autograd import ENGINE
+
 __all__ = ["backward_or_recompute", "is_on_stack"]
 
 _CHECKPOINT = re.compile(r"Checkpoint\w*\.backward$|\b_?recompute_fn$")
@@ -34,9 +36,7 @@ def backward_or_recompute(frame: FrameType | None) -> str:
 
 
 def _judge(code: CodeType) -> str:
-    if code.co_name == "_engine_run_backward" and code.co_filename.endswith(
-        ("autograd/graph.py", "autograd\\graph.py")
-    ):
+    if code is ENGINE:
         return "backward"
     if _CHECKPOINT.search(code.co_qualname) and "checkpoint" in (code.co_qualname + code.co_filename).lower():
         return "recompute"

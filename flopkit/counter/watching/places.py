@@ -1,8 +1,7 @@
 """Where work belongs: the module that asked for it, in forward and again in backward.
 
-In the forward pass the module is the one that is being called. In the backward pass autograd says which node it is at, nodes are
-numbered in the order in which the forward pass made them, and a `Trail` remembers which module was being called at which number.
-So nothing is hooked to a tensor, and shared modules, modules whose input needs no gradient and modules that return objects of
+In the forward pass the module is the one that is being called. In the backward pass autograd says which node it is at, and a `Trail`
+(`autograd`) which module was being called when that node was made. So nothing is hooked to a tensor, and shared modules, modules whose input needs no gradient and modules that return objects of
 their own are all found.
 """
 
@@ -10,21 +9,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from array import array
-from bisect import bisect_right
-from collections import deque
 from typing import Any
 
 import torch
 
 from flopkit.counter.ledger import Where
 
-__all__ = ["OUTSIDE", "Modules", "Place", "Trail", "shares"]
-
-# What is kept of a trail. The work of graphs that are older is still counted, but attributed to no module.
-LONGEST_TRAIL = 200_000  # marks
-PASSES = 64  # backward passes, of which at least one came back as far
-NEVER = 1 << 63
+__all__ = ["OUTSIDE", "Modules", "Place", "shares"]
 
 
 class Place:
@@ -78,47 +69,6 @@ class Place:
 
 
 OUTSIDE = Place("")
-
-
-class Trail:
-    """Which place was current when autograd gave out which sequence number, in one thread."""
-
-    __slots__ = ("lowest", "numbers", "passes", "places")
-
-    def __init__(self) -> None:
-        self.numbers = array("q")
-        self.places: list[Place] = []
-        self.lowest = NEVER  # the oldest node that the backward pass under way came to
-        self.passes: deque[int] = deque(maxlen=PASSES)  # and that those before it came to
-
-    def mark(self, number: int, place: Place) -> None:
-        """From sequence number *number* on, nodes belong to *place*."""
-        if self.numbers and self.numbers[-1] >= number:
-            while len(self.numbers) > 1 and self.numbers[-2] >= number:
-                self.numbers.pop()
-                self.places.pop()
-            self.numbers[-1], self.places[-1] = number, place
-            return
-        if self.places and self.places[-1] is place:
-            return
-        self.numbers.append(number)
-        self.places.append(place)
-        if len(self.numbers) > LONGEST_TRAIL:
-            del self.numbers[: LONGEST_TRAIL // 2], self.places[: LONGEST_TRAIL // 2]
-
-    def end_pass(self) -> None:
-        """A backward pass is over: forget what none of the last ones came back to."""
-        self.passes.append(self.lowest)
-        self.lowest = NEVER
-        if len(self.passes) == PASSES and len(self.numbers) > 256:
-            past = bisect_right(self.numbers, min(self.passes)) - 1
-            if past > len(self.numbers) // 4:
-                del self.numbers[:past], self.places[:past]
-
-    def at(self, number: int) -> Place | None:
-        """The place that the node of this sequence number belongs to."""
-        found = bisect_right(self.numbers, number) - 1
-        return self.places[found] if found >= 0 else None
 
 
 class Modules:

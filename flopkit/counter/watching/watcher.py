@@ -17,20 +17,19 @@ from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.operators import explain
 from flopkit.counter.watching import inside
+from flopkit.counter.watching.autograd import NEVER, current_node, graph_task, next_number
 from flopkit.counter.watching.functions import Functions
-from flopkit.counter.watching.here import Here, graph_task, heres, local
+from flopkit.counter.watching.here import Here, heres, local
 from flopkit.counter.watching.modes import leave_dispatch, leave_functions
-from flopkit.counter.watching.places import NEVER, OUTSIDE, Modules, Place
+from flopkit.counter.watching.places import OUTSIDE, Modules, Place
 from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta, recipe_of, signature
 from flopkit.counter.work import COUNTED, Work, unknown
 
 __all__ = ["Watcher"]
 
-_node = torch._C._current_autograd_node
 _modes = torch._C._len_torch_dispatch_stack
 _pop: Any = torch._C._pop_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
-_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 LOCAL = "DTensor: what is counted is this rank's local work"
 BY_ITS_INSIDE = (
     "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
@@ -227,7 +226,7 @@ class Watcher(TorchDispatchMode):
                 here.busy -= 1
         # What follows is done for every operator, while the numbers of a kernel fill the caches: so it is one function, and calls few.
         if graph_task() == -1 and not here.optimizers and not here.began and here.trail.lowest == NEVER:
-            here.nodes, phase, place = _number(), "forward", here.place  # as `where` says
+            here.nodes, phase, place = next_number(), "forward", here.place  # as `where` says
         else:
             phase, place = here.where(1)
         taken = False
@@ -286,7 +285,7 @@ class Watcher(TorchDispatchMode):
         return entry
 
     def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
-        call = Call(func, args, kwargs, out, _node() if graph_task() != -1 else None)
+        call = Call(func, args, kwargs, out, current_node() if graph_task() != -1 else None)
         try:
             work = plan.formula(call)
         except Exception as error:  # a mistake of ours must not end the program of somebody else
