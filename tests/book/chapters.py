@@ -27,7 +27,7 @@ SECTIONS = (
     "Exercises",
     "Summary",
 )
-WORDS = (1500, 3500)
+WORDS = (1500, 3100)
 EXERCISES = 5
 SUMMARY_LINES = 5
 GUESSES = 3
