@@ -98,11 +98,11 @@ def matmul_tiles(of):
 
 
 def dense_batch(of):
-    few, many = (of.seconds(tokens=b) / of.seconds(tokens=a) for a, b in ((1, 8), (128, 256)))
-    yield Part("well below the ridge a larger batch costs no time: less than a quarter", "time of 8 tokens over one", (few,), 0, 1.25)  # fmt: skip
+    few, many = (of.seconds(tokens=b) / of.seconds(tokens=a) for a, b in ((1, 4), (128, 256)))
+    yield Part("well below the ridge a larger batch costs no time: less than a quarter", "time of 4 tokens over one", (few,), 0, 1.25)  # fmt: skip
     yield Part("far beyond it time grows with the batch: 2×, within a quarter", "time of 256 tokens over 128", (many,), 1.5, 2.5)  # fmt: skip
     least = exactly(1) / of.bandwidth(tokens=8)
-    yield Part("in between, time is above both lines by up to twofold", "time of 8 tokens over that of reading the weight", (least,), 1, 2)  # fmt: skip
+    yield Part("in between, time is above both lines by up to twofold", "time of 8 tokens over that of moving its bytes", (least,), 1, 2)  # fmt: skip
     bend = of.seconds(tokens=1) / of.seconds(tokens=256) * 256
     yield Part("the bend lies between 10 and 60 tokens", "where the lines through one token and 256 meet", (bend,), 10, 60, "")  # fmt: skip
 
@@ -209,7 +209,7 @@ def decode(of):
     long = [each["params"]["batch"] for each in of.records if each["params"]["context"] == 2048]
     peak = of(batch=1, context=256).ceilings["matmul"]["fp32"]["flops_per_s"]
     busy = tuple(of.rate(batch=n, context=2048) * (1 / peak) for n in (min(long), max(long)))
-    yield Part("at the long context no batch is compute-bound: less than half of the peak", f"{min(long)} and {max(long)} sequences", busy, 0, 0.5, " %")  # fmt: skip
+    yield Part("at the long context no batch that we ran is compute-bound: less than half of the peak", f"{min(long)} and {max(long)} sequences", busy, 0, 0.5, " %")  # fmt: skip
 
 
 def all_reduce(of):
@@ -257,13 +257,13 @@ def why():
     each, one = (of["experts"](tokens=1024, load=load)["rates"]["flops_per_s"] for load in ("balanced", "dense"))
     vgg = of["cnns"](network="vgg16", method="batch")["rates"]["flops_per_s"] / peak
     return {
-        "matmul_sizes": f"The prediction takes the cost of a call for most of a small product's time. But a call costs {units.seconds(here['launch_s'])} here, and a product of 64 × 64 took {units.seconds(small)}, so most of it is spent in the product's kernel.",
-        "dense_batch": f"With 8 tokens the layer reads its weight at {units.si(eight, 'B/s')}, while the memory can do {units.si(read, 'B/s')}. So neither memory nor arithmetic limits it. With one and two tokens it reaches {100 * one_two[0]:.0f} % and {100 * one_two[1]:.0f} % of that, so torch probably takes another kernel from four tokens on, which serves a batch of 8 poorly.",
+        "matmul_sizes": f"The prediction takes the cost of a call for most of a small product's time. But a call costs {units.seconds(here['launch_s'])} here, and a product of 64 × 64 took {units.seconds(small)}, so most of it is probably spent inside the matrix library.",
+        "dense_batch": f"With 8 tokens the layer moves its bytes at {units.si(eight, 'B/s')}, while the memory can do {units.si(read, 'B/s')}. So neither memory nor arithmetic limits it. With one and two tokens it reaches {100 * one_two[0]:.0f} % and {100 * one_two[1]:.0f} % of the bandwidth, so torch probably takes another kernel from four tokens on, which serves a batch of 8 poorly.",
         "convolutions": f"Our arithmetic was wrong for this device. At 2.25 FLOPs a byte, the depthwise convolution may reach {100 * 2.25 * read / peak:.0f} % of the peak by its bytes, because the ridge point lies at only {peak / read:.1f} FLOPs per byte; a tenth holds for a ridge point above 22.5. For the depthwise and the pointwise one channels last are faster. With channels first, oneDNN, torch's library on CPUs, reorders the depthwise layer's map before and after it, as its log shows.",
         "attention_kernels": "At 2,048 tokens the scores of the math kernel take 134 MB, and each step of it makes a new tensor of that size. So it is probably slowed not only by moving the scores: the system hands out new memory page by page. The mask saves less than half of flash's time, probably because blocks on the diagonal are computed whole and then masked.",
         "experts": f"The experts make {units.si(each, 'FLOP/s')}, and the dense layer {units.si(one, 'FLOP/s')}. Each expert has an eighth of the rows, and gathering rows and adding them up takes time in which nothing is multiplied. We did not measure the two apart.",
         "cnns": f"The images have only 64 × 64 pixels, in batches of four. So VGG-16, the network to compare with, reaches only {100 * vgg:.0f} % of the peak, and the two small ones are limited neither by memory nor by arithmetic. Their depthwise convolutions are probably a reason: alone, such a layer moves {units.si(depthwise['forward'], 'B/s')} forward and {units.si(depthwise['forward and backward'], 'B/s')} in both passes. In an epoch the optimiser reads and writes all parameters after four images, which costs ResNet-18 more than MobileNetV2, which has less than a third of its parameters.",
-        "fusion": f"Two things shrink the gain of the chain. Its operators find their tensors of 17 MB in the cache: they move {units.si(apart, 'B/s')}, more than the memory's {units.si(read, 'B/s')}. And the kernel that fuses them moves {units.si(fused, 'B/s')} only, so it probably waits for the arithmetic of GELU.",
+        "fusion": f"Two things shrink the gain of the chain. Its operators probably find some of their tensors of 17 MB in the cache: they move {units.si(apart, 'B/s')}, more than the memory's {units.si(read, 'B/s')}. And the kernel that fuses them moves {units.si(fused, 'B/s')} only, so it probably waits for the arithmetic of GELU.",
         "decode": "For one sequence the products of a matrix with a vector read the weights somewhat below the bandwidth. At the short context the step is slowed from four sequences on, as the dense layer above is; at the long one already with two, which we cannot explain.",
         "all_reduce": "With gloo a process also waits for the other one's data. While it waits, its core is probably free for the backward pass.",
     }
