@@ -1,7 +1,7 @@
 """Code that a page shows runs as it stands there: each name in it is imported or made in code that the page shows, too."""
 
-import ast
 import builtins
+import symtable
 
 import pytest
 from chapters import UNSEEN, Cell, Notebook, notebooks
@@ -11,19 +11,10 @@ UNSEEN_CODE = UNSEEN - {"hide-cell", "hide-input"}  # those two fold, and open
 GIVEN = {*dir(builtins), "display"}  # by Python, and by every notebook
 
 
-def made(tree):
-    """Names that a cell imports, assigns, defines or takes as a parameter."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            yield node.name
+def scopes(table):
+    yield table
+    for inner in table.get_children():
+        yield from scopes(inner)
 
 
 def strangers(book):
@@ -32,10 +23,17 @@ def strangers(book):
     for cell in book.code:
         if UNSEEN_CODE.isdisjoint(cell.tags):
             lines = (line for line in cell.text.splitlines() if not line.lstrip().startswith(("%", "!")))
-            tree = ast.parse("\n".join(lines))
-            there.update(made(tree))
-            read = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-            found += sorted({name for name in read if name not in there})
+            cell_wide = symtable.symtable("\n".join(lines), book.name, "exec")
+            there.update(
+                name.get_name() for name in cell_wide.get_symbols() if name.is_assigned() or name.is_imported()
+            )
+            read = {
+                name.get_name()
+                for scope in scopes(cell_wide)
+                for name in scope.get_symbols()
+                if name.is_referenced() and (scope is cell_wide or name.is_global())
+            }
+            found += sorted(read - there)
     return found
 
 
@@ -47,5 +45,5 @@ def test_code_on_the_page_names_only_what_the_page_shows(book):
 def test_a_name_that_only_hidden_code_imports_is_found():
     hidden = Cell("code", "from flopkit.units import seconds\nx = 1", ("remove-cell",))
     shown = Cell("code", "import flopkit as fk\nprint(seconds(fk.dense(tokens=1, d_in=x, d_out=2).flops))")
-    folded = Cell("code", "y = [z for z in range(3)]", ("hide-input",))
-    assert strangers(Notebook("sample", (hidden, shown, folded, Cell("code", "y")))) == ["seconds", "x"]
+    folded = Cell("code", "def f(x):\n    return x\ny = [z for z in range(3)]", ("hide-input",))
+    assert strangers(Notebook("sample", (hidden, shown, folded, Cell("code", "f(y)")))) == ["seconds", "x"]
