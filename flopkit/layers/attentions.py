@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from flopkit.arithmetic import exact_div, maximum, minimum
+from flopkit.arithmetic import minimum
 from flopkit.conventions import total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
+from flopkit.macs import seen
 from flopkit.sizes import Size, checked, choice, divides
 
 __all__ = ["Window", "attention", "visible_pairs", "visible_rows", "window"]
@@ -75,11 +76,10 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
     (16, 10, 4)
     """
     if isinstance(mask, Window):
-        w = mask.width
-        return _triangle(kv) - _triangle(kv - q) - _triangle(kv - w) + _triangle(kv - q - w)
+        return seen(q, kv) - seen(q, kv - mask.width)
     if choice_of_mask(mask) == "full":
         return q * kv
-    return _triangle(kv) - _triangle(kv - q)
+    return seen(q, kv)
 
 
 @checked
@@ -100,11 +100,6 @@ def choice_of_mask(mask: Any) -> str:
     if not isinstance(mask, str) or mask not in ("full", "causal"):
         raise ValueError(f"mask={mask!r}: must be 'full', 'causal' or fk.window(w)")
     return mask
-
-
-def _triangle(n: Any) -> Any:
-    n = maximum(n, 0)
-    return exact_div(n * (n + 1), 2)
 
 
 @checked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopkit.arithmetic import exact_div
+from flopkit import macs
 from flopkit.cost import Cost
 from flopkit.dtypes import DType
 from flopkit.layers.positions import check_fit, check_output, check_reach
@@ -399,6 +399,7 @@ def _conv(
             check_fit(letter, in_, out, *window)
             check_output(letter, in_, out, *window)
     channels, positions, fan = (c_in, ins, c_out) if transposed else (c_out, outs, c_in)
-    weight = channels * exact_div(fan, groups) * math.prod(taps)
+    weight = macs.filters(channels, fan, groups, math.prod(taps))
     inputs, outputs = batch * c_in * math.prod(ins), batch * c_out * math.prod(outs)
-    return weighted(name, batch * math.prod(positions) * weight, inputs, weight, outputs, c_out, bias, dtype)
+    work = macs.convolution(batch * math.prod(positions), weight)
+    return weighted(name, work, inputs, weight, outputs, c_out, bias, dtype)

@@ -62,9 +62,10 @@ def layer_norm(
     >>> norm.flops, norm.vector_flops, norm.params
     (0, 5381, 1536)
     """
-    per_token = (STATISTICS_FLOPS + 1 + weight + bias) * d + MEANS_FLOPS + ROOT_FLOPS
     weights = nbytes(weight * d, dtype) + nbytes(bias * d, dtype)
-    return _norm("layer_norm", tokens * per_token, tokens * d, weights, (weight + bias) * d, dtype)
+    return _norm(
+        "layer_norm", normalised(tokens * d, tokens, weight + bias), tokens * d, weights, (weight + bias) * d, dtype
+    )
 
 
 @checked
@@ -106,8 +107,8 @@ def rms_norm(*, tokens: Size, d: Size, weight: Flag = True, dtype: DType = "bf16
     >>> norm.flops, norm.vector_flops, norm.params
     (0, 16388, 4096)
     """
-    per_token = (3 + weight) * d + 1 + ROOT_FLOPS
-    return _norm("rms_norm", tokens * per_token, tokens * d, nbytes(weight * d, dtype), weight * d, dtype)
+    flops = root_mean_squared(tokens * d, tokens, weight)
+    return _norm("rms_norm", flops, tokens * d, nbytes(weight * d, dtype), weight * d, dtype)
 
 
 @checked
@@ -165,9 +166,7 @@ def batch_norm(
     (3211456, 128)
     """
     elements = batch * channels * positions
-    per_element = 2 + 2 * affine + (STATISTICS_FLOPS - 1) * training
-    per_channel = ROOT_FLOPS + (MEANS_FLOPS + 7) * training
-    flops = per_element * elements + per_channel * channels
+    flops = batch_normalised(elements, channels, 2 * affine, training, training)
     weights = 2 * nbytes(affine * channels, dtype) + (1 + training) * 2 * nbytes(channels, dtype)
     return _norm("batch_norm", flops, elements, weights, 2 * affine * channels, dtype)
 
@@ -221,9 +220,40 @@ def group_norm(
     """
     divides("groups", groups, "channels", channels)
     elements = batch * channels * positions
-    flops = (STATISTICS_FLOPS + 1 + 2 * affine) * elements + (MEANS_FLOPS + ROOT_FLOPS) * batch * groups
+    flops = normalised(elements, batch * groups, 2 * affine)
     weights = 2 * nbytes(affine * channels, dtype)
     return _norm("group_norm", flops, elements, weights, 2 * affine * channels, dtype)
+
+
+# The same numbers, bare: for the counter, too. *affine*: how many of weight and bias there are.
+
+
+def normalised(elements: Any, groups: Any, affine: Any) -> Any:
+    """Vector FLOPs of numbers that are brought to mean 0 and variance 1, group by group.
+
+    >>> normalised(768, 1, affine=2)
+    5381
+    """
+    return (STATISTICS_FLOPS + 1 + affine) * elements + (MEANS_FLOPS + ROOT_FLOPS) * groups
+
+
+def root_mean_squared(elements: Any, groups: Any, affine: Any) -> Any:
+    """The same without a mean.
+
+    >>> root_mean_squared(4096, 1, affine=1)
+    16388
+    """
+    return (3 + affine) * elements + (1 + ROOT_FLOPS) * groups
+
+
+def batch_normalised(elements: Any, channels: Any, affine: Any, training: Any, running: Any) -> Any:
+    """By the statistics of the batch (*training*), which may be kept as *running* ones, or by those.
+
+    >>> batch_normalised(64 * 112 * 112, 64, affine=2, training=False, running=False)
+    3211456
+    """
+    per_channel = ROOT_FLOPS + training * (MEANS_FLOPS + 7 * running)
+    return (2 + affine + (STATISTICS_FLOPS - 1) * training) * elements + per_channel * channels
 
 
 def _norm(name: str, flops: Any, elements: Any, weights: Any, params: Any, dtype: Any) -> Cost:

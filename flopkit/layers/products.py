@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flopkit import macs as bare
 from flopkit.arithmetic import is_zero
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, is_complex, nbytes
@@ -49,7 +50,7 @@ def matmul(*, m: Size, k: Size, n: Size, batch: Size = 1, dtype: DType = "bf16")
     """
     return Cost(
         "matmul",
-        macs_by_kind={"products": contraction(batch * m * k * n, dtype)},
+        macs_by_kind={"products": contraction(bare.product(batch * m, k, n), dtype)},
         bytes=nbytes(batch * m * k, dtype) + nbytes(batch * k * n, dtype) + nbytes(batch * m * n, dtype),
     )
 
@@ -88,7 +89,9 @@ def dense(*, tokens: Size, d_in: Size, d_out: Size, bias: Flag = False, dtype: D
     >>> layer.flops, layer.params
     (117440512, 58720256)
     """
-    return weighted("dense", tokens * d_in * d_out, tokens * d_in, d_in * d_out, tokens * d_out, d_out, bias, dtype)
+    return weighted(
+        "dense", bare.product(tokens, d_in, d_out), tokens * d_in, d_in * d_out, tokens * d_out, d_out, bias, dtype
+    )
 
 
 def contraction(macs: Any, dtype: Any) -> Any:
@@ -97,7 +100,7 @@ def contraction(macs: Any, dtype: Any) -> Any:
     >>> contraction(10, "bf16"), contraction(10, "complex64")
     (10, 40)
     """
-    return 4 * macs if is_complex(dtype) else macs
+    return bare.of_numbers(macs, is_complex(dtype))
 
 
 def weighted(name: str, macs: Any, inputs: Any, weight: Any, outputs: Any, biases: Any, bias: Any, dtype: Any) -> Cost:

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import flopkit as fk
 from flopkit.counter.calls import Call
-from flopkit.counter.operators import cells, recurrent
+from flopkit.counter.operators import recurrent
 from flopkit.counter.operators.recurrent import Layers, library, library_backward
 
 nn = torch.nn
@@ -259,16 +259,6 @@ def test_quantised_layers(kind):
     assert row(report, f"quantized_{kind.lower()}")["bytes"] == weights + 4 * (5 * 2 * (4 + 12) + states + biases)
 
 
-@pytest.mark.parametrize("kind", GATES)
-def test_quantised_cells(kind):
-    report = fk.count(quantised(nn.Sequential(getattr(nn, f"{kind}Cell")(4, 6))), torch.randn(2, 4))
-    found = next(r for r in report.by_op().rows if "cell_dynamic" in r["operator"])
-    rows, states = GATES[kind] * 6, 3 if kind == "LSTM" else 2  # one tensor of zeros is read
-    assert found["bytes"] == rows * (4 + 6) + 4 * (2 * rows + 2 * 4 + states * 2 * 6)
-    assert found["vector_flops"] == 12 * {"LSTM": 19 + 8, "GRU": 14 + 6, "RNN": 2 + 2}[kind]
-    assert (report.flops, report.uncounted) == (truth(kind, [1, 1])[0], [])
-
-
 def quantised(model):
     import warnings
 
@@ -282,63 +272,6 @@ def quantised(model):
 def test_no_steps():
     assert Layers(mode=2, rows=0, batch=0, inputs=4, hidden=6).forward == 0
     assert Layers(mode=2, rows=0, batch=2, inputs=4, hidden=6).backward(state=False) == 0
-
-
-def called(formula, name, out, *args):
-    return formula(Call(getattr(torch.ops.aten, name).default, args, {}, out))
-
-
-def test_the_gates_of_a_cell_on_a_gpu():
-    """3 rows of 6 units. LSTM: 4 + 3·3 + 2 + 4, GRU: 3 + 2·3 + 1 + 4, as in `test_element_wise_work_of_a_unit`; two biases for each gate."""
-    with torch.device("meta"):
-        state, four, three, bias = torch.empty(3, 6), torch.empty(3, 24), torch.empty(3, 18), torch.empty(24)
-    for given, more in (((), 0), ((bias, bias), 1)):
-        work = called(cells.lstm_cell, "_thnn_fused_lstm_cell", (state, state, four), four, four, state, *given)
-        assert work.vector == {"elementwise": 18 * (19 + 8 * more)}
-        work = called(cells.gru_cell, "_thnn_fused_gru_cell", (state, three), three, three, state, *given)
-        assert work.vector == {"elementwise": 18 * (14 + 6 * more)}
-    # tanh(c), the cell (two multiplies; multiply and subtract for 1 - t²; an add), four gates of four, the former cell.
-    args = (state, state, state, state, four, True)
-    assert called(
-        cells.lstm_cell_backward, "_thnn_fused_lstm_cell_backward_impl", (four, state, bias), *args
-    ).vector == {"elementwise": 18 * 23}
-    # z: two subtracts and three multiplies; n and r: three multiplies and a subtract each; two products.
-    work = called(cells.gru_cell_backward, "_thnn_fused_gru_cell_backward", (three, three, state), state, three, True)
-    assert work.vector == {"elementwise": 18 * 15}
-
-
-def test_a_layer_on_apples_gpus():
-    """5 steps of 3 sequences, 4 numbers in, 6 hidden, two layers: every weight meets every step. Backward twice as many."""
-    with torch.device("meta"):
-        x, state, out = torch.empty(5, 3, 4), torch.empty(2, 3, 6), torch.empty(5, 3, 6)
-        weights = [torch.empty(24, 4), torch.empty(24, 6), torch.empty(24, 6), torch.empty(24, 6)]
-        options = (False, 2, 0.0, True, False, False)
-        macs = 15 * (24 * 4 + 3 * 24 * 6)
-        work = called(cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, *options)
-        assert (work.model, work.vector) == ({"products": macs}, {"elementwise": 19 * 15 * 2 * 6})
-        biased = called(
-            cells.lstm_mps, "_lstm_mps", (out, state, state), x, [state, state], weights, True, *options[1:]
-        )
-        assert (biased.model, biased.vector) == ({"products": macs}, {"elementwise": (19 + 8) * 15 * 2 * 6})
-        one = (
-            torch.empty(1, 3, 1),
-            [torch.empty(1, 3, 6)] * 2,
-            [torch.empty(24, 1), torch.empty(24, 6)],
-            False,
-            1,
-            0.0,
-            True,
-            False,
-            False,
-        )
-        work = called(cells.lstm_mps, "_lstm_mps", (torch.empty(1, 3, 6),), *one)
-        assert (work.model, work.vector) == ({"products": 3 * (24 + 24 * 6)}, {"elementwise": 19 * 3 * 6})
-        args = (out, state, state, state, state, x, out, [state, state], weights, *options)
-        work = called(cells.lstm_mps_backward, "lstm_mps_backward", (x, weights), *args)
-        assert (work.model, work.vector) == ({"products": 2 * macs}, {"elementwise": 23 * 15 * 2 * 6})
-        # Read: the output (once, though passed twice), the state, the input, the weights; written: the input's and the weights' gradients.
-        numbers = sum(w.numel() for w in weights)
-        assert work.bytes == 4 * (out.numel() + state.numel() + 2 * (x.numel() + numbers))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -373,18 +306,6 @@ def test_only_the_gradient_of_the_first_cell():
         out, _ = lstm(torch.ones(5, 2, 4), (torch.zeros(1, 2, 6), cell))
         out.sum().backward()
     assert report.model_flops - report.forward.flops == 2 * (5 - 1) * 2 * 24 * 6
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_a_cell_in_half_precision():
-    """Two bytes a weight, as in layers."""
-    found = []
-    for dtype in (torch.qint8, torch.float16):
-        cell = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.GRUCell(4, 6)), {nn.GRUCell}, dtype=dtype)
-        report = fk.count(cell, torch.ones(2, 4))
-        assert report.flops == 2 * 2 * 18 * (4 + 6)
-        found.append(next(r["bytes"] for r in report.by_op() if "cell_dynamic" in r["operator"]))
-    assert found[1] - found[0] == 18 * (4 + 6)
 
 
 def test_quantised_layers_without_biases():

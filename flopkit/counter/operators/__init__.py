@@ -11,7 +11,7 @@ from flopkit.counter import registry
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.operators import movement, pointwise, products
-from flopkit.counter.operators.unexplained import OPENED, UNEXPLAINED
+from flopkit.counter.operators.unexplained import OPENED, reason_for
 from flopkit.counter.work import Work, free, unknown
 
 __all__ = ["FLEX", "Plan", "explain"]
@@ -20,8 +20,8 @@ __all__ = ["FLEX", "Plan", "explain"]
 ROOMS = tuple(
     import_module(f"{__name__}.{name}")
     for name in (
-        "attention_kernels", "attention_layers", "bilinear", "cells", "convolutions", "distances", "grouped", "indexing", "losses",
-        "movement", "normalisations", "optimizers", "packing", "pointwise", "pools", "products", "quantised", "quantised_elements",
+        "attention_kernels", "attention_layers", "bilinear", "convolutions", "distances", "grouped", "indexing", "losses",
+        "movement", "normalisations", "optimizers", "pointwise", "pools", "products", "quantised",
         "recurrent", "reductions", "sampling", "solvers", "sparse", "transforms", "vision",
     )
 )  # fmt: skip
@@ -128,10 +128,8 @@ def _explain(func: Any) -> Plan:
     mine = registry.theirs(func)
     if mine is not None:
         return Plan(op, mine, by_result=dynamic)
-    if name in UNEXPLAINED and name not in OPENED:
-        return Plan(op, lambda call: unknown(call.bytes()), by_result=dynamic)
     ours = registry.FORMULAS.get(name)
-    if ours is not None and name not in KEPT and _is_composite(func):
+    if ours is not None and name != "aten::linear" and _is_composite(func):
         # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
         return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, ours))
     if ours is not None:
@@ -147,6 +145,8 @@ def _explain(func: Any) -> Plan:
             return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
         vector = pointwise.vector_formula(func, name)
         element = None if vector is None else Plan(op, vector, by_result=dynamic, elementwise=True)
+        if element is None and not movement.packs(name) and name not in OPENED and reason_for(name):
+            return Plan(op, lambda call: unknown(call.bytes()), by_result=dynamic)
         if element is not None and not _is_composite(func):
             return element
         moved = movement.formula_of(func, name)
@@ -186,13 +186,5 @@ def _has_kernels(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CPU"))
 
 
-# Composite by name, but what they run inside passes no dispatcher; or, for linear, is known without looking.
-KEPT = frozenset(
-    f"aten::{name}"
-    for name in (
-        "linear", "fbgemm_linear_fp16_weight", "fbgemm_linear_fp16_weight_fp32_activation", "fbgemm_linear_int8_weight",
-        "fbgemm_linear_int8_weight_fp32_activation", "fbgemm_pack_gemm_matrix_fp16", "fbgemm_pack_quantized_matrix",
-    )
-)  # fmt: skip
 FLEX = ("higher_order::flex_attention", "higher_order::flex_attention_backward")
 BY_VALUE = frozenset(name for room in ROOMS for name in getattr(room, "BY_VALUE", ()))

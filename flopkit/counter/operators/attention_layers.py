@@ -14,7 +14,7 @@ from flopkit.counter.operators.attentions import HIDDEN_MASK, Shape, of_lengths
 from flopkit.counter.registry import explains
 from flopkit.counter.work import COUNTED, Work
 from flopkit.layers.attentions import SCALE_FLOPS
-from flopkit.layers.normalisations import MEANS_FLOPS, ROOT_FLOPS, STATISTICS_FLOPS
+from flopkit.layers.normalisations import normalised
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 
 __all__ = ["BY_VALUE"]
@@ -48,9 +48,10 @@ def encoder_layer(call: Call) -> Work:
     width, inner = int(call["embed_dim"]), int(call["ffn_weight_1"].shape[0])
     tokens = sum(lengths)
     activation = ACTIVATIONS["gelu" if call["use_gelu"] else "relu"].flops
-    norm = (STATISTICS_FLOPS + 3) * width + MEANS_FLOPS + ROOT_FLOPS
     macs = tokens * (4 * width * width + 2 * width * inner)
-    vector = tokens * (4 * width + inner * (1 + activation) + width + 2 * norm + 2 * width)
+    vector = tokens * (4 * width + inner * (1 + activation) + width + 2 * width) + 2 * normalised(
+        tokens * width, tokens, 2
+    )
     return _layer(call, macs, vector, _core(call, lengths, lengths), call["src"])
 
 

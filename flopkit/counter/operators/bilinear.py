@@ -6,9 +6,9 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.calls import Call
-from flopkit.counter.operators.products import complex_factor
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
+from flopkit.macs import of_numbers
 
 __all__: list[str] = []
 
@@ -38,7 +38,7 @@ def trilinear(call: Call) -> Work:
     # The step that spans the whole space is the contraction; which one that is depends on who is differentiated.
     main = next((i for i in (1, 0) if steps[i][0] == whole and steps[i][1]), None)
     vector = sum(work for i, work in enumerate(rest) if i != main)
-    return counted(whole * complex_factor(call["i1"]), call.bytes(), vector=vector)
+    return counted(of_numbers(whole, call["i1"].dtype.is_complex), call.bytes(), vector=vector)
 
 
 def _sizes(tensor: Any, expanded: Any) -> list[int]:

@@ -8,12 +8,12 @@ from typing import Any
 from flopkit.counter.calls import Call, extent, tensors
 from flopkit.counter.work import Work, free
 
-__all__ = ["COPIES", "FILLS", "PARTS", "STILL", "formula_of", "is_view"]
+__all__ = ["COPIES", "FILLS", "PARTS", "STILL", "formula_of", "is_view", "packs"]
 
 # Nothing moves: names, flags, memory that is only set aside, numbers about a tensor.
 STILL = frozenset(
     "_unsafe_view _reshape_alias detach detach_ alias lift lift_fresh resize_ resize_as_ set_ as_strided_ squeeze_ unsqueeze_ t_ transpose_ "
-    "swapdims_ swapaxes_ _resize_output_ sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ _mkldnn_reshape "
+    "swapdims_ swapaxes_ _resize_output_ sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ "
     "empty empty_like empty_strided new_empty new_empty_strided empty_permuted empty_quantized _empty_affine_quantized "
     "_empty_per_channel_affine_quantized from_file record_stream is_pinned _local_scalar_dense item size stride numel dim layout "
     "storage_offset sym_size sym_numel sym_stride sym_storage_offset sym_constrain_range sym_constrain_range_for_size "
@@ -53,7 +53,7 @@ COPIES = frozenset(
     "_sparse_broadcast_to _sparse_sum_backward _spdiags _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo "
     "_nested_tensor_from_mask _nested_tensor_from_mask_left_aligned _nested_tensor_from_tensor_list _nested_from_padded _nested_from_padded_tensor "
     "_nested_from_padded_and_nested_example nested_to_padded_tensor to_padded_tensor _padded_dense_to_jagged_forward "
-    "_jagged_to_padded_dense_forward _nested_sum_backward _pack_padded_sequence _pad_packed_sequence _mkldnn_transpose _mkldnn_transpose_ "
+    "_jagged_to_padded_dense_forward _nested_sum_backward _pack_padded_sequence _pad_packed_sequence _mkldnn_transpose _mkldnn_transpose_ _mkldnn_reshape "
     "mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight _cudnn_rnn_flatten_weight _reshape_copy set resize resize_as _resize_output "
     "resize_as_sparse sparse_resize sparse_resize_and_clear int_repr _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor "
     "_convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu _dyn_quant_pack_4bit_weight _cslt_compress _sparse_semi_structured_tile "
@@ -75,6 +75,7 @@ COMMUNICATION = (
     "fsdp::",
     "_dtensor::",
 )
+_LIBRARIES = ("quantized", "_quantized", "onednn", "mkldnn", "mkldnn_prepacked", "mkl")
 _BOOKKEEPING = ("prim::", "profiler::", "streams::", "rngprims::")
 
 
@@ -95,7 +96,7 @@ def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
     """The formula of an operator that moves numbers and does no arithmetic; None where it is not known as one."""
     import torch
 
-    if name.startswith(COMMUNICATION):
+    if name.startswith(COMMUNICATION) or packs(name):
         return copied
     if name.startswith(_BOOKKEEPING):
         return lambda call: free()
@@ -110,6 +111,14 @@ def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
     if short in COPIES or short.endswith("_copy") or torch.Tag.view_copy in getattr(func, "tags", ()):
         return copied
     return None
+
+
+def packs(name: str) -> bool:
+    """Whether a library's operator brings a weight into its own layout, or back: once, before a program runs."""
+    space, _, short = name.partition("::")
+    return space in _LIBRARIES and any(
+        word in short for word in ("prepack", "unpack", "_reorder_", "make_quantized_cell_params")
+    )
 
 
 def filled(call: Call) -> Work:

@@ -7,7 +7,14 @@ from typing import Any
 from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
-from flopkit.layers.normalisations import MEANS_FLOPS, ROOT_FLOPS, STATISTICS_FLOPS
+from flopkit.layers.normalisations import (
+    MEANS_FLOPS,
+    ROOT_FLOPS,
+    STATISTICS_FLOPS,
+    batch_normalised,
+    normalised,
+    root_mean_squared,
+)
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 
 __all__: list[str] = []
@@ -83,8 +90,6 @@ def batch_norm(call: Call) -> Work:
     trains = trains_batch_norm(call)
     # equivalent: 1 -> 2 [3] (torch refuses a vector)
     channels = int(image.shape[1]) if image.dim() > 1 else 1
-    each = 2 + (weight is not None) + (bias is not None) + (STATISTICS_FLOPS - 1) * trains
-    channel = ROOT_FLOPS + trains * (MEANS_FLOPS + 7 * (mean is not None))
     running = _moved(mean, variance)
     written = (
         call.outputs if trains else call.outputs[:1]
@@ -92,7 +97,8 @@ def batch_norm(call: Call) -> Work:
     moved = _moved(image, weight, bias) + running * (1 + trains) + sum(map(extent, written))
     if "_functional" in str(call.func._schema.name):  # the new running statistics are among the results
         moved -= running * trains
-    return elementwise(each * numel(image) + channel * channels, moved)
+    affine = (weight is not None) + (bias is not None)
+    return elementwise(batch_normalised(numel(image), channels, affine, trains, mean is not None), moved)
 
 
 @explains(*BATCH_BACKWARD)
@@ -172,24 +178,25 @@ def batch_norm_backward_elements(call: Call) -> Work:
 @explains("aten::native_layer_norm")
 def layer_norm(call: Call) -> Work:
     """As `flopkit.layers.normalisations.layer_norm`. Mean and reciprocal deviation of each row are written, too."""
-    each = STATISTICS_FLOPS + 1 + (call["weight"] is not None) + (call["bias"] is not None)
-    rows = _outer(call)
-    return elementwise(each * numel(call["input"]) + (MEANS_FLOPS + ROOT_FLOPS) * rows, call.bytes())
+    return elementwise(normalised(numel(call["input"]), _outer(call), _affine(call)), call.bytes())
 
 
 @explains("aten::native_group_norm")
 def group_norm(call: Call) -> Work:
     """As `flopkit.layers.normalisations.group_norm`. Mean and reciprocal deviation of each group are written, too."""
-    each = STATISTICS_FLOPS + 1 + (call["weight"] is not None) + (call["bias"] is not None)
     groups = int(call["N"]) * int(call["group"])
-    return elementwise(each * numel(call["input"]) + (MEANS_FLOPS + ROOT_FLOPS) * groups, call.bytes())
+    return elementwise(normalised(numel(call["input"]), groups, _affine(call)), call.bytes())
+
+
+def _affine(call: Call) -> int:
+    return (call["weight"] is not None) + (call["bias"] is not None)
 
 
 @explains("aten::_fused_rms_norm")
 def rms_norm(call: Call) -> Work:
     """As `flopkit.layers.normalisations.rms_norm`. The reciprocal root of each row is written, too."""
-    each = 3 + (call["weight"] is not None)
-    return elementwise(each * numel(call["input"]) + (1 + ROOT_FLOPS) * _outer(call), call.bytes())
+    affine = int(call["weight"] is not None)
+    return elementwise(root_mean_squared(numel(call["input"]), _outer(call), affine), call.bytes())
 
 
 def _outer(call: Call) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from flopkit.counter.calls import Call, extent, name_of, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
+from flopkit.training.optimizers import ADAM as ADAM_FLOPS
 
 __all__ = ["BY_VALUE"]
 
@@ -46,7 +47,7 @@ def adam(call: Call) -> Work:
     decay = (1 if "adamw" in name_of(call.func) else 2) if call["weight_decay"] else 0
     amsgrad = bool(call["amsgrad"])
     states = ["exp_avgs", "exp_avg_sqs"] + (["max_exp_avg_sqs"] if amsgrad else [])
-    return _step(call, 13 + decay + amsgrad, *states)
+    return _step(call, ADAM_FLOPS + decay + amsgrad, *states)
 
 
 @explains(*SGD)

@@ -1,4 +1,4 @@
-"""Matrix products of every kind."""
+"""Matrix products of every kind: `flopkit.macs.product`, the sizes read off the tensors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from flopkit.counter.calls import Call, numel, tensors
 from flopkit.counter.operators.sparse import is_sparse, sparse_macs, stored
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
+from flopkit.macs import of_numbers, product
 
-__all__ = ["complex_factor", "nested_product", "product_macs"]
-
-
-def complex_factor(tensor: Any) -> int:
-    """Multiply-adds of real numbers in one of *tensor*'s: a complex one is four (8 FLOPs)."""
-    return 4 if tensor.dtype.is_complex else 1
+__all__ = ["nested_product", "product_macs"]
 
 
 def product_macs(a: Any, b: Any) -> int:
@@ -29,12 +25,16 @@ def product_macs(a: Any, b: Any) -> int:
     15
     """
     if is_sparse(a) or is_sparse(b):
-        return sparse_macs(a, b) * complex_factor(a)
+        return sparse_macs(a, b)
     if getattr(a, "is_nested", False) or getattr(b, "is_nested", False):
         pairs = zip(_components(a, b), _components(b, a), strict=True)
-        return sum(prod(left) * right[-1] for left, right in pairs)
-    columns = int(b.shape[-1]) if b.dim() > 1 else 1
-    return numel(a) * columns * complex_factor(a)
+        return sum(product(prod(left[:-1]), left[-1], right[-1]) for left, right in pairs)
+    return _times(a, int(a.shape[-1]), int(b.shape[-1]) if b.dim() > 1 else 1)
+
+
+def _times(a: Any, inner: int, columns: int) -> int:
+    """Multiply-adds of the rows of *a*, each of *inner* numbers, with as many columns."""
+    return int(of_numbers(product(numel(a) // max(inner, 1), inner, columns), a.dtype.is_complex))
 
 
 def nested_product(call: Call) -> Work:
@@ -49,12 +49,33 @@ def _components(tensor: Any, other: Any) -> Iterator[list[int]]:
     return iter([list(map(int, tensor.shape[1:]))] * int(other.size(0)))
 
 
-def _adds(call: Call, each: int = 0) -> int:
-    """Element-wise adds of what is added to a product: one for each number of the result, none where beta is 0; of a sparse sum, one for
-    each that is stored. A complex number takes two."""
+# The two factors of each, by what torch calls them; where there is a `beta`, the product is added to `self`. In-place forms are alike.
+FACTORS = {
+    **dict.fromkeys(("mm", "bmm"), ("self", "mat2")),
+    **dict.fromkeys(("addmm", "_addmm_activation", "_sparse_addmm"), ("mat1", "mat2")),
+    **dict.fromkeys(("baddbmm", "addbmm"), ("batch1", "batch2")),
+    "mv": ("self", "vec"), "addmv": ("mat", "vec"), "dot": ("self", "tensor"), "vdot": ("self", "other"),
+}  # fmt: skip
+
+
+@explains(*(f"aten::{name}{end}" for name in FACTORS for end in ("", "_")))
+def of_two(call: Call) -> Work:
+    """``out[..., m, n] = Σ_k a[..., m, k]·b[..., k, n]``, perhaps added to another: an element-wise add for each number, none where beta is 0.
+
+    `addbmm` also adds the products of the batch to each other. An activation in the same kernel is one more.
+    """
+    name = str(call.func._schema.name).removeprefix("aten::").removesuffix("_")
+    a, b = (call[factor] for factor in FACTORS[name])
+    more = max(int(a.shape[0]) - 1, 0) if name == "addbmm" else int(name == "_addmm_activation")
+    return counted(product_macs(a, b), call.bytes(), vector=_adds(call, more))
+
+
+def _adds(call: Call, more: int) -> int:
+    """Element-wise adds of what is added to a product: for each number of the result, of a sparse one for each that is stored. A complex
+    number takes two."""
     result = call.outputs[0]
     added = stored(call["self"]) if is_sparse(result) else numel(result)
-    return added * (each + (call["beta"] != 0)) * _parts(result)
+    return added * (more + (call.get("beta", 0) != 0)) * _parts(result)
 
 
 def _parts(tensor: Any) -> int:
@@ -62,50 +83,12 @@ def _parts(tensor: Any) -> int:
     return 2 if tensor.dtype.is_complex else 1
 
 
-@explains("aten::mm", "aten::bmm")
-def product(call: Call) -> Work:
-    """``out[..., m, n] = Σ_k a[..., m, k]·b[..., k, n]``."""
-    return counted(product_macs(call["self"], call["mat2"]), call.bytes())
-
-
-@explains("aten::addmm", "aten::addmm_", "aten::_addmm_activation", "aten::_sparse_addmm")
-def product_and_sum(call: Call) -> Work:
-    """The same, added to a matrix or a bias: one element-wise add each, none where beta is 0."""
-    activation = int(call.get("use_gelu") is not None)
-    return counted(product_macs(call["mat1"], call["mat2"]), call.bytes(), vector=_adds(call, activation))
-
-
-@explains("aten::baddbmm", "aten::baddbmm_")
-def products_and_sum(call: Call) -> Work:
-    """The same for a batch of matrices."""
-    return counted(product_macs(call["batch1"], call["batch2"]), call.bytes(), vector=_adds(call))
-
-
-@explains("aten::mv", "aten::dot", "aten::vdot")
-def with_a_vector(call: Call) -> Work:
-    """A matrix times a vector, a vector times a vector: one multiply-add for each number of the first."""
-    a = call["self"]
-    other = call.get("vec", call.get("tensor", call.get("other")))
-    return counted(product_macs(a, other), call.bytes())
-
-
-@explains("aten::addmv", "aten::addmv_")
-def with_a_vector_and_sum(call: Call) -> Work:
-    """The same, added to a vector."""
-    return counted(product_macs(call["mat"], call["vec"]), call.bytes(), vector=_adds(call))
-
-
 @explains("aten::addr", "aten::addr_")
 def outer_and_sum(call: Call) -> Work:
     """A column times a row, added to a matrix: a product of inner size 1."""
-    return counted(numel(call.outputs[0]) * complex_factor(call["vec1"]), call.bytes(), vector=_adds(call))
-
-
-@explains("aten::addbmm", "aten::addbmm_")
-def sum_of_products(call: Call) -> Work:
-    """Products of a batch, all added into one matrix."""
-    a = call["batch1"]
-    return counted(product_macs(a, call["batch2"]), call.bytes(), vector=_adds(call, max(int(a.shape[0]) - 1, 0)))
+    a, b = call["vec1"], call["vec2"]
+    macs = of_numbers(product(numel(a), 1, numel(b)), a.dtype.is_complex)
+    return counted(macs, call.bytes(), vector=_adds(call, 0))
 
 
 @explains("aten::_foreach_mm", "_native::_foreach_mm_native_0")
@@ -115,48 +98,22 @@ def list_of_products(call: Call) -> Work:
     return counted(sum(product_macs(a, b) for a, b in pairs), call.bytes())
 
 
-@explains("inductor::_mm_plus_mm")
-def two_products(call: Call) -> Work:
-    """``a @ b + c @ d``."""
-    macs = product_macs(call["a"], call["b"]) + product_macs(call["c"], call["d"])
-    return counted(macs, call.bytes(), vector=numel(call["out"]))
-
-
-@explains("aten::linear", "aten::mkldnn_linear", "mkldnn::_linear_pointwise", "mkl::_mkl_linear")
+@explains("aten::linear")
 def linear(call: Call) -> Work:
-    """``x @ weight.T + bias`` in one kernel, a bias or another tensor added, an activation behind it one FLOP a number.
-
-    oneDNN's and MKL's packed weights have the size of the weight that they were made of.
-    """
-    x = call.get("input", call.get("self", call.get("X")))
-    weight = call.get("weight", call.get("ORI_W", call.get("W")))
-    bias = call.get("bias", call.get("B"))
-    outputs = numel(call.outputs[0])
-    macs = numel(x) * int(weight.shape[0]) * complex_factor(x)
-    extras = (bias is not None) + (call.get("other") is not None) + (call.get("attr") not in (None, "none"))
-    extras -= call.get("other") is not None  # there the attribute is the sum itself
-    moved = call.bytes()
-    if call.get("ORI_W") is not None:  # the packed weight and the plain one are passed; one of them is read
-        moved -= weight.numel() * weight.element_size()
-    return counted(macs, moved, vector=outputs * extras * _parts(x))
+    """``x @ weight.T + bias``: a bias is one element-wise add a number."""
+    x, weight = call["input"], call["weight"]
+    vector = numel(call.outputs[0]) * _parts(x) * (call["bias"] is not None)
+    columns = int(weight.shape[0]) if weight.dim() > 1 else 1
+    return counted(_times(x, int(weight.shape[-1]), columns), call.bytes(), vector=vector)
 
 
-@explains("aten::linear_backward", "aten::mkldnn_linear_backward")
+@explains("aten::linear_backward")
 def linear_backward(call: Call) -> Work:
     """One product for the gradient of the input, one for the weight's; the bias's is a sum."""
     gradient, weight = call["grad_output"], call["weight"]
-    wanted = call["output_mask"]
-    macs = numel(gradient) * int(weight.shape[1]) * complex_factor(gradient)
-    vector = numel(gradient) * int(wanted[2]) * _parts(gradient)
-    return counted(macs * (int(wanted[0]) + int(wanted[1])), call.bytes(), vector=vector)
-
-
-@explains("aten::mkldnn_linear_backward_input", "aten::mkldnn_linear_backward_weights")
-def linear_backward_half(call: Call) -> Work:
-    """One of the two."""
-    gradient = call["grad_output"]
-    vector = numel(gradient) * bool(call.get("bias_defined"))
-    return counted(numel(gradient) * int(call["weight"].shape[1]), call.bytes(), vector=vector)
+    for_input, for_weight, for_bias = map(bool, call["output_mask"])
+    macs = product_macs(gradient, weight) * (for_input + for_weight)
+    return counted(macs, call.bytes(), vector=numel(gradient) * for_bias * _parts(gradient))
 
 
 @explains("aten::matmul_backward")

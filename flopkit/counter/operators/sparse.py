@@ -7,6 +7,7 @@ from typing import Any
 from flopkit.counter.calls import Call, numel
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
+from flopkit.macs import of_numbers, product
 
 __all__ = ["is_sparse", "sparse_macs", "stored"]
 
@@ -44,6 +45,10 @@ def sparse_macs(a: Any, b: Any) -> int:
     >>> sparse_macs(a, torch.ones(2, 7)), sparse_macs(a, a)
     (21, 4)
     """
+    return int(of_numbers(_real_macs(a, b), a.dtype.is_complex))
+
+
+def _real_macs(a: Any, b: Any) -> int:
     if is_sparse(a) and is_sparse(b):
         rows = b.to_sparse_coo().coalesce().indices()[0]
         columns = a.to_sparse_coo().coalesce().indices()[1]
@@ -54,20 +59,16 @@ def sparse_macs(a: Any, b: Any) -> int:
     return stored(b) * (int(a.shape[-2]) if a.dim() > 1 else 1)
 
 
-def _macs(a: Any, b: Any) -> int:
-    return sparse_macs(a, b) * (4 if a.dtype.is_complex else 1)
-
-
 @explains("aten::_sparse_sparse_matmul", "aten::_spgemm")
 def sparse_product(call: Call) -> Work:
     """Sparse times sparse."""
-    return counted(_macs(call["self"], call["other"]), call.bytes())
+    return counted(sparse_macs(call["self"], call["other"]), call.bytes())
 
 
 @explains("aten::hspmm", "aten::sspaddmm", "aten::sspaddmm_")
 def sparse_result(call: Call) -> Work:
     """Sparse times dense, into a matrix that has only the rows that are touched."""
-    return counted(_macs(call["mat1"], call["mat2"]), call.bytes())
+    return counted(sparse_macs(call["mat1"], call["mat2"]), call.bytes())
 
 
 @explains("aten::sparse_sampled_addmm")
@@ -75,20 +76,20 @@ def sampled(call: Call) -> Work:
     """A product of two dense matrices where a sparse one has numbers: inner size multiply-adds for each of them."""
     mask, a = call["self"], call["mat1"]
     places = stored(mask)
-    factor = 4 if a.dtype.is_complex else 1
-    return counted(places * int(a.shape[-1]) * factor, call.bytes(), vector=places * (call["beta"] != 0))
+    macs = of_numbers(product(places, int(a.shape[-1]), 1), a.dtype.is_complex)
+    return counted(macs, call.bytes(), vector=places * (call["beta"] != 0))
 
 
 @explains("aten::_sparse_mm_reduce_impl")
 def reduced(call: Call) -> Work:
     """Sparse times dense where rows are gathered by sum, mean, minimum or maximum: counted like the sum."""
-    return counted(_macs(call["self"], call["other"]), call.bytes())
+    return counted(sparse_macs(call["self"], call["other"]), call.bytes())
 
 
 @explains("aten::_sparse_mm_reduce_impl_backward")
 def reduced_backward(call: Call) -> Work:
     """As much for each of the two gradients."""
-    macs = _macs(call["self"], call["weight"]) * sum(map(int, call["output_mask"]))
+    macs = sparse_macs(call["self"], call["weight"]) * sum(map(int, call["output_mask"]))
     return counted(macs, call.bytes())
 
 

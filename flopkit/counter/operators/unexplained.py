@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
-__all__ = ["OPENED", "UNEXPLAINED"]
+__all__ = ["OPENED", "UNEXPLAINED", "reason_for"]
 
 _BY_LABELS = "the work depends on the labels' values"
 _TESTS = "only torch's own tests use it"
 _BY_NUMBERS = "the number of steps depends on the values of the matrix"
+_OF_LIBRARY = "a kernel in a library's own layout, which few programs call by name; how large its packed tensors are does not show"
 
+# By name, or by a pattern: `*` stands for anything. What has a formula, or only moves (a weight that is packed), fits none of them.
 UNEXPLAINED: Mapping[str, str] = {
     **dict.fromkeys(
         ("aten::_ctc_loss", "aten::_ctc_loss_backward", "aten::_cudnn_ctc_loss", "aten::miopen_ctc_loss",
@@ -27,7 +30,23 @@ UNEXPLAINED: Mapping[str, str] = {
     "aten::_cslt_sparse_mm_search": "it times several kernels and returns the fastest one's number",
     **dict.fromkeys(("torchvision::roi_pool", "torchvision::_roi_pool_backward", "torchvision::ps_roi_pool",
                      "torchvision::_ps_roi_pool_backward"), "the number of pixels in a box depends on the boxes"),
+    **dict.fromkeys(("mkldnn::*", "mkldnn_prepacked::*", "mkl::*", "onednn::*", "aten::mkldnn_linear*"), _OF_LIBRARY),
+    **dict.fromkeys(("quantized::*", "_quantized::*", "aten::fbgemm_*"),
+                    "eight- or sixteen-bit arithmetic beyond linear layers, convolutions, LSTM and GRU, products, sums and multiples"),
+    "aten::_thnn_fused_*": "the gates of an LSTMCell or GRUCell on a GPU, element by element; its two products are counted",
+    **dict.fromkeys(("aten::*_mps*", "aten::mps_*"), "only Apple's GPUs run it, and this book has none to compare with"),
+    **dict.fromkeys(("aten::miopen_conv*", "aten::miopen_depth*", "aten::_nnpack_*", "aten::*convolution*_overrideable"),
+                    "a backend's kernel, which programs reach through `aten::convolution`, and that is counted"),
 }  # fmt: skip
 
 # Their kernels call others, which are counted; the rest of the list is not looked into, for what is seen there is not all.
 OPENED = frozenset(("aten::linalg_matrix_exp",))
+
+
+def reason_for(name: str) -> str:
+    """Why no formula explains the operator *name*; "" where one may.
+
+    >>> reason_for("aten::_spsolve")
+    'the size of a sparse factor depends on the positions of the zeros'
+    """
+    return next((reason for pattern, reason in UNEXPLAINED.items() if fnmatchcase(name, pattern)), "")

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["band_pairs", "lengths_from", "top_left_pairs", "values_of", "visible_rows"]
+from flopkit.macs import seen
+
+__all__ = ["band_pairs", "lengths_from", "values_of", "visible_rows"]
 
 
 def band_pairs(q: int, kv: int, left: int | None = None, right: int | None = None, offset: int = 0) -> int:
@@ -22,24 +24,9 @@ def band_pairs(q: int, kv: int, left: int | None = None, right: int | None = Non
     return max(upper - lower, 0)
 
 
-def top_left_pairs(q: int, kv: int) -> int:
-    """Pairs that torch's ``is_causal`` lets through: query i sees keys 0 to i.
-
-    >>> top_left_pairs(3, 5), top_left_pairs(5, 3)
-    (6, 12)
-    """
-    return band_pairs(q, kv, right=0)
-
-
 def _below(q: int, kv: int, diagonal: int) -> int:
-    """Pairs with ``j - i <= diagonal``: query i sees min(max(i + diagonal + 1, 0), kv) keys."""
-    return _growing(q + diagonal, kv) - _growing(diagonal, kv)
-
-
-def _growing(n: int, kv: int) -> int:
-    """``Σ min(m, kv)`` for m from 1 to n."""
-    short = min(max(n, 0), kv)
-    return short * (short + 1) // 2 + max(n - kv, 0) * kv
+    """Pairs with ``j - i <= diagonal``, less those whose keys lie beyond the last."""
+    return int(seen(q, q + diagonal) - seen(q, q + diagonal - kv))
 
 
 def visible_rows(q: int, kv: int, left: int | None, right: int | None, offset: int) -> int:

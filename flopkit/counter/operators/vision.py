@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from flopkit.counter.calls import Call, numel
+from flopkit.counter.operators.convolutions import convolution_macs
 from flopkit.counter.registry import explains
 from flopkit.counter.work import COUNTED, Work, elementwise, unknown
 
@@ -27,7 +28,7 @@ def deform_conv2d(call: Call) -> Work:
         + (SUM_FLOPS + bool(call["use_mask"])) * columns
         + numel(result) * (call["bias"] is not None)
     )
-    macs = numel(result) * prod(int(n) for n in weight.shape[1:])
+    macs = convolution_macs(result, weight)
     return Work(COUNTED, {"products": macs}, vector={"elementwise": vector}, bytes=call.bytes())
 
 
@@ -39,7 +40,7 @@ def deform_conv2d_backward(call: Call) -> Work:
     positions = numel(gradient) // max(int(weight.shape[0]), 1)
     columns = positions * int(image.shape[1]) * taps
     offsets = positions * taps * int(call["offset_groups"])
-    macs = 2 * numel(gradient) * prod(int(n) for n in weight.shape[1:])
+    macs = 2 * convolution_macs(gradient, weight)
     vector = PIXEL_FLOPS * offsets + (SUM_FLOPS + 8 + 24) * columns + numel(gradient)
     return Work(COUNTED, {"products": macs}, vector={"elementwise": vector}, bytes=call.bytes())
 

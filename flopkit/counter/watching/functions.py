@@ -9,18 +9,37 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from flopkit.counter.beyond import complexes, fbgemm, flex, regions, spectra
-from flopkit.counter.calls import name_of
+from flopkit.counter.beyond import complexes, flex, regions, spectra
+from flopkit.counter.calls import Call, name_of
 from flopkit.counter.operators import FLEX
 from flopkit.counter.watching import inside
+from flopkit.counter.work import unknown
 
 __all__ = ["Functions"]
 
+
+def _unexplained(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run what nobody explains, and what shows the dispatcher a part of its work or none: it is a row of `uncounted`."""
+    here = watcher.here
+    if here.busy:
+        return func(*args, **kwargs)
+    here.busy += 1
+    try:
+        out = func(*args, **kwargs)
+    finally:
+        here.busy -= 1
+    with torch._C.DisableTorchFunction():
+        watcher.unseen(func.__name__, unknown(Call(func, args, kwargs, out).bytes()))
+    return out
+
+
+# torch's first products with packed weights: a library is called with no operator around it.
+_FBGEMM = [getattr(torch, name) for name in dir(torch) if name.startswith("fbgemm_linear_") and "weight" in name]
 _ABOVE: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(regions.ATTENTION, regions.attention),
     **dict.fromkeys(complexes.CONVOLUTIONS, complexes.convolution),
     **dict.fromkeys(spectra.VALUES, spectra.values),
-    **dict.fromkeys(fbgemm.PRODUCTS, fbgemm.product),
+    **dict.fromkeys(_FBGEMM, _unexplained),
 }
 
 
@@ -37,9 +56,11 @@ class Functions(TorchFunctionMode):
             return above(self.watcher, func, args, kwargs or {})
         if type(func) in _FUNCTIONS:
             return func(*args, **(kwargs or {}))
-        if isinstance(func, torch._ops.HigherOrderOperator) and name_of(func) in FLEX and not self.watcher.closed:
+        if not isinstance(func, torch._ops.HigherOrderOperator):
+            return func(*args, **(kwargs or {}))
+        if name_of(func) in FLEX and not self.watcher.closed:
             return flex.attention(self.watcher, func, args, kwargs or {})
-        if isinstance(func, torch._ops.HigherOrderOperator) and inside.chooses(func, args):
+        if inside.chooses(func, args):
             return inside.EAGER[name_of(func).split("::")[-1]](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 

@@ -1,0 +1,152 @@
+"""The closed forms, bare: how much arithmetic an operation of given sizes is. Nothing is checked here, and nothing is added to it.
+
+The formulas of `flopkit.layers` (which check their sizes, and know bytes and parameters) and those of the counter (which read the sizes off
+tensors) both call them, so that each is written once. Products, convolutions and pairs take any reading of a number (int, array, symbol,
+parameter) and give multiply-adds; what follows LAPACK takes ints and gives FLOPs, as its sources do, for `nearest_even` to round.
+
+"LAWN 41" is LAPACK Working Note 41 (Blackford and Dongarra, *Installation Guide for LAPACK*, appendix C), "GVL" Golub and Van Loan,
+*Matrix Computations*.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import log2
+from typing import Any
+
+from flopkit.arithmetic import exact_div, maximum
+
+__all__ = [
+    "convolution", "eigh", "filters", "fourier", "lu", "nearest_even", "of_numbers", "product", "qr", "reflectors", "seen", "svd",
+]  # fmt: skip
+
+
+def of_numbers(macs: Any, complex: bool) -> Any:
+    """Multiply-adds of real numbers in *macs* multiply-adds: four each where the numbers are complex (8 FLOPs).
+
+    >>> of_numbers(10, complex=True)
+    40
+    """
+    return 4 * macs if complex else macs
+
+
+def product(rows: Any, inner: Any, columns: Any) -> Any:
+    """``out[i, j] = Σ_k a[i, k]·b[k, j]``: a dot product of length *inner* for each row and each column.
+
+    >>> product(5, 3, 7)
+    105
+    """
+    return rows * inner * columns
+
+
+def filters(channels: Any, fan: Any, groups: Any, taps: Any) -> Any:
+    """Numbers in a convolution's weight: for each of the *channels* the taps over one group of the other side's *fan*.
+
+    >>> filters(16, 24, groups=8, taps=9)
+    432
+    """
+    return channels * exact_div(fan, groups) * taps
+
+
+def convolution(positions: Any, weight: Any) -> Any:
+    """At each position every number of the *weight* (`filters`) is multiplied once. Taps on padding are among them.
+
+    Positions are those of the output, of all images; of a transposed convolution, those of the input. Each of the two gradients is
+    as much.
+
+    >>> convolution(5 * 9 * 4, filters(16, 24, groups=8, taps=9))
+    77760
+    """
+    return positions * weight
+
+
+def seen(queries: Any, keys: Any) -> Any:
+    """Pairs of queries and keys where the last query sees *keys* keys, and each one before it one fewer, down to none.
+
+    With ``T(n) = n(n+1)/2`` for n > 0 and 0 below: ``T(keys) − T(keys − queries)``. Where there are fewer keys than that, what lies
+    beyond them is such a number, too: a band of a mask is a sum of a few.
+
+    >>> seen(4, 4), seen(1, 4), seen(4, 2)
+    (10, 4, 3)
+    """
+    return _triangle(keys) - _triangle(keys - queries)
+
+
+def _triangle(n: Any) -> Any:
+    n = maximum(n, 0)
+    return exact_div(n * (n + 1), 2)
+
+
+def nearest_even(flops: float | Fraction) -> int:
+    """*flops* rounded to the nearest even integer, so that half of it is whole multiply-adds; a tie goes to the multiple of four.
+
+    >>> nearest_even(166.67), nearest_even(9)
+    (166, 8)
+    """
+    return 2 * round(flops / 2)
+
+
+def fourier(points: int) -> int:
+    """5·N·log₂N of one transform of N points, in all its dimensions, rounded to the nearest even integer.
+
+    That is the radix-2 algorithm of Cooley and Tukey, N/2·log₂N butterflies of 10 real operations, and the number by which FFTW
+    states its speed (Frigo and Johnson, 2005). A real transform of N numbers counts the same here, though half would do.
+
+    >>> fourier(8), fourier(12)
+    (120, 216)
+    """
+    return nearest_even(5 * points * log2(points)) if points > 1 else 0
+
+
+def lu(m: int, n: int) -> Fraction:
+    """A factorisation with row exchanges, m·n² - n³/3 for m ≥ n (LAWN 41, getrf): 2n³/3 of a square matrix.
+
+    >>> lu(3, 3), lu(6, 3) == lu(3, 6) == 45
+    (Fraction(18, 1), True)
+    """
+    m, n = max(m, n), min(m, n)
+    return m * n * n - Fraction(n**3, 3)
+
+
+def qr(m: int, n: int) -> Fraction:
+    """Householder's factorisation, 2·m·n² - 2n³/3 for m ≥ n (LAWN 41, geqrf).
+
+    >>> qr(3, 3)
+    Fraction(36, 1)
+    """
+    return 2 * lu(m, n)
+
+
+def reflectors(m: int, n: int, k: int) -> Fraction:
+    """The m × n matrix that k reflectors stand for, 4·m·n·k - 2·(m + n)·k² + 4k³/3 (LAWN 41, orgqr).
+
+    >>> reflectors(3, 3, 3) == qr(3, 3)
+    True
+    """
+    return 4 * m * n * k - 2 * (m + n) * k * k + Fraction(4 * k**3, 3)
+
+
+def svd(m: int, n: int, vectors: bool, full: bool = False) -> Fraction:
+    """Singular values, or all three factors: the cheaper of Golub and Reinsch's algorithm and Chan's (GVL, section 8.6).
+
+    Values: 4·m·n² - 4n³/3 or 2·m·n² + 2n³. Thin factors: 14·m·n² + 8n³ or 6·m·n² + 20n³; full ones: 4·m²·n + 8·m·n² + 9n³ or
+    4·m²·n + 22n³. (m ≥ n)
+
+    >>> svd(3, 3, vectors=False), svd(3, 3, vectors=True)
+    (Fraction(72, 1), Fraction(567, 1))
+    """
+    m, n = max(m, n), min(m, n)
+    if not vectors:
+        return min(4 * m * n * n - Fraction(4 * n**3, 3), Fraction(2 * m * n * n + 2 * n**3))
+    whole = min(4 * m * m * n + 8 * m * n * n + 9 * n**3, 4 * m * m * n + 22 * n**3)
+    thin = min(14 * m * n * n + 8 * n**3, 6 * m * n * n + 20 * n**3)
+    return Fraction(whole if full else min(whole, thin))
+
+
+def eigh(n: int, vectors: bool) -> Fraction:
+    """The symmetric QR algorithm: 4n³/3 for the values, 9n³ with the vectors (GVL, section 8.3).
+
+    >>> eigh(3, vectors=False), eigh(3, vectors=True)
+    (Fraction(36, 1), Fraction(243, 1))
+    """
+    return Fraction(9 * n**3) if vectors else Fraction(4 * n**3, 3)
