@@ -9,9 +9,10 @@ import flopkit as fk
 from flopkit import tally
 from flopkit.counter.calls import Call
 from flopkit.counter.operators import explain
+from flopkit.counter.operators.elements import SIMPLE
 from flopkit.counter.operators.losses import LOSSES
 from flopkit.counter.operators.recipes import RECIPES
-from flopkit.counter.operators.reductions import SIMPLE
+from flopkit.counter.registry import FORMULAS
 from flopkit.tally.ledger import record
 from flopkit.tally.scalar import Tally
 
@@ -653,6 +654,29 @@ def test_sums_of_other_kinds():
 # -- nothing left out -----------------------------------------------------------------------------------------
 
 ELSEWHERE = {"bincount", "trace", "_is_all_true", "_is_any_true"}  # in the test above
+# Of the first argument (4 × 10 numbers) and of the result (2 × 10): a sum of t taps takes t multiplies and t − 1 adds in each dimension; on
+# the way back a tap takes a multiply for each dimension, and an add. The rest by what stands beside it.
+TAPS = {"linear1d": (1, 2), "bilinear2d": (2, 2), "trilinear3d": (3, 2), "bicubic2d": (2, 4)}
+ASKED = {
+    **{f"upsample_{kind}": sum(t**d * (2 * t - 1) for d in range(n)) * 20 for kind, (n, t) in TAPS.items()},
+    **{f"upsample_{kind}_backward": t**n * (n + 1) * 40 for kind, (n, t) in TAPS.items()},
+    **{f"{start}{n}d_backward": 40 for start in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)},
+    **dict.fromkeys(("unfold_backward", "col2im", "segment_reduce", "equal"), 40),  # one operation for each number that is read
+    **dict.fromkeys(("histogram", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors", "_histogramdd_bin_edges"), 4 * 40),
+    **dict.fromkeys(("softmax", "_softmax", "_safe_softmax", "_masked_softmax", "_sparse_softmax", "_nested_tensor_softmax_with_shape"), 5 * 40),
+    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data", "_masked_softmax_backward", "_sparse_softmax_backward_data",
+                     "_sparse_log_softmax_backward_data", "batch_norm_backward_reduce"), 4 * 40),
+    "_segment_reduce_backward": 20, "batch_norm_backward_elemt": 6 * 40, "glu_backward": 7 * 40, "glu_jvp": 8 * 20, "glu_backward_jvp": 8 * 20,
+    "_transform_bias_rescale_qkv": 40 + 20, "_amp_foreach_non_finite_check_and_unscale": 2 * 40,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_row_that_is_asked_by_hand(name):
+    call = Call(getattr(aten, name), (X,), {}, X[:2])
+    assert FORMULAS[f"aten::{name}"](call).vector == {"elementwise": ASKED[name]}
+
+
 HERE = {
     "dequantize", "glu", "linalg_cross", "multi_margin_loss_backward", "_masked_scale", "native_dropout", "_fused_dropout", "_standard_gamma_grad",
     "_dirichlet_grad", "relu6", "prelu", "_amp_update_scale",
@@ -662,7 +686,7 @@ HERE = {
 def test_each_recipe_has_a_definition():
     names = {str(op).removeprefix("aten.").split(".")[0] for op, *_ in DEFINITIONS} | HERE
     assert {name for name in RECIPES if "quantize_" not in name} <= names
-    assert set(SIMPLE) <= {name for name, *_ in ROWS} | ELSEWHERE
+    assert set(SIMPLE) <= {name for name, *_ in ROWS} | ELSEWHERE | set(ASKED)
 
 
 @pytest.mark.parametrize("p", [0, 1, 2, 3, math.inf])

@@ -20,7 +20,7 @@ __all__ = ["FLEX", "Plan", "explain"]
 ROOMS = tuple(
     import_module(f"{__name__}.{name}")
     for name in (
-        "attention_kernels", "attention_layers", "bilinear", "convolutions", "distances", "grouped", "indexing", "losses",
+        "attention_kernels", "attention_layers", "bilinear", "convolutions", "distances", "elements", "grouped", "indexing", "losses",
         "movement", "normalisations", "optimizers", "pointwise", "pools", "products", "quantised",
         "recurrent", "reductions", "sampling", "solvers", "sparse", "transforms", "vision",
     )
@@ -139,13 +139,14 @@ def _explain(func: Any) -> Plan:
     if name.startswith("prims::"):  # what torch writes decompositions in: on a real device each calls operators of aten
         return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True)
     if isinstance(func, torch._ops.OpOverload):
-        if movement.is_view(func, name):
+        reason = "" if name in OPENED or movement.packs(name) else reason_for(name)
+        if not reason and movement.is_view(func, name):
             if _is_composite(func):  # a copy, if a view cannot be had: reshape, to, contiguous
                 return Plan(op, lambda call: free(), opens=True, composite=True)
             return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
         vector = pointwise.vector_formula(func, name)
         element = None if vector is None else Plan(op, vector, by_result=dynamic, elementwise=True)
-        if element is None and not movement.packs(name) and name not in OPENED and reason_for(name):
+        if element is None and reason:
             return Plan(op, lambda call: unknown(call.bytes()), by_result=dynamic)
         if element is not None and not _is_composite(func):
             return element

@@ -149,9 +149,3 @@ def padding_backward(call: Call) -> Work:
     """An add for each gradient; the input is not read: its shape is enough."""
     gradient = call["grad_output"]
     return elementwise(numel(gradient), extent(gradient) + sum(map(extent, call.outputs)))
-
-
-@explains("aten::unfold_backward", "aten::col2im")
-def folded(call: Call) -> Work:
-    """Windows that overlap are summed: an add for each number that comes in."""
-    return elementwise(numel(call.args[0]), call.bytes())

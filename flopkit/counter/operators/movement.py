@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,32 +11,26 @@ from flopkit.counter.work import Work, free
 
 __all__ = ["COPIES", "FILLS", "PARTS", "STILL", "formula_of", "is_view", "packs"]
 
-# Nothing moves: names, flags, memory that is only set aside, numbers about a tensor.
+# Nothing moves: memory that is only set aside, parts of a tensor that are tensors themselves. (And whatever returns no tensor: see `is_view`.)
 STILL = frozenset(
-    "_unsafe_view _reshape_alias detach detach_ alias lift lift_fresh resize_ resize_as_ set_ as_strided_ squeeze_ unsqueeze_ t_ transpose_ "
-    "swapdims_ swapaxes_ _resize_output_ sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ "
-    "empty empty_like empty_strided new_empty new_empty_strided empty_permuted empty_quantized _empty_affine_quantized "
-    "_empty_per_channel_affine_quantized from_file record_stream is_pinned _local_scalar_dense item size stride numel dim layout "
-    "storage_offset sym_size sym_numel sym_stride sym_storage_offset sym_constrain_range sym_constrain_range_for_size "
-    "_functional_sym_constrain_range _functional_sym_constrain_range_for_size _assert_async _assert_scalar _functional_assert_async "
-    "_functional_assert_scalar _assert_tensor_metadata _print _make_dep_token _linalg_check_errors _fused_sdp_choice is_nonzero is_same_size "
-    "is_set_to _has_same_storage_numel _has_compatible_shallow_copy_type _use_cudnn_ctc_loss _use_miopen_ctc_loss "
+    "_unsafe_view _reshape_alias detach detach_ alias lift lift_fresh resize_ resize_as_ set_ as_strided_ squeeze_ unsqueeze_ t_ "
+    "transpose_ swapdims_ swapaxes_ _resize_output_ sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ empty empty_like "
+    "empty_strided new_empty new_empty_strided empty_permuted empty_quantized _empty_affine_quantized "
+    "_empty_per_channel_affine_quantized from_file record_stream _functional_sym_constrain_range "
+    "_functional_sym_constrain_range_for_size _functional_assert_async _functional_assert_scalar _make_dep_token "
     "_nested_view_from_buffer _nested_tensor_storage_offsets _nested_tensor_size _nested_tensor_strides _nested_get_values "
-    "_nested_get_offsets _nested_get_lengths _nested_get_ragged_idx _nested_get_min_seqlen _nested_get_max_seqlen "
-    "_nested_get_jagged_dummy _nested_compute_contiguous_strides_offsets _coalesced _coalesced_ _indices _values values indices "
-    "crow_indices col_indices ccol_indices row_indices _nnz _dimI _dimV dense_dim sparse_dim is_coalesced _version "
-    "_debug_has_internal_overlap _validate_compressed_sparse_indices _sparse_coo_tensor_with_dims _sparse_compressed_tensor_with_dims "
-    "qscheme q_scale q_zero_point q_per_channel_scales q_per_channel_zero_points q_per_channel_axis unsafe_split unsafe_split_with_sizes "
-    "_cudnn_init_dropout_state _philox_key_split _philox_key_fold_in".split()
+    "_nested_get_offsets _nested_get_lengths _nested_get_min_seqlen _nested_get_max_seqlen _nested_get_jagged_dummy "
+    "_nested_compute_contiguous_strides_offsets _coalesced _coalesced_ _indices _values values indices crow_indices col_indices "
+    "ccol_indices row_indices _sparse_coo_tensor_with_dims _sparse_compressed_tensor_with_dims q_per_channel_scales "
+    "q_per_channel_zero_points unsafe_split unsafe_split_with_sizes _cudnn_init_dropout_state _philox_key_split "
+    "_philox_key_fold_in".split()
 )  # fmt: skip
 
-# The result is written; nothing is read, or no more than a shape.
+# The result is written; nothing is read, or no more than a shape. (And whatever takes no tensor, or is named for it: see `formula_of`.)
 FILLS = frozenset(
-    "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full arange range linspace logspace eye scalar_tensor rand randn "
-    "randint randperm rand_like randn_like randint_like fill_ zero_ fill zero uniform_ normal_ random_ random exponential_ exponential "
-    "geometric_ geometric log_normal_ log_normal cauchy_ cauchy uniform tril_indices triu_indices _efficientzerotensor hann_window hamming_window "
-    "blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq _foreach_zero_ _foreach_zero _new_zeros_with_same_feature_meta "
-    "_philox_normal _philox_normal_ _philox_uniform _philox_uniform_ _fill_mem_eff_dropout_mask_ normal_functional _sparse_mask_projection "
+    "linspace logspace fill_ zero_ fill zero uniform_ normal_ random_ random exponential_ exponential geometric_ geometric "
+    "log_normal_ log_normal cauchy_ cauchy uniform _foreach_zero_ _foreach_zero _new_zeros_with_same_feature_meta _philox_normal "
+    "_philox_normal_ _philox_uniform _philox_uniform_ _fill_mem_eff_dropout_mask_ normal_functional _sparse_mask_projection "
     "native_dropout_mask".split()
 )  # fmt: skip
 
@@ -89,7 +84,13 @@ def is_view(func: Any, name: str) -> bool:
         return short in _INDUCTOR
     if torch.Tag.inplace_view in getattr(func, "tags", ()):
         return True
-    return bool(getattr(func, "is_view", False)) or (name.startswith("aten::") and short in STILL)
+    if bool(getattr(func, "is_view", False)) or not name.startswith("aten::"):
+        return bool(getattr(func, "is_view", False))
+    # A size, a flag, a number about a tensor, a check: by the schema, no tensor comes out and none is changed.
+    schema = func._schema
+    return short in STILL or not (
+        short in COPIES or schema.is_mutable or any("Tensor" in str(r.type) for r in schema.returns)
+    )
 
 
 def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
@@ -104,11 +105,18 @@ def formula_of(func: Any, name: str) -> Callable[[Call], Work] | None:
     short = name.split("::", 1)[1]
     if not name.startswith("aten::"):
         return None
-    if short in FILLS:
+    if short in FILLS or short.startswith("new_") or short.endswith("_like"):
+        return filled
+    if not any("Tensor" in str(argument.type) for argument in func._schema.arguments if not argument.is_out):
         return filled
     if short in PARTS:
         return parts
-    if short in COPIES or short.endswith("_copy") or torch.Tag.view_copy in getattr(func, "tags", ()):
+    if (
+        short in COPIES
+        or short.endswith("_copy")
+        or re.fullmatch(r"_?upsample_nearest(_exact)?\dd", short)
+        or torch.Tag.view_copy in getattr(func, "tags", ())
+    ):
         return copied
     return None
 

@@ -19,11 +19,7 @@ from flopkit.layers.pointwise import SOFTMAX_FLOPS
 
 __all__: list[str] = []
 
-SOFTMAX = ("aten::_softmax", "aten::_safe_softmax", "aten::_masked_softmax", "aten::_sparse_softmax", "aten::softmax",
-           "aten::_nested_tensor_softmax_with_shape")  # fmt: skip
 LOG_SOFTMAX = ("aten::_log_softmax", "aten::_sparse_log_softmax", "aten::log_softmax")
-SOFTMAX_BACKWARD = ("aten::_softmax_backward_data", "aten::_log_softmax_backward_data", "aten::_masked_softmax_backward",
-                    "aten::_sparse_softmax_backward_data", "aten::_sparse_log_softmax_backward_data")  # fmt: skip
 BATCH = ("aten::native_batch_norm", "aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_functional",
          "aten::_native_batch_norm_legit_no_training", "aten::_batch_norm_with_update", "aten::_batch_norm_with_update_functional",
          "aten::_batch_norm_no_update", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")  # fmt: skip
@@ -47,23 +43,10 @@ def _rows(call: Call, dim: Any) -> int:
 # -- softmax --------------------------------------------------------------------------------------------------
 
 
-@explains(*SOFTMAX)
-def softmax(call: Call) -> Work:
-    """Compare, subtract, exponential, add, divide: 5 an element."""
-    return elementwise(SOFTMAX_FLOPS * numel(call.args[0]), call.bytes())
-
-
 @explains(*LOG_SOFTMAX)
 def log_softmax(call: Call) -> Work:
     """Compare, subtract, exponential, add, subtract: 5 an element; a logarithm a row."""
     return elementwise(SOFTMAX_FLOPS * numel(call.args[0]) + _rows(call, call["dim"]), call.bytes())
-
-
-@explains(*SOFTMAX_BACKWARD)
-def softmax_backward(call: Call) -> Work:
-    """y·(g − Σ g·y), or g − exp(y)·Σ g: 4 an element."""
-    # equivalent: 0 -> 1 (gradient and result are of one size)
-    return elementwise(4 * numel(call.args[0]), call.bytes())
 
 
 # -- batch normalisation --------------------------------------------------------------------------------------
@@ -158,18 +141,6 @@ def batch_norm_gather(call: Call) -> Work:
         10 * numel(call["mean"]),
         _moved(*(call[n] for n in ("mean", "invstd", "running_mean", "running_var")), *call.outputs),
     )
-
-
-@explains("aten::batch_norm_backward_reduce")
-def batch_norm_backward_reduce(call: Call) -> Work:
-    """The sums of g and of g·(x − mean)."""
-    return elementwise(4 * numel(call["input"]), call.bytes())
-
-
-@explains("aten::batch_norm_backward_elemt")
-def batch_norm_backward_elements(call: Call) -> Work:
-    """The input's gradient from those sums: subtract, multiply, two subtracts, two multiplies."""
-    return elementwise(6 * numel(call["input"]), call.bytes())
 
 
 # -- layer, group and RMS normalisation -----------------------------------------------------------------------

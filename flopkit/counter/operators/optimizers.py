@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flopkit.counter.calls import Call, extent, name_of, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
@@ -15,7 +13,6 @@ ADAM = ("aten::_fused_adam", "aten::_fused_adam_")
 ADAMW = ("aten::_fused_adamw", "aten::_fused_adamw_")
 SGD = ("aten::_fused_sgd", "aten::_fused_sgd_")
 ADAGRAD = ("aten::_fused_adagrad", "aten::_fused_adagrad_")
-UNSCALE = ("aten::_amp_foreach_non_finite_check_and_unscale", "aten::_amp_foreach_non_finite_check_and_unscale_")
 
 # Whether there is weight decay, momentum and so on decides, and those are numbers, not shapes.
 BY_VALUE = frozenset((*ADAM, *ADAMW, *SGD, *ADAGRAD))
@@ -72,10 +69,3 @@ def sgd(call: Call) -> Work:
 def adagrad(call: Call) -> Work:
     """7 a parameter: g² summed 2, √s + ε 2, p − a·g/d 3. Weight decay 2."""
     return _step(call, 7 + 2 * bool(call["weight_decay"]), "state_sums")
-
-
-@explains(*UNSCALE)
-def unscale(call: Call) -> Work:
-    """Mixed precision's gradients: a multiplication and a compare (is it finite) each."""
-    gradients: list[Any] = list(tensors(call["self"]))
-    return elementwise(2 * sum(map(numel, gradients)), call.bytes())

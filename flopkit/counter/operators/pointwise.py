@@ -7,7 +7,6 @@ from typing import Any
 
 from flopkit.counter.calls import Call, name_of, numel, tensors
 from flopkit.counter.operators.recipes import RECIPES, Recipe, complex_flops
-from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 
 __all__ = ["is_pointwise", "plain", "vector_formula"]
@@ -90,34 +89,3 @@ def _results(call: Call) -> list[Any]:
         return list(tensors(call.out)) or list(tensors(call.args[0]))
     found = call.outputs or call.inputs
     return found[:1]
-
-
-@explains("aten::glu_backward")
-def glu_backward(call: Call) -> Work:
-    """Two gradients from a pair: sigmoid (3), g·s, ·(1 − s) (2), ·a: seven FLOPs for two elements."""
-    return elementwise(7 * numel(call.out) // 2, call.bytes())
-
-
-@explains("aten::glu_jvp")
-def glu_jvp(call: Call) -> Work:
-    """ȧ·s + y·(1 − s)·ḃ, s = σ(b): three for s, subtract, three multiplies, add."""
-    return elementwise(8 * numel(call.outputs[0]), call.bytes())
-
-
-@explains("aten::glu_backward_jvp")
-def glu_backward_jvp(call: Call) -> Work:
-    """The tangent of the two gradients: three for s, and about thirteen multiplies, adds and subtracts for a pair."""
-    return elementwise(8 * numel(call.outputs[0]), call.bytes())
-
-
-@explains("aten::_transform_bias_rescale_qkv")
-def transform_bias_rescale_qkv(call: Call) -> Work:
-    """Queries, keys and values get their bias, queries are scaled."""
-    return elementwise(numel(call["qkv"]) + numel(call["qkv"]) // 3, call.bytes())
-
-
-@explains("aten::equal")
-def equal(call: Call) -> Work:
-    """A compare for each element; the answer is a bool, not a tensor."""
-    # equivalent: 0 -> 1 (of one size, or nothing is compared)
-    return elementwise(numel(call.args[0]), call.bytes())

@@ -1,67 +1,15 @@
-"""Sums, extremes, norms, running sums, sorting and searching: what is counted for each element that is read."""
+"""Norms, sorting and searching: what is counted for each element that is read. Sums and extremes are rows of a table in `elements`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf, prod
-from typing import Any
 
 from flopkit.counter.calls import Call, extent, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 
-__all__ = ["SIMPLE", "levels"]
+__all__ = ["levels"]
 
-# FLOPs of an input element, of an output element, and what they are. Sums start from zero, so n numbers take n additions.
-SIMPLE: Mapping[str, tuple[int, int, str]] = {
-    "sum": (1, 0, "add"),
-    "nansum": (2, 0, "compare, add"),
-    "prod": (1, 0, "multiply"),
-    "mean": (1, 1, "add; a division"),
-    "max": (1, 0, "compare"),
-    "min": (1, 0, "compare"),
-    "amax": (1, 0, "compare"),
-    "amin": (1, 0, "compare"),
-    "aminmax": (2, 0, "two compares"),
-    "_aminmax": (2, 0, "two compares"),
-    "argmax": (1, 0, "compare"),
-    "argmin": (1, 0, "compare"),
-    "all": (1, 0, "and"),
-    "any": (1, 0, "or"),
-    "_is_all_true": (1, 0, "and"),
-    "_is_any_true": (1, 0, "or"),
-    "count_nonzero": (2, 0, "compare, add"),
-    "var": (4, 2, "add, subtract, multiply, add; two divisions"),
-    "std": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
-    "var_mean": (4, 2, "add, subtract, multiply, add; two divisions"),
-    "std_mean": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
-    "logsumexp": (4, 2, "compare, subtract, exponential, add; a logarithm, an add"),
-    "hash_tensor": (1, 0, "exclusive or"),
-    # running sums: as many results as inputs
-    "cumsum": (1, 0, "add"),
-    "cumprod": (1, 0, "multiply"),
-    "cummax": (1, 0, "compare"),
-    "cummin": (1, 0, "compare"),
-    "_cummax_helper": (1, 0, "compare"),
-    "_cummin_helper": (1, 0, "compare"),
-    "logcumsumexp": (5, 0, "compare, subtract, exponential, logarithm, add"),
-    "_logcumsumexp": (5, 0, "compare, subtract, exponential, logarithm, add"),
-    # counting
-    "bincount": (1, 0, "add"),
-    "histc": (4, 0, "subtract, multiply, round, add"),
-    # selection: a compare for each element, whatever the method
-    "kthvalue": (1, 0, "compare"),
-    "median": (1, 0, "compare"),
-    "nanmedian": (1, 0, "compare"),
-    "mode": (1, 0, "compare"),
-    "renorm": (3, 0, "power, add, multiply"),
-    "_sparse_sum": (1, 0, "add"),
-    "_sparse_csr_sum": (1, 0, "add"),
-    "_sparse_csr_prod": (1, 0, "multiply"),
-}
-
-_IN_PLACE = ("cumsum", "cumprod", "renorm")
-_FOREACH = {"aten::_foreach_max": "max"}
 _NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::native_norm", "aten::_foreach_norm")
 _POWERS = ("aten::linalg__powsum", "aten::_foreach_powsum")
 
@@ -73,29 +21,6 @@ def levels(n: int) -> int:
     [0, 1, 2, 10, 11]
     """
     return max(n - 1, 0).bit_length()
-
-
-def _simple(name: str) -> Any:
-    def work(call: Call) -> Work:
-        each, last, _ = SIMPLE[name]
-        several = isinstance(call.args[0], (list, tuple))
-        if (
-            name in ("max", "min") and not several and len(list(tensors(call.args))) > 1
-        ):  # max(x, y): element by element
-            return elementwise(numel(call.outputs[0]), call.bytes())
-        source = list(tensors(call.args[0]))
-        results = list(tensors(call.out)) if several else call.outputs[:1]
-        flops = each * sum(map(numel, source)) + last * sum(map(numel, results))
-        complex_ = 2 if any(t.dtype.is_complex for t in source) else 1
-        return elementwise(complex_ * flops, call.bytes())
-
-    return work
-
-
-for _name in SIMPLE:
-    _ops = [f"aten::{_name}", *([f"aten::{_name}_"] if _name in _IN_PLACE else [])]
-    _ops += [op for op, base in _FOREACH.items() if base == _name]
-    explains(*_ops)(_simple(_name))
 
 
 @explains(*_NORMS, *_POWERS)
@@ -159,24 +84,6 @@ def isin(call: Call) -> Work:
     """Looked up among the sorted test elements: ⌈log₂(n + 1)⌉ compares for each element; sorting them is not counted."""
     tested = call.get("test_elements")
     return elementwise(numel(call.outputs[0]) * levels((numel(tested) if tested is not None else 1) + 1), call.bytes())
-
-
-@explains(
-    "aten::histogram",
-    "aten::_histogramdd_from_bin_cts",
-    "aten::_histogramdd_from_bin_tensors",
-    "aten::_histogramdd_bin_edges",
-)
-def histogram(call: Call) -> Work:
-    """A bin for each number: subtract, multiply, round, add."""
-    return elementwise(4 * numel(call["self"]), call.bytes())
-
-
-@explains("aten::segment_reduce", "aten::_segment_reduce_backward")
-def segments(call: Call) -> Work:
-    """One operation for each number."""
-    source = call.get("data")
-    return elementwise(numel(source), call.bytes())
 
 
 @explains("aten::dist")

@@ -1,4 +1,4 @@
-"""Images read between their pixels: upsampling and sampling at a grid."""
+"""Images read between their pixels: upsampling with a filter that widens, and sampling at a grid. (Plain upsampling is in `elements`.)"""
 
 from __future__ import annotations
 
@@ -6,47 +6,12 @@ from math import ceil, prod
 
 from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.registry import explains
-from flopkit.counter.work import COUNTED, Work, elementwise, free
+from flopkit.counter.work import COUNTED, Work, elementwise
 
 __all__: list[str] = []
 
-# A weighted sum of t taps is t multiplies and t − 1 adds; done one dimension after the other. The weights of rows and columns are
-# few beside the elements, and not counted.
-_FORWARD = {"linear1d": 3, "bilinear2d": 9, "trilinear3d": 21, "bicubic2d": 35}
-# Backward: for each tap the gradient times a weight for each dimension, and an add.
-# equivalent: 2 * 2 -> 2 + 2 (two and two)
-_BACKWARD = {"linear1d": 2 * 2, "bilinear2d": 4 * 3, "trilinear3d": 8 * 4, "bicubic2d": 16 * 3}
-_NEAREST = [
-    f"{start}nearest{exact}{n}d" for n in (1, 2, 3) for start, exact in (("upsample_", ""), ("_upsample_", "_exact"))
-]
 # Taps on each side at a scale of 1, where the filter widens as an image shrinks (antialias).
 _SUPPORT = {"bilinear2d": 1, "bicubic2d": 2, "lanczos2d": 3}
-
-
-@explains(*(f"aten::{name}" for name in _NEAREST))
-def nearest(call: Call) -> Work:
-    """Copies."""
-    return free(call.bytes())
-
-
-@explains(*(f"aten::{name}_backward" for name in _NEAREST))
-def nearest_backward(call: Call) -> Work:
-    """An add for each gradient."""
-    return elementwise(numel(call["grad_output"]), call.bytes())
-
-
-@explains(*(f"aten::upsample_{kind}" for kind in _FORWARD))
-def upsample(call: Call) -> Work:
-    """Weighted sums of the neighbours: 3 FLOPs an element in one dimension, 9 in two, 21 in three; bicubic 35."""
-    kind = str(call.func._schema.name).removeprefix("aten::upsample_")
-    return elementwise(_FORWARD[kind] * numel(call.outputs[0]), call.bytes())
-
-
-@explains(*(f"aten::upsample_{kind}_backward" for kind in _FORWARD))
-def upsample_backward(call: Call) -> Work:
-    """For each tap a multiplication a dimension and an add: 4, 12, 32; bicubic 48."""
-    kind = str(call.func._schema.name).removeprefix("aten::upsample_").removesuffix("_backward")
-    return elementwise(_BACKWARD[kind] * numel(call["grad_output"]), call.bytes())
 
 
 @explains(*(f"aten::_upsample_{kind}_aa{end}" for kind in _SUPPORT for end in ("", "_backward")))
