@@ -1,16 +1,19 @@
-"""A report's rows: by operator, and by module."""
+"""A report's numbers: in all, by phase, by number format, by operator, and by module."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flopkit import units
+from flopkit.cost import Cost
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import PHASES, settled
 from flopkit.sizes import choice
 from flopkit.tables import Table
 
-__all__ = ["FORMATS", "by_module", "by_op"]
+__all__ = ["FORMATS", "by_dtype", "by_module", "by_op", "model_flops", "phase"]
 
 FORMATS = {
     **{name: (lambda v: units.format_value(v, "FLOPs")) for name in ("flops", "model_flops", "vector_flops", *PHASES)},
@@ -18,6 +21,56 @@ FORMATS = {
     "bytes": lambda v: units.format_value(v, "B"),
     "intensity": lambda v: units.format_value(v, "FLOP/B"),
 }
+
+
+def model_flops(report: Any) -> Any:
+    """What the mathematics asks for, of the forward and the backward pass."""
+    found = (
+        calls * report.flops_of(entry.work.model)
+        for entry, where, calls in report.lines()
+        if where.phase in ("forward", "backward")
+    )
+    return settled(sum(found))
+
+
+def phase(report: Any, name: str) -> Cost:
+    """What ran in one of the phases."""
+    macs: dict[str, Any] = {}
+    vector: dict[str, Any] = {}
+    moved = 0
+    for entry, where, calls in report.lines():
+        work = entry.work
+        if where.phase == name:
+            _add(macs, work.done, calls)
+            _add(vector, work.vector, calls)
+            moved += calls * work.bytes
+        if name == "recompute":
+            _add(macs, work.again, calls)
+            _add(vector, work.vector_again, calls)
+    macs = {kind: settled(n) for kind, n in macs.items()}
+    return replace(Cost(name, macs_by_kind=macs, vector_by_kind=vector, bytes=moved), convention=report.convention)
+
+
+def _add(total: dict[str, Any], counts: Mapping[str, float], calls: int) -> None:
+    for kind, n in counts.items():
+        total[kind] = total.get(kind, 0) + calls * n
+
+
+def by_dtype(report: Any, model: bool) -> dict[str, Any]:
+    """FLOPs by the number format of the operands: those that were executed, or those of the *model*."""
+    from flopkit.counter.timing import format_of
+
+    found: dict[str, Any] = {}
+    for entry, where, calls in report.lines():
+        work = entry.work
+        if model:
+            kinds = [work.model] if where.phase in ("forward", "backward") else []
+        else:
+            kinds = [work.done, work.again]
+        if flops := sum(report.flops_of(macs) for macs in kinds):
+            format = format_of(work.dtype)
+            found[format] = found.get(format, 0) + calls * flops
+    return {format: settled(flops) for format, flops in found.items()}
 
 
 SORTS = ("flops", "model_flops", "vector_flops", "bytes", "calls", "operator")

@@ -52,6 +52,24 @@ class Seen:
         one row, whatever ran inside.
     unit : str, optional
         What torch calls the number.
+
+    Examples
+    --------
+    Torch's counter has no formula for the fused attention of a CPU. On meta, and on a GPU, it has one.
+
+    >>> import torch, flopkit as fk
+    >>> from torch.nn import functional as F
+    >>> def seen(device):
+    ...     q = torch.ones(1, 2, 8, 4, device=device)
+    ...     attention = F.scaled_dot_product_attention
+    ...     report = fk.count(attention, q, q, q)
+    ...     return report.as_seen_by("torch")
+    >>> int(seen("cpu")), seen("cpu").flops
+    (0, 2048)
+    >>> seen("cpu").missed[0]["operator"]
+    'scaled_dot_product_attention'
+    >>> int(seen("meta")), seen("meta").flops
+    (2048, 2048)
     """
 
     value: int
@@ -100,14 +118,19 @@ class Seen:
         return f"<div>{html.escape(self._line())}</div>" + "".join(tables)
 
 
-def seen(ledger: Ledger) -> Seen:
+def seen(ledger: Ledger, tool: str = "torch") -> Seen:
     """What torch's counter would print of these calls.
 
     Raises
     ------
     ValueError
-        Where one of torch's formulas fails on a call, as its counter would.
+        For another tool, and where one of torch's formulas fails on a call, as its counter would.
     """
+    if tool != "torch":
+        raise ValueError(
+            f"tool={tool!r}: a report knows what torch's own counter would print, as_seen_by('torch'); "
+            f"other tools are run by fk.ask({tool!r}, model, *inputs)"
+        )
     whole = {entry.op for entry, where in ledger.calls if entry.func is None and not where.inside}
     rows: dict[str, dict[str, Any]] = {}
     for (entry, where), calls in list(ledger.calls.items()):

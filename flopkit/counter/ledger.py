@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from flopkit.counter.work import COUNTED, ELEMENTWISE, Work
 
-__all__ = ["Entry", "Ledger", "Where"]
+__all__ = ["Entry", "Kept", "Ledger", "Where"]
 
 
 class Where(NamedTuple):
@@ -61,3 +61,16 @@ class Ledger:
         for mine, theirs in ((self.calls, other.calls), (self.unseen, unseen)):
             for key, number in list(theirs.items()):
                 mine[key] = mine.get(key, 0) + number
+
+
+class Kept:
+    """A ledger that nothing is added to any more: what a report goes by once it has been pickled."""
+
+    closed = True
+
+    def __init__(self, ledger: Ledger, notes: set[str]) -> None:
+        self._ledger, self.notes = ledger, notes
+
+    def ledger(self) -> Ledger:
+        """All calls."""
+        return self._ledger

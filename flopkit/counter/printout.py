@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 from flopkit import units
@@ -11,7 +12,7 @@ from flopkit.counter.breakdown import FORMATS
 from flopkit.counter.work import PHASES
 from flopkit.tables import Table
 
-__all__ = ["calls_of", "summary", "table"]
+__all__ = ["as_html", "calls_of", "summary", "table"]
 
 
 def summary(report: Any) -> list[str]:
@@ -44,6 +45,11 @@ def summary(report: Any) -> list[str]:
         lines.append("every operator is accounted for")
     lines += report.notes
     return [line for line in lines if line]
+
+
+def as_html(report: Any) -> str:
+    """The same and the table, for a notebook."""
+    return "".join(f"<div>{html.escape(line)}</div>" for line in summary(report)) + table(report)._repr_html_()
 
 
 def table(report: Any, most: int = 12) -> Table:

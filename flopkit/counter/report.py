@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import html
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from flopkit.conventions import EXACT, TORCH, Convention, as_convention
+from flopkit.conventions import TORCH, Convention, as_convention
 from flopkit.cost import Cost
-from flopkit.counter import breakdown, by_torch, printout
+from flopkit.counter import breakdown, by_torch, printout, unknowns
 from flopkit.counter.by_torch import Seen
-from flopkit.counter.ledger import Entry, Ledger, Where
-from flopkit.counter.work import PHASES, UNKNOWN, settled
+from flopkit.counter.ledger import Entry, Kept, Ledger, Where
+from flopkit.counter.work import PHASES, settled
 from flopkit.tables import Table
 
 __all__ = ["Report"]
-
-WRITTEN_OUT = (
-    "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"
-)
 
 
 class Report:
@@ -52,13 +45,7 @@ class Report:
     @property
     def model_flops(self) -> Any:
         """FLOPs of the model's forward and backward pass, without recomputation and the optimiser."""
-        return settled(
-            sum(
-                calls * self.flops_of(entry.work.model)
-                for entry, where, calls in self.lines()
-                if where.phase in ("forward", "backward")
-            )
-        )
+        return breakdown.model_flops(self)
 
     @property
     def hardware_flops(self) -> Any:
@@ -115,13 +102,7 @@ class Report:
 
         Columns: *operator*, *calls*, *bytes*.
         """
-        rows: dict[str, dict[str, Any]] = {}
-        for entry, _, calls in self.lines():
-            if entry.work.status == UNKNOWN:
-                row = rows.setdefault(entry.op, {"operator": entry.op, "calls": 0, "bytes": 0})
-                row["calls"] += calls
-                row["bytes"] += calls * entry.work.bytes
-        return sorted(rows.values(), key=lambda row: -row["bytes"])
+        return unknowns.uncounted(self)
 
     @property
     def coverage(self) -> float:
@@ -134,33 +115,7 @@ class Report:
     @property
     def notes(self) -> list[str]:
         """Warnings: masks that the counter could not read, work of one rank only, kernels that were assumed."""
-        found = list(getattr(self._source, "notes", ()))
-        hidden: dict[str, int] = {}
-        for entry, where, calls in self.lines():
-            if entry.work.note and (where.phase == "forward" or entry.work.status == UNKNOWN):
-                hidden[entry.work.note] = hidden.get(entry.work.note, 0) + calls
-        if self.convention.hidden != self.convention.scores and (calls := self._written_out()):
-            hidden[WRITTEN_OUT] = calls
-        return [*found, *(f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items())]
-
-    def _written_out(self) -> int:
-        """Calls of softmax beside batched products, less those of attention calls whose two products were counted by themselves."""
-        batched: set[str] = set()
-        softmaxes, of_calls = Counter[str](), Counter[str]()
-        for entry, where, calls in self.lines():
-            if where.phase != "forward":
-                continue
-            if entry.op in ("_softmax", "_safe_softmax"):
-                softmaxes[where.path] += calls
-            elif entry.op in ("bmm", "baddbmm") and "scores" in entry.work.model:
-                of_calls[where.path] += calls
-            elif entry.op in ("bmm", "baddbmm"):
-                batched.add(where.path)
-        return sum(
-            max(calls - of_calls[path] // 2, 0)
-            for path, calls in softmaxes.items()
-            if {path, path.rpartition(".")[0]} & batched
-        )
+        return [*getattr(self._source, "notes", ()), *unknowns.notes(self)]
 
     def add_note(self, note: str) -> None:
         """Add a line to `notes`."""
@@ -180,17 +135,7 @@ class Report:
             For a convention that needs what a program does not show, such as which product is the router's.
         """
         convention = as_convention(convention)
-        asks = [kind for kind in ("router", "head", "embedding") if convention.share(kind) != EXACT.share(kind)]
-        if convention.of_models:
-            raise ValueError(
-                f"{convention} counts a model's parameters for each token, and a running program does not say which those are; use a "
-                "model's formula, fk.load(name), under that convention"
-            )
-        if asks:
-            raise ValueError(
-                f"{convention} asks for the {' and the '.join(asks)}, and a running program does not say which of its operators that is; "
-                "use a model's formula, fk.load(name), under that convention"
-            )
+        unknowns.refuse(convention)
         other = Report(self._source, convention)
         other._read = self._read
         return other
@@ -254,19 +199,7 @@ class Report:
         >>> fk.count(lambda: (layer(x), layer.bfloat16()(x.bfloat16()))).flops_by_dtype()
         {'fp32': 60, 'bf16': 60}
         """
-        from flopkit.counter.timing import format_of
-
-        found: dict[str, Any] = {}
-        for entry, where, calls in self.lines():
-            work = entry.work
-            if model:
-                kinds = [work.model] if where.phase in ("forward", "backward") else []
-            else:
-                kinds = [work.done, work.again]
-            if flops := sum(self.flops_of(macs) for macs in kinds):
-                format = format_of(work.dtype)
-                found[format] = found.get(format, 0) + calls * flops
-        return {format: settled(flops) for format, flops in found.items()}
+        return breakdown.by_dtype(self, model)
 
     def as_seen_by(self, tool: str = "torch") -> Seen:
         """What torch's own counter would print for this run, silent zeros included.
@@ -285,31 +218,8 @@ class Report:
         ------
         ValueError
             For another tool, or if one of torch's formulas fails, as its counter would.
-
-        Examples
-        --------
-        Torch's counter has no formula for the fused attention of a CPU. On meta, and on a GPU, it has one.
-
-        >>> import torch, flopkit as fk
-        >>> from torch.nn import functional as F
-        >>> def seen(device):
-        ...     q = torch.ones(1, 2, 8, 4, device=device)
-        ...     attention = F.scaled_dot_product_attention
-        ...     report = fk.count(attention, q, q, q)
-        ...     return report.as_seen_by("torch")
-        >>> int(seen("cpu")), seen("cpu").flops
-        (0, 2048)
-        >>> seen("cpu").missed[0]["operator"]
-        'scaled_dot_product_attention'
-        >>> int(seen("meta")), seen("meta").flops
-        (2048, 2048)
         """
-        if tool != "torch":
-            raise ValueError(
-                f"tool={tool!r}: a report knows what torch's own counter would print, as_seen_by('torch'); "
-                f"other tools are run by fk.ask({tool!r}, model, *inputs)"
-            )
-        return by_torch.seen(self._source.ledger())
+        return by_torch.seen(self._source.ledger(), tool)
 
     def roofline(self, device: Any, dtype: Any = None) -> Any:
         """The least time of each operator on *device*, what limits it, and the sum.
@@ -331,7 +241,7 @@ class Report:
         ledger = Ledger()
         ledger.take(self._source.ledger())
         return {
-            "_source": _Kept(ledger, set(getattr(self._source, "notes", ()))),
+            "_source": Kept(ledger, set(getattr(self._source, "notes", ()))),
             "convention": self.convention,
             "_read": None,
         }
@@ -359,9 +269,7 @@ class Report:
         return "\n".join([*self.summary(), "", str(printout.table(self))])
 
     def _repr_html_(self) -> str:
-        return (
-            "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + printout.table(self)._repr_html_()
-        )
+        return printout.as_html(self)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -384,34 +292,4 @@ class Report:
         return self.convention.vector_flops(flops)
 
     def _phase(self, phase: str) -> Cost:
-        macs: dict[str, Any] = {}
-        vector: dict[str, Any] = {}
-        moved = 0
-        for entry, where, calls in self.lines():
-            work = entry.work
-            if where.phase == phase:
-                _add(macs, work.done, calls)
-                _add(vector, work.vector, calls)
-                moved += calls * work.bytes
-            if phase == "recompute":
-                _add(macs, work.again, calls)
-                _add(vector, work.vector_again, calls)
-        macs = {kind: settled(n) for kind, n in macs.items()}
-        return replace(Cost(phase, macs_by_kind=macs, vector_by_kind=vector, bytes=moved), convention=self.convention)
-
-
-class _Kept:
-    """What a report goes by once it has been pickled."""
-
-    closed = True
-
-    def __init__(self, ledger: Ledger, notes: set[str]) -> None:
-        self._ledger, self.notes = ledger, notes
-
-    def ledger(self) -> Ledger:
-        return self._ledger
-
-
-def _add(total: dict[str, Any], counts: Mapping[str, float], calls: int) -> None:
-    for kind, n in counts.items():
-        total[kind] = total.get(kind, 0) + calls * n
+        return breakdown.phase(self, phase)

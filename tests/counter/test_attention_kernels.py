@@ -10,7 +10,8 @@ from flopkit.conventions import EXACT
 from flopkit.counter.calls import Call
 from flopkit.counter.operators import attention_kernels, explain
 from flopkit.counter.operators.attention_kernels import part_of
-from flopkit.counter.operators.attentions import Shape, backward_work, of_lengths, shape_of, split_of, wanted
+from flopkit.counter.operators.attention_shapes import Shape, of_lengths, shape_of
+from flopkit.counter.operators.attentions import backward_work, split_of, wanted
 from flopkit.counter.operators.visibility import band_pairs, lengths_from, visible_rows
 
 aten = torch.ops.aten

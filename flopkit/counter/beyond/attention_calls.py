@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flopkit.counter.operators.attentions import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
+from flopkit.counter.operators.attention_shapes import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
 from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.watching.inside import is_wrapper
 

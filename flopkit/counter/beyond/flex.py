@@ -20,7 +20,8 @@ from flopkit.counter import by_torch
 from flopkit.counter.beyond.attention_calls import cast_of, in_dtype
 from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry
-from flopkit.counter.operators.attentions import Shape, backward_work, forward_work, shape_of, wanted
+from flopkit.counter.operators.attention_shapes import Shape, shape_of
+from flopkit.counter.operators.attentions import backward_work, forward_work, wanted
 from flopkit.counter.operators.block_masks import pairs_of
 from flopkit.counter.watching.autograd import current_node, next_number
 from flopkit.counter.watching.places import Place

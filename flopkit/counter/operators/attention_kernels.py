@@ -12,18 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.counter.calls import Call, extent, numel
-from flopkit.counter.operators.attentions import (
+from flopkit.counter.operators.attention_shapes import (
     HIDDEN_MASK,
-    KERNELS,
     UNKNOWN_LENGTHS,
     Shape,
-    backward_work,
-    forward_work,
     in_common,
     of_lengths,
     shape_of,
-    wanted,
-)  # fmt: skip
+)
+from flopkit.counter.operators.attentions import KERNELS, backward_work, forward_work, wanted
 from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work

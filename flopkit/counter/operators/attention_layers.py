@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from flopkit.counter.calls import Call
-from flopkit.counter.operators.attentions import HIDDEN_MASK, Shape, of_lengths
+from flopkit.counter.operators.attention_shapes import HIDDEN_MASK, Shape, of_lengths
 from flopkit.counter.registry import explains
 from flopkit.counter.work import COUNTED, Work
 from flopkit.layers.attentions import SCALE_FLOPS

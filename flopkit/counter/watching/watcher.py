@@ -5,49 +5,30 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flopkit.counter import by_torch, registry
+from flopkit.counter import registry
 from flopkit.counter.beyond import flex, regions
-from flopkit.counter.calls import Call
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.operators import explain
+from flopkit.counter.unknowns import BY_ITS_INSIDE, LOCAL, of_rank
 from flopkit.counter.watching import inside
-from flopkit.counter.watching.autograd import NEVER, current_node, graph_task, next_number
+from flopkit.counter.watching.autograd import NEVER, graph_task, next_number
+from flopkit.counter.watching.entries import known_plans, look_up, plan_of, unknown_entry
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import Here, heres, local
 from flopkit.counter.watching.modes import leave_dispatch, leave_functions
 from flopkit.counter.watching.places import OUTSIDE, Modules, Place
-from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta, recipe_of, signature
-from flopkit.counter.work import COUNTED, Work, unknown
+from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta
+from flopkit.counter.work import Work
 
 __all__ = ["Watcher"]
 
 _modes = torch._C._len_torch_dispatch_stack
 _pop: Any = torch._C._pop_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
-LOCAL = "DTensor: what is counted is this rank's local work"
-BY_ITS_INSIDE = (
-    "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
-    "seen (@fk.formula counts it)"
-)
-
-
-_MANY_FLOATS = 200  # of an operator
-_MANY = 20_000  # shapes that are remembered from one count to the next
-_known: tuple[object, dict[Any, Any]] = (None, {})
-
-
-def _plans() -> dict[Any, Any]:
-    """What is known of operators and shapes from earlier counts, as long as no formula was registered since."""
-    global _known
-    if _known[0] is not registry.edition or sum(len(plan.entries) for plan in list(_known[1].values())) > _MANY:
-        _known = (registry.edition, {})
-    return _known[1]
 
 
 class Watcher(TorchDispatchMode):
@@ -63,7 +44,7 @@ class Watcher(TorchDispatchMode):
         self.attention = attention
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}
-        self.plans = _plans()
+        self.plans = known_plans()
         self.desugared: dict[Any, bool] = {}
         self.closed = False
         self.notes: set[str] = set()
@@ -73,7 +54,7 @@ class Watcher(TorchDispatchMode):
         self._home = threading.get_ident()
         self._all: list[Here] = []
         self._functions = Functions(self)
-        self._registered = registry.edition
+        self.registered = registry.edition
         self._final: Ledger | None = None
 
     @classmethod
@@ -151,11 +132,9 @@ class Watcher(TorchDispatchMode):
         """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
         self.closed = True
         self._final = self.ledger()
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
-            rank, ranks = distributed.get_rank(), distributed.get_world_size()
+        if rank := of_rank():
             self.notes.discard(LOCAL)
-            self.notes.add(f"rank {rank} of {ranks}: what is counted is this rank's local work")
+            self.notes.add(rank)
         self._all.clear()
         self.plans = {}
         self.entries.clear()
@@ -184,8 +163,8 @@ class Watcher(TorchDispatchMode):
         if types and self._desugars(types):
             return NotImplemented
         plan = self.plans.get(func)
-        if plan is None or self._registered is not registry.edition:
-            plan = self._plan(func)
+        if plan is None or self.registered is not registry.edition:
+            plan = plan_of(self, func)
         if not plan.special:
             pass
         elif plan.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
@@ -255,67 +234,11 @@ class Watcher(TorchDispatchMode):
     ) -> tuple[Entry, bool]:  # fmt: skip
         """The entry of a call, and whether an attention call takes it for its own."""
         if entry is None or plan.by_result:
-            entry = self._look_up(plan, func, args, kwargs, out, key, floats)
+            entry = look_up(self, plan, func, args, kwargs, out, key, floats)
         region = place.region
         if region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place):
             return entry, True
         return entry, False
-
-    def _look_up(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any) -> Entry:
-        if key is None:
-            return self._entry(plan, func, args, kwargs, out, None)
-        if plan.by_result:
-            key = (key, signature(out))
-            entry: Entry | None = plan.exact.get((key, floats)) if floats else plan.entries.get(key)
-            if entry is not None:
-                return entry
-        entry = self._entry(plan, func, args, kwargs, out, key)
-        if plan.fresh and on_meta(args):
-            entry.results = recipe_of(out)
-        if not floats:
-            plan.entries[key] = entry
-            return entry
-        # One entry for all floats that change nothing: else a float that is another one in each step would make a line in each.
-        first = plan.entries.setdefault((key, True), entry)
-        if first.work == entry.work and first.results == entry.results:
-            entry = first
-        if len(plan.exact) > _MANY_FLOATS:
-            plan.exact.clear()
-        plan.exact[key, floats] = entry
-        return entry
-
-    def _entry(self, plan: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
-        call = Call(func, args, kwargs, out, current_node() if graph_task() != -1 else None)
-        try:
-            work = plan.formula(call)
-        except Exception as error:  # a mistake of ours must not end the program of somebody else
-            if registry.theirs(func) is not None:
-                raise
-            failed = f"{plan.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it"
-            work = replace(unknown(call.bytes()), note=failed)
-        theirs = by_torch.flops_of(func, args, kwargs, out)
-        if work.status == COUNTED and not work.dtype:
-            work = replace(work, dtype=call.dtype)
-        if key is not None:
-            return Entry(plan.op, work, func, (func, *key), theirs)
-        # Filed by what it came to, not by what it was made of: else each step could be a new line.
-        shapes: Any
-        try:
-            shapes = (func, signature(args), signature(kwargs))
-            hash(shapes)
-        except (TypeError, RuntimeError):
-            shapes = (func,)
-        return self.entries.setdefault((shapes, repr(work), theirs), Entry(plan.op, work, func, shapes, theirs))
-
-    def _plan(self, func: Any) -> Any:
-        if self._registered is not registry.edition:
-            self.plans = _plans()
-            self.entries.clear()
-            self._registered = registry.edition
-        plan = self.plans.get(func)
-        if plan is None:
-            plan = self.plans[func] = explain(func)
-        return plan
 
     def _desugars(self, types: Any) -> bool:
         """Whether a tensor subclass is at work that runs its operators by others: those are the ones to count."""
@@ -359,9 +282,7 @@ class Watcher(TorchDispatchMode):
     def _unknown(self, here: Here, func: Any, args: Any, kwargs: Any, out: Any, plan: Any) -> None:
         phase, place = here.where(3)
         with torch._C.DisableTorchFunction():
-            work = unknown(Call(func, args, kwargs, out).bytes())
-            theirs = by_torch.flops_of(func, args, kwargs, out)
-        entry = self.entries.setdefault((func, repr(work), theirs), Entry(plan.op, work, func, None, theirs))
+            entry = unknown_entry(self, plan, func, args, kwargs, out)
         here.arithmetic += 1  # listed: what it ran inside of need not be
         here.ledger.add(entry, place.where(phase))
 
