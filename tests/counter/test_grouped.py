@@ -112,7 +112,7 @@ def test_scaled_groups_on_meta():
 
 
 def test_two_four_bit_numbers_share_a_byte():
-    from flopkit.counter.operators.grouped import grouped_macs
+    from flopkit.counter.operators.products import grouped_macs
 
     if not hasattr(torch, "float4_e2m1fn_x2"):
         pytest.skip("a torch before four-bit floats")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 import flopkit as fk
 from flopkit.counter import registry
 from flopkit.counter.calls import Call
-from flopkit.counter.operators import vision
+from flopkit.counter.operators import images as vision
 
 
 def counted(fn, *args):
@@ -85,7 +85,7 @@ def test_quantised_tensors():
 @pytest.mark.parametrize("ratio, uncounted", [(1, 0), (3, 0), (0, 1), (-1, 1)])
 def test_boxes_of_torchvision(ratio, uncounted):
     """With a sampling_ratio the samples are known: 18 FLOPs for the place of each, 8 for its value, a division; else the boxes say."""
-    from flopkit.counter.operators.vision import roi_align
+    from flopkit.counter.operators.images import roi_align
 
     class Schema:
         name = "torchvision::roi_align"

@@ -10,7 +10,7 @@ from flopkit import tally
 from flopkit.counter.calls import Call
 from flopkit.counter.operators import explain
 from flopkit.counter.operators.elements import SIMPLE
-from flopkit.counter.operators.losses import LOSSES
+from flopkit.counter.operators.losses_optimizers import LOSSES
 from flopkit.counter.operators.recipes import RECIPES
 from flopkit.counter.registry import FORMULAS
 from flopkit.tally.ledger import record

@@ -7,7 +7,7 @@ from programs import backward, count, leaf, row
 
 import flopkit as fk
 from flopkit.counter.calls import Call
-from flopkit.counter.operators.solvers import triangular_solve
+from flopkit.counter.operators.linear_algebra import triangular_solve
 from flopkit.counter.operators.sparse import half_linear, half_product, sparse_macs
 
 pytestmark = pytest.mark.filterwarnings(

@@ -20,9 +20,8 @@ __all__ = ["FLEX", "Plan", "explain"]
 ROOMS = tuple(
     import_module(f"{__name__}.{name}")
     for name in (
-        "attention_kernels", "attention_layers", "bilinear", "convolutions", "distances", "elements", "grouped", "indexing", "losses",
-        "movement", "normalisations", "optimizers", "pointwise", "pools", "products", "quantised",
-        "recurrent", "reductions", "sampling", "solvers", "sparse", "transforms", "vision",
+        "attention_kernels", "attention_layers", "convolutions", "elements", "images", "indexing", "linear_algebra", "losses_optimizers",
+        "movement", "normalisations", "pointwise", "products", "quantised", "recurrent", "reductions", "sparse",
     )
 )  # fmt: skip
 

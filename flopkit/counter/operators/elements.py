@@ -17,53 +17,27 @@ __all__ = ["SIMPLE"]
 _BIN = (4, 0, "a bin for each number: subtract, multiply, round, add")
 
 # FLOPs of an element of the first argument, of an element of the (first) result, and what they are. Sums start from zero, so n numbers take
-# n additions. Bytes are those of every operator.
+# n additions; a running sum has as many results as inputs; selecting takes a compare for each element, whatever the method; windows that
+# overlap are summed. Bytes are those of every operator.
 SIMPLE: Mapping[str, tuple[int, int, str]] = {
-    "sum": (1, 0, "add"),
+    **dict.fromkeys(("sum", "cumsum", "bincount", "_sparse_sum", "_sparse_csr_sum", "unfold_backward", "col2im"), (1, 0, "add")),
     "nansum": (2, 0, "compare, add"),
-    "prod": (1, 0, "multiply"),
+    **dict.fromkeys(("prod", "cumprod", "_sparse_csr_prod"), (1, 0, "multiply")),
     "mean": (1, 1, "add; a division"),
-    "max": (1, 0, "compare"),
-    "min": (1, 0, "compare"),
-    "amax": (1, 0, "compare"),
-    "amin": (1, 0, "compare"),
-    "aminmax": (2, 0, "two compares"),
-    "_aminmax": (2, 0, "two compares"),
-    "argmax": (1, 0, "compare"),
-    "argmin": (1, 0, "compare"),
-    "all": (1, 0, "and"),
-    "any": (1, 0, "or"),
-    "_is_all_true": (1, 0, "and"),
-    "_is_any_true": (1, 0, "or"),
+    **dict.fromkeys(("max", "min", "amax", "amin", "argmax", "argmin", "cummax", "cummin", "_cummax_helper",
+                     "_cummin_helper", "kthvalue", "median", "nanmedian", "mode"), (1, 0, "compare")),
+    **dict.fromkeys(("aminmax", "_aminmax"), (2, 0, "two compares")),
+    **dict.fromkeys(("all", "_is_all_true"), (1, 0, "and")),
+    **dict.fromkeys(("any", "_is_any_true"), (1, 0, "or")),
     "count_nonzero": (2, 0, "compare, add"),
-    "var": (4, 2, "add, subtract, multiply, add; two divisions"),
-    "std": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
-    "var_mean": (4, 2, "add, subtract, multiply, add; two divisions"),
-    "std_mean": (4, 3, "add, subtract, multiply, add; two divisions, a root"),
+    **dict.fromkeys(("var", "var_mean"), (4, 2, "add, subtract, multiply, add; two divisions")),
+    **dict.fromkeys(("std", "std_mean"), (4, 3, "add, subtract, multiply, add; two divisions, a root")),
     "logsumexp": (4, 2, "compare, subtract, exponential, add; a logarithm, an add"),
     "hash_tensor": (1, 0, "exclusive or"),
-    # running sums: as many results as inputs
-    "cumsum": (1, 0, "add"),
-    "cumprod": (1, 0, "multiply"),
-    "cummax": (1, 0, "compare"),
-    "cummin": (1, 0, "compare"),
-    "_cummax_helper": (1, 0, "compare"),
-    "_cummin_helper": (1, 0, "compare"),
-    "logcumsumexp": (5, 0, "compare, subtract, exponential, logarithm, add"),
-    "_logcumsumexp": (5, 0, "compare, subtract, exponential, logarithm, add"),
-    # counting
+    **dict.fromkeys(("logcumsumexp", "_logcumsumexp"), (5, 0, "compare, subtract, exponential, logarithm, add")),
     **dict.fromkeys(("histogram", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors", "_histogramdd_bin_edges"), _BIN),
-    "bincount": (1, 0, "add"),
     "histc": _BIN,
-    # selection: a compare for each element, whatever the method
-    "kthvalue": (1, 0, "compare"),
-    "median": (1, 0, "compare"),
-    "nanmedian": (1, 0, "compare"),
-    "mode": (1, 0, "compare"),
     "renorm": (3, 0, "power, add, multiply"),
-    "_sparse_sum": (1, 0, "add"),
-    "_sparse_csr_sum": (1, 0, "add"),
-    "_sparse_csr_prod": (1, 0, "multiply"),
     "segment_reduce": (1, 0, "one operation"),
     "_segment_reduce_backward": (0, 1, "one operation"),
     "equal": (1, 0, "compare; the answer is a bool"),
@@ -95,9 +69,6 @@ SIMPLE: Mapping[str, tuple[int, int, str]] = {
     "upsample_trilinear3d_backward": (8 * 4, 0, "for each of 8 taps three multiplies and an add"),
     "upsample_bicubic2d_backward": (16 * 3, 0, "for each of 16 taps two multiplies and an add"),
     **{f"{kind}{n}d_backward": (1, 0, "add") for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)},
-    # windows that overlap are summed
-    "unfold_backward": (1, 0, "add"),
-    "col2im": (1, 0, "add"),
     # mixed precision
     "_amp_foreach_non_finite_check_and_unscale": (2, 0, "multiply, compare (is it finite)"),
 }  # fmt: skip

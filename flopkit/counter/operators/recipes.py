@@ -56,13 +56,11 @@ def _of_layers(name: str) -> Recipe:
 # the operator itself does.
 RECIPES: Mapping[str, Recipe] = {
     # numbers that stay what they are
-    "neg": Recipe(0, "a change of sign"),
+    **dict.fromkeys(("neg", "copysign"), Recipe(0, "a change of sign")),
     "abs": Recipe(0, "a change of sign (of a complex number: two multiplies, add, square root)"),
-    "copysign": Recipe(0, "a change of sign"),
     # sums and products
     "add": Recipe(_scaled("alpha", 1), "add; and multiply where alpha is not 1"),
-    "sub": Recipe(_scaled("alpha", 1), "subtract; and multiply where alpha is not 1"),
-    "rsub": Recipe(_scaled("alpha", 1), "subtract; and multiply where alpha is not 1"),
+    **dict.fromkeys(("sub", "rsub"), Recipe(_scaled("alpha", 1), "subtract; and multiply where alpha is not 1")),
     "_add_relu": Recipe(_scaled("alpha", 2), "add, compare; and multiply where alpha is not 1"),
     "addcmul": Recipe(_scaled("value", 2), "multiply, add; and multiply where value is not 1"),
     "addcdiv": Recipe(_scaled("value", 2), "divide, add; and multiply where value is not 1"),
@@ -75,19 +73,17 @@ RECIPES: Mapping[str, Recipe] = {
     "rsqrt": Recipe(2, "square root, divide"),
     "hypot": Recipe(4, "two multiplies, add, square root"),
     "ldexp": Recipe(2, "power of two, multiply"),
-    "_masked_scale": Recipe(2, "two multiplies"),
+    **dict.fromkeys(("_masked_scale", "native_dropout_backward"), Recipe(2, "two multiplies")),
     # bounds
     "clamp": Recipe(_bounds, "a compare for each bound that is given"),
-    "heaviside": Recipe(2, "two compares"),
+    **dict.fromkeys(("heaviside", "hardtanh", "hardshrink", "hardtanh_backward", "hardshrink_backward", "softshrink_backward"),
+                     Recipe(2, "two compares")),
     "nan_to_num": Recipe(3, "three compares"),
     # logarithms
-    "logaddexp": Recipe(5, "compare, subtract, exponential, logarithm, add"),
-    "logaddexp2": Recipe(5, "compare, subtract, exponential, logarithm, add"),
+    **dict.fromkeys(("logaddexp", "logaddexp2"), Recipe(5, "compare, subtract, exponential, logarithm, add")),
     "logit": Recipe(3, "log(x/(1 − x)): subtract, divide, logarithm"),
     "logit_backward": Recipe(3, "g/(x·(1 − x)): subtract, multiply, divide"),
-    "xlogy": Recipe(2, "logarithm, multiply"),
-    "special_xlog1py": Recipe(2, "logarithm, multiply"),
-    "special_entr": Recipe(2, "logarithm, multiply"),
+    **dict.fromkeys(("xlogy", "special_xlog1py", "special_entr"), Recipe(2, "logarithm, multiply")),
     "sinc": Recipe(3, "multiply, sine, divide"),
     # activations
     **{name: _of_layers(name) for name in ("relu", "relu6", "leaky_relu", "sigmoid", "tanh", "silu", "hardswish", "hardsigmoid")},
@@ -95,13 +91,9 @@ RECIPES: Mapping[str, Recipe] = {
         _gelu(ACTIVATIONS["gelu"].flops, ACTIVATIONS["gelu_tanh"].flops),
         f"{ACTIVATIONS['gelu'].steps}; approximate='tanh': {ACTIVATIONS['gelu_tanh'].steps}",
     ),
-    "hardtanh": Recipe(2, "two compares"),
-    "threshold": Recipe(1, "compare"),
-    "hardshrink": Recipe(2, "two compares"),
+    **dict.fromkeys(("threshold", "threshold_backward"), Recipe(1, "compare")),
     "softshrink": Recipe(3, "two compares, subtract"),
-    "prelu": Recipe(2, "compare, multiply"),
-    "_prelu_kernel": Recipe(2, "compare, multiply"),
-    "rrelu_with_noise": Recipe(2, "compare, multiply"),
+    **dict.fromkeys(("prelu", "_prelu_kernel", "rrelu_with_noise", "leaky_relu_backward"), Recipe(2, "compare, multiply")),
     "elu": Recipe(4, "compare, exponential, subtract, multiply"),
     "celu": Recipe(5, "compare, divide, exponential, subtract, multiply"),
     "softplus": Recipe(5, "compare, multiply, exponential, logarithm, divide"),
@@ -121,12 +113,7 @@ RECIPES: Mapping[str, Recipe] = {
         "g·(Φ(x) + x·φ(x)): four for Φ, four for φ (two multiplies, exponential, multiply), multiply, add, multiply; "
         "approximate='tanh': twelve multiplies, tanh, four adds, subtract",
     ),
-    "threshold_backward": Recipe(1, "compare"),
-    "leaky_relu_backward": Recipe(2, "compare, multiply"),
     "_prelu_kernel_backward": Recipe(3, "compare, a multiply for each gradient"),
-    "hardtanh_backward": Recipe(2, "two compares"),
-    "hardshrink_backward": Recipe(2, "two compares"),
-    "softshrink_backward": Recipe(2, "two compares"),
     "hardswish_backward": Recipe(5, "g·(x/3 + ½): two compares, divide, add, multiply"),
     "hardsigmoid_backward": Recipe(3, "g/6: two compares, divide"),
     "rrelu_with_noise_backward": Recipe(
@@ -141,7 +128,6 @@ RECIPES: Mapping[str, Recipe] = {
     "mish_backward": Recipe(
         15, "g·(t + x·s·(1 − t²)), t = tanh(softplus(x)): six for t, as where there is no kernel for it, three for s, four multiplies, subtract, add"
     ),
-    "native_dropout_backward": Recipe(2, "two multiplies"),
     # losses, before they are summed
     "binary_cross_entropy_backward": Recipe(
         lambda call: 6 + (call["weight"] is not None) + (call["reduction"] == _MEAN),
@@ -156,20 +142,16 @@ RECIPES: Mapping[str, Recipe] = {
         "subtract, add, compare, subtract from the answer's, multiply; a square, and a weight, are a multiply more",
     ),
     # quantisation
-    "quantize_per_tensor": Recipe(5, "divide, round, add, two compares"),
+    **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel"), Recipe(5, "divide, round, add, two compares")),
     "quantize_per_tensor_dynamic": Recipe(7, "minimum and maximum: two compares; divide, round, add, two compares"),
-    "quantize_per_channel": Recipe(5, "divide, round, add, two compares"),
     "dequantize": Recipe(2, "subtract, multiply"),
-    "fake_quantize_per_tensor_affine_cachemask": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
-    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
-    "fake_quantize_per_channel_affine_cachemask": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
-    "_fake_quantize_learnable_per_tensor_affine": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
-    "_fake_quantize_learnable_per_channel_affine": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
-    "_fake_quantize_learnable_per_tensor_affine_backward": Recipe(12, "the forward's seven, two multiplies, subtract, two adds"),
-    "_fake_quantize_learnable_per_channel_affine_backward": Recipe(12, "the forward's seven, two multiplies, subtract, two adds"),
+    **dict.fromkeys(("fake_quantize_per_tensor_affine_cachemask", "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+                     "fake_quantize_per_channel_affine_cachemask", "_fake_quantize_learnable_per_tensor_affine",
+                     "_fake_quantize_learnable_per_channel_affine"), Recipe(7, "divide, round, add, two compares, subtract, multiply")),
+    **dict.fromkeys(("_fake_quantize_learnable_per_tensor_affine_backward", "_fake_quantize_learnable_per_channel_affine_backward"),
+                     Recipe(12, "the forward's seven, two multiplies, subtract, two adds")),
     # gradients of random numbers: one evaluation
-    "_standard_gamma_grad": Recipe(1, "one evaluation"),
-    "_dirichlet_grad": Recipe(1, "one evaluation"),
+    **dict.fromkeys(("_standard_gamma_grad", "_dirichlet_grad"), Recipe(1, "one evaluation")),
     # a stage of a Taylor polynomial, and parts of vector algebra
     "linalg_cross": Recipe(3, "two multiplies, subtract"),
     # mixed precision

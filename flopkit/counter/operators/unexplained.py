@@ -30,11 +30,11 @@ UNEXPLAINED: Mapping[str, str] = {
     "aten::_cslt_sparse_mm_search": "it times several kernels and returns the fastest one's number",
     **dict.fromkeys(("torchvision::roi_pool", "torchvision::_roi_pool_backward", "torchvision::ps_roi_pool",
                      "torchvision::_ps_roi_pool_backward"), "the number of pixels in a box depends on the boxes"),
-    **dict.fromkeys(("mkldnn::*", "mkldnn_prepacked::*", "mkl::*", "onednn::*", "aten::mkldnn_linear*"), _OF_LIBRARY),
+    **dict.fromkeys(("mkldnn::*", "mkldnn_prepacked::*", "mkl::*", "onednn::*", "aten::mkldnn_linear*", "aten::mkldnn_*pool*"), _OF_LIBRARY),
     **dict.fromkeys(("quantized::*", "_quantized::*", "aten::fbgemm_*"),
                     "eight- or sixteen-bit arithmetic beyond linear layers, convolutions, LSTM and GRU, products, sums and multiples"),
     "aten::_thnn_fused_*": "the gates of an LSTMCell or GRUCell on a GPU, element by element; its two products are counted",
-    **dict.fromkeys(("aten::*_mps*", "aten::mps_*"), "only Apple's GPUs run it, and this book has none to compare with"),
+    **dict.fromkeys(("aten::*_mps*", "aten::mps_*", "aten::max_pool2d_backward"), "only Apple's GPUs run it, and this book has none to compare with"),
     **dict.fromkeys(("aten::miopen_conv*", "aten::miopen_depth*", "aten::_nnpack_*", "aten::*convolution*_overrideable"),
                     "a backend's kernel, which programs reach through `aten::convolution`, and that is counted"),
 }  # fmt: skip

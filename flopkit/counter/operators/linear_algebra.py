@@ -1,4 +1,4 @@
-"""Linear algebra: the leading order of LAPACK's algorithm, rounded for each matrix to the nearest even integer.
+"""Linear algebra and Fourier transforms: the leading order of LAPACK's algorithm, rounded for each matrix to the nearest even integer.
 
 The closed forms, and what "LAWN 41" and "GVL" are, stand in `flopkit.macs`. A complex number takes four times as many FLOPs. What follows a factorisation in ``backward`` is products and
 triangular solves, and counts as those. Not counted: pivoting, scaling, iterations beyond what the source assumes.
@@ -16,6 +16,7 @@ from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.operators.sparse import is_sparse, stored
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
+from flopkit.macs import fourier
 
 __all__: list[str] = []
 
@@ -175,3 +176,29 @@ def least_squares(call: Call) -> Work:
     else:
         factor = macs.qr(m, n)
     return _each(a, factor + (4 * max(m, n) * k - 2 * k * k) * r + k * k * r, call)
+
+
+# -- Fourier transforms: 5·N·log₂N FLOPs each ----------------------------------------------------------------------
+
+
+def _transforms(whole: Any, dims: Any, call: Call) -> Work:
+    points = prod(int(whole.shape[d]) for d in dims)
+    # equivalent: 0 -> 1 (a transform of no points has no FLOPs)
+    many = numel(whole) // points if points else 0
+    scaled = numel(call.outputs[0]) if call.get("normalization") else 0
+    return counted(many * fourier(points) // 2, call.bytes(), vector=scaled)
+
+
+@explains("aten::_fft_c2c", "aten::_fft_r2c")
+def transform(call: Call) -> Work:
+    """A transform of complex or of real numbers: N is the size of the input in the dimensions that are transformed.
+
+    A scale for the norm is one element-wise FLOP a number.
+    """
+    return _transforms(call["self"], call["dim"], call)
+
+
+@explains("aten::_fft_c2r")
+def transform_to_real(call: Call) -> Work:
+    """A transform to real numbers: N is the size of the result."""
+    return _transforms(call.outputs[0], call["dim"], call)
