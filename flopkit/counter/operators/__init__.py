@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -124,49 +125,47 @@ def _explain(func: Any) -> Plan:
     name = name_of(func)
     op = name.replace("aten::", "").replace("::", ".")
     dynamic = getattr(torch.Tag, "dynamic_output_shape", None) in getattr(func, "tags", ())
-    mine = registry.theirs(func)
-    if mine is not None:
-        return Plan(op, mine, by_result=dynamic)
-    ours = registry.FORMULAS.get(name)
-    if ours is not None and name != "aten::linear" and _is_composite(func):
+    by_formula = partial(Plan, op, by_result=dynamic)
+    by_inside = partial(Plan, op, _uncounted, opens=True)
+    if (mine := registry.theirs(func)) is not None:
+        return by_formula(mine)
+    if (ours := registry.FORMULAS.get(name)) is not None:
+        if name == "aten::linear" or not _is_composite(func):
+            return by_formula(ours, by_value=name in BY_VALUE)
         # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
-        return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, ours))
-    if ours is not None:
-        return Plan(op, ours, by_result=dynamic, by_value=name in BY_VALUE)
+        return by_inside(composite=True, whole=Plan(op, ours))
     if name in FLEX:
-        return Plan(op, lambda call: unknown(call.bytes()), flexes=True)
+        return Plan(op, _uncounted, flexes=True)
     if name.startswith("prims::"):  # what torch writes decompositions in: on a real device each calls operators of aten
-        return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True)
-    if isinstance(func, torch._ops.OpOverload):
-        reason = "" if name in OPENED or movement.packs(name) else reason_for(name)
-        if not reason and movement.is_view(func, name):
-            if _is_composite(func):  # a copy, if a view cannot be had: reshape, to, contiguous
-                return Plan(op, lambda call: free(), opens=True, composite=True)
-            return Plan(op, lambda call: free(), constant=Entry(op, free(), func))
-        vector = pointwise.vector_formula(func, name)
-        element = None if vector is None else Plan(op, vector, by_result=dynamic, elementwise=True)
-        if element is None and reason:
-            return Plan(op, lambda call: unknown(call.bytes()), by_result=dynamic)
-        if element is not None and not _is_composite(func):
-            return element
-        moved = movement.formula_of(func, name)
-        if moved is not None and _is_composite(func):
-            return Plan(op, lambda call: unknown(call.bytes()), opens=True, composite=True, whole=Plan(op, moved))
-        if moved is not None:
-            return Plan(op, moved, by_result=dynamic)
-        return Plan(
-            op,
-            lambda call: unknown(call.bytes()),
-            opens=True,
-            composite=func._can_decompose(),
-            whole=Plan(op, products.nested_product)
-            if name == "aten::matmul"
-            else element
-            if _has_kernels(func)
-            else None,
-            attends=op == "scaled_dot_product_attention",
-        )
-    return Plan(op, lambda call: unknown(call.bytes()), opens=True)
+        return by_inside(composite=True)
+    if not isinstance(func, torch._ops.OpOverload):
+        return by_inside()
+    composite = _is_composite(func)
+    reason = "" if name in OPENED or movement.packs(name) else reason_for(name)
+    if not reason and movement.is_view(func, name):
+        # Of a composite one a copy, if a view cannot be had: reshape, to, contiguous.
+        return by_inside(composite=True) if composite else Plan(op, _nothing, constant=Entry(op, free(), func))
+    vector = pointwise.vector_formula(func, name)
+    element = None if vector is None else by_formula(vector, elementwise=True)
+    if element is not None and not composite:
+        return element
+    if element is None and reason:
+        return by_formula(_uncounted)
+    if (moved := movement.formula_of(func, name)) is not None:
+        return by_inside(composite=True, whole=Plan(op, moved)) if composite else by_formula(moved)
+    if name == "aten::matmul":
+        element = Plan(op, products.nested_product)
+    elif not _has_kernels(func):
+        element = None
+    return by_inside(composite=func._can_decompose(), whole=element, attends=op == "scaled_dot_product_attention")
+
+
+def _uncounted(call: Call) -> Work:
+    return unknown(call.bytes())
+
+
+def _nothing(call: Call) -> Work:
+    return free()
 
 
 def _is_composite(func: Any) -> bool:

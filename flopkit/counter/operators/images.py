@@ -8,7 +8,8 @@ from typing import Any
 from flopkit.counter.calls import Call, extent, numel
 from flopkit.counter.operators.convolutions import convolution_macs
 from flopkit.counter.registry import explains
-from flopkit.counter.work import COUNTED, Work, elementwise, unknown
+from flopkit.counter.work import Work, counted, elementwise, unknown
+from flopkit.macs import product
 
 __all__ = ["adaptive_taps"]
 
@@ -144,19 +145,14 @@ def grid_sampler_backward(call: Call) -> Work:
     return elementwise(places + each * numel(call["grad_output"]), call.bytes())
 
 
-@explains("aten::affine_grid_generator", "aten::cudnn_affine_grid_generator")
+@explains(
+    "aten::affine_grid_generator", "aten::cudnn_affine_grid_generator", "aten::cudnn_affine_grid_generator_backward"
+)
 def affine_grid(call: Call) -> Work:
-    """A matrix of each image times the base grid's positions: n·positions·d·(d + 1) multiply-adds."""
-    theta, grid = call["theta"], call.outputs[0]
-    macs = numel(grid) * int(theta.shape[-1])
-    return Work(COUNTED, {"products": macs}, bytes=extent(theta) + extent(grid))
-
-
-@explains("aten::cudnn_affine_grid_generator_backward")
-def affine_grid_backward(call: Call) -> Work:
-    """The same product with the gradient."""
-    gradient, theta = call["grad"], call.outputs[0]
-    return Work(COUNTED, {"products": numel(gradient) * int(theta.shape[-1])}, bytes=extent(gradient) + extent(theta))
+    """A matrix of each image times the base grid's positions: n·positions·d·(d + 1) multiply-adds; backward the same with the gradient."""
+    grid = call.get("grad")
+    theta, grid = (call["theta"], call.outputs[0]) if grid is None else (call.outputs[0], grid)
+    return counted(product(numel(grid), int(theta.shape[-1]), 1), extent(theta) + extent(grid))
 
 
 # -- torchvision ---------------------------------------------------------------------------------------------------
@@ -166,34 +162,22 @@ PIXEL_FLOPS = 18  # bilinear, of a position: as in `sampling`
 SUM_FLOPS = 7  # of an element: four multiplies, three adds
 
 
-@explains("torchvision::deform_conv2d")
+@explains("torchvision::deform_conv2d", "torchvision::_deform_conv2d_backward")
 def deform_conv2d(call: Call) -> Work:
-    """A convolution's ``2·N·C_out·positions·(C_in/groups)·taps``, of pixels that are read between pixels first (vector FLOPs)."""
-    weight, image, result = call["weight"], call["input"], call.outputs[0]
+    """A convolution's ``2·N·C_out·positions·(C_in/groups)·taps``, of pixels that are read between pixels first (vector FLOPs).
+
+    Backward: two such products (of the weight, of the pixels), and each pixel's gradient spread over its four neighbours.
+    """
+    weight, image, gradient = call["weight"], call["input"], call.get("grad")
+    result = call.outputs[0] if gradient is None else gradient
     taps = prod(int(n) for n in weight.shape[2:])
     positions = numel(result) // max(int(weight.shape[0]), 1)  # of all images
     columns = positions * int(image.shape[1]) * taps
     offsets = positions * taps * int(call["offset_groups"])
-    vector = (
-        PIXEL_FLOPS * offsets
-        + (SUM_FLOPS + bool(call["use_mask"])) * columns
-        + numel(result) * (call["bias"] is not None)
-    )
-    macs = convolution_macs(result, weight)
-    return Work(COUNTED, {"products": macs}, vector={"elementwise": vector}, bytes=call.bytes())
-
-
-@explains("torchvision::_deform_conv2d_backward")
-def deform_conv2d_backward(call: Call) -> Work:
-    """Two such products (of the weight, of the pixels), and each pixel's gradient spread over its four neighbours."""
-    weight, image, gradient = call["weight"], call["input"], call["grad"]
-    taps = prod(int(n) for n in weight.shape[2:])
-    positions = numel(gradient) // max(int(weight.shape[0]), 1)
-    columns = positions * int(image.shape[1]) * taps
-    offsets = positions * taps * int(call["offset_groups"])
-    macs = 2 * convolution_macs(gradient, weight)
-    vector = PIXEL_FLOPS * offsets + (SUM_FLOPS + 8 + 24) * columns + numel(gradient)
-    return Work(COUNTED, {"products": macs}, vector={"elementwise": vector}, bytes=call.bytes())
+    each = SUM_FLOPS + (bool(call["use_mask"]) if gradient is None else 8 + 24)
+    biases = numel(result) * (gradient is not None or call["bias"] is not None)
+    macs = convolution_macs(result, weight) * (1 if gradient is None else 2)
+    return counted(macs, call.bytes(), vector=PIXEL_FLOPS * offsets + each * columns + biases)
 
 
 @explains(
