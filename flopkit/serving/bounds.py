@@ -9,7 +9,7 @@ from flopkit import devices, units
 from flopkit.arithmetic import reading
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes
-from flopkit.models import Model, load
+from flopkit.models import Experts, Model, load
 from flopkit.rooflines import Roofline, bound_by
 from flopkit.sizes import Count, Size, size
 
@@ -22,7 +22,8 @@ class Bound:
 
     ``cost`` is the work of the pass, ``roofline`` its times on all devices together. It yields ``tokens`` for ``batch`` sequences, one a
     reader. ``memory`` is what weights and cache need in bytes, ``available`` what the devices have, None where that is not known.
-    ``seconds`` is the least time, ``bound`` the roof that sets it: ``"compute"`` or ``"memory"``.
+    ``seconds`` is the least time, ``bound`` the roof that sets it: ``"compute"`` or ``"memory"``. ``supposes`` says under which condition,
+    if there is one.
     """
 
     cost: Cost
@@ -33,6 +34,7 @@ class Bound:
     tokens: Any
     memory: Any
     available: float | None
+    supposes: str = ""
 
     @property
     def tokens_per_s(self) -> Any:
@@ -59,10 +61,11 @@ class Bound:
             return f"<{self.cost.name}: a bound in {kind}>"
         fits = {None: "whose size is not known", True: "which fits", False: "which does not fit"}[self.fits]
         room = "" if self.available is None else f" of {units.si(self.available, 'B')}"
+        supposes = f"\n{self.supposes}" if self.supposes else ""
         return (
             f"{self.cost.name}: at least {units.seconds(self.seconds)}, bound by {self.bound}\n"
             f"{self.tokens_per_s:,.1f} tokens/s in all, {self.tokens_per_s_per_reader:,.1f} to each of {self.batch:,}\n"
-            f"arithmetic {100 * self.busy:.2f} % busy\nmemory {units.si(self.memory, 'B')}{room}, {fits}"
+            f"arithmetic {100 * self.busy:.2f} % busy\nmemory {units.si(self.memory, 'B')}{room}, {fits}{supposes}"
         )
 
 
@@ -102,7 +105,7 @@ def decode(
     -----
     Work, weights and cache are spread evenly over the devices, and what these send each other takes no time. Not counted: starting
     kernels, element-wise work, activations, sampling. Of a mixture of experts, all experts that so many tokens could choose are read: where
-    several choose the same, fewer are, and a step can be faster than this.
+    several choose the same, fewer are, and a step can be faster than this; ``supposes`` says so.
 
     Examples
     --------
@@ -112,6 +115,9 @@ def decode(
     189.1 tokens/s in all, 189.1 to each of 1
     arithmetic 0.38 % busy
     memory 143.8 GB of 640 GB, which fits
+
+    >>> decode("mixtral-8x7b", "h200-sxm", context=8192, batch=4).supposes
+    'supposing that tokens choose different experts as far as there are any: it can be faster where they choose the same'
     """
     model = the_model(model)
     cost = model.decode(context=context, batch=batch, weights=weights, kv=kv, new=new)
@@ -192,4 +198,16 @@ def _bound(
         batch * new,
         memory,
         None if device.memory is None else count * device.memory,
+        _DIFFERENT if _choices_matter(model, batch * new, roof.bound) else "",
     )
+
+
+_DIFFERENT = "supposing that tokens choose different experts as far as there are any: it can be faster where they choose the same"
+
+
+def _choices_matter(model: Model, tokens: Any, bound: Any) -> bool:
+    """Whether the time depends on how many different experts *tokens* choose: only the bytes do."""
+    if reading(tokens) != "plain" or tokens <= 1 or bound != "memory":
+        return False
+    mixtures: list[Any] = [block.mlp for block, _ in model.blocks if isinstance(block.mlp, Experts)]
+    return any(mixture.top_k < mixture.experts for mixture in mixtures)

@@ -31,6 +31,14 @@ def test_a_batch_shares_the_weights():
     assert many.memory == 2 * LLAMA.params + 64 * 1024 * ROW
 
 
+def test_a_bound_says_that_it_supposes_different_experts():
+    mixture = {n: decode("mixtral-8x7b", "h200-sxm", context=1024, batch=n) for n in (1, 2)}
+    assert "different experts" in mixture[2].supposes and mixture[2].supposes in repr(mixture[2])
+    assert mixture[1].supposes == "" and decode(LLAMA, "h100-sxm", context=1024, batch=2).supposes == ""
+    by_arithmetic = prefill("mixtral-8x7b", "h200-sxm", prompt=8192)
+    assert by_arithmetic.bound == "compute" and by_arithmetic.supposes == ""  # whichever they choose
+
+
 def test_prefill_is_bound_by_arithmetic_and_a_chunk_sees_its_prefix():
     whole = prefill(LLAMA, "h100-sxm", prompt=8192, count=8)
     assert whole.bound == "compute" and whole.seconds == pytest.approx(whole.cost.flops / (8 * 989.4e12))
