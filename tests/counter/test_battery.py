@@ -297,6 +297,8 @@ case(
 # -- Fourier transforms: 5·N·log₂N each ---------------------------------------------------------------------------
 
 case("fft of 8", lambda: call(torch.fft.fft, t(3, 8, dtype=C64)), 3 * 5 * 8 * 3)
+case("fft of 2", lambda: call(torch.fft.fft, t(3, 2, dtype=C64)), 3 * 10)  # one butterfly
+case("fft of 1", lambda: call(torch.fft.fft, t(3, 1, dtype=C64)), 0)
 case("rfft of 8", lambda: call(torch.fft.rfft, g(3, 8)), 3 * 120, 3 * 120)
 case("irfft to 8", lambda: call(torch.fft.irfft, t(3, 5, dtype=C64)), 3 * 120)
 case("fft of 12", lambda: call(torch.fft.fft, t(12, dtype=C64)), 216)  # 5·12·3.58496… = 215.098: nearest even 216

@@ -125,7 +125,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
     Examples
     --------
     >>> wiring(channels=4, groups=2).title
-    'With groups, each output reads fewer inputs: 16, 8 or 4 multiply-adds for a 1 × 1 kernel'
+    'With groups, outputs read fewer inputs: 16, 8 or 4 multiply-adds at a position, 1 × 1 kernel'
     """
     whole("wiring", "channels", channels, 4, 8)
     whole("wiring", "groups", groups, 2, channels - 1)
@@ -158,7 +158,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
         canvas.lines(middle, y, count(cost.macs), "multiply-adds")
     return Drawing(
         "wiring",
-        f"With groups, each output reads fewer inputs: {found[0]}, {found[1]} or {found[2]} multiply-adds for a 1 × 1 kernel",
+        f"With groups, outputs read fewer inputs: {found[0]}, {found[1]} or {found[2]} multiply-adds at a position, 1 × 1 kernel",
         f"{channels} input and {channels} output channels. Full: every input goes to every output, {found[0]} connections. In {groups} groups an input goes to the "
         f"{channels // groups} outputs of its own group, {found[1]} connections. Depthwise: each input goes to one output, {found[2]} connections.",
         [canvas],
@@ -209,7 +209,7 @@ def transposed(size: int = 3, kernel: int = 3, stride: int = 2) -> Drawing:
     said = [
         f"each input: {kernel}·{kernel} = {count(cost.macs // size**2)} multiply-adds, into as many outputs",
         f"all {size**2}: {count(cost.macs)} multiply-adds = {si(cost.flops, 'FLOPs')}",
-        f"where two overlap ({shared} outputs), they add up" if shared else "no two overlap: kernel ≤ stride",
+        f"where these two overlap ({shared} outputs), they add up" if shared else "no two overlap: kernel ≤ stride",
     ]
     for i, line in enumerate(said):
         canvas.text(6, top + max(side, size) * cell + 22 + 18 * i, line, anchor="start", name="said")
