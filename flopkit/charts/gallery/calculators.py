@@ -241,7 +241,7 @@ def calculator() -> Figure:
             readout("decode_seconds", "Decoding, a step", "s"),
             readout("bound", "Bound", text={"compute": "compute", "memory": "memory"}),
             readout("decode_rate", "All readers, tokens/s"),
-            readout("serving", "Weights and cache", "B"),
+            readout("serving", "Weights and cache, in memory", "B"),
             readout("serves", "Fit on all devices", text=yes_no),
         ],
         rows=along("name", list(COUNTS), one_convention),

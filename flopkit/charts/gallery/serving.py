@@ -207,7 +207,7 @@ def decode_throughput() -> Figure:
             readout(
                 "reaches", "Compute-bound", text={name: name for name in ("a large enough batch does", "no batch does")}
             ),
-            readout("memory", "Weights and cache", "B"),
+            readout("memory", "Weights and caches, in memory", "B"),
             readout("fits", "Fits in the memory", text={"yes": "yes", "no": "no"}),
         ],
         rows=along("readers", steps(1, 4096), one_batch),
