@@ -14,6 +14,7 @@ NARAYANAN, KORTHIKANTI = (
     "Korthikanti et al. 2022, arXiv:2205.05198, table 3",
 )
 NANOGPT, BERT = "nanoGPT, model.py, GPT.from_pretrained", "google-research/bert, README.md"
+LLAMA = "meta-llama/llama-models, models/llama3_2/MODEL_CARD.md"
 DEEPSEEK, CHINCHILLA = "deepseek-ai/DeepSeek-V3, README_WEIGHTS.md", "Hoffmann et al. 2022, arXiv:2203.15556, table 4"
 
 # A name, what is counted, the printed number, half of its last printed digit (0: every digit is printed), and who prints it.
@@ -24,6 +25,7 @@ PRINTED = [
     ("llama-3-8b", "params", 8.03e9, 5e6, QUOTED),
     ("llama-3-70b", "params", 70.6e9, 5e7, QUOTED),
     ("llama-3.1-405b", "params", 405.9e9, 5e7, QUOTED),
+    ("llama-3.2-3b", "params", 3.21e9, 5e6, LLAMA),
     ("gpt-3-175b", "params", 174.6e9, 5e7, "Narayanan et al. 2021, table 2"),
     ("mt-nlg-530b", "params", 529.6e9, 5e7, "Narayanan et al. 2021, table 2"),
     ("mixtral-8x7b", "params", 46.7e9, 5e7, QUOTED),
@@ -81,6 +83,7 @@ PRINTED_OTHERWISE = [
 ]
 # Those whose printed number is ours, cut off after its last digit and not rounded.
 CUT_OFF = [
+    ("llama-3.2-1b", "params", 1.23e9, 5e6, LLAMA),
     ("qwen2.5-7b", "params", 7.61e9, 5e6, "Qwen2.5-7B model card"),
     ("mixtral-8x22b", "active_params", 39.1e9, 5e7, QUOTED),
     ("qwen3-30b-a3b", "active_params", 3.3e9, 5e7, QUOTED),
@@ -159,6 +162,8 @@ def test_a_model_without_that_layer_says_so():
 def test_exact_totals():
     """Known elsewhere to the last parameter."""
     assert fk.load("llama-3-8b").params == 8_030_261_248
+    assert fk.load("llama-3.2-1b").params == 1_235_814_400
+    assert fk.load("llama-3.2-3b").params == 3_212_749_824
     assert fk.load("gpt2").params == 124_439_808
     assert fk.load("mixtral-8x7b").params == 46_702_792_704
 
