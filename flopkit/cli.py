@@ -223,7 +223,7 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         }
         if asked.lora is not None:
             found["trained"] = model.trained_params(how["trained"])
-        if model.causal and model.head == "tokens" and model.encoder is None:
+        if model.encoder is None:
             found["training memory"] = model.train_memory(**how, **sizes).total
     else:
         cost = model.forward(**sizes).under(convention)

@@ -134,16 +134,26 @@ def boundary(model: Model, run: Run) -> Any:
 
 
 def of_ends(model: Model, run: Run, training: Training) -> Any:
-    """Bytes that are kept before and after the layers: norms, the head's input, and the log-probabilities of the loss in fp32."""
+    """Bytes that are kept before and after the layers: the pixels of images, norms, and what the head and the loss keep."""
     reached = any(not is_zero(count) for count in training.reached)
     norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
-    found = norms * total(kept.bytes for kept in _normed(model, "norm", run))
-    if model.head == "none":
+    found = norms * total(kept.bytes for kept in _normed(model, "norm", run)) + _head(model, run, training)
+    if model.patches is None or not training.all:
         return found
-    if model.head != "tokens":
-        raise ValueError(f"{model.name}: what a head for {model.head!r} keeps is not known here")
-    read = nbytes(run.tokens * model.d_model, run.dtype) if training.trains("head") else 0
-    return found + read + nbytes(run.tokens * model.vocab, "fp32")
+    return found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+
+
+def _head(model: Model, run: Run, training: Training) -> Any:
+    """Bytes of the head's input, and of the log-probabilities of the loss in fp32. A head for classes reads the first token alone, but
+    as a view of all of them."""
+    if model.head == "none":
+        return 0
+    rows, wide = run.batch if model.head == "classes" else run.tokens, boundary(model, run)
+    found = nbytes(rows * model.vocab, "fp32") + (wide if training.trains("head") else 0)
+    if model.head == "mlm":  # a dense layer, the activation and the norm
+        found = found + (wide if training.trains("transform") else 0) + wide
+        found = found + total(kept.bytes for kept in _normed(model, "transform_norm", run))
+    return found
 
 
 def _normed(model: Model, name: str, run: Run) -> list[Kept]:

@@ -233,7 +233,7 @@ class Model:
         )
 
     def train_memory(
-        self, *, seq: Size, batch: Size = 1, recompute: str | int = "none", precision: str = "mixed",
+        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", precision: str = "mixed",
         optimizer: str = "adam", kernel: str = "flash", dropout: bool = False, trained: str | int | LoRA = "all",
     ) -> Memory:  # fmt: skip
         """Memory of one training step over *batch* sequences of *seq* tokens on one device.
@@ -244,8 +244,8 @@ class Model:
 
         Parameters
         ----------
-        seq : Size
-            Tokens of a sequence.
+        seq : Size, optional
+            Tokens of a sequence, as in `forward`.
         batch : Size, optional
             Sequences.
         recompute : str or int, optional
@@ -266,8 +266,8 @@ class Model:
         Raises
         ------
         ValueError
-            For a word that is not known, a number of layers that does not divide, or a model whose list is not known here: encoders,
-            images, heads of their own, multi-token prediction.
+            For a word that is not known, a number of layers that does not divide, or a model whose list is not known here:
+            encoder-decoders, multi-token prediction, linear attention.
 
         Notes
         -----
@@ -294,9 +294,9 @@ class Model:
             ("precision", precision, PRECISIONS), ("optimizer", optimizer, OPTIMIZERS), ("kernel", kernel, ("flash", "math")),
         ):  # fmt: skip
             choice(name, value, tuple(known))
-        if self.encoder is not None or self.patches is not None or self.mtp is not None or self.token_types:
+        if self.encoder is not None or self.mtp is not None:
             raise ValueError(
-                f"{self.name}: its memory is not known here, only that of decoders without multi-token prediction"
+                f"{self.name}: its memory is not known here, only that of one stack without multi-token prediction"
             )
         run = self._whole(seq, batch, "fp32" if precision == "fp32" else "bf16")
         training = training_of(self, trained)
