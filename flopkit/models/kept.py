@@ -133,14 +133,21 @@ def boundary(model: Model, run: Run) -> Any:
     return nbytes(run.tokens * model.d_model, run.dtype)
 
 
-def of_ends(model: Model, run: Run, training: Training) -> Any:
-    """Bytes that are kept before and after the layers: the pixels of images, norms, and what the head and the loss keep."""
+def of_ends(model: Model, run: Run, training: Training, kernel: str, dropout: bool) -> Any:
+    """Bytes that are kept before and after the layers: the pixels of images, norms, what the head and the loss keep, and all of the
+    layer for multi-token prediction."""
     reached = any(not is_zero(count) for count in training.reached)
     norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
-    found = norms * total(kept.bytes for kept in _normed(model, "norm", run)) + _head(model, run, training)
-    if model.patches is None or not training.all:
-        return found
-    return found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+    normed = total(kept.bytes for kept in _normed(model, "norm", run))
+    found = norms * normed + _head(model, run, training)
+    if model.patches is not None and training.all:
+        found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+    if model.mtp is not None:
+        # three norms, the input of one of which (before or after the last norm) is kept anyway; and two outputs side by side, for "join"
+        joined = 3 * normed - boundary(model, run) + 2 * boundary(model, run)
+        layer = total(each.bytes for each in of_layer(model, model.mtp, run, kernel, dropout))
+        found = found + joined + layer + _head(model, run, training)
+    return found
 
 
 def _head(model: Model, run: Run, training: Training) -> Any:

@@ -267,12 +267,13 @@ class Model:
         ------
         ValueError
             For a word that is not known, a number of layers that does not divide, or a model whose list is not known here:
-            encoder-decoders, multi-token prediction, linear attention.
+            encoder-decoders, linear attention.
 
         Notes
         -----
         Not counted: see `Memory`. Mixtures of experts hold the tokens of the chosen experts, spread evenly or not, without padding.
         The first layer with adapters is taken for one like the others: it keeps what leads to an input that needs no gradient, too.
+        The layer for multi-token prediction counts among the ends: no policy computes it again.
 
         References
         ----------
@@ -294,16 +295,15 @@ class Model:
             ("precision", precision, PRECISIONS), ("optimizer", optimizer, OPTIMIZERS), ("kernel", kernel, ("flash", "math")),
         ):  # fmt: skip
             choice(name, value, tuple(known))
-        if self.encoder is not None or self.mtp is not None:
-            raise ValueError(
-                f"{self.name}: its memory is not known here, only that of one stack without multi-token prediction"
-            )
+        if self.encoder is not None:
+            raise ValueError(f"{self.name}: its memory is not known here, only that of models of one stack")
         run = self._whole(seq, batch, "fp32" if precision == "fp32" else "bf16")
         training = training_of(self, trained)
         layers, again, one = kept.of_layers(self, run, recompute, kernel, dropout, training)
         weights, gradients, states = training.state_bytes(precision, optimizer)
         name = f"{self.name}, training step" + ("" if policy == "none" else f", recompute {policy}")
-        return Memory(name, weights, gradients, states, layers, kept.of_ends(self, run, training), again, one)
+        ends = kept.of_ends(self, run, training, kernel, dropout)
+        return Memory(name, weights, gradients, states, layers, ends, again, one)
 
     def prefill(
         self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", prefix: Count = 0

@@ -1,5 +1,7 @@
 """Memory of a training step: counted on programs of torch tensor by tensor, and as papers print it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint_sequential
@@ -27,7 +29,13 @@ VIT = {
     "model_type": "vit", "hidden_size": WIDTH, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": HEADS,
     "image_size": 16, "patch_size": 4, "num_labels": 10, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
 }  # fmt: skip
+DEEPSEEK = LLAMA | {
+    "model_type": "deepseek_v3", "num_key_value_heads": HEADS, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+    "v_head_dim": 8, "moe_intermediate_size": 24, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 2,
+    "topk_group": 1, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
+}  # fmt: skip
 CLASSES = {"bert": "AutoModelForMaskedLM", "vit": "AutoModelForImageClassification"}
+TURNED = {"llama": WIDTH // HEADS, "deepseek_v3": 4}  # features of a head that are turned by their position
 ATTENTION = {"flash": "sdpa", "math": "eager"}
 LOSS_SCALE = 4  # bytes: the mean over the labels keeps how many there are
 
@@ -124,6 +132,42 @@ def test_llama_keeps_what_the_list_says_and_what_transformers_writes_out(kernel)
     norms, angles = (2 * 4 + 1) * TOKENS * WIDTH * 4, 2 * SEQ * WIDTH // HEADS * 4
     repeated = 0 if kernel == "flash" else 4 * 2 * TOKENS * WIDTH // 2 * 4
     assert kept(*built(LLAMA, kernel)) == memory.layers + memory.ends + LOSS_SCALE + norms + angles + repeated
+
+
+def predicting_more(sizes, kernel):
+    """The same model with transformers' layer for multi-token prediction behind it, and the sum of both losses."""
+    model, _ = built(sizes, kernel)
+    model.config.num_mtp_layers = 1
+    more = transformers.modeling_layers.MtpModel(model, 1).train()
+    ids, places = torch.zeros(BATCH, SEQ, dtype=torch.long), torch.arange(SEQ)[None]
+
+    def run():
+        found = model(input_ids=ids, labels=ids, use_cache=False, output_hidden_states=True)
+        hidden = more.forward_layer(0, found.hidden_states[-1], places, None, input_ids=ids)
+        logits = more._project_to_logits(hidden)
+        return found.loss + 0.3 * model.loss_function(logits, ids, VOCAB)
+
+    return torch.nn.ModuleList([model, more]), run
+
+
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+@pytest.mark.parametrize("sizes", [LLAMA, DEEPSEEK], ids=["llama", "deepseek-v3"])
+def test_multi_token_prediction_keeps_one_layer_more_and_what_joins_it(sizes, kernel):
+    """One layer more as transformers writes it out, its three norms and angles too."""
+    plain = fk.from_hf(sizes)
+    layer = plain.blocks[-1][0]
+    without, with_it = (
+        replace(plain, mtp=mtp).train_memory(seq=SEQ, batch=BATCH, precision="fp32", kernel=kernel)
+        for mtp in (None, layer)
+    )
+    alone = replace(plain, blocks=((layer, 1),), order=()).train_memory(
+        seq=SEQ, batch=BATCH, precision="fp32", kernel=kernel
+    )
+    longer = kept(*built(sizes | {"num_hidden_layers": 5}, kernel))
+    norms, angles = 3 * TOKENS * WIDTH * 4, 2 * SEQ * TURNED[sizes["model_type"]] * 4
+    joined = with_it.ends - without.ends - alone.layers
+    assert with_it.layers == without.layers
+    assert kept(*predicting_more(sizes, kernel)) == longer + joined + LOSS_SCALE + norms + angles
 
 
 def test_with_every_layer_checkpointed_only_their_inputs_are_kept():

@@ -172,7 +172,7 @@ def _kept(s: Any, n: Mapping[str, Any]) -> None:
         mixers = [kinds["heads"][0], *kinds["latent"]]
         makes = [("mixer", *each) for each in zip(sorts.items(), mixers, strict=True)]
         makes += [("mlp", *each) for each in zip(mlps.items(), kinds["mlp"], strict=True)]
-        found = {"ends": kept.of_ends(model, run, training_of(model, "all"))}
+        found = {"ends": kept.of_ends(model, run, training_of(model, "all"), "flash", False)}
         for branch, (name, count), (_, make) in makes:
             block = None if is_zero(count) else Block(**_branch(branch, make()), norms=PLACES[place])
             tensors = [] if block is None else kept.of_layer(model, block, run, "flash", False)
