@@ -7,6 +7,7 @@ there once. A norm and a flash kernel are one operator each; an activation, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flopkit.arithmetic import is_zero, maximum, where
@@ -61,23 +62,34 @@ def of_layer(model: Model, block: Block, run: Run, kernel: str, dropout: bool) -
 def of_layers(
     model: Model, run: Run, recompute: str | int, kernel: str, dropout: bool, training: Training
 ) -> tuple[Any, Any, tuple[Kept, ...]]:
-    """Bytes of all layers when the backward pass begins, bytes that recompute brings back at most, and the list of the first kind."""
+    """Bytes of all layers when the backward pass begins, bytes that recompute brings back at most, and the list of the first kind. Those
+    of an encoder are among them, and what stands behind it, for every layer of the decoder reads that."""
     lists, counts = [], []
-    for (block, _), groups in zip(model.blocks, training.groups(), strict=True):
-        whole = of_layer(model, block, run, kernel, dropout)
-        narrow = training.narrow(block, run)
-        for trained in (True, False):
-            found = [count for count, _, weights in groups if weights == trained and not is_zero(count)]
-            if found:
-                lists.append([*(each for each in whole if training.keeps(each, trained)), *narrow])
-                counts.append(total(found))
+    stacks: list[tuple[Model, Run, Training]] = [(model, run, training)]
+    between: Any = 0
+    if model.encoder is not None:
+        encoder = replace(training, model=model.encoder)
+        stacks.append((model.encoder, run.encoded, encoder))
+        between = of_ends(model.encoder, run.encoded, encoder, kernel, dropout) + boundary(model, run.encoded)
+    for stack, inside, what in stacks:
+        for (block, _), groups in zip(stack.blocks, what.groups(), strict=True):
+            whole = of_layer(stack, block, inside, kernel, dropout)
+            narrow = what.narrow(block, inside)
+            for trained in (True, False):
+                found = [count for count, _, weights in groups if weights == trained and not is_zero(count)]
+                if found:
+                    lists.append([*(each for each in whole if what.keeps(each, trained)), *narrow])
+                    counts.append(total(found))
     if not lists:  # the head alone is trained
         return 0, 0, ()
     each = [total(kept.bytes for kept in layer) for layer in lists]
     core = [total(kept.bytes for kept in layer if kept.core) for layer in lists]
     edge = boundary(model, run)
     if not isinstance(recompute, int):
-        return (*under_policy(recompute, counts, each, core, edge), tuple(lists[0]))
+        if recompute == "full":
+            between = between + total(_biases(stack, inside) for stack, inside, _ in stacks)
+        there, again = under_policy(recompute, counts, each, core, edge)
+        return there + between, again, tuple(lists[0])
     cut = [total(each[kind] for kind in segment) for segment in segments(model, recompute)]
     there = (len(cut) - 1) * edge + cut[-1]
     # segment i is computed again on top of the inputs of i segments before it; its own input is in its list
@@ -109,8 +121,10 @@ def segments(model: Model, every: int) -> list[tuple[int, ...]]:
     Raises
     ------
     ValueError
-        Where they do not divide, or the order of several kinds of layers is not known.
+        Where they do not divide, the order of several kinds of layers is not known, or there are two stacks.
     """
+    if model.encoder is not None:
+        raise ValueError(f"recompute={every}: segments of layers run through one stack; {model.name} has two")
     order = layer_order(model, f"recompute={every}")
     layers = len(order)
     if every < 1 or layers % every:
@@ -126,6 +140,14 @@ def layer_order(model: Model, asked: str) -> tuple[int, ...]:
     if len(order) != layers:
         raise ValueError(f"{asked}: the order of the layers of {model.name} is not known; give order= to the Model")
     return order
+
+
+def _biases(model: Model, run: Run) -> Any:
+    """Bytes of the biases of scores that one layer makes from its table for all others (T5), whose checkpoints keep them as an input."""
+    (_, count), mixer = model.blocks[0], model.blocks[0][0].mixer
+    if not isinstance(mixer, Attention) or is_zero(mixer.position_buckets) or is_zero(model.layers - count):
+        return 0
+    return nbytes(mixer.heads * run.q * run.kv, run.dtype)
 
 
 def boundary(model: Model, run: Run) -> Any:
@@ -172,6 +194,7 @@ def _normed(model: Model, name: str, run: Run) -> list[Kept]:
 
 def _attention(mixer: Attention | LatentAttention, run: Run, kernel: str, dropout: bool) -> Iterator[Kept]:
     tokens, dtype, heads = run.tokens, run.dtype, mixer.heads
+    seen, kv = tokens, run.kv
     if isinstance(mixer, LatentAttention):
         head_dim, v_head_dim = mixer.qk_nope + mixer.qk_rope, mixer.v_head_dim
         if mixer.q_lora is not None:
@@ -185,17 +208,24 @@ def _attention(mixer: Attention | LatentAttention, run: Run, kernel: str, dropou
     else:
         head_dim = v_head_dim = mixer.head_dim
         kv_heads = mixer.kv_heads
+        if kernel == "flash" and not is_zero(mixer.position_buckets):
+            raise ValueError(
+                "kernel='flash': what such a kernel keeps of learned biases that are added to the scores (T5) is not known here; give kernel='math'"
+            )
+        if mixer.cross:
+            seen, kv = run.batch * run.memory, run.memory
         if mixer.qk_norm:
-            yield Kept("norms of queries and keys, inputs", nbytes(tokens * (heads + kv_heads) * head_dim, dtype))
-            rows = heads + kv_heads if mixer.qk_norm == "head" else 2
-            yield Kept("norms of queries and keys, statistics", nbytes(tokens * rows, "fp32"))
+            normed = (tokens * heads + seen * kv_heads) * head_dim
+            yield Kept("norms of queries and keys, inputs", nbytes(normed, dtype))
+            rows = tokens * heads + seen * kv_heads if mixer.qk_norm == "head" else tokens + seen
+            yield Kept("norms of queries and keys, statistics", nbytes(rows, "fp32"))
     yield Kept("queries", nbytes(tokens * heads * head_dim, dtype))
-    yield Kept("keys", nbytes(tokens * kv_heads * head_dim, dtype))
-    yield Kept("values", nbytes(tokens * kv_heads * v_head_dim, dtype))
+    yield Kept("keys", nbytes(seen * kv_heads * head_dim, dtype))
+    yield Kept("values", nbytes(seen * kv_heads * v_head_dim, dtype))
     if kernel == "flash":
         yield Kept("log-sums of the scores", nbytes(tokens * heads, "fp32"), core=True)
     else:
-        pairs = run.batch * heads * run.q * run.kv
+        pairs = run.batch * heads * run.q * kv
         yield Kept("softmax of the scores", nbytes(pairs, dtype), core=True)
         if dropout:
             yield Kept("scores, dropout mask", MASK * pairs, core=True)

@@ -266,14 +266,15 @@ class Model:
         Raises
         ------
         ValueError
-            For a word that is not known, a number of layers that does not divide, or a model whose list is not known here:
-            encoder-decoders, linear attention.
+            For a word that is not known, a number of layers that does not divide, or what is not known here: layers of linear attention,
+            a flash kernel for scores with learned biases (T5), segments of an encoder-decoder.
 
         Notes
         -----
         Not counted: see `Memory`. Mixtures of experts hold the tokens of the chosen experts, spread evenly or not, without padding.
         The first layer with adapters is taken for one like the others: it keeps what leads to an input that needs no gradient, too.
-        The layer for multi-token prediction counts among the ends: no policy computes it again.
+        The layer for multi-token prediction counts among the ends: no policy computes it again. With ``"full"``, T5's learned biases are
+        inputs of checkpoints and count among the layers; masks and tables of angles, which could be, do not count.
 
         References
         ----------
@@ -295,8 +296,6 @@ class Model:
             ("precision", precision, PRECISIONS), ("optimizer", optimizer, OPTIMIZERS), ("kernel", kernel, ("flash", "math")),
         ):  # fmt: skip
             choice(name, value, tuple(known))
-        if self.encoder is not None:
-            raise ValueError(f"{self.name}: its memory is not known here, only that of models of one stack")
         run = self._whole(seq, batch, "fp32" if precision == "fp32" else "bf16")
         training = training_of(self, trained)
         layers, again, one = kept.of_layers(self, run, recompute, kernel, dropout, training)

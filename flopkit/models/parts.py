@@ -52,6 +52,11 @@ class Run:
         """New tokens of all sequences."""
         return self.batch * self.q
 
+    @property
+    def encoded(self) -> Run:
+        """What goes through the encoder whose output is the memory."""
+        return Run(self.batch, self.memory, self.memory, causal=False, dtype=self.dtype)
+
 
 class Part(NamedTuple):
     """A named piece of a layer: its cost, and what a program that keeps activations on the chip has to move for it."""

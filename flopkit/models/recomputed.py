@@ -45,8 +45,6 @@ def computed_again(
             raise ValueError(
                 f"recompute={recompute} together with trained={training.last} is not known here: give 'none', 'selective' or 'full'"
             )
-        if model.encoder is not None:
-            raise ValueError(f"recompute={recompute}: segments of layers run through one stack; {model.name} has two")
         earlier = segments(model, recompute)[:-1]
         times = [sum(segment.count(kind) for segment in earlier) for kind in range(len(layers))]
         stopped = [sum(segment[-1] == kind for segment in earlier) for kind in range(len(layers))]

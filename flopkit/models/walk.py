@@ -98,8 +98,7 @@ def _entered(model: Model, run: Run) -> list[Part]:
 
 def _encoded(model: Model, run: Run) -> list[Part]:
     assert model.encoder is not None
-    inside = Run(run.batch, run.memory, run.memory, causal=False, dtype=run.dtype)
-    found = model.encoder.parts(inside)
+    found = model.encoder.parts(run.encoded)
     found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
     return [each._replace(cost=each.cost.named(f"encoder, {each.cost.name}")) for each in found]
 

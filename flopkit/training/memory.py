@@ -71,13 +71,14 @@ class Memory:
     weights, gradients, optimizer : Any
         Bytes of the states of the model.
     layers : Any
-        Activations of the layers that are there when the backward pass begins.
+        Activations of the layers that are there when the backward pass begins; of an encoder-decoder, those of both stacks, and the
+        encoder's last norm and output.
     ends : Any
         Those of what stands before and after the layers, the log-probabilities of the loss among them.
     again : Any
         Activations that come back while the largest checkpointed part is computed again. By then those of *ends* are gone.
     kept : tuple[Kept, ...], optional
-        What one layer keeps without recompute, the first kind of layer where there are several.
+        What one layer keeps without recompute, the first kind of layer where there are several, of the decoder where there is an encoder.
 
     Notes
     -----

@@ -7,6 +7,9 @@ import torch
 from torch.utils.checkpoint import checkpoint_sequential
 
 import flopkit as fk
+from flopkit.models.kept import of_layers
+from flopkit.models.parts import Run
+from flopkit.models.trained import training_of
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -34,7 +37,13 @@ DEEPSEEK = LLAMA | {
     "v_head_dim": 8, "moe_intermediate_size": 24, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 2,
     "topk_group": 1, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
 }  # fmt: skip
-CLASSES = {"bert": "AutoModelForMaskedLM", "vit": "AutoModelForImageClassification"}
+T5 = {
+    "model_type": "t5", "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 16, "d_ff": 80, "num_layers": 3, "num_decoder_layers": 2,
+    "num_heads": HEADS, "relative_attention_num_buckets": 32, "dropout_rate": 0.0, "feed_forward_proj": "relu", "decoder_start_token_id": 0,
+    "pad_token_id": 0,
+}  # fmt: skip
+GATED = T5 | {"feed_forward_proj": "gated-silu", "tie_word_embeddings": False}
+CLASSES = {"bert": "AutoModelForMaskedLM", "vit": "AutoModelForImageClassification", "t5": "AutoModelForSeq2SeqLM"}
 TURNED = {"llama": WIDTH // HEADS, "deepseek_v3": 4}  # features of a head that are turned by their position
 ATTENTION = {"flash": "sdpa", "math": "eager"}
 LOSS_SCALE = 4  # bytes: the mean over the labels keeps how many there are
@@ -132,6 +141,46 @@ def test_llama_keeps_what_the_list_says_and_what_transformers_writes_out(kernel)
     norms, angles = (2 * 4 + 1) * TOKENS * WIDTH * 4, 2 * SEQ * WIDTH // HEADS * 4
     repeated = 0 if kernel == "flash" else 4 * 2 * TOKENS * WIDTH // 2 * 4
     assert kept(*built(LLAMA, kernel)) == memory.layers + memory.ends + LOSS_SCALE + norms + angles + repeated
+
+
+@pytest.mark.parametrize("sizes", [T5, GATED], ids=["relu", "gated"])
+def test_t5_keeps_what_the_list_says_and_what_transformers_writes_out(sizes):
+    """Cross-attention has the encoder's keys and values, and its output is there once for all layers of the decoder. A norm is written out
+    as in Llama: two in each of three layers and three in each of two, and one behind each stack."""
+    memory = ours(sizes, kernel="math")
+    norms = (2 * 3 + 3 * 2 + 2) * TOKENS * WIDTH * 4
+    assert kept(*built(sizes, "math")) == memory.layers + memory.ends + LOSS_SCALE + norms
+
+
+def test_cross_attention_keeps_keys_and_values_as_long_as_the_encoder_s_text():
+    model, longer = fk.from_hf(T5), 24
+    run = Run(BATCH, SEQ, SEQ, memory=longer, dtype="fp32")
+    layers, *_ = of_layers(model, run, "none", "math", False, training_of(model, "all"))
+    theirs, _ = built(T5, "math")
+    ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+    found = kept(theirs, lambda: theirs(input_ids=ids.new_zeros(BATCH, longer), labels=ids, use_cache=False).loss)
+    norms = ((2 * 3 + 1) * longer + (3 * 2 + 1) * SEQ) * BATCH * WIDTH * 4
+    assert found == layers + ours(T5, kernel="math").ends + LOSS_SCALE + norms
+
+
+@pytest.mark.parametrize("sizes", [T5, GATED], ids=["relu", "gated"])
+def test_t5_with_every_layer_checkpointed(sizes):
+    """Both stacks keep their learned biases. transformers hands on biases of zeros for cross-attention and a mask for each sequence, too."""
+    model, run = built(sizes, "math")
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    memory = ours(sizes, kernel="math", recompute="full")
+    norms, zeros, mask = 2 * TOKENS * WIDTH * 4, HEADS * SEQ**2 * 4, BATCH * SEQ**2 * 4
+    assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE + norms + zeros + mask
+    # the decoder's layer is the larger one; its input comes back as the one that is kept
+    assert memory.again == sum(each.bytes for each in memory.kept) - TOKENS * WIDTH * 4
+
+
+def test_t5_of_one_layer_in_each_stack_hands_on_no_biases():
+    one = T5 | {"num_layers": 1, "num_decoder_layers": 1}
+    model, run = built(one, "math")
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    memory = ours(one, kernel="math", recompute="full")
+    assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE + 2 * TOKENS * WIDTH * 4 + BATCH * SEQ**2 * 4
 
 
 def predicting_more(sizes, kernel):
@@ -369,7 +418,9 @@ def test_a_sweep_is_its_points():
         (lambda m: m.train_memory(seq=8, optimizer="lion"), "optimizer='lion'"),
         (lambda m: m.train_memory(seq=8, kernel="fast"), "kernel='fast'"),
         (lambda m: m.train_memory(seq=0), "seq=0"),
-        (lambda m: fk.load("t5-base").train_memory(seq=8), "not known here"),
+        (lambda m: fk.load("t5-base").train_memory(seq=8), "learned biases .* give kernel='math'"),
+        (lambda m: fk.load("t5-base").train_memory(seq=8, kernel="math", recompute=2), "t5-base has two"),
+        (lambda m: fk.load("t5-base").train_memory(seq=8, kernel="math", trained="head"), "only trained='all'"),
         (lambda m: fk.adam_step(params=8, precision="fp7"), "precision='fp7'"),
     ],
 )
