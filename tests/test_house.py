@@ -124,7 +124,7 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watching/{name}" for name in ("watcher", "entries", "autograd", "phases", "functions", "here", "places", "signatures", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside")),
+        *(f"watching/{name}" for name in ("watcher", "entries", "autograd", "phases", "functions", "here", "places", "signatures", "changes", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside")),
         *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels", "scripts")),
         "operators/block_masks",
     )

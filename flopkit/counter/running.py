@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -97,7 +97,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
                 f"{_name(fn)} returned {late}, which has not run to its end: what it does later is not counted; "
                 "run it in a function or in `with fk.counting()`"
             )
-            if inspect.iscoroutine(result):
+            if isinstance(result, types.CoroutineType):
                 result.close()
     del result
     return report
@@ -222,14 +222,14 @@ def _name(fn: Any) -> str:
 
 
 _FUTURES = frozenset({"Future", "ApplyResult"})  # concurrent.futures, asyncio, torch.futures; multiprocessing.pool
+_LATER = (Iterator, types.CoroutineType, types.AsyncGeneratorType)
 _AT_HAND = tuple({type(iter(kind())) for kind in (list, tuple, set, dict, str, bytes)} | {type(iter(range(0)))})
 
 
 def _not_run(result: Any) -> str | None:
     """What *result* is, if its work is still to come: a generator, a coroutine, ``map(...)``, a future; also where a list holds it."""
     for each in (result, *(result if isinstance(result, (list, tuple, set)) else ())):
-        lazy = isinstance(each, Iterator) and not isinstance(each, _AT_HAND)
-        if lazy or inspect.iscoroutine(each) or inspect.isasyncgen(each) or _is_pending(each):
+        if (isinstance(each, _LATER) and not isinstance(each, _AT_HAND)) or _is_pending(each):
             return f"a {type(each).__name__}"
     return None
 
@@ -244,7 +244,7 @@ class _Progress:
     """A bar that appears when counting takes longer than two seconds."""
 
     def __init__(self, fn: Any) -> None:
-        self.name = _name(fn)
+        self.fn = fn
         self.shown = 0
         self.start = time.monotonic()
         self.bar: Any = None
@@ -256,10 +256,11 @@ class _Progress:
             from tqdm.auto import tqdm
 
             self.shown = seen
-            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False, initial=seen)
+            self.bar = tqdm(desc=f"counting {_name(self.fn)}", unit=" operators", leave=False, initial=seen)
         self.bar.update(seen - self.shown)
         self.shown = seen
 
     def close(self) -> None:
+        self.fn = None  # the report is kept, the model need not be
         if self.bar is not None:
             self.bar.close()

@@ -426,11 +426,52 @@ def test_a_call_that_fails_costs_nothing_and_leaves_nothing(device):
     }
 
 
+# -- where no function mode is asked --------------------------------------------------------------------------
+
+
+class Added(torch.Tensor):
+    """A tensor whose sum is attention."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            return causal(*THREE) if func is torch.add else func(*args, **(kwargs or {}))
+
+
+THREE = three("meta")
+ADDED = torch.ones(1).as_subclass(Added)
+Disabled = torch._C.DisableTorchFunction
+
+
+def without_functions():
+    with torch._C.DisableTorchFunction():
+        causal(*THREE)
+
+
+def without_functions_by_another_name():  # as in an extension: told by the first operator
+    with Disabled():
+        causal(*(t + 1 for t in THREE))
+
+
+def in_a_subclass():
+    torch.add(ADDED, 1)
+
+
+@pytest.mark.parametrize("program", [without_functions, without_functions_by_another_name, in_a_subclass])
+def test_where_no_function_mode_is_asked(program):
+    assert models(fk.count(program, strict=True)) == (FULL, SEEN)
+
+
 def test_nothing_remains_in_torch():
     q, k, v = three()
     kernels = torch._C._dispatch_dump("aten::scaled_dot_product_attention")
     asks = torch.overrides.has_torch_function
+    layer, x = torch.nn.MultiheadAttention(8, 2), torch.ones(5, 1, 8)
     with pytest.raises(ZeroDivisionError), fk.counting():
+        layer.out_proj(x)
+        # It takes long, and is not needed yet.
+        assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") == kernels
+        layer(x, x, x)
         assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") != kernels
         raise ZeroDivisionError
     assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") == kernels

@@ -129,6 +129,8 @@ def test_results_under_vmap_are_those_that_are_not_counted(need_weights):
 def test_torch_has_its_own_kernels_back():
     table = torch._C._dispatch_dump_table
     before = table("aten::scaled_dot_product_attention")
+    layer, x = nn.MultiheadAttention(8, 2), torch.ones(5, 1, 8)
     with fk.counting():
+        layer(x, x, x)
         assert table("aten::scaled_dot_product_attention") != before
     assert table("aten::scaled_dot_product_attention") == before

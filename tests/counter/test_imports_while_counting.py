@@ -54,3 +54,12 @@ def test_a_module_that_is_changed_once_it_is_loaded(monkeypatch):
             assert isinstance(module.causal_lower_right(3, 5), module.CausalBias)
     finally:
         sys.modules[name] = torch.nn.attention.bias = before
+
+
+def test_a_pool_whose_module_is_loaded_meanwhile(monkeypatch):
+    name = "multiprocessing.pool"
+    importlib.import_module(name)
+    monkeypatch.delitem(sys.modules, name)
+    with fk.counting() as report, importlib.import_module(name).ThreadPool(1) as pool:
+        pool.apply(torch.mm, (torch.ones(4, 4), torch.ones(4, 4)))
+    assert report.flops == 2 * 4 * 4 * 4

@@ -9,20 +9,19 @@ A package that AOTInductor compiled calls its kernels from C++: it is a row of `
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from flopkit.counter import registry
 from flopkit.counter.calls import Call, tensors
+from flopkit.counter.watching.changes import Changes
 from flopkit.counter.watching.here import heres
-from flopkit.counter.watching.imports import when_imported
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["MODULES", "install"]
+__all__ = ["MODULES", "PACKAGES", "install"]
 
 # Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -33,22 +32,16 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 PACKAGES = "torch._inductor.package.package"
 
 
-def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
-    """See launches until *stack* is closed, also of a Triton that is imported meanwhile. *replace* changes an attribute until then."""
-
-    def watch(module: Any) -> None:
-        for name in MODULES.get(module.__name__, ()):
-            kind = getattr(module, name, None)
-            if hasattr(kind, "run"):
-                replace(stack, kind, "run", _launching)
-            elif hasattr(
-                kind, "__getitem__"
-            ):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
-                replace(stack, kind, "__getitem__", _indexing)
-        if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
-            replace(stack, module.AOTICompiledModel, "__call__", _loaded)
-
-    when_imported(stack, (*MODULES, PACKAGES), watch)
+def install(changes: Changes, module: Any) -> None:
+    """See the launches of a *module*, in `MODULES` or `PACKAGES`, until *changes* are undone."""
+    for name in MODULES.get(module.__name__, ()):
+        kind = getattr(module, name, None)
+        if hasattr(kind, "run"):
+            changes.replace(kind, "run", _launching)
+        elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
+            changes.replace(kind, "__getitem__", _indexing)
+    if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
+        changes.replace(module.AOTICompiledModel, "__call__", _loaded)
 
 
 def _launching(original: Any) -> Any:

@@ -9,17 +9,17 @@ does not.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from flopkit.counter.beyond import regions
 from flopkit.counter.calls import Call, extent
+from flopkit.counter.watching.changes import Changes, catch_up, waiting
 from flopkit.counter.watching.here import heres
 from flopkit.counter.work import unknown
 
@@ -37,20 +37,30 @@ _KEYS = ("AutogradCPU", "AutogradCUDA", "AutogradMeta", "AutogradOther", "FuncTo
 _WITH_A_TEXT = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)  # that are made of one
 
 
-def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
-    """See the calls of TorchScript from Python until *stack* is closed. *replace* changes an attribute until then."""
+def install(changes: Changes) -> None:
+    """See the calls of TorchScript from Python until *changes* are undone."""
     before = torch._C._jit_set_profiling_mode(False)  # no looking at what runs, in order to fuse it later
-    stack.callback(torch._C._jit_set_profiling_mode, before)
+    changes.callback(torch._C._jit_set_profiling_mode, before)
     run = torch._C.ScriptFunction.__call__
     written: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-        replace(stack, kind, "__call__", functools.partial(_calling, run, written))
-    _attention(stack)
+        changes.replace(kind, "__call__", functools.partial(_calling, run, written))
+    waiting.append(functools.partial(_attention, changes))
+    changes.callback(waiting.clear)
+    changes.replace(torch._C, "DisableTorchFunction", _disabling)
 
 
-def _attention(stack: contextlib.ExitStack) -> None:
+def _disabling(original: Any) -> Any:
+    def disable() -> Any:
+        catch_up()
+        return original()
+
+    return disable
+
+
+def _attention(changes: Changes) -> None:
     """TorchScript calls attention from C++, a layer from inside of a function that was seen: no function mode is asked there, and for a
-    while the operator's own kernel tells."""
+    while the operator's own kernel tells. That takes long, so it waits for the first sign of such a call (`catch_up`)."""
     op = torch.ops.aten.scaled_dot_product_attention.default
 
     def attention(*args: Any, **kwargs: Any) -> Any:
@@ -61,7 +71,7 @@ def _attention(stack: contextlib.ExitStack) -> None:
         return run(*args, **kwargs)
 
     library = torch.library.Library("aten", "IMPL")
-    stack.callback(library._destroy)
+    changes.callback(library._destroy)
     with warnings.catch_warnings():
         # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
         warnings.simplefilter("ignore", UserWarning)
@@ -75,6 +85,7 @@ def _as_region(watcher: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _calling(run: Any, written: Any, original: Any) -> Any:
     def __call__(script: Any, /, *args: Any, **kwargs: Any) -> Any:
+        catch_up()
         watching = [here for here in heres() if not here.watcher.closed and not here.busy]
         given = _arguments(script, args, kwargs) if watching and not torch._C._is_tracing() else None
         if given is None:

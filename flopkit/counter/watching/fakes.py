@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from flopkit.counter.watching.changes import Changes
 from flopkit.counter.watching.here import heres
 
 __all__ = ["install"]
@@ -17,7 +16,7 @@ __all__ = ["install"]
 _TORCH = str(Path(torch.__file__).parent)
 
 
-def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
+def install(changes: Changes) -> None:
     """A fake-tensor mode that is entered while counting would run its operators unseen: the watcher goes on top of it.
 
     Not where torch itself enters one, in order to find out shapes: that is no work of the program's.
@@ -55,8 +54,8 @@ def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
 
         return __exit__
 
-    replace(stack, FakeTensorMode, "__enter__", entering)
-    replace(stack, FakeTensorMode, "__exit__", leaving)
+    changes.replace(FakeTensorMode, "__enter__", entering)
+    changes.replace(FakeTensorMode, "__exit__", leaving)
 
 
 def _torch_asks(frame: Any) -> bool:

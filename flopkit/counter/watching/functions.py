@@ -13,6 +13,7 @@ from flopkit.counter.beyond import complexes, flex, regions, spectra
 from flopkit.counter.calls import Call, name_of
 from flopkit.counter.operators import FLEX
 from flopkit.counter.watching import inside
+from flopkit.counter.watching.changes import catch_up, waiting
 from flopkit.counter.work import unknown
 
 __all__ = ["Functions"]
@@ -54,8 +55,9 @@ class Functions(TorchFunctionMode):
         above = _ABOVE.get(func)
         if above is not None and not self.watcher.closed:
             return above(self.watcher, func, args, kwargs or {})
-        if type(func) in _FUNCTIONS:
+        if type(func) in _FUNCTIONS and not (types and waiting):
             return func(*args, **(kwargs or {}))
+        catch_up()  # this mode is not asked about what Python calls in there
         if not isinstance(func, torch._ops.HigherOrderOperator):
             return func(*args, **(kwargs or {}))
         if name_of(func) in FLEX and not self.watcher.closed:

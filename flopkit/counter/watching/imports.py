@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.abc
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from flopkit.counter.watching.changes import Changes
 from flopkit.counter.watching.here import heres
 
-__all__ = ["apart", "when_imported"]
+__all__ = ["watch"]
 
 
-def when_imported(stack: contextlib.ExitStack, names: Collection[str], act: Callable[[Any], None]) -> None:
-    """Call *act* with each module of *names*: now, or once it is imported before *stack* is closed."""
-    for name in names:
-        if name in sys.modules:
-            act(sys.modules[name])
-
-    def loading(load: Callable[[Any], None], module: Any) -> None:
-        load(module)
-        if finder in sys.meta_path:  # else nobody counts any more
-            act(module)
-
-    finder = _Finder(names.__contains__, loading)
-    sys.meta_path.insert(0, finder)
-    stack.callback(sys.meta_path.remove, finder)
-
-
-def apart(stack: contextlib.ExitStack) -> None:
-    """Count nothing of what torch calculates while a part of it is imported, until *stack* is closed: it is no work of the program's.
+def watch(changes: Changes, acts: Mapping[str, Callable[[Changes, Any], None]]) -> None:
+    """Act on each module that *acts* names: now, or once it is imported before *changes* are undone. Until then nothing is counted of
+    what torch calculates while a part of it is imported: it is no work of the program's.
 
     The first `torch.vmap` of torch 2.6 imports the compiler, which tries out `torch.dot`.
     """
+    for name in acts:
+        if name in sys.modules:
+            acts[name](changes, sys.modules[name])
 
     def loading(load: Callable[[Any], None], module: Any) -> None:
-        watching = heres()
+        name = module.__name__
+        watching = heres() if name.startswith("torch.") else ()
         for here in watching:
             here.busy += 1
         try:
@@ -44,10 +33,12 @@ def apart(stack: contextlib.ExitStack) -> None:
         finally:
             for here in watching:
                 here.busy -= 1
+        if name in acts and finder in sys.meta_path:  # else nobody counts any more
+            acts[name](changes, module)
 
-    finder = _Finder(lambda name: name.startswith("torch."), loading)
+    finder = _Finder(lambda name: name.startswith("torch.") or name in acts, loading)
     sys.meta_path.insert(0, finder)
-    stack.callback(sys.meta_path.remove, finder)
+    changes.callback(sys.meta_path.remove, finder)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

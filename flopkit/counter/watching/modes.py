@@ -25,10 +25,11 @@ def leave_functions(mode: Any) -> None:
 
 
 def _leave(mode: Any, stack: Callable[[], Any], pop: Callable[[], Any], push: Callable[[Any], Any]) -> None:
-    if not any(other is mode for other in stack()):
+    modes = stack()
+    if not any(other is mode for other in modes):
         return
     above = []
-    while stack()[-1] is not mode:
+    while modes.pop() is not mode:
         above.append(pop())
     if above:
         _hand_over(mode, above[-1], sum(other is above[-1] for other in above))

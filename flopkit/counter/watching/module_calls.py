@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from flopkit.counter.watching.changes import Changes
 from flopkit.counter.watching.here import heres, local
 
 __all__ = ["install"]
 
 
-def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
-    """Have the call of a module pass by here until *stack* is closed. *replace* changes an attribute until then.
-
-    An attribute of `torch.nn.Module` could be set instead; but Python then goes through its several hundred subclasses, now and when it is
-    put back, and forgets what it knew of looking up their attributes: as much time as a hundred operators take that are counted. So the
-    function stays, and its code is another one for a while. Where that cannot be (somebody put a function with a closure in its place),
-    the attribute is set.
-    """
-    function: Any = torch.nn.Module.__call__
-    code = getattr(function, "__code__", None)
-    if code is None or code.co_freevars:
-        replace(stack, torch.nn.Module, "__call__", lambda original: _passing(_calling(original)))
-        return
-    original = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
-    original.__kwdefaults__ = function.__kwdefaults__
-    ours, calling = _by_constant.__code__, _calling(original)
-    consts = tuple([calling if const == _CALLING else const for const in ours.co_consts])
-    function.__code__ = ours.replace(co_consts=consts, co_name=code.co_name)  # the name that tracebacks and torch go by
-
-    def put_back() -> None:
-        function.__code__ = code
-
-    stack.callback(put_back)
-
-
-_CALLING = "in the place of this constant stands what is called"
-
-
-def _by_constant(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-    calling: Any = "in the place of this constant stands what is called"
-    return calling(module, args, kwargs)
-
-
-def _passing(calling: Any) -> Any:
-    def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return calling(module, args, kwargs)
-
-    return __call__
+def install(changes: Changes) -> None:
+    """Have the call of a module pass by here until *changes* are undone."""
+    changes.redirect(torch.nn.Module, "__call__", _calling)
 
 
 def _calling(original: Any) -> Any:

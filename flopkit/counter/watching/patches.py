@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -24,11 +24,11 @@ from torch.utils._python_dispatch import (
 )
 
 from flopkit.counter.beyond import kernels, scripts
-from flopkit.counter.watching import fakes, module_calls, threads
+from flopkit.counter.watching import fakes, imports, module_calls, threads
 from flopkit.counter.watching.autograd import graph_task
+from flopkit.counter.watching.changes import Changes, lock
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import custom_backwards, heres
-from flopkit.counter.watching.imports import apart, when_imported
 from flopkit.counter.watching.watcher import Watcher
 
 __all__ = ["installed"]
@@ -36,74 +36,48 @@ __all__ = ["installed"]
 BIAS = "torch.nn.attention.bias"
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
 
-_lock = threading.RLock()
 _users = 0
-_undo: contextlib.ExitStack | None = None
+_undo: Changes | None = None
 
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
     """Change what has to be changed until the last of those who count is done."""
     global _users, _undo
-    with _lock:
-        if _users == 0:
-            stack = _Changes()
-            with contextlib.ExitStack() as building:
-                building.push(stack)
-                _install(stack)
-                building.pop_all()
-            _undo = stack
+    with lock:
         _users += 1
     try:
+        with lock:
+            if _undo is None:
+                _undo = Changes()
+                _install(_undo)
         yield
     finally:
-        with _lock:
+        with lock:
             _users -= 1
             if _users == 0 and _undo is not None:
-                _undo.close()
-                _undo = None
+                changes, _undo = _undo, None
+                changes.close()
 
 
-def _install(stack: contextlib.ExitStack) -> None:
+def _install(changes: Changes) -> None:
     custom = torch.autograd.function.BackwardCFunction
     for name in {"apply", "apply_boxed"} & vars(custom).keys():
-        _replace(stack, custom, name, _applying)
-    _optimizers(stack)
-    _replace(stack, torch.overrides, "has_torch_function", _asking)
-    when_imported(stack, (BIAS,), lambda module: _replace(stack, module.CausalBias, "__new__", _making))
-    apart(stack)
-    _eager(stack)
+        changes.redirect(custom, name, _applying)
+    changes.callback(register_optimizer_step_pre_hook(_before_step).remove)
+    changes.callback(register_optimizer_step_post_hook(_after_step).remove)
+    changes.replace(torch.overrides, "has_torch_function", _asking)
+    launching = dict.fromkeys((*kernels.MODULES, kernels.PACKAGES), kernels.install)
+    imports.watch(changes, {BIAS: _biases, "multiprocessing.pool": threads.watch_pools, **launching})
+    _eager(changes)
     if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
-        _replace(stack, torch._ops.HigherOrderOperator, "dispatch", _dispatching)
-    for room in (module_calls, threads, fakes, kernels, scripts):
-        room.install(stack, _replace)
-
-
-class _Changes(contextlib.ExitStack):
-    """What is to be undone; attributes in a list, which is quicker than a function for each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.replaced: list[tuple[Any, str, bool, Any]] = []
-        self.callback(self._put_back)
-
-    def _put_back(self) -> None:
-        while self.replaced:
-            owner, name, own, before = self.replaced.pop()
-            if own:
-                setattr(owner, name, before)
-            else:
-                delattr(owner, name)
-
-
-def _replace(stack: Any, owner: Any, name: str, make: Any) -> None:
-    lies = vars(owner)  # what a class hands out may be something else
-    stack.replaced.append((owner, name, name in lies, lies.get(name)))
-    setattr(owner, name, make(getattr(owner, name)))
+        changes.replace(torch._ops.HigherOrderOperator, "dispatch", _dispatching)
+    for room in (module_calls, threads, fakes, scripts):
+        room.install(changes)
 
 
 def _applying(original: Any) -> Any:
-    def apply(node: Any, *gradients: Any) -> Any:
+    def apply(node: Any, gradients: Any, by_name: Any) -> Any:
         inside = custom_backwards()
         task = graph_task()
         inside.append((task, torch.is_grad_enabled()))
@@ -114,47 +88,42 @@ def _applying(original: Any) -> Any:
             for here in heres():
                 here.watcher.notes.add(COMPILED)
         try:
-            return original(node, *gradients)
+            return original(node, *gradients, **by_name)
         finally:
             inside.pop()
 
     return apply
 
 
-def _optimizers(stack: contextlib.ExitStack) -> None:
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+def _before_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
+    frame = sys._getframe(1)
+    watching = heres()
+    for here in watching:
+        here.optimizers.append(frame)
+    closure = kwargs.get("closure") if "closure" in kwargs else args[1] if len(args) > 1 else None
+    if not watching or not callable(closure):
+        return None
 
-    def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
-        frame = sys._getframe(1)
-        watching = heres()
+    def outside() -> Any:
         for here in watching:
-            here.optimizers.append(frame)
-        closure = kwargs.get("closure") if "closure" in kwargs else args[1] if len(args) > 1 else None
-        if not watching or not callable(closure):
-            return None
-
-        def outside() -> Any:
+            here.optimizers.append(None)
+        try:
+            return closure()
+        finally:
             for here in watching:
-                here.optimizers.append(None)
-            try:
-                return closure()
-            finally:
-                for here in watching:
-                    if None in here.optimizers:
-                        while here.optimizers.pop() is not None:
-                            pass
+                if None in here.optimizers:
+                    while here.optimizers.pop() is not None:
+                        pass
 
-        if "closure" in kwargs:
-            return args, {**kwargs, "closure": outside}
-        return (args[0], outside, *args[2:]), kwargs
+    if "closure" in kwargs:
+        return args, {**kwargs, "closure": outside}
+    return (args[0], outside, *args[2:]), kwargs
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        for here in heres():
-            if here.optimizers:
-                here.optimizers.pop()
 
-    stack.callback(register_optimizer_step_pre_hook(before).remove)
-    stack.callback(register_optimizer_step_post_hook(after).remove)
+def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    for here in heres():
+        if here.optimizers:
+            here.optimizers.pop()
 
 
 def _asking(original: Any) -> Any:
@@ -185,6 +154,10 @@ def _dispatching(original: Any) -> Any:
     return dispatch
 
 
+def _biases(changes: Changes, module: Any) -> None:
+    changes.replace(module.CausalBias, "__new__", _making)
+
+
 def _making(original: Any) -> Any:
     """Attention's `CausalBias` is made by calling the class, which torch cannot do where a dispatch mode is at work."""
 
@@ -213,12 +186,14 @@ def _exporting(original: Any) -> Any:
     return export
 
 
-def _eager(stack: contextlib.ExitStack) -> None:
+def _eager(changes: Changes) -> None:
     """Compiled functions run as they were written, and stay compiled. The compiler is not loaded for that: only if somebody asks for it."""
 
     def set_stance() -> None:
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
-        _replace(stack, torch._dynamo, "export", _exporting)
+        stance = torch.compiler.set_stance("force_eager")
+        stance.__enter__()
+        changes.callback(stance.__exit__, None, None, None)
+        changes.replace(torch._dynamo, "export", _exporting)
 
     if "torch._dynamo" in sys.modules:
         set_stance()
@@ -228,7 +203,7 @@ def _eager(stack: contextlib.ExitStack) -> None:
     def compiling(original: Any) -> Any:
         def compile(*args: Any, **kwargs: Any) -> Any:
             nonlocal asked
-            with _lock:
+            with lock:
                 if not asked:
                     asked = True
                     set_stance()
@@ -236,4 +211,4 @@ def _eager(stack: contextlib.ExitStack) -> None:
 
         return compile
 
-    _replace(stack, torch, "compile", compiling)
+    changes.replace(torch, "compile", compiling)

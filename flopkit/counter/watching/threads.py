@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.pool import ThreadPool
 from typing import Any
 
+from flopkit.counter.watching.changes import Changes
 from flopkit.counter.watching.here import heres
 
-__all__ = ["install"]
+__all__ = ["install", "watch_pools"]
 
 POOLS = frozenset({"concurrent.futures.thread", "multiprocessing.pool"})  # their tasks are watched one by one
 
 
-def install(stack: contextlib.ExitStack, replace: Callable[..., None]) -> None:
-    """See threads start until *stack* is closed. *replace* changes an attribute until then."""
-    replace(stack, threading.Thread, "start", _starting)
-    replace(stack, ThreadPoolExecutor, "submit", _submitting)
+def install(changes: Changes) -> None:
+    """See threads start until *changes* are undone."""
+    changes.replace(threading.Thread, "start", _starting)
+    changes.replace(ThreadPoolExecutor, "submit", _submitting)
+
+
+def watch_pools(changes: Changes, module: Any) -> None:
+    """See the tasks of `multiprocessing.pool`, a module that few load."""
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
-        replace(stack, ThreadPool, name, _submitting)
+        changes.replace(module.ThreadPool, name, _submitting)
 
 
 def _watched(run: Any) -> Any:

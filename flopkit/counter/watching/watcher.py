@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._C import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
 from flopkit.counter.beyond import flex, regions
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.unknowns import BY_ITS_INSIDE, LOCAL, of_rank
-from flopkit.counter.watching import inside
+from flopkit.counter.watching import changes, inside
 from flopkit.counter.watching.autograd import NEVER, graph_task, next_number
 from flopkit.counter.watching.entries import known_plans, look_up, plan_of, unknown_entry
 from flopkit.counter.watching.functions import Functions
@@ -177,11 +178,13 @@ class Watcher(TorchDispatchMode):
             plan = plan.whole
         key = entry = floats = out = None
         free = not _function_modes()  # a tensor's shape can be asked for without anybody else being asked first
+        if not free:  # the function mode was not asked: this is called from C++
+            changes.catch_up()
         if plan.constant is None and not plan.by_value:
             if free:
                 key = key_of(plan, args, kwargs)
             else:
-                with torch._C.DisableTorchFunction():
+                with DisableTorchFunction():
                     key = key_of(plan, args, kwargs)
             floats = floats_in(args, kwargs) if plan.valued else None
             try:
@@ -212,7 +215,7 @@ class Watcher(TorchDispatchMode):
         if plan.constant is not None:
             entry, taken = plan.constant, place.region is not None
         elif entry is None or place.region is not None or plan.by_result or not free:
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 entry, taken = self._seen(here, plan, func, args, kwargs, out, key, floats, entry, phase, place)
         here.arithmetic += entry.calculates
         where = place.spot
@@ -244,8 +247,7 @@ class Watcher(TorchDispatchMode):
         """Whether a tensor subclass is at work that runs its operators by others: those are the ones to count."""
         found = self.desugared.get(types)
         if found is None:
-            found = any(inside.is_wrapper(kind) for kind in types)
-            self.desugared[types] = found
+            found = self.desugared[types] = any(inside.is_wrapper(kind) for kind in types)
             for kind in types:
                 if "DTensor" in kind.__name__:
                     self.notes.add(LOCAL)
@@ -281,7 +283,7 @@ class Watcher(TorchDispatchMode):
 
     def _unknown(self, here: Here, func: Any, args: Any, kwargs: Any, out: Any, plan: Any) -> None:
         phase, place = here.where(3)
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             entry = unknown_entry(self, plan, func, args, kwargs, out)
         here.arithmetic += 1  # listed: what it ran inside of need not be
         here.ledger.add(entry, place.where(phase))
