@@ -310,6 +310,6 @@ def six_n_error() -> Figure:
         chart=chart,
         table=[column("length", "Length", "tokens"), *(column(slug(title), title, "%") for title in MODELS)],
         caption="Training FLOPs of a token, all parameters trained, nothing recomputed. Sizes from the models' configs. Beyond the length that a "
-        "model was made for, the line says what its layers would cost there.",
+        "model was made for, the line says what its layers would cost there; N keeps the positions that the model has.",
         height=320,
     )
