@@ -272,8 +272,9 @@ class Model:
         Notes
         -----
         Not counted: see `Memory`. Mixtures of experts hold the tokens of the chosen experts, spread evenly or not, without padding.
-        The lists of GPT, Llama, BERT, ViT and T5 layers agree with transformers' own modules to the byte. Those of latent attention and of
-        mixtures of experts follow the same rules, but programs differ in what they keep there, and none was compared to the byte.
+        The lists of GPT, Llama, BERT, ViT and T5 layers agree to the byte with transformers' own modules, less what those keep beyond need
+        (norms written out in steps, masks; the tests name it). Those of latent attention and of mixtures of experts follow the same rules,
+        but were not compared to the byte.
         The first layer with adapters is taken for one like the others: it keeps what leads to an input that needs no gradient, too.
         The layer for multi-token prediction counts among the ends: no policy computes it again. With ``"full"``, T5's learned biases are
         inputs of checkpoints and count among the layers; masks and tables of angles, which could be, do not count.
