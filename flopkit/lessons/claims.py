@@ -58,7 +58,7 @@ class Claim:
         found = [part for part in (self.ours, self.finding) if part]
         return (
             f'<p id="{self.anchor}" class="fk-claim" style="{_FRAME}"><strong>Claim {self.id}</strong> ({html.escape(self.source)}): '
-            f"{html.escape(self.claim)}<br><strong>Verdict: {self.verdict or 'open'}.</strong> {html.escape(' '.join(found)).replace(' %', '&nbsp;%')}</p>"
+            f"{html.escape(self.claim).replace(' %', '&nbsp;%')}<br><strong>Verdict: {self.verdict or 'open'}.</strong> {html.escape(' '.join(found)).replace(' %', '&nbsp;%')}</p>"
         )
 
 
