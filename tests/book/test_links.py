@@ -21,7 +21,7 @@ LINKED = {
     "05_the_rest": "fuse, SwiGLU, flash kernel, vector FLOPs, memory-bound, logit, cross-entropy, meta",
     "06_whole_model": "6N, MLP, EXACT, vector work, backward pass, TORCH, meta device",
     "07_eight_tools": "TORCH, silent zero, hook, trace, dispatcher, meta, model FLOPs",
-    "08_backward": "LoRA, backward pass, utilisation, frozen, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, MFU, HFU, EXACT, TORCH, checkpoint",
+    "08_backward": "LoRA, backward pass, utilisation, frozen, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, EXACT, TORCH, checkpoint",
     "09_checkpointing": "backward pass, Activation checkpointing, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "11_measuring": "bf16, limit, rounds, CUDA graph, L2, tf32",
     "12_roofline": "roofline, arithmetic intensity, ridge point, peak, utilisation, bf16, compute-bound, memory-bound, prefill, decode, compulsory, meta",
