@@ -20,7 +20,7 @@ LINKED = {
     "04_attention": "attention core, utilisation, causal mask, prefill, decode, latent attention, grouped-query attention, multi-query attention, gated MLP, EXACT, TORCH",
     "05_the_rest": "fuse, SwiGLU, flash kernel, vector FLOPs, memory-bound, logit, cross-entropy, meta",
     "06_whole_model": "6N, MLP, EXACT, vector work, backward pass, TORCH, meta device",
-    "07_eight_tools": "TORCH, silent zero, hook, trace, dispatcher, meta, model FLOPs",
+    "07_eight_tools": "TORCH, silent zero, hook, trace, dispatcher, meta",
     "08_backward": "LoRA, backward pass, utilisation, frozen, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, EXACT, TORCH, checkpoint",
     "09_checkpointing": "backward pass, Activation checkpointing, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "11_measuring": "bf16, limit, rounds, CUDA graph, L2, tf32",
