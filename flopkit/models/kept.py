@@ -246,8 +246,11 @@ def _feed_forward(branch: Any, run: Run, d_model: Any) -> Iterator[tuple[str, An
         yield "experts, inputs in their order", chosen * d_model, dtype, ("experts",)
         yield from _mlp("experts, ", "silu", branch.gated, chosen * branch.d_ff, dtype, "experts")
         yield "experts, outputs", chosen * d_model, dtype, ()  # each is multiplied by its probability
+        yield "experts, probabilities of the chosen", chosen, "fp32", ()
         if not is_zero(branch.shared_d_ff):
             yield from _mlp("shared, ", "silu", branch.gated, tokens * branch.shared_d_ff, dtype, "shared_down_proj")
+            if not is_zero(branch.shared_gate):
+                yield "shared, gate and output", branch.shared_gate * tokens * (1 + d_model), dtype, ()
     else:
         raise ValueError(f"what {type(branch).__name__} keeps for its backward pass is not known here")
 

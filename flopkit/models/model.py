@@ -272,9 +272,13 @@ class Model:
         Notes
         -----
         Not counted: see `Memory`. Mixtures of experts hold the tokens of the chosen experts, spread evenly or not, without padding.
-        The lists of GPT, Llama, BERT, ViT and T5 layers agree to the byte with transformers' own modules, less what those keep beyond need
-        (norms written out in steps, masks; the tests name it). Those of latent attention and of mixtures of experts follow the same rules,
-        but were not compared to the byte.
+        The lists of GPT, Llama, BERT, ViT and T5 layers, of latent attention and of experts agree to the byte with transformers' own
+        modules, less what those keep beyond need (norms written out in steps, masks; the tests name it).
+        Experts: the list is that of grouped products over the tokens in the order of their experts (``"grouped_mm"`` in transformers). A
+        loop over the experts that adds up by ``index_add_`` keeps the chosen experts' weighted outputs besides, and ``"batched_mm"`` a copy
+        of the matrices of each token's experts. Where the chosen probabilities are divided by their sum, that division keeps them once more.
+        Latent attention: values are counted by themselves, as if they were copied out of what ``kv_up`` makes; without a copy they hold
+        the keys beside them, heads · qk_nope numbers a token, and the latent holds the rope key, qk_rope numbers.
         The first layer with adapters is taken for one like the others: it keeps what leads to an input that needs no gradient, too.
         The layer for multi-token prediction counts among the ends: no policy computes it again. With ``"full"``, T5's learned biases are
         inputs of checkpoints and count among the layers; masks and tables of angles, which could be, do not count.

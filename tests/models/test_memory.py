@@ -37,6 +37,10 @@ DEEPSEEK = LLAMA | {
     "v_head_dim": 8, "moe_intermediate_size": 24, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 2,
     "topk_group": 1, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
 }  # fmt: skip
+EXPERTS = LLAMA | {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
+MIXTRAL = EXPERTS | {"model_type": "mixtral", "num_local_experts": 8, "intermediate_size": 24, "sliding_window": None}
+QWEN3 = EXPERTS | {"model_type": "qwen3_moe", "num_experts": 8, "head_dim": 8, "norm_topk_prob": False}
+QWEN2 = QWEN3 | {"model_type": "qwen2_moe", "shared_expert_intermediate_size": 40}
 T5 = {
     "model_type": "t5", "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 16, "d_ff": 80, "num_layers": 3, "num_decoder_layers": 2,
     "num_heads": HEADS, "relative_attention_num_buckets": 32, "dropout_rate": 0.0, "feed_forward_proj": "relu", "decoder_start_token_id": 0,
@@ -49,10 +53,11 @@ ATTENTION = {"flash": "sdpa", "math": "eager"}
 LOSS_SCALE = 4  # bytes: the mean over the labels keeps how many there are
 
 
-def built(sizes, kernel="flash"):
+def built(sizes, kernel="flash", experts="grouped_mm"):
     config = transformers.AutoConfig.for_model(**sizes)
     made = getattr(transformers, CLASSES.get(sizes["model_type"], "AutoModelForCausalLM"))
-    model = made.from_config(config, attn_implementation=ATTENTION[kernel]).train()
+    how = {"experts_implementation": experts} if "num_experts_per_tok" in sizes else {}
+    model = made.from_config(config, attn_implementation=ATTENTION[kernel], **how).train()
     ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
     if sizes["model_type"] == "vit":
         return model, lambda: model(pixel_values=torch.zeros(BATCH, 3, 16, 16), labels=ids[:, 0]).loss
@@ -67,7 +72,7 @@ def kept(model, run):
 
     def pack(tensor):
         storage = tensor.untyped_storage()
-        if tensor.is_floating_point() and storage.data_ptr() not in own:
+        if (tensor.is_floating_point() or tensor.is_complex()) and storage.data_ptr() not in own:
             found[storage.data_ptr()] = tensor  # kept alive, so that no address comes twice
         return tensor
 
@@ -181,6 +186,47 @@ def test_t5_of_one_layer_in_each_stack_hands_on_no_biases():
     model.activation_checkpointing_enable({"use_reentrant": False})
     memory = ours(one, kernel="math", recompute="full")
     assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE + 2 * TOKENS * WIDTH * 4 + BATCH * SEQ**2 * 4
+
+
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+@pytest.mark.parametrize("sizes", [MIXTRAL, QWEN3, QWEN2], ids=["mixtral", "qwen3-moe", "qwen2-moe"])
+def test_experts_keep_what_the_list_says_and_what_transformers_writes_out(sizes, kernel):
+    """Grouped products of the tokens in the order of their experts. Norms, angles and repeated heads as in Llama, Qwen3's norms of queries
+    and keys among them. Mixtral divides the chosen probabilities by their sum, in place, which keeps them once more, and the sum."""
+    memory, layers, family = ours(sizes, kernel=kernel), 4, sizes["model_type"]
+    norms = (2 * layers + 1) * TOKENS * WIDTH + (layers * TOKENS * (HEADS + 2) * 8 if family == "qwen3_moe" else 0)
+    angles, repeated = 2 * SEQ * WIDTH // HEADS, 0 if kernel == "flash" else layers * 2 * TOKENS * WIDTH // 2
+    divided = layers * TOKENS * (2 + 1) if family == "mixtral" else 0
+    found = kept(*built(sizes, kernel))
+    assert found == memory.layers + memory.ends + LOSS_SCALE + (norms + angles + repeated + divided) * 4
+
+
+@pytest.mark.parametrize(("experts", "each"), [("eager", WIDTH), ("batched_mm", 3 * WIDTH * 24)])
+def test_experts_by_other_algorithms_keep_more(experts, each):
+    """For each chosen expert of a token: the loop over experts its weighted output, of which ``index_add_`` reads the shape alone; the
+    batched products a copy of its three matrices."""
+    grouped, other = (kept(*built(MIXTRAL, experts=name)) for name in ("grouped_mm", experts))
+    assert other - grouped == 4 * 2 * TOKENS * each * 4
+
+
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+@pytest.mark.parametrize("q_lora", [24, None])
+@pytest.mark.parametrize("family", ["deepseek_v2", "deepseek_v3"])
+def test_latent_attention_keeps_what_the_list_says_and_what_transformers_writes_out(family, q_lora, kernel):
+    """Norms as in Llama, those of the latents among them. What transformers cuts out of a wider tensor without a copy holds all of it: the
+    latent of keys and values the rope key beside it and, with flash, the values the keys that ``kv_up`` makes beside them. A flash kernel
+    lays its output out as its queries, which a concatenation has put head by head; so the output is copied for the next product."""
+    layers, nope, rope, v_head_dim = 4, 8, 4, 12 if kernel == "flash" else 8  # flash on CPUs has one head dimension
+    sizes = DEEPSEEK | {"model_type": family, "head_dim": rope, "q_lora_rank": q_lora, "v_head_dim": v_head_dim}
+    sizes.pop("num_nextn_predict_layers")
+    memory = ours(sizes, kernel=kernel)
+    norms = (2 * layers + 1) * TOKENS * WIDTH + layers * TOKENS * ((q_lora or 0) + 16)
+    views = layers * TOKENS * (rope + (HEADS * nope if kernel == "flash" else 0))
+    copied = layers * TOKENS * HEADS * v_head_dim if kernel == "flash" else 0
+    angles = (2 if family == "deepseek_v3" else 1) * SEQ * rope  # V2 turns by half as many complex numbers
+    divided = 3 * TOKENS * (2 + 1) if family == "deepseek_v3" else 0  # in the layers with experts, as Mixtral
+    more = norms + views + copied + angles + divided
+    assert kept(*built(sizes, kernel)) == memory.layers + memory.ends + LOSS_SCALE + more * 4
 
 
 def predicting_more(sizes, kernel):
