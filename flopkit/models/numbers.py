@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import exact_div, is_zero
+from flopkit.arithmetic import exact_div, is_zero, maximum
 from flopkit.models.blocks import Block
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import Attention, LatentAttention
@@ -47,11 +47,12 @@ def transformer(
     shared_gate: Flag = False,
     expert_bias: Flag = False,
     dense: Count = 0,
+    dense_windowed: Count | None = None,
     mtp: bool = False,
     norms: str = "pre",
     **rest: Any,
 ) -> Model:
-    """A model of equal layers, or of two kinds of layers.
+    """A model of equal layers, of two kinds of layers, or of dense ones and mixtures of experts, each with and without a window.
 
     Parameters
     ----------
@@ -93,6 +94,9 @@ def transformer(
         Whether the shared MLP has a gate, and whether router and experts add biases.
     dense : Count, optional
         Layers with an MLP in a model of experts.
+    dense_windowed : Count, optional
+        How many of them have the window, where only some layers have one. The places in ``order=`` are then: dense layers with the window,
+        dense ones without, experts with it, experts without, those of the four that there are.
     mtp : bool, optional
         Whether one more layer, like the last one, predicts the token after the next.
     norms : str, optional
@@ -103,7 +107,7 @@ def transformer(
     Raises
     ------
     ValueError or TypeError
-        For a bad size, heads that do not divide, more windowed or dense layers than there are, a number that is missing.
+        For a bad size, heads that do not divide, more windowed or dense layers than there are, both without *dense_windowed*, a number that is missing.
 
     Examples
     --------
@@ -146,16 +150,25 @@ def transformer(
     if sparse is None or (plain is None and not is_zero(dense)):
         raise ValueError(f"{name}: d_ff is missing, the hidden features of its MLP")
     choice("norms", norms, ("pre", "post", "both", "parallel"))
+    both = 0 if dense_windowed is None else size("dense_windowed", dense_windowed, minimum=0)
+    least = 0 if dense_windowed is None else maximum(0, dense + windowed - layers)
+    if wrong := offence(lambda n, low, d, w: n < low or n > min(d, w), both, least, dense, windowed):
+        raise ValueError(
+            f"dense_windowed={wrong[0]} cannot be with dense={wrong[2]}, windowed={wrong[3]} and layers={layers}"
+        )
     if windowed is layers:
         mixer, windowed = narrow, 0
     if is_zero(windowed):
         kinds = [(mixer, plain, dense), (mixer, sparse, layers - dense)]
     elif is_zero(dense):
         kinds = [(narrow, sparse, windowed), (mixer, sparse, layers - windowed)]
-    else:
+    elif dense_windowed is None:
         raise ValueError(
-            f"{name}: windowed={windowed} and dense={dense} layers in one model are not described here: build its blocks"
+            f"{name}: of windowed={windowed} and dense={dense} layers, how many are both? give dense_windowed"
         )
+    else:
+        kinds = [(narrow, plain, both), (mixer, plain, dense - both)]
+        kinds += [(narrow, sparse, windowed - both), (mixer, sparse, layers - dense - windowed + both)]
     blocks = tuple(
         (Block(mixer=m, mlp=f, norms=norms), count) for m, f, count in kinds if f is not None and not is_zero(count)
     )  # fmt: skip

@@ -52,12 +52,16 @@ SMALL["mamba2"] = {
     "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16, "state_size": 24, "n_groups": 2, "expand": 2,
     "conv_kernel": 4, "chunk_size": 8, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
 }  # fmt: skip
+DOTS_1 = DECODER | EXPERTS | {
+    "num_hidden_layers": 6, "head_dim": 16, "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 2, "sliding_window": 8,
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full", "sliding")],
+}  # fmt: skip
 CLASSES = {"bert": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM", "vit": "AutoModelForImageClassification"}
 
 
-def built(kind):
+def built(kind, **sizes):
     """The configuration as transformers would save it, and its model on meta."""
-    config = transformers.AutoConfig.for_model(kind, **SMALL[kind])
+    config = transformers.AutoConfig.for_model(kind, **(sizes or SMALL[kind]))
     with torch.device("meta"):
         model = getattr(transformers, CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
             config, dtype=torch.bfloat16
@@ -117,3 +121,24 @@ def test_layer_by_layer(kind):
         mixed = sum(part.flops for part in layer.parts[: names.index("attention_sum")])
         children = {name: flops for name, flops in rows.items() if name.rpartition(".")[0] == f"{stack}.{place}"}
         assert mixed in children.values(), (mixed, children)
+
+
+def test_dense_layers_and_experts_with_and_without_a_window():
+    """dots.llm1, of which transformers has the layers, and `from_hf` no reader."""
+    sizes = {
+        "d_model": 32, "vocab": 96, "layers": 6, "heads": 4, "kv_heads": 2, "head_dim": 16, "d_ff": 80, "qk_norm": "head", "experts": 8,
+        "top_k": 2, "expert_d_ff": 24, "shared_d_ff": 48, "dense": 2,
+    }  # fmt: skip
+    ours = fk.models.transformer(**sizes, window=8, windowed=4, dense_windowed=1, order=(0, 1, 2, 2, 3, 2))
+    _, model = built("dots1", **DOTS_1)
+    report = fk.count(lambda: model(**inputs("dots1")))
+    assert ours.params == sum(p.numel() for p in model.parameters())
+    assert ours.forward(seq=SEQ, batch=BATCH).under("TORCH").flops == report.flops
+    rows = {row["module"]: row["flops"] for row in report.by_module()}
+    for place, (which, theirs) in enumerate(zip(ours.order, model.model.layers, strict=True)):
+        assert ours.blocks[which][0].mixer.window == theirs.self_attn.sliding_window
+        assert ours.layer(which, seq=SEQ, batch=BATCH).under("TORCH").flops == rows[f"model.layers.{place}"]
+    whole = fk.models.transformer(**sizes)
+    unseen = sum(token + 1 - 8 for token in range(8, SEQ))  # pairs of a head in one sequence
+    exact = (each.forward(seq=SEQ, batch=BATCH).flops for each in (whole, ours))
+    assert next(exact) - next(exact) == 4 * BATCH * unseen * 4 * 2 * 2 * 16

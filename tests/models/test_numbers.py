@@ -18,6 +18,7 @@ KINDS = {
     "palm": (DENSE, {"norms": "parallel", "norm": "layer", "norm_bias": False}),
     "window": (DENSE | {"window": 5, "windowed": 4}, {"qk_norm": "head"}),
     "experts": (DENSE | EXPERTS, {"expert_bias": True}),
+    "experts and a window": (DENSE | EXPERTS | {"window": 5, "windowed": 3, "dense_windowed": 1}, {}),
     "latent": ({k: v for k, v in DENSE.items() if k not in ("kv_heads", "head_dim")} | EXPERTS
                | {"q_lora": 20, "kv_lora": 12, "qk_nope": 8, "qk_rope": 4, "v_head_dim": 6}, {}),
 }  # fmt: skip
@@ -68,7 +69,11 @@ def test_four_readings(kind):
         ({**EXPERTS, "d_ff": None}, "d_ff is missing"),
         ({**EXPERTS, "dense": 7}, "dense=7 is more than layers=6"),
         ({"window": 4, "windowed": 7}, "windowed=7 is more than layers=6"),
-        ({**EXPERTS, "window": 4, "windowed": 3}, "windowed=3 and dense=2 layers in one model are not described here"),
+        ({**EXPERTS, "window": 4, "windowed": 3}, "of windowed=3 and dense=2 layers, how many are both"),
+        ({**EXPERTS, "window": 4, "windowed": 3, "dense_windowed": 3}, "dense_windowed=3 cannot be with dense=2, windowed=3"),
+        ({**EXPERTS, "window": 4, "windowed": 1, "dense_windowed": 2}, "dense_windowed=2 cannot be with dense=2, windowed=1"),
+        ({"window": 4, "windowed": 3, "dense_windowed": 1}, "dense_windowed=1 cannot be with dense=0"),
+        ({**EXPERTS, "window": 4, "windowed": 5, "dense_windowed": 0}, "dense_windowed=0 cannot be .* layers=6"),
         ({"kv_lora": 12, "qk_nope": 8}, "qk_rope, v_head_dim missing"),
         ({"norms": "sandwich"}, "norms='sandwich'"),
         ({"act": "mish"}, "act='mish'"),
