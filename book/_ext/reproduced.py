@@ -9,6 +9,7 @@ TITLES = {
     "llm_foundry": "llm-foundry, 216 runs", "narayanan_2021": "Megatron-LM 2021", "korthikanti_2022": "Selective recompute, 2022",
     "nanogpt": "nanoGPT", "chinchilla_a4": "Chinchilla, table A4", "palm_table_3": "PaLM, table 3", "llama_3": "Llama 3",
     "deepseek_v3": "DeepSeek-V3", "pope_2022": "PaLM in inference", "gpt_fast": "gpt-fast", "scaling_book": "How to Scale Your Model",
+    "kipply": "Transformer Inference Arithmetic",
 }  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def summary():
 
     mosaic = [row for row in rows if row.table == "llm_foundry"]
     return (
-        f"Ten of the sources print {len(others)} numbers between them. **{share(others, REPRODUCED)} of these are reproduced, "
+        f"Eleven of the sources print {len(others)} numbers between them. **{share(others, REPRODUCED)} of these are reproduced, "
         f"{share(others, ROUNDING)} lie inside rounding, and {share(others, DIFFERENT)} don't come out.** Another {len(mosaic)} numbers stand in "
         f"one table of MosaicML's, which applies one formula to 216 runs: {share(mosaic, REPRODUCED)} of them are reproduced, "
         f"{share(mosaic, ROUNDING)} lie inside rounding, and {share(mosaic, DIFFERENT)} don't come out."

@@ -21,7 +21,7 @@ _TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "llm_foundry": training.llm_foundry, "narayanan_2021": training.narayanan, "korthikanti_2022": training.korthikanti,
     "nanogpt": training.nanogpt, "chinchilla_a4": training.chinchilla, "palm_table_3": training.palm, "llama_3": training.llama_3,
     "deepseek_v3": training.deepseek, "pope_2022": serving.pope, "gpt_fast": serving.gpt_fast,
-    "scaling_book": serving.scaling_book,
+    "scaling_book": serving.scaling_book, "kipply": serving.kipply,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from flopkit.published.rows import Row, read, span
 from flopkit.rooflines import roofline
 from flopkit.serving import decode, largest_batch, prefill
 
-__all__ = ["gpt_fast", "pope", "scaling_book"]
+__all__ = ["gpt_fast", "kipply", "pope", "scaling_book"]
 
 
 def pope() -> Iterator[Row]:
@@ -129,6 +129,71 @@ def scaling_book() -> Iterator[Row]:
     long = prefill(llama3, v5e(), prompt=8192, count=16)
     yield row(where, "8,192 tokens on 16 v5e at 40 %, s", "0.91", long.seconds / 0.4, _NO_SCORES)
 
+
+def kipply() -> Iterator[Row]:
+    """Transformer Inference Arithmetic: steps of decoding on A100s, the cache, and what FasterTransformer reached."""
+    data = read("kipply")
+    gpu, took, reached = data["a100"], data["measured_ms"], data["reached_bandwidth"]
+
+    def a100(share: float = 1.0) -> Device:
+        peak, bandwidth = {"bf16": gpu["bf16"]}, share * gpu["bandwidth"]
+        return Device("A100 40GB", peak=peak, bandwidth=bandwidth, memory=gpu["memory"], source=data["source"])
+
+    def row(where: str, quantity: str, printed: str, value: Any, why: str = "") -> Row:
+        ours = value if isinstance(value, tuple) else (float(value), float(value))
+        return Row("kipply", where, quantity, printed, ours, why=why)
+
+    large, small = (
+        transformer(
+            name=name, **sizes, d_ff=4 * sizes["d_model"], act="relu", gated=False, rotary=0, norm="layer", vocab=1, tied=True
+        )
+        for name, sizes in data["models"].items()
+    )  # fmt: skip
+
+    def step(model: Any, count: int, share: float = 1.0, batch: int = 1) -> float:
+        return 1e3 * float(decode(model, a100(share), context=1, count=count, batch=batch).seconds)
+
+    where = "kv cache, 52B"
+    keys_and_values = (part.flops for part in large.layer(seq=1).parts if part.name in ("k_proj", "v_proj"))
+    yield row(where, "FLOPs of a token's keys and values", "17179869184", large.layers * sum(keys_and_values))
+    yield row(where, "ridge of an A100, FLOPs/B", "208", a100().ridge("bf16"))
+    yield row(where, "all weights once, ms", "69", step(large, 1))
+    yield row(where, "the same on 4 GPUs, ms", "17", step(large, 4))
+    where = "capacity, 52B"
+    yield row(where, "cache of a token, B", "2097152", large.kv_bytes(context=1))
+    for count, context, what, printed, why in (
+        (3, 1, "tokens beside the weights on 3 GPUs, 10³", "8", ""),
+        (3, 2048, "sequences of 2,048 tokens on 3 GPUs", "4", _UP),
+        (4, 1, "tokens beside the weights on 4 GPUs, 10³", "23", _SLIP_23),
+    ):
+        fit = largest_batch(large, a100(), context=context, count=count)
+        yield row(where, what, printed, fit if context > 1 else fit / 1e3, why)
+    products = large.forward(seq=1).macs_by_kind["products"]
+    yield row("flops counting, 52B", "FLOPs of a token in the layers", "103079215104", 2 * products)
+    yield row("exercise 7, 52B", "batch 256 on 4 GPUs, ms", "21", step(large, 4, batch=256))
+
+    where = "benchmarks, 13B"
+    for count, printed, share, slower in ((1, "16.8", "76", "18.5"), (2, "8.4", "62", "9.5")):
+        on = f"{count} GPU{'s' if count > 1 else ''}"
+        least = step(small, count)
+        yield row(where, f"decoding on {on}, ms", printed, least)
+        measured = span(lambda ms, least=least: 100 * least / ms, took["decode"][str(count)], 0.05)
+        yield row(where, f"measured on {on}: share of that rate, %", share, measured)
+        near = span(lambda part, n=count: step(small, n, part), reached[str(count)], 0.005)
+        yield row(where, f"at the bandwidth that a kernel reached, {on}, ms", slower, near, _87)
+    yield row(where, "ridge at 90 % of the bandwidth, FLOPs/B", "231", a100(reached["1"]).ridge("bf16"))
+    for name, wide, printed, share in (("mlp product", 4, "344", "72"), ("attention projection", 1, "86", "54")):
+        product = matmul(m=512, k=small.d_model, n=wide * small.d_model)
+        least = 1e3 * float(roofline(product, a100()).seconds)
+        yield row(where, f"{name} of 512 tokens, μs", printed, 1e3 * least)
+        yield row(
+            where, f"{name}: share of the peak, %", share, span(lambda ms, t=least: 100 * t / ms, took[name], 0.0005)
+        )
+
+
+_UP = "16 GB beside 104 GB of weights hold 3.7 caches of 2,048 tokens, and 3.9 at the 0.002 GB a token that the post divides by; it rounds up"
+_SLIP_23 = "56 GB hold 26,700 tokens of the printed 2,097,152 bytes, and 28,000 of the 0.002 GB that the post divides by; a slip in the post"
+_87 = "8.4 ms at 87 % of the bandwidth are 9.6 to 9.7 ms; at 1.555 TB/s, which the post names as the better value, they are 9.3 ms"
 
 _ROUND = "the book rounds the constants of its equation to two digits; with exact ones the ridge is reached earlier"
 _THOUSANDS = "the book takes 4,000 for 4,096 and 16,000 for 16,384 when it multiplies"

@@ -8,7 +8,7 @@ from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, span
 
 NUMBERS = {  # as many as the sources print, counted there
     "llm_foundry": 216 * 4, "narayanan_2021": 10 + 12 + 2, "korthikanti_2022": 4 * 2 + 1, "nanogpt": 17, "chinchilla_a4": 6,
-    "palm_table_3": 6, "llama_3": 1, "deepseek_v3": 3 + 4 + 8, "pope_2022": 4, "gpt_fast": 25, "scaling_book": 10 + 13 + 10,
+    "palm_table_3": 6, "llama_3": 1, "deepseek_v3": 3 + 4 + 8, "pope_2022": 4, "gpt_fast": 25, "scaling_book": 10 + 13 + 10, "kipply": 4 + 4 + 2 + 11,
 }  # fmt: skip
 NOT_REPRODUCED = {
     "llm_foundry": {("153: 7b, 8192", "TFLOP/s a GPU"), ("164: 3b, 8192", "TFLOP/s a GPU")},
@@ -27,6 +27,11 @@ NOT_REPRODUCED = {
         ("applied-inference.md", "int8, sequences of 8,192 tokens on 8 v5e"),
         ("applied-inference.md", "int4, sequences of 8,192 tokens on 4 v5e"),
         ("applied-inference.md", "8,192 tokens on 16 v5e at 40 %, s"),
+    },
+    "kipply": {
+        ("capacity, 52B", "sequences of 2,048 tokens on 3 GPUs"),
+        ("capacity, 52B", "tokens beside the weights on 4 GPUs, 10³"),
+        ("benchmarks, 13B", "at the bandwidth that a kernel reached, 2 GPUs, ms"),
     },
     "deepseek_v3": {("qwen-72b", "training, GFLOPs a token"), ("llama3-405b", "training, GFLOPs a token")},
 }
@@ -154,6 +159,18 @@ def test_the_errata_of_the_scaling_book_follow_from_its_own_numbers(found):
     assert (
         f"{(26 + batch * 6.7) / (8 * 0.82):.2f}" == "12.13" and round(2 * 2 * layers * width * context / 1e9, 1) == 6.7
     )
+
+
+def test_what_differs_in_transformer_inference_arithmetic_follows_from_its_own_numbers(found):
+    """What the reasons say: 16 and 56 GB by the printed bytes of a token and by their rounding, and 12·40·5,120² weights by two bandwidths."""
+    why = " ".join(row.why for row in found["kipply"] if row.verdict == DIFFERENT)
+    exact, rounded = 4 * 64 * 8192, 0.002e9
+    fit = [16e9 / (2048 * each) for each in (exact, rounded)]
+    assert exact == 2_097_152 and f"hold {fit[0]:.1f} caches" in why and f"and {fit[1]:.1f} at" in why
+    assert f"hold {round(56e9 / exact, -2):,.0f} tokens" in why and f"and {56e9 / rounded:,.0f} of" in why
+    half = 12 * 40 * 5120**2
+    early, late = (1e3 * half / (1.5e12 * share) for share in (0.875, 0.865))
+    assert f"{early:.1f} to {late:.1f} ms" in why and f"they are {1e3 * half / (1.555e12 * 0.87):.1f} ms" in why
 
 
 def test_the_runs_behind_mosaics_table():

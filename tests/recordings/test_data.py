@@ -103,7 +103,7 @@ def test_a_link_leads_to_the_version_that_was_read():
 
 def test_where_a_licence_is_missing_it_says_so():
     unlicensed = {name for name in NAMES if HEADERS[name]["licence"].startswith("none stated")}
-    assert unlicensed == {"lambda_machines", "lambda_training", "llama_cpp"}
+    assert unlicensed == {"kipply", "lambda_machines", "lambda_training", "llama_cpp"}
 
 
 def test_the_data_are_in_the_package():
