@@ -124,8 +124,8 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watching/{name}" for name in ("watcher", "entries", "autograd", "phases", "functions", "here", "places", "signatures", "changes", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside")),
-        *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels", "scripts")),
+        *(f"watching/{name}" for name in ("watcher", "entries", "autograd", "phases", "functions", "here", "places", "signatures", "changes", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside", "internals", "scripts")),
+        *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels")),
         "operators/block_masks",
     )
 }  # fmt: skip
@@ -137,6 +137,44 @@ def test_what_torch_does_not_publish_of_autograd_is_named_in_one_file():
     )
     naming = {path.name for path in (PACKAGE / "counter").rglob("*.py") if private.search(path.read_text("utf-8"))}
     assert naming == {"autograd.py"}
+
+
+# How an operator says its name and its arguments: nothing else does.
+OF_AN_OPERATOR = {"_schema", "_opoverload", "_qualified_op_name"}
+
+
+def others_names(tree):
+    """The names that a file uses of what is not its own: attributes, also those that a string asks for, and parts of modules."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "sys"):
+            yield node.attr
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (part for alias in node.names for part in alias.name.split("."))
+            yield from (getattr(node, "module", None) or "").split(".")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):  # a module or a file; a class
+            if re.fullmatch(r"\w+([./]\w+)+|_[A-Z]\w+", node.value):
+                yield from re.split("[./]", node.value)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr"):
+            yield ast.unparse(node.args[1]).strip("'")
+
+
+def test_what_torch_does_not_publish_is_named_where_the_counter_watches():
+    """Operators may be named anywhere: ``torch._foreach_add`` is ``aten::_foreach_add``, ``tensor._values()`` is ``aten::_values``."""
+    import torch
+
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in (PACKAGE / "counter").rglob("*.py")}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    ours = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    ours |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    private = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path, tree in trees.items()
+        for name in set(others_names(tree)) - ours - OF_AN_OPERATOR
+        if re.match("_[A-Za-z]", name) and not hasattr(torch.ops.aten, name)
+    }
+    outside = {(path, name) for path, name in private if "watching" not in path}
+    assert not outside, "give each a name of our own in flopkit/counter/watching/internals.py, and say why it is needed"
+    assert private, "this test sees nothing"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -92,6 +92,11 @@ class Call:
         self._names: dict[str, Any] | None = None
 
     @property
+    def name(self) -> str:
+        """The operator without its overload, such as ``aten::mm``."""
+        return name_of(self.func)
+
+    @property
     def named(self) -> dict[str, Any]:
         """All arguments by their name in the operator's schema, defaults filled in."""
         if self._names is None:
@@ -128,7 +133,7 @@ class Call:
 
         A bias or a scale has fewer dimensions than what is multiplied; a weight that is packed more tightly comes after.
         """
-        if name_of(self.func).startswith("quantized::"):  # activations may come in float32, and are rounded inside
+        if self.name.startswith("quantized::"):  # activations may come in float32, and are rounded inside
             return "qint8"
         inputs = self.inputs
         operand = next((t for t in inputs if t.dim() > 1), inputs[0] if inputs else None)
@@ -153,7 +158,7 @@ class Call:
         only: set[int] = set()
         if schema is None or not schema.is_mutable:
             return written, only
-        fresh = name_of(self.func).rsplit("::", 1)[-1] in RECEIVERS
+        fresh = self.name.rsplit("::", 1)[-1] in RECEIVERS
         for argument in schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for tensor in tensors(self.named.get(argument.name)):

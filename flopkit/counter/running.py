@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 from flopkit.counter.printout import calls_of
 from flopkit.counter.report import Report
+from flopkit.counter.watching.compiler import left_to_python, uncompiled
 
 __all__ = ["UncountedError", "count", "counting"]
 
@@ -42,6 +42,7 @@ class UncountedError(RuntimeError):
         return UncountedError, (self.report,)
 
 
+@left_to_python
 def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs: Any) -> Report:
     """Run ``fn(*args, **kwargs)`` once, unchanged, and report what it did.
 
@@ -90,7 +91,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             f"fn={_shown(fn)} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
             "or use `with fk.counting() as report:` around your code"
         )
-    with _uncompiled(), _counting(strict, "auto", _Progress(fn)) as report:
+    with uncompiled(), _counting(strict, "auto", _Progress(fn)) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
         if (late := _not_run(result)) is not None:
             report.add_note(
@@ -103,6 +104,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
     return report
 
 
+@left_to_python
 def counting(*program: Any, strict: bool = False, attention: str = "auto") -> contextlib.AbstractContextManager[Report]:
     """Count whatever runs in the block: forward, backward, the optimiser.
 
@@ -147,28 +149,11 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
     return _counted(strict, attention)
 
 
+@left_to_python
 @contextlib.contextmanager
 def _counted(strict: bool, attention: str) -> Iterator[Report]:
-    with _uncompiled(), _counting(strict, attention, None) as report:
+    with uncompiled(), _counting(strict, attention, None) as report:
         yield report
-
-
-@contextlib.contextmanager
-def _uncompiled() -> Iterator[None]:
-    """In a function that is compiled: what it calls from here on runs as it was written."""
-    if "torch._dynamo" not in sys.modules:
-        yield
-        return
-    before = _compiler(None)
-    try:
-        yield
-    finally:
-        _compiler(before)
-
-
-def _compiler(callback: Any) -> Any:
-    """Have *callback* look at what is called in this thread; who did before."""
-    return sys.modules["torch._C._dynamo.eval_frame"].set_eval_frame(callback)
 
 
 @contextlib.contextmanager
@@ -200,13 +185,6 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
             progress.close()
     if strict and report.uncounted:
         raise UncountedError(report)
-
-
-# A function that is compiled (`torch.compile`) may count, too: the compiler leaves these calls, and what they count, to Python. Told by
-# what `torch.compiler.disable` would put there, because the decorator would load the compiler.
-for _each in (count, counting, _counted, _compiler):
-    vars(_each)["_torchdynamo_disable"] = True
-    vars(_each)["_torchdynamo_disable_msg"] = "flopkit counts what runs: without fullgraph=True, or from outside"
 
 
 def _shown(value: Any) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
 from flopkit.counter.watching.autograd import graph_task
+from flopkit.counter.watching.internals import transforming, unwrapped
+from flopkit.counter.watching.modes import is_selective_checkpoint_around
 
 __all__ = ["assumed", "chosen", "is_chosen"]
 
-_CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is run again
 _aten = torch.ops.aten
 _calls: weakref.WeakKeyDictionary[Any, dict[Any, set[bool]]] = (
     weakref.WeakKeyDictionary()
@@ -23,8 +23,7 @@ _calls: weakref.WeakKeyDictionary[Any, dict[Any, set[bool]]] = (
 
 def assumed(func: Any, query: Any) -> str:
     """The kernel that is assumed where none runs; "" where all is as it runs."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(query):
-        query = torch._C._functorch.get_unwrapped(query)
+    query = unwrapped(query)
     if query.device.type != "meta" and type(query).__name__ != "FakeTensor":
         return ""
     cuda: Any = torch.backends.cuda
@@ -37,7 +36,7 @@ def assumed(func: Any, query: Any) -> str:
 def is_chosen(watcher: Any, call: Any) -> bool:
     """Whether a checkpoint that chooses is around *call* (its place and shape); or always was until now, when another one, which was inside
     of it, makes the call again by itself, and has to save what was saved then."""
-    around = any(type(mode).__name__ in _CHOOSING for mode in _modes())
+    around = is_selective_checkpoint_around()
     was = _calls.setdefault(watcher, {}).setdefault(call, set())
     if around or graph_task() == -1:
         was.add(around)
@@ -51,7 +50,7 @@ def chosen(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: f
     Such a checkpoint (`torch.utils.checkpoint.create_selective_checkpoint_contexts`) goes by the names of operators. On meta it would be
     asked for the products that torch makes of attention there, and never for the kernel, which has a shape on meta, too.
     """
-    if torch._C._functorch.peek_interpreter_stack():
+    if transforming():
         return None
     three = (query, key, value)
     if any(t.device.type != "meta" or t.dim() != 4 or t.is_nested or t.shape[0] != query.shape[0] for t in three):

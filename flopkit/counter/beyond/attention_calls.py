@@ -10,10 +10,16 @@ import torch
 from flopkit.counter.operators.attention_shapes import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
 from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.watching.inside import is_wrapper
+from flopkit.counter.watching.internals import (
+    forward_mode,
+    longest_sequence,
+    mapped_over,
+    ragged_dimension,
+    storage_of,
+    transforming,
+)
 
 __all__ = ["Said", "cast_of", "in_dtype", "read"]
-
-_functorch = torch._C._functorch
 
 
 class Said(NamedTuple):
@@ -90,15 +96,13 @@ def _same(one: Any, other: Any) -> bool:
     if one.shape != other.shape or one.stride() != other.stride() or one.storage_offset() != other.storage_offset():
         return False
     try:
-        return one.dtype is other.dtype and bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+        return one.dtype is other.dtype and storage_of(one) == storage_of(other)
     except (NotImplementedError, RuntimeError):  # transformed: it has no storage of its own
         return False
 
 
 def cast_of(tensor: Any) -> Any:
     """The dtype that autocast gives to this call; None where it leaves it as it is."""
-    if not torch._C._is_any_autocast_enabled():
-        return None
     device = tensor.device.type
     if device == "meta" or not torch.amp.autocast_mode.is_autocast_available(device):
         return None
@@ -117,29 +121,15 @@ def in_dtype(shape: Shape, dtype: Any, tensor: Any) -> Shape:
 
 def _transformed(shape: Shape, three: tuple[Any, ...], cast: Any) -> Said:
     """Under `torch.vmap` a call stands for as many as it is mapped over; under forward-mode gradients for more products."""
-    if torch.autograd.forward_ad._current_level >= 0:
+    if forward_mode():
         return Said(shape, whole=False, cast=cast)
-    if _functorch.peek_interpreter_stack() is None:
+    if not transforming():
         return Said(shape, cast=cast)
-    if any(level.key() == _functorch.TransformType.Jvp for level in _functorch.get_interpreter_stack()):
-        return Said(shape, whole=False, cast=cast)
-    q, k, v = map(_mapped, three)
+    q, k, v = map(mapped_over, three)
     every = {**q, **k, **v}
     if set(q) | set(k) != set(every):  # the scores are the same for all values: they are computed once
         return Said(shape, whole=False, cast=cast)
     return Said(shape.times(_product(every), _product(q), _product(k), _product(v)), cast=cast)
-
-
-def _mapped(tensor: Any) -> dict[int, int]:
-    """The levels of `torch.vmap` that *tensor* is mapped over, and the size of each."""
-    found = {}
-    while _functorch.is_functorch_wrapped_tensor(tensor):
-        level = _functorch.maybe_get_level(tensor)
-        inner = _functorch.get_unwrapped(tensor)
-        if _functorch.is_batchedtensor(tensor):
-            found[level] = int(inner.shape[_functorch.maybe_get_bdim(tensor)])
-        tensor = inner
-    return found
 
 
 def _product(sizes: dict[int, int]) -> int:
@@ -171,13 +161,11 @@ def _rows(tensor: Any) -> tuple[list[int], int, int, bool] | None:
         sizes = tensor._nested_tensor_size().tolist()
         # equivalent: 0 -> 1 [4] | 0 -> 1 [5] (there is nothing then that it could be multiplied with)
         return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 0)), True
-    if getattr(tensor, "_ragged_idx", None) != 2:
+    if ragged_dimension(tensor) != 2:
         return None
     size, heads = int(tensor.shape[-1]), int(tensor.shape[1])
     if tensor.lengths() is not None:  # sequences with room behind them
         found = values_of(tensor.lengths())
         return None if found is None else (found, size, heads, True)
-    lengths, known = lengths_from(
-        tensor.offsets(), int(tensor._values.shape[1]), getattr(tensor, "_maybe_max_seqlen", None)
-    )
+    lengths, known = lengths_from(tensor.offsets(), int(tensor._values.shape[1]), longest_sequence(tensor))
     return list(lengths), size, heads, known

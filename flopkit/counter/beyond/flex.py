@@ -24,6 +24,7 @@ from flopkit.counter.operators.attention_shapes import Shape, shape_of
 from flopkit.counter.operators.attentions import backward_work, forward_work, wanted
 from flopkit.counter.operators.block_masks import pairs_of
 from flopkit.counter.watching.autograd import current_node, next_number
+from flopkit.counter.watching.internals import COMPILED_CALL
 from flopkit.counter.watching.places import Place
 
 __all__ = ["attention"]
@@ -58,7 +59,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     before = place.region
     outer = place if before is None else before.outer
     backward = func.name().endswith("_backward")
-    with torch._C.DisableTorchFunction():
+    with torch.DisableTorchFunction():
         shape = _shape(args, backward)
     if backward:
         assumed = before.kernel if isinstance(before, _Ran) else "flex"
@@ -105,7 +106,7 @@ def _kernel(query: Any) -> str:
         name = code.co_filename.replace("\\", "/")
         if code.co_name == "flex_attention" and name.endswith("nn/attention/flex_attention.py"):
             called = True
-        elif called and name.endswith("_dynamo/eval_frame.py"):
+        elif called and name.endswith(COMPILED_CALL):
             return "flex"
         frame = frame.f_back
     return "math" if called else "flex"

@@ -19,9 +19,10 @@ from flopkit.counter import registry
 from flopkit.counter.calls import Call, tensors
 from flopkit.counter.watching.changes import Changes
 from flopkit.counter.watching.here import heres
+from flopkit.counter.watching.internals import PACKAGES
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["MODULES", "PACKAGES", "install"]
+__all__ = ["MODULES", "install"]
 
 # Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -29,7 +30,6 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "triton.runtime.autotuner": ("Autotuner", "Heuristics"),
     "triton.runtime.interpreter": ("InterpretedFunction",),
 }
-PACKAGES = "torch._inductor.package.package"
 
 
 def install(changes: Changes, module: Any) -> None:
@@ -78,7 +78,7 @@ def _loaded(original: Any) -> Any:
     def __call__(model: Any, *args: Any, **kwargs: Any) -> Any:
         out = original(model, *args, **kwargs)
         for here in [here for here in heres() if not here.watcher.closed and not here.busy]:
-            with torch._C.DisableTorchFunction():
+            with torch.DisableTorchFunction():
                 work = unknown(Call(model, args, kwargs, out).bytes())
             here.watcher.unseen("inductor.AOTICompiledModel", work)
         return out

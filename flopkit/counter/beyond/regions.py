@@ -189,7 +189,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     here = watcher.here
     said = None
     if not here.busy and here.place.region is None:
-        with torch._C.DisableTorchFunction():
+        with torch.DisableTorchFunction():
             said = read(*args, **kwargs)
     if said is None:
         return func(*args, **kwargs)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
+
+from flopkit.counter.watching.internals import forward_mode, transforming
 
 __all__ = ["VALUES", "values"]
 
@@ -36,8 +37,8 @@ def values(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     if (
         not (type(matrix) in (torch.Tensor, torch.nn.Parameter) or type(matrix).__name__ == "FakeTensor")
         or (torch.is_grad_enabled() and matrix.requires_grad)
-        or forward_ad._current_level >= 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_mode()
+        or transforming()
         or kwargs.keys() - {"A", "UPLO", "driver"}
     ):
         return func(*args, **kwargs)

@@ -122,6 +122,8 @@ def _is_valued(func: Any) -> bool:
 def _explain(func: Any) -> Plan:
     import torch
 
+    from flopkit.counter.watching import internals
+
     name = name_of(func)
     op = name.replace("aten::", "").replace("::", ".")
     dynamic = getattr(torch.Tag, "dynamic_output_shape", None) in getattr(func, "tags", ())
@@ -138,7 +140,7 @@ def _explain(func: Any) -> Plan:
         return Plan(op, _uncounted, flexes=True)
     if name.startswith("prims::"):  # what torch writes decompositions in: on a real device each calls operators of aten
         return by_inside(composite=True)
-    if not isinstance(func, torch._ops.OpOverload):
+    if not isinstance(func, internals.OpOverload):
         return by_inside()
     composite = _is_composite(func)
     reason = "" if name in OPENED or movement.packs(name) else reason_for(name)
@@ -155,9 +157,10 @@ def _explain(func: Any) -> Plan:
         return by_inside(composite=True, whole=Plan(op, moved)) if composite else by_formula(moved)
     if name == "aten::matmul":
         element = Plan(op, products.nested_product)
-    elif not _has_kernels(func):
+    elif not internals.has_kernel_for(func, "CPU"):  # taken apart only where a device has no kernel of its own
         element = None
-    return by_inside(composite=func._can_decompose(), whole=element, attends=op == "scaled_dot_product_attention")
+    attends = op == "scaled_dot_product_attention"
+    return by_inside(composite=internals.can_decompose(func), whole=element, attends=attends)
 
 
 def _uncounted(call: Call) -> Work:
@@ -170,19 +173,9 @@ def _nothing(call: Call) -> Work:
 
 def _is_composite(func: Any) -> bool:
     """Whether torch itself defines the operator by others, in C++."""
-    import torch
+    from flopkit.counter.watching.internals import has_kernel_for
 
-    composite = torch._C.DispatchKey.CompositeImplicitAutograd
-    return func._schema.name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(
-        func.name(), composite
-    )
-
-
-def _has_kernels(func: Any) -> bool:
-    """Whether a composite operator has kernels of its own all the same, and is taken apart only where a device has none."""
-    import torch
-
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CPU"))
+    return name_of(func).startswith("aten::") and has_kernel_for(func, "CompositeImplicitAutograd")
 
 
 FLEX = ("higher_order::flex_attention", "higher_order::flex_attention_backward")

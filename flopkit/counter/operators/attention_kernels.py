@@ -51,29 +51,25 @@ BY_VALUE = frozenset((*_PACKED, *BACKWARD))
 @explains(*_DENSE)
 def dense(call: Call) -> Work:
     """Attention in one kernel."""
-    return forward_work(_dense_shape(call), KERNELS[_name(call)])
+    return forward_work(_dense_shape(call), KERNELS[call.name])
 
 
 @explains(*_DENSE_BACKWARD)
 def dense_backward(call: Call) -> Work:
     """Its gradients."""
-    return backward_work(_dense_shape(call), KERNELS[BACKWARD[_name(call)]], wanted_of_kernel(call))
+    return backward_work(_dense_shape(call), KERNELS[BACKWARD[call.name]], wanted_of_kernel(call))
 
 
 @explains(*_PACKED)
 def packed(call: Call) -> Work:
     """Attention of sequences in (length, heads, size) layout, of equal length or one behind the other."""
-    return forward_work(_packed_shape(call), KERNELS[_name(call)])
+    return forward_work(_packed_shape(call), KERNELS[call.name])
 
 
 @explains(*_PACKED_BACKWARD)
 def packed_backward(call: Call) -> Work:
     """Its gradients."""
-    return backward_work(_packed_shape(call), KERNELS[BACKWARD[_name(call)]], wanted_of_kernel(call))
-
-
-def _name(call: Call) -> str:
-    return str(call.func._schema.name)
+    return backward_work(_packed_shape(call), KERNELS[BACKWARD[call.name]], wanted_of_kernel(call))
 
 
 def _first(call: Call, *names: str) -> Any:
@@ -97,7 +93,7 @@ def part_of(shape: Shape, call: Call) -> Shape:
     Under `torch.vmap` these kernels run once for each sample (torch has no batching rule for them), whichever way the forward ran.
     """
     grad = _first(call, "grad_out", "grad_out_")
-    if BACKWARD[_name(call)] not in _DENSE or grad.is_nested or not (grad.numel() and shape.v_head_dim):
+    if BACKWARD[call.name] not in _DENSE or grad.is_nested or not (grad.numel() and shape.v_head_dim):
         return shape
     rows, whole = numel(grad) // int(grad.shape[-1]), shape.outputs // shape.v_head_dim
     if rows == whole or not whole:
@@ -113,13 +109,13 @@ def _dense_shape(call: Call) -> Shape:
     query, key, value = (_first(call, *names) for names in (("query", "q"), ("key", "k"), ("value", "v")))
     mask = _first(call, "attn_mask", "attn_bias")
     # The CUDA flash kernel aligns with the last key; `scaled_dot_product_attention` does not send it other calls.
-    last = _name(call).startswith("aten::_scaled_dot_product_flash_attention") and "_for_cpu" not in _name(call)
+    last = call.name.startswith("aten::_scaled_dot_product_flash_attention") and "_for_cpu" not in call.name
     return shape_of(query, key, value, causal=bool(call.get("is_causal")), mask=mask, bottom_right=last,
                     common=in_common(query, key, value))  # fmt: skip
 
 
 def _packed_shape(call: Call) -> Shape:
-    name = _name(call)
+    name = call.name
     query, key, value = call["query"], call["key"], call["value"]
     mask, common = _first(call, "attn_bias", "bias"), in_common(query, key, value)
     causal, left, right, last = _band(call, name)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from flopkit.counter.watching.internals import indexing_by_tensors, without_dispatch
+
 __all__ = ["LIMIT", "Pairs", "pairs_of"]
 
 # equivalent: 1 -> 2 | 28 -> 29 (how much is looked at, or at a time)
@@ -49,7 +51,7 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
         for old in [k for k, (held, _, _) in _seen.items() if held() is None]:
             del _seen[old]
         # Below the modes: looking is not part of the program.
-        with torch.no_grad(), torch._C._DisableTorchDispatch():
+        with torch.no_grad(), without_dispatch():
             found = _look(inner, mask_mod, buffers, rows, columns, q, kv)
         _seen[key] = (weakref.ref(counts), found, mask_mod)
     times = (batch // max(int(counts.shape[0]), 1)) * (heads // max(int(counts.shape[1]), 1))
@@ -94,8 +96,6 @@ def _ask(
     """Pairs of these blocks that the function lets through, asked of each pair as FlexAttention does."""
     if blocks is None or not len(blocks):
         return 0
-    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
-
     asked = torch.vmap(mask_mod, in_dims=(0, 0, 0, 0, *(None,) * len(buffers)))
     down = torch.arange(rows, device=blocks.device)
     along = torch.arange(columns, device=blocks.device)
@@ -114,7 +114,7 @@ def _ask(
             continue
         i, j = i.expand_as(j)[above, left], j[above, left]
         b, h = block[above, 0], block[above, 1]
-        with torch._C._EnableTorchFunction(), TransformGetItemToIndex():  # a function mode
+        with indexing_by_tensors():
             seen = asked(b, h, i, j, *buffers)
         total += int(seen.sum())
     return total

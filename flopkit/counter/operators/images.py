@@ -24,7 +24,7 @@ def _taps(call: Call, dims: int) -> int:
 
 
 def _dims(call: Call) -> int:
-    name = str(call.func._schema.name)
+    name = call.name
     return next(n for n in (1, 2, 3) if f"{n}d" in name)
 
 
@@ -39,7 +39,7 @@ def adaptive_taps(size: int, outputs: int) -> int:
 
 def _averages(call: Call) -> bool:
     """Whether it takes means, not maxima: for them a division, too."""
-    return "avg" in call.func._schema.name
+    return "avg" in call.name
 
 
 @explains("aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::quantized_max_pool1d", "aten::quantized_max_pool2d",
@@ -98,9 +98,9 @@ _SUPPORT = {"bilinear2d": 1, "bicubic2d": 2, "lanczos2d": 3}
 @explains(*(f"aten::_upsample_{kind}_aa{end}" for kind in _SUPPORT for end in ("", "_backward")))
 def antialiased(call: Call) -> Work:
     """Columns, then rows: 2t − 1 FLOPs for a sum of t taps, with the filter's full width t = 2·⌈support·scale⌉ + 1 (an upper bound)."""
-    backward = str(call.func._schema.name).endswith("_backward")
+    backward = call.name.endswith("_backward")
     # equivalent: 1 -> 2 (the first part is the same)
-    kind = str(call.func._schema.name).removeprefix("aten::_upsample_").split("_", 1)[0]
+    kind = call.name.removeprefix("aten::_upsample_").split("_", 1)[0]
     large = call["grad_output"] if backward else call.outputs[0]
     small = call.outputs[0] if backward else call.args[0]
     (h_in, w_in), (h_out, w_out) = map(int, small.shape[-2:]), map(int, large.shape[-2:])
@@ -194,7 +194,7 @@ def roi_align(call: Call) -> Work:
     ratio = int(call["sampling_ratio"])
     if ratio <= 0:
         return unknown(call.bytes())
-    large = call["grad"] if "backward" in str(call.func._schema.name) else call.outputs[0]
+    large = call["grad"] if "backward" in call.name else call.outputs[0]
     samples = ratio * ratio
     places = int(call["rois"].shape[0]) * int(large.shape[-2]) * int(large.shape[-1]) * samples
     return elementwise(PIXEL_FLOPS * places + numel(large) * ((SUM_FLOPS + 1) * samples + 1), call.bytes())

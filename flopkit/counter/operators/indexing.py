@@ -69,7 +69,7 @@ def scattered(call: Call) -> Work:
 
     The form that returns a new tensor copies the old one first. A mask of bools is taken to name every place that it covers.
     """
-    name = str(call.func._schema.name)
+    name = call.name
     adds = name in _ADDING or bool(call.get("accumulate", False)) or call.get("reduce") is not None
     target = call["self"]
     source = next((call.get(n) for n in ("src", "source", "values", "value") if hasattr(call.get(n), "numel")), None)
@@ -84,7 +84,7 @@ def scattered(call: Call) -> Work:
 
 def _named(call: Call, target: Any) -> int:
     """How many numbers of *target* are named."""
-    name = str(call.func._schema.name)
+    name = call.name
     if "scatter" in name and "masked" not in name:
         return numel(call["index"])
     if "masked_scatter" in name:

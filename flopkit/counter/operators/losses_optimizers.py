@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from flopkit.counter.calls import Call, extent, name_of, numel, tensors
+from flopkit.counter.calls import Call, extent, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 from flopkit.training.optimizers import ADAM as ADAM_FLOPS
@@ -114,7 +114,7 @@ def adam(call: Call) -> Work:
     Weight decay: 2 in Adam (multiply, add to the gradient), 1 in AdamW (multiply the parameter). AMSGrad: a compare. A gradient that
     is unscaled: a division. Not counted: the step's own few numbers, such as the bias corrections.
     """
-    decay = (1 if "adamw" in name_of(call.func) else 2) if call["weight_decay"] else 0
+    decay = (1 if "adamw" in call.name else 2) if call["weight_decay"] else 0
     amsgrad = bool(call["amsgrad"])
     states = ["exp_avgs", "exp_avg_sqs"] + (["max_exp_avg_sqs"] if amsgrad else [])
     return _step(call, ADAM_FLOPS + decay + amsgrad, *states)

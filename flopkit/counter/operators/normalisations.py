@@ -54,7 +54,7 @@ def log_softmax(call: Call) -> Work:
 
 def trains_batch_norm(call: Call) -> bool:
     """Whether this batch normalisation takes its statistics from the batch, not the running ones."""
-    name = str(call.func._schema.name)
+    name = call.name
     if name.endswith("_batch_norm_with_update") or name.endswith("_batch_norm_with_update_functional"):
         return True
     if name.endswith("_no_training") or name.endswith("_batch_norm_no_update"):
@@ -78,7 +78,7 @@ def batch_norm(call: Call) -> Work:
         call.outputs if trains else call.outputs[:1]
     )  # without training there is nothing to keep, whatever is returned
     moved = _moved(image, weight, bias) + running * (1 + trains) + sum(map(extent, written))
-    if "_functional" in str(call.func._schema.name):  # the new running statistics are among the results
+    if "_functional" in call.name:  # the new running statistics are among the results
         moved -= running * trains
     affine = (weight is not None) + (bias is not None)
     return elementwise(batch_normalised(numel(image), channels, affine, trains, mean is not None), moved)
@@ -120,7 +120,7 @@ def batch_norm_stats(call: Call) -> Work:
     """Mean and variance: add, subtract, multiply, add. One of the two returns the variance, the other the reciprocal of its root."""
     channels = int(call["input"].shape[1])
     update = 7 * (call.get("running_mean") is not None)
-    root = ROOT_FLOPS * ("update" not in call.func._schema.name)
+    root = ROOT_FLOPS * ("update" not in call.name)
     running = _moved(call.get("running_mean"), call.get("running_var"))
     return elementwise(
         STATISTICS_FLOPS * numel(call["input"]) + (MEANS_FLOPS + root + update) * channels, call.bytes() + running
@@ -183,7 +183,7 @@ def layer_norm_backward(call: Call) -> Work:
     """Layer norm: x̂ (2); g·x̂ summed (2) and g summed (1) for weight and bias; for the input g·w (1), its sums with 1 and with x̂ (3),
     two subtractions and two multiplications (4), and two divisions a row. RMS norm has no mean: 1, 2, and 1 + 2 + 3 with one division."""
     image, weight, mask = call["input"], call["weight"], list(map(bool, call["output_mask"]))
-    layer = "layer" in str(call.func._schema.name)
+    layer = "layer" in call.name
     mask += [False] * (3 - len(mask))
     for_image, for_weight, for_bias = mask
     hat = (2 if layer else 1) * (for_image or for_weight)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.counter.calls import Call, name_of, numel, tensors
+from flopkit.counter.calls import Call, numel, tensors
 from flopkit.counter.operators.recipes import RECIPES, Recipe, complex_flops
 from flopkit.counter.work import Work, elementwise
 
@@ -85,7 +85,7 @@ def _formula(recipe: Recipe, name: str) -> Callable[[Call], Work]:
 
 def _results(call: Call) -> list[Any]:
     """The tensors that the elements are counted in: of the result or, where nothing is returned, what is changed in place."""
-    if "_foreach_" in name_of(call.func):
+    if "_foreach_" in call.name:
         return list(tensors(call.out)) or list(tensors(call.args[0]))
     found = call.outputs or call.inputs
     return found[:1]

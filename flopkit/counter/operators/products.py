@@ -64,7 +64,7 @@ def of_two(call: Call) -> Work:
 
     `addbmm` also adds the products of the batch to each other. An activation in the same kernel is one more.
     """
-    name = str(call.func._schema.name).removeprefix("aten::").removesuffix("_")
+    name = call.name.removeprefix("aten::").removesuffix("_")
     a, b = (call[factor] for factor in FACTORS[name])
     more = max(int(a.shape[0]) - 1, 0) if name == "addbmm" else int(name == "_addmm_activation")
     return counted(product_macs(a, b), call.bytes(), vector=_adds(call, more))

@@ -36,7 +36,7 @@ def norm(call: Call) -> Work:
     each = 1 if plain and p != 0 else 2
     if any(t.dtype.is_complex for t in numbers):
         each = {0: 3, 2: 4}.get(p, each + 4)
-    roots = 0 if plain or "powsum" in str(call.func._schema.name) else sum(map(numel, tensors(call.out)))
+    roots = 0 if plain or "powsum" in call.name else sum(map(numel, tensors(call.out)))
     return elementwise(each * sum(map(numel, numbers)) + roots, call.bytes())
 
 
@@ -56,7 +56,7 @@ def sort(call: Call) -> Work:
     source = call.args[0]
     if not hasattr(source, "shape"):  # TorchScript's own lists
         return elementwise(0)
-    name = str(call.func._schema.name)
+    name = call.name
     if "consecutive" in name:
         return elementwise(numel(source), call.bytes())
     whole = name.endswith(("_unique", "_unique2")) or source.dim() == 0

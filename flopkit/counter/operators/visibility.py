@@ -46,11 +46,13 @@ def values_of(tensor: Any) -> list[int] | None:
     """The whole numbers in *tensor*; None where it has none (meta and fake tensors, tensors under a transformation)."""
     import torch
 
+    from flopkit.counter.watching.internals import is_transformed, without_dispatch
+
     if tensor is None or tensor.device.type == "meta" or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return None
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if is_transformed(tensor):
         return None
-    with torch._C._DisableTorchDispatch():
+    with without_dispatch():
         found = tensor.detach().tolist()
     return [int(number) for number in found]
 

@@ -14,6 +14,7 @@ from flopkit.counter.calls import Call, name_of
 from flopkit.counter.operators import FLEX
 from flopkit.counter.watching import inside
 from flopkit.counter.watching.changes import catch_up, waiting
+from flopkit.counter.watching.internals import HigherOrderOperator
 from flopkit.counter.work import unknown
 
 __all__ = ["Functions"]
@@ -29,7 +30,7 @@ def _unexplained(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
         out = func(*args, **kwargs)
     finally:
         here.busy -= 1
-    with torch._C.DisableTorchFunction():
+    with torch.DisableTorchFunction():
         watcher.unseen(func.__name__, unknown(Call(func, args, kwargs, out).bytes()))
     return out
 
@@ -58,7 +59,7 @@ class Functions(TorchFunctionMode):
         if type(func) in _FUNCTIONS and not (types and waiting):
             return func(*args, **(kwargs or {}))
         catch_up()  # this mode is not asked about what Python calls in there
-        if not isinstance(func, torch._ops.HigherOrderOperator):
+        if not isinstance(func, HigherOrderOperator):
             return func(*args, **(kwargs or {}))
         if name_of(func) in FLEX and not self.watcher.closed:
             return flex.attention(self.watcher, func, args, kwargs or {})

@@ -7,10 +7,10 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
 
 from flopkit.counter.ledger import Ledger
 from flopkit.counter.watching.autograd import ENGINE, NEVER, Trail, current_node, graph_task, next_number, number_of
+from flopkit.counter.watching.modes import dispatch_modes
 from flopkit.counter.watching.phases import backward_or_recompute, is_on_stack
 from flopkit.counter.watching.places import OUTSIDE, Place
 
@@ -33,7 +33,7 @@ def heres() -> tuple[Here, ...]:
     """Who watches this thread."""
     found: tuple[Here, ...] = getattr(local, "heres", ())
     if not found and graph_task() != -1:  # autograd's own thread, which no one entered: the modes came along
-        modes: Any = _mode_stack()
+        modes: Any = dispatch_modes()
         return tuple([mode.here for mode in modes if getattr(mode, "keeps_heres", False) and not mode.closed])
     return found
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
+from flopkit.counter.watching.internals import HigherOrderOperator, OpOverload, can_decompose, has_kernel_for
+
 __all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper", "numbers_as_tensors"]
 
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_COMPOSITE = torch.DispatchKey.CompositeImplicitAutograd
 _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU", "meta": "Meta", "hpu": "HPU", "xla": "XLA"}
 _HIDDEN = ("Python", "PythonTLSSnapshot", "PreDispatch", "ADInplaceOrView", "PythonDispatcher")
 
@@ -34,9 +36,7 @@ def has_kernel(func: Any, args: Any) -> bool:
         return False
     if first.is_nested or any(isinstance(value, torch.Tensor) and value.is_nested for value in args[1:2]):
         return True
-    return bool(
-        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _DEVICES.get(first.device.type, "PrivateUse1"))
-    )
+    return has_kernel_for(func, _DEVICES.get(first.device.type, "PrivateUse1"))
 
 
 def numbers_as_tensors(func: Any, args: Any) -> list[Any] | None:
@@ -63,13 +63,13 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     A composite operator is taken apart. A higher-order operator runs its eager implementation. Any other operator runs the kernel
     of its device, except on meta and fake tensors, whose kernels only make up shapes.
     """
-    if isinstance(func, torch._ops.HigherOrderOperator):
+    if isinstance(func, HigherOrderOperator):
         ours = EAGER.get(func.name())
         if ours is not None:
             return ours
         kernels = getattr(func, "py_kernels", {})
-        return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-    if not isinstance(func, torch._ops.OpOverload):
+        return kernels.get(torch.DispatchKey.CompositeExplicitAutograd)
+    if not isinstance(func, OpOverload):
         return None
     from flopkit.counter.calls import tensors
 
@@ -77,8 +77,8 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     nested = any(
         t.is_nested for t in found
     )  # such tensors have no shape to take an operator apart by, but kernels of their own
-    if func._can_decompose() and not nested:
-        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
+    if can_decompose(func) and not nested:
+        if has_kernel_for(func, _COMPOSITE.name):
             return functools.partial(func._op_dk, _COMPOSITE)  # what torch runs; Python has another version of some
         return func.decompose
     if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
@@ -93,7 +93,7 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         keys = keys | torch._C._dispatch_keys(other)
     keys = keys & torch._C._after_autograd_keyset
     for name in _HIDDEN:
-        key = getattr(torch._C.DispatchKey, name, None)
+        key = getattr(torch.DispatchKey, name, None)
         if key is not None:
             keys = keys.remove(key)
     best = keys.highestPriorityTypeId()

@@ -1,4 +1,4 @@
-"""torch's stacks of modes: leaving one that others were entered after."""
+"""torch's stacks of modes, which it does not publish: what is on them, and leaving a mode that others were entered after."""
 
 from __future__ import annotations
 
@@ -7,16 +7,28 @@ from typing import Any
 
 import torch
 from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
 
-__all__ = ["leave_dispatch", "leave_functions"]
+__all__ = [
+    "dispatch_modes", "how_many_dispatch", "how_many_functions", "is_selective_checkpoint_around", "leave_dispatch", "leave_functions",
+    "pop_dispatch", "push_dispatch",
+]  # fmt: skip
 
-_pop: Any = torch._C._pop_torch_dispatch_stack
+push_dispatch = torch._C._push_on_torch_dispatch_stack
+pop_dispatch: Any = torch._C._pop_torch_dispatch_stack
+how_many_dispatch = torch._C._len_torch_dispatch_stack
+how_many_functions = torch._C._len_torch_function_stack
+_CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is run again
+
+
+def is_selective_checkpoint_around() -> bool:
+    """Whether a mode is at work that asks of each operator whether its result is kept."""
+    return any(type(mode).__name__ in _CHOOSING for mode in dispatch_modes())
 
 
 def leave_dispatch(mode: Any) -> None:
     """Exit a dispatch mode. Those that were entered after it and are still there (another count, in another task of the thread) stay."""
-    _leave(mode, _get_current_dispatch_mode_stack, lambda: _pop(None), torch._C._push_on_torch_dispatch_stack)
+    _leave(mode, dispatch_modes, lambda: pop_dispatch(None), push_dispatch)
 
 
 def leave_functions(mode: Any) -> None:

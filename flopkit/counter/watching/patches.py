@@ -16,19 +16,16 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    _get_current_dispatch_mode_stack,
-    _pop_mode_temporarily,
-)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _pop_mode_temporarily
 
-from flopkit.counter.beyond import kernels, scripts
-from flopkit.counter.watching import fakes, imports, module_calls, threads
+from flopkit.counter.beyond import kernels
+from flopkit.counter.watching import fakes, imports, module_calls, scripts, threads
 from flopkit.counter.watching.autograd import graph_task
 from flopkit.counter.watching.changes import Changes, lock
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import custom_backwards, heres
+from flopkit.counter.watching.internals import PACKAGES, HigherOrderOperator
+from flopkit.counter.watching.modes import dispatch_modes, how_many_functions
 from flopkit.counter.watching.watcher import Watcher
 
 __all__ = ["installed"]
@@ -67,11 +64,11 @@ def _install(changes: Changes) -> None:
     changes.callback(register_optimizer_step_pre_hook(_before_step).remove)
     changes.callback(register_optimizer_step_post_hook(_after_step).remove)
     changes.replace(torch.overrides, "has_torch_function", _asking)
-    launching = dict.fromkeys((*kernels.MODULES, kernels.PACKAGES), kernels.install)
+    launching = dict.fromkeys((*kernels.MODULES, PACKAGES), kernels.install)
     imports.watch(changes, {BIAS: _biases, "multiprocessing.pool": threads.watch_pools, **launching})
     _eager(changes)
     if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
-        changes.replace(torch._ops.HigherOrderOperator, "dispatch", _dispatching)
+        changes.replace(HigherOrderOperator, "dispatch", _dispatching)
     for room in (module_calls, threads, fakes, scripts):
         room.install(changes)
 
@@ -131,7 +128,7 @@ def _asking(original: Any) -> Any:
     plain = torch._C._disabled_torch_function_impl
 
     def has_torch_function(arguments: Any) -> Any:
-        modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+        modes = map(torch._C._get_function_stack_at, range(how_many_functions()))
         layer = sys._getframe(1).f_globals.get("__name__", "").startswith("torch.nn.modules.")
         if not layer or not all(isinstance(mode, Functions) for mode in modes):
             return original(arguments)
@@ -145,8 +142,8 @@ def _dispatching(original: Any) -> Any:
     """An older torch calls a mode for a higher-order operator only if the two are known to each other. Ours is for all of them."""
 
     def dispatch(operator: Any, key: Any, /, *args: Any, **kwargs: Any) -> Any:
-        modes = _get_current_dispatch_mode_stack()
-        if key != torch._C.DispatchKey.Python or not modes or not isinstance(modes[-1], Watcher):
+        modes = dispatch_modes()
+        if key != torch.DispatchKey.Python or not modes or not isinstance(modes[-1], Watcher):
             return original(operator, key, *args, **kwargs)
         with _pop_mode_temporarily() as mode:
             return mode.__torch_dispatch__(operator, (), args, kwargs)
@@ -162,7 +159,7 @@ def _making(original: Any) -> Any:
     """Attention's `CausalBias` is made by calling the class, which torch cannot do where a dispatch mode is at work."""
 
     def __new__(kind: Any, *args: Any, **kwargs: Any) -> Any:
-        modes = _get_current_dispatch_mode_stack()
+        modes = dispatch_modes()
         if not all(isinstance(mode, Watcher) for mode in modes):
             return original(kind, *args, **kwargs)
         with _disable_current_modes():

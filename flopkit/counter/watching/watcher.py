@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from torch._C import DisableTorchFunction
+from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
@@ -20,16 +19,20 @@ from flopkit.counter.watching.autograd import NEVER, graph_task, next_number
 from flopkit.counter.watching.entries import known_plans, look_up, plan_of, unknown_entry
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import Here, heres, local
-from flopkit.counter.watching.modes import leave_dispatch, leave_functions
+from flopkit.counter.watching.internals import OpOverload
+from flopkit.counter.watching.modes import (
+    how_many_dispatch,
+    how_many_functions,
+    leave_dispatch,
+    leave_functions,
+    pop_dispatch,
+    push_dispatch,
+)
 from flopkit.counter.watching.places import OUTSIDE, Modules, Place
 from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta
 from flopkit.counter.work import Work
 
 __all__ = ["Watcher"]
-
-_modes = torch._C._len_torch_dispatch_stack
-_pop: Any = torch._C._pop_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
 
 
 class Watcher(TorchDispatchMode):
@@ -112,14 +115,14 @@ class Watcher(TorchDispatchMode):
         may go on for long after the count, and nothing would be compiled until it ends."""
         if self.is_at_home():
             return super().__enter__()
-        torch._C._push_on_torch_dispatch_stack(self)
+        push_dispatch(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
         if self.is_at_home():
             super().__exit__(*(error or (None, None, None)))
         else:
-            _pop(None)
+            pop_dispatch(None)
 
     def on_top(self) -> None:
         """Watch from above a mode that was entered since."""
@@ -177,7 +180,7 @@ class Watcher(TorchDispatchMode):
                 return self._open(here, func, args, kwargs, plan)
             plan = plan.whole
         key = entry = floats = out = None
-        free = not _function_modes()  # a tensor's shape can be asked for without anybody else being asked first
+        free = not how_many_functions()  # a tensor's shape can be asked for without anybody else being asked first
         if not free:  # the function mode was not asked: this is called from C++
             changes.catch_up()
         if plan.constant is None and not plan.by_value:
@@ -192,7 +195,7 @@ class Watcher(TorchDispatchMode):
             except (TypeError, RuntimeError):  # an argument that has no hash
                 key = None
             if entry is not None and entry.results is not None and on_meta(args):
-                if not _modes():  # a meta kernel only makes up a shape, slowly; this one was made up before
+                if not how_many_dispatch():  # a meta kernel only makes up a shape, slowly; this one was made up before
                     out = made_up(entry.results)
         if out is None:
             here.busy += 1
@@ -277,7 +280,7 @@ class Watcher(TorchDispatchMode):
             return out
         if here.arithmetic == before:
             self._unknown(here, func, args, kwargs, out, plan)
-        elif isinstance(func, torch._ops.OpOverload):
+        elif isinstance(func, OpOverload):
             self.notes.add(f"{plan.op}: {BY_ITS_INSIDE}")
         return out
 

@@ -41,9 +41,9 @@ def install(changes: Changes) -> None:
     """See the calls of TorchScript from Python until *changes* are undone."""
     before = torch._C._jit_set_profiling_mode(False)  # no looking at what runs, in order to fuse it later
     changes.callback(torch._C._jit_set_profiling_mode, before)
-    run = torch._C.ScriptFunction.__call__
+    run = torch.jit.ScriptFunction.__call__
     written: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+    for kind in (torch.jit.ScriptFunction, torch.ScriptMethod):
         changes.replace(kind, "__call__", functools.partial(_calling, run, written))
     waiting.append(functools.partial(_attention, changes))
     changes.callback(waiting.clear)
@@ -108,7 +108,7 @@ def _calling(run: Any, written: Any, original: Any) -> Any:
             raise
         found = list(_unseen(torch._C._last_executed_optimized_graph()))
         if found:
-            with torch._C.DisableTorchFunction():
+            with torch.DisableTorchFunction():
                 rest = Call(script, args, kwargs, out).bytes()
                 rows = []
                 for node in found:
@@ -126,7 +126,7 @@ def _calling(run: Any, written: Any, original: Any) -> Any:
 
 def _arguments(script: Any, args: Any, kwargs: Any) -> list[Any] | None:
     """All arguments of a call, one by one; None where some are missing or too many, or want to be asked (as those of `torch.fx` do)."""
-    method = isinstance(script, torch._C.ScriptMethod)
+    method = isinstance(script, torch.ScriptMethod)
     expected = script.schema.arguments[method:]
     given, named = list(args), dict(kwargs)
     if len(given) > sum(not argument.kwarg_only for argument in expected):
@@ -161,7 +161,7 @@ def _bytes(node: Any) -> tuple[int, bool]:
     """Bytes of the tensors that go in and come out, and whether the shapes of all of them are known."""
     total, whole = 0, True
     for value in (*node.inputs(), *node.outputs()):
-        if not isinstance(value.type(), torch._C.TensorType):
+        if not isinstance(value.type(), torch.TensorType):
             continue
         made = value.node()
         if made.kind() in ("prim::ConstantMKLDNNTensor", "prim::Constant") and made.hasAttribute("value"):
