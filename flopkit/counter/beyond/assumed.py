@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from flopkit.counter.watching.autograd import graph_task
-from flopkit.counter.watching.internals import transforming, unwrapped
+from flopkit.counter.watching.internals import transformation, unwrapped
 from flopkit.counter.watching.modes import is_selective_checkpoint_around
 
 __all__ = ["assumed", "chosen", "is_chosen"]
@@ -50,7 +50,7 @@ def chosen(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: f
     Such a checkpoint (`torch.utils.checkpoint.create_selective_checkpoint_contexts`) goes by the names of operators. On meta it would be
     asked for the products that torch makes of attention there, and never for the kernel, which has a shape on meta, too.
     """
-    if transforming():
+    if transformation() is not None:
         return None
     three = (query, key, value)
     if any(t.device.type != "meta" or t.dim() != 4 or t.is_nested or t.shape[0] != query.shape[0] for t in three):

@@ -10,14 +10,7 @@ import torch
 from flopkit.counter.operators.attention_shapes import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
 from flopkit.counter.operators.visibility import lengths_from, values_of
 from flopkit.counter.watching.inside import is_wrapper
-from flopkit.counter.watching.internals import (
-    forward_mode,
-    longest_sequence,
-    mapped_over,
-    ragged_dimension,
-    storage_of,
-    transforming,
-)
+from flopkit.counter.watching.internals import has_tangents, mapped_over, ragged, transformation
 
 __all__ = ["Said", "cast_of", "in_dtype", "read"]
 
@@ -96,7 +89,7 @@ def _same(one: Any, other: Any) -> bool:
     if one.shape != other.shape or one.stride() != other.stride() or one.storage_offset() != other.storage_offset():
         return False
     try:
-        return one.dtype is other.dtype and storage_of(one) == storage_of(other)
+        return one.dtype is other.dtype and one.untyped_storage() is other.untyped_storage()
     except (NotImplementedError, RuntimeError):  # transformed: it has no storage of its own
         return False
 
@@ -121,9 +114,9 @@ def in_dtype(shape: Shape, dtype: Any, tensor: Any) -> Shape:
 
 def _transformed(shape: Shape, three: tuple[Any, ...], cast: Any) -> Said:
     """Under `torch.vmap` a call stands for as many as it is mapped over; under forward-mode gradients for more products."""
-    if forward_mode():
+    if has_tangents():
         return Said(shape, whole=False, cast=cast)
-    if not transforming():
+    if transformation() is None:
         return Said(shape, cast=cast)
     q, k, v = map(mapped_over, three)
     every = {**q, **k, **v}
@@ -161,11 +154,12 @@ def _rows(tensor: Any) -> tuple[list[int], int, int, bool] | None:
         sizes = tensor._nested_tensor_size().tolist()
         # equivalent: 0 -> 1 [4] | 0 -> 1 [5] (there is nothing then that it could be multiplied with)
         return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 0)), True
-    if ragged_dimension(tensor) != 2:
+    dimension, longest = ragged(tensor)
+    if dimension != 2:
         return None
     size, heads = int(tensor.shape[-1]), int(tensor.shape[1])
     if tensor.lengths() is not None:  # sequences with room behind them
         found = values_of(tensor.lengths())
         return None if found is None else (found, size, heads, True)
-    lengths, known = lengths_from(tensor.offsets(), int(tensor._values.shape[1]), longest_sequence(tensor))
+    lengths, known = lengths_from(tensor.offsets(), int(tensor._values.shape[1]), longest)
     return list(lengths), size, heads, known

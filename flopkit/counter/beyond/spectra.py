@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.watching.internals import forward_mode, transforming
+from flopkit.counter.watching.internals import has_tangents, transformation
 
 __all__ = ["VALUES", "values"]
 
@@ -37,8 +37,8 @@ def values(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
     if (
         not (type(matrix) in (torch.Tensor, torch.nn.Parameter) or type(matrix).__name__ == "FakeTensor")
         or (torch.is_grad_enabled() and matrix.requires_grad)
-        or forward_mode()
-        or transforming()
+        or has_tangents()
+        or transformation() is not None
         or kwargs.keys() - {"A", "UPLO", "driver"}
     ):
         return func(*args, **kwargs)

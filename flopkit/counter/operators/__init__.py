@@ -127,12 +127,14 @@ def _explain(func: Any) -> Plan:
     name = name_of(func)
     op = name.replace("aten::", "").replace("::", ".")
     dynamic = getattr(torch.Tag, "dynamic_output_shape", None) in getattr(func, "tags", ())
+    composite = name.startswith("aten::") and internals.has_kernel_for(func, "CompositeImplicitAutograd")
+    # Composite: torch itself defines it by others, in C++.
     by_formula = partial(Plan, op, by_result=dynamic)
     by_inside = partial(Plan, op, _uncounted, opens=True)
     if (mine := registry.theirs(func)) is not None:
         return by_formula(mine)
     if (ours := registry.FORMULAS.get(name)) is not None:
-        if name == "aten::linear" or not _is_composite(func):
+        if name == "aten::linear" or not composite:
             return by_formula(ours, by_value=name in BY_VALUE)
         # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
         return by_inside(composite=True, whole=Plan(op, ours))
@@ -140,9 +142,8 @@ def _explain(func: Any) -> Plan:
         return Plan(op, _uncounted, flexes=True)
     if name.startswith("prims::"):  # what torch writes decompositions in: on a real device each calls operators of aten
         return by_inside(composite=True)
-    if not isinstance(func, internals.OpOverload):
+    if not hasattr(func, "_schema"):  # a higher-order operator
         return by_inside()
-    composite = _is_composite(func)
     reason = "" if name in OPENED or movement.packs(name) else reason_for(name)
     if not reason and movement.is_view(func, name):
         # Of a composite one a copy, if a view cannot be had: reshape, to, contiguous.
@@ -159,8 +160,8 @@ def _explain(func: Any) -> Plan:
         element = Plan(op, products.nested_product)
     elif not internals.has_kernel_for(func, "CPU"):  # taken apart only where a device has no kernel of its own
         element = None
-    attends = op == "scaled_dot_product_attention"
-    return by_inside(composite=internals.can_decompose(func), whole=element, attends=attends)
+    defined = internals.can_decompose(func)  # also by Python, and by those who wrote it
+    return by_inside(composite=defined, whole=element, attends=op == "scaled_dot_product_attention")
 
 
 def _uncounted(call: Call) -> Work:
@@ -169,13 +170,6 @@ def _uncounted(call: Call) -> Work:
 
 def _nothing(call: Call) -> Work:
     return free()
-
-
-def _is_composite(func: Any) -> bool:
-    """Whether torch itself defines the operator by others, in C++."""
-    from flopkit.counter.watching.internals import has_kernel_for
-
-    return name_of(func).startswith("aten::") and has_kernel_for(func, "CompositeImplicitAutograd")
 
 
 FLEX = ("higher_order::flex_attention", "higher_order::flex_attention_backward")

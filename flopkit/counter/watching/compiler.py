@@ -16,7 +16,7 @@ Function = TypeVar("Function")
 
 
 def left_to_python(function: Function) -> Function:
-    """Have the compiler call *function* as it is, by what `torch.compiler.disable` would put there: that loads the compiler."""
+    """Have *function* called as it is: marked as `torch.compiler.disable` would mark it, which loads the compiler."""
     vars(function)["_torchdynamo_disable"] = True
     vars(function)["_torchdynamo_disable_msg"] = "flopkit counts what runs: without fullgraph=True, or from outside"
     return function

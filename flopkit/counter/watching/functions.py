@@ -14,7 +14,6 @@ from flopkit.counter.calls import Call, name_of
 from flopkit.counter.operators import FLEX
 from flopkit.counter.watching import inside
 from flopkit.counter.watching.changes import catch_up, waiting
-from flopkit.counter.watching.internals import HigherOrderOperator
 from flopkit.counter.work import unknown
 
 __all__ = ["Functions"]
@@ -59,7 +58,7 @@ class Functions(TorchFunctionMode):
         if type(func) in _FUNCTIONS and not (types and waiting):
             return func(*args, **(kwargs or {}))
         catch_up()  # this mode is not asked about what Python calls in there
-        if not isinstance(func, HigherOrderOperator):
+        if not isinstance(func, torch._ops.HigherOrderOperator):
             return func(*args, **(kwargs or {}))
         if name_of(func) in FLEX and not self.watcher.closed:
             return flex.attention(self.watcher, func, args, kwargs or {})

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.watching.internals import HigherOrderOperator, OpOverload, can_decompose, has_kernel_for
+from flopkit.counter.watching.internals import can_decompose, has_kernel_for
 
 __all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper", "numbers_as_tensors"]
 
@@ -63,13 +63,13 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     A composite operator is taken apart. A higher-order operator runs its eager implementation. Any other operator runs the kernel
     of its device, except on meta and fake tensors, whose kernels only make up shapes.
     """
-    if isinstance(func, HigherOrderOperator):
+    if isinstance(func, torch._ops.HigherOrderOperator):
         ours = EAGER.get(func.name())
         if ours is not None:
             return ours
         kernels = getattr(func, "py_kernels", {})
         return kernels.get(torch.DispatchKey.CompositeExplicitAutograd)
-    if not isinstance(func, OpOverload):
+    if not isinstance(func, torch._ops.OpOverload):
         return None
     from flopkit.counter.calls import tensors
 

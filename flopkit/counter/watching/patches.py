@@ -24,7 +24,7 @@ from flopkit.counter.watching.autograd import graph_task
 from flopkit.counter.watching.changes import Changes, lock
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import custom_backwards, heres
-from flopkit.counter.watching.internals import PACKAGES, HigherOrderOperator
+from flopkit.counter.watching.internals import PACKAGES
 from flopkit.counter.watching.modes import dispatch_modes, how_many_functions
 from flopkit.counter.watching.watcher import Watcher
 
@@ -68,7 +68,7 @@ def _install(changes: Changes) -> None:
     imports.watch(changes, {BIAS: _biases, "multiprocessing.pool": threads.watch_pools, **launching})
     _eager(changes)
     if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
-        changes.replace(HigherOrderOperator, "dispatch", _dispatching)
+        changes.replace(torch._ops.HigherOrderOperator, "dispatch", _dispatching)
     for room in (module_calls, threads, fakes, scripts):
         room.install(changes)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -14,20 +15,12 @@ from flopkit.counter import registry
 from flopkit.counter.beyond import flex, regions
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.unknowns import BY_ITS_INSIDE, LOCAL, of_rank
-from flopkit.counter.watching import changes, inside
+from flopkit.counter.watching import changes, inside, modes
 from flopkit.counter.watching.autograd import NEVER, graph_task, next_number
 from flopkit.counter.watching.entries import known_plans, look_up, plan_of, unknown_entry
 from flopkit.counter.watching.functions import Functions
 from flopkit.counter.watching.here import Here, heres, local
-from flopkit.counter.watching.internals import OpOverload
-from flopkit.counter.watching.modes import (
-    how_many_dispatch,
-    how_many_functions,
-    leave_dispatch,
-    leave_functions,
-    pop_dispatch,
-    push_dispatch,
-)
+from flopkit.counter.watching.modes import how_many_dispatch, how_many_functions
 from flopkit.counter.watching.places import OUTSIDE, Modules, Place
 from flopkit.counter.watching.signatures import floats_in, key_of, made_up, on_meta
 from flopkit.counter.work import Work
@@ -101,8 +94,8 @@ class Watcher(TorchDispatchMode):
         try:
             yield
         finally:
-            leave_dispatch(self)
-            leave_functions(self._functions)
+            modes.leave_dispatch(self)
+            modes.leave_functions(self._functions)
             here.entered = False
             local.heres = tuple(other for other in heres() if other is not here)
 
@@ -115,14 +108,14 @@ class Watcher(TorchDispatchMode):
         may go on for long after the count, and nothing would be compiled until it ends."""
         if self.is_at_home():
             return super().__enter__()
-        push_dispatch(self)
+        modes.push_dispatch(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
         if self.is_at_home():
             super().__exit__(*(error or (None, None, None)))
         else:
-            pop_dispatch(None)
+            modes.pop_dispatch(None)
 
     def on_top(self) -> None:
         """Watch from above a mode that was entered since."""
@@ -280,7 +273,7 @@ class Watcher(TorchDispatchMode):
             return out
         if here.arithmetic == before:
             self._unknown(here, func, args, kwargs, out, plan)
-        elif isinstance(func, OpOverload):
+        elif isinstance(func, torch._ops.OpOverload):
             self.notes.add(f"{plan.op}: {BY_ITS_INSIDE}")
         return out
 
