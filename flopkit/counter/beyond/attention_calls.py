@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -122,14 +123,7 @@ def _transformed(shape: Shape, three: tuple[Any, ...], cast: Any) -> Said:
     every = {**q, **k, **v}
     if set(q) | set(k) != set(every):  # the scores are the same for all values: they are computed once
         return Said(shape, whole=False, cast=cast)
-    return Said(shape.times(_product(every), _product(q), _product(k), _product(v)), cast=cast)
-
-
-def _product(sizes: dict[int, int]) -> int:
-    total = 1
-    for size in sizes.values():
-        total *= size
-    return total
+    return Said(shape.times(*(prod(sizes.values()) for sizes in (every, q, k, v))), cast=cast)
 
 
 def _nested(query: Any, key: Any, value: Any, causal: bool) -> Said | None:

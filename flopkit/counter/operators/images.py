@@ -24,8 +24,7 @@ def _taps(call: Call, dims: int) -> int:
 
 
 def _dims(call: Call) -> int:
-    name = call.name
-    return next(n for n in (1, 2, 3) if f"{n}d" in name)
+    return next(n for n in (1, 2, 3) if f"{n}d" in call.name)
 
 
 def adaptive_taps(size: int, outputs: int) -> int:

@@ -69,8 +69,7 @@ def scattered(call: Call) -> Work:
 
     The form that returns a new tensor copies the old one first. A mask of bools is taken to name every place that it covers.
     """
-    name = call.name
-    adds = name in _ADDING or bool(call.get("accumulate", False)) or call.get("reduce") is not None
+    adds = call.name in _ADDING or bool(call.get("accumulate", False)) or call.get("reduce") is not None
     target = call["self"]
     source = next((call.get(n) for n in ("src", "source", "values", "value") if hasattr(call.get(n), "numel")), None)
     named = _named(call, target)

@@ -1,7 +1,4 @@
-"""A function that is compiled (`torch.compile`) may count, too: the compiler leaves that, and what is counted, to Python.
-
-Neither torch nor its compiler is loaded for this.
-"""
+"""A compiled function may count, too: the compiler leaves that, and what is counted, to Python. Nothing of torch is loaded for this."""
 
 from __future__ import annotations
 

@@ -19,14 +19,15 @@ __all__ = [
 
 _functorch = torch._C._functorch
 
-# Named and not imported: to import them is to load the compiler.
+# Modules of the compiler, named and not imported: importing one loads the compiler.
 PACKAGES = "torch._inductor.package.package"  # where the models are loaded that AOTInductor compiled
 COMPILED_CALL = "_dynamo/eval_frame.py"  # what a compiled function is called through
 
-# What is public: to leave one mode. No mode is asked about what runs in this.
+# No dispatch mode sees what runs inside. The public API only enters and leaves a mode of your own.
 without_dispatch = torch._C._DisableTorchDispatch
 
-# What is public: to register kernels (`torch.library`), and to take an operator apart (`decompose`), not to ask whether that can be.
+# The public API registers kernels (`torch.library`) and takes an operator apart (`decompose`). It does not say which kernels there are, or
+# whether an operator can be taken apart.
 can_decompose = torch._ops.OpOverload._can_decompose
 
 
@@ -35,7 +36,7 @@ def has_kernel_for(op: Any, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
 
 
-# What is public: to transform (`torch.vmap`, `torch.func.grad`), not to ask whether that is going on. `torch.func.debug_unwrap` came after 2.6.
+# The public API transforms (`torch.vmap`, `torch.func.grad`). It does not say whether that is going on, or over which sizes.
 transformation = _functorch.peek_interpreter_stack  # the innermost that is at work; None where none is
 is_transformed = _functorch.is_functorch_wrapped_tensor
 
@@ -59,13 +60,13 @@ def mapped_over(tensor: Any) -> dict[int, int]:
 
 
 def has_tangents() -> bool:
-    """Whether this runs under forward-mode gradients: in a `forward_ad.dual_level`, which `torch.func.jvp` enters, too."""
+    """Whether this runs in a `forward_ad.dual_level`, which `torch.func.jvp` enters, too; the level itself is not published."""
     return forward_ad._current_level >= 0
 
 
 @contextlib.contextmanager
 def indexing_by_tensors() -> Iterator[None]:
-    """Have ``x[i]`` with a tensor *i* work under `torch.vmap`, as it does in FlexAttention's functions."""
+    """Inside, ``x[i]`` with a tensor *i* works under `torch.vmap`. FlexAttention does the same for its functions, and publishes no part of it."""
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
     with torch._C._EnableTorchFunction(), TransformGetItemToIndex():  # a function mode
