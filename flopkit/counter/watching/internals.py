@@ -26,8 +26,8 @@ COMPILED_CALL = "_dynamo/eval_frame.py"  # what a compiled function is called th
 # No dispatch mode sees what runs inside. The public API only enters and leaves a mode of your own.
 without_dispatch = torch._C._DisableTorchDispatch
 
-# The public API registers kernels (`torch.library`) and takes an operator apart (`decompose`). It does not say which kernels there are, or
-# whether an operator can be taken apart.
+# The public API takes an operator apart (`decompose`), and does not say whether that can be done. `torch.library.get_kernel`, younger than
+# torch 2.6, finds the kernel that would run, also where the operator has none of its own.
 can_decompose = torch._ops.OpOverload._can_decompose
 
 
