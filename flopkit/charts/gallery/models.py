@@ -32,7 +32,7 @@ SEGMENTS = {
 }
 COLOURS = [theme.BLUE, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.AMBER, theme.MUTED]
 EXACT_ROW, TORCH_ROW = "visible scores (EXACT)", "all scores (TORCH)"
-SIX_N_ROW, PALM_ROW, KAPLAN_ROW = "6N", "6N and all scores (PaLM)", "6N without the embedding"
+SIX_N_ROW, PALM_ROW, KAPLAN_ROW = "6N", "6N and all scores (PaLM)", "6N without embedding and head"
 COUNTS = (EXACT_ROW, TORCH_ROW, SIX_N_ROW, PALM_ROW, KAPLAN_ROW)
 
 
