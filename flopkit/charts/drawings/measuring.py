@@ -33,7 +33,7 @@ def warm_up(seed: int = 4) -> Drawing:
     Examples
     --------
     >>> warm_up().title
-    'Three stopping rules end before the clock has settled; flopkit begins after it'
+    'Three stopping rules end before the clock has settled; flopkit begins once it has'
     """
     whole("warm_up", "seed", seed, 0, 10**6)
     clock = Clock(drift=0.08, settles=0.5)
@@ -96,7 +96,7 @@ def warm_up(seed: int = 4) -> Drawing:
     errors = {name: _off(RULES[rule](Simulated(clock, seed)).told / clock.mean - 1) for rule, name in SHOWN.items()}
     return Drawing(
         "warm-up",
-        "Three stopping rules end before the clock has settled; flopkit begins after it",
+        "Three stopping rules end before the clock has settled; flopkit begins once it has",
         f"The time of a simulated call over {seconds:.1f} seconds: 8 % above the truth at first, settling with a time constant of half a second. Below it the part that each rule "
         f"takes: {', '.join(f'{name} is off by {off}' for name, off in errors.items())}; flopkit waits for {windows} windows of half a second, until the last two agree, "
         f"and its {len(found.rounds)} rounds are off by {off}.",
