@@ -1,5 +1,7 @@
 """Each row of each published table: reproduced to the printed digit, inside what the rounding of its inputs allows, or listed here as different."""
 
+from pathlib import Path
+
 import pytest
 
 import flopkit as fk
@@ -85,6 +87,19 @@ def test_korthikanti_s_printed_equation_gives_its_hfu(found):
         share = 1 + 2048 / (3 * hidden) + 51200 / (12 * hidden * layers)
         equation = 72 * batch * layers * 2048 * hidden**2 * share
         assert f"{100 * equation / (seconds * gpus * 312e12):.1f}" == printed.printed
+
+
+def test_the_texts_say_how_many_tables_and_numbers_there_are(found):
+    """A sentence in a file is not made from the data: a table that comes must change it."""
+    root = Path(__file__).parents[2]
+    readme, changelog, page = (
+        (root / name).read_text("utf8") for name in ("README.md", "CHANGELOG.md", "book/published.md")
+    )
+    word = {11: "eleven", 12: "twelve", 13: "thirteen", 14: "fourteen"}[len(found)]
+    numbers = sum(map(len, found.values()))
+    assert f"{word} published tables are recomputed" in readme
+    assert f"for {word} published tables" in page
+    assert f"{word} published tables, {numbers:,} numbers" in changelog
 
 
 def test_most_are_reproduced(found):
