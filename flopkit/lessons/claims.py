@@ -55,11 +55,14 @@ class Claim:
         return f"Claim {self.id}: {self.claim} ({self.source}) {' '.join(part for part in told if part)}"
 
     def _repr_html_(self) -> str:
-        found = [part for part in (self.ours, self.finding) if part]
-        return (
-            f'<p id="{self.anchor}" class="fk-claim" style="{_FRAME}"><strong>Claim {self.id}</strong> ({html.escape(self.source)}): '
-            f"{html.escape(self.claim).replace(' %', '&nbsp;%')}<br><strong>Verdict: {self.verdict or 'open'}.</strong> {html.escape(' '.join(found)).replace(' %', '&nbsp;%')}</p>"
+        # The anchor stands inside, so that a link to it opens the fold.
+        found = html.escape(" ".join(part for part in (self.ours, self.finding) if part))
+        folded = (
+            f'<details class="fk-claim" style="{_FRAME}"><summary><strong>Claim {self.id}</strong> ({self.verdict or "open"}): '
+            f'{html.escape(self.claim)}</summary><p id="{self.anchor}" style="margin:.4rem 0 0">{found} '
+            f"The claim stands in {html.escape(self.source)}.</p></details>"
         )
+        return folded.replace(" %", "&nbsp;%")
 
 
 @dataclass(frozen=True)
