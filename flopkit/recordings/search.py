@@ -41,7 +41,7 @@ def find(
     dataset : str, optional
         One of the names in `datasets`.
     verdict : str, optional
-        ``"possible"``, ``"impossible"``, ``"suspect"`` or ``"not judged"``.
+        ``"possible"``, ``"above the peak"``, ``"suspect"`` or ``"not judged"``.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def find(
     Notes
     -----
     *value* and *unit* are as published. A share of the peak is no MFU: training counts three forward passes, causal attention in them where
-    the length is known, and recomputation not. An impossible row stays, with its reason. No row is a measurement of ours.
+    the length is known, and recomputation not. A row above the peak stays, with its reason. No row is a measurement of ours.
 
     Examples
     --------

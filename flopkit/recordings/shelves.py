@@ -96,7 +96,7 @@ def records(
     dtype : str, optional
         Number format of the products.
     refused : bool, optional
-        Whether results that are wrong, impossible or suspect are among them: they are not to be plotted.
+        Whether results that are wrong, impossible, above the peak or suspect are among them: they are not to be plotted.
 
     Returns
     -------

@@ -16,7 +16,7 @@ __all__ = ["VERDICTS", "judged"]
 
 VERDICTS = {
     "possible": "at or below the peak",
-    "impossible": "above the peak, by the count that is named",
+    "above the peak": "the rate is above the peak, by the count that is named; the reason says more",
     "suspect": "no bound refutes it, but something else does",
     "not judged": "the work, the peak or both are not known",
 }
@@ -27,7 +27,7 @@ def judged(row: dict[str, Any], source: Dataset) -> dict[str, Any]:
 
     Notes
     -----
-    A rate above the peak is *impossible* under its count: either fewer operations were done than were counted, or the device is not the one
+    A rate above the peak needs a reason: either fewer operations were done than were counted, or the device is not the one
     named, or it clocks higher. The reason says what is known of that.
 
     Examples
@@ -36,7 +36,7 @@ def judged(row: dict[str, Any], source: Dataset) -> dict[str, Any]:
     >>> row = {"kind": "matmul", "unit": "TFLOP/s", "value": 1200, "count": 1, "device": "H100", "device_name": "h100-sxm"}
     >>> found = judged({**row, "table": "gemm", "precision": "bf16"}, dataset("deepseek_kernels"))
     >>> found["verdict"], round(found["share"], 3)
-    ('impossible', 1.213)
+    ('above the peak', 1.213)
     """
     found = rate(row)
     peak, of = _peak(row, found, source) if found else (None, None)
@@ -45,7 +45,7 @@ def judged(row: dict[str, Any], source: Dataset) -> dict[str, Any]:
     if why:
         verdict = "suspect"
     if share is not None and share > 1 and found:
-        verdict, why = "impossible", "; ".join(filter(None, (_above(row, found, share, str(of), source), why)))
+        verdict, why = "above the peak", "; ".join(filter(None, (_above(row, found, share, str(of), source), why)))
     return {
         **row, "flops_per_s": found.value if found and found.unit == "FLOP/s" else None,
         "bytes_per_s": found.value if found and found.unit == "B/s" else None, "counted": found.counted if found else None,

@@ -59,7 +59,7 @@ def test_a_device_without_a_peak_stays_without_a_share():
         (dict(device="h1000"), "device='h1000' is in no published measurement; did you mean H100"),
         (dict(dataset="tim"), "did you mean timm"),
         (dict(precision="bf17"), "did you mean bf16"),
-        (dict(verdict="impossibly"), "did you mean impossible"),
+        (dict(verdict="above the peaks"), "did you mean above the peak"),
         (
             dict(workload="vgg16", kind="decode"),
             "kind='decode': nothing was measured with workload='vgg16'; there is inference, backward, training",

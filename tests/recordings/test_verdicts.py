@@ -1,4 +1,4 @@
-"""What is impossible is found by computation; what is suspect is computed here, from the rows themselves."""
+"""What is above the peak is found by computation; what is suspect is computed here, from the rows themselves."""
 
 from types import SimpleNamespace
 
@@ -137,19 +137,19 @@ def test_without_a_known_work_there_is_no_rate():
     assert rate(dict(kind="training", unit="tokens/s", value=2, count=1, workload="gnmt")) is None
 
 
-# -- impossible -----------------------------------------------------------------------------------------------------
+# -- above the peak -------------------------------------------------------------------------------------------------
 
 
-def test_a_share_above_one_is_impossible_and_nothing_else_is():
+def test_a_share_above_one_is_above_the_peak_and_nothing_else_is():
     for row in FIND():
-        assert (row["verdict"] == "impossible") == (row["share"] is not None and row["share"] > 1)
-        assert bool(row["why"]) == (row["verdict"] in ("impossible", "suspect"))
+        assert (row["verdict"] == "above the peak") == (row["share"] is not None and row["share"] > 1)
+        assert bool(row["why"]) == (row["verdict"] in ("above the peak", "suspect"))
         assert (row["share"] is None) == (row["share_of"] is None)
 
 
 def test_winograd_on_the_v100():
     rows = FIND("convolution", dataset="deepbench_conv", precision="fp32").rows
-    above = [row for row in rows if row["verdict"] == "impossible"]
+    above = [row for row in rows if row["verdict"] == "above the peak"]
     assert (len(above), len(rows)) == (20, 94)
     best = max(above, key=lambda row: row["share"])
     assert round(best["share"], 2) == 2.35 and best["setting"] == "WINOGRAD_NONFUSED" and best["kernel_h"] == 3
@@ -161,7 +161,7 @@ def test_winograd_on_the_v100():
 
 
 def test_above_a_peak_that_the_source_states():
-    rows = FIND(dataset="cnn_benchmarks", verdict="impossible").rows
+    rows = FIND(dataset="cnn_benchmarks", verdict="above the peak").rows
     assert {row["workload"] for row in rows} == {"vgg16", "vgg19"}
     assert all("cuDNN 5" in row["setting"] for row in rows), "cuDNN 4 and Torch's own code have no Winograd"
     assert {row["share_of"] for row in rows} == {"the fp32 peak that the source states"}
@@ -170,7 +170,7 @@ def test_above_a_peak_that_the_source_states():
 
 
 def test_little_above_the_peak():
-    row = one(dataset="timm", verdict="impossible")
+    row = one(dataset="timm", verdict="above the peak")
     assert (row["workload"], row["device_name"], row["share_of"]) == (
         "repvgg_b3",
         "rtx-5090",
@@ -179,8 +179,8 @@ def test_little_above_the_peak():
     assert "100.4 %" in row["why"] and "below its limit, 1.1 × peak" in row["why"], "a higher clock may explain it"
 
 
-def test_where_the_impossible_rows_are():
-    found = {row["dataset"] for row in FIND(verdict="impossible")}
+def test_where_the_rows_above_the_peak_are():
+    found = {row["dataset"] for row in FIND(verdict="above the peak")}
     assert found == {"cnn_benchmarks", "deepbench_conv", "timm"}
 
 
@@ -189,8 +189,8 @@ def test_where_the_impossible_rows_are():
     [
         (900, "possible", ""),
         (989.4, "possible", ""),
-        (1000, "impossible", "below its limit"),
-        (1200, "impossible", "above its limit"),
+        (1000, "above the peak", "below its limit"),
+        (1200, "above the peak", "above its limit"),
     ],
 )
 def test_the_border(value, verdict, words):
@@ -204,12 +204,12 @@ def test_the_border(value, verdict, words):
     assert judged(row | {"precision": "int4"}, source)["verdict"] == "not judged", "no peak in that format"
     doubted = judged(row, SimpleNamespace(suspicion=lambda row: "a wrong clock", above_peak="", peaks={}))
     assert (
-        doubted["verdict"] == ("impossible" if verdict == "impossible" else "suspect")
+        doubted["verdict"] == ("above the peak" if verdict == "above the peak" else "suspect")
         and "a wrong clock" in doubted["why"]
     )
 
 
-def test_decoding_faster_than_the_memory_is_impossible():
+def test_decoding_faster_than_the_memory_is_above_the_peak():
     source = SimpleNamespace(suspicion=lambda row: "", above_peak="", peaks={})
     row = dict(
         kind="decode",
@@ -223,7 +223,7 @@ def test_decoding_faster_than_the_memory_is_impossible():
     )
     assert judged(row | {"value": 200}, source)["verdict"] == "possible"
     found = judged(row | {"value": 250}, source)
-    assert found["verdict"] == "impossible" and "of the bandwidth of h100-sxm" in found["why"]
+    assert found["verdict"] == "above the peak" and "of the bandwidth of h100-sxm" in found["why"]
     assert judged(row | {"value": 250, "count": 2}, source)["verdict"] == "possible"
 
 
