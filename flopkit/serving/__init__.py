@@ -1,4 +1,4 @@
-"""Serving a language model: what decoding and prefill take at least, how many readers fit, and what drafted tokens bring."""
+"""Serving a language model: what decoding and prefill take at least, how many users fit, and what drafted tokens bring."""
 
 from flopkit.serving.batches import batch_at_ridge, intensity_limit, largest_batch
 from flopkit.serving.bounds import Bound, decode, prefill

@@ -21,7 +21,7 @@ class Bound:
     """The least time of a pass, and what follows from it.
 
     ``cost`` is the work of the pass, ``roofline`` its times on all devices together. It yields ``tokens`` for ``batch`` sequences, one a
-    reader. ``memory`` is what weights and cache need in bytes, ``available`` what the devices have, None where that is not known.
+    user. ``memory`` is what weights and cache need in bytes, ``available`` what the devices have, None where that is not known.
     ``seconds`` is the least time, ``bound`` the roof that sets it: ``"compute"`` or ``"memory"``. ``supposes`` says under which condition,
     if there is one.
     """
@@ -38,12 +38,12 @@ class Bound:
 
     @property
     def tokens_per_s(self) -> Any:
-        """New tokens a second at most, all readers together."""
+        """New tokens a second at most, all users together."""
         return self.tokens / self.seconds
 
     @property
-    def tokens_per_s_per_reader(self) -> Any:
-        """The same for one reader."""
+    def tokens_per_s_per_user(self) -> Any:
+        """The same for one user."""
         return self.tokens_per_s / self.batch
 
     @property
@@ -64,7 +64,7 @@ class Bound:
         supposes = f"\n{self.supposes}" if self.supposes else ""
         return (
             f"{self.cost.name}: at least {units.seconds(self.seconds)}, bound by {self.bound}\n"
-            f"{self.tokens_per_s:,.1f} tokens/s in all, {self.tokens_per_s_per_reader:,.1f} to each of {self.batch:,}\n"
+            f"{self.tokens_per_s:,.1f} tokens/s in all, {self.tokens_per_s_per_user:,.1f} to each of {self.batch:,}\n"
             f"arithmetic {100 * self.busy:.2f} % busy\nmemory {units.si(self.memory, 'B')}{room}, {fits}{supposes}"
         )
 
@@ -73,7 +73,7 @@ def decode(
     model: Model | str, device: Any, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16",
     compute: DType | None = None, count: Size = 1, new: Size = 1,
 ) -> Bound:  # fmt: skip
-    """The bound of one step of decoding, in which each reader gets a token.
+    """The bound of one step of decoding, in which each user gets a token.
 
         seconds = max(flops / (count · peak), bytes / (count · bandwidth))
 
@@ -86,7 +86,7 @@ def decode(
     context : Size
         Tokens of a sequence, the new one included.
     batch : Size, optional
-        Sequences that are decoded together, one a reader.
+        Sequences that are decoded together, one a user.
     weights, kv : DType, optional
         Number formats of the weights and of the cache.
     compute : DType, optional

@@ -23,13 +23,13 @@ READ = [name for name in config_names() if hf_config(name)["model_type"] in NUMB
 # Ten families, each as the page opens, but for two runs.
 FAMILIES = {
     "llama-3.1-70b": {},
-    "qwen2.5-0.5b": {"recompute": "full", "readers": 64, "weights": "fp8 or int8"},
+    "qwen2.5-0.5b": {"recompute": "full", "users": 64, "weights": "fp8 or int8"},
     "qwen3-32b": {"recompute": "selective", "count": 128, "length": 32768},
     "mistral-7b": {"length": 16384},
     "mixtral-8x7b": {},
     "gemma-2-9b": {"batch": 4},
     "gemma-3-27b": {"length": 131072, "cache": "fp8 or int8"},
-    "deepseek-v3": {"count": 2048, "rate": 3145728, "readers": 256},
+    "deepseek-v3": {"count": 2048, "rate": 3145728, "users": 256},
     "gpt2": {"length": 512},
     "gpt-oss-20b": {},
     "qwen3-30b-a3b": {},
@@ -103,7 +103,7 @@ def test_a_pasted_configuration_gives_the_numbers_of_its_model(open_page, name):
 
     formats = {"weights": settings["weights"].split()[0], "kv": settings["cache"].split()[0]}
     bound = fk.serving.decode(
-        model, "h100-sxm", context=settings["length"], batch=settings["readers"], compute="bf16", count=count, **formats
+        model, "h100-sxm", context=settings["length"], batch=settings["users"], compute="bf16", count=count, **formats
     )
     decoding = [bound.seconds, bound.tokens_per_s, bound.memory]
     assert said(node, "decode_seconds", "decode_rate", "serving") == pytest.approx(decoding, rel=1e-12)

@@ -13,10 +13,10 @@ READ = LLAMA.params - 128256 * 8192  # weights that a step reads, without the em
 
 
 @pytest.mark.parametrize(("weights", "size"), [("bf16", 2), ("fp8", 1), ("int8", 1), ("int4", 0.5), ("fp4", 0.5)])
-def test_a_reader_waits_for_weights_and_cache(weights, size):
+def test_a_user_waits_for_weights_and_cache(weights, size):
     step = decode(LLAMA, "h100-sxm", context=4096, weights=weights, compute="bf16", count=4)
     assert step.seconds == pytest.approx((size * (READ + 8192) + 4096 * ROW) / (4 * 3.35e12), rel=1e-12)
-    assert step.bound == "memory" and step.tokens_per_s == step.tokens_per_s_per_reader == 1 / step.seconds
+    assert step.bound == "memory" and step.tokens_per_s == step.tokens_per_s_per_user == 1 / step.seconds
     assert step.memory == size * LLAMA.params + 4096 * ROW
     assert step.fits is (step.memory <= 320e9) and step.available == 4 * 80e9
     flops = 2 * READ + 4 * 80 * 64 * 128 * 4096
@@ -27,7 +27,7 @@ def test_a_reader_waits_for_weights_and_cache(weights, size):
 def test_a_batch_shares_the_weights():
     one, many = (decode(LLAMA, "h100-sxm", context=1024, batch=n, count=8) for n in (1, 64))
     assert many.seconds < 1.2 * one.seconds and many.tokens_per_s == pytest.approx(64 / many.seconds)
-    assert many.tokens_per_s_per_reader == pytest.approx(1 / many.seconds)
+    assert many.tokens_per_s_per_user == pytest.approx(1 / many.seconds)
     assert many.memory == 2 * LLAMA.params + 64 * 1024 * ROW
 
 

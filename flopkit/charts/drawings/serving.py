@@ -65,7 +65,7 @@ def prefill_and_decode(prompt: int = 6, steps: int = 3) -> Drawing:
 
 
 def decode_bytes(model: str = "llama-3-8b", context: int = 8192, batches: tuple[int, ...] = (1, 8, 32, 128)) -> Drawing:
-    """The bytes of a step of decoding for several batches: the weights once, and a cache for each reader.
+    """The bytes of a step of decoding for several batches: the weights once, and a cache for each user.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def decode_bytes(model: str = "llama-3-8b", context: int = 8192, batches: tuple[
     Examples
     --------
     >>> decode_bytes().title
-    'A step reads the weights once and a cache for each reader: 90.2 % of its bytes at 128 readers'
+    'A step reads the weights once and a cache for each user: 90.2 % of its bytes at 128 users'
     """
     whole("decode_bytes", "context", context, 1, 2**20)
     if not 2 <= len(batches) <= 5:
@@ -95,7 +95,7 @@ def decode_bytes(model: str = "llama-3-8b", context: int = 8192, batches: tuple[
     for i, (batch, whole_) in enumerate(moved.items()):
         y = 40 + 52 * i
         weights, cache = (whole_ - caches[batch]) * scale, caches[batch] * scale
-        canvas.text(0, y, count(batch, "readers"), anchor="start")
+        canvas.text(0, y, count(batch, "users"), anchor="start")
         canvas.text(
             354, y, f"{si(whole_, 'B')}, {si(whole_ / batch, 'B')} a token", anchor="end", name=f"words of {batch}"
         )
@@ -108,12 +108,12 @@ def decode_bytes(model: str = "llama-3-8b", context: int = 8192, batches: tuple[
     last = batches[-1]
     share = percent(caches[last] / moved[last])
     told = "; ".join(
-        f"{count(batch, 'readers')}: {si(whole_ - caches[batch], 'B')} of weights and {si(caches[batch], 'B')} of caches"
+        f"{count(batch, 'users')}: {si(whole_ - caches[batch], 'B')} of weights and {si(caches[batch], 'B')} of caches"
         for batch, whole_ in moved.items()
     )
     return Drawing(
         "decode-bytes",
-        f"A step reads the weights once and a cache for each reader: {share} of its bytes at {count(last, 'readers')}",
+        f"A step reads the weights once and a cache for each user: {share} of its bytes at {count(last, 'users')}",
         f"Bytes of a step of decoding {known.name} with {count(context, 'tokens')} each. {told}.",
         [canvas],
     )

@@ -154,7 +154,7 @@ def _sums(s: Any, n: Mapping[str, Any]) -> None:
         more = length * s.more_norms if kind == "vectors" else 0
         setattr(s, f"macs_{kind}", forward.macs_by_kind.get(kind, 0) + more)
     s.selective, s.full, s.flash = selective.checkpointed.flops, full.checkpointed.flops, full.scores_again.flops
-    decode = model.decode(context=length, batch=n["readers"], weights=n["weights"], kv=n["cache"])
+    decode = model.decode(context=length, batch=n["users"], weights=n["weights"], kv=n["cache"])
     s.decode_flops = 1 * decode.flops
     s.decode_bytes = decode.bytes + nbytes(s.more_norms, n["weights"])
 
@@ -238,16 +238,16 @@ def cost_of_a_model(s: Any, **c: Any) -> None:
 
     bound = bound_by(s.decode_flops, s.decode_bytes, count * device.peak, count * device.bandwidth)
     s.decode_seconds, s.bound = bound.seconds, bound.bound
-    s.decode_rate = c["readers"] / s.decode_seconds
+    s.decode_rate = c["users"] / s.decode_seconds
     cache = _cache(n)
-    s.serving = nbytes(s.params, c["weights"]) + nbytes(c["readers"] * cache, c["cache"])
+    s.serving = nbytes(s.params, c["weights"]) + nbytes(c["users"] * cache, c["cache"])
     s.serves = where(s.serving <= count * device.memory, "yes", "no")
     # of the axis: a bar that is far longer than the others ends there, with an arrow at its number
     s.end = minimum(reduce(maximum, [getattr(s, f"count_{i}") for i in range(len(COUNTS))]), LONGEST * s.a_token)
 
 
 def _cache(n: Mapping[str, Any]) -> Any:
-    """Numbers in the cache of one reader."""
+    """Numbers in the cache of one user."""
     kinds = _kinds(n)
     made = [(count, make()) for count, make in (*kinds["heads"], *kinds["latent"]) if not is_zero(count)]
     return total(count * mixer.held(n["length"]) for count, mixer in made)

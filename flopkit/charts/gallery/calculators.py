@@ -128,7 +128,7 @@ def _controls(start: Mapping[str, Any]) -> list[Control]:
             choice("states", "Bytes of a parameter", STATES),
         ]),
         *grouped("Decoding", [
-            size("readers", "Batch in decoding", 1, 4096, 1, value=1, unit="readers"),
+            size("users", "Batch in decoding", 1, 4096, 1, value=1, unit="users"),
             choice("weights", "Weights stored in", WIDTHS),
             choice("cache", "Cache stored in", {name: WIDTHS[name] for name in list(WIDTHS)[:2]}),
         ]),
@@ -240,7 +240,7 @@ def calculator() -> Figure:
             readout("fits", "Fits", text=yes_no),
             readout("decode_seconds", "Decoding, a step", "s"),
             readout("bound", "Bound", text={"compute": "compute", "memory": "memory"}),
-            readout("decode_rate", "All readers, tokens/s"),
+            readout("decode_rate", "All users, tokens/s"),
             readout("serving", "Weights and cache, in memory", "B"),
             readout("serves", "Fit on all devices", text=yes_no),
         ],

@@ -1,4 +1,4 @@
-"""The figure of the chapter on memory-bound decode: tokens a second for one reader and for all, by the batch."""
+"""The figure of the chapter on memory-bound decode: tokens a second for one user and for all, by the batch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _each(model: Any, asked: Any) -> Any:
 
 
 def _step(s: Any, *, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any) -> None:
-    """A step of decoding with *batch* readers."""
+    """A step of decoding with *batch* users."""
     sizes: dict[str, Any] = {"context": context, "batch": batch, "weights": weights, "kv": cache}
     s.flops = _each(model, lambda m: m.decode(**sizes).flops)
     s.bytes = _each(model, lambda m: m.decode(**sizes).bytes)
@@ -80,20 +80,20 @@ def decode_of_models(
 
 
 def one_batch(
-    r: Any, *, readers: Any, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any
+    r: Any, *, users: Any, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any
 ) -> None:
     """A point of the curves."""
-    _step(r, model=model, batch=readers, context=context, weights=weights, cache=cache, device=device, count=count)
+    _step(r, model=model, batch=users, context=context, weights=weights, cache=cache, device=device, count=count)
 
 
 def decode_throughput() -> Figure:
-    """Tokens a second over the batch: for one reader, for all, the ceiling of all, and the batch that still fits."""
+    """Tokens a second over the batch: for one user, for all, the ceiling of all, and the batch that still fits."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
         x = alt.X(
-            "readers:Q",
-            title="batch (readers)",
+            "users:Q",
+            title="batch (users)",
             scale=alt.Scale(type="log", domain=[1, 4096]),
             axis=alt.Axis(values=[1, 4, 16, 64, 256, 1024, 4096], format=",d"),
         )
@@ -103,7 +103,7 @@ def decode_throughput() -> Figure:
             "axis": alt.Axis(values=[1, 10, 100, 1e3, 1e4, 1e5, 1e6], format="~s", grid=True),
         }
         tooltip = [
-            alt.Tooltip("readers:Q", title="readers", format=","),
+            alt.Tooltip("users:Q", title="users", format=","),
             alt.Tooltip("each:Q", title="tokens/s for one", format=",.4~r"),
             alt.Tooltip("all:Q", title="tokens/s for all", format=",.4~r"),
             alt.Tooltip("bound:N", title="bound"),
@@ -116,18 +116,18 @@ def decode_throughput() -> Figure:
             )
             marks += [line, dots]
         ceiling = (
-            alt.Chart(alt.Data(values=[{"readers": 1}, {"readers": 4096}]))
+            alt.Chart(alt.Data(values=[{"users": 1}, {"users": 4096}]))
             .transform_calculate(level=vega(maximum(s.ceiling, LOWEST)))
             .mark_line(color=theme.MUTED, strokeDash=[5, 4])
             .encode(x=x, y=alt.Y("level:Q", **y))
         )
         full = (
             alt.Chart(alt.Data(values=[{"level": LOWEST}, {"level": 1e7}]))
-            .transform_calculate(readers=vega(minimum(maximum(s.most, 1), 4096)))
+            .transform_calculate(users=vega(minimum(maximum(s.most, 1), 4096)))
             .mark_line(color=theme.MUTED, strokeDash=[2, 3])
             .encode(x=x, y=alt.Y("level:Q", **y))
         )
-        here = s.now("all", "each", "high", "low", "bound", readers=s.now_batch)
+        here = s.now("all", "each", "high", "low", "bound", users=s.now_batch)
         now = [
             here.mark_point(size=170, filled=True, opacity=1, color=colour, stroke=theme.PAPER, strokeWidth=2).encode(
                 x=x, y=alt.Y(f"{name}:Q", **y), tooltip=tooltip
@@ -135,19 +135,19 @@ def decode_throughput() -> Figure:
             for name, colour in (("high", theme.BLUE), ("low", theme.ORANGE))
         ]
         words = [
-            s.now(readers=1.15, level=maximum(s.ceiling, LOWEST), label="ceiling, all readers")
+            s.now(users=1.15, level=maximum(s.ceiling, LOWEST), label="ceiling, all users")
             .mark_text(color=theme.MUTED, align="left", dy=-8)
             .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
-            s.now(readers=minimum(maximum(s.most, 1), 4096), level=0.2, label=where(s.most < 1, "nothing fits", "memory full"))
+            s.now(users=minimum(maximum(s.most, 1), 4096), level=0.2, label=where(s.most < 1, "nothing fits", "memory full"))
             .mark_text(color=theme.MUTED, align={"expr": "most > 60 ? 'right' : 'left'"}, dx={"expr": "most > 60 ? -5 : 5"})
             .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
             *(
-                s.rows.transform_filter(f"datum.readers == {place}")
+                s.rows.transform_filter(f"datum.users == {place}")
                 .transform_calculate(label=f"'{label}'")
                 .mark_text(color=colour, fontWeight=600, fontSize=13, dy=14, dx=dx, align=align)
                 .encode(x=x, y=alt.Y(f"{name}:Q", **y), text="label:N")
                 for name, colour, label, place, align, dx in (
-                    ("high", theme.BLUE, "all readers", 16, "left", 6), ("low", theme.ORANGE, "one reader", 64, "right", -4),
+                    ("high", theme.BLUE, "all users", 16, "left", 6), ("low", theme.ORANGE, "one user", 64, "right", -4),
                 )
             ),
         ]  # fmt: skip
@@ -168,14 +168,14 @@ def decode_throughput() -> Figure:
     llama = {"weights": "bf16", "cache": "bf16", "device": "H100 SXM5 80 GB, bf16", "count": 8}
     return Figure(
         name="decode-throughput",
-        title="What one reader gets and what all get, by the batch",
-        alt="Two curves over the batch, both axes logarithmic: tokens a second for one reader, which falls, and for all readers, which rises towards "
+        title="What one user gets and what all get, by the batch",
+        alt="Two curves over the batch, both axes logarithmic: tokens a second for one user, which falls, and for all users, which rises towards "
         "a dashed ceiling; a dotted line marks the batch at which the memory is full. {model} on {count} × {device}, {context} each, weights in {weights}: with a "
-        "batch of {batch}, one reader gets at most {each} tokens a second and all together {all}, bound by {bound}. The ceiling is {ceiling}.",
+        "batch of {batch}, one user gets at most {each} tokens a second and all together {all}, bound by {bound}. The ceiling is {ceiling}.",
         model=model,
         controls=[
             choice("model", "Model", list(MODELS), value="Llama 3 70B"),
-            slider("batch", "Batch", steps(1, 4096), value=1, unit="readers"),
+            slider("batch", "Batch", steps(1, 4096), value=1, unit="users"),
             slider("context", "Context", steps(128, 131072), value=8192, unit="tokens"),
             choice("weights", "Weights stored in", WEIGHTS),
             choice("cache", "Cache stored in", CACHE),
@@ -185,7 +185,7 @@ def decode_throughput() -> Figure:
         presets={
             "One trillion, bf16": {**claim, "weights": "bf16"},
             "One trillion, 4 bits": {**claim, "weights": "fp4 or int4"},
-            "One reader": {**llama, "model": "Llama 3 70B", "context": 8192, "batch": 1},
+            "One user": {**llama, "model": "Llama 3 70B", "context": 8192, "batch": 1},
             "A batch of 128": {**llama, "model": "Llama 3 70B", "context": 8192, "batch": 128},
             "Short contexts": {**llama, "model": "Llama 3 70B", "context": 512, "batch": 1024},
             "No grouped heads": {**llama, "model": "Llama 2 13B", "context": 8192, "batch": 64},
@@ -199,21 +199,21 @@ def decode_throughput() -> Figure:
             },
         },
         readouts=[
-            readout("each", "Tokens/s for one reader"),
-            readout("all", "Tokens/s for all readers"),
+            readout("each", "Tokens/s for one user"),
+            readout("all", "Tokens/s for all users"),
             readout("bound", "Bound", text={"compute": "compute", "memory": "memory"}),
             readout("busy", "Peak in use", "%"),
-            readout("ceiling", "Ceiling for all readers, tokens/s"),
+            readout("ceiling", "Ceiling for all users, tokens/s"),
             readout(
                 "reaches", "Compute-bound", text={name: name for name in ("a large enough batch does", "no batch does")}
             ),
             readout("memory", "Weights and caches, in memory", "B"),
             readout("fits", "Fits in the memory", text={"yes": "yes", "no": "no"}),
         ],
-        rows=along("readers", steps(1, 4096), one_batch),
+        rows=along("users", steps(1, 4096), one_batch),
         chart=chart,
         table=[
-            column("readers", "Batch"),
+            column("users", "Batch"),
             column("each", "Tokens/s for one"),
             column("all", "Tokens/s for all"),
             column("seconds", "Step", "s"),

@@ -30,7 +30,7 @@ def settings(name):
 def test_a_model_of_that_name(name):
     model, length = fk.load(name), 1024 if name.startswith("gpt2") else 8192
     for recompute, weights in zip(POLICIES, DTYPES, strict=True):
-        run = {"length": length, "recompute": recompute, "batch": 2, "readers": 4, "weights": weights, "count": 16}
+        run = {"length": length, "recompute": recompute, "batch": 2, "users": 4, "weights": weights, "count": 16}
         found = FIGURE.at(**settings(name), **run)
         step = model.train_step(seq=length, batch=2, recompute=recompute)
         assert found["refused"] == "" and (found["params"], found["active"]) == (model.params, model.active_params)

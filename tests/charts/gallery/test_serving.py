@@ -36,11 +36,11 @@ def test_a_point_is_the_bound(model, arithmetic, batch, context, weights, cache,
     }
     found, ours = FIGURE.at(**settings), bound(**settings)
     assert found["all"] == pytest.approx(ours.tokens_per_s) and found["each"] == pytest.approx(
-        ours.tokens_per_s_per_reader
+        ours.tokens_per_s_per_user
     )
     assert found["bound"] == ours.bound and found["busy"] == pytest.approx(ours.busy)
     assert found["memory"] == ours.memory and (found["fits"] == "yes") is ours.fits
-    row = next(row for row in FIGURE.rows(**settings) if row["readers"] == batch)
+    row = next(row for row in FIGURE.rows(**settings) if row["users"] == batch)
     assert row["all"] == pytest.approx(ours.tokens_per_s)
 
 
