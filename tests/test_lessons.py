@@ -473,7 +473,11 @@ def test_a_verdict_that_the_file_confirms(one_claim):
     claim = one_claim(verdict="holds", number="1.2×", of="wet < dry", finding="By touch.", page="02_dense")
     assert verdict("Z1", 1.2, "holds") is claim
     page = claim._repr_html_()
-    assert 'id="claim-Z1"' in page and "Our number: 1.2×, wet &lt; dry. By touch." in page
+    line, folded = page.split("</summary>")
+    assert "Claim Z1" in line and "(holds): Water is wet." in line
+    assert (
+        'id="claim-Z1"' in folded and "Our number: 1.2×, wet &lt; dry. By touch." in folded and "an old text" in folded
+    )
     frame = re.search(r"style=\"([^\"]*)\"", page)[1]
     assert "border:1px solid" in frame and "color-mix" not in frame and "inline" not in frame, "JupyterLab drops these"
     assert repr(claim).endswith("(an old text) holds. Our number: 1.2×, wet < dry. By touch.")
