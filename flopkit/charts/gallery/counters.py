@@ -14,7 +14,7 @@ from flopkit.peers.recorded import recorded, versions
 __all__ = ["answers_of", "eight_tools"]
 
 FMA = {"torch": 2, "torch.profiler": 2, "calflops": 2}  # the others print multiply-adds, whatever they call them
-RIGHT = "right, up to the convention"
+RIGHT = "right, up to element-wise work"
 
 
 def answers_of(tool: str) -> dict[str, int]:
@@ -55,14 +55,14 @@ def one_tool(r: Any, *, tool: Any, program: Any, **_: Any) -> None:
 
 
 def eight_tools() -> Figure:
-    """Eight tools asked about one program: each number as a share of what was executed, with its reason."""
+    """Eight tools asked about one program: each number as a share of the true count, with its reason."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
         y = alt.Y("tool:N", title=None, sort=list(versions()), axis=alt.Axis(labelLimit=120, domain=False, ticks=False))
         x = alt.X(
             "share:Q",
-            title="printed, as a share of what was executed",
+            title="printed, as a share of the true count",
             scale=alt.Scale(domain=[0, 1.35], nice=False),
             axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
         )
@@ -89,8 +89,8 @@ def eight_tools() -> Figure:
 
     return Figure(
         name="eight-tools",
-        title="What eight tools print for one program, as a share of what was executed",
-        alt="Eight bars for {program} on a CPU, each the number that a tool prints, read as {reading}, as a share of the {flops} that were executed. "
+        title="What eight tools print for one program, as a share of the true count",
+        alt="Eight bars for {program} on a CPU, each the number that a tool prints, read as {reading}, as a share of the true count, {flops}. "
         "{near} of them lie within {within} of it; the largest error is {off}.",
         model=many_tools,
         controls=[
@@ -103,7 +103,7 @@ def eight_tools() -> Figure:
             ),
         ],
         readouts=[
-            readout("flops", "Executed", "FLOPs"),
+            readout("flops", "True count", "FLOPs"),
             readout("near", "Tools that are right, of 8"),
             readout("off", "Largest error", "%"),
         ],
