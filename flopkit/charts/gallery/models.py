@@ -227,7 +227,7 @@ PAIRS = {"visible ones (EXACT)": 1, "every score (TORCH)": 0}
 KINDS_OF_N = {
     "all parameters": {"embedding": 0, "head": 0},
     "without an embedding that is only looked up": {"embedding": 1, "head": 0},
-    "without embeddings and head (Kaplan)": {"embedding": 1, "head": 1},
+    "without embeddings and head (nearly the N of Kaplan)": {"embedding": 1, "head": 1},
 }
 
 
@@ -243,7 +243,7 @@ def six_n_of_models(s: Any, *, length: Any, pairs: Any, counted: Any) -> None:
         forward = replace(model, positions=None).forward(seq=length)  # GPT-2 has no row for a 1,025th position
         flops = where(pairs == 1, forward.flops, forward.under(TORCH).flops)
         table, positions = model.vocab * model.d_model, (model.positions or 0) * model.d_model
-        # A tied table is the head's matrix, which is multiplied: only Kaplan's N leaves it out.
+        # A tied table is the head's matrix, which is multiplied: only Kaplan leaves it out of N. (Kaplan also leaves out norms and biases, which stay here.)
         looked_up = (0 if model.tied else table) + positions
         n = model.params - counted.embedding * looked_up - counted.head * table
         setattr(s, slug(title), 2 * n * length / flops - 1)
