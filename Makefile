@@ -35,7 +35,7 @@ test: .venv/ready   ## Install and run every test: code, chapters, then the buil
 	$(PY) -m pytest -m browser --report=browser tests
 	@$(MAKE) --no-print-directory html
 
-test-fast: .venv/ready  ## A minute: the tests of the code without the counter's batteries, whole networks, figures, chapters and pages
+test-fast: .venv/ready  ## A minute: the tests of the code with a sample of the counter's, without whole networks, figures, chapters and pages
 	$(PY) -m pytest --fast -m "not browser and not slow" tests flopkit
 
 html: .venv/ready   ## Build the book (after the first time: only what changed)

@@ -29,7 +29,7 @@ REPORT = ROOT / "_build" / "test-report.json"
 
 # -------------------------------------------------------------------------------------------------------------- the fast part
 
-# What `make test-fast` leaves to `make test`: batteries of programs, whole networks, each figure at each of its settings, built pages.
+# What `make test-fast` leaves to `make test`: the counter's tests, whole networks, each figure at each of its settings, built pages.
 THOROUGH = ("counter", "models/test_vision.py", "charts/gallery", "book/test_site.py", "browser")
 # Of these folders it runs this much.
 SAMPLE = (

@@ -234,3 +234,14 @@ def test_of_a_mask_too_large_both_numbers_are_of_blocks(monkeypatch):
     monkeypatch.setattr(block_masks, "LIMIT", 100)
     assert block_masks.pairs_of(mask(causal).as_tuple(), (), B, H, 40, 40)[:2] == (blocks(causal), blocks(causal))
     block_masks._seen.clear()
+
+
+def test_a_causal_mask_in_blocks_of_128_of_200_positions():
+    masked = flex.create_block_mask(causal, None, None, 200, 200, device="cpu")
+    q, k, v = (torch.rand(1, 2, 200, 16) for _ in "qkv")
+    report = fk.count(flex.flex_attention, q, k, v, block_mask=masked)
+    assert report.uncounted == []
+    assert report.model_flops == 2 * 200 * 200 * 2 * 32
+    assert report.under(EXACT).model_flops == 2 * (200 * 201 // 2) * 2 * 32
+    full = fk.count(flex.flex_attention, q, k, v)
+    assert full.model_flops == full.under(EXACT).model_flops == 2 * 200 * 200 * 2 * 32

@@ -130,3 +130,12 @@ def test_lengths_that_nobody_can_read():
             4 * steps * H * 12,
         )
         assert bool(shape.note) != known
+
+
+def test_jagged_tensors_by_their_true_lengths():
+    x = torch.nested.nested_tensor([torch.rand(n, 2, 8) for n in LENGTHS], layout=torch.jagged).transpose(1, 2)
+    report = fk.count(F.scaled_dot_product_attention, x, x, x)  # on the CPU torch has no causal form
+    assert report.uncounted == []
+    assert report.model_flops == report.under(fk.conventions.EXACT).model_flops == 2 * (9 + 25 + 4) * 2 * (8 + 8)
+    flat = torch.nested.nested_tensor([torch.rand(n, 32) for n in LENGTHS], layout=torch.jagged)
+    assert fk.count(nn.Linear(32, 16), flat).flops == 2 * 10 * 32 * 16

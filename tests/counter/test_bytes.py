@@ -3,6 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import t
+from torch import nn
 
 import flopkit as fk
 
@@ -190,3 +192,52 @@ def test_no_numbers_no_bytes():
     nothing = numbers(0, 10)
     assert moved(lambda: nothing + nothing) == moved(lambda: nothing.relu()) == 0
     assert moved(lambda: torch.cat([nothing, X])) == 2 * N
+
+
+# -- a table of single operators on the CPU: each input and weight once, each output once; views nothing ----------
+
+IDS = torch.zeros(6, dtype=torch.long)
+# fmt: off
+BYTES = {
+    "mm": (lambda: torch.mm(t(3, 5), t(5, 7)), 4 * (15 + 35 + 21)),
+    "mm of halves": (lambda a, b: torch.mm(a, b), 2 * (15 + 35 + 21), t(3, 5, dtype=torch.half), t(5, 7, dtype=torch.half)),
+    "mm of doubles": (lambda a, b: torch.mm(a, b), 8 * (15 + 35 + 21), t(3, 5, dtype=torch.double), t(5, 7, dtype=torch.double)),
+    "linear": (nn.Linear(5, 7), 4 * (15 + 35 + 7 + 21), t(3, 5)),
+    "conv": (nn.Conv2d(3, 5, 3), 4 * (2 * 3 * 64 + 5 * 27 + 5 + 2 * 5 * 36), t(2, 3, 8, 8)),
+    "add": (torch.add, 4 * 3 * 15, t(3, 5), t(3, 5)),
+    "add, broadcast": (torch.add, 4 * (15 + 5 + 15), t(3, 5), t(5)),
+    "add of itself": (lambda a: a + a, 4 * 2 * 15, t(3, 5)),
+    "add a number": (lambda a: a + 1, 4 * 2 * 15, t(3, 5)),
+    "add in place": (lambda a, b: a.add_(b), 4 * 3 * 15, t(3, 5), t(3, 5)),
+    "relu": (torch.relu, 4 * 2 * 15, t(3, 5)),
+    "sum": (torch.sum, 4 * (15 + 1), t(3, 5)),
+    "clone": (torch.clone, 4 * 2 * 15, t(3, 5)),
+    "contiguous that copies": (lambda a: a.t().contiguous(), 4 * 2 * 15, t(3, 5)),
+    "contiguous that does not": (lambda a: a.contiguous(), 0, t(3, 5)),
+    "cast": (lambda a: a.half(), 15 * (4 + 2), t(3, 5)),
+    "cat": (lambda a, b: torch.cat([a, b]), 4 * 2 * 30, t(3, 5), t(3, 5)),
+    "zeros": (lambda: torch.zeros(3, 5), 4 * 15),
+    "empty": (lambda: torch.empty(3, 5), 0),
+    "views": (lambda a: a.view(15).unsqueeze(0).expand(9, 15).t()[2:5].split(1)[0].squeeze().detach(), 0, t(3, 5)),
+    "expanded, then read": (lambda a: a.expand(9, 5) + 1, 4 * (5 + 45), t(1, 5)),
+    "copy_": (lambda a, b: a.copy_(b), 4 * 2 * 15, t(3, 5), t(3, 5)),
+    "where": (torch.where, 15 + 4 * 3 * 15, torch.ones(3, 5, dtype=torch.bool), t(3, 5), t(3, 5)),
+    "compare": (torch.gt, 4 * 2 * 15 + 15, t(3, 5), t(3, 5)),
+    "embedding": (nn.Embedding(1000, 4), 8 * 6 + 2 * 4 * 6 * 4, IDS),  # only the rows that are asked for
+    "gather": (lambda a, i: torch.gather(a, 1, i), 4 * 6 + 8 * 6 + 4 * 6, t(3, 5), torch.zeros(3, 2, dtype=torch.long)),
+    "index": (lambda a, i: a[i], 2 * 4 * 30 + 8 * 6, t(3, 5), IDS),
+    "nothing": (lambda: None, 0),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_of_single_operators(name):
+    fn, moved, *args = BYTES[name]
+    report = fk.count(fn, *args)
+    if name == "mm":  # its operands are made inside: written once
+        moved += 4 * (15 + 35)
+    assert report.bytes == moved
+    assert report.forward.bytes == report.bytes == sum(row["bytes"] for row in report.by_op())
+    assert type(report.bytes) is int
+    assert report.intensity == pytest.approx(report.flops / report.bytes if report.bytes else 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import flopkit as fk
 from flopkit.conventions import EXACT, FVCORE, TORCH, Convention
@@ -71,7 +73,7 @@ def test_what_a_running_program_does_not_say(name, value):
         fk.count(attend, *qkv()).under(asks)
 
 
-@pytest.mark.parametrize("wrong", [None, 2, ["EXACT"]])
+@pytest.mark.parametrize("wrong", [None, 1, 2, ["EXACT"], {"EXACT"}])
 def test_what_is_no_convention(wrong):
     with pytest.raises(TypeError, match="must be a flopkit.Convention"):
         fk.count(attend, *qkv()).under(wrong)
@@ -111,3 +113,40 @@ def test_inside_of_the_block_too():
         assert report.under(EXACT).model_flops == VISIBLE
         attend(*qkv())
     assert report.under(EXACT).model_flops == 2 * VISIBLE
+
+
+def small():
+    q = torch.ones(1, 4, 6, 8)
+    return fk.count(attend, q, q, q)
+
+
+def test_each_number_of_a_report_is_under_its_convention():
+    report = small()
+    assert report.convention == TORCH and report.under(EXACT).convention == EXACT
+    assert type(report.under(EXACT)) is type(report)
+    assert (report.model_flops, report.under(EXACT).model_flops) == (2 * 4 * 36 * 16, 2 * 4 * 21 * 16)
+    assert report.under(EXACT).under(TORCH).model_flops == report.model_flops
+    assert report.model_flops == 2 * 4 * 36 * 16  # the report itself is as it was
+    assert report.forward.convention == TORCH and report.under(EXACT).forward.convention == EXACT
+    assert report.forward.under(EXACT).flops == report.under(EXACT).forward.flops
+    assert report.bytes == report.under(EXACT).bytes
+
+
+def test_a_layer_under_fvcore():
+    one = fk.count(lambda: nn.Linear(8, 8)(torch.ones(4, 8)))
+    assert one.under(FVCORE).flops == 2 * 4 * 8 * 8 // 2  # a multiply-add is one
+    assert one.under(FVCORE).convention == FVCORE
+
+
+PRESETS = [name for name in vars(fk.conventions) if isinstance(getattr(fk.conventions, name), fk.Convention)]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_preset_counts_or_names_what_it_needs(name):
+    convention = getattr(fk.conventions, name)
+    report = small()
+    try:
+        found = report.under(convention)
+        assert found.flops >= 0 and found.model_flops >= 0 and repr(found)
+    except ValueError as error:
+        assert re.search(r"router|head|embedding|\bN\b|parameters|model", str(error)), error

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import WAYS, Table, call, g, t
 from hypothesis import given, settings, strategies as st
 from programs import PLACES, at, backward, count, leaf, passes, row
 
@@ -281,3 +282,46 @@ def test_the_gradient_of_a_bias_is_a_sum():
     assert row(report, "convolution_backward", "backward")["vector_flops"] == 2 * 6 * 56
     report = fk.count(lambda: backward(F.conv2d(x, w.requires_grad_())))
     assert row(report, "convolution_backward", "backward")["vector_flops"] == 0
+
+
+# -- a table: every way of running -----------------------------------------------------------------------------------
+
+TABLE = Table()
+case = TABLE.case
+C64 = torch.complex64
+
+# fmt: off
+case("conv1d", lambda: call(nn.Conv1d(3, 5, 4, stride=2), g(2, 3, 16)), 2 * 2 * 5 * 7 * 3 * 4, 4 * 2 * 5 * 7 * 3 * 4)
+case("conv2d", lambda: call(nn.Conv2d(3, 5, 3, padding=1), g(2, 3, 8, 9)), 2 * 2 * 5 * 72 * 3 * 9, 4 * 2 * 5 * 72 * 27)
+case("conv2d, first layer", lambda: call(nn.Conv2d(3, 5, 3, padding=1), t(2, 3, 8, 9)), 2 * 2 * 5 * 72 * 27, 2 * 2 * 5 * 72 * 27)
+case("conv3d", lambda: call(nn.Conv3d(2, 4, 3), g(1, 2, 5, 6, 7)), 2 * 4 * 60 * 2 * 27, 4 * 4 * 60 * 54)
+case("conv2d, unbatched", lambda: call(nn.Conv2d(3, 5, 3), g(3, 8, 8)), 2 * 5 * 36 * 27, 4 * 5 * 36 * 27)
+case("conv2d, empty batch", lambda: call(nn.Conv2d(3, 5, 3), g(0, 3, 8, 8)), 0, 0)
+case("conv2d, groups", lambda: call(nn.Conv2d(6, 9, 3, groups=3), g(2, 6, 8, 8)), 2 * 2 * 9 * 36 * 2 * 9, 4 * 2 * 9 * 36 * 18)
+case("conv2d, depthwise", lambda: call(nn.Conv2d(6, 6, 3, groups=6), g(2, 6, 8, 8)), 2 * 2 * 6 * 36 * 9, 4 * 2 * 6 * 36 * 9)
+case("conv2d, multiplier 2", lambda: call(nn.Conv2d(6, 12, 3, groups=6), g(2, 6, 8, 8)), 2 * 2 * 12 * 36 * 9, 4 * 2 * 12 * 36 * 9)
+case("conv2d, dilation", lambda: call(nn.Conv2d(3, 5, 3, dilation=2), g(1, 3, 8, 9)), 2 * 5 * 4 * 5 * 27, 4 * 5 * 20 * 27)
+case("conv2d, stride", lambda: call(nn.Conv2d(3, 5, (3, 2), stride=(2, 3)), g(1, 3, 8, 9)), 2 * 5 * 9 * 18, 4 * 5 * 9 * 18)
+case("conv2d, 1 × 1", lambda: call(nn.Conv2d(3, 5, 1), g(2, 3, 8, 8)), 2 * 2 * 5 * 64 * 3, 4 * 2 * 5 * 64 * 3)
+case("conv2d, same, even kernel", lambda: call(nn.Conv2d(3, 5, 4, padding="same"), g(1, 3, 8, 8)), 2 * 5 * 64 * 48, 4 * 5 * 64 * 48)
+case("conv1d, same, dilated", lambda: call(nn.Conv1d(3, 5, 4, padding="same", dilation=3), g(1, 3, 16)), 2 * 5 * 16 * 12, 4 * 5 * 16 * 12)
+case("conv1d, circular", lambda: call(nn.Conv1d(3, 5, 3, padding=1, padding_mode="circular"), g(2, 3, 16)), 2 * 2 * 5 * 16 * 9, 4 * 2 * 5 * 16 * 9)
+case("conv2d, channels last", lambda: call(nn.Conv2d(3, 5, 3), t(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)), 2 * 2 * 5 * 36 * 27, 2 * 2 * 5 * 36 * 27)
+# torch makes three real ones of it, not four
+case("conv2d, complex", lambda: call(nn.Conv2d(3, 5, 3, bias=False, dtype=C64), t(1, 3, 8, 8, dtype=C64)), 8 * 5 * 36 * 27, 8 * 5 * 36 * 27, executed=3 / 4)
+case("conv2d, bfloat16", lambda: call(nn.Conv2d(3, 5, 3, dtype=torch.bfloat16), g(1, 3, 8, 8, dtype=torch.bfloat16)), 2 * 5 * 36 * 27, 4 * 5 * 36 * 27)
+case("transposed 1-D", lambda: call(nn.ConvTranspose1d(3, 5, 4, stride=2), g(2, 3, 9)), 2 * 2 * 3 * 9 * 5 * 4, 4 * 2 * 3 * 9 * 20)
+case("transposed 2-D", lambda: call(nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2), g(2, 4, 5, 5)),
+     2 * 2 * 4 * 25 * 3 * 9, 4 * 2 * 4 * 25 * 27)
+case("transposed 3-D", lambda: call(nn.ConvTranspose3d(2, 3, 2, dilation=2), g(1, 2, 3, 3, 3)), 2 * 2 * 27 * 3 * 8, 4 * 2 * 27 * 24)
+case("unfold and a product", lambda: call(lambda x, w: w @ F.unfold(x, 3), t(2, 3, 8, 8), g(5, 27)), 2 * 2 * 5 * 27 * 36, 2 * 2 * 5 * 27 * 36)
+case("conv_tbc", lambda: call(torch.conv_tbc, t(9, 2, 3), t(4, 3, 5), t(5)), 2 * 6 * 2 * 5 * 3 * 4)
+case("batch norm, pool, relu", lambda: call(nn.Sequential(nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)), g(2, 3, 8, 8)), 0, 0)
+# fmt: on
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TABLE)
+def test_flops(name, way):
+    TABLE.check(name, way)

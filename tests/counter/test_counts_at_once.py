@@ -1,4 +1,4 @@
-"""Counts that overlap in one thread and do not end in the order of their beginning: each has what ran while it was open."""
+"""Counts that overlap in one thread, in whatever order they end: each has what ran while it was open."""
 
 import asyncio
 
@@ -100,3 +100,21 @@ def test_an_error_in_the_first_leaves_the_second():
     LAYER(X)
     second.__exit__(None, None, None)
     assert report.flops == ONE and stacks() == (0, 0)
+
+
+def test_one_inside_of_the_other():
+    with fk.counting() as outer:
+        X @ X.t()
+        assert outer.flops == 256
+        with fk.counting() as inner:
+            X @ X.t()
+        assert (outer.flops, inner.flops) == (512, 256)
+        X @ X.t()
+    assert (outer.flops, inner.flops) == (768, 256)
+    X @ X.t()
+    assert (outer.flops, inner.flops) == (768, 256)
+
+
+def test_one_after_the_other():
+    first, second = fk.count(LAYER, X), fk.count(nn.Linear(8, 16), X)
+    assert (first.flops, second.flops) == (ONE, 2 * ONE)

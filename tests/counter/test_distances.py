@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import WAYS, Table, call, t
 from hypothesis import given, settings, strategies as st
 from programs import PLACES, at, leaf, passes
 
@@ -45,3 +46,21 @@ def test_a_root_for_each_distance():
 def test_pdist(place):
     with at(place) as device:
         assert passes(lambda: F.pdist(leaf(6, 3, device=device))) == (2 * 15 * 3, 4 * 15 * 3)
+
+
+# -- a table: every way of running -----------------------------------------------------------------------------------
+
+TABLE = Table()
+case = TABLE.case
+
+# fmt: off
+case("cdist of few rows", lambda: call(torch.cdist, t(2, 6, 5), t(2, 7, 5)), 2 * 2 * 6 * 7 * 5)
+case("cdist of many rows", lambda: call(torch.cdist, t(40, 5), t(30, 5)), 2 * 40 * 30 * 5)
+case("cdist with p = 1", lambda: call(torch.cdist, t(40, 5), t(30, 5), p=1.0), 2 * 40 * 30 * 5)
+# fmt: on
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TABLE)
+def test_flops(name, way):
+    TABLE.check(name, way)

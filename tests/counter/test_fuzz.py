@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
-from batteries import Product
+from cases import Product
 from hypothesis import HealthCheck, given, settings, strategies as st
 from torch import nn
 from torch.utils.checkpoint import checkpoint

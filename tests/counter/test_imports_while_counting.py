@@ -1,6 +1,7 @@
-"""What is imported while something is counted: torch's own modules may calculate as they are loaded, which is no work of the program's."""
+"""What is imported before something is counted and meanwhile. Torch's own modules may calculate as they are loaded, which is no work of the program's."""
 
 import importlib
+import subprocess
 import sys
 
 import torch
@@ -63,3 +64,29 @@ def test_a_pool_whose_module_is_loaded_meanwhile(monkeypatch):
     with fk.counting() as report, importlib.import_module(name).ThreadPool(1) as pool:
         pool.apply(torch.mm, (torch.ones(4, 4), torch.ones(4, 4)))
     assert report.flops == 2 * 4 * 4 * 4
+
+
+# -- before ------------------------------------------------------------------------------------------------------
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_importing_loads_no_torch():
+    done = python(
+        "import sys, flopkit; from flopkit import count, counting, formula; assert 'torch' not in sys.modules; print('well')"
+    )
+    assert done.stdout == "well\n", done.stderr
+
+
+def test_without_torch():
+    done = python(
+        "import sys; sys.modules['torch'] = None\n"
+        "import flopkit as fk\n"
+        "for use in (lambda: fk.count(print), lambda: fk.counting().__enter__()):\n"
+        "    try: use()\n"
+        "    except ImportError as error: print('torch' in str(error) and 'pip install' in str(error))\n"
+        "print(fk.matmul(m=1, k=1, n=1).flops)"
+    )
+    assert done.stdout == "True\nTrue\n2\n", done.stderr

@@ -83,17 +83,6 @@ def test_shapes_that_torch_makes_up_for_itself_are_no_work():
         assert units(lambda strict=strict: torch.export.export(mlp(), (X,), strict=strict)) == (0, 0)
 
 
-def test_autocast():
-    model = mlp()
-
-    def run():
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = model(X).float().sum()
-        loss.backward()
-
-    assert units(run) == (2, 3)
-
-
 @pytest.mark.parametrize("shape", [(0, 8), (1, 8), (2, 0, 8)])
 def test_empty_batches(shape):
     x = torch.ones(shape, requires_grad=True)
@@ -618,41 +607,6 @@ def test_numbers_grow_inside_of_the_block():
             assert report.flops == report.under(fk.conventions.EXACT).flops == n * UNIT
     product()
     assert report.flops == 3 * UNIT
-
-
-# -- arguments ---------------------------------------------------------------------------------------------------
-
-
-def test_everything_but_strict_goes_to_the_function():
-    seen = {}
-
-    def function(*args, fn=None, name=None, **kwargs):
-        seen.update(args=args, fn=fn, name=name, **kwargs)
-        return 3
-
-    assert fk.count(function, 1, fn=2, name=3, attention=4, strict=True).flops == 0
-    assert seen == {"args": (1,), "fn": 2, "name": 3, "attention": 4}
-
-
-@pytest.mark.parametrize("wrong", [3, None, "model", X])
-def test_what_cannot_be_called(wrong):
-    with pytest.raises(TypeError, match="cannot be called: pass a model or a function"):
-        fk.count(wrong)
-
-
-def test_options_are_checked():
-    with pytest.raises(TypeError, match=r"strict=1.*True or False"):
-        fk.count(product, strict=1)
-    with (
-        pytest.raises(ValueError, match="attention='eager'.*'auto'.*'flash' or 'math'"),
-        fk.counting(attention="eager"),
-    ):
-        pass
-
-
-def test_results_that_are_no_tensors():
-    for result in (None, 3, "text", object(), {"a": X}, [X], (x for x in ())):
-        assert fk.count(lambda r=result: (product(), r)[1]).flops == UNIT
 
 
 def test_a_thread_that_is_watched_twice_is_counted_once():

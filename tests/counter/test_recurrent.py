@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from cases import REAL, WAYS, Table, call, g, t
 from programs import at, backward, count, leaf, row
 from torch.nn.utils.rnn import pack_sequence
 
@@ -321,3 +322,32 @@ def test_quantised_layers_without_biases():
         work = recurrent.quantised(Call(torch.ops.aten.quantized_gru.input, args, {}, (out, state)))
         assert work.bytes == 18 * (4 + 6) + 8 * 18 * biases + 4 * (40 + 60 + 2 * 12)  # the state is read, and written
         assert work.vector == {"elementwise": 60 * (14 + 6 * biases)}
+
+
+# -- a table: gates · (inputs + hidden) a step -----------------------------------------------------------------------
+
+TABLE = Table()
+case = TABLE.case
+
+# fmt: off
+case("LSTM cell", lambda: call(nn.LSTMCell(4, 6), t(3, 4), (g(3, 6), g(3, 6))), 2 * 3 * 24 * 10, 2 * 3 * 24 * (4 + 2 * 6))
+case("GRU cell", lambda: call(nn.GRUCell(4, 6), g(3, 4), g(3, 6)), 2 * 3 * 18 * 10, 4 * 3 * 18 * 10)
+case("RNN cell", lambda: call(nn.RNNCell(4, 6), g(3, 4), g(3, 6)), 2 * 3 * 6 * 10, 4 * 3 * 6 * 10)
+case("LSTM", lambda: call(nn.LSTM(4, 6), g(5, 3, 4), (g(1, 3, 6), g(1, 3, 6))), 2 * 15 * 24 * 10, 4 * 15 * 24 * 10)
+case("LSTM, two layers, two directions", lambda: call(nn.LSTM(4, 6, num_layers=2, bidirectional=True, batch_first=True), g(3, 5, 4), (g(4, 3, 6), g(4, 3, 6))),
+     2 * 15 * 2 * 24 * (10 + 18), 4 * 15 * 2 * 24 * (10 + 18))
+case("LSTM with a projection", lambda: call(nn.LSTM(4, 6, proj_size=2), g(5, 3, 4), (g(1, 3, 2), g(1, 3, 6))),
+     2 * 15 * (24 * (4 + 2) + 6 * 2), 4 * 15 * (24 * (4 + 2) + 6 * 2))
+case("GRU", lambda: call(nn.GRU(4, 6), g(5, 3, 4), g(1, 3, 6)), 2 * 15 * 18 * 10, 4 * 15 * 18 * 10)
+case("RNN", lambda: call(nn.RNN(4, 6, nonlinearity="tanh"), g(5, 3, 4), g(1, 3, 6)), 2 * 15 * 6 * 10, 4 * 15 * 6 * 10)
+case("RNN with relu, unbatched", lambda: call(nn.RNN(4, 6, nonlinearity="relu"), g(5, 4), g(1, 6)), 2 * 5 * 60, 4 * 5 * 60)
+case("LSTM, packed", lambda: call(lambda m, p: m(p)[0].data, nn.LSTM(4, 6), nn.utils.rnn.pack_padded_sequence(t(5, 2, 4), torch.tensor([5, 2]))),
+     2 * 7 * 24 * 10, 2 * 7 * 24 * 10 + 2 * 5 * 24 * 6, ways=REAL)
+# fmt: on
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TABLE)
+def test_flops(name, way):
+    TABLE.check(name, way)

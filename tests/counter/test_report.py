@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import pickle
+from html.parser import HTMLParser
 
 import pytest
 import torch
@@ -141,6 +142,48 @@ def test_an_empty_report_shows_itself():
     assert repr(nothing)
 
 
+class Balanced(HTMLParser):
+    VOID = {"br", "hr", "img", "input", "meta", "link", "col"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.text = [], set(), ""
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_text_and_html_show_both_conventions():
+    q = torch.ones(1, 4, 6, 8)
+    report = fk.count(F.scaled_dot_product_attention, q, q, q, is_causal=True)
+    page = Balanced()
+    page.feed(report._repr_html_())
+    page.close()
+    assert page.open == [] and "table" in page.seen
+    for text in (repr(report), str(report), page.text, repr(report.under(EXACT))):
+        assert "TORCH" in text and "EXACT" in text
+        assert "4.608" in text and "2.688" in text  # kFLOPs, of 36 and of 21 positions
+        assert "scaled_dot_product_attention" in text
+
+
+def test_names_of_layers_are_escaped_in_html():
+    class Odd(nn.Module):
+        def forward(self, x):
+            return x @ x.t()
+
+    Odd.__name__ = Odd.__qualname__ = "<script>"
+    report = fk.count(nn.Sequential(Odd()), torch.ones(4, 8))
+    assert "<script>" not in report._repr_html_() and "<script>" not in report.by_module()._repr_html_()
+
+
 def test_names_are_escaped_in_html():
     @torch.library.custom_op("report_tests::opaque", mutates_args=())
     def opaque(x: torch.Tensor) -> torch.Tensor:
@@ -171,7 +214,7 @@ def test_costs_of_a_report_can_be_calculated_with(report):
     both = report.forward + report.backward
     assert both.flops == report.forward.flops + report.backward.flops
     assert (report.forward * 3).flops == 3 * report.forward.flops
-    with pytest.raises(ValueError, match="convention"):
+    with pytest.raises(ValueError, match="a cost under TORCH and one under EXACT"):
         report.forward + report.under(EXACT).forward
 
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from cases import WAYS, Table, call, t
 from hypothesis import given, settings, strategies as st
 from programs import count, row
 
@@ -251,3 +252,32 @@ def test_scaling_between_the_factors_of_a_pseudo_inverse():
     for name in ("cholesky_ex", "inv_ex", "qr", "svd"):  # nothing but what the leading order counts
         report = fk.count(getattr(L, name), torch.eye(3))
         assert all(r["vector_flops"] == 0 for r in report.by_op().rows if r["status"] == "counted")
+
+
+# -- a table: four matrices each, by the leading order ---------------------------------------------------------------
+
+TABLE = Table()
+case = TABLE.case
+
+
+def diagonal(n, batch):
+    return torch.eye(n).expand(batch, n, n) * 2
+
+
+# fmt: off
+case("cholesky", lambda: call(torch.linalg.cholesky, diagonal(6, 4)), 4 * 72)  # n³/3
+case("cholesky, odd", lambda: call(torch.linalg.cholesky, diagonal(5, 4)), 4 * 42)  # 125/3 = 41.67: nearest even 42
+case("lu", lambda: call(torch.linalg.lu_factor, diagonal(6, 4)), 4 * 144)  # 2n³/3
+case("solve", lambda: call(torch.linalg.solve, diagonal(6, 4), t(4, 6, 5)), 4 * (144 + 2 * 36 * 5))  # 2n³/3 + 2n²·k
+case("inv", lambda: call(torch.linalg.inv, diagonal(6, 4)), 4 * 432)  # 2n³
+case("triangular solve", lambda: call(torch.linalg.solve_triangular, diagonal(6, 4), t(4, 6, 5), upper=True), 4 * 36 * 5)  # n²·k
+case("det", lambda: call(torch.linalg.det, diagonal(6, 4)), 4 * 144)
+case("singular values", lambda: call(torch.linalg.svdvals, t(4, 6, 6)), 4 * 576)  # 4·m·n² − 4n³/3, without vectors
+case("eigenvalues of a symmetric one", lambda: call(torch.linalg.eigvalsh, diagonal(6, 4)), 4 * 288)  # 4n³/3
+# fmt: on
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TABLE)
+def test_flops(name, way):
+    TABLE.check(name, way)

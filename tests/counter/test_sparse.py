@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import REAL, WAYS, Table, call, g, t
 from hypothesis import given, settings, strategies as st
 from programs import backward, count, leaf, row
 
@@ -213,3 +214,21 @@ def test_a_sparse_sum(layout):
     for beta, adds in ((1, 5), (2.5, 5), (0, 0)):
         report = fk.count(torch.addmm, s, s, s, beta=beta)
         assert (report.flops, report.vector_flops) == (2 * naive(DENSE, DENSE), adds)
+
+
+# -- a table: every way of running -----------------------------------------------------------------------------------
+
+TABLE = Table()
+case = TABLE.case
+
+# fmt: off
+case("sparse × dense", lambda: call(torch.sparse.mm, torch.eye(6).to_sparse(), t(6, 5)), 2 * 6 * 5, ways=REAL)
+case("sparse × dense, backward", lambda: call(torch.sparse.mm, torch.eye(6).to_sparse(), g(6, 5)), 2 * 6 * 5, 2 * 6 * 5, ways=("cpu", "no_grad"))
+case("csr × vector", lambda: call(torch.mv, torch.eye(6).to_sparse_csr(), t(6)), 2 * 6, ways=REAL)
+# fmt: on
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TABLE)
+def test_flops(name, way):
+    TABLE.check(name, way)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import WAYS, Table, call, g, t
 from hypothesis import given, settings, strategies as st
 from programs import PLACES, at, count, leaf, row
 
@@ -89,3 +90,27 @@ def test_short_time_transforms():
     assert row(report, "_fft_r2c")["flops"] == 2 * frames * flops(64)
     report = fk.count(lambda: torch.istft(spectrum, 64, window=window))
     assert row(report, "_fft_c2r")["flops"] == 2 * frames * flops(64)
+
+
+# -- a table: 5·N·log₂N each -----------------------------------------------------------------------------------------
+
+TABLE = Table()
+case = TABLE.case
+
+# fmt: off
+case("fft of 8", lambda: call(torch.fft.fft, t(3, 8, dtype=COMPLEX)), 3 * 5 * 8 * 3)
+case("fft of 2", lambda: call(torch.fft.fft, t(3, 2, dtype=COMPLEX)), 3 * 10)  # one butterfly
+case("fft of 1", lambda: call(torch.fft.fft, t(3, 1, dtype=COMPLEX)), 0)
+case("rfft of 8", lambda: call(torch.fft.rfft, g(3, 8)), 3 * 120, 3 * 120)
+case("irfft to 8", lambda: call(torch.fft.irfft, t(3, 5, dtype=COMPLEX)), 3 * 120)
+case("fft of 12", lambda: call(torch.fft.fft, t(12, dtype=COMPLEX)), 216)  # 5·12·3.58496… = 215.098: nearest even 216
+case("fft of 9", lambda: call(torch.fft.fft, t(9, dtype=COMPLEX)), 142)  # 5·9·3.169925 = 142.65: nearest even 142
+case("fft2 of 4 × 8", lambda: call(torch.fft.fft2, t(4, 8, dtype=COMPLEX)), 5 * 32 * 5)
+case("fft of padded input", lambda: call(torch.fft.fft, t(3, 5, dtype=COMPLEX), n=8), 3 * 120)
+# fmt: on
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TABLE)
+def test_flops(name, way):
+    TABLE.check(name, way)

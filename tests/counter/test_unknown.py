@@ -288,8 +288,8 @@ def test_an_error_in_a_formula_reaches_the_caller():
 
 @pytest.mark.parametrize(
     "op",
-    [lambda x: x, "mm", 3, None, torch.mm, nn.Linear(2, 2)],
-    ids=["lambda", "name", "int", "None", "torch.mm", "module"],
+    [lambda x: x, "mm", 3, None, torch.mm, len, nn.Linear(2, 2), nn.Linear],
+    ids=["lambda", "name", "int", "None", "torch.mm", "builtin", "module", "class"],
 )
 def test_what_is_no_operator(op):
     with pytest.raises(TypeError, match=r"op=.*(is no operator|namespace in front)"):

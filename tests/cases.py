@@ -1,4 +1,4 @@
-"""What the batteries of small programs have in common: how they are registered, made, run and compared."""
+"""Tables of small programs, each beside what it costs by hand: how a row is made, run and compared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -53,6 +54,63 @@ def counted(way: str) -> Iterator[fk.Report]:
     """Count what runs, with or without gradients."""
     with _UNLEARNED.get(way, contextlib.nullcontext)(), fk.counting() as report:
         yield report
+
+
+class Passes(NamedTuple):
+    build: Callable[[], Callable[[], Any]]
+    forward: int
+    backward: int
+    ways: tuple[str, ...]
+    executed: float
+
+
+class Table(dict[str, Passes]):
+    """Programs by name, each with what its forward and its backward pass take."""
+
+    def case(
+        self,
+        name: str,
+        build: Callable[[], Callable[[], Any]],
+        forward: int,
+        backward: int = 0,
+        ways: tuple[str, ...] = WAYS,
+        executed: float = 1,
+    ) -> None:
+        """A row: *build* makes a program, to be run afterwards. *executed*: the share of its FLOPs that torch carries out."""
+        assert name not in self
+        self[name] = Passes(build, forward, backward, ways, executed)
+
+    def check(self, name: str, way: str) -> None:
+        """Make the program in one of `WAYS`, count it, and compare."""
+        build, forward, backward, ways, executed = self[name]
+        if way not in ways:
+            pytest.skip("torch cannot, or the result depends on the data")
+        with made(way):
+            run = build()
+            with counted(way) as report:
+                result = run()
+                if learns(way):
+                    _differentiate(result)
+        assert report.uncounted == [] and report.coverage == 1
+        whole = forward + backward * learns(way)
+        assert report.model_flops == whole
+        assert (report.forward.flops, report.backward.flops) == (forward * executed, (whole - forward) * executed)
+        assert report.hardware_flops == report.forward.flops + report.backward.flops + report.recompute.flops
+        assert type(report.model_flops) is int and report.macs * 2 == report.flops
+        exact = report.under(fk.conventions.EXACT)
+        assert (exact.model_flops, exact.hardware_flops) == (report.model_flops, report.hardware_flops)
+
+
+def _floats(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [x for part in result for x in _floats(part)]
+
+
+def _differentiate(result: Any) -> None:
+    wanted = [x for x in _floats(result) if x.requires_grad]
+    if wanted:
+        sum((torch.view_as_real(x) if x.is_complex() else x).sum() for x in wanted).backward()
 
 
 def x(grad: bool = False, rows: int = 4) -> torch.Tensor:
@@ -106,7 +164,7 @@ class Steps(dict[str, Step]):
             n for n in step.phases if n is not None
         ]
         assert report.model_flops == step.model * U
-        assert report.hardware_flops == sum(found) * U
+        assert report.flops == report.hardware_flops == sum(found) * U
         again = fk.count(step.build())
         assert (again.model_flops, again.hardware_flops) == (report.model_flops, report.hardware_flops)
 

@@ -1,4 +1,4 @@
-"""Small programs with attention, and the FLOPs that they cost, derived by hand: under TORCH and EXACT, forward, backward and again.
+"""A table of small programs with attention, and the FLOPs that they take, by hand: under TORCH and EXACT, forward, backward and again.
 
 A score matrix of ``pairs`` positions takes 2·d FLOPs a position for the scores and 2·dv for the values; backward, twice that, and a
 fused kernel computes the scores once more.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 import torch
 import torch.nn.functional as F
-from batteries import WAYS, call, counted, g, learns, made, t
+from cases import WAYS, call, counted, g, learns, made, t
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
@@ -47,99 +47,41 @@ PAIR = 2 * (8 + 8)  # FLOPs of a position where keys and values have 8 numbers
 FULL = 2 * 4 * 36 * PAIR  # batch 2, 4 heads, 6 × 6 positions
 CAUSAL = 2 * 4 * 21 * PAIR  # 6·7/2 of them visible
 
-# fmt: off: a table
+# fmt: off
 case("full", lambda: call(sdpa, *qkv()), FULL)
 case("causal", lambda: call(sdpa, *qkv(), is_causal=True), FULL, visible=CAUSAL)
 case("no batch", lambda: call(sdpa, g(4, 6, 8), g(4, 6, 8), g(4, 6, 8)), FULL // 2)
 case("2-D", lambda: call(sdpa, g(6, 8), g(6, 8), g(6, 8)), 36 * PAIR)
 case("cross", lambda: call(sdpa, *qkv(q=3, kv=10)), 2 * 4 * 30 * PAIR)
 # torch lets query i see keys 0 … i: with 3 queries and 10 keys, 1 + 2 + 3
-case(
-    "causal, fewer queries",
-    lambda: call(sdpa, *qkv(q=3, kv=10), is_causal=True),
-    2 * 4 * 30 * PAIR,
-    visible=2 * 4 * 6 * PAIR,
-)
+case("causal, fewer queries", lambda: call(sdpa, *qkv(q=3, kv=10), is_causal=True), 2 * 4 * 30 * PAIR, visible=2 * 4 * 6 * PAIR)
 # with 10 queries and 3 keys: 1 + 2 + 3·8
-case(
-    "causal, fewer keys",
-    lambda: call(sdpa, *qkv(q=10, kv=3), is_causal=True),
-    2 * 4 * 30 * PAIR,
-    visible=2 * 4 * 27 * PAIR,
-)
+case("causal, fewer keys", lambda: call(sdpa, *qkv(q=10, kv=3), is_causal=True), 2 * 4 * 30 * PAIR, visible=2 * 4 * 27 * PAIR)
 case("decoding with a cache", lambda: call(sdpa, *qkv(q=1, kv=100)), 2 * 4 * 100 * PAIR)
 case("grouped queries", lambda: call(sdpa, *qkv(heads=8, kv_heads=2), enable_gqa=True), 2 * 8 * 36 * PAIR)
-case(
-    "grouped queries, causal",
-    lambda: call(sdpa, *qkv(heads=8, kv_heads=1), is_causal=True, enable_gqa=True),
-    2 * 8 * 36 * PAIR,
-    visible=2 * 8 * 21 * PAIR,
-)
-case(
-    "grouped queries by repetition",
-    lambda: call(
-        lambda q, k, v: sdpa(q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1)), *qkv(heads=8, kv_heads=2)
-    ),
-    2 * 8 * 36 * PAIR,
-)
-case(
-    "one key head for all, expanded",
-    lambda: call(lambda q, k, v: sdpa(q, k.expand(2, 8, 6, 8), v.expand(2, 8, 6, 8)), *qkv(heads=8, kv_heads=1)),
-    2 * 8 * 36 * PAIR,
-)
+case("grouped queries, causal", lambda: call(sdpa, *qkv(heads=8, kv_heads=1), is_causal=True, enable_gqa=True), 2 * 8 * 36 * PAIR, visible=2 * 8 * 21 * PAIR)
+case("grouped queries by repetition", lambda: call(lambda q, k, v: sdpa(q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1)), *qkv(heads=8, kv_heads=2)),
+     2 * 8 * 36 * PAIR)
+case("one key head for all, expanded", lambda: call(lambda q, k, v: sdpa(q, k.expand(2, 8, 6, 8), v.expand(2, 8, 6, 8)), *qkv(heads=8, kv_heads=1)),
+     2 * 8 * 36 * PAIR)
 case("values of another size", lambda: call(sdpa, *qkv(d=8, dv=4)), 2 * 4 * 36 * 2 * 12)
-case(
-    "values of another size, causal",
-    lambda: call(sdpa, *qkv(d=4, dv=8), is_causal=True),
-    2 * 4 * 36 * 24,
-    visible=2 * 4 * 21 * 24,
-)
+case("values of another size, causal", lambda: call(sdpa, *qkv(d=4, dv=8), is_causal=True), 2 * 4 * 36 * 24, visible=2 * 4 * 21 * 24)
 case("a mask of numbers", lambda: call(sdpa, *qkv(), attn_mask=t(6, 6)), FULL)
 case("a mask of bools, broadcast", lambda: call(sdpa, *qkv(), attn_mask=torch.ones(2, 1, 1, 6, dtype=torch.bool)), FULL)
 case("a mask that learns", lambda: call(sdpa, *qkv(), attn_mask=g(2, 4, 6, 6)), FULL)
 case("dropout", lambda: call(sdpa, *qkv(), dropout_p=0.5), FULL)
 case("scale", lambda: call(sdpa, *qkv(), scale=2.0), FULL)
-case(
-    "keywords",
-    lambda: call(lambda q, k, v: sdpa(query=q, key=k, value=v, is_causal=True), *qkv()),
-    FULL,
-    visible=CAUSAL,
-)
-case(
-    "torch.ops",
-    lambda: call(torch.ops.aten.scaled_dot_product_attention, *qkv(), None, 0.0, True),
-    FULL,
-    visible=CAUSAL,
-)
-case(
-    "strided",
-    lambda: call(lambda x: sdpa(*(x.view(2, 6, 3, 4, 8).permute(2, 0, 3, 1, 4)), is_causal=True), g(2, 6, 96)),
-    FULL,
-    visible=CAUSAL,
-)
-case(
-    "bfloat16",
-    lambda: call(sdpa, *(g(2, 4, 6, 8, dtype=torch.bfloat16) for _ in "qkv"), is_causal=True),
-    FULL,
-    visible=CAUSAL,
-)
-case(
-    "float64",
-    lambda: call(sdpa, *(g(2, 4, 6, 8, dtype=torch.double) for _ in "qkv"), is_causal=True),
-    FULL,
-    visible=CAUSAL,
-)
+case("keywords", lambda: call(lambda q, k, v: sdpa(query=q, key=k, value=v, is_causal=True), *qkv()), FULL, visible=CAUSAL)
+case("torch.ops", lambda: call(torch.ops.aten.scaled_dot_product_attention, *qkv(), None, 0.0, True), FULL, visible=CAUSAL)
+case("strided", lambda: call(lambda x: sdpa(*(x.view(2, 6, 3, 4, 8).permute(2, 0, 3, 1, 4)), is_causal=True), g(2, 6, 96)), FULL, visible=CAUSAL)
+case("bfloat16", lambda: call(sdpa, *(g(2, 4, 6, 8, dtype=torch.bfloat16) for _ in "qkv"), is_causal=True), FULL, visible=CAUSAL)
+case("float64", lambda: call(sdpa, *(g(2, 4, 6, 8, dtype=torch.double) for _ in "qkv"), is_causal=True), FULL, visible=CAUSAL)
 case("empty batch", lambda: call(sdpa, *qkv(batch=0)), 0)
 case("no keys", lambda: call(sdpa, *qkv(kv=0)), 0, ways=("no_grad", "inference", "meta"))
 case("only queries learn", lambda: call(sdpa, g(2, 4, 6, 8), t(2, 4, 6, 8), t(2, 4, 6, 8)), FULL, FULL)  # of P, of Q
 case("only keys learn", lambda: call(sdpa, t(2, 4, 6, 8), g(2, 4, 6, 8), t(2, 4, 6, 8)), FULL, FULL)
 case("only values learn", lambda: call(sdpa, t(2, 4, 6, 8), t(2, 4, 6, 8), g(2, 4, 6, 8)), FULL, FULL // 2)
-case(
-    "two calls",
-    lambda: call(lambda q, k, v: sdpa(sdpa(q, k, v), k, v, is_causal=True), *qkv()),
-    2 * FULL,
-    visible=FULL + CAUSAL,
-)
+case("two calls", lambda: call(lambda q, k, v: sdpa(sdpa(q, k, v), k, v, is_causal=True), *qkv()), 2 * FULL, visible=FULL + CAUSAL)
 
 
 def by_hand(q, k, v):
@@ -148,9 +90,7 @@ def by_hand(q, k, v):
 
 
 def chunked(q, k, v):
-    return torch.cat(
-        [sdpa(part, k[:, :, : 3 * i + 3], v[:, :, : 3 * i + 3]) for i, part in enumerate(q.split(3, dim=2))], 2
-    )
+    return torch.cat([sdpa(part, k[:, :, : 3 * i + 3], v[:, :, : 3 * i + 3]) for i, part in enumerate(q.split(3, dim=2))], 2)
 
 
 def biased(make, q, k, v):
@@ -158,29 +98,11 @@ def biased(make, q, k, v):
 
 
 # torch calls its class, which it cannot do under a dispatch mode; lower right, as in a cache: 8 + 9 + 10
-case(
-    "a lower right bias",
-    lambda: call(biased, causal_lower_right, *qkv(q=3, kv=10)),
-    2 * 4 * 30 * PAIR,
-    visible=2 * 4 * 27 * PAIR,
-    ways=WAYS[:4],
-)
-case(
-    "an upper left bias",
-    lambda: call(biased, causal_upper_left, *qkv(q=3, kv=10)),
-    2 * 4 * 30 * PAIR,
-    visible=2 * 4 * 6 * PAIR,
-    ways=WAYS[:4],
-)
+case("a lower right bias", lambda: call(biased, causal_lower_right, *qkv(q=3, kv=10)), 2 * 4 * 30 * PAIR, visible=2 * 4 * 27 * PAIR, ways=WAYS[:4])
+case("an upper left bias", lambda: call(biased, causal_upper_left, *qkv(q=3, kv=10)), 2 * 4 * 30 * PAIR, visible=2 * 4 * 6 * PAIR, ways=WAYS[:4])
 case("written by hand", lambda: call(by_hand, *qkv()), FULL)
 case("in chunks", lambda: call(chunked, *qkv()), 2 * 4 * (9 + 18) * PAIR)
-case(
-    "einsum",
-    lambda: call(
-        lambda q, k, v: torch.einsum("bhqk,bhkd->bhqd", torch.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1), v), *qkv()
-    ),
-    FULL,
-)
+case("einsum", lambda: call(lambda q, k, v: torch.einsum("bhqk,bhkd->bhqd", torch.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1), v), *qkv()), FULL)
 
 # -- layers: four projections, and the products between them ------------------------------------------------------
 
@@ -192,73 +114,24 @@ def layer(*args, **kwargs):
     return nn.MultiheadAttention(*args, batch_first=True, **kwargs)
 
 
-case(
-    "MultiheadAttention", lambda: call(lambda m, x: m(x, x, x, need_weights=False)[0], layer(32, 4), g(2, 6, 32)), LAYER
-)
-case(
-    "MultiheadAttention, evaluated",
-    lambda: call(lambda m, x: m(x, x, x, need_weights=False)[0], layer(32, 4).eval(), g(2, 6, 32)),
-    LAYER,
-)
+case("MultiheadAttention", lambda: call(lambda m, x: m(x, x, x, need_weights=False)[0], layer(32, 4), g(2, 6, 32)), LAYER)
+case("MultiheadAttention, evaluated", lambda: call(lambda m, x: m(x, x, x, need_weights=False)[0], layer(32, 4).eval(), g(2, 6, 32)), LAYER)
 case("MultiheadAttention with weights", lambda: call(lambda m, x: m(x, x, x)[0], layer(32, 4), g(2, 6, 32)), LAYER)
-case(
-    "MultiheadAttention with weights, evaluated",
-    lambda: call(lambda m, x: m(x, x, x)[0], layer(32, 4).eval(), g(2, 6, 32)),
-    LAYER,
-)
-case(
-    "MultiheadAttention of other sizes",
-    lambda: call(
-        lambda m, x, k, v: m(x, k, v, need_weights=False)[0],
-        layer(32, 4, kdim=20, vdim=12),
-        g(2, 6, 32),
-        g(2, 5, 20),
-        g(2, 5, 12),
-    ),
-    2 * 2 * (2 * 6 * 32 * 32 + 5 * 20 * 32 + 5 * 12 * 32) + 2 * 4 * 30 * PAIR,
-)
-case(
-    "MultiheadAttention, unbatched",
-    lambda: call(lambda m, x: m(x, x, x, need_weights=False)[0], layer(32, 4), g(6, 32)),
-    LAYER // 2,
-)
-case(
-    "MultiheadAttention, causal",
-    lambda: call(
-        lambda m, x, mask: m(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)[0],
-        layer(32, 4),
-        g(2, 6, 32),
-        torch.ones(6, 6).triu(1).bool(),
-    ),
-    LAYER,
-    visible=4 * PROJECT + CAUSAL,
-)
+case("MultiheadAttention with weights, evaluated", lambda: call(lambda m, x: m(x, x, x)[0], layer(32, 4).eval(), g(2, 6, 32)), LAYER)
+case("MultiheadAttention of other sizes",
+     lambda: call(lambda m, x, k, v: m(x, k, v, need_weights=False)[0], layer(32, 4, kdim=20, vdim=12), g(2, 6, 32), g(2, 5, 20), g(2, 5, 12)),
+     2 * 2 * (2 * 6 * 32 * 32 + 5 * 20 * 32 + 5 * 12 * 32) + 2 * 4 * 30 * PAIR)
+case("MultiheadAttention, unbatched", lambda: call(lambda m, x: m(x, x, x, need_weights=False)[0], layer(32, 4), g(6, 32)), LAYER // 2)
+case("MultiheadAttention, causal",
+     lambda: call(lambda m, x, mask: m(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)[0], layer(32, 4), g(2, 6, 32), torch.ones(6, 6).triu(1).bool()),
+     LAYER, visible=4 * PROJECT + CAUSAL)
 ENCODER = LAYER + 2 * 2 * 2 * 6 * 32 * 64
-case(
-    "TransformerEncoderLayer",
-    lambda: call(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), g(2, 6, 32)),
-    ENCODER,
-)
-case(
-    "TransformerEncoderLayer, evaluated",
-    lambda: call(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval(), g(2, 6, 32)),
-    ENCODER,
-)
-case(
-    "TransformerEncoderLayer with padding",
-    lambda: call(
-        lambda m, x, p: m(x, src_key_padding_mask=p),
-        nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval(),
-        g(2, 6, 32),
-        torch.zeros(2, 6, dtype=torch.bool),
-    ),
-    ENCODER,
-)
-case(
-    "TransformerDecoderLayer",
-    lambda: call(nn.TransformerDecoderLayer(32, 4, 64, batch_first=True), g(2, 6, 32), g(2, 6, 32)),
-    ENCODER + LAYER,
-)
+case("TransformerEncoderLayer", lambda: call(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), g(2, 6, 32)), ENCODER)
+case("TransformerEncoderLayer, evaluated", lambda: call(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval(), g(2, 6, 32)), ENCODER)
+case("TransformerEncoderLayer with padding",
+     lambda: call(lambda m, x, p: m(x, src_key_padding_mask=p), nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval(), g(2, 6, 32), torch.zeros(2, 6, dtype=torch.bool)),
+     ENCODER)
+case("TransformerDecoderLayer", lambda: call(nn.TransformerDecoderLayer(32, 4, 64, batch_first=True), g(2, 6, 32), g(2, 6, 32)), ENCODER + LAYER)
 # fmt: on
 
 
@@ -338,30 +211,3 @@ def test_a_mask_in_a_tensor_is_named():
     report = fk.count(sdpa, *qkv(), attn_mask=t(6, 6))
     assert any("mask" in note for note in report.under(EXACT).notes)
     assert not any("mask" in note for note in fk.count(sdpa, *qkv(), is_causal=True).under(EXACT).notes)
-
-
-# -- FlexAttention and jagged tensors ------------------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_flex_attention_with_a_causal_block_mask():
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 200, 200, device="cpu")
-    report = fk.count(flex_attention, t(1, 2, 200, 16), t(1, 2, 200, 16), t(1, 2, 200, 16), block_mask=mask)
-    assert report.uncounted == []
-    assert report.model_flops == 2 * 200 * 200 * 2 * 32
-    assert report.under(EXACT).model_flops == 2 * (200 * 201 // 2) * 2 * 32
-    full = fk.count(flex_attention, t(1, 2, 200, 16), t(1, 2, 200, 16), t(1, 2, 200, 16))
-    assert full.model_flops == full.under(EXACT).model_flops == 2 * 200 * 200 * 2 * 32
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_jagged_tensors_by_their_true_lengths():
-    lengths = (3, 5, 2)
-    x = torch.nested.nested_tensor([torch.rand(n, 2, 8) for n in lengths], layout=torch.jagged).transpose(1, 2)
-    report = fk.count(sdpa, x, x, x)  # on the CPU torch has no causal form
-    assert report.uncounted == []
-    assert report.model_flops == report.under(EXACT).model_flops == 2 * (9 + 25 + 4) * PAIR
-    flat = torch.nested.nested_tensor([torch.rand(n, 32) for n in lengths], layout=torch.jagged)
-    assert fk.count(nn.Linear(32, 16), flat).flops == 2 * 10 * 32 * 16

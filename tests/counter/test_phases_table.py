@@ -1,10 +1,10 @@
-"""Small networks, trained: which gradients are asked for, checkpoints, optimisers; what each phase costs, by hand."""
+"""A table of small networks, trained: which gradients are asked for, checkpoints, optimisers; what each phase costs, by hand."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from batteries import Steps, linear, mlp, x
+from cases import Steps, linear, mlp, x
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 CASES = Steps()

@@ -1,0 +1,90 @@
+"""What a count leaves in models and in torch, also where the program fails: nothing."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from cases import U, mlp, x
+from torch import nn
+
+import flopkit as fk
+
+
+def test_models_can_be_copied_and_pickled_afterwards():
+    m = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    before = {name: set(vars(part)) for name, part in m.named_modules()}
+    keys = list(m.state_dict())
+    fk.count(lambda: m(torch.ones(2, 3, 8)).sum().backward())
+    assert {name: set(vars(part)) for name, part in m.named_modules()} == before
+    assert list(m.state_dict()) == keys
+    assert not any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in m.modules())
+    copy.deepcopy(m)
+    buffer = io.BytesIO()
+    torch.save(m.state_dict(), buffer)
+    assert pickle.loads(pickle.dumps(m))(torch.ones(2, 3, 8)).shape == (2, 3, 8)
+    assert m.training
+
+
+def snapshot():
+    return (
+        torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack(), nn.Module.__call__, F.scaled_dot_product_attention,
+        torch.autograd.Function.apply, threading.Thread.start, threading.Thread.run, torch.optim.Optimizer.step, torch.cond,
+        len(nn.modules.module._global_forward_hooks), len(nn.modules.module._global_forward_pre_hooks), torch.utils.checkpoint.checkpoint,
+        torch.compiler.is_compiling(), torch.is_grad_enabled(),
+    )  # fmt: skip
+
+
+class Wrong(Exception):
+    pass
+
+
+@pytest.mark.parametrize("where", ["forward", "backward", "optimizer", "thread", "nested"])
+def test_exceptions_pass_and_leave_nothing(where):
+    m = mlp()
+    before = snapshot()
+
+    def fail(*args):
+        raise Wrong(where)
+
+    def run():
+        a = x(True)
+        y = m(a)
+        if where == "forward":
+            fail()
+        if where == "backward":
+            y.register_hook(fail)
+        if where == "nested":
+            with fk.counting():
+                fail()
+        y.sum().backward()
+        torch.optim.SGD(m.parameters(), 0.1).step(fail if where == "optimizer" else None)
+        if where == "thread":
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(fail).result()
+
+    with pytest.raises(Wrong, match=where):
+        fk.count(run)
+    assert snapshot() == before
+    assert fk.count(m, x()).flops == 2 * U
+    with pytest.raises(Wrong), fk.counting() as report:
+        run()
+    assert report.forward.flops >= 2 * U
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, StopIteration, GeneratorExit])
+def test_other_exceptions(raised):
+    def run():
+        raise raised
+
+    with pytest.raises(raised):
+        fk.count(run)
+    assert torch._C._len_torch_dispatch_stack() == 0
