@@ -83,9 +83,9 @@ def test_links_inside_the_book_arrive():
 
 def test_a_link_to_a_claim_opens_it(open_page):
     """Claims are folded in the chapters; the page of claims links to what is inside."""
-    [target] = set(re.findall(r'href="(16_decode\.html#claim-B12)"', (HTML / "book/claims.html").read_text("utf8")))
     page = open_page("book/16_decode.html")
     assert not page.locator("#claim-B12").is_visible() and page.locator("summary", has_text="Claim B12").is_visible()
+    [target] = set(re.findall(r'href="(16_decode\.html#claim-B12)"', (HTML / "book/claims.html").read_text("utf8")))
     page = open_page(f"book/{target}")
     assert page.locator("#claim-B12").is_visible() and not page.locator("#claim-B11").is_visible()
 
