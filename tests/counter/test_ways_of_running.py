@@ -264,5 +264,5 @@ def _():
     "ignore:Anomaly Detection", "ignore:None of the inputs have requires_grad", "ignore::DeprecationWarning"
 )
 @pytest.mark.parametrize("name", CASES)
-def test_phases(name):
+def test_a_way_of_running(name):
     CASES.check(name)
