@@ -124,9 +124,9 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watching/{name}" for name in ("watcher", "entries", "autograd", "phases", "functions", "here", "places", "signatures", "changes", "patches", "module_calls", "modes", "threads", "fakes", "imports", "inside", "internals", "scripts")),
+        *(f"watch/{name}" for name in ("mode", "cache", "autograd", "phases", "functions", "state", "modules", "signatures", "changes", "patches", "module_calls", "modes", "threads", "fakes", "imports", "decompose", "internals", "scripts")),
         *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels")),
-        "operators/block_masks",
+        "formulas/block_masks",
     )
 }  # fmt: skip
 
@@ -172,8 +172,8 @@ def test_what_torch_does_not_publish_is_named_where_the_counter_watches():
         for name in set(others_names(tree)) - ours - OF_AN_OPERATOR
         if re.match("_[A-Za-z]", name) and not hasattr(torch.ops.aten, name)
     }
-    outside = {(path, name) for path, name in private if "watching" not in path}
-    assert not outside, "give each a name of our own in flopkit/counter/watching/internals.py, and say why it is needed"
+    outside = {(path, name) for path, name in private if "watch/" not in path}
+    assert not outside, "give each a name of our own in flopkit/counter/watch/internals.py, and say why it is needed"
     assert private, "this test sees nothing"
 
 

@@ -65,7 +65,7 @@ def _work(work: Any) -> str:
 def every_report(look: Callable[[Any], None]) -> Iterator[None]:
     """Call *look* with each report that comes to its end."""
     from flopkit.counter.report import Report
-    from flopkit.counter.watching.watcher import Watcher
+    from flopkit.counter.watch.mode import Watcher
 
     original = Watcher.finish
 

@@ -1,7 +1,7 @@
 """Change one number or one sign of a formula at a time, and see whether a test goes red.
 
     python tools/mutations.py                                         every formula: takes an hour or more
-    python tools/mutations.py flopkit/counter/operators/products.py   one file: minutes, and seconds more once the tests are known
+    python tools/mutations.py flopkit/counter/formulas/products.py   one file: minutes, and seconds more once the tests are known
     python tools/mutations.py --list flopkit/training/backward.py              only show what would be changed
 
 A number n becomes n + 1; + and - change places; a product becomes a sum and loses one factor, then the other; a quotient becomes a
@@ -49,7 +49,7 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = [
-    "flopkit/counter/operators",
+    "flopkit/counter/formulas",
     "flopkit/training/",
     "flopkit/counter/beyond/attention_calls.py",
     "flopkit/layers",

@@ -1,6 +1,6 @@
 """The table of the page on the counter: operators that no formula explains, by reason."""
 
-from flopkit.counter.operators.unexplained import UNEXPLAINED
+from flopkit.counter.formulas.unknown import UNEXPLAINED
 
 OF_TESTS = "only torch's own tests"  # how the reason begins that concerns no program of a reader's
 OF_COMPILER = "only torch's compiler"

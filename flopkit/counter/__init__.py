@@ -1,7 +1,7 @@
 """What a PyTorch program really does: FLOPs and bytes by operator, module and phase.
 
-A number travels like this. `running` is what a user calls. `watching` sees each operator as it runs, in which thread, for which module
-and in which pass; `operators` says which of four things it is, counted, element-wise, free or unknown, and what it costs as a `work.Work`;
+A number travels like this. `running` is what a user calls. `watch` sees each operator as it runs, in which thread, for which module
+and in which pass; `formulas` says which of four things it is, counted, element-wise, free or unknown, and what it costs as a `work.Work`;
 a `ledger` adds up; a `report.Report` reads the ledger under a convention, by `breakdown` and in `printout`, and `timing` turns it into time.
 
 What does not show at the dispatcher, or shows in pieces, is seen by `beyond`. `registry` keeps the formulas, ours and the user's;

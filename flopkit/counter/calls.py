@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Call", "extent", "name_of", "numel", "tensors"]
+__all__ = ["OpCall", "extent", "name_of", "numel", "tensors"]
 
 
 def name_of(func: Any) -> str:
@@ -78,7 +78,7 @@ def _sparse_extent(tensor: Any) -> int:
     return sum(extent(part) for part in parts)
 
 
-class Call:
+class OpCall:
     """One call: `func` with its arguments by name, and its result `out`.
 
     ``call["weight"]`` is the argument of that name, its default where it was not given. ``call.get("weight")`` is None where the

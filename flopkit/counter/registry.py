@@ -9,12 +9,12 @@ from operator import index
 from typing import Any
 
 from flopkit.cost import Cost
-from flopkit.counter.calls import Call, name_of
+from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.work import COUNTED, Work, counted
 
 __all__ = ["FORMULAS", "explains", "formula", "forget", "theirs"]
 
-Formula = Callable[[Call], Work]
+Formula = Callable[[OpCall], Work]
 
 FORMULAS: dict[str, Formula] = {}  # ours, by the operator's name
 _PLACES: dict[str, str] = {}  # the file of each
@@ -22,15 +22,15 @@ _THEIRS: dict[Any, Formula] = {}  # the user's, by name or by the kernel itself
 edition = object()  # another one whenever a formula is registered or dropped
 
 
-def explains(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
+def explains(*names: str) -> Callable[[Callable[[OpCall], Any]], Callable[[OpCall], Any]]:
     """Register one of our formulas for the operators *names* (``aten::mm``), every overload of them.
 
-    The formula takes a `Call` and gives a `Work`, or just the multiply-adds, which are then counted with the bytes that every
+    The formula takes an `OpCall` and gives a `Work`, or just the multiply-adds, which are then counted with the bytes that every
     operator has: its inputs and outputs once.
     """
 
-    def register(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        def work(call: Call) -> Work:
+    def register(function: Callable[[OpCall], Any]) -> Callable[[OpCall], Any]:
+        def work(call: OpCall) -> Work:
             found = function(call)
             return found if isinstance(found, Work) else counted(found, call.bytes())
 
@@ -154,7 +154,7 @@ def _adapted(key: Any, function: Callable[..., Any], moved: Callable[..., Any] |
     flops_of = _called(key, function)
     bytes_of = None if moved is None else _called(key, moved)
 
-    def work(call: Call) -> Work:
+    def work(call: OpCall) -> Work:
         bytes = call.bytes() if bytes_of is None else _whole(key, "bytes", bytes_of(call), "bytes as an int")
         found = flops_of(call)
         if isinstance(found, Cost):
@@ -166,7 +166,7 @@ def _adapted(key: Any, function: Callable[..., Any], moved: Callable[..., Any] |
     return work
 
 
-def _called(key: Any, function: Callable[..., Any]) -> Callable[[Call], Any]:
+def _called(key: Any, function: Callable[..., Any]) -> Callable[[OpCall], Any]:
     """How to call a function of the user's with the arguments of an operator's call."""
     parameters = inspect.signature(function).parameters.values()
     anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
@@ -175,7 +175,7 @@ def _called(key: Any, function: Callable[..., Any]) -> Callable[[Call], Any]:
     launched = kernel and not anything  # of a kernel's arguments (block sizes, warps) it takes those that it names
     takes_out = not kernel and (anything or "out" in names)
 
-    def called(call: Call) -> Any:
+    def called(call: OpCall) -> Any:
         extra = {"out": call.out} if takes_out and "out" not in call.named else {}
         given = {name: v for name, v in call.kwargs.items() if name in names} if launched else call.kwargs
         return function(*call.args, **given, **extra)

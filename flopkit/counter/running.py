@@ -10,7 +10,7 @@ from typing import Any
 
 from flopkit.counter.printout import calls_of
 from flopkit.counter.report import Report
-from flopkit.counter.watching.compiler import left_to_python, uncompiled
+from flopkit.counter.watch.compiler import left_to_python, uncompiled
 
 __all__ = ["UncountedError", "count", "counting"]
 
@@ -164,8 +164,8 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
         import torch  # noqa: F401
     except ImportError:
         raise ImportError("counting a program needs torch, which is not installed: pip install torch") from None
-    from flopkit.counter.watching import patches
-    from flopkit.counter.watching.watcher import Watcher
+    from flopkit.counter.watch import patches
+    from flopkit.counter.watch.mode import Watcher
 
     watcher = Watcher(attention, progress)
     report = Report(watcher)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from flopkit import conventions, recordings
 from flopkit.conventions import KINDS, VECTOR_KINDS
-from flopkit.counter.operators.unexplained import UNEXPLAINED
+from flopkit.counter.formulas.unknown import UNEXPLAINED
 from flopkit.layers.pointwise import ACTIVATIONS
 
 EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"

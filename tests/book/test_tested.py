@@ -67,6 +67,6 @@ def test_what_the_page_names_is_there():
 
 def test_the_rooms_that_mutations_change_are_those_that_the_page_names():
     modules = (ROOT / "tools" / "mutations.py").read_text("utf8")
-    for room in ("layers", "models", "training", "conventions", "rooflines", "counter/operators"):
+    for room in ("layers", "models", "training", "conventions", "rooflines", "counter/formulas"):
         assert re.search(rf'["/]{room}["./]', modules), room
     assert not re.search(r'"flopkit/(charts|lessons)', modules)

@@ -5,7 +5,7 @@ import torch
 
 import flopkit as fk
 from flopkit.conventions import EXACT
-from flopkit.counter.operators import block_masks
+from flopkit.counter.formulas import block_masks
 
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
 pytestmark = pytest.mark.filterwarnings(

@@ -7,12 +7,12 @@ import torch
 
 import flopkit as fk
 from flopkit.conventions import EXACT
-from flopkit.counter.calls import Call
-from flopkit.counter.operators import attention_kernels, explain
-from flopkit.counter.operators.attention_kernels import part_of
-from flopkit.counter.operators.attention_shapes import Shape, of_lengths, shape_of
-from flopkit.counter.operators.attentions import backward_work, split_of, wanted
-from flopkit.counter.operators.visibility import band_pairs, lengths_from, visible_rows
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas import attention_kernels, rule_for
+from flopkit.counter.formulas.attention_kernels import part_of
+from flopkit.counter.formulas.attention_shapes import Shape, of_lengths, shape_of
+from flopkit.counter.formulas.attentions import backward_work, split_of, wanted
+from flopkit.counter.formulas.visibility import band_pairs, lengths_from, visible_rows
 
 aten = torch.ops.aten
 B, H, Q, KV, D, DV = 2, 4, 6, 9, 8, 16
@@ -151,21 +151,21 @@ def test_lengths_without_values_are_counted_as_unequal_as_they_can_be():
     assert lengths_from(offsets(1), 10, None) == lengths_from(offsets(1), 10, 10) == ([10], True)
     # Keys and values are as many bytes as there are, none of them unseen.
     op, given = aten._flash_attention_forward.default, (q, k, v, offsets(3), offsets(3), 3, 4, 0.0, False, False)
-    assert attention_kernels._packed_shape(Call(op, given, {}, (q,))).unseen == 0
+    assert attention_kernels._packed_shape(OpCall(op, given, {}, (q,))).unseen == 0
 
 
 def test_a_cache_with_room_to_spare():
     q, k, v = packed()
     op = aten._flash_attention_forward.default
     used = torch.tensor([3, 1, 2], dtype=torch.int32)
-    call = Call(op, (q, k, v, CUQ, CUK, 3, 4, 0.0, False, False), dict(seqused_k=used), (q,))
-    work = explain(op).formula(call)
+    call = OpCall(op, (q, k, v, CUQ, CUK, 3, 4, 0.0, False, False), dict(seqused_k=used), (q,))
+    work = rule_for(op).formula(call)
     assert work.model == {"scores": H * (2 * 3 + 1 * 1 + 3 * 2) * 2 * D}
     assert work.bytes == 2 * H * D * (6 + 6 + (3 + 1 + 2) * 2)
     # Without values each cache is taken to be as long as the longest may be, or, where that is not said, empty.
     for longest, keys in ((4, 4), (None, 0)):
-        call = Call(op, (q, k, v, CUQ, CUK, 3, longest, 0.0, False, False), dict(seqused_k=used.to("meta")), (q,))
-        assert sum(explain(op).formula(call).model.values()) == H * 6 * keys * 2 * D
+        call = OpCall(op, (q, k, v, CUQ, CUK, 3, longest, 0.0, False, False), dict(seqused_k=used.to("meta")), (q,))
+        assert sum(rule_for(op).formula(call).model.values()) == H * 6 * keys * 2 * D
 
 
 def test_windows_by_the_names_that_kernels_give_them():
@@ -173,7 +173,7 @@ def test_windows_by_the_names_that_kernels_give_them():
     q, k, v = three(LENGTH_FIRST)
     pairs = lambda sees: B * H * sum(sees(j - i) for i in range(Q) for j in range(KV))
     for kind, offset in ((1, 0), (2, KV - Q)):
-        call = Call(
+        call = OpCall(
             aten._efficient_attention_forward.default,
             (q, k, v, None, None, None, None, None, 0.0, kind),
             dict(window_size=3),
@@ -185,7 +185,7 @@ def test_windows_by_the_names_that_kernels_give_them():
         (2, 0, lambda step: -2 <= step - 3 <= 0), (-1, 0, lambda step: step - 3 <= 0), (0, -1, lambda step: step - 3 >= 0),
         (1, 1, lambda step: -1 <= step - 3 <= 1), (-1, -1, lambda step: True),
     ):  # fmt: skip
-        call = Call(aten._flash_attention_forward.default, (q, k, v, None, None, Q, KV, 0.0, False, False),
+        call = OpCall(aten._flash_attention_forward.default, (q, k, v, None, None, Q, KV, 0.0, False, False),
                     dict(window_size_left=left, window_size_right=right), (q,))  # fmt: skip
         assert attention_kernels._packed_shape(call).visible == pairs(sees)
 
@@ -265,7 +265,7 @@ def test_backward_of_flash_and_cudnn():
         ),
         aten._cudnn_attention_backward.default: (q, q, k, v, q, lse, seed, seed, none, none, none, Q, KV, 0.0, True),
     }.items():
-        work = explain(op).formula(Call(op, args, {}, (q, k, v)))
+        work = rule_for(op).formula(OpCall(op, args, {}, (q, k, v)))
         assert work.model == {"scores": TOP_LEFT * 4 * D, "hidden": (PAIRS - TOP_LEFT) * 4 * D}, op
         assert sum(work.again.values()) == PAIRS * D
     q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
@@ -308,7 +308,7 @@ def test_under_a_window_the_gradients_of_keys_that_nobody_sees_are_written_never
 def test_cudnn_forward_reads_heads_before_length():
     op = aten._cudnn_attention_forward.default
     q, k, v = three(HEADS_FIRST)
-    work = explain(op).formula(Call(op, (q, k, v, None, None, None, Q, KV, True, 0.0, True), {}, (q,)))
+    work = rule_for(op).formula(OpCall(op, (q, k, v, None, None, None, Q, KV, True, 0.0, True), {}, (q,)))
     assert work.model == {"scores": TOP_LEFT * (D + DV), "hidden": (PAIRS - TOP_LEFT) * (D + DV)}
     assert work.kernel == "cudnn"
 
@@ -372,18 +372,18 @@ def test_a_kernel_that_runs_once_for_each_sample(padded):
     q, k, v, grad = (empty(*s[:-1], s[-1] + padded) for s in (*HEADS_FIRST, (B, H, Q, DV)))
     flash = aten._scaled_dot_product_flash_attention_backward.default
     rest = (None, None, None, None, Q, KV, 0.0, False, None, None)
-    part = part_of(whole, Call(flash, (grad, q, k, v, *rest), {}, None))
+    part = part_of(whole, OpCall(flash, (grad, q, k, v, *rest), {}, None))
     assert part == Shape(
         pairs=PAIRS, visible=TOP_LEFT, head_dim=D, v_head_dim=DV, q_bytes=2 * B * H * Q * D, k_bytes=2 * B * H * KV * D,
         v_bytes=2 * B * H * KV * DV, o_bytes=17, outputs=B * H * Q * DV, width=2, hides=True, note="a note", computed=TOP_LEFT + 1,
     )  # fmt: skip
     all_three = empty(3 * B, H, Q, DV + padded)
-    assert part_of(whole, Call(flash, (all_three, q, k, v, *rest), {}, None)) is whole
-    assert part_of(whole, Call(flash, (grad[:0], q[:0], k, v, *rest), {}, None)) is whole
-    packed = Call(aten._flash_attention_backward.default, (grad, q, k, v, *rest), {}, None)
+    assert part_of(whole, OpCall(flash, (all_three, q, k, v, *rest), {}, None)) is whole
+    assert part_of(whole, OpCall(flash, (grad[:0], q[:0], k, v, *rest), {}, None)) is whole
+    packed = OpCall(aten._flash_attention_backward.default, (grad, q, k, v, *rest), {}, None)
     assert part_of(whole, packed) is whole  # sequences of unequal length, which no vmap takes apart
     efficient = aten._scaled_dot_product_efficient_attention_backward.default
-    assert part_of(whole, Call(efficient, (grad, q, k, v, None, None), {}, None)) == part
+    assert part_of(whole, OpCall(efficient, (grad, q, k, v, None, None), {}, None)) == part
 
 
 def test_products_inside_of_a_call_are_shared_out_as_its_pairs_are():
@@ -420,7 +420,7 @@ def test_the_fallback_computes_the_gradients_that_are_wanted(gradients, macs, ve
 
 def test_three_gradients_are_asked_for_and_that_of_a_mask():
     """Of a node's inputs the first four may be q, k, v and an additive mask; what comes behind them (offsets, a seed) is none of them."""
-    call = Call(aten._flash_attention_backward.default, (), {}, None)
+    call = OpCall(aten._flash_attention_backward.default, (), {}, None)
     assert wanted(call) == (True, True, True)
     for inputs in (3, 4, 6):
         call.node = SimpleNamespace(next_functions=((None, 0),) * inputs)

@@ -6,8 +6,8 @@ from torch import nn
 
 import flopkit as fk
 from flopkit.conventions import EXACT
-from flopkit.counter.calls import Call
-from flopkit.counter.operators.attention_layers import multi_head_attention
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas.attention_layers import multi_head_attention
 
 B, L, D, H, FF = 2, 6, 16, 4, 32
 PROJECTIONS = 4 * 2 * B * L * D * D
@@ -173,7 +173,7 @@ def test_one_operator_with_more_keys_than_queries():
     with torch.device("meta"):
         q, k, w, b = torch.empty(2, 3, 8), torch.empty(2, 5, 8), torch.empty(24, 8), torch.empty(24)
         args = (q, k, k, 8, 2, w, b, torch.empty(8, 8), torch.empty(8))
-    work = multi_head_attention(Call(torch.ops.aten._native_multi_head_attention.default, args, {}, (q, None)))
+    work = multi_head_attention(OpCall(torch.ops.aten._native_multi_head_attention.default, args, {}, (q, None)))
     pairs = 2 * 2 * 3 * 5
     assert work.model == {"products": (6 + 10 + 10 + 6) * 8 * 8, "scores": pairs * (4 + 4)}
     # A bias for each projected number; scale, and five for softmax, a score.

@@ -11,7 +11,7 @@ from programs import PLACES, at, backward, count, leaf, passes, row
 
 import flopkit as fk
 from flopkit import tally
-from flopkit.counter.calls import Call
+from flopkit.counter.calls import OpCall
 from flopkit.counter.registry import FORMULAS
 
 nn = torch.nn
@@ -261,7 +261,7 @@ def test_kernels_of_gpus_and_complex_numbers():
     macs, results, rest = 2 * 6 * 56 * 36, 2 * 6 * 56, ([1, 1], [0, 0], [1, 1], 1)
 
     def work(name, args, out):
-        found = FORMULAS[f"aten::{name}"](Call(getattr(torch.ops.aten, name).default, args, {}, out))
+        found = FORMULAS[f"aten::{name}"](OpCall(getattr(torch.ops.aten, name).default, args, {}, out))
         return found.model["products"], found.vector.get("elementwise", 0)
 
     assert work("cudnn_convolution_relu", (x, w, b, *rest), out) == (macs, 2 * results)

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 import flopkit as fk
-from flopkit.counter.calls import Call
-from flopkit.counter.operators import registry
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas import registry
 
 META = torch.device("meta")
 
@@ -38,7 +38,7 @@ def backward(fn, *args):
 
 def by_hand(name, out, *args, **kwargs):
     """The work of an operator that no kernel here runs, given the tensors that it would get and return."""
-    return registry.FORMULAS[f"aten::{name}"](Call(getattr(torch.ops.aten, name).default, args, kwargs, out))
+    return registry.FORMULAS[f"aten::{name}"](OpCall(getattr(torch.ops.aten, name).default, args, kwargs, out))
 
 
 X, Y = numbers(4, 10), numbers(4, 10)
@@ -114,11 +114,11 @@ def test_searches_and_distances():
     Close: subtract, multiply, add, compare, and. A sum of matrices with coefficients: multiply and add for each."""
     found = numbers(4, 10, dtype=torch.bool)
     for n, compares in ((1, 1), (3, 2), (4, 3), (7, 3), (8, 4)):
-        call = Call(torch.ops.aten.isin.Tensor_Tensor, (X, numbers(n)), {}, found)
+        call = OpCall(torch.ops.aten.isin.Tensor_Tensor, (X, numbers(n)), {}, found)
         assert registry.FORMULAS["aten::isin"](call).vector == {"elementwise": 40 * compares}
-    call = Call(torch.ops.aten.isin.Tensor_Scalar, (X, 3), {}, found)
+    call = OpCall(torch.ops.aten.isin.Tensor_Scalar, (X, 3), {}, found)
     assert registry.FORMULAS["aten::isin"](call).vector == {"elementwise": 40}
-    call = Call(torch.ops.aten.histogram.bin_ct, (X, 5), {}, (numbers(5), numbers(6)))
+    call = OpCall(torch.ops.aten.histogram.bin_ct, (X, 5), {}, (numbers(5), numbers(6)))
     assert registry.FORMULAS["aten::histogram"](call).vector == {"elementwise": 4 * 40}
     assert by_hand("dist", torch.empty((), device=META), X, Y).vector == {"elementwise": 3 * 40 + 1}
     assert by_hand("allclose", True, X, Y).vector == {"elementwise": 5 * 40}
@@ -135,7 +135,7 @@ def test_what_two_results_share_is_counted_once():
     assert vector(torch.var_mean, X, 1) == 4 * 40 + 2 * 4
     assert vector(torch.std_mean, X, 1) == 4 * 40 + 3 * 4
     assert vector(torch.sort, torch.empty((), device=META)) == 0  # one number is sorted
-    both = Call(
+    both = OpCall(
         torch.ops.aten.max.other, (numbers(4, 1), numbers(1, 10)), {}, X
     )  # the larger of two: a compare a result
     assert registry.FORMULAS["aten::max"](both).vector == {"elementwise": 40}
@@ -291,7 +291,7 @@ def test_a_gated_unit_differentiated_twice_and_attention_s_inputs():
 
 
 def test_backward_of_normalisations():
-    """By what is asked for: see the docstrings of `flopkit.counter.operators.normalisations`."""
+    """By what is asked for: see the docstrings of `flopkit.counter.formulas.normalisations`."""
     x, w, b = (numbers(*shape).requires_grad_() for shape in ((4, 10), (10,), (10,)))
     free = numbers(4, 10)
     assert backward(lambda x, w, b: F.layer_norm(x, (10,), w, b), x, w, b) == (2 + 2 + 1 + 8) * 40 + 2 * 4
@@ -641,7 +641,7 @@ def test_what_is_sorted():
     assert vector(torch.argsort, X, 0) == 40 * 2 and vector(torch.argsort, X) == 40 * 4
     assert by_hand("unique_dim", X, X, 0).vector == {"elementwise": 40 * 2}
     assert by_hand("_unique", X, X).vector == {"elementwise": 40 * 6}
-    call = Call(torch.ops.aten.sort.int, ([3, 1, 2],), {}, None)
+    call = OpCall(torch.ops.aten.sort.int, ([3, 1, 2],), {}, None)
     assert registry.FORMULAS["aten::sort"](call).vector == {"elementwise": 0}
 
 

@@ -7,10 +7,10 @@ import torch
 
 import flopkit as fk
 from flopkit.counter.calls import name_of
-from flopkit.counter.operators import explain
-from flopkit.counter.operators.pointwise import is_pointwise, plain
-from flopkit.counter.operators.recipes import RECIPES
-from flopkit.counter.operators.unexplained import OPENED, UNEXPLAINED, reason_for
+from flopkit.counter.formulas import rule_for
+from flopkit.counter.formulas.pointwise import is_pointwise, plain
+from flopkit.counter.formulas.recipes import RECIPES
+from flopkit.counter.formulas.unknown import OPENED, UNEXPLAINED, reason_for
 from flopkit.counter.registry import FORMULAS
 
 SPACES = ("aten", "prims", "torchvision")
@@ -26,7 +26,7 @@ def operators():
 
 
 def unknown():
-    return {name_of(op) for op in operators() if (plan := explain(op)).opens and not plan.composite}
+    return {name_of(op) for op in operators() if (rule := rule_for(op)).opens and not rule.composite}
 
 
 def test_torch_has_what_it_always_had():
@@ -62,7 +62,7 @@ def test_an_in_place_operator_counts_as_its_other_form():
     by_name = {}
     for op in operators():
         name = name_of(op)
-        if name.startswith("aten::") and not explain(op).opens:
+        if name.startswith("aten::") and not rule_for(op).opens:
             by_name.setdefault(plain(name), set()).add(
                 is_pointwise(op, name) if plain(name) not in ("max", "min") else None
             )

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import flopkit as fk
-from flopkit.counter.watching import entries
+from flopkit.counter.watch import cache
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
@@ -52,12 +52,12 @@ def test_a_range_into_a_tensor_that_grows():
 def test_a_float_that_changes_with_each_step_makes_no_line_in_each():
     x, a, b = torch.ones(4), torch.ones(4, 8), torch.ones(8, 4)
     with fk.counting() as report:
-        for step in range(3 * entries._MANY_FLOATS):
+        for step in range(3 * cache._MANY_FLOATS):
             torch.addmm(x, a, b, beta=2.5 + step, alpha=1 / (step + 3))
             F.pad(x, (1, 1), value=step + 0.5)
         assert len(report._source.ledger().calls) <= 3
-        assert all(len(plan.exact) <= entries._MANY_FLOATS + 1 for plan in report._source.plans.values())
-    assert report.flops == 3 * entries._MANY_FLOATS * 2 * 4 * 8 * 4
+        assert all(len(rule.exact) <= cache._MANY_FLOATS + 1 for rule in report._source.rules.values())
+    assert report.flops == 3 * cache._MANY_FLOATS * 2 * 4 * 8 * 4
 
 
 def test_a_factor_of_nothing_is_told_from_another():

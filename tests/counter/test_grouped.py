@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from programs import backward, count
 
 import flopkit as fk
-from flopkit.counter.calls import Call
-from flopkit.counter.operators import registry
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas import registry
 
 if not hasattr(torch, "_grouped_mm"):
     pytest.skip("this torch has no grouped products", allow_module_level=True)
@@ -112,7 +112,7 @@ def test_scaled_groups_on_meta():
 
 
 def test_two_four_bit_numbers_share_a_byte():
-    from flopkit.counter.operators.products import grouped_macs
+    from flopkit.counter.formulas.products import grouped_macs
 
     if not hasattr(torch, "float4_e2m1fn_x2"):
         pytest.skip("a torch before four-bit floats")
@@ -135,7 +135,7 @@ def test_a_bias_and_the_scales_are_one_flop_a_number():
         for given, vector in ((None, {}), (bias, {"elementwise": 12 * 8})):
             assert (
                 registry.FORMULAS["aten::_grouped_mm"](
-                    Call(torch.ops.aten._grouped_mm.default, (a, b, offsets, given), {}, out)
+                    OpCall(torch.ops.aten._grouped_mm.default, (a, b, offsets, given), {}, out)
                 ).vector
                 == vector
             )
@@ -147,6 +147,6 @@ def test_a_bias_and_the_scales_are_one_flop_a_number():
             a, b = torch.empty(16, stored, dtype=dtype), torch.empty(stored, 48, dtype=dtype)
             for given, adds in ((None, 1), (torch.empty(48), 2)):
                 work = registry.FORMULAS["aten::_scaled_mm"](
-                    Call(torch.ops.aten._scaled_mm.default, (a, b, one, one, given), {}, out)
+                    OpCall(torch.ops.aten._scaled_mm.default, (a, b, one, one, given), {}, out)
                 )
                 assert (work.model, work.vector) == ({"products": 16 * 32 * 48}, {"elementwise": adds * 16 * 48})

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import flopkit as fk
-from flopkit.counter.calls import Call
-from flopkit.counter.operators import explain
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas import rule_for
 from flopkit.layers.pointwise import ACTIVATIONS
 
 WIDTHS = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -96,7 +96,7 @@ def test_rms_norm_in_one_operator(weight):
     operator = (
         torch.ops.aten._fused_rms_norm.default
     )  # a kernel on CUDA alone: elsewhere torch takes it apart before anybody sees it
-    work = explain(operator).whole.formula(Call(operator, args, {}, (numbers(2, 3, 50), numbers(2, 3, 1))))
+    work = rule_for(operator).whole.formula(OpCall(operator, args, {}, (numbers(2, 3, 50), numbers(2, 3, 1))))
     assert (sum(work.vector.values()), work.bytes) == (cost.vector_flops, cost.bytes + root)
 
 

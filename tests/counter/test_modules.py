@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
-from flopkit.counter.watching import here as watched
+from flopkit.counter.watch import state as watched
 
 UNIT = 2 * 4 * 8 * 8  # a batch of 4 through 8 × 8
 PHASES = ("forward", "backward", "recompute", "optimizer")

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 import flopkit as fk
 from flopkit.counter import registry
-from flopkit.counter.calls import Call
-from flopkit.counter.operators import images
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas import images
 
 
 def counted(fn, *args):
@@ -85,7 +85,7 @@ def test_quantised_tensors():
 @pytest.mark.parametrize("ratio, uncounted", [(1, 0), (3, 0), (0, 1), (-1, 1)])
 def test_boxes_of_torchvision(ratio, uncounted):
     """With a sampling_ratio the samples are known: 18 FLOPs for the place of each, 8 for its value, a division; else the boxes say."""
-    from flopkit.counter.operators.images import roi_align
+    from flopkit.counter.formulas.images import roi_align
 
     class Schema:
         name = "torchvision::roi_align"
@@ -97,7 +97,7 @@ def test_boxes_of_torchvision(ratio, uncounted):
 
     operator = type("Operator", (), {"_schema": Schema})
     image, boxes, out = torch.zeros(1, 3, 8, 8), torch.zeros(9, 5), torch.zeros(9, 3, 6, 7)
-    work = roi_align(Call(operator, (image, boxes, ratio), {}, out))
+    work = roi_align(OpCall(operator, (image, boxes, ratio), {}, out))
     assert (work.status == "unknown") == bool(uncounted)
     places, values = 9 * 42 * ratio**2, 9 * 3 * 42
     assert sum(work.vector.values()) == (0 if uncounted else 18 * places + values * (8 * ratio**2 + 1))
@@ -107,7 +107,7 @@ def vision_call(name, out, **named):
     """A call of an operator of torchvision, which need not be there."""
     arguments = [type("A", (), {"name": n, "kwarg_only": False, "default_value": None}) for n in named]
     schema = type("Schema", (), {"name": f"torchvision::{name}", "arguments": arguments, "is_mutable": False})
-    return Call(type("Operator", (), {"_schema": schema}), tuple(named.values()), {}, out)
+    return OpCall(type("Operator", (), {"_schema": schema}), tuple(named.values()), {}, out)
 
 
 def test_a_convolution_of_pixels_that_are_moved():

@@ -7,11 +7,11 @@ import torch
 
 import flopkit as fk
 from flopkit import tally
-from flopkit.counter.calls import Call
-from flopkit.counter.operators import explain
-from flopkit.counter.operators.elements import SIMPLE
-from flopkit.counter.operators.losses_optimizers import LOSSES
-from flopkit.counter.operators.recipes import RECIPES
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas import rule_for
+from flopkit.counter.formulas.elements import SIMPLE
+from flopkit.counter.formulas.losses_optimizers import LOSSES
+from flopkit.counter.formulas.recipes import RECIPES
 from flopkit.counter.registry import FORMULAS
 from flopkit.tally.ledger import record
 from flopkit.tally.scalar import Tally
@@ -41,8 +41,8 @@ aten = Operators()
 def known(op):
     if isinstance(op, Absent):
         pytest.skip(f"this torch has no {op}")
-    plan = explain(getattr(op, "default", op))
-    if plan.composite and plan.whole is None:
+    rule = rule_for(getattr(op, "default", op))
+    if rule.composite and rule.whole is None:
         pytest.skip(f"this torch writes {op} out")
     return op
 
@@ -368,7 +368,7 @@ def test_a_number_is_restored_from_its_code():
 
 def by_hand(op, out, *args, **named):
     op = getattr(known(op), "default", op)
-    return explain(op).formula(Call(op, args, named, out)).vector["elementwise"]
+    return rule_for(op).formula(OpCall(op, args, named, out)).vector["elementwise"]
 
 
 @pytest.mark.parametrize(
@@ -673,7 +673,7 @@ ASKED = {
 
 @pytest.mark.parametrize("name", ASKED)
 def test_a_row_that_is_asked_by_hand(name):
-    call = Call(getattr(aten, name), (X,), {}, X[:2])
+    call = OpCall(getattr(aten, name), (X,), {}, X[:2])
     assert FORMULAS[f"aten::{name}"](call).vector == {"elementwise": ASKED[name]}
 
 

@@ -9,9 +9,9 @@ from programs import at, backward, count, leaf, row
 from torch.nn.utils.rnn import pack_sequence
 
 import flopkit as fk
-from flopkit.counter.calls import Call
-from flopkit.counter.operators import recurrent
-from flopkit.counter.operators.recurrent import Layers, library, library_backward
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas import recurrent
+from flopkit.counter.formulas.recurrent import Layers, library, library_backward
 
 nn = torch.nn
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -167,7 +167,7 @@ def by_hand(name, mask=None, packed=False, layers=2, both=True, projected=0):
             "output_mask": mask,
         }
     func = getattr(torch.ops.aten, name).default
-    return Call(func, (), given, (out, state, cell))
+    return OpCall(func, (), given, (out, state, cell))
 
 
 LENGTHS = {True: [5, 2, 1], False: [5, 5, 5]}
@@ -319,7 +319,7 @@ def test_quantised_layers_without_biases():
     x, state, out = torch.empty(5, 2, 4), torch.empty(1, 2, 6), torch.empty(5, 2, 6)
     for biases in (False, True):
         args = (x, state, [Packed()], biases, 1, 0.0, False, False, False)
-        work = recurrent.quantised(Call(torch.ops.aten.quantized_gru.input, args, {}, (out, state)))
+        work = recurrent.quantised(OpCall(torch.ops.aten.quantized_gru.input, args, {}, (out, state)))
         assert work.bytes == 18 * (4 + 6) + 8 * 18 * biases + 4 * (40 + 60 + 2 * 12)  # the state is read, and written
         assert work.vector == {"elementwise": 60 * (14 + 6 * biases)}
 

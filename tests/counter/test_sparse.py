@@ -7,9 +7,9 @@ from hypothesis import given, settings, strategies as st
 from programs import backward, count, leaf, row
 
 import flopkit as fk
-from flopkit.counter.calls import Call
-from flopkit.counter.operators.linear_algebra import triangular_solve
-from flopkit.counter.operators.sparse import half_linear, half_product, sparse_macs
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas.linear_algebra import triangular_solve
+from flopkit.counter.formulas.sparse import half_linear, half_product, sparse_macs
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Sparse .* tensor support is in beta", "ignore:.*invariant checks are implicitly disabled"
@@ -134,8 +134,8 @@ def test_bytes_are_those_of_what_is_stored():
 
 def test_two_of_four():
     """The kept half of the weight is counted. No CPU kernel runs it, so the calls are made by hand."""
-    from flopkit.counter.calls import Call
-    from flopkit.counter.operators import sparse
+    from flopkit.counter.calls import OpCall
+    from flopkit.counter.formulas import sparse
 
     meta = dict(device="meta", dtype=torch.bfloat16)
     x, weight, marks = (
@@ -143,17 +143,17 @@ def test_two_of_four():
         torch.empty(64, 16, **meta),
         torch.empty(64, 2, device="meta", dtype=torch.int16),
     )
-    linear = Call(
+    linear = OpCall(
         torch.ops.aten._sparse_semi_structured_linear.default, (x, weight, marks), {}, torch.empty(8, 64, **meta)
     )
     assert sparse.half_linear(linear).model["products"] == 8 * 64 * 32 // 2
     assert sparse.half_linear(linear).vector.get("elementwise", 0) == 0
-    product = Call(
+    product = OpCall(
         torch.ops.aten._sparse_semi_structured_mm.default, (weight, marks, x.T), {}, torch.empty(64, 8, **meta)
     )
     assert sparse.half_product(product).model["products"] == 8 * 64 * 32 // 2
     assert sparse.half_product(product).vector.get("elementwise", 0) == 0
-    packed = Call(
+    packed = OpCall(
         torch.ops.aten._cslt_sparse_mm.default, (torch.empty(64, 18, **meta), x.T), {}, torch.empty(64, 8, **meta)
     )
     assert sparse.half_product_cslt(packed).model["products"] == 8 * 64 * 32 // 2
@@ -178,7 +178,7 @@ def test_what_is_added_at_the_stored_places():
 
 def test_triangles_of_complex_numbers():
     lower = (torch.eye(4) + DENSE.tril(-1)).to(torch.complex64)
-    call = Call(
+    call = OpCall(
         torch.ops.aten.triangular_solve.default,
         (torch.ones(4, 3, dtype=torch.complex64), lower.to_sparse_csr()),
         {},
@@ -196,14 +196,14 @@ def test_two_of_four_and_what_is_added():
             x, out = torch.empty(rows, 64), torch.empty(rows, 64)
             for given in (None, bias):
                 work = half_linear(
-                    Call(aten._sparse_semi_structured_linear.default, (x, weight, marks), dict(bias=given), out)
+                    OpCall(aten._sparse_semi_structured_linear.default, (x, weight, marks), dict(bias=given), out)
                 )
                 assert work.model == {"products": rows * 64 * 32}
                 assert work.vector.get("elementwise", 0) == (0 if given is None else rows * 64)
         b, out = torch.empty(64, 8), torch.empty(64, 8)
-        work = half_product(Call(aten._sparse_semi_structured_mm.default, (weight, marks, b), {}, out))
+        work = half_product(OpCall(aten._sparse_semi_structured_mm.default, (weight, marks, b), {}, out))
         assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {})
-        work = half_product(Call(aten._sparse_semi_structured_addmm.default, (bias, weight, marks, b), {}, out))
+        work = half_product(OpCall(aten._sparse_semi_structured_addmm.default, (bias, weight, marks, b), {}, out))
         assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {"elementwise": 64 * 8})
 
 

@@ -19,7 +19,7 @@ from torch.optim import optimizer as optimizers
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
-from flopkit.counter.watching import autograd, patches, places, watcher
+from flopkit.counter.watch import autograd, mode, modules, patches
 
 CLASSES = (
     nn.Module,
@@ -92,7 +92,7 @@ def snapshot(model, optimizer):
         },
         "stance": str(torch._dynamo.eval_frame._stance),
         "threads": threading.active_count(),
-        "watching": (watcher.heres(), patches._users, patches._undo),
+        "watching": (mode.heres(), patches._users, patches._undo),
         "compiler": torch._C._dynamo.eval_frame.get_eval_frame_callback(),
     }
 
@@ -434,8 +434,8 @@ def test_a_thousand_steps_take_no_more_room_than_a_hundred(monkeypatch):
 
 
 def test_the_trail_is_bounded():
-    trail = autograd.Trail()
-    somewhere = [places.Place("a"), places.Place("b")]
+    trail = autograd.AutogradTimeline()
+    somewhere = [modules.Scope("a"), modules.Scope("b")]
     for number in range(autograd.LONGEST_TRAIL * 2):
         trail.mark(number, somewhere[number % 2])
     assert len(trail.numbers) == len(trail.places) <= autograd.LONGEST_TRAIL
@@ -445,7 +445,7 @@ def test_the_trail_is_bounded():
 
 
 def test_the_trail_forgets_what_no_backward_pass_comes_back_to():
-    trail, somewhere = autograd.Trail(), [places.Place("a"), places.Place("b")]
+    trail, somewhere = autograd.AutogradTimeline(), [modules.Scope("a"), modules.Scope("b")]
     number = 0
     for _ in range(autograd.PASSES * 3):  # a graph of 40 marks, and its backward pass
         first = number

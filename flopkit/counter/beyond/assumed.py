@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.watching.autograd import graph_task
-from flopkit.counter.watching.internals import transformation, unwrapped
-from flopkit.counter.watching.modes import is_selective_checkpoint_around
+from flopkit.counter.watch.autograd import graph_task
+from flopkit.counter.watch.internals import transformation, unwrapped
+from flopkit.counter.watch.modes import is_selective_checkpoint_around
 
 __all__ = ["assumed", "chosen", "is_chosen"]
 

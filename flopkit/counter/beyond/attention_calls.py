@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flopkit.counter.operators.attention_shapes import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
-from flopkit.counter.operators.visibility import lengths_from, values_of
-from flopkit.counter.watching.inside import is_wrapper
-from flopkit.counter.watching.internals import has_tangents, mapped_over, ragged, transformation
+from flopkit.counter.formulas.attention_shapes import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
+from flopkit.counter.formulas.visibility import lengths_from, values_of
+from flopkit.counter.watch.decompose import is_wrapper
+from flopkit.counter.watch.internals import has_tangents, mapped_over, ragged, transformation
 
 __all__ = ["Said", "cast_of", "in_dtype", "read"]
 

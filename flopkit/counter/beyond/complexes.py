@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from flopkit.counter.ledger import Entry
-from flopkit.counter.watching.autograd import graph_task
-from flopkit.counter.watching.places import Place
+from flopkit.counter.watch.autograd import graph_task
+from flopkit.counter.watch.modules import Scope
 from flopkit.counter.work import Work
 
 __all__ = ["CONVOLUTIONS", "Region", "convolution"]
@@ -36,7 +36,7 @@ class Region:
         self.seen: dict[Any, int] = {}  # convolutions of one kind and size that ran in one pass
 
     def takes(
-        self, here: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, place: Place
+        self, here: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, place: Scope
     ) -> bool:
         """Whether an operator inside is accounted for here: a convolution is, all else counts by itself."""
         work = entry.work

@@ -18,14 +18,14 @@ import torch
 
 from flopkit.counter import by_torch
 from flopkit.counter.beyond.attention_calls import cast_of, in_dtype
-from flopkit.counter.calls import Call
+from flopkit.counter.calls import OpCall
+from flopkit.counter.formulas.attention_shapes import Shape, shape_of
+from flopkit.counter.formulas.attentions import backward_work, forward_work, wanted
+from flopkit.counter.formulas.block_masks import pairs_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.operators.attention_shapes import Shape, shape_of
-from flopkit.counter.operators.attentions import backward_work, forward_work, wanted
-from flopkit.counter.operators.block_masks import pairs_of
-from flopkit.counter.watching.autograd import current_node, next_number
-from flopkit.counter.watching.internals import COMPILED_CALL
-from flopkit.counter.watching.places import Place
+from flopkit.counter.watch.autograd import current_node, next_number
+from flopkit.counter.watch.internals import COMPILED_CALL
+from flopkit.counter.watch.modules import Scope
 
 __all__ = ["attention"]
 
@@ -35,7 +35,7 @@ class _Ran:
 
     __slots__ = ("kernel", "outer")
 
-    def __init__(self, kernel: str, outer: Place) -> None:
+    def __init__(self, kernel: str, outer: Scope) -> None:
         self.kernel = kernel
         self.outer = outer
 
@@ -67,7 +67,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
         assumed = _kernel(args[0])
     kernel = assumed if watcher.attention == "auto" else watcher.attention
     if backward:
-        work = backward_work(shape, kernel, wanted(Call(func, args, kwargs, out, current_node())))
+        work = backward_work(shape, kernel, wanted(OpCall(func, args, kwargs, out, current_node())))
     else:
         work = forward_work(shape, kernel)
         # Seen by the dispatcher only, the call got its number from autograd before.

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from flopkit.counter import registry
-from flopkit.counter.calls import Call, tensors
-from flopkit.counter.watching.changes import Changes
-from flopkit.counter.watching.here import heres
-from flopkit.counter.watching.internals import PACKAGES
+from flopkit.counter.calls import OpCall, tensors
+from flopkit.counter.watch.changes import Changes
+from flopkit.counter.watch.internals import PACKAGES
+from flopkit.counter.watch.state import heres
 from flopkit.counter.work import Work, unknown
 
 __all__ = ["MODULES", "install"]
@@ -79,7 +79,7 @@ def _loaded(original: Any) -> Any:
         out = original(model, *args, **kwargs)
         for here in [here for here in heres() if not here.watcher.closed and not here.busy]:
             with torch.DisableTorchFunction():
-                work = unknown(Call(model, args, kwargs, out).bytes())
+                work = unknown(OpCall(model, args, kwargs, out).bytes())
             here.watcher.unseen("inductor.AOTICompiledModel", work)
         return out
 
@@ -99,10 +99,10 @@ def _name(kernel: Any) -> str:
 
 
 def _work(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
-    call = Call(kernel, args, kwargs, None)
+    call = OpCall(kernel, args, kwargs, None)
     for each in _beneath(kernel):
         formula = registry.theirs(each)
         if formula is not None:
             return formula(call)
     found = {id(t): t for t in tensors((args, kwargs))}
-    return unknown(Call(kernel, tuple(found.values()), {}, None).bytes())
+    return unknown(OpCall(kernel, tuple(found.values()), {}, None).bytes())

@@ -16,12 +16,12 @@ import torch.nn.functional as F
 
 from flopkit.counter.beyond.assumed import assumed, chosen, is_chosen
 from flopkit.counter.beyond.attention_calls import Said, read
-from flopkit.counter.calls import Call, name_of
+from flopkit.counter.calls import OpCall, name_of
+from flopkit.counter.formulas.attention_kernels import BACKWARD, part_of, wanted_of_kernel
+from flopkit.counter.formulas.attentions import KERNELS, backward_work, forward_work, split_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.operators.attention_kernels import BACKWARD, part_of, wanted_of_kernel
-from flopkit.counter.operators.attentions import KERNELS, backward_work, forward_work, split_of
-from flopkit.counter.watching.autograd import current_node, graph_task, next_number, number_of
-from flopkit.counter.watching.places import Place
+from flopkit.counter.watch.autograd import current_node, graph_task, next_number, number_of
+from flopkit.counter.watch.modules import Scope
 from flopkit.counter.work import COUNTED, FREE, Work
 
 __all__ = ["ATTENTION", "Region", "attention"]
@@ -44,7 +44,7 @@ class Region:
         "assumed", "done", "first", "fused", "kernel", "last", "outer", "phase", "ran", "said", "scored",
     )  # fmt: skip
 
-    def __init__(self, said: Said, outer: Place, phase: str, assumed: str) -> None:
+    def __init__(self, said: Said, outer: Scope, phase: str, assumed: str) -> None:
         self.said = said
         self.outer = outer
         self.phase = phase
@@ -99,7 +99,7 @@ class Region:
     # -- operators inside of it, or of its backward pass ------------------------------------------------------
 
     def takes(
-        self, here: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, place: Place
+        self, here: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, place: Scope
     ) -> bool:
         """Whether an operator inside of this call is accounted for here; False where it counts by itself."""
         work = entry.work
@@ -116,7 +116,7 @@ class Region:
             if not self.said.whole:
                 self.put(here, work, phase, place, entry.op)
             else:
-                call = Call(func, args, kwargs, out, node)
+                call = OpCall(func, args, kwargs, out, node)
                 self.put(here, backward_work(part_of(shape, call), kernel, wanted_of_kernel(call)), phase, place)
         elif self.kernel.startswith("math") or not self.said.whole or self._again():
             self.put(here, self._as_ran(work), phase, place, OP if self.said.whole else entry.op)
@@ -178,7 +178,7 @@ class Region:
             work, model=split_of(work.model, shape), executed=done, kernel=kernel, note=shape.note, dtype=shape.dtype
         )
 
-    def put(self, here: Any, work: Work, phase: str, place: Place, op: str = OP) -> None:
+    def put(self, here: Any, work: Work, phase: str, place: Scope, op: str = OP) -> None:
         """Enter a line of this call."""
         entry = here.watcher.entries.setdefault((op, repr(work)), Entry(op, work))
         here.ledger.add(entry, place.where(phase))

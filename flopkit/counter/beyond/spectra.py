@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.watching.internals import has_tangents, transformation
+from flopkit.counter.watch.internals import has_tangents, transformation
 
 __all__ = ["VALUES", "values"]
 

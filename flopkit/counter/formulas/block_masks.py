@@ -1,0 +1,120 @@
+"""How many pairs a FlexAttention block mask lets through, and how many a kernel computes that skips whole blocks."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from flopkit.counter.watch.internals import indexing_by_tensors, without_dispatch
+
+__all__ = ["LIMIT", "Pairs", "pairs_of"]
+
+# equivalent: 1 -> 2 | 28 -> 29 (how much is looked at, or at a time)
+LIMIT = 1 << 28  # pairs in partial blocks that are looked at one by one, at most
+# equivalent: 1 -> 2 | 21 -> 22 (how much is looked at, or at a time)
+_CHUNK = 1 << 21  # of them at a time
+_EVERYTHING = 1 << 30  # the block size that says: no block mask
+UNSEEN = "the block mask has no values here: every position counts as visible"
+TOO_MANY = "the block mask is too large to look at pair by pair: whole blocks count as visible"
+
+_seen: dict[
+    Any, tuple[weakref.ref[Any], tuple[int, int, str], Any]
+] = {}  # the function is kept, so that its name is not given to another
+
+
+class Pairs(NamedTuple):
+    """Visible pairs, and those in blocks that are not skipped, of all sequences and heads; None where nothing is hidden."""
+
+    visible: int | None
+    computed: int | None
+    note: str = ""
+
+
+def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, heads: int, q: int, kv: int) -> Pairs:
+    """What the block mask of a call says: a tuple as the operator gets it, and what its function has captured."""
+    inner: list[Any] = [part for part in block_mask if part is None or isinstance(part, torch.Tensor)]
+    # equivalent: 0 -> 1 (counts and places are made together, on one device)
+    counts, mask_mod = inner[0], block_mask[-1]
+    rows, columns = (int(size) for size in block_mask[-3:-1])
+    if rows >= _EVERYTHING and columns >= _EVERYTHING:
+        return Pairs(None, None)
+    if counts.device.type == "meta" or type(counts) is not torch.Tensor:
+        return Pairs(None, None, UNSEEN)
+    key = (id(counts), counts._version, id(mask_mod), q, kv)
+    known = _seen.get(key)
+    if known is not None and known[0]() is counts:
+        found = known[1]
+    else:
+        for old in [k for k, (held, _, _) in _seen.items() if held() is None]:
+            del _seen[old]
+        # Below the modes: looking is not part of the program.
+        with torch.no_grad(), without_dispatch():
+            found = _look(inner, mask_mod, buffers, rows, columns, q, kv)
+        _seen[key] = (weakref.ref(counts), found, mask_mod)
+    times = (batch // max(int(counts.shape[0]), 1)) * (heads // max(int(counts.shape[1]), 1))
+    visible, computed, note = found
+    return Pairs(visible * times, computed * times, note)
+
+
+def _look(
+    inner: list[Any], mask_mod: Callable[..., Any], buffers: tuple[Any, ...], rows: int, columns: int, q: int, kv: int
+) -> tuple[int, int, str]:
+    """Pairs that are visible, and those in blocks that are not skipped; a note where the first could not be told from the second."""
+    full = _blocks(inner[2], inner[3])
+    partial = _blocks(inner[0], inner[1])
+    whole = _area(full, rows, columns, q, kv)
+    asked = _area(partial, rows, columns, q, kv)
+    if asked > LIMIT:
+        return whole + asked, whole + asked, TOO_MANY
+    return whole + _ask(mask_mod, buffers, partial, rows, columns, q, kv), whole + asked, ""
+
+
+def _blocks(counts: Any, indices: Any) -> Any:
+    """(sequence, head, block of queries, block of keys) of each block that is listed."""
+    if counts is None or indices is None:
+        return None
+    listed = torch.arange(indices.shape[-1], device=indices.device) < counts.unsqueeze(-1)
+    b, h, i, slot = listed.nonzero(as_tuple=True)
+    return torch.stack([b, h, i, indices[b, h, i, slot].long()], dim=1)
+
+
+def _area(blocks: Any, rows: int, columns: int, q: int, kv: int) -> int:
+    """Pairs in these blocks, those cut off at the ends."""
+    if blocks is None:
+        return 0
+    high = (q - blocks[:, 2] * rows).clamp(0, rows)
+    wide = (kv - blocks[:, 3] * columns).clamp(0, columns)
+    return int((high * wide).sum())
+
+
+def _ask(
+    mask_mod: Callable[..., Any], buffers: tuple[Any, ...], blocks: Any, rows: int, columns: int, q: int, kv: int
+) -> int:
+    """Pairs of these blocks that the function lets through, asked of each pair as FlexAttention does."""
+    if blocks is None or not len(blocks):
+        return 0
+    asked = torch.vmap(mask_mod, in_dims=(0, 0, 0, 0, *(None,) * len(buffers)))
+    down = torch.arange(rows, device=blocks.device)
+    along = torch.arange(columns, device=blocks.device)
+    # equivalent: _CHUNK // columns -> _CHUNK * columns | 1 -> 2 (how much is looked at, or at a time)
+    rows_at_once = max(_CHUNK // columns, 1)
+    total = 0
+    # One row of queries of one block at a time is a line; many lines are asked at once.
+    lines = len(blocks) * rows
+    for start in range(0, lines, rows_at_once):
+        line = torch.arange(start, min(start + rows_at_once, lines), device=blocks.device)
+        block = blocks[line // rows]
+        i = (block[:, 2] * rows + down[line % rows]).unsqueeze(1)
+        j = block[:, 3].unsqueeze(1) * columns + along
+        above, left = ((i < q) & (j < kv)).nonzero(as_tuple=True)
+        if not len(above):
+            continue
+        i, j = i.expand_as(j)[above, left], j[above, left]
+        b, h = block[above, 0], block[above, 1]
+        with indexing_by_tensors():
+            seen = asked(b, h, i, j, *buffers)
+        total += int(seen.sum())
+    return total

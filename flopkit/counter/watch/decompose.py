@@ -1,0 +1,169 @@
+"""Looking inside: tensor subclasses that run by other operators, and operators whose kernel calls others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from flopkit.counter.watch.internals import can_decompose, has_kernel_for
+
+__all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper", "numbers_as_tensors"]
+
+_OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
+_COMPOSITE = torch.DispatchKey.CompositeImplicitAutograd
+_DEVICES = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU", "meta": "Meta", "hpu": "HPU", "xla": "XLA"}
+_HIDDEN = ("Python", "PythonTLSSnapshot", "PreDispatch", "ADInplaceOrView", "PythonDispatcher")
+
+
+def is_wrapper(kind: type) -> bool:
+    """Whether tensors of this class carry out their operators by calling others on the tensors inside them.
+
+    Jagged tensors, DTensors and quantised subclasses do; a plain tensor, a parameter and a fake tensor do not.
+    """
+    if kind.__name__ in _OPAQUE:
+        return False
+    handler = getattr(kind, "__torch_dispatch__", None)
+    return handler is not None and handler is not torch._C._disabled_torch_dispatch_impl
+
+
+def has_kernel(func: Any, args: Any) -> bool:
+    """Whether an operator that torch defines by others has a kernel of its own for these tensors: nested ones, or those of a device."""
+    first = next((value for value in args if isinstance(value, torch.Tensor)), None)
+    if first is None:
+        return False
+    if first.is_nested or any(isinstance(value, torch.Tensor) and value.is_nested for value in args[1:2]):
+        return True
+    return has_kernel_for(func, _DEVICES.get(first.device.type, "PrivateUse1"))
+
+
+def numbers_as_tensors(func: Any, args: Any) -> list[Any] | None:
+    """*args* with a tensor for each number that stands where *func* takes a tensor; None where there is none.
+
+    TorchScript keeps the numbers of a trace as tensors and compares them as it makes a graph better. A dispatch mode is given them as
+    numbers, which the operator then refuses. It is no work of the program's.
+    """
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return None
+    wanted = [str(argument.type) in ("Tensor", "Optional[Tensor]") for argument in schema.arguments]
+    numbers = [take and isinstance(value, (int, float, complex)) for take, value in zip(wanted, args, strict=False)]
+    return (
+        [torch.tensor(value) if number else value for value, number in zip(args, numbers, strict=False)]
+        if any(numbers)
+        else None
+    )
+
+
+def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+    """What carries out *func* with the dispatcher watching what it calls; None where that cannot be.
+
+    A composite operator is taken apart. A higher-order operator runs its eager implementation. Any other operator runs the kernel
+    of its device, except on meta and fake tensors, whose kernels only make up shapes.
+    """
+    if isinstance(func, torch._ops.HigherOrderOperator):
+        ours = EAGER.get(func.name())
+        if ours is not None:
+            return ours
+        kernels = getattr(func, "py_kernels", {})
+        return kernels.get(torch.DispatchKey.CompositeExplicitAutograd)
+    if not isinstance(func, torch._ops.OpOverload):
+        return None
+    from flopkit.counter.calls import tensors
+
+    found = list(tensors((args, kwargs)))
+    nested = any(
+        t.is_nested for t in found
+    )  # such tensors have no shape to take an operator apart by, but kernels of their own
+    if can_decompose(func) and not nested:
+        if has_kernel_for(func, _COMPOSITE.name):
+            return functools.partial(func._op_dk, _COMPOSITE)  # what torch runs; Python has another version of some
+        return func.decompose
+    if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
+        return None
+    if any(
+        isinstance(given, (bool, int, float)) and "Tensor" in str(argument.type)
+        for argument, given in zip(func._schema.arguments, args, strict=False)
+    ):  # x // 2: the number was to become a tensor on the way, which a second dispatch does not do
+        return None
+    keys = torch._C._dispatch_keys(found[0])
+    for other in found[1:]:
+        keys = keys | torch._C._dispatch_keys(other)
+    keys = keys & torch._C._after_autograd_keyset
+    for name in _HIDDEN:
+        key = getattr(torch.DispatchKey, name, None)
+        if key is not None:
+            keys = keys.remove(key)
+    best = keys.highestPriorityTypeId()
+    if best.name == "???":  # a backend that Python has no name for (oneDNN's own layout)
+        return None
+    if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), best.name):
+        return None
+    return lambda *a, **k: func.redispatch(keys, *a, **k)
+
+
+def chooses(func: Any, args: Any) -> bool:
+    """Whether *func* is control flow that can be followed here and now: its condition is a number, not a symbol.
+
+    torch would trace every branch in order to differentiate one, and tracing is not what is to be counted.
+    """
+    if func.name() not in EAGER or not args:
+        return False
+    if func.name() in ("scan", "map_impl"):  # how often is in a shape
+        return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is None
+    first = args[0] if func.name() == "cond" else args[2] if len(args) > 2 else ()
+    asked = list(first) if isinstance(first, (list, tuple)) else [first]
+    return all(type(a) in (bool, int, float) or (type(a) is torch.Tensor and a.device.type != "meta") for a in asked)
+
+
+def _cond(predicate: Any, if_true: Any, if_false: Any, operands: Any = ()) -> Any:
+    """The branch that is taken. (torch's own refuses to run under a mode.)"""
+    return (if_true if predicate else if_false)(*operands)
+
+
+def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -> Any:
+    """Every round that is made."""
+    while condition(*carried, *additional):
+        found = body(*carried, *additional)
+        carried = tuple(found) if isinstance(found, (list, tuple)) else (found,)
+    return carried
+
+
+def _scan(
+    combine: Any, carried: Any, xs: Any, *rest: Any, dim: int = 0, reverse: bool = False, additional_inputs: Any = ()
+) -> Any:
+    """One step after the other; each gives what is carried on, and then its part of the results.
+
+    torch 2.6 says after *xs* along which dimension, and whether from the last step to the first; later ones turn *xs* before.
+    """
+    if len(rest) > 1:
+        dim, reverse, *rest = rest  # type: ignore[assignment]
+    if rest:
+        (additional_inputs,) = rest
+    tree = torch.utils._pytree
+    carried, steps = list(carried), []
+    shape: Any = None
+    for place in range(xs[0].shape[dim]):
+        row = xs[0].shape[dim] - 1 - place if reverse else place
+        found = combine(*carried, *(x.select(dim, row) for x in xs), *additional_inputs)
+        leaves, shape = tree.tree_flatten(tuple(found))
+        steps.append(leaves[len(carried) :])
+        carried = leaves[: len(carried)]
+    if reverse:
+        steps.reverse()
+    return tree.tree_unflatten([*carried, *(_stacked(parts) for parts in zip(*steps, strict=True))], shape)
+
+
+def _map(function: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    """The function of each row."""
+    rows = [function(*(x.select(0, place) for x in xs), *additional_inputs) for place in range(xs[0].shape[0])]
+    return torch.utils._pytree.tree_map(lambda *parts: _stacked(parts), *rows)
+
+
+def _stacked(parts: Any) -> Any:
+    return torch.stack(list(parts)) if isinstance(parts[0], torch.Tensor) else parts[0]
+
+
+EAGER: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map}

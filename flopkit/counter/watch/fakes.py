@@ -1,0 +1,65 @@
+"""Fake-tensor modes that are entered while something is counted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flopkit.counter.watch.changes import Changes
+from flopkit.counter.watch.state import heres
+
+__all__ = ["install"]
+
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def install(changes: Changes) -> None:
+    """A fake-tensor mode that is entered while counting would run its operators unseen: the watcher goes on top of it.
+
+    Not where torch itself enters one, in order to find out shapes: that is no work of the program's.
+    """
+    if "torch._subclasses.fake_tensor" not in sys.modules:
+        return
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    entered: dict[Any, list[tuple[bool, Any]]] = {}  # what was done about it, level by level
+
+    def entering(original: Any) -> Any:
+        def __enter__(mode: Any) -> Any:
+            found = original(mode)
+            shapes = _torch_asks(sys._getframe(1))
+            for here in (watching := heres()):
+                if shapes:
+                    here.busy += 1
+                else:
+                    here.watcher.on_top()
+            entered.setdefault(mode, []).append((shapes, watching))
+            return found
+
+        return __enter__
+
+    def leaving(original: Any) -> Any:
+        def __exit__(mode: Any, *error: Any) -> Any:
+            levels = entered.get(mode)
+            shapes, watching = levels.pop() if levels else (True, ())  # entered before counting began
+            for here in reversed(watching):
+                if shapes:
+                    here.busy -= 1
+                else:
+                    here.watcher.off_top()
+            return original(mode, *error)
+
+        return __exit__
+
+    changes.replace(FakeTensorMode, "__enter__", entering)
+    changes.replace(FakeTensorMode, "__exit__", leaving)
+
+
+def _torch_asks(frame: Any) -> bool:
+    """Whether the nearest caller that is no context manager is a part of torch."""
+    while frame is not None and frame.f_code.co_filename.endswith(("contextlib.py", "_contextlib.py")):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_TORCH)

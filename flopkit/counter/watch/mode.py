@@ -1,0 +1,296 @@
+"""Watching a program run: the dispatch mode that torch calls for each operator, and what it keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import DisableTorchFunction
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from flopkit.counter import registry
+from flopkit.counter.beyond import flex, regions
+from flopkit.counter.ledger import Entry, Ledger
+from flopkit.counter.unknowns import BY_ITS_INSIDE, LOCAL, of_rank
+from flopkit.counter.watch import changes, decompose, modes
+from flopkit.counter.watch.autograd import NEVER, graph_task, next_number
+from flopkit.counter.watch.cache import cached_rule, known_rules, look_up, unknown_entry
+from flopkit.counter.watch.functions import Functions
+from flopkit.counter.watch.modes import how_many_dispatch, how_many_functions
+from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
+from flopkit.counter.watch.signatures import floats_in, key_of, made_up, on_meta
+from flopkit.counter.watch.state import ThreadState, heres, local
+from flopkit.counter.work import Work
+
+__all__ = ["Watcher"]
+
+
+class Watcher(TorchDispatchMode):
+    """Sees every operator of the threads it is entered in, and keeps the ledgers."""
+
+    supports_higher_order_operators = True
+    keeps_heres = True  # one for each thread
+
+    def __init__(self, attention: str = "auto", progress: Callable[[int], None] | None = None) -> None:
+        super().__init__()
+        if attention not in ("auto", "flash", "math"):
+            raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
+        self.attention = attention
+        self.modules = Modules()
+        self.entries: dict[Any, Entry] = {}
+        self.rules = known_rules()
+        self.desugared: dict[Any, bool] = {}
+        self.closed = False
+        self.notes: set[str] = set()
+        self.progress = progress
+        self.seen = 0  # operators
+        self.local = threading.local()
+        self._home = threading.get_ident()
+        self._all: list[ThreadState] = []
+        self._functions = Functions(self)
+        self.registered = registry.edition
+        self._final: Ledger | None = None
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:  # torch would import its whole compiler to guard us against it
+        return False
+
+    # -- threads ----------------------------------------------------------------------------------------------
+
+    @property
+    def here(self) -> ThreadState:
+        """What is known of this thread."""
+        found = getattr(self.local, "here", None)
+        if found is None:
+            found = self.local.here = ThreadState(self, OUTSIDE)
+            self._all.append(found)
+            around = getattr(local, "heres", ())
+            local.heres = (*(here for here in around if not here.watcher.closed), found)
+        return found
+
+    def threads(self) -> list[ThreadState]:
+        """Every thread that was seen."""
+        return list(self._all)
+
+    @contextlib.contextmanager
+    def on_this_thread(self, base: Scope = OUTSIDE) -> Iterator[None]:
+        """Watch this thread until the block ends; what no module asks for belongs to *base*."""
+        here = self.here
+        if here.entered:  # a pool's thread, started while counting, that takes a task
+            before, here.place = here.place, base
+            try:
+                yield
+            finally:
+                here.place = before
+            return
+        here.place, here.entered = base, True
+        if here not in heres():
+            local.heres = (*heres(), here)
+        self._functions.__enter__()
+        self.__enter__()
+        try:
+            yield
+        finally:
+            modes.leave_dispatch(self)
+            modes.leave_functions(self._functions)
+            here.entered = False
+            local.heres = tuple(other for other in heres() if other is not here)
+
+    def is_at_home(self) -> bool:
+        """Whether this is the thread that counts, and none that it started."""
+        return threading.get_ident() == self._home
+
+    def __enter__(self) -> Any:
+        """Watch this thread. torch's flags ("is any mode at work?") are one for all threads: only the thread that counts sets them. Another
+        may go on for long after the count, and nothing would be compiled until it ends."""
+        if self.is_at_home():
+            return super().__enter__()
+        modes.push_dispatch(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.is_at_home():
+            super().__exit__(*(error or (None, None, None)))
+        else:
+            modes.pop_dispatch(None)
+
+    def on_top(self) -> None:
+        """Watch from above a mode that was entered since."""
+        self.__enter__()
+
+    def off_top(self) -> None:
+        """Undo `on_top`."""
+        self.__exit__(None, None, None)
+
+    def finish(self) -> None:
+        """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
+        self.closed = True
+        self._final = self.ledger()
+        if rank := of_rank():
+            self.notes.discard(LOCAL)
+            self.notes.add(rank)
+        self._all.clear()
+        self.rules = {}
+        self.entries.clear()
+        self.modules = Modules()
+
+    def ledger(self) -> Ledger:
+        """All threads' calls."""
+        if self._final is not None:
+            return self._final
+        threads = self.threads()
+        if self.closed and len(threads) == 1 and not threads[0].ledger.foreign:
+            total = threads[0].ledger
+        else:
+            total = Ledger()
+            for here in threads:
+                total.take(here.ledger)
+        return total
+
+    # -- operators --------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        here = getattr(self.local, "here", None) or self.here
+        if here.busy or self.closed:
+            return func(*args, **kwargs)
+        if types and self._desugars(types):
+            return NotImplemented
+        rule = self.rules.get(func)
+        if rule is None or self.registered is not registry.edition:
+            rule = cached_rule(self, func)
+        if not rule.special:
+            pass
+        elif rule.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
+            return regions.attention(self, lambda *a, **k: self._open(here, func, a, k, rule), args, kwargs)
+        elif rule.flexes:
+            return flex.attention(self, func, args, kwargs)
+        elif rule.opens:
+            if rule.whole is None or not decompose.has_kernel(func, args):
+                return self._open(here, func, args, kwargs, rule)
+            rule = rule.whole
+        key = entry = floats = out = None
+        free = not how_many_functions()  # a tensor's shape can be asked for without anybody else being asked first
+        if not free:  # the function mode was not asked: this is called from C++
+            changes.catch_up()
+        if rule.constant is None and not rule.data_dependent:
+            if free:
+                key = key_of(rule, args, kwargs)
+            else:
+                with DisableTorchFunction():
+                    key = key_of(rule, args, kwargs)
+            floats = floats_in(args, kwargs) if rule.valued else None
+            try:
+                entry = rule.exact.get((key, floats)) if floats else rule.entries.get(key)
+            except (TypeError, RuntimeError):  # an argument that has no hash
+                key = None
+            if entry is not None and entry.results is not None and on_meta(args):
+                if not how_many_dispatch():  # a meta kernel only makes up a shape, slowly; this one was made up before
+                    out = made_up(entry.results)
+        if out is None:
+            here.busy += 1
+            try:
+                out = func(*args, **kwargs)
+            except Exception as error:
+                here.failed = str(error)
+                given = decompose.numbers_as_tensors(func, args) if isinstance(error, RuntimeError) else None
+                if given is None:
+                    raise
+                return func(*given, **kwargs)
+            finally:
+                here.busy -= 1
+        # What follows is done for every operator, while the numbers of a kernel fill the caches: so it is one function, and calls few.
+        if graph_task() == -1 and not here.optimizers and not here.began and here.trail.lowest == NEVER:
+            here.nodes, phase, place = next_number(), "forward", here.place  # as `where` says
+        else:
+            phase, place = here.where(1)
+        taken = False
+        if rule.constant is not None:
+            entry, taken = rule.constant, place.region is not None
+        elif entry is None or place.region is not None or rule.dynamic_shape or not free:
+            with DisableTorchFunction():
+                entry, taken = self._seen(here, rule, func, args, kwargs, out, key, floats, entry, phase, place)
+        here.arithmetic += entry.calculates
+        where = place.spot
+        if where is None or where.phase != phase or where.inside != taken:
+            where = place.where(phase, taken)
+        calls = here.ledger.calls
+        line = (entry, where)
+        calls[line] = calls.get(line, 0) + 1
+        if here.depth:
+            here.ledger.hide(entry, where)
+        self.seen += 1
+        if not self.seen & 127 and self.progress is not None:
+            self.progress(self.seen)
+        return out
+
+    def _seen(
+        self, here: ThreadState, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any, entry: Entry | None, phase: str,
+        place: Scope,
+    ) -> tuple[Entry, bool]:  # fmt: skip
+        """The entry of a call, and whether an attention call takes it for its own."""
+        if entry is None or rule.dynamic_shape:
+            entry = look_up(self, rule, func, args, kwargs, out, key, floats)
+        region = place.region
+        if region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place):
+            return entry, True
+        return entry, False
+
+    def _desugars(self, types: Any) -> bool:
+        """Whether a tensor subclass is at work that runs its operators by others: those are the ones to count."""
+        found = self.desugared.get(types)
+        if found is None:
+            found = self.desugared[types] = any(decompose.is_wrapper(kind) for kind in types)
+            for kind in types:
+                if "DTensor" in kind.__name__:
+                    self.notes.add(LOCAL)
+        return found
+
+    # -- operators that are opened ----------------------------------------------------------------------------
+
+    def _open(self, here: ThreadState, func: Any, args: Any, kwargs: Any, rule: Any) -> Any:
+        """Run an operator that no formula explains with its inside in view; it is unknown if no arithmetic was seen there."""
+        kernel = decompose.inside_of(func, args, kwargs)
+        if kernel is None:
+            here.busy += 1
+            try:
+                out = func(*args, **kwargs)
+            finally:
+                here.busy -= 1
+            self._unknown(here, func, args, kwargs, out, rule)
+            return out
+        before = here.arithmetic
+        here.depth += not rule.composite
+        try:
+            with self:
+                out = kernel(*args, **kwargs)
+        finally:
+            here.depth -= not rule.composite
+        if out is NotImplemented or rule.composite:
+            return out
+        if here.arithmetic == before:
+            self._unknown(here, func, args, kwargs, out, rule)
+        elif isinstance(func, torch._ops.OpOverload):
+            self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
+        return out
+
+    def _unknown(self, here: ThreadState, func: Any, args: Any, kwargs: Any, out: Any, rule: Any) -> None:
+        phase, place = here.where(3)
+        with DisableTorchFunction():
+            entry = unknown_entry(self, rule, func, args, kwargs, out)
+        here.arithmetic += 1  # listed: what it ran inside of need not be
+        here.ledger.add(entry, place.where(phase))
+
+    def unseen(self, op: str, work: Work) -> None:
+        """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
+        here = self.here
+        phase, place = here.where(2)
+        entry = self.entries.setdefault((op, repr(work)), Entry(op, work))
+        here.arithmetic += 1  # an operator that was opened need not be listed beside what ran inside
+        where = place.where(phase)
+        here.ledger.add(entry, where)
+        if here.depth:
+            here.ledger.hide(entry, where)

@@ -1,0 +1,211 @@
+"""What has to be changed in torch while something is counted, and is put back afterwards, whatever happens.
+
+Some things do not announce themselves to a mode: which module is called, which threads are started, compiled functions, and custom
+functions whose backward pass runs their forward pass again. While at least one count is running, the call of a module, the start of a thread
+and of a pool's task, the backward of a custom function, and the entry into a fake-tensor mode pass by here. Nothing is put on any
+module or tensor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _pop_mode_temporarily
+
+from flopkit.counter.beyond import kernels
+from flopkit.counter.watch import fakes, imports, module_calls, scripts, threads
+from flopkit.counter.watch.autograd import graph_task
+from flopkit.counter.watch.changes import Changes, lock
+from flopkit.counter.watch.functions import Functions
+from flopkit.counter.watch.internals import PACKAGES
+from flopkit.counter.watch.mode import Watcher
+from flopkit.counter.watch.modes import dispatch_modes, how_many_functions
+from flopkit.counter.watch.state import custom_backwards, heres
+
+__all__ = ["installed"]
+
+BIAS = "torch.nn.attention.bias"
+COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
+
+_users = 0
+_undo: Changes | None = None
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[None]:
+    """Change what has to be changed until the last of those who count is done."""
+    global _users, _undo
+    with lock:
+        _users += 1
+    try:
+        with lock:
+            if _undo is None:
+                _undo = Changes()
+                _install(_undo)
+        yield
+    finally:
+        with lock:
+            _users -= 1
+            if _users == 0 and _undo is not None:
+                changes, _undo = _undo, None
+                changes.close()
+
+
+def _install(changes: Changes) -> None:
+    custom = torch.autograd.function.BackwardCFunction
+    for name in {"apply", "apply_boxed"} & vars(custom).keys():
+        changes.redirect(custom, name, _applying)
+    changes.callback(register_optimizer_step_pre_hook(_before_step).remove)
+    changes.callback(register_optimizer_step_post_hook(_after_step).remove)
+    changes.replace(torch.overrides, "has_torch_function", _asking)
+    launching = dict.fromkeys((*kernels.MODULES, PACKAGES), kernels.install)
+    imports.watch(changes, {BIAS: _biases, "multiprocessing.pool": threads.watch_pools, **launching})
+    _eager(changes)
+    if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+        changes.replace(torch._ops.HigherOrderOperator, "dispatch", _dispatching)
+    for room in (module_calls, threads, fakes, scripts):
+        room.install(changes)
+
+
+def _applying(original: Any) -> Any:
+    def apply(node: Any, gradients: Any, by_name: Any) -> Any:
+        inside = custom_backwards()
+        task = graph_task()
+        inside.append((task, torch.is_grad_enabled()))
+        for here in heres():
+            if task not in here.began:
+                here.begin(task)
+        if type(node).__name__ == "CompiledFunctionBackward":
+            for here in heres():
+                here.watcher.notes.add(COMPILED)
+        try:
+            return original(node, *gradients, **by_name)
+        finally:
+            inside.pop()
+
+    return apply
+
+
+def _before_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
+    frame = sys._getframe(1)
+    watching = heres()
+    for here in watching:
+        here.optimizers.append(frame)
+    closure = kwargs.get("closure") if "closure" in kwargs else args[1] if len(args) > 1 else None
+    if not watching or not callable(closure):
+        return None
+
+    def outside() -> Any:
+        for here in watching:
+            here.optimizers.append(None)
+        try:
+            return closure()
+        finally:
+            for here in watching:
+                if None in here.optimizers:
+                    while here.optimizers.pop() is not None:
+                        pass
+
+    if "closure" in kwargs:
+        return args, {**kwargs, "closure": outside}
+    return (args[0], outside, *args[2:]), kwargs
+
+
+def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    for here in heres():
+        if here.optimizers:
+            here.optimizers.pop()
+
+
+def _asking(original: Any) -> Any:
+    """Transformer layers leave their fast path where a function mode is at work. Ours changes nothing: the path is that of the program."""
+    plain = torch._C._disabled_torch_function_impl
+
+    def has_torch_function(arguments: Any) -> Any:
+        modes = map(torch._C._get_function_stack_at, range(how_many_functions()))
+        layer = sys._getframe(1).f_globals.get("__name__", "").startswith("torch.nn.modules.")
+        if not layer or not all(isinstance(mode, Functions) for mode in modes):
+            return original(arguments)
+        kinds = {type(argument) for argument in arguments} - {torch.Tensor}
+        return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
+
+    return has_torch_function
+
+
+def _dispatching(original: Any) -> Any:
+    """An older torch calls a mode for a higher-order operator only if the two are known to each other. Ours is for all of them."""
+
+    def dispatch(operator: Any, key: Any, /, *args: Any, **kwargs: Any) -> Any:
+        modes = dispatch_modes()
+        if key != torch.DispatchKey.Python or not modes or not isinstance(modes[-1], Watcher):
+            return original(operator, key, *args, **kwargs)
+        with _pop_mode_temporarily() as mode:
+            return mode.__torch_dispatch__(operator, (), args, kwargs)
+
+    return dispatch
+
+
+def _biases(changes: Changes, module: Any) -> None:
+    changes.replace(module.CausalBias, "__new__", _making)
+
+
+def _making(original: Any) -> Any:
+    """Attention's `CausalBias` is made by calling the class, which torch cannot do where a dispatch mode is at work."""
+
+    def __new__(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        modes = dispatch_modes()
+        if not all(isinstance(mode, Watcher) for mode in modes):
+            return original(kind, *args, **kwargs)
+        with _disable_current_modes():
+            return original(kind, *args, **kwargs)
+
+    return staticmethod(__new__)
+
+
+def _exporting(original: Any) -> Any:
+    """What is exported strictly is traced by the compiler, up to torch 2.9, which traces nothing that is to run eagerly."""
+
+    def export(*args: Any, **kwargs: Any) -> Any:
+        with torch.compiler.set_stance("default"):
+            found = original(*args, **kwargs)
+        return functools.partial(export_now, found) if callable(found) else found
+
+    def export_now(traced: Any, *args: Any, **kwargs: Any) -> Any:
+        with torch.compiler.set_stance("default"):
+            return traced(*args, **kwargs)
+
+    return export
+
+
+def _eager(changes: Changes) -> None:
+    """Compiled functions run as they were written, and stay compiled. The compiler is not loaded for that: only if somebody asks for it."""
+
+    def set_stance() -> None:
+        stance = torch.compiler.set_stance("force_eager")
+        stance.__enter__()
+        changes.callback(stance.__exit__, None, None, None)
+        changes.replace(torch._dynamo, "export", _exporting)
+
+    if "torch._dynamo" in sys.modules:
+        set_stance()
+        return
+    asked = False
+
+    def compiling(original: Any) -> Any:
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            nonlocal asked
+            with lock:
+                if not asked:
+                    asked = True
+                    set_stance()
+            return original(*args, **kwargs)
+
+        return compile
+
+    changes.replace(torch, "compile", compiling)
