@@ -124,9 +124,9 @@ class ExpertLoad:
         How many experts there are, and over how many devices they are spread.
     busiest, busiest_rank : Any
         Assignments of the busiest expert, and of the busiest device.
-    limit : Any, optional
+    limit : Any
         Rows that each expert computes at most. None: as many as come.
-    overflow : Any, optional
+    overflow : Any
         Assignments that find no row.
 
     Examples
@@ -140,8 +140,8 @@ class ExpertLoad:
     ranks: Any
     busiest: Any
     busiest_rank: Any
-    limit: Any = None
-    overflow: Any = 0
+    limit: Any
+    overflow: Any
 
     @property
     def imbalance(self) -> Any:

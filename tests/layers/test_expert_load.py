@@ -62,6 +62,9 @@ def test_counts_by_hand():
     assert (load.assignments, load.experts, load.limit, load.overflow) == (16, 4, 5, 4)
     assert (load.imbalance, load.rank_imbalance) == (9 / 4, 10 / 8)
     assert (load.dropped, load.slowdown, load.empty) == (4 / 16, 20 / 16, 1 - 12 / 20)
+    alone = fk.expert_load([9, 1, 2, 4])  # all experts on one device, which waits for nobody
+    assert (alone.rank_imbalance, alone.slowdown, alone.imbalance) == (1, 1, 9 / 4)
+    assert fk.expert_load(tokens=64, experts=16, top_k=2, skew=2).slowdown == 1
     free = fk.expert_load([9, 1, 2, 4], ranks=2)
     assert (free.dropped, free.empty, free.limit, free.slowdown) == (0, 0, None, 10 / 8)
     assert fk.expert_load(numpy.array([9, 1, 2, 4]), ranks=2, capacity=1.25) == load
