@@ -254,6 +254,7 @@ def expert_load(
         # Loads fall, so the sum of what is beyond a limit is largest when it is taken over all experts that exceed theirs. The density
         # of the load, (1 − s)·x^(−s), falls to the limit at x: the last expert to exceed it lies on either side of there.
         density = minimum(1, (1 - steepness) * assignments / (experts * limit))
+        # equivalent: 1 -> 2 [4] (of equal loads all exceed the limit or none)
         last = maximum(1, ceil_div(experts * density ** (1 / where(skew > 1, steepness, 1)), 1))  # type: ignore[operator]
         overflow = maximum(0, maximum(beyond(last), beyond(maximum(1, last - 1))))
     return ExpertLoad(

@@ -65,6 +65,7 @@ def test_counts_by_hand():
     alone = fk.expert_load([9, 1, 2, 4])  # all experts on one device, which waits for nobody
     assert (alone.rank_imbalance, alone.slowdown, alone.imbalance) == (1, 1, 9 / 4)
     assert fk.expert_load(tokens=64, experts=16, top_k=2, skew=2).slowdown == 1
+    assert fk.expert_load([1, 3, 8, 4], ranks=2).rank_imbalance == 1.5  # the second device has 12 of 16
     free = fk.expert_load([9, 1, 2, 4], ranks=2)
     assert (free.dropped, free.empty, free.limit, free.slowdown) == (0, 0, None, 10 / 8)
     assert fk.expert_load(numpy.array([9, 1, 2, 4]), ranks=2, capacity=1.25) == load
@@ -73,6 +74,14 @@ def test_counts_by_hand():
 def test_a_balanced_load_costs_nothing():
     load = fk.expert_load(tokens=64, experts=16, top_k=2, ranks=4, capacity=1)
     assert (load.imbalance, load.rank_imbalance, load.slowdown, load.dropped, load.empty) == (1, 1, 1, 0, 0)
+
+
+def test_one_and_two_experts_by_hand():
+    one = fk.expert_load(tokens=10, experts=1, top_k=1, capacity=0.5)  # takes 5 of its 10 tokens
+    assert (one.dropped, one.empty, one.slowdown) == (0.5, 0, 0.5)
+    two = fk.expert_load(tokens=100, experts=2, top_k=1, skew=1.5, ranks=2, capacity=1)  # 75 and 25, each takes 50
+    assert math.isclose(two.rank_imbalance, 1.5) and math.isclose(two.dropped, 0.25)
+    assert fk.expert_load(tokens=100, experts=2, top_k=1, skew=1.5).dropped == 0  # without a capacity
 
 
 @pytest.mark.parametrize("names", [("skew", "tokens"), ("skew", "tokens", "experts", "top_k", "ranks", "capacity")])
