@@ -38,7 +38,7 @@ def norm_steps(d: int = 4096) -> Drawing:
     Examples
     --------
     >>> norm_steps().title
-    'Step by step an RMS norm moves 36 bytes for each number, in one kernel 4'
+    'Step by step, an RMS norm moves 36 bytes for each number; one kernel moves 4'
     """
     whole("norm_steps", "d", d, 64, 2**20)
     unit, left, top, high = 19.0, 86.0, 58.0, 28.0
@@ -68,7 +68,7 @@ def norm_steps(d: int = 4096) -> Drawing:
     canvas.text(left, y + 68, f"together {one} bytes, in one kernel", anchor="start", bold=True, name="fused")
     return Drawing(
         "norm-steps",
-        f"Step by step an RMS norm moves {moved} bytes for each number, in one kernel {one}",
+        f"Step by step, an RMS norm moves {moved} bytes for each number; one kernel moves {one}",
         "Bars of bytes read and written for each number of a row. "
         + " ".join(
             f"{name.capitalize() if name[0].isalpha() else name}: {sum(nbytes(1, t) for t in reads)} read, {sum(nbytes(1, t) for t in writes)} written."
