@@ -188,7 +188,7 @@ def expert_loads() -> Figure:
             column("over", "Dropped", "×"),
             column("vacant", "Empty rows", "×"),
         ],
-        caption="A model of a load: the busiest i of E experts together get the share (i/E)^a of the tokens, and a follows from the busiest expert. "
+        caption="The load follows a formula: the busiest i of E experts together get the share (i/E)^a of the tokens, and a follows from the busiest expert. "
         "Neighbours share a device, so the busiest experts lie together, as they do in the worst case. The line is the average of each device. No token chooses an "
         "expert twice, so the skew is at most experts / chosen, and there are no more devices than experts. A capacity pads every expert to its limit. Bytes and "
         "times leave out sending tokens between devices, and shared experts; times also leave out the router. " + peaks_note(PAIRS),
