@@ -152,7 +152,7 @@ def ten_mistakes() -> Figure:
         chart=chart,
         table=[column("mistake", "Mistake"), column("ratio", "Ratio", "×"), column("printed", "MFU", "%")],
         caption="The throughput is an example except in the third preset, which is DeepSeek's published rate; they ran on H800s, whose peak is printed as 989 TFLOP/s, 0.04 % less than an H100's. "
-        "MFU is under EXACT, over the dense peak. Recompute: every layer's forward pass again, embedding and head not. "
+        "MFU is under EXACT, over the dense peak. Recompute runs every layer's forward pass again, but not the embedding and the head. "
         + peaks_note([(name, dtype) for name, (_, dtype) in DEVICES.items()]),
         height=380,
     )  # fmt: skip
