@@ -186,7 +186,7 @@ def recompute_policies() -> Figure:
             readout("total", "In all", "B"),
             readout("used", "Of the GPU's memory", "%"),
             readout("fits", "Fits"),
-            readout("executed", "Executed, by model FLOPs", "×"),
+            readout("executed", "Executed FLOPs over model FLOPs", "×"),
             readout("passes", "Executed, in forward passes", "×"),
         ],
         rows=along("policy"),
@@ -195,7 +195,7 @@ def recompute_policies() -> Figure:
             column("policy", "Recompute"),
             column("activations", "Activations", "B"),
             column("total", "In all", "B"),
-            column("executed", "Executed, by model FLOPs", "×"),
+            column("executed", "Executed FLOPs over model FLOPs", "×"),
             column("passes", "In forward passes", "×"),
         ],
         caption="Memory as Model.train_memory counts it: all parameters trained, activations in bf16 without dropout; no gradients of activations, "
