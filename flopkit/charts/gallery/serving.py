@@ -76,7 +76,7 @@ def decode_of_models(
     s.ceiling = minimum(count * device.bandwidth / (s.cached + s.row), count * device.peak / s.alone)
     s.limit = s.alone / (s.cached + s.row)
     s.ridge = device.peak / device.bandwidth
-    s.reaches = where(s.limit > s.ridge, "a large enough batch does", "no batch does")
+    s.reaches = where(s.limit > s.ridge, "with a large enough batch", "with no batch")
 
 
 def one_batch(
@@ -205,7 +205,7 @@ def decode_throughput() -> Figure:
             readout("busy", "Peak in use", "%"),
             readout("ceiling", "Ceiling for all users, tokens/s"),
             readout(
-                "reaches", "Compute-bound", text={name: name for name in ("a large enough batch does", "no batch does")}
+                "reaches", "Compute-bound", text={name: name for name in ("with a large enough batch", "with no batch")}
             ),
             readout("memory", "Weights and caches, in memory", "B"),
             readout("fits", "Fits in the memory", text={"yes": "yes", "no": "no"}),
@@ -223,6 +223,6 @@ def decode_throughput() -> Figure:
         "communication between them. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
         "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. "
         f"Megatron 1T is drawn without its table of learned positions, which ends at {load('megatron-1t').positions:,} tokens. "
-        f"The ceiling is the limit of a large batch. What lies below 0.1 tokens/s is drawn there. {peaks_note(HARDWARE)}",
+        f"The ceiling is the limit of a large batch. Rates below 0.1 tokens/s are drawn at 0.1. {peaks_note(HARDWARE)}",
         height=320,
     )

@@ -51,7 +51,7 @@ def test_the_ceiling_is_what_a_huge_batch_comes_to(model, context):
     huge = bound(**{**start, "batch": 2**34})
     assert FIGURE.at(model=model, context=context)["ceiling"] == pytest.approx(huge.tokens_per_s, rel=1e-3)
     never = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", context=context) is None
-    assert (FIGURE.at(model=model, context=context)["reaches"] == "no batch does") is never
+    assert (FIGURE.at(model=model, context=context)["reaches"] == "with no batch") is never
 
 
 def test_where_the_memory_is_full():
