@@ -332,7 +332,7 @@ TORCHTITAN_2024 = Convention(
 )  # fmt: skip
 TORCHTITAN = Convention(
     "TORCHTITAN",
-    "torchtitan since pull request 280: N leaves out an input embedding that is not tied; layers with a sliding window count as full attention here",
+    "torchtitan since pull request 280 (for tied models since 3225, May 2026): N leaves out an input embedding that is not tied; layers with a sliding window count as full attention here",
     hidden=1, vectors=1, positions=1, recompute=0,
 )  # fmt: skip
 MAXTEXT_2024 = Convention(

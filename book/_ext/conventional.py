@@ -68,7 +68,7 @@ def _spread(steps):
     """How many times the smallest number the largest is, for each model."""
     counts = [[step.under(name).flops_per_token for name in presets()] for step in steps]
     times = [f"{max(each) / min(each):.2g} for {name}" for (name, _), each in zip(MODELS, counts, strict=True)]
-    return f"The largest number of a column is so many times its smallest: {', '.join(times)}."
+    return f"The largest number of a column over its smallest is {', '.join(times)}."
 
 
 def table(rows, left=1):
