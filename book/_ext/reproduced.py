@@ -36,8 +36,8 @@ def summary():
     without_mosaic = len({row.table for row in others})
     return (
         f"{without_mosaic} of the {len(published.names())} tables have {len(others)} numbers between them. **{share(others, REPRODUCED)} of these are reproduced, "
-        f"{share(others, ROUNDING)} lie inside rounding, and {share(others, DIFFERENT)} don't come out.** Another {len(mosaic)} numbers stand in "
-        f"one table of MosaicML's, which applies one formula to 216 runs: {share(mosaic, REPRODUCED)} of them are reproduced, "
+        f"{share(others, ROUNDING)} lie inside rounding, and {share(others, DIFFERENT)} don't come out.** The other table, MosaicML's, "
+        f"applies one formula to 216 runs. Of its {len(mosaic)} numbers, {share(mosaic, REPRODUCED)} are reproduced, "
         f"{share(mosaic, ROUNDING)} lie inside rounding, and {share(mosaic, DIFFERENT)} don't come out."
     )
 
