@@ -252,10 +252,10 @@ def calculator() -> Figure:
             column("against", "By EXACT", "×"),
             column("share", "MFU", "%"),
         ],
-        caption="A training token: forward and backward, nothing twice; MFU is this over the dense peak. A bar with an arrow at its number is longer than the chart. HFU adds recompute, and the scores that flash "
+        caption="A training token is counted forward and backward, and nothing twice. MFU is its FLOPs at the throughput that you set, over the dense peak. A bar with an arrow at its number is longer than the chart. HFU adds recompute, and the scores that flash "
         "attention computes again. Memory as Model.train_memory counts it; weights, gradients and optimiser are shared evenly by all devices "
         "(ZeRO-3, FSDP), activations are those of one device’s sequences. Decoding with a context of the same length, spread evenly over all "
-        "devices, which exchange data in no time: a lower bound, but of a mixture of experts, whose step reads the most experts that the batch can choose. "
+        "devices, which exchange data in no time. So the time of a step is a lower bound, except for a mixture of experts: here its step reads the most experts that the batch can choose. "
         + peaks_note(DEVICES),
         height=330,
     )
