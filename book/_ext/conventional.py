@@ -67,8 +67,13 @@ def side_by_side():
 def _spread(steps):
     """How many times the smallest number the largest is, for each model."""
     counts = [[step.under(name).flops_per_token for name in presets()] for step in steps]
-    times = [f"{max(each) / min(each):.2g} for {name}" for (name, _), each in zip(MODELS, counts, strict=True)]
-    return f"The largest number of a column over its smallest is {', '.join(times)}."
+    times = [f"{max(each) / min(each):.2g}" for each in counts]
+    names = [name for name, _ in MODELS]
+    return f"The largest number of a column is {_listed(times)} times its smallest, for {_listed(names)}."
+
+
+def _listed(words):
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def table(rows, left=1):
