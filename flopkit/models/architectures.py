@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.blocks import Block, Patches
-from flopkit.models.config_fields import Fields
+from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
@@ -55,17 +55,18 @@ def _qwen3(c: Fields) -> dict[str, Any]:
 
 
 def _qwen2_moe(c: Fields) -> dict[str, Any]:
-    c.refuse(use_sliding_window=False)
-    shared = {"shared_gate": True, "shared_d_ff": c.need("shared_expert_intermediate_size")}
-    found = _common(c, qkv_bias=c.flag("qkv_bias", True), **shared)
-    return found | c.all("experts", "top_k", "expert_d_ff") | c.sparse(c.need("layers"))
+    layers = c.need("layers")
+    # without a list, transformers 4 and 5 give the window to different layers
+    window = c.windows(layers, switch="use_sliding_window", listed=True)
+    shared = {"shared_gate": True, "shared_d_ff": c.need("shared_expert_intermediate_size", minimum=0)}
+    found = _common(c, qkv_bias=c.flag("qkv_bias", True), **shared) | c.all("experts", "top_k", "expert_d_ff")
+    return found | c.crossed(window, c.sparse(layers))
 
 
 def _qwen3_moe(c: Fields) -> dict[str, Any]:
-    c.refuse(use_sliding_window=False)
-    bias = c.flag("attention_bias")
-    found = _common(c, qkv_bias=bias, out_bias=bias, qk_norm="head")
-    return found | c.all("experts", "top_k", "expert_d_ff") | c.sparse(c.need("layers"))
+    layers, bias = c.need("layers"), c.flag("attention_bias")
+    found = _common(c, qkv_bias=bias, out_bias=bias, qk_norm="head") | c.all("experts", "top_k", "expert_d_ff")
+    return found | c.crossed(c.windows(layers, switch="use_sliding_window"), c.sparse(layers))
 
 
 def _gemma2(c: Fields) -> dict[str, Any]:
@@ -101,26 +102,25 @@ def _gpt_oss(c: Fields) -> dict[str, Any]:
 def _deepseek(c: Fields) -> dict[str, Any]:
     c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1)
     latent = c.all("kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
-    dense = c.dense_first(c.need("layers"), c.need("dense"))
+    dense = c.dense_first(c.need("layers"), c.need("dense", minimum=0))
     experts = c.all("experts", "top_k", "expert_d_ff")
-    shared = c.get("n_shared_experts", 0) * experts["expert_d_ff"]
+    shared = c.count("n_shared_experts", 0, minimum=0) * experts["expert_d_ff"]
     return _common(c, head_dim=None, kv_heads=None) | latent | experts | {"shared_d_ff": shared} | dense
 
 
 def _gpt2(c: Fields) -> dict[str, Any]:
+    c.refuse(add_cross_attention=False)
     d_model = c.need("d_model")
-    found = c.all("vocab", "layers", "heads") | {"d_model": d_model, "d_ff": c.get("n_inner", 4 * d_model)}
+    found = c.all("vocab", "layers", "heads") | {"d_model": d_model, "d_ff": c.count("n_inner", 4 * d_model)}
     biases = dict.fromkeys(("mlp_bias", "qkv_bias", "out_bias"), True)
     last = {"tied": c.flag("tie_word_embeddings", True), "positions": c.need("n_positions")}
     return found | {"act": c.act("gelu_new"), "gated": False, "rotary": 0, "norm": "layer"} | biases | last
 
 
 def _qwen3_next(c: Fields, name: str) -> Model:
-    layers, period = c.need("layers"), c.get("full_attention_interval", 4)
-    types = c.get("layer_types") or [
-        "full_attention" if (i + 1) % period == 0 else "linear_attention" for i in range(layers)
-    ]
-    order = tuple(int(kind == "full_attention") for kind in types)
+    layers, period = c.need("layers"), c.count("full_attention_interval", 4)
+    kinds = ("linear_attention", WHOLE)
+    order = c.order(layers, kinds, [kinds[(i + 1) % period == 0] for i in range(layers)])
     c.refuse(attention_bias=False, mlp_only_layers=[], decoder_sparse_step=1)
     linear = GatedDelta(
         heads=c.need("linear_num_value_heads"), k_heads=c.need("linear_num_key_heads"), k_dim=c.need("linear_key_head_dim"),
@@ -140,26 +140,27 @@ def _qwen3_next(c: Fields, name: str) -> Model:
         **c.all("d_model", "vocab"),
         blocks=blocks,
         order=order,
-        tied=bool(c.get("tie_word_embeddings", False)),
+        tied=c.flag("tie_word_embeddings"),
     )
 
 
 def _mamba2(c: Fields, name: str) -> Model:
     mixer = StateSpace(
         **c.all("heads"), head_dim=c.need("head_dim"), state=c.need("state_size"), groups=c.need("n_groups"), conv=c.need("conv_kernel"),
-        conv_bias=bool(c.get("use_conv_bias", True)), bias=bool(c.get("use_bias", False)), chunk=c.get("chunk_size", 256),
+        conv_bias=c.flag("use_conv_bias", True), bias=c.flag("use_bias"), chunk=c.count("chunk_size", 256),
     )  # fmt: skip
-    tied = bool(c.get("tie_word_embeddings", False))
+    tied = c.flag("tie_word_embeddings")
     return Model(name=name, **c.all("d_model", "vocab"), blocks=((Block(mixer=mixer), c.need("layers")),), tied=tied)
 
 
 def _mpt(c: Fields, name: str) -> Model:
-    c.refuse(no_bias=True, attn_type="multihead_attention", embedding_fraction=1.0)
-    d_model, inside = c.need("d_model"), c.get("attn_config", {})
+    c.refuse(no_bias=True, embedding_fraction=1.0)
+    d_model, inside = c.need("d_model"), Fields(c.get("attn_config", {}), c.kind)
+    inside.refuse(attn_type="multihead_attention", qk_ln=False)
     return transformer(
-        name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=c.get("expansion_ratio", 4) * d_model, act="gelu",
-        gated=False, rotary=0, norm="layer", norm_bias=False, tied=bool(c.get("tie_word_embeddings", True)),
-        positions=None if inside.get("alibi", True) else c.need("max_seq_len"),
+        name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=c.count("expansion_ratio", 4) * d_model, act="gelu",
+        gated=False, rotary=0, norm="layer", norm_bias=False, tied=c.flag("tie_word_embeddings", True),
+        positions=None if inside.flag("alibi", True) else c.need("max_seq_len"),
     )  # fmt: skip
 
 
@@ -168,8 +169,8 @@ def _bert(c: Fields, name: str) -> Model:
     return transformer(
         name=name, **c.all("vocab", "d_model", "layers", "heads", "d_ff"), act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=True,
         out_bias=True, rotary=0, norms="post", norm="layer", final_norm=False, embedding_norm=True, causal=False, head="mlm",
-        head_bias=True, tied=bool(c.get("tie_word_embeddings", True)), positions=c.need("max_position_embeddings"),
-        token_types=c.need("type_vocab_size"),
+        head_bias=True, tied=c.flag("tie_word_embeddings", True), positions=c.need("max_position_embeddings"),
+        token_types=c.need("type_vocab_size", minimum=0),
     )  # fmt: skip
 
 
@@ -182,9 +183,7 @@ def _t5(c: Fields, name: str) -> Model:
     heads, head_dim, buckets = c.need("heads"), c.need("head_dim"), c.need("relative_attention_num_buckets")
     sizes = {"heads": heads, "kv_heads": heads, "head_dim": head_dim, "rotary": 0}
     mlp = MLP(d_ff=c.need("d_ff"), act=kinds[act], gated=gated)
-    common: dict[str, Any] = dict(
-        d_model=c.need("d_model"), vocab=c.need("vocab"), tied=bool(c.get("tie_word_embeddings", True))
-    )
+    common = c.all("d_model", "vocab") | {"tied": c.flag("tie_word_embeddings", True)}
 
     def stack(layers: int, cross: Any) -> dict[str, Any]:
         first, later = (
@@ -195,14 +194,15 @@ def _t5(c: Fields, name: str) -> Model:
     layers = c.need("num_layers")
     encoder = Model(name="encoder", **common, **stack(layers, None), causal=False, head="none")
     cross = Attention(**sizes, cross=True)
-    return Model(name=name, **common, **stack(c.get("num_decoder_layers", layers), cross), encoder=encoder)
+    return Model(name=name, **common, **stack(c.count("num_decoder_layers", layers), cross), encoder=encoder)
 
 
 def _vit(c: Fields, name: str) -> Model:
-    patches = Patches(image=c.need("image_size"), patch=c.need("patch_size"), channels=c.get("num_channels", 3))
+    patches = Patches(image=c.need("image_size"), patch=c.need("patch_size"), channels=c.count("num_channels", 3))
+    classes = c.get("id2label")
     return transformer(
-        name=name, vocab=len(c.get("id2label", range(c.get("num_labels", 1000)))), **c.all("d_model", "layers", "heads", "d_ff"),
-        act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=bool(c.get("qkv_bias", True)), out_bias=True, rotary=0, norm="layer",
+        name=name, vocab=len(classes) if classes else c.need("classes"), **c.all("d_model", "layers", "heads", "d_ff"),
+        act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=c.flag("qkv_bias", True), out_bias=True, rotary=0, norm="layer",
         causal=False, head="classes", patches=patches, positions=patches.tokens,
     )  # fmt: skip
 

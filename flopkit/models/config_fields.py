@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flopkit import sizes
 from flopkit.names import hint
 
 __all__ = ["ACTS", "ACT_KEYS", "KEYS", "WHOLE", "WINDOWED", "Fields"]
@@ -31,7 +32,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "top_k": ("num_experts_per_tok",),
     "expert_d_ff": ("moe_intermediate_size",),
     "dense": ("first_k_dense_replace",),
-    "tied": ("tie_word_embeddings",),
+    "classes": ("id2label", "num_labels"),
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
 
@@ -55,14 +56,27 @@ class Fields:
         return default if value is None else value
 
     def flag(self, key: str, default: bool = False) -> Any:
-        return bool(self.get(key, default))
+        return bool(sizes.flag(key, self.get(key, default)))
 
-    def need(self, name: str) -> Any:
-        for key in KEYS.get(name, (name,)):
+    def count(self, key: str, default: Any, minimum: int = 1) -> Any:
+        """A whole number that may be missing."""
+        return sizes.size(key, self.get(key, default), minimum=minimum)
+
+    def need(self, name: str, minimum: int = 1) -> Any:
+        """A whole number that must be there."""
+        key = self.key(name)
+        return sizes.size(key, self.fields[key], minimum=minimum)
+
+    def key(self, name: str) -> str:
+        """The key under which a number stands, or an error that names all that it may have."""
+        keys = KEYS.get(name, (name,))
+        for key in keys:
             if self.fields.get(key) is not None:
-                return self.fields[key]
-        keys = " or ".join(repr(key) for key in KEYS.get(name, (name,)))
-        raise ValueError(f"the configuration of model_type={self.kind!r} lacks {keys}: give a whole config.json")
+                return key
+        raise ValueError(
+            f"the configuration of model_type={self.kind!r} lacks {' or '.join(map(repr, keys))}: write it in; "
+            "transformers fills such a gap with a default of its own, and its AutoConfig says which"
+        )
 
     def all(self, *names: str) -> dict[str, Any]:
         return {name: self.need(name) for name in names}
@@ -74,33 +88,49 @@ class Fields:
         return ACTS[said]
 
     def windows(
-        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = ""
-    ) -> dict[str, Any]:
+        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
+    ) -> dict[str, Any]:  # fmt: skip
         """Which layers have a window: those that ``layer_types`` lists, else those from number *first* on, but each *every*-th.
 
-        *first*, *every_key*: keys of these numbers. *switch*: the key of a flag without which no layer has one.
+        *first*, *every_key*: keys of these numbers. *switch*: the key of a flag without which no layer has one. *listed*: nothing
+        but ``layer_types`` says it.
         """
         window = self.get("sliding_window")
-        if not window or (switch and not self.get(switch, False)):
+        if not window or (switch and not self.flag(switch)):
             return {}
-        start = self.need(first) if first else 0
-        every = next((self.fields[key] for key in every_key if self.fields.get(key)), every)
+        if listed:
+            self.key("layer_types")
+        start = self.need(first, minimum=0) if first else 0
+        every = next((self.count(key, every) for key in every_key if self.fields.get(key)), every)
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
-        types = self.get("layer_types") or [WINDOWED if each else WHOLE for each in usual]
-        if len(types) != layers:
-            raise ValueError(f"layer_types has {len(types)} entries for {layers} layers")
-        if unknown := set(types) - {WINDOWED, WHOLE}:
-            raise ValueError(f"layer_types: {sorted(unknown)[0]!r} is not described here")
-        order = tuple(int(kind == WHOLE) for kind in types)
+        order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
         if order.count(0) in (0, layers):
             return {"window": window} if order.count(0) else {}
         return {"window": window, "windowed": order.count(0), "order": order}
 
+    def order(self, layers: int, kinds: tuple[str, ...], usual: list[str]) -> tuple[int, ...]:
+        """The kind of each layer, as a place in *kinds*: what ``layer_types`` lists, else what is *usual*."""
+        types = self.get("layer_types") or usual
+        if len(types) != layers:
+            raise ValueError(f"layer_types has {len(types)} entries for {layers} layers")
+        if unknown := set(types) - set(kinds):
+            raise ValueError(f"layer_types: {sorted(unknown)[0]!r} is not described here")
+        return tuple(map(kinds.index, types))
+
     def sparse(self, layers: Any) -> dict[str, Any]:
         """Which layers have no experts, of Qwen's two ways to say so."""
-        only, step = self.get("mlp_only_layers", []), self.get("decoder_sparse_step", 1)
+        only, step = self.get("mlp_only_layers", []), self.count("decoder_sparse_step", 1)
         order = tuple(int(i not in only and (i + 1) % step == 0) for i in range(layers))
         return {"dense": order.count(0), "order": order} if order.count(0) else {}
+
+    def crossed(self, windows: dict[str, Any], sparse: dict[str, Any]) -> dict[str, Any]:
+        """What `windows` and `sparse` found, where both tell layers apart."""
+        if not ("order" in windows and "order" in sparse):
+            return windows | sparse
+        places = list(zip(sparse["order"], windows["order"], strict=True))
+        kinds = sorted(set(places))  # dense with the window, dense without, experts with it, experts without
+        order = tuple(map(kinds.index, places))
+        return windows | sparse | {"dense_windowed": places.count((0, 0)), "order": order}
 
     def dense_first(self, layers: Any, first: Any) -> dict[str, Any]:
         """The *first* layers have no experts."""

@@ -56,24 +56,29 @@ class Asked(Fields):
     def get(self, key: str, default: Any = None) -> Any:
         return Value(keys=[key], else_=default)
 
-    def need(self, name: str) -> Any:
+    def count(self, key: str, default: Any, minimum: int = 1) -> Any:
+        return self.get(key, default)
+
+    def need(self, name: str, minimum: int = 1) -> Any:
         return Value(keys=list(KEYS.get(name, (name,))))
 
     def flag(self, key: str, default: bool = False) -> Any:
         return Value(flag=self.get(key, default))
 
     def windows(
-        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = ""
-    ) -> dict[str, Any]:
+        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
+    ) -> dict[str, Any]:  # fmt: skip
         start = self.need(first) if first else 0
         period = Value(keys=list(every_key), else_=every) if every_key else every
         whole = Value(multiples=period, upto=layers, from_=start, not_=[])
-        listed = Value(
-            listed=["layer_types"], as_=WINDOWED, of=layers, known=[WINDOWED, WHOLE], else_=layers - start - whole
-        )
+        usual = self.need("layer_types") if listed else layers - start - whole
+        there = Value(listed=["layer_types"], as_=WINDOWED, of=layers, known=[WINDOWED, WHOLE], else_=usual)
         window = self.get("sliding_window", 0)
-        there = when(self.get(switch, False), window, 0) if switch else window
-        return {"window": there, "windowed": when(there, listed, 0)}
+        wide = when(self.get(switch, False), window, 0) if switch else window
+        return {"window": wide, "windowed": when(wide, there, 0)}
+
+    def crossed(self, windows: dict[str, Any], sparse: dict[str, Any]) -> dict[str, Any]:
+        return windows | sparse
 
     def sparse(self, layers: Any) -> dict[str, Any]:
         only, step = self.get("mlp_only_layers", []), self.get("decoder_sparse_step", 1)

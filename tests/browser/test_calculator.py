@@ -181,6 +181,10 @@ REFUSED = {
     "no model_type": ({"hidden_size": 4096}, 'This configuration has no "model_type"'),
     "a field that is missing": ({k: v for k, v in LLAMA.items() if k != "vocab_size"}, 'lacks "vocab_size"'),
     "a field that is null": ({**LLAMA, "hidden_size": None}, 'lacks "hidden_size" or "n_embd" or "d_model"'),
+    "a window in layers that are not listed": (
+        {**hf_config("qwen3-30b-a3b"), "model_type": "qwen2_moe", "shared_expert_intermediate_size": 4096, "use_sliding_window": True, "sliding_window": 64},
+        'lacks "layer_types"',
+    ),
     "text for a number": ({**LLAMA, "hidden_size": "4096"}, 'hidden_size is "4096": a whole number of at least 256 is wanted.'),
     "a negative size": ({**LLAMA, "num_hidden_layers": -1}, "num_hidden_layers is -1: a whole number of at least 1 is wanted."),
     "half a head": ({**LLAMA, "num_attention_heads": 31}, "4096 is not divisible by 31"),
@@ -217,6 +221,11 @@ CHANGED = [
     ("qwen2.5-7b", {"use_sliding_window": None, "sliding_window": 1000, "max_window_layers": 20}),
     ("qwen3-30b-a3b", {"mlp_only_layers": [0, 3], "decoder_sparse_step": 2}),
     ("qwen3-30b-a3b", {"mlp_only_layers": [0, 3], "attention_bias": True}),
+    ("qwen3-30b-a3b", {"mlp_only_layers": [0, 3], "use_sliding_window": True, "sliding_window": 1000}),
+    ("qwen3-30b-a3b", {
+        "model_type": "qwen2_moe", "shared_expert_intermediate_size": 4096, "mlp_only_layers": [1], "use_sliding_window": True,
+        "sliding_window": 1000, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 16,
+    }),
     ("gemma-3-27b", {"sliding_window_pattern": 4}),
     ("gemma-3-27b", {"sliding_window_pattern": None, "_sliding_window_pattern": 5}),
     ("gemma-3-27b", {"sliding_window_pattern": None}),

@@ -123,6 +123,19 @@ def test_layer_by_layer(kind):
         assert mixed in children.values(), (mixed, children)
 
 
+@pytest.mark.parametrize("kind", ["qwen2_moe", "qwen3_moe"])
+def test_windows_beside_experts(kind):
+    config, model = built(
+        kind, **SMALL[kind] | {"num_hidden_layers": 5, "mlp_only_layers": [1, 2], "use_sliding_window": True, "sliding_window": 8}
+    )  # fmt: skip
+    ours = fk.from_hf(config)
+    assert ours.params == sum(p.numel() for p in model.parameters())
+    for place, theirs in zip(ours.order, model.model.layers, strict=True):
+        block = ours.blocks[place][0]
+        assert (block.mixer.window or 0) == (getattr(theirs.self_attn, "sliding_window", None) or 0)
+        assert hasattr(block.mlp, "top_k") == hasattr(theirs.mlp, "experts")
+
+
 def test_dense_layers_and_experts_with_and_without_a_window():
     """dots.llm1, of which transformers has the layers, and `from_hf` no reader."""
     sizes = {

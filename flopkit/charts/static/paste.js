@@ -14,7 +14,7 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
     if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
     if ("keys" in value) {
       const key = value.keys.find(key => config[key] != null);
-      return key ? config[key] : "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: paste a whole config.json.`);
+      return key ? config[key] : "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: write it in; transformers fills such a gap with a default of its own.`);
     }
     if ("flag" in value) return !!get(value.flag);
     if ("if" in value) return get(get(value.if) ? value.then : value.or);
