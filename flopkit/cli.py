@@ -230,7 +230,7 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         tokens = asked.batch * (model.patches.tokens if model.patches and asked.seq is None else asked.seq)
         found |= {"FLOPs": cost.flops, "FLOPs a token": cost.flops / tokens}
     if model.causal and model.head == "tokens":
-        found["KV cache a token"] = model.kv_bytes(context=1)
+        found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(context=1)  # without states of linear attention
     what = "training step" if asked.train else "forward"
     caption = f"{model}, {what}: {asked.batch:,} × {tokens // asked.batch:,} tokens, convention {convention}"
     rows = [

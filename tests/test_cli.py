@@ -109,6 +109,16 @@ def test_count_a_config(capsys, tmp_path, monkeypatch):
     assert found["FLOPs"] == model.forward(seq=4096).flops
 
 
+def test_the_cache_of_a_token_leaves_out_states(capsys, tmp_path):
+    config = {
+        "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16,
+        "state_size": 24, "n_groups": 2, "conv_kernel": 4,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8")["KV_cache_a_token"] == 0
+    assert data(capsys, "count", "gpt-oss-20b", "--seq", "8")["KV_cache_a_token"] == 24 * 2 * 8 * 64 * 2
+
+
 def test_a_model_of_images_knows_its_tokens(capsys):
     found = data(capsys, "count", "vit-b-16", "--batch", "3")
     assert found["FLOPs"] == fk.load("vit-b-16").forward(batch=3).flops and "KV_cache_a_token" not in found

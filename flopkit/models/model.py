@@ -330,7 +330,8 @@ class Model:
         Returns
         -------
         Cost
-            FLOPs under EXACT. Bytes: the weights that are read once and the cache, of which each number is read or written once.
+            FLOPs under EXACT. Bytes: the weights that are read once and the cache, of which each number is read or written once; states
+            of linear attention are read and written.
 
         Notes
         -----
@@ -406,6 +407,7 @@ class Model:
         >>> load("llama-3-8b").kv_bytes(context=8192), load("deepseek-v3").kv_bytes(context=1)
         (1073741824, 70272)
         """
+        self._of_text("cache")
         context, batch = size("context", context), size("batch", batch)
         numbers = total(layers * block.mixer.held(context) for block, layers in self.blocks)
         if self.encoder is not None:  # keys and values of the encoder's output, as long as the text here
@@ -413,8 +415,7 @@ class Model:
         return nbytes(batch * numbers, dtype)
 
     def _served(self, name: str, batch: Any, q: Any, kv: Any, weights: Any, cache: Any) -> Cost:
-        if not self.causal or self.head != "tokens":
-            raise ValueError(f"{self.name} makes no text token by token: it has no {name}")
+        self._of_text(name)
         run = Run(batch, q, kv, absorbed=name == "decode")
         if self.encoder is not None:
             run = replace(run, memory=kv, new_memory=name == "prefill")
@@ -423,6 +424,10 @@ class Model:
             for each in replace(self, mtp=None).parts(run, head_tokens=run.tokens if run.absorbed else batch)
         ]
         return Cost.total(f"{self.name}, {name}", parts)
+
+    def _of_text(self, name: str) -> None:
+        if not self.causal or self.head != "tokens":
+            raise ValueError(f"{self.name} makes no text token by token: it has no {name}")
 
     def _capacity(self, capacity: Any) -> Any:
         """A capacity factor, which only experts have."""
@@ -437,6 +442,8 @@ class Model:
                 raise TypeError(f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096")
             seq = self.patches.tokens
         seq, batch = size("seq", seq), size("batch", batch)
+        if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
+            raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
         run = Run(batch, seq, seq, causal=self.causal, dtype=dtype)
         return run if self.encoder is None else replace(run, memory=seq)
 

@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
     cost: Cost
     weights: Any = 0  # numbers of weights that are read
-    cache: Any = 0  # numbers of keys, values or states that lie in the cache afterwards, each read or written once
+    cache: Any = 0  # numbers of the cache that are moved: keys and values are read or written, states are both
     formula: str = ""  # its FLOPs in words of the sizes
     core: Cost | None = None  # attention's scores and values, which selective recompute computes again
     scores_again: Cost | None = None  # what a flash kernel computes again in its backward pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from flopkit.arithmetic import where
 from flopkit.layers.convolutions import conv1d
 from flopkit.layers.normalisations import rms_norm
 from flopkit.models.parts import Part, Run, part, project
@@ -27,6 +28,11 @@ def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
         dtype=run.dtype,
     )
     return part("conv", cost, run.tokens, formula=f"2·tokens·{channels}·{kernel}")
+
+
+def _moved(mixer: GatedDelta | StateSpace, run: Run) -> Any:
+    """Numbers of the cache that a pass moves: it writes all of them and, where tokens came before, reads the states, too."""
+    return run.batch * (mixer.held(run.kv) + where(run.kv > run.q, mixer.states, 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +65,12 @@ class GatedDelta:
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache, however long the sequence: the states, and the last inputs of the convolution."""
-        return self.heads * self.k_dim * self.v_dim + self.conv * self._channels
+        return self.states + self.conv * self._channels
+
+    @property
+    def states(self) -> Any:
+        """Numbers of the states of all heads."""
+        return self.heads * self.k_dim * self.v_dim
 
     @property
     def _channels(self) -> Any:
@@ -77,7 +88,7 @@ class GatedDelta:
             project("in_proj", run, d_model, self._channels + values),
             project("gates_proj", run, d_model, 2 * self.heads),
             _convolved(run, self._channels, self.conv, False),
-            part("gated_delta", core, run.tokens, cache=run.batch * self.held(run.kv), formula="gated delta rule"),
+            part("gated_delta", core, run.tokens, cache=_moved(self, run), formula="gated delta rule"),
             part("gated_norm", norm, run.tokens),
             project("out_proj", run, values, d_model),
         ]
@@ -121,7 +132,12 @@ class StateSpace:
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache, however long the sequence: the states, and the last inputs of the convolution."""
-        return self.heads * self.head_dim * self.state + self.conv * self._channels
+        return self.states + self.conv * self._channels
+
+    @property
+    def states(self) -> Any:
+        """Numbers of the states of all heads."""
+        return self.heads * self.head_dim * self.state
 
     @property
     def _channels(self) -> Any:
@@ -137,7 +153,7 @@ class StateSpace:
         return [
             project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias),
             _convolved(run, self._channels, self.conv, self.conv_bias),
-            part("state_space", core, run.tokens, cache=run.batch * self.held(run.kv), formula="state space, Mamba-2"),
+            part("state_space", core, run.tokens, cache=_moved(self, run), formula="state space, Mamba-2"),
             part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens),
             project("out_proj", run, inner, d_model, self.bias),
         ]

@@ -94,6 +94,10 @@ def test_deepseek_v3_by_its_published_numbers(name):
         (lambda m: m.train_step(), "seq= is missing"),
         (lambda m: m.decode(context=0), "context=0"),
         (lambda m: m.prefill(prompt=4, weights="fp7"), "fp7"),
+        (lambda m: fk.load("vit-b-16").forward(seq=7), "seq=7: an image has 197 tokens in vit-b-16"),
+        (lambda m: fk.load("vit-b-16").train_step(seq=numpy.array([197, 50])), "an image has 197 tokens"),
+        (lambda m: fk.load("vit-b-16").kv_bytes(context=8), "vit-b-16 makes no text token by token: it has no cache"),
+        (lambda m: fk.load("bert-base").kv_bytes(context=8), "it has no cache"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, message):
@@ -230,6 +234,13 @@ def test_states_in_the_cache_by_hand():
         "state_size": 24, "n_groups": 2, "conv_kernel": 4,
     }  # fmt: skip
     assert fk.from_hf(config).kv_bytes(context=9, batch=2) == 2 * 2 * 3 * (4 * 16 * 24 + 4 * (64 + 2 * 2 * 24))
+    model = fk.from_hf(config)
+    read = 2 * (model.params - 96 * 32)  # all weights but the embedding's, of which a row a token
+    step, first = model.decode(context=9, batch=2), model.decode(context=1, batch=2)
+    assert first.bytes == read + 2 * 2 * 32 + model.kv_bytes(context=1, batch=2)  # nothing was there before
+    assert step.bytes == first.bytes + 2 * 2 * 3 * 4 * 16 * 24
+    chunk, start = (model.prefill(prompt=8, prefix=prefix).bytes for prefix in (8, 0))
+    assert chunk - start == 2 * 3 * 4 * 16 * 24
     sizes = {"batch": 5, "seq": 1, "algorithm": "recurrent"}
     space = state_space(**sizes, heads=4, head_dim=16, state=24, groups=2)
     assert space.bytes == 2 * 5 * (2 * 64 + 2 * 2 * 24 + 2 * 64 * 24)
