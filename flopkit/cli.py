@@ -208,6 +208,8 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         if getattr(asked, option) is not None and not asked.train:
             raise ValueError(f"--{option} goes with --train: it changes nothing of a forward pass")
     model, convention = _model(asked.model), as_convention(asked.convention)
+    if asked.seq is None and model.patches is None:
+        raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
     sizes = {"seq": asked.seq, "batch": asked.batch}
     found: dict[str, Any] = {"model": str(model), "convention": str(convention), **sizes}
     found |= {"parameters": model.params, "active": model.active_params}
@@ -227,7 +229,7 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
             found["training memory"] = model.train_memory(**how, **sizes).total
     else:
         cost = model.forward(**sizes).under(convention)
-        tokens = asked.batch * (model.patches.tokens if model.patches and asked.seq is None else asked.seq)
+        tokens = asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, "FLOPs a token": cost.flops / tokens}
     if model.causal and model.head == "tokens":
         found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(context=1)  # without states of linear attention
@@ -253,11 +255,13 @@ def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
         raise ValueError("name one model, such as: doctor llama-3-8b --seq 8192 …" + f"; given: {names}" * bool(names))
     wanted = {name: value for name, value in vars(asked).items() if name not in ("run", "json", "named")}
     found = doctor(**{**wanted, "model": _model(names[0])})
-    explained = [
-        {"name": each.name, "ratio": each.ratio, "mfu": each.mfu, "why": each.why} for each in found.explanations
-    ]
-    about = {"mfu": float(found.mfu), "hfu": float(found.hfu), "verdict": found.verdict, "reported": found.reported}
-    return {**about, "explanations": explained}, found if found.reported or explained else found.table()
+    listed = {
+        what: [{"name": each.name, "ratio": each.ratio, "mfu": each.mfu, "why": each.why} for each in getattr(found, what)]
+        for what in ("explanations", "considered")
+    }  # fmt: skip
+    about = {"mfu": float(found.mfu), "hfu": float(found.hfu), "convention": "EXACT"}
+    about |= {"verdict": found.verdict, "reported": found.reported}
+    return {**about, **listed}, found if found.reported or found.explanations else found.table()
 
 
 def _measure(asked: argparse.Namespace) -> tuple[Any, Table]:

@@ -130,6 +130,7 @@ def test_doctor(capsys):
     ours = fk.doctor(tokens_per_s=53336, model="llama-3.1-8b", seq=8192, device="h100-sxm", count=8, reported="39%")
     assert found["mfu"] == ours.mfu and found["verdict"] == "possible" and found["reported"] == 0.39
     assert [each["name"] for each in found["explanations"]] == [each.name for each in ours.explanations] != []
+    assert found["convention"] == "EXACT" and len(found["considered"]) == len(ours.considered)
     assert said(capsys, "doctor", *TITAN, "--reported", "0.39") == f"{ours!r}\n"
     table = said(capsys, "doctor", *TITAN)
     at = TITAN.index("--model")
@@ -181,7 +182,7 @@ def test_record(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["count", "llama-3-8b"], "seq= is missing"),
+        (["count", "llama-3-8b"], "--seq is missing"),
         (["count", "llama-3-8b", "--seq", "0"], "seq=0: a size must be at least 1"),
         (["count", "llama-3-8b", "--seq", "8k"], "--seq: invalid int value: '8k'"),
         (["count", "llama-3-9b", "--seq", "1"], "llama-3-8b"),

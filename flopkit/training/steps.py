@@ -39,7 +39,8 @@ class Step:
     checkpointed : Cost
         What the recompute policy computes again.
     scores_again : Cost
-        The scores that a flash kernel computes again in its backward pass. EXACT and TORCH count them, an author's convention does not.
+        The scores that a flash kernel computes again in its backward pass. EXACT, TORCH and FVCORE count them, an author's convention
+        does not.
     outside : Cost, optional
         Work outside of the layers, which the policy "full" does not repeat, but for a convention that says so (LLM_FOUNDRY).
 
