@@ -51,6 +51,7 @@ _WORK = {
 }  # fmt: skip
 
 
+_NAMED = re.compile(r"(?:^|-)a?(\d+(?:\.\d+)?)b\b", re.IGNORECASE)  # llama-3-8b, qwen3-30b-a3b; of mixtral-8x7b nothing
 _AGAIN = "work that the backward pass computes again counts: executed FLOPs make HFU, and MFU leaves them out"
 _CORE = "; here attention's scores and values, as in Megatron-LM"
 _FOURTH = "a fourth pass of the whole model, embedding and head too: 8 FLOPs a parameter for 6"
@@ -82,6 +83,10 @@ def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list
                 two.append(Mistake(f"{name}, and {counted}", more, f"{why}; {reason}"))
             else:
                 one.append(Mistake(counted, more, reason))
+    for billions in _NAMED.findall(model.name):
+        ratio = 6e9 * float(billions) * seq / base
+        if all(abs(ratio / known.ratio - 1) > 1e-3 for known in one):
+            one.append(Mistake(f"6N with the name's {billions}B for N", ratio, "the number in a model's name is rounded"))
     flash = steps[recompute].hardware_flops / base
     if all(abs(flash / known.ratio - 1) > 1e-4 for known in one):
         one.append(

@@ -44,6 +44,7 @@ MISTAKES = [  # what is done otherwise, and the MFU that comes of it, counted by
     ("causal ×2: hidden pairs counted", share(6 * (MATRICES + HEAD) + PAIRS)),
     ("6N + 12LHQT", share(6 * (MATRICES + 2 * HEAD + NORMS) + PAIRS)),
     ("6N", share(6 * (MATRICES + 2 * HEAD + NORMS))),
+    ("6N with the name's 8B for N", share(6 * 8e9)),
     ("scores left out", share(6 * (MATRICES + HEAD))),
     ("embedding in N", share(EXACT + 6 * HEAD)),
     ("head left out", share(EXACT - 6 * HEAD)),
@@ -86,6 +87,16 @@ def test_total_for_active_experts(model, active):
     exact = fk.doctor(**run)
     idle = exact.mfu + 6 * (one.params - one.active_params) * run["tokens_per_s"] / PEAK
     assert names(fk.doctor(**run, reported=f"{100 * idle:.3f} %"))[0] == "total for active experts"
+
+
+@pytest.mark.parametrize(
+    ("model", "named"), [("qwen3-30b-a3b", [30, 3]), ("mixtral-8x7b", []), ("gpt-oss-120b", [120]), ("deepseek-v3", []), ("qwen2.5-0.5b", [0.5])]
+)  # fmt: skip
+def test_the_parameters_in_a_model_s_name(model, named):
+    found = fk.doctor(tokens_per_s=1000, model=model, seq=4096, device="h100-sxm")
+    ours = {each.name: each.mfu for each in found.considered if "name's" in each.name}
+    wanted = {f"6N with the name's {n}B for N": 6e9 * n * 1000 / PEAK for n in named}
+    assert ours == pytest.approx(wanted)
 
 
 # Runs as they were published: tokens a second of the job, the MFU or HFU that is printed, and what it is.
