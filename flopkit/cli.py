@@ -28,9 +28,7 @@ from flopkit.experiments.bench import SCALES
 from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.hardware import checking, ncu
-from flopkit.models.catalogue import load
-from flopkit.models.hugging_face import from_hf
-from flopkit.models.model import Model
+from flopkit.models.catalogue import the_model
 from flopkit.models.trained import LoRA
 from flopkit.recordings import shown_records
 from flopkit.tables import Table
@@ -199,15 +197,11 @@ def _devices(asked: argparse.Namespace) -> tuple[Any, Table]:
     return found, Table(found, caption="Dense peaks, bandwidths and memories", formats=formats)
 
 
-def _model(name: str) -> Model:
-    return from_hf(name) if name.endswith(".json") or Path(name).is_file() else load(name)
-
-
 def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
     for option in ("recompute", "lora"):
         if getattr(asked, option) is not None and not asked.train:
             raise ValueError(f"--{option} goes with --train: it changes nothing of a forward pass")
-    model, convention = _model(asked.model), as_convention(asked.convention)
+    model, convention = the_model(asked.model), as_convention(asked.convention)
     if asked.seq is None and model.patches is None:
         raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
     sizes = {"seq": asked.seq, "batch": asked.batch}
@@ -232,7 +226,9 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         tokens = asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, "FLOPs a token": cost.flops / tokens}
     if model.causal and model.head == "tokens":
-        found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(context=1)  # without states of linear attention
+        found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(
+            context=1
+        )  # without states of linear attention
     what = "training step" if asked.train else "forward"
     caption = f"{model}, {what}: {asked.batch:,} × {tokens // asked.batch:,} tokens, convention {convention}"
     rows = [
@@ -254,7 +250,7 @@ def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
     if len(names) != 1:
         raise ValueError("name one model, such as: doctor llama-3-8b --seq 8192 …" + f"; given: {names}" * bool(names))
     wanted = {name: value for name, value in vars(asked).items() if name not in ("run", "json", "named")}
-    found = doctor(**{**wanted, "model": _model(names[0])})
+    found = doctor(**{**wanted, "model": names[0]})
     listed = {
         what: [{"name": each.name, "ratio": each.ratio, "mfu": each.mfu, "why": each.why} for each in getattr(found, what)]
         for what in ("explanations", "considered")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from flopkit.devices import device as known_device
 from flopkit.diagnosis.mistakes import Mistake, in_jobs, in_peaks, in_units, in_work, pairs, ways_out
-from flopkit.models.catalogue import load
-from flopkit.models.hugging_face import from_hf
-from flopkit.models.model import Model
+from flopkit.models.catalogue import the_model
 from flopkit.sizes import choice, number
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
@@ -154,7 +150,7 @@ def doctor(
     """
     rate, count, seq = _positive("tokens_per_s", tokens_per_s), number("count", count), number("seq", seq)
     choice("recompute", recompute, tuple(POLICIES))
-    model, card = _model(model), known_device(device)
+    model, card = the_model(model), known_device(device)
     said, tolerance = (None, 0.0) if reported is None else _share(reported)
     step, peak, limit = model.train_step(seq=seq, recompute=recompute), card.peak(dtype), card.limit(dtype)
     took = {"seconds": seq / rate, "device": card, "dtype": dtype, "count": count}
@@ -187,16 +183,6 @@ def doctor(
         explanations=tuple(sorted(found, key=near)[:6]), considered=tuple(sorted(single[1:], key=near)), reported=said,
         run=f"{model}, {seq:,} tokens, {rate:,.6g} tokens/s on {count:,} × {card.title}, {dtype}",
     )  # fmt: skip
-
-
-def _model(model: Any) -> Model:
-    if isinstance(model, Model):
-        return model
-    if isinstance(model, (Mapping, PathLike)) or (
-        isinstance(model, str) and (model.endswith(".json") or Path(model).is_file())
-    ):
-        return from_hf(model)
-    return load(model)
 
 
 def _positive(name: str, value: Any) -> float:

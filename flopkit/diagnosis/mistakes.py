@@ -86,7 +86,9 @@ def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list
     for billions in _NAMED.findall(model.name):
         ratio = 6e9 * float(billions) * seq / base
         if all(abs(ratio / known.ratio - 1) > 1e-3 for known in one):
-            one.append(Mistake(f"6N with the name's {billions}B for N", ratio, "the number in a model's name is rounded"))
+            one.append(
+                Mistake(f"6N with the name's {billions}B for N", ratio, "the number in a model's name is rounded")
+            )
     flash = steps[recompute].hardware_flops / base
     if all(abs(flash / known.ratio - 1) > 1e-4 for known in one):
         one.append(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from flopkit.models.configs import config_names, config_source, hf_config
@@ -14,7 +17,7 @@ from flopkit.models.model import Model
 from flopkit.models.numbers import transformer
 from flopkit.names import find
 
-__all__ = ["load", "model_names"]
+__all__ = ["load", "model_names", "the_model"]
 
 
 def model_names() -> list[str]:
@@ -69,6 +72,20 @@ def load(name: str, mtp: bool = False) -> Model:
     except ValueError as error:
         raise ValueError(f"{found}: {error}") from None
     return replace(model, name=found, source=config_source(found))
+
+
+def the_model(model: Any) -> Model:
+    """A model by its name, by its ``config.json`` (the path, or what stands in it), or as it is.
+
+    >>> the_model("gpt2").params == the_model(hf_config("gpt2")).params
+    True
+    """
+    if isinstance(model, Model):
+        return model
+    config = isinstance(model, (Mapping, PathLike)) or (
+        isinstance(model, str) and (model.endswith(".json") or Path(model).is_file())
+    )
+    return from_hf(model) if config else load(model)
 
 
 @cache

@@ -7,7 +7,8 @@ from typing import Any
 from flopkit import devices
 from flopkit.dtypes import DType, nbytes
 from flopkit.models import Model
-from flopkit.serving.bounds import arithmetic, the_model
+from flopkit.models.catalogue import the_model
+from flopkit.serving.bounds import arithmetic
 from flopkit.sizes import number
 
 __all__ = ["batch_at_ridge", "intensity_limit", "largest_batch"]

@@ -9,11 +9,12 @@ from flopkit import devices, units
 from flopkit.arithmetic import reading
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes
-from flopkit.models import Experts, Model, load
+from flopkit.models import Experts, Model
+from flopkit.models.catalogue import the_model
 from flopkit.rooflines import Roofline, bound_by
 from flopkit.sizes import Count, Size, size
 
-__all__ = ["Bound", "arithmetic", "decode", "prefill", "the_model"]
+__all__ = ["Bound", "arithmetic", "decode", "prefill"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -80,7 +81,7 @@ def decode(
     Parameters
     ----------
     model : Model or str
-        A model or its name.
+        A model, its name, or its ``config.json``.
     device : Any
         A name or a `Device`.
     context : Size
@@ -133,7 +134,7 @@ def prefill(
     Parameters
     ----------
     model : Model or str
-        A model or its name.
+        A model, its name, or its ``config.json``.
     device : Any
         A name or a `Device`.
     prompt : Size
@@ -157,11 +158,6 @@ def prefill(
     model = the_model(model)
     cost = model.prefill(prompt=prompt, batch=batch, weights=weights, kv=kv, prefix=prefix)
     return _bound(model, device, cost, prompt + prefix, batch, prompt, weights, kv, compute, count)
-
-
-def the_model(model: Model | str) -> Model:
-    """A model by its name, or itself."""
-    return load(model) if isinstance(model, str) else model
 
 
 def arithmetic(device: Any, weights: DType, compute: DType | None) -> float:

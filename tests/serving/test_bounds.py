@@ -1,5 +1,7 @@
 """Bounds of serving against arithmetic by hand."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,15 @@ from flopkit.serving import batch_at_ridge, decode, intensity_limit, largest_bat
 LLAMA = fk.load("llama-3-70b")
 ROW = 2 * 80 * 8 * 128 * 2  # bytes of cache a token
 READ = LLAMA.params - 128256 * 8192  # weights that a step reads, without the embedding's table
+
+
+def test_a_model_by_its_configuration(tmp_path):
+    config, path = fk.models.hf_config("llama-3-70b"), tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    seconds = {
+        decode(model, "h100-sxm", context=64).seconds for model in (LLAMA, "Llama 3 70B", config, path, str(path))
+    }
+    assert len(seconds) == 1
 
 
 @pytest.mark.parametrize(("weights", "size"), [("bf16", 2), ("fp8", 1), ("int8", 1), ("int4", 0.5), ("fp4", 0.5)])
