@@ -46,20 +46,7 @@ VECTOR_KINDS: Mapping[str, str] = {
 """The kinds of element-wise work."""
 
 _COUNTS_AS = {"softmax": "scores", "hidden_softmax": "hidden", "routing": "router"}  # the share that vector work takes
-_SHARED = (
-    "scores",
-    "hidden",
-    "router",
-    "head",
-    "embedding",
-    "recompute",
-    "padding",
-    "tied",
-    "vectors",
-    "positions",
-    "idle",
-    "pairs",
-)
+_SHARED = tuple(kind for kind in KINDS if kind != "products")  # those of which a convention counts a share
 _OF_A_MODEL = (
     "tied",
     "vectors",

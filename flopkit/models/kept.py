@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from flopkit.arithmetic import is_zero, maximum, where
@@ -93,7 +94,7 @@ def of_layers(
     cut = [total(each[kind] for kind in segment) for segment in segments(model, recompute)]
     there = (len(cut) - 1) * edge + cut[-1]
     # segment i is computed again on top of the inputs of i segments before it; its own input is in its list
-    again = _largest([0, *(i * edge + segment - there for i, segment in enumerate(cut[:-1]))])
+    again = reduce(maximum, (i * edge + segment - there for i, segment in enumerate(cut[:-1])), 0)
     return there, again, tuple(lists[0])
 
 
@@ -106,8 +107,8 @@ def under_policy(recompute: str, counts: list[Any], each: list[Any], core: list[
         return total(n * a for n, a in zip(counts, each, strict=True)), 0
     if recompute == "selective":
         apart = (n * (a - c) for n, a, c in zip(counts, each, core, strict=True))
-        return total(apart), _largest(_there(counts, core))
-    return total(counts) * edge, _largest(_there(counts, [a - edge for a in each]))
+        return total(apart), reduce(maximum, _there(counts, core))
+    return total(counts) * edge, reduce(maximum, _there(counts, [a - edge for a in each]))
 
 
 def _there(counts: list[Any], values: list[Any]) -> list[Any]:
@@ -267,10 +268,3 @@ def _mlp(
     else:
         yield f"{prefix}activation, input", hidden if act != "relu" else 0, dtype, ()
         yield f"{prefix}down, input", hidden, dtype, (down,) if act != "relu" else ()
-
-
-def _largest(values: list[Any]) -> Any:
-    found = values[0]
-    for value in values[1:]:
-        found = maximum(found, value)
-    return found

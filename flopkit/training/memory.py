@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
-from flopkit import units
-from flopkit.arithmetic import brief, maximum, ratio
+from flopkit.arithmetic import maximum, ratio
+from flopkit.cost import amount
 from flopkit.tables import Table
 
 __all__ = ["OPTIMIZERS", "PRECISIONS", "Kept", "Memory", "Precision", "state_bytes"]
@@ -133,7 +134,7 @@ class Memory:
         return _table("tensor", [*lines, ("total", whole)], whole, f"{self.name}: what one layer keeps")
 
     def __repr__(self) -> str:
-        return f"{self.name}: {_amount(self.total)}, {_amount(self.activations)} of it activations"
+        return f"{self.name}: {amount(self.total, 'B')}, {amount(self.activations, 'B')} of it activations"
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
@@ -141,10 +142,5 @@ class Memory:
 
 def _table(first: str, lines: list[tuple[str, Any]], whole: Any, caption: str) -> Table:
     rows = [{first: name, "bytes": number, "share": ratio(number, whole)} for name, number in lines]
-    return Table(
-        rows, caption=caption, formats={"bytes": _amount, "share": lambda value: units.format_value(value, "%")}
-    )
-
-
-def _amount(value: Any) -> str:
-    return units.format_value(value, "B") if isinstance(value, (int, float)) else f"{brief(value)} B"
+    formats = {"bytes": partial(amount, unit="B"), "share": partial(amount, unit="%")}
+    return Table(rows, caption=caption, formats=formats)
