@@ -109,13 +109,19 @@ def test_count_a_config(capsys, tmp_path, monkeypatch):
     assert found["FLOPs"] == model.forward(seq=4096).flops
 
 
-def test_the_cache_of_a_token_leaves_out_states(capsys, tmp_path):
+def test_linear_attention_has_no_cache_of_a_token_and_its_memory_is_not_known(capsys, tmp_path):
     config = {
         "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16,
         "state_size": 24, "n_groups": 2, "conv_kernel": 4,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8")["KV_cache_a_token"] == 0
+    trained = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8", "--train")
+    assert (
+        trained["model_FLOPs"] == fk.from_hf(config).train_step(seq=8).model_flops
+        and trained["training_memory"] is None
+    )
+    assert "not known here" in said(capsys, "count", "t5-base", "--seq", "8", "--train")
     assert data(capsys, "count", "gpt-oss-20b", "--seq", "8")["KV_cache_a_token"] == 24 * 2 * 8 * 64 * 2
 
 
