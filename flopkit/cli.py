@@ -183,17 +183,14 @@ def _devices(asked: argparse.Namespace) -> tuple[Any, Table]:
         }
         about = {"name": card.name, "title": card.title, "bandwidth": card.bandwidth, "memory": card.memory}
         return {**about, "formats": rows, "source": card.source, "notes": card.notes}, card.table()
+    peaks = ("fp16", "bf16", "fp8")
     found = [
-        {
-            "name": card.name,
-            "bf16": card.peak("bf16") if "bf16" in card.dtypes else None,
-            "fp8": card.peak("fp8") if "fp8" in card.dtypes else None,
-            "bandwidth": card.bandwidth,
-            "memory": card.memory,
-        }
+        {"name": card.name}
+        | {dtype: card.peak(dtype) if dtype in card.dtypes else None for dtype in peaks}
+        | {"bandwidth": card.bandwidth, "memory": card.memory}
         for card in map(device, device_names())
     ]
-    rate = {name: lambda value: units.si(value, "FLOP/s") for name in ("bf16", "fp8")}
+    rate = {name: lambda value: units.si(value, "FLOP/s") for name in peaks}
     formats = {**rate, "bandwidth": lambda value: units.si(value, "B/s"), "memory": lambda value: units.si(value, "B")}
     return found, Table(found, caption="Dense peaks, bandwidths and memories", formats=formats)
 

@@ -67,6 +67,8 @@ def test_devices(capsys):
     assert all(f"\n{name} " in text for name in fk.device_names())
     one = data(capsys, "devices", "NVIDIA H200")
     h200 = fk.device("h200")
+    t4 = next(row for row in data(capsys, "devices") if row["name"] == "t4")
+    assert (t4["fp16"], t4["bf16"]) == (65e12, None)
     assert one["formats"]["bf16"]["peak"] == h200.peak("bf16") and one["bandwidth"] == 4.8e12 and one["name"] == "h200"
     assert "989.5 TFLOP/s" in said(capsys, "devices", "h200")
 
