@@ -39,7 +39,7 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
         For a ``model_type`` that is not known, with near ones; for a field that is missing or has a value that is not described here;
         for *mtp* where ``num_nextn_predict_layers`` says that there is no such layer, or more than one.
     TypeError
-        For what is neither a dictionary nor a path.
+        For what is neither a dictionary nor a path, a size that is no whole number, a switch that is neither true nor false.
     FileNotFoundError
         Where there is no such file.
 
