@@ -91,7 +91,7 @@ def of_layers(
             between = between + total(_biases(stack, inside) for stack, inside, _ in stacks)
         there, again = under_policy(recompute, counts, each, core, edge)
         return there + between, again, tuple(lists[0])
-    cut = [total(each[kind] for kind in segment) for segment in segments(model, recompute)]
+    cut = [total(each[kind] for kind in segment) for segment in segments(training, recompute)]
     there = (len(cut) - 1) * edge + cut[-1]
     # segment i is computed again on top of the inputs of i segments before it; its own input is in its list
     again = reduce(maximum, (i * edge + segment - there for i, segment in enumerate(cut[:-1])), 0)
@@ -116,16 +116,21 @@ def _there(counts: list[Any], values: list[Any]) -> list[Any]:
     return values if len(values) == 1 else [where(n > 0, each, 0) for n, each in zip(counts, values, strict=True)]
 
 
-def segments(model: Model, every: int) -> list[tuple[int, ...]]:
+def segments(training: Training, every: int) -> list[tuple[int, ...]]:
     """The layers, each as a place in ``model.blocks``, cut into segments of *every*.
 
     Raises
     ------
     ValueError
-        Where they do not divide, the order of several kinds of layers is not known, or there are two stacks.
+        Where they do not divide, the order of several kinds of layers is not known, there are two stacks, or some layers are frozen.
     """
+    model = training.model
     if model.encoder is not None:
         raise ValueError(f"recompute={every}: segments of layers run through one stack; {model.name} has two")
+    if not training.all and training.lora is None:
+        raise ValueError(
+            f"recompute={every}: segments of layers of which only some are trained are not known here; give 'none', 'selective' or 'full'"
+        )
     order = layer_order(model, f"recompute={every}")
     layers = len(order)
     if every < 1 or layers % every:

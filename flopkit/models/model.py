@@ -213,7 +213,7 @@ class Model:
         training = training_of(self, trained)
         parts = walked(self, run, training.lora)
         layers = [each for each in parts if each.layer]
-        again = computed_again(self, layers, recompute, early_stop, training)
+        again = computed_again(layers, recompute, early_stop, training)
 
         def work(name: str, costs: Iterable[Cost]) -> Cost:
             found = Cost.total(name, list(costs))

@@ -11,7 +11,6 @@ from flopkit.sizes import choice, number
 from flopkit.training.steps import POLICIES
 
 if TYPE_CHECKING:
-    from flopkit.models.model import Model
     from flopkit.models.trained import Training
 
 __all__ = ["computed_again", "policy_name"]
@@ -25,9 +24,7 @@ def policy_name(recompute: str | int) -> str:
     return recompute
 
 
-def computed_again(
-    model: Model, layers: list[Part], recompute: str | int, early_stop: bool, training: Training
-) -> list[Cost]:
+def computed_again(layers: list[Part], recompute: str | int, early_stop: bool, training: Training) -> list[Cost]:
     """What a policy computes again of *layers*, the stacks of equal layers; those that have no backward pass are not computed again."""
     if recompute == "none":
         return []
@@ -41,11 +38,7 @@ def computed_again(
     # layers of each kind, and those that end a checkpointed part
     times = stopped = [each.times for each in layers] if training.all else training.reached
     if isinstance(recompute, int):
-        if training.last:
-            raise ValueError(
-                f"recompute={recompute} together with trained={training.last} is not known here: give 'none', 'selective' or 'full'"
-            )
-        earlier = segments(model, recompute)[:-1]
+        earlier = segments(training, recompute)[:-1]
         times = [sum(segment.count(kind) for segment in earlier) for kind in range(len(layers))]
         stopped = [sum(segment[-1] == kind for segment in earlier) for kind in range(len(layers))]
     found: list[Cost] = []

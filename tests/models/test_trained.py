@@ -151,6 +151,20 @@ def test_models_with_an_encoder_are_refused(name):
         fk.load(name).train_step(seq=8, trained="head")
 
 
+@pytest.mark.parametrize(
+    ("name", "trained"), [("llama-3-8b", "head"), ("llama-3-8b", 2), ("gpt2", 2), ("deepseek-v2-lite", 2)]
+)
+def test_segments_of_layers_of_which_some_are_frozen_are_refused(name, trained):
+    """A step and its memory alike: in a segment, layers may be frozen that nothing computes again."""
+    for ask in ("train_step", "train_memory"):
+        if (ask, trained) == ("train_memory", "head"):  # the layers keep nothing, whatever the policy
+            continue
+        with pytest.raises(
+            ValueError, match="recompute=1: segments of layers of which only some are trained are not known"
+        ):
+            getattr(fk.load(name), ask)(seq=8, trained=trained, recompute=1)
+
+
 def test_bad_ranks_and_formats_are_refused():
     with pytest.raises(ValueError, match="rank"):
         fk.LoRA(rank=0)
