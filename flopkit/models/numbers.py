@@ -48,7 +48,6 @@ def transformer(
     expert_bias: Flag = False,
     dense: Count = 0,
     dense_windowed: Count | None = None,
-    mtp: bool = False,
     norms: str = "pre",
     **rest: Any,
 ) -> Model:
@@ -97,8 +96,6 @@ def transformer(
     dense_windowed : Count, optional
         How many of them have the window, where only some layers have one. The places in ``order=`` are then: dense layers with the window,
         dense ones without, experts with it, experts without, those of the four that there are.
-    mtp : bool, optional
-        Whether one more layer, like the last one, predicts the token after the next.
     norms : str, optional
         As `Block` has it.
     **rest : Any
@@ -172,7 +169,7 @@ def transformer(
     blocks = tuple(
         (Block(mixer=m, mlp=f, norms=norms), count) for m, f, count in kinds if f is not None and not is_zero(count)
     )  # fmt: skip
-    return Model(name=name, d_model=d_model, vocab=vocab, blocks=blocks, mtp=blocks[-1][0] if mtp else None, **rest)
+    return Model(name=name, d_model=d_model, vocab=vocab, blocks=blocks, **rest)
 
 
 def _given(**sizes: Any) -> dict[str, Any]:
