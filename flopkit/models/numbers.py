@@ -115,6 +115,8 @@ def transformer(
     layers, heads = size("layers", layers), size("heads", heads)
     d_model = size("d_model", d_model)
     if kv_lora is not None:
+        if window is not None:
+            raise ValueError(f"{name}: window={window} together with kv_lora: latent attention has no window here")
         mixer: Any = LatentAttention(
             heads=heads,
             q_lora=q_lora,

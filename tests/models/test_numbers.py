@@ -75,6 +75,7 @@ def test_four_readings(kind):
         ({"window": 4, "windowed": 3, "dense_windowed": 1}, "dense_windowed=1 cannot be with dense=0"),
         ({**EXPERTS, "window": 4, "windowed": 5, "dense_windowed": 0}, "dense_windowed=0 cannot be .* layers=6"),
         ({"kv_lora": 12, "qk_nope": 8}, "qk_rope, v_head_dim missing"),
+        ({"kv_lora": 12, "qk_nope": 8, "qk_rope": 4, "v_head_dim": 8, "window": 4}, "window=4 together with kv_lora"),
         ({"norms": "sandwich"}, "norms='sandwich'"),
         ({"act": "mish"}, "act='mish'"),
         ({"position_keys": 2}, "position_keys=2"),
