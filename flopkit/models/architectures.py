@@ -70,6 +70,7 @@ def _qwen3_moe(c: Fields) -> dict[str, Any]:
 
 
 def _gemma2(c: Fields) -> dict[str, Any]:
+    c.refuse(use_bidirectional_attention=False)
     window = c.windows(c.need("layers"), every=2)
     tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
     found = _common(c, tied=tied, norms="both", head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias)
@@ -77,6 +78,7 @@ def _gemma2(c: Fields) -> dict[str, Any]:
 
 
 def _gemma3(c: Fields) -> dict[str, Any]:
+    c.refuse(use_bidirectional_attention=False)
     window = c.windows(c.need("layers"), every=6, every_key=("sliding_window_pattern", "_sliding_window_pattern"))
     tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
     found = _common(
