@@ -12,7 +12,7 @@ from typing import Any
 from flopkit import sizes
 from flopkit.names import hint
 
-__all__ = ["ACTS", "ACT_KEYS", "KEYS", "WHOLE", "WINDOWED", "Fields"]
+__all__ = ["ACTS", "ACT_KEYS", "KEYS", "LEFT_OUT", "WHOLE", "WINDOWED", "Fields"]
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
@@ -35,6 +35,11 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "classes": ("id2label", "num_labels"),
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
+
+LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {"vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
+}
+"""What the published files of a family leave out where it is what transformers takes (``Gemma3TextConfig`` of transformers 5.23)."""
 
 WINDOWED, WHOLE = "sliding_attention", "full_attention"
 """What ``layer_types`` calls a layer with a window, and one without."""

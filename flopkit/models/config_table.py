@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit.models.architectures import NUMBERS, SAME
-from flopkit.models.config_fields import ACT_KEYS, KEYS, WHOLE, WINDOWED, Fields
+from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, WHOLE, WINDOWED, Fields
 
 __all__ = ["Value", "either", "reader_table", "when"]
 
@@ -54,13 +54,15 @@ class Asked(Fields):
         self.refused: list[dict[str, Any]] = []
 
     def get(self, key: str, default: Any = None) -> Any:
-        return Value(keys=[key], else_=default)
+        return Value(keys=[key], else_=LEFT_OUT.get(self.kind, {}).get(key, default))
 
     def count(self, key: str, default: Any, minimum: int = 1) -> Any:
         return self.get(key, default)
 
     def need(self, name: str, minimum: int = 1) -> Any:
-        return Value(keys=list(KEYS.get(name, (name,))))
+        keys = KEYS.get(name, (name,))
+        left_out = [value for key, value in LEFT_OUT.get(self.kind, {}).items() if key in keys]
+        return Value(keys=list(keys), **({"else_": left_out[0]} if left_out else {}))
 
     def flag(self, key: str, default: bool = False) -> Any:
         return Value(flag=self.get(key, default))

@@ -11,7 +11,7 @@ from typing import Any
 
 from flopkit.models.architectures import ARCHITECTURES, SAME
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields
+from flopkit.models.config_fields import LEFT_OUT, Fields
 from flopkit.models.model import Model
 from flopkit.names import hint
 
@@ -47,7 +47,7 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     -----
     The values in a ``config.json`` are taken as they stand. A field that ``transformers`` would fill with a default of its own is an
     error where the model needs it and the default is not a rule (heads of keys and values as many as heads, size of a head the width
-    by the heads). For a model of text and images the part for text is read.
+    by the heads), or its publisher leaves it out (Gemma 3). For a model of text and images the part for text is read.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
         raise ValueError(f"model_type={kind!r} is not described here; {hint(kind, ARCHITECTURES)}")
-    c = Fields(config, kind)
+    c = Fields({**LEFT_OUT.get(family, {}), **config}, kind)
     model = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
     return replace(model, mtp=_mtp_layer(c, model)) if mtp else model
 

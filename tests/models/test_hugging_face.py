@@ -7,6 +7,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.models import families, hf_config
+from flopkit.models.config_fields import LEFT_OUT
 
 MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 3, "n_heads": 4, "max_seq_len": 64}
 QWEN2_MOE = {
@@ -43,7 +44,7 @@ NEEDED = {
     "mixtral": (*SIZES, "num_local_experts", "num_experts_per_tok"),
     "qwen2_moe": (*SIZES, *EXPERTS, "shared_expert_intermediate_size"),
     "qwen3_moe": (*SIZES, *EXPERTS),
-    "gemma2": (*SIZES, "head_dim"), "gemma3_text": (*SIZES, "head_dim"),
+    "gemma2": (*SIZES, "head_dim"), "gemma3_text": tuple(key for key in SIZES if key not in LEFT_OUT["gemma3_text"]),
     "gpt_oss": (*SIZES, "head_dim", "num_local_experts", "num_experts_per_tok"),
     "deepseek_v2": (*SIZES, *LATENT), "deepseek_v3": (*SIZES, *LATENT),
     "gpt2": ("vocab_size", "n_embd", "n_layer", "n_head", "n_positions"),
@@ -180,6 +181,20 @@ def test_the_part_for_text_of_a_model_of_text_and_images():
     assert fk.from_hf(whole).params == fk.load("gemma-3-4b").params
     untied = fk.from_hf(whole | {"tie_word_embeddings": False})  # what stands outside speaks for the whole
     assert untied.params - fk.load("gemma-3-4b").params == 262208 * 2560
+
+
+def test_what_the_published_files_of_gemma_3_leave_out():
+    """The file of the 4B names these five numbers and no more; the others are what transformers takes."""
+    pytest.importorskip("transformers")
+    from transformers import Gemma3TextConfig
+
+    said = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    whole = {"model_type": "gemma3", "text_config": said | {"model_type": "gemma3_text"}}
+    given = {key: getattr(Gemma3TextConfig(**said), key) for key in LEFT_OUT["gemma3_text"]}
+    assert given == LEFT_OUT["gemma3_text"]
+    model = fk.from_hf(whole)
+    assert model.forward(seq=4096).flops == fk.load("gemma-3-4b").forward(seq=4096).flops
+    assert model.params == fk.load("gemma-3-4b").params
 
 
 def test_the_head_s_own_words_and_defaults_that_are_rules():
