@@ -25,6 +25,8 @@ class Table:
         How the values of a column are shown, by column.
     columns : Sequence[str], optional
         Which columns are shown, in this order. None: all.
+    folded : str, optional
+        A word, such as ``"yours"``. HTML folds the rows in which a value begins with it under a line that opens.
 
     Examples
     --------
@@ -42,10 +44,12 @@ class Table:
         caption: str = "",
         formats: Mapping[str, Callable[[Any], str]] | None = None,
         columns: Sequence[str] | None = None,
+        folded: str = "",
     ) -> None:
         self.rows = [dict(row) for row in rows]
         self.columns = list(dict.fromkeys(name for row in self.rows for name in row) if columns is None else columns)
         self.caption = caption
+        self._folded = folded
         self._formats = dict(formats or {})
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -110,15 +114,25 @@ class Table:
                 kept = kept.replace(" ", "&nbsp;")  # a number and its unit
             return f'<{tag}{scope} style="text-align:{side}">{kept}</{tag}>'
 
-        head = "".join(cell("th", name, name) for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(cell("td", name, self._shown(name, row.get(name))) for name in self.columns) + "</tr>"
-            for row in self.rows
-        )
-        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
-        return (
-            f'<table class="fk-table" tabindex="0">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        )
+        def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
+            head = "".join(cell("th", name, name) for name in self.columns)
+            body = "".join(
+                "<tr>" + "".join(cell("td", name, self._shown(name, row.get(name))) for name in self.columns) + "</tr>"
+                for row in rows
+            )
+            above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+            return f'<table class="fk-table" tabindex="0">{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+        def is_folded(row: Mapping[str, Any]) -> bool:
+            return bool(self._folded) and any(str(value).startswith(self._folded) for value in row.values())
+
+        shown = table([row for row in self.rows if not is_folded(row)], self.caption)
+        if under := [row for row in self.rows if is_folded(row)]:
+            count = f"{len(under)} row{'s' * (len(under) > 1)}"
+            shown += (
+                f"<details><summary>{html.escape(self._folded.capitalize())}: {count}</summary>{table(under)}</details>"
+            )
+        return shown
 
 
 def _text(value: Any) -> str:

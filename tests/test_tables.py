@@ -140,3 +140,17 @@ def test_a_row_that_is_set_in_and_a_number_with_its_unit_stay_so_in_a_page():
     rows = [{"part": "layers", "FLOPs": 14}, {"part": "  q_proj", "FLOPs": 7}]
     page = Table(rows, formats={"FLOPs": lambda value: f"{value} GFLOPs"})._repr_html_()
     assert ">&nbsp;&nbsp;q_proj<" in page and ">14&nbsp;GFLOPs<" in page and ">layers<" in page
+
+
+def test_rows_of_a_word_are_folded_in_html_and_stand_in_the_text():
+    rows = [{"whose": "ours", "ms": 1.5}, {"whose": "yours, fp32", "ms": 70.0}]
+    table = Table(rows, caption="two runs", folded="yours")
+    above, under = table._repr_html_().split("<details>")
+    assert "ours" in above and "yours" not in above and above.count("<caption>") == 1
+    assert (
+        under.startswith("<summary>Yours: 1 row</summary><table")
+        and "yours, fp32" in under
+        and "<caption>" not in under
+    )
+    assert len(table) == 2 and "yours, fp32" in str(table)
+    assert "<details>" not in Table(rows[:1], folded="yours")._repr_html_()
