@@ -51,7 +51,7 @@ def test_the_page_has_every_experiment_and_every_part():
     assert [page.count(f"| {word} |") for word in foretold.WORDS] == [
         sum(part.word == word for part in found) for word in foretold.WORDS
     ]
-    assert f"We tried {len(found)} parts" in foretold.tally()
+    assert f"We tested {len(found)} parts" in foretold.tally()
     failed = {name for name in NAMES for part in foretold.parts_of(name) if part.word == foretold.WORDS[2]}
     assert failed == set(foretold.why()), "each experiment with a part that failed has its explanation, and no other"
 
