@@ -157,7 +157,7 @@ def run_cases(folder: Path) -> None:
             said = counted(case, run)  # it also warms up: libraries choose their kernels here
             run()
         except Exception as error:  # what torch and this card cannot do is said in the table, and the others are run
-            results.append({"case": case.name, "error": f"{type(error).__name__}: {str(error).splitlines()[0]}"})
+            results.append({"case": case.name, "error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"})
         else:
             profiled(run)
             results.append({"case": case.name, "counted": said})

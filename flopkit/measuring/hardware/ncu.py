@@ -29,6 +29,7 @@ _AMPERE = {_T + "bf16_dst_fp32": "bf16", _T + "tf32_dst_fp32": "tf32", _T + "int
 TENSOR = {
     (7, 5): {_T + "fp16_bf16_tf32_dst_fp32": "fp16", _T + "fp16_dst_fp16": "fp16", _T + "int8": "int8"},
     (8, 0): {**_AMPERE, _T + "fp64": "fp64"},
+    (8, 6): _AMPERE,
     (8, 9): {**_AMPERE, _T + "fp8": "fp8"},
     (9, 0): {
         _T + "bf16_dst_fp32": "bf16", _T + "tf32_dst_fp32": "tf32", _T + "int8": "int8", _T + "fp16": "fp16",
@@ -132,7 +133,8 @@ def kernels(text: str) -> list[tuple[str, Values]]:
     units = rows.pop(0) if rows and not rows[0][0] else [""] * len(head)
     if "Kernel Name" not in head or any(len(row) != len(head) for row in [units, *rows]):
         raise ValueError("ncu's table is cut off, or has no column Kernel Name: a row has another length than its head")
-    wanted = [(i, name) for i, name in enumerate(head) if "__" in name]
+    # beside the counters, device__… and launch__… describe the card and the launch, in words, too
+    wanted = [(i, name) for i, name in enumerate(head) if name.endswith(".sum")]
     named = head.index("Kernel Name")
     return [(row[named], {name: _number(row[i], units[i], name) for i, name in wanted}) for row in rows]
 
