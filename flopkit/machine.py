@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FORM", "folder", "keep_ceilings", "kind", "memory", "read_ceilings", "threads", "title"]
+__all__ = ["FORM", "folder", "keep_ceilings", "kind", "memory", "place", "read_ceilings", "threads", "title"]
 
 FORM = "flopkit ceilings 1"  # the first line of a file of ceilings: it changes when the file's form does
 
@@ -31,6 +31,24 @@ def kind() -> str:
     except ModuleNotFoundError:
         return "cpu"
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def place(device: Any = None) -> Any:
+    """The device of torch that is meant, a CPU or a CUDA device that is here; None: the one that `kind` names.
+
+    Raises
+    ------
+    ValueError
+        For another kind of device, and for a CUDA device where torch finds none.
+    """
+    import torch
+
+    where = torch.device(kind() if device is None else device)
+    if where.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={str(device)!r}: must be a CPU or a CUDA device")
+    if where.type == "cuda" and kind() != "cuda":
+        raise ValueError(f"device={str(device)!r}: torch finds no CUDA device here")
+    return where
 
 
 def title(where: Any = None) -> str:

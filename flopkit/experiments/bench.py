@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flopkit import machine
 from flopkit.measuring.running import measure
 from flopkit.measuring.workloads import tf32_allowed, torch_dtype
+from flopkit.peers.quietly import same_random_state
 
 __all__ = ["SCALES", "Bench", "Record"]
 
@@ -46,7 +48,7 @@ class Bench:
     ) -> None:  # fmt: skip
         import torch
 
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = machine.place(device)
         self.scale = scale or ("gpu" if self.device.type == "cuda" else "cpu")
         if self.scale not in SCALES:
             raise ValueError(f"scale={scale!r}: must be one of {', '.join(SCALES)}")
@@ -108,8 +110,11 @@ class Bench:
             return self.known[key]
         import torch
 
-        with tf32_allowed(dtype != "fp32"):
-            with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+        with (
+            tf32_allowed(dtype != "fp32"),
+            torch.no_grad(),
+        ):  # a step turns gradients on for itself, its check needs none
+            with same_random_state():
                 torch.manual_seed(0)  # the same weights in every run, and the caller's random numbers go on
                 fn, *args = make()
             seconds = time_budget if self.time_budget is None else self.time_budget

@@ -53,8 +53,7 @@ def _case(
     kind = torch_dtype(dtype)
 
     def step(tokens: Any, caches: Any) -> Any:
-        with torch.no_grad():
-            return net()(tokens, caches)
+        return net()(tokens, caches)
 
     def right(tokens: Any, caches: Any) -> Any:
         """The same in float64, one block at a time, as copies of all caches might not fit."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_bytes", "copies", "rotating", "storages", "tensors"]
+__all__ = ["cache_bytes", "copies", "place", "rotating", "storages", "tensors"]
 
 MOST = 16  # copies of the arguments
 ROOM = 2**30  # bytes that the copies may take
@@ -22,10 +22,32 @@ def tensors(*trees: Any) -> list[Any]:
     return [leaf for leaf in _pytree.tree_leaves(trees) if isinstance(leaf, torch.Tensor)]
 
 
+def place(found: Iterable[Any]) -> Any:
+    """Where a call with these tensors runs: on a CUDA device, if one of them lies there, else on the CPU.
+
+    Raises
+    ------
+    ValueError
+        For tensors on several CUDA devices, and on other kinds of devices, which no timer here waits for.
+    """
+    import torch
+
+    others = {each.device for each in found} - {torch.device("cpu")}
+    if len(others) > 1 or any(each.type != "cuda" for each in others):
+        raise ValueError(
+            f"tensors on {', '.join(sorted(map(str, others)))}: only calls on the CPU or one CUDA device are timed"
+        )
+    return others.pop() if others else torch.device("cpu")
+
+
 def storages(found: Iterable[Any]) -> int:
-    """Bytes of the memory behind tensors, each once; a tensor that was expanded counts what it has."""
+    """Bytes of the memory behind tensors, each once; a tensor that was expanded counts what it has, a sparse one nothing."""
+    import torch
+
     once: dict[int, int] = {}
     for each in found:
+        if each.layout is not torch.strided:
+            continue
         held = each.untyped_storage()
         once[held.data_ptr()] = max(once.get(held.data_ptr(), 0), min(held.nbytes(), each.nbytes))
     return sum(once.values())

@@ -168,9 +168,7 @@ def ceilings(
     """
     import torch
 
-    where = torch.device(machine.kind() if device is None else device)
-    if where.type not in BUDGET:
-        raise ValueError(f"device={device!r}: must be a CPU or a CUDA device")
+    where = machine.place(device)
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"time_budget={time_budget!r}: must be positive")
     chosen = _chosen(where, dtypes)
@@ -193,7 +191,7 @@ def ceilings(
                         product = workloads.product(where, dtype, shapes[dtype])
                         notes += _measured(matmul, dtype, "flops_per_s", product, part, shape=list(shapes[dtype]))
                 except RuntimeError as error:  # torch has no such product here, or no memory for it
-                    notes.append(f"{dtype} was not measured: {str(error).splitlines()[0]}")
+                    notes.append(f"{dtype} was not measured: {str(error).partition(chr(10))[0]}")
                 bar.update()
             for name, work in workloads.traffic(where):
                 bar.set_description(f"ceilings: {name}")

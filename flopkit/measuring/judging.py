@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from flopkit.devices import fastest_mode
 from flopkit.measuring.arguments import tensors
+from flopkit.peers.quietly import same_random_state
 
 __all__ = ["Checked", "at_rates", "check_result", "floor", "known"]
 
@@ -27,36 +28,32 @@ class Checked(NamedTuple):
 
 
 def check_result(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], reference: Callable[..., Any] | None
-) -> Checked:
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], reference: Callable[..., Any] | None, tf32: bool = False
+) -> Checked:  # fmt: skip
     """Compare what *fn* gives with *reference* of the same arguments, or with *fn* itself in float64 where it allows that."""
     import torch
     from torch.utils import _pytree
 
-    def fresh(to: Any = None) -> tuple[Any, Any]:
-        def one(leaf: Any) -> Any:
+    def ran(function: Callable[..., Any], to: Any = None, seed: int = 0) -> list[Any]:
+        def fresh(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
-            leaf = leaf.detach().clone()
-            return leaf.to(to) if to is not None and leaf.is_floating_point() else leaf
+            made = leaf.detach().clone()
+            made = made.to(to) if to is not None and leaf.is_floating_point() else made
+            return made.requires_grad_(leaf.requires_grad)
 
-        made: tuple[Any, Any] = _pytree.tree_map(one, (args, dict(kwargs)))
-        return made
+        with same_random_state():
+            torch.manual_seed(seed)
+            given, named = _pytree.tree_map(fresh, (args, dict(kwargs)))
+            return [each.detach() for each in tensors(function(*given, **named))]
 
-    def ran(function: Callable[..., Any], made: tuple[Any, Any]) -> list[Any]:
-        with torch.no_grad():
-            cards = {each.device.index for each in tensors(made) if each.is_cuda}
-            with torch.random.fork_rng(devices=cards):
-                torch.manual_seed(0)
-                return tensors(function(*made[0], **made[1]))
-
-    found = ran(fn, fresh())
+    found = ran(fn)
     if reference is not None:
-        right = ran(reference, fresh())
+        right = ran(reference)
     else:
         in_double = copy.deepcopy(fn).double() if isinstance(fn, torch.nn.Module) else fn
         try:
-            right = ran(in_double, fresh(torch.float64))
+            right = ran(in_double, torch.float64)
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             return Checked(note=f"the result was not checked: in float64 the function raises {type(error).__name__}")
         same = all(a.dtype == b.dtype for a, b in zip(found, right, strict=False))
@@ -64,27 +61,33 @@ def check_result(
             return Checked(note="the result was not checked: in float64 it comes in the same format")
     if not found:
         return Checked(note="the result was not checked: the function returns no tensor")
+    checked = _compared(found, right, tf32)
+    if not checked.right and reference is None and not _compared(found, ran(fn, seed=1), tf32).right:
+        return Checked(note="the result was not checked: it depends on random numbers")
+    return checked
+
+
+def _compared(found: list[Any], right: list[Any], tf32: bool) -> Checked:
     if len(found) != len(right) or any(a.shape != b.shape for a, b in zip(found, right, strict=True)):
         return Checked(math.inf, False, "the result has another form than the check's")
     errors = [_error(a, b) for a, b in zip(found, right, strict=True)]
-    return Checked(max(errors), all(error <= _tolerance(a) for error, a in zip(errors, found, strict=True)))
+    return Checked(max(errors), all(error <= _tolerance(a, tf32) for error, a in zip(errors, found, strict=True)))
 
 
 def _error(found: Any, right: Any) -> float:
-    """The relative error by norms. NaN at the same places as in *right* is no error; anywhere else it is."""
-    found, right = (t.cdouble() if t.is_complex() else t.double() for t in (found, right.to(found.device)))
-    special = ~right.isfinite()
-    same = found[special].isnan() == right[special].isnan()
-    if (found[~special].numel() and not found[~special].isfinite().all()) or not bool(same.all()):
+    """The relative error by norms. NaN and infinity where *right* has the same are no error; anywhere else they are."""
+    found, right = (t.to_dense() for t in (found, right.to(found.device)))
+    found, right = (t.cdouble() if t.is_complex() else t.double() for t in (found, right))
+    finite = right.isfinite()
+    same = (found == right) | (found.isnan() & right.isnan())
+    if not bool((same | finite).all()) or not bool(found[finite].isfinite().all()):
         return math.inf
-    difference, size = (found - right)[~special].norm(), right[~special].norm()
+    difference, size = (found - right)[finite].norm(), right[finite].norm()
     return float(difference / size) if size else float(difference)
 
 
-def _tolerance(found: Any) -> float:
-    import torch
-
-    if found.dtype == torch.float32 and found.is_cuda and torch.backends.cuda.matmul.allow_tf32:
+def _tolerance(found: Any, tf32: bool) -> float:
+    if tf32 and str(found.dtype) == "torch.float32":
         return TF32
     return TOLERANCE.get(str(found.dtype), 0.0 if not found.is_floating_point() else 1e-1)
 

@@ -40,7 +40,7 @@ def provenance(device: Any = "cpu") -> dict[str, Any]:
     driver, clocks = _card(where) if where.type == "cuda" else (None, {"core": _core_clock()})
     flags = {
         "threads": torch.get_num_threads(), "cores": os.cpu_count(),
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "float32_matmul_precision": _precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(), "cudnn_benchmark": torch.backends.cudnn.benchmark,
         **{name: os.environ[name] for name in VARIABLES if name in os.environ},
     }  # fmt: skip
@@ -50,6 +50,15 @@ def provenance(device: Any = "cpu") -> dict[str, Any]:
         "python": platform.python_version(), "platform": platform.platform(), "flags": flags, "commit": _commit(),
         "flopkit": __version__,
     }  # fmt: skip
+
+
+def _precision() -> str:
+    import torch
+
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # it was set by the name that torch has for it since 2.9
+        return str(torch.backends.cuda.matmul.fp32_precision)
 
 
 def _card(where: Any) -> tuple[str | None, dict[str, float | None]]:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from tqdm import tqdm
 
 from flopkit import devices, machine
 from flopkit.conventions import EXACT
+from flopkit.counter.report import Report
 from flopkit.counter.running import count
 from flopkit.derivations import number_format
 from flopkit.measuring import arguments, judging, protocol
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.monitor import Monitor
 from flopkit.measuring.timers import timer_for
+from flopkit.measuring.workloads import tf32_switches
 
 __all__ = ["measure"]
 
 HELD_DOWN = 0.1  # of the samples: fewer are no matter
+AGAIN = 0.1  # of all the time: a check that takes less is made once more in the end
 ABOVE = 1.02  # of a ceiling: more than that is not noise
 # A progress bar: after two seconds of work.
 BAR: dict[str, Any] = dict(unit="%", desc="measuring", leave=False, delay=2.0, bar_format="{l_bar}{bar}| {elapsed}")
+MASKS = ("the mask", "the block mask")  # how the counter's notes on masks that it could not read begin
 CONVOLUTIONS = (
     "a convolution may take an algorithm with fewer FLOPs (Winograd, FFT), so the time was not judged by its arithmetic"
 )
@@ -33,7 +40,7 @@ def measure(
 ) -> Measurement:  # fmt: skip
     """Time ``fn(*args, **kwargs)``: a sustained mean with its interval, the rates that it makes, and a verdict.
 
-    The call is counted first and its result checked against float64. Then it runs until the clock is steady, and in rounds until the
+    The call is counted first and its result checked against float64, and once more in the end where that is quick. In between it runs until the clock is steady, and in rounds until the
     95 % interval of the mean is within ±0.5 % or the budget is used up. Arguments are rotated through copies, so that a cache does not
     serve them. On a CUDA device calls are timed by events or, where they are short, in a CUDA graph; on a CPU by the wall clock.
 
@@ -85,51 +92,62 @@ def measure(
 
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, measure(fn, x)")
+    if check is not None and not callable(check):
+        raise TypeError(f"check={check!r}: must be a function of the same arguments")
     for name, value in (("time_budget", time_budget), ("flops", flops), ("bytes", bytes)):
-        if value is not None and not value > 0:
-            raise ValueError(f"{name}={value!r}: must be positive")
-    placed = next(iter(arguments.tensors(args, kwargs) or _held(fn)), None)
-    where = torch.device("cpu") if placed is None else placed.device
-    cuda = where.type == "cuda"
-    work = count(fn, *args, **kwargs).under(EXACT)
-    checked = judging.check_result(fn, args, kwargs, check)
-    sets = arguments.copies((args, kwargs), where)
-    timer, how = timer_for(arguments.rotating(fn, sets), torch, cuda)
-    with Monitor(where) as watch, tqdm(total=100, **BAR) as bar:
-        timing = protocol.timed(timer, time_budget, lambda share: bar.update(int(100 * share) - bar.n))
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name}={value!r}: must be positive and finite")
+    results: list[Any] = []
+    work = count(lambda: results.append(fn(*args, **kwargs))).under(EXACT)
+    given = arguments.tensors(args, kwargs)
+    touched = [*given, *_held(fn), *arguments.tensors(results.pop())]
+    where, whole, format = arguments.place(touched), arguments.storages(touched), _format(touched)
+    unplaced = not touched
+    del touched  # the result needs memory
+    cuda, cards = where.type == "cuda", cast(Any, torch.cuda)
+    tf32 = cuda and _tf32(work)
+    with cards.device(where) if cuda else contextlib.nullcontext():
+        started = time.perf_counter()
+        checked = judging.check_result(fn, args, kwargs, check, tf32)
+        checking = time.perf_counter() - started
+        sets = arguments.copies((args, kwargs), where)
+        timer, how = timer_for(arguments.rotating(fn, sets), torch, cuda, len(sets))
+        with Monitor(where) as watch, tqdm(total=100, **BAR) as bar:
+            timing = protocol.timed(timer, time_budget, lambda share: bar.update(int(100 * share) - bar.n))
+        if checked.right and checking < AGAIN * (time.perf_counter() - started):
+            checked = judging.check_result(fn, args, kwargs, check, tf32)
     seen = watch.summary(timing.warm_up)
     notes = [checked.note, watch.note, *_held_down(seen), *timing.unsteady]
     if len(timing.rounds) < protocol.ROUNDS[0]:
         notes.append(f"{len(timing.rounds)} rounds only: the interval is wide; give a larger time_budget")
     if abs(timing.mean / timing.median - 1) > 0.02:
         notes.append("mean and median differ by more than 2 %: some calls took much longer")
+    if unplaced and cards.is_initialized():
+        notes.append("no tensor goes in or out: if a GPU ran, the time is that of the wall clock, launches included")
     done = work.hardware_flops if flops is None else flops
     moved = work.bytes if bytes is None else bytes
-    if flops is None:
-        formats = work.flops_by_dtype()
-    else:
-        formats = {"fp32" if placed is None else number_format(placed.dtype): flops}
-    tf32 = cuda and torch.backends.cuda.matmul.allow_tf32
+    formats = work.flops_by_dtype() if flops is None else {format: flops}
+    if flops is None and work.uncounted:
+        notes.append(f"not counted, so no part of the FLOPs: {', '.join(row['operator'] for row in work.uncounted)}")
+    if flops is None and not work.lines():
+        notes.append("no operator of torch ran, and nothing else is counted")
     verdict = "ok"
     of_flops = of_bytes = mfu = mbu = least = None
-    if (own := _own(where, notes)) is not None:
-        of_bytes = moved / own.bandwidth / timing.mean
-        if judging.known(own, formats, tf32):
-            of_flops = judging.at_rates(own, formats, tf32, own.peak) / timing.mean or None
+    if (kept := _own(where, notes)) is not None:
+        of_bytes = moved / kept.bandwidth / timing.mean
+        if judging.known(kept, formats, tf32):
+            of_flops = judging.at_rates(kept, formats, tf32, kept.peak) / timing.mean or None
         if of_flops and of_flops > ABOVE:
             notes.append(
-                f"faster than the ceiling that was measured ({own.source}): measure it again with flopkit.ceilings()"
+                f"faster than the ceiling that was measured ({kept.source}): measure it again with flopkit.ceilings()"
             )
     if (device := _device(where)) is None:
         notes.append(f"the peak of {machine.title(where)} is not known: no MFU, and no time is called impossible")
     else:
-        bounded = formats
-        if cuda and any("convolution" in row["op"] for row in work.by_op()):
-            notes.append(CONVOLUTIONS)
-            bounded = {}
         # of a table whose rows are looked up, the counted bytes are the smaller ones; of fused operators, the call's own
-        touched = min(_least_bytes(fn, args, kwargs, len(sets), where), work.bytes)
-        least, bound = judging.floor(device, bounded, touched, tf32)
+        moving = min(_least_bytes(arguments.storages(given), whole, len(sets), where), work.bytes)
+        notes += (unknown := _unknown(work))
+        least, bound = judging.floor(device, {} if unknown else formats, moving, tf32)
         if timing.fastest < judging.EARLY * least:
             verdict = "impossible"
             notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
@@ -158,29 +176,39 @@ def _held(fn: Any) -> list[Any]:
     return list(fn.parameters()) if hasattr(fn, "parameters") else []
 
 
-def _least_bytes(fn: Any, args: Any, kwargs: Mapping[str, Any], sets: int, where: Any) -> int:
+def _least_bytes(given: int, whole: int, sets: int, where: Any) -> int:
     """Bytes that main memory must move: arguments that rotate past the cache, and of weights and outputs what the cache cannot hold."""
-    cache, given = arguments.cache_bytes(where), arguments.storages(arguments.tensors(args, kwargs))
+    cache = arguments.cache_bytes(where)
     cold = given if (sets - 1) * given >= cache else 0
-    return cold + max(0, _own_bytes(fn, args, kwargs) - cold - cache)
+    return cold + max(0, whole - cold - cache)
 
 
-def _own_bytes(fn: Any, args: Any, kwargs: Mapping[str, Any]) -> int:
-    """Bytes of the inputs, among them a module's weights, and of the outputs: each is read or written once."""
-    import torch
+def _format(found: list[Any]) -> str:
+    """The number format of the first of the tensors that may be multiplied: tokens and labels are not."""
+    return next((number_format(each.dtype) for each in found if each.is_floating_point()), "fp32")
 
-    with torch.no_grad():
-        out = fn(*args, **kwargs)
-    return arguments.storages([*arguments.tensors(args, kwargs), *_held(fn), *arguments.tensors(out)])
+
+def _convolves(work: Report) -> bool:
+    return any("convolution" in row["operator"] for row in work.by_op())
+
+
+def _tf32(work: Report) -> bool:
+    """Whether products of fp32 in it may be rounded to tf32, on a GPU that has it."""
+    products, convolutions = tf32_switches()
+    return products or (convolutions and _convolves(work))
+
+
+def _unknown(work: Report) -> list[str]:
+    """What the counted FLOPs may be too many by, so that they are no lower bound: masks in tensors, algorithms of convolutions."""
+    masks = [f"the time was not judged by its arithmetic: {note}" for note in work.notes if note.startswith(MASKS)]
+    return masks + [CONVOLUTIONS] * _convolves(work)
 
 
 def _device(where: Any) -> Any:
     """The device in flopkit's table, or None."""
-    if where.type != "cuda":
-        return None
     try:
-        return devices.device()
-    except (ValueError, KeyError, RuntimeError):
+        return devices.device(machine.title(where)) if where.type == "cuda" else None
+    except ValueError:
         return None
 
 

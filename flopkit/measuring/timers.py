@@ -11,16 +11,19 @@ __all__ = ["CudaEvents", "CudaGraph", "WallClock", "timer_for"]
 
 SAMPLE = 1e-4  # s: reading the wall clock takes some 1e-7 s, so a sample of that length is off by a thousandth
 SHORT = 2e-5  # s: a launch takes some microseconds, which a graph saves a kernel of that length
-UNROLLED = 20  # calls in a graph
+UNROLLED = 20  # calls in a graph, at least
 USUAL_CLOCK = 2e6  # kHz, where torch does not tell it
 ASLEEP = 0.01  # s in which the launches of a round queue up
 
 
 class WallClock:
-    """Calls on a CPU. Short calls are timed several at once, and each is said to take the same."""
+    """Calls on a CPU. Short calls are timed several at once, and each is said to take the same.
 
-    def __init__(self, run: Callable[[], object]) -> None:
-        self.run = run
+    A call may use a GPU of which its arguments tell nothing: where torch has started one, the clock waits for it.
+    """
+
+    def __init__(self, run: Callable[[], object], torch: Any) -> None:
+        self.run, self.wait = run, torch.cuda.synchronize if torch.cuda.is_initialized() else lambda: None
         self._grouped = 1
         self._grouped = max(1, math.ceil(SAMPLE / max(min(self.calls(3)), 1e-9)))
 
@@ -35,13 +38,14 @@ class WallClock:
             start = clock()
             for _ in range(many):
                 run()
+            self.wait()
             found += [(clock() - start) / many / 1e9] * many
         return found
 
 
 class CudaEvents:
-    """Calls on the current stream of a CUDA device, each between two events. A sleeping kernel goes first, so that the launches queue
-    behind it and the device never waits for the host."""
+    """Calls on the current stream of a CUDA device, each between two events. A sleeping kernel goes first, so that launches queue behind it
+    and the device does not wait for the host, unless launching a call takes longer than running it: then its time is that of the launches."""
 
     def __init__(self, run: Callable[[], object], torch: Any) -> None:
         self.run, self.torch = run, torch
@@ -66,28 +70,44 @@ class CudaEvents:
 
 
 class CudaGraph(CudaEvents):
-    """A graph of several calls, replayed: for kernels that are shorter than their launch. A call takes its part of the replay."""
+    """A graph of several calls, replayed: for kernels that are shorter than their launch. A call takes its part of the replay.
 
-    def __init__(self, run: Callable[[], object], torch: Any) -> None:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(UNROLLED):
+    It takes each of *sets* of arguments equally often, so that a replay does not begin with those that the one before it ended with.
+    """
+
+    def __init__(self, run: Callable[[], object], torch: Any, sets: int) -> None:
+        self.unrolled = sets * math.ceil(UNROLLED / sets)
+        cuda, graph = torch.cuda, torch.cuda.CUDAGraph()
+        asked = cuda.get_sync_debug_mode()
+        try:
+            # What waits for the device cannot be captured, and a capture that fails leaves torch's random numbers unusable.
+            cuda.set_sync_debug_mode("error")
+            run()
+        finally:
+            cuda.set_sync_debug_mode(asked)
+        with (
+            cuda.stream(cuda.current_stream()),
+            cuda.graph(graph),
+        ):  # the first: a capture that fails leaves its own stream behind
+            for _ in range(self.unrolled):
                 run()
         super().__init__(graph.replay, torch)
 
     def calls(self, count: int) -> list[float]:
-        replays = super().calls(math.ceil(count / UNROLLED))
-        return [seconds / UNROLLED for seconds in replays for _ in range(UNROLLED)][:count]
+        replays = super().calls(math.ceil(count / self.unrolled))
+        return [seconds / self.unrolled for seconds in replays for _ in range(self.unrolled)][:count]
 
 
-def timer_for(run: Callable[[], object], torch: Any, cuda: bool) -> tuple[Any, str]:
-    """The timer for calls of *run*, and what it is called in a record."""
+def timer_for(run: Callable[[], object], torch: Any, cuda: bool, sets: int = 1) -> tuple[Any, str]:
+    """The timer for calls of *run*, which rotates through *sets* of arguments, and what it is called in a record."""
     if not cuda:
-        return WallClock(run), "wall clock"
+        return WallClock(run, torch), "wall clock"
     events = CudaEvents(run, torch)
     if min(events.calls(5)) < SHORT:
         try:
-            return CudaGraph(run, torch), f"CUDA graph of {UNROLLED} calls"
+            graph = CudaGraph(run, torch, sets)
         except RuntimeError:  # what synchronises or allocates in a way of its own cannot be captured
             torch.cuda.synchronize()
+        else:
+            return graph, f"CUDA graph of {graph.unrolled} calls"
     return events, "CUDA events behind a sleep"

@@ -10,7 +10,18 @@ from typing import Any
 from flopkit import machine
 from flopkit.measuring.arguments import cache_bytes
 
-__all__ = ["TORCH", "Workload", "dtypes", "product", "scaled_mm", "shapes", "tf32_allowed", "torch_dtype", "traffic"]
+__all__ = [
+    "TORCH",
+    "Workload",
+    "dtypes",
+    "product",
+    "scaled_mm",
+    "shapes",
+    "tf32_allowed",
+    "tf32_switches",
+    "torch_dtype",
+    "traffic",
+]
 
 # What a number format is called in torch. tf32 is how products of float32 may be rounded.
 TORCH = {
@@ -53,7 +64,7 @@ def tf32_allowed(allowed: bool) -> Iterator[None]:
     import torch
 
     switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [switch.allow_tf32 for switch in switches]
+    before = tf32_switches()
     for switch in switches:
         switch.allow_tf32 = allowed
     try:
@@ -61,6 +72,17 @@ def tf32_allowed(allowed: bool) -> Iterator[None]:
     finally:
         for switch, was in zip(switches, before, strict=True):
             switch.allow_tf32 = was
+
+
+def tf32_switches() -> tuple[bool, bool]:
+    """Whether products, and whether convolutions, of float32 may be rounded to tf32. Torch forbids the first and allows the second, if
+    nobody says otherwise."""
+    import torch
+
+    backends: Any = torch.backends
+    if hasattr(backends.cudnn, "conv"):  # since 2.9: what was set by this name cannot be read by the older one
+        return backends.cuda.matmul.fp32_precision == "tf32", backends.cudnn.conv.fp32_precision == "tf32"
+    return backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
 
 
 def dtypes(where: Any) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """The timers of CUDA devices on a stand-in for `torch.cuda`: a device that works off a queue, while the host launches."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
-from flopkit.measuring import timers
-from flopkit.measuring.timers import CudaEvents, CudaGraph, timer_for
+from flopkit.measuring.timers import UNROLLED, CudaEvents, CudaGraph, WallClock, timer_for
 
 LAUNCH = 5e-6  # s that the host needs for a launch
 CLOCK = 1.98e6  # kHz
@@ -17,6 +17,7 @@ class Card:
     def __init__(self, capturable=True):
         self.host = self.device = 0.0
         self.capturing, self.capturable, self.synchronised = None, capturable, 0
+        self.stream, self.mode, self.asked = "the caller's", "default", []
         card = self
 
         class Event:
@@ -42,15 +43,29 @@ class Card:
                 self.made = made
 
             def __enter__(self):
-                if not card.capturable:
-                    raise RuntimeError("operation not permitted when stream is capturing")
-                card.capturing = []
+                card.stream, card.capturing = "the capture's", []
 
             def __exit__(self, *error):
                 self.made.kernels, card.capturing = card.capturing, None
+                if not card.capturable:
+                    raise RuntimeError("operation failed due to a previous error during capture")
+                card.stream = "the caller's"
+
+        @contextlib.contextmanager
+        def stream(chosen):
+            before, card.stream = card.stream, chosen
+            try:
+                yield
+            finally:
+                card.stream = before
+
+        def set_mode(mode):
+            card.asked.append(mode)
+            card.mode = mode
 
         self.cuda = SimpleNamespace(
             Event=Event, CUDAGraph=CUDAGraph, graph=graph, synchronize=self.synchronize, current_device=lambda: 0,
+            stream=stream, current_stream=lambda: self.stream, get_sync_debug_mode=lambda: self.mode, set_sync_debug_mode=set_mode,
             get_device_properties=lambda index: SimpleNamespace(clock_rate=CLOCK), _sleep=lambda cycles: self.launch(cycles / CLOCK / 1e3),
         )  # fmt: skip
 
@@ -86,12 +101,44 @@ def test_a_round_that_outlasts_the_sleep_is_bound_by_the_host():
 def test_short_kernels_are_timed_in_a_graph():
     card = Card()
     timer, name = timer_for(lambda: card.launch(1e-6), card, True)
-    assert isinstance(timer, CudaGraph) and name == f"CUDA graph of {timers.UNROLLED} calls"
+    assert isinstance(timer, CudaGraph) and name == f"CUDA graph of {UNROLLED} calls"
     assert timer.calls(30) == pytest.approx([1e-6] * 30)
+    assert card.stream == "the caller's" and card.asked == ["error", "default"]
+
+
+@pytest.mark.parametrize(("sets", "calls"), [(1, 20), (3, 21), (16, 32), (40, 40)])
+def test_a_graph_takes_each_set_of_arguments_equally_often(sets, calls):
+    """Else a replay begins with arguments that the one before it has just left in the cache."""
+    card = Card()
+    timer, name = timer_for(lambda: card.launch(1e-6), card, True, sets)
+    assert name == f"CUDA graph of {calls} calls" and timer.calls(7) == pytest.approx([1e-6] * 7)
+
+
+def test_what_waits_for_the_device_is_not_captured():
+    """torch says so, if it is asked, before a capture fails: that would leave its random numbers unusable."""
+    card = Card()
+
+    def run():
+        if card.mode == "error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+        assert card.capturing is None
+        card.launch(1e-6)
+
+    timer, _ = timer_for(run, card, True)
+    assert type(timer) is CudaEvents and card.mode == "default"
 
 
 def test_long_kernels_and_what_cannot_be_captured_are_timed_by_events():
     for card, seconds in ((Card(), 1e-3), (Card(capturable=False), 1e-6)):
         timer, name = timer_for(lambda card=card, seconds=seconds: card.launch(seconds), card, True)
         assert type(timer) is CudaEvents and name == "CUDA events behind a sleep"
-        assert timer.calls(3) == pytest.approx([seconds] * 3)
+        assert timer.calls(3) == pytest.approx([seconds] * 3) and card.stream == "the caller's"
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_the_wall_clock_waits_for_a_device_that_was_started(started):
+    """Of a function without arguments nobody knows what it uses."""
+    waited = []
+    cuda = SimpleNamespace(is_initialized=lambda: started, synchronize=lambda: waited.append(1))
+    WallClock(lambda: None, SimpleNamespace(cuda=cuda)).calls(3)
+    assert bool(waited) is started

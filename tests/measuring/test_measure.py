@@ -2,7 +2,9 @@
 
 import math
 from itertools import count
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,6 +72,90 @@ def test_a_wrong_result_is_said_to_be_wrong(small, spoilt):
     assert found.verdict == "wrong"
 
 
+@pytest.mark.parametrize("check", [lambda x: x * math.inf, lambda x: x * -math.inf, lambda x: x * math.nan])
+def test_infinity_is_right_where_the_check_has_the_same(check):
+    x = torch.ones(4)
+    assert fk.measure(check, x, time_budget=BUDGET, check=check).verdict == "ok"
+    for other in (lambda x: x, lambda x: x / 0 * (1 if check(x)[0] < 0 else -1)):
+        assert fk.measure(other, x, time_budget=BUDGET, check=check).verdict == "wrong"
+
+
+@pytest.mark.parametrize("fn", [torch.rand_like, torch.bernoulli, lambda x: x + torch.randn_like(x)])
+def test_what_draws_random_numbers_is_not_said_to_be_wrong(fn):
+    found = fk.measure(fn, torch.full((32, 32), 0.5), time_budget=BUDGET)
+    assert found.verdict == "ok" and any("depends on random numbers" in note for note in found.notes)
+    assert fk.measure(fn, torch.full((32, 32), 0.5), time_budget=BUDGET, check=torch.neg).verdict == "wrong"
+
+
+def test_a_result_that_goes_wrong_while_it_is_timed():
+    calls = count()
+    found = fk.measure(
+        lambda x: x * (1 if next(calls) < 9 else 2), torch.ones(4), time_budget=BUDGET, check=lambda x: x
+    )
+    assert found.verdict == "wrong" and found.error == 1
+
+
+def test_a_backward_pass_runs_as_it_does_alone():
+    """Gradients go where they would without a measurement; only the results are compared."""
+    w = torch.ones(8, 8, requires_grad=True)
+    found = fk.measure(
+        lambda x, w: torch.autograd.grad((x @ w).square().sum(), w), torch.ones(4, 8), w, time_budget=BUDGET
+    )
+    assert found.verdict == "ok" and found.error < 1e-6 and w.grad is None
+    layer = torch.nn.Linear(8, 8)
+    assert (
+        fk.measure(lambda x: layer(x).sum().backward(), torch.ones(4, 8), time_budget=BUDGET).flops == 2 * 2 * 4 * 8 * 8
+    )
+
+
+def test_every_name_but_four_is_the_functions():
+    def named(x, *, strict, device, name):
+        return x * (2 if (strict, device, name) == (True, "here", "me") else math.nan)
+
+    found = fk.measure(
+        named, torch.ones(4), time_budget=BUDGET, check=lambda x, **k: 2 * x, strict=True, device="here", name="me"
+    )
+    assert found.verdict == "ok"
+
+
+@torch.library.custom_op("measure_tests::opaque", mutates_args=())
+def opaque(a: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(a.detach().numpy() @ a.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("fn", "x", "says"),
+    [
+        (opaque, torch.ones(8, 8), "not counted, so no part of the FLOPs: measure_tests.opaque"),
+        (lambda x: x @ x, np.ones((8, 8)), "no operator of torch ran, and nothing else is counted"),
+    ],
+)
+def test_what_is_not_counted_is_said(fn, x, says):
+    assert says in fk.measure(fn, x, time_budget=BUDGET).notes
+    assert says not in fk.measure(fn, x, time_budget=BUDGET, flops=1024).notes
+
+
+def test_a_sparse_argument():
+    a, b = torch.eye(8).to_sparse(), torch.ones(8, 4)
+    assert fk.measure(torch.sparse.mm, a, b, time_budget=BUDGET).verdict == "ok"
+    assert fk.measure(lambda a: a * 2, a, time_budget=BUDGET).verdict == "ok"
+
+
+def test_a_call_runs_where_one_of_its_tensors_lies_on_a_gpu():
+    """Images that wait on the host come before a network's weights on the card."""
+    on = {name: SimpleNamespace(device=torch.device(name)) for name in ("cpu", "cuda:0", "cuda:1", "mps")}
+    assert arguments.place([on["cpu"], on["cuda:1"]]) == torch.device("cuda", 1)
+    assert arguments.place([]) == arguments.place([on["cpu"]]) == torch.device("cpu")
+    for others in (["cuda:0", "cuda:1"], ["cpu", "mps"]):
+        with pytest.raises(ValueError, match=f"tensors on .*{others[1]}: only"):
+            arguments.place([on[name] for name in others])
+
+
+def test_the_format_of_given_flops_is_that_of_what_is_multiplied():
+    tokens, table = torch.arange(4), torch.ones(4, dtype=torch.bfloat16)
+    assert module._format([tokens, table]) == "bf16" and module._format([tokens]) == "fp32"
+
+
 def test_nan_where_the_check_has_it_too_is_right():
     x = torch.tensor([-1.0, 4.0])
     assert fk.measure(torch.sqrt, x, time_budget=BUDGET).verdict == "ok"
@@ -93,6 +179,9 @@ def test_a_module_is_checked_with_weights_in_float64_and_stays_as_it_was():
         (lambda: fk.measure(torch.neg, torch.ones(2), time_budget=0), ValueError, "time_budget=0"),
         (lambda: fk.measure(torch.neg, torch.ones(2), flops=-1), ValueError, "flops=-1"),
         (lambda: fk.measure(torch.neg, torch.ones(2), bytes=math.nan), ValueError, "bytes=nan"),
+        (lambda: fk.measure(torch.neg, torch.ones(2), flops=math.inf), ValueError, "flops=inf"),
+        (lambda: fk.measure(torch.neg, torch.ones(2), check=3), TypeError, "check=3"),
+        (lambda: fk.measure(torch.neg, torch.ones(2, device="meta")), ValueError, "tensors on meta: only calls on"),
     ],
 )
 def test_bad_input(call, error, message):
@@ -132,28 +221,30 @@ def test_the_floor_is_judged_to_two_per_cent(small, monkeypatch, share):
         def now(self):
             return float(next(self.clock))
 
-    monkeypatch.setattr(module, "timer_for", lambda run, torch, cuda: (Clock(), "simulated"))
+    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
     found = fk.measure(torch.mm, *small, time_budget=30)
     assert found.verdict == ("impossible" if share < 0.98 else "ok")
 
 
-def test_the_floor_by_bytes_takes_inputs_and_outputs_alone():
+def test_the_floor_by_bytes_takes_inputs_and_outputs_alone(monkeypatch):
     card = fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e6)
-    x = torch.ones(1000)
-    least, bound = judging.floor(card, {}, module._own_bytes(lambda x: (x + 1) * 2 - 3, (x,), {}), False)
-    assert (least, bound) == (8000 / 1e6, "memory")
-    layer = torch.nn.Linear(10, 20)
-    assert module._own_bytes(layer, (torch.ones(5, 10),), {}) == 4 * (50 + 200 + 20 + 100)
+    monkeypatch.setattr(module, "_device", lambda where: card)
+    monkeypatch.setattr(arguments, "cache_bytes", lambda device: 0)
+    found = fk.measure(lambda x: (x + 1) * 2 - 3, torch.ones(1000), time_budget=BUDGET)
+    assert found.floor == 8000 / 1e6 and "memory needs" in found.notes[-1]
+    assert (
+        fk.measure(torch.nn.Linear(10, 20), torch.ones(5, 10), time_budget=BUDGET).floor
+        == 4 * (50 + 200 + 20 + 100) / 1e6
+    )
 
 
 def test_what_a_cache_can_hold_is_no_floor(monkeypatch):
     """Weights are not rotated, so a cache of 4,000 bytes may serve them; of larger ones it serves no more than that."""
     monkeypatch.setattr(arguments, "cache_bytes", lambda device: 4000)
-    cpu, x = torch.device("cpu"), torch.ones(5, 10)  # 200 bytes in, 400 out
-    small, large = torch.nn.Linear(10, 20), torch.nn.Linear(10, 2000)
-    assert module._least_bytes(small, (x,), {}, 41, cpu) == 200  # 40 other copies lie between two uses of one
-    assert module._least_bytes(small, (x,), {}, 5, cpu) == 0
-    assert module._least_bytes(large, (x,), {}, 41, cpu) == 200 + 4 * (20_000 + 2_000 + 10_000) - 4000
+    cpu, given, small, large = torch.device("cpu"), 200, 1480, 128_200  # bytes in; with weights and bytes out
+    assert module._least_bytes(given, small, 41, cpu) == 200  # 40 other copies lie between two uses of one
+    assert module._least_bytes(given, small, 5, cpu) == 0
+    assert module._least_bytes(given, large, 41, cpu) == 200 + 128_000 - 4000
 
 
 def test_weights_in_the_cache_are_faster_than_memory(monkeypatch):
@@ -172,7 +263,7 @@ def test_weights_in_the_cache_are_faster_than_memory(monkeypatch):
         def now(self):
             return float(next(self.clock))
 
-    monkeypatch.setattr(module, "timer_for", lambda run, torch, cuda: (Clock(), "simulated"))
+    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
     for cache, verdict in ((2_000_000, "ok"), (1000, "impossible")):
         monkeypatch.setattr(arguments, "cache_bytes", lambda device, cache=cache: cache)
         assert fk.measure(layer, x, time_budget=30).verdict == verdict
@@ -206,7 +297,7 @@ def test_a_look_up_is_judged_by_the_rows_that_it_reads(monkeypatch):
         def now(self):
             return float(next(self.clock))
 
-    monkeypatch.setattr(module, "timer_for", lambda run, torch, cuda: (Clock(), "simulated"))
+    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
     assert fk.measure(table, torch.arange(4), time_budget=30).verdict == "ok"
 
 
@@ -233,7 +324,7 @@ def test_arguments_are_rotated_through_twice_the_cache(monkeypatch):
 
 def test_the_wall_clock_groups_short_calls():
     calls = []
-    clock = WallClock(lambda: calls.append(1))
+    clock = WallClock(lambda: calls.append(1), torch)
     calls.clear()
     found = clock.calls(1000)
     assert len(found) == len(calls) == 1000 and all(seconds > 0 for seconds in found)

@@ -9,6 +9,7 @@ import torch
 
 from flopkit.measuring import provenance as module
 from flopkit.measuring.provenance import provenance
+from flopkit.measuring.workloads import tf32_allowed, tf32_switches
 
 
 def test_of_a_cpu(monkeypatch):
@@ -18,6 +19,21 @@ def test_of_a_cpu(monkeypatch):
     assert (found["type"], found["cuda"], found["driver"]) == ("cpu", None, None)
     assert found["torch"] == torch.__version__ and found["flags"]["threads"] == torch.get_num_threads()
     assert found["flags"]["OMP_NUM_THREADS"] == "2" and found["when"].endswith("+00:00")
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9")
+def test_precision_that_was_set_by_the_newer_name():
+    """Which the older one refuses to read."""
+    matmul = torch.backends.cuda.matmul
+    matmul.fp32_precision = "tf32"
+    try:
+        assert provenance("cpu")["flags"]["float32_matmul_precision"] == "tf32" and tf32_switches()[0]
+        with tf32_allowed(False):
+            assert not tf32_switches()[0]
+        assert tf32_switches()[0]
+    finally:
+        matmul.allow_tf32 = False
+    assert provenance("cpu")["flags"]["float32_matmul_precision"] == "highest"
 
 
 CARD = SimpleNamespace(uuid="12345678-9abc", total_memory=1)
