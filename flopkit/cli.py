@@ -261,10 +261,12 @@ def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
     return {**about, **listed}, found if found.reported or found.explanations else found.table()
 
 
-def _measure(asked: argparse.Namespace) -> tuple[Any, Table]:
+def _measure(asked: argparse.Namespace) -> tuple[Any, Any]:
     if names.find(asked.experiment, (*NAMES, "ceilings"), "an experiment", argument="experiment") == "ceilings":
+        if asked.scale is not None:
+            raise ValueError("--scale goes with an experiment: ceilings have no sizes of their own choice")
         roof = ceilings(asked.device, time_budget=asked.time_budget)
-        return roof.record(), roof.table()
+        return roof.record(), roof
     one = experiment(asked.experiment)
     bench = Bench(asked.device, asked.scale, time_budget=asked.time_budget)
     found = list(tqdm(one.run(bench), desc=one.name, unit="case", leave=False, disable=None))
@@ -282,7 +284,7 @@ def _record(asked: argparse.Namespace) -> tuple[Any, Table]:
         return listed, Table(listed, caption=f"{len(listed)} experiments")
     about = {name: text for name in ("who", "machine", "licence") if (text := getattr(asked, name)) is not None}
     how = {"device": asked.device, "scale": asked.scale, "time_budget": asked.time_budget}
-    device = machine.title(Bench(asked.device).device)
+    device = machine.title(machine.place(asked.device))
     path = asked.out or machine.folder() / f"{'-'.join(re.findall('[a-z0-9]+', device.lower()))}.json"
     suite = record(path, only=wanted, attribution=about, **how)
     rows: list[dict[str, Any]] = [

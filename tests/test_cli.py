@@ -172,7 +172,7 @@ def test_measure_ceilings(capsys, monkeypatch):
         "flopkit.cli.ceilings", lambda device, time_budget: asked.append((device, time_budget)) or found
     )
     assert data(capsys, "measure", "ceilings", "--device", "cpu", "--time-budget", "1") == found.record()
-    assert said(capsys, "measure", "Ceilings") == f"{found.table()}\n" and asked == [("cpu", 1.0), (None, None)]
+    assert said(capsys, "measure", "Ceilings") == f"{found!r}\n" and asked == [("cpu", 1.0), (None, None)]
 
 
 def test_record(capsys, tmp_path, monkeypatch):
@@ -212,12 +212,20 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["measure", "matmul_sizes", "--scale", "huge"], "invalid choice: 'huge'"),
         (["measure", "matmul_sizes", "--scale", "toy", "--time-budget", "-1"], "time_budget=-1"),
         (["record", "--only", "matmul_sizes,matmul", "--out", "x.json"], "did you mean matmul_"),
+        (["measure", "ceilings", "--scale", "toy"], "--scale goes with an experiment"),
     ],
 )
 def test_bad_input(capsys, argv, message):
     assert main(argv) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and message in shown.err and shown.err.count("\n") == 1, shown.err
+
+
+@pytest.mark.parametrize("argv", [["measure", "matmul_sizes"], ["measure", "ceilings"], ["record"]])
+def test_a_device_that_is_not_here(capsys, monkeypatch, argv):
+    monkeypatch.setattr("flopkit.machine.kind", lambda: "cpu")
+    assert main([*argv, "--device", "cuda"]) == 2
+    assert "torch finds no CUDA device here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
