@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from flopkit import units
 from flopkit.recordings.shelves import Case
@@ -54,7 +55,7 @@ def compare(a: Case, b: Case) -> Comparison:
     Returns
     -------
     Comparison
-        On one device by the 95 % intervals of the means: ``"faster"`` or ``"slower"`` where they are apart, ``"same"`` where each mean lies in
+        On one device, a CPU with as many threads, by the 95 % intervals of the means: ``"faster"`` or ``"slower"`` where they are apart, ``"same"`` where each mean lies in
         the other's interval, ``"ambiguous"`` between these, and where a clock was not steady. On two devices only the shares of their own
         measured ceilings.
 
@@ -90,7 +91,7 @@ def compare(a: Case, b: Case) -> Comparison:
     if a["counted"] != b["counted"]:
         raise ValueError(f"different work in the same case: {a['counted']} and {b['counted']}")
     whose = a.whose, b.whose
-    if a.device != b.device:
+    if (a.device, _threads(a)) != (b.device, _threads(b)):
         shares = {
             name: (first, second)
             for name, key in CEILINGS.items()
@@ -98,7 +99,7 @@ def compare(a: Case, b: Case) -> Comparison:
         }
         if not shares:
             raise ValueError(
-                f"{a.device} and {b.device} differ, and shares of their own ceilings are not known of both: "
+                f"{a.device} and {b.device} differ, or their threads do, and shares of their own ceilings are not known of both: "
                 "fk.ceilings() measures them, record anew after that"
             )
         said = "; ".join(
@@ -117,3 +118,8 @@ def compare(a: Case, b: Case) -> Comparison:
     else:
         verdict, why = "ambiguous", "the intervals overlap, and a mean lies outside of the other"
     return Comparison(verdict, f"{said}; {why}", whose, x["mean"] / y["mean"], {})
+
+
+def _threads(case: Case) -> Any:
+    """Threads that computed, on a CPU; None on another device, and where nothing says how many."""
+    return (case.ceilings or {}).get("threads")

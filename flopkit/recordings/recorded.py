@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -178,8 +179,12 @@ def _against(validator: Any, data: Any) -> Iterator[str]:
 
 
 def _contradictions(record: Record) -> Iterator[str]:
-    """Numbers that do not follow from each other, as after a change by hand."""
+    """What does not follow from each other, as after a change by hand."""
     seconds, counted, rates = record["seconds"], record["counted"], record["rates"]
+    if record["case"] != ", ".join(f"{name}={value}" for name, value in record["params"].items()):
+        yield f"case: {record['case']} is not what params say"
+    if (means := seconds["round_means"]) and not math.isclose(statistics.fmean(means), seconds["mean"], rel_tol=1e-6):
+        yield f"seconds: {seconds['mean']:.6g} s is not the mean of the rounds"
     if not seconds["low"] <= seconds["mean"] <= seconds["high"]:
         yield "seconds: the mean is outside of its interval"
     for rate, amount in (("flops_per_s", "flops"), ("bytes_per_s", "bytes")):

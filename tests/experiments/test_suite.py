@@ -193,6 +193,9 @@ class Roof:
         return {
             "torch": str(torch.__version__),
             "threads": torch.get_num_threads(),
+            "title": "a CPU",
+            "when": "2026-01-01T00:00:00+00:00",
+            "memory": None,
             "matmul": {},
             "traffic": {},
             "of": "now",

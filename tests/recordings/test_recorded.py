@@ -80,6 +80,10 @@ CHANGES = [
     (("results", 0, "params", "n"), [1, 2], "results, 0, params, n"),
     (("results", 0, "surprise"), 1, "'surprise' was unexpected"),
     (("results", 0, "case"), 3, "results, 0, case"),
+    (("results", 0, "case"), "n=8", "case: n=8 is not what params say"),
+    (("results", 0, "seconds", "round_means"), [1.0, 2.0], "is not the mean of the rounds"),
+    (("results", 0, "counted", "flops"), 10**400, "counted, flops"),
+    (("ceilings",), {"title": "a CPU"}, "ceilings: "),
     (("results", 0, "seconds", "calls"), 2.5, "calls"),
     (("results",), {}, "results: "),
     (("results", 0), None, "results, 0: None is not of type"),
@@ -125,7 +129,7 @@ def test_what_is_written_is_checked(whole, tmp_path):
 def test_a_number_that_json_has_not_leaves_the_old_file(whole, tmp_path):
     path = whole.write(tmp_path / "old.json").path
     before = path.read_bytes()
-    odd = whole.added({**whole.results[0], "case": "odd", "extra": {"share": math.nan}})
+    odd = whole.added({**whole.results[0], "extra": {"share": math.nan}})
     with pytest.raises(ValueError, match="not JSON compliant"):
         odd.write(path)
     assert path.read_bytes() == before

@@ -164,6 +164,13 @@ def test_one_device_by_interval(a, b, verdict):
     assert "yours: a CPU" in repr(found)
 
 
+def test_a_cpu_with_more_threads_is_another_device():
+    """Many virtual machines give their processors the same name."""
+    shares = {"of_ceiling_flops": 0.5, "of_ceiling_bytes": None}
+    a, b = (Case(case(s, rates=shares), "yours", "yours", "a CPU", {"threads": n}) for s, n in ((1.0, 2), (0.1, 16)))
+    assert compare(a, b).verdict == "other device" and compare(a, a).verdict == "same"
+
+
 def test_two_devices_by_shares_of_their_own_ceilings():
     a = case(1.0, rates={"of_ceiling_flops": 0.5, "of_ceiling_bytes": 0.1})
     b = case(0.01, device="a card", rates={"of_ceiling_flops": 0.25, "of_ceiling_bytes": None})
