@@ -25,7 +25,7 @@ class Together:
     def __init__(self, run: Callable[[], object], control: Any, cuda: bool) -> None:
         import torch
 
-        self.timer = (CudaEvents if cuda else WallClock)(run, torch)
+        self.timer = CudaEvents(run, torch) if cuda else WallClock(run)
         self.control = control
 
     def now(self) -> float:

@@ -102,16 +102,17 @@ def measure(
     given = arguments.tensors(args, kwargs)
     touched = [*given, *_held(fn), *arguments.tensors(results.pop())]
     where, whole, format = arguments.place(touched), arguments.storages(touched), _format(touched)
-    unplaced = not touched
-    del touched  # the result needs memory
     cuda, cards = where.type == "cuda", cast(Any, torch.cuda)
+    hidden = not touched and cards.is_initialized()  # it may use a GPU, of which no tensor tells
+    del touched  # the result needs memory
     tf32 = cuda and _tf32(work)
     with cards.device(where) if cuda else contextlib.nullcontext():
         started = time.perf_counter()
         checked = judging.check_result(fn, args, kwargs, check, tf32)
         checking = time.perf_counter() - started
         sets = arguments.copies((args, kwargs), where)
-        timer, how = timer_for(arguments.rotating(fn, sets), torch, cuda, len(sets))
+        run = arguments.rotating(fn, sets)
+        timer, how = timer_for((lambda: (run(), cards.synchronize())) if hidden else run, torch, cuda, len(sets))
         with Monitor(where) as watch, tqdm(total=100, **BAR) as bar:
             timing = protocol.timed(timer, time_budget, lambda share: bar.update(int(100 * share) - bar.n))
         if checked.right and checking < AGAIN * (time.perf_counter() - started):
@@ -122,7 +123,7 @@ def measure(
         notes.append(f"{len(timing.rounds)} rounds only: the interval is wide; give a larger time_budget")
     if abs(timing.mean / timing.median - 1) > 0.02:
         notes.append("mean and median differ by more than 2 %: some calls took much longer")
-    if unplaced and cards.is_initialized():
+    if hidden:
         notes.append("no tensor goes in or out: if a GPU ran, the time is that of the wall clock, launches included")
     done = work.hardware_flops if flops is None else flops
     moved = work.bytes if bytes is None else bytes

@@ -17,13 +17,10 @@ ASLEEP = 0.01  # s in which the launches of a round queue up
 
 
 class WallClock:
-    """Calls on a CPU. Short calls are timed several at once, and each is said to take the same.
+    """Calls on a CPU. Short calls are timed several at once, and each is said to take the same."""
 
-    A call may use a GPU of which its arguments tell nothing: where torch has started one, the clock waits for it.
-    """
-
-    def __init__(self, run: Callable[[], object], torch: Any) -> None:
-        self.run, self.wait = run, torch.cuda.synchronize if torch.cuda.is_initialized() else lambda: None
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run = run
         self._grouped = 1
         self._grouped = max(1, math.ceil(SAMPLE / max(min(self.calls(3)), 1e-9)))
 
@@ -38,7 +35,6 @@ class WallClock:
             start = clock()
             for _ in range(many):
                 run()
-            self.wait()
             found += [(clock() - start) / many / 1e9] * many
         return found
 
@@ -101,7 +97,7 @@ class CudaGraph(CudaEvents):
 def timer_for(run: Callable[[], object], torch: Any, cuda: bool, sets: int = 1) -> tuple[Any, str]:
     """The timer for calls of *run*, which rotates through *sets* of arguments, and what it is called in a record."""
     if not cuda:
-        return WallClock(run, torch), "wall clock"
+        return WallClock(run), "wall clock"
     events = CudaEvents(run, torch)
     if min(events.calls(5)) < SHORT:
         try:

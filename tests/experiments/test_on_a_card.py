@@ -15,7 +15,7 @@ from flopkit.measuring import arguments, running, timers, workloads
 from flopkit.measuring.ceilings import ceilings
 
 BUDGET = 0.02  # s
-SLOW = fk.Device("slow card", peak={"fp32": 1e6, "tf32": 8e6}, bandwidth=1e30)  # whose arithmetic no call is as slow as
+SLOW = fk.Device("slow card", peak={"fp32": 1e3, "tf32": 8e3}, bandwidth=1e30)  # whose arithmetic no call is as slow as
 
 
 class Event:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flopkit.measuring.timers import UNROLLED, CudaEvents, CudaGraph, WallClock, timer_for
+from flopkit.measuring.timers import UNROLLED, CudaEvents, CudaGraph, timer_for
 
 LAUNCH = 5e-6  # s that the host needs for a launch
 CLOCK = 1.98e6  # kHz
@@ -133,12 +133,3 @@ def test_long_kernels_and_what_cannot_be_captured_are_timed_by_events():
         timer, name = timer_for(lambda card=card, seconds=seconds: card.launch(seconds), card, True)
         assert type(timer) is CudaEvents and name == "CUDA events behind a sleep"
         assert timer.calls(3) == pytest.approx([seconds] * 3) and card.stream == "the caller's"
-
-
-@pytest.mark.parametrize("started", [True, False])
-def test_the_wall_clock_waits_for_a_device_that_was_started(started):
-    """Of a function without arguments nobody knows what it uses."""
-    waited = []
-    cuda = SimpleNamespace(is_initialized=lambda: started, synchronize=lambda: waited.append(1))
-    WallClock(lambda: None, SimpleNamespace(cuda=cuda)).calls(3)
-    assert bool(waited) is started

@@ -151,6 +151,18 @@ def test_a_call_runs_where_one_of_its_tensors_lies_on_a_gpu():
             arguments.place([on[name] for name in others])
 
 
+def test_a_device_of_which_no_tensor_tells_is_waited_for(monkeypatch):
+    """A step that takes nothing and gives nothing, in a process that uses a GPU: its launches alone are not its time."""
+    waited = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(1))
+    found = fk.measure(lambda: None, time_budget=BUDGET)
+    assert len(waited) >= found.calls and any("if a GPU ran" in note for note in found.notes)
+    waited.clear()
+    assert fk.measure(torch.neg, torch.ones(4), time_budget=BUDGET).verdict == "ok" and not waited
+
+
 def test_the_format_of_given_flops_is_that_of_what_is_multiplied():
     tokens, table = torch.arange(4), torch.ones(4, dtype=torch.bfloat16)
     assert module._format([tokens, table]) == "bf16" and module._format([tokens]) == "fp32"
@@ -324,7 +336,7 @@ def test_arguments_are_rotated_through_twice_the_cache(monkeypatch):
 
 def test_the_wall_clock_groups_short_calls():
     calls = []
-    clock = WallClock(lambda: calls.append(1), torch)
+    clock = WallClock(lambda: calls.append(1))
     calls.clear()
     found = clock.calls(1000)
     assert len(found) == len(calls) == 1000 and all(seconds > 0 for seconds in found)
