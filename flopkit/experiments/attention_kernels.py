@@ -36,15 +36,12 @@ def run(bench: Bench) -> Iterator[Record]:
             for causal in (False, True):
                 if kernel == "math" and 4 * batch * heads * tokens**2 > room:
                     continue
-
-                def make(tokens: int = tokens, kernel: str = kernel, causal: bool = causal) -> tuple[Any, ...]:
-                    return sdpa(kernel, causal), *(bench.randn(dtype, batch, heads, tokens, head_dim) for _ in range(3))
-
+                attend = bench.random(sdpa(kernel, causal), dtype, *[(batch, heads, tokens, head_dim)] * 3)
                 sizes = {"batch": batch, "heads": heads, "head_dim": head_dim}
                 params = {"kernel": kernel, "causal": causal, "tokens": tokens, **sizes}
                 seen = attention(q=tokens, kv=tokens, mask="causal" if causal else "full", **sizes)
                 extra = {"model_flops": seen.flops}
-                yield bench.case("attention_kernels", params, make, dtype, check=_by_blocks(causal), extra=extra)
+                yield bench.case("attention_kernels", params, attend, dtype, check=_by_blocks(causal), extra=extra)
 
 
 def kernels(bench: Bench, dtype: str) -> tuple[str, ...]:

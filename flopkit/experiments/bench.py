@@ -37,7 +37,7 @@ class Bench:
     --------
     >>> import torch
     >>> bench = Bench("cpu", "toy")
-    >>> record = bench.case("matmul_sizes", {"n": 8}, lambda: (torch.mm, torch.ones(8, 8), torch.ones(8, 8)), "fp32")
+    >>> record = bench.case("matmul_sizes", {"n": 8}, bench.random(torch.mm, "fp32", (8, 8), (8, 8)), "fp32")
     >>> record["case"], record["counted"]["flops"], record["verdict"]
     ('n=8', 1024, 'ok')
     """
@@ -76,6 +76,10 @@ class Bench:
         import torch
 
         return torch.randn(*shape, device=self.device, generator=self._random).to(torch_dtype(dtype))
+
+    def random(self, fn: Callable[..., Any], dtype: str, *shapes: tuple[int, ...]) -> Callable[[], tuple[Any, ...]]:
+        """A *make* for `case`: a function of `randn` of these shapes."""
+        return lambda: (fn, *(self.randn(dtype, *shape) for shape in shapes))
 
     def case(
         self, experiment: str, params: Mapping[str, Any], make: Callable[[], tuple[Any, ...]], dtype: str, *,

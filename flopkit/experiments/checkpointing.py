@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections.abc import Iterator
-from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, take_step
-from flopkit.measuring.workloads import torch_dtype
+from flopkit.experiments.decoder import Sizes, step_case
 
 TITLE = "Checkpointing: time against FLOPs"
 PREDICTION = (
@@ -30,28 +26,14 @@ def sizes_of(bench: Bench) -> tuple[Sizes, int, int]:
 
 def run(bench: Bench) -> Iterator[Record]:
     """Forward and backward with and without recomputing, by number format. ``extra`` has the model FLOPs, for MFU; counted are the executed."""
-    for dtype in bench.dtypes[:2]:
-        for recompute in POLICIES:
-            yield _case(bench, recompute, dtype)
-
-
-def _case(bench: Bench, recompute: str, dtype: str) -> Record:
-    import torch
-
     sizes, batch, seq = sizes_of(bench)
-    net = functools.cache(lambda: decoder(sizes, bench.device, torch_dtype(dtype)))
-
-    def step(tokens: Any) -> Any:
-        with torch.enable_grad():
-            return take_step(next_token_loss(net(), tokens, POLICIES[recompute]), net().parameters())
-
-    def right(tokens: Any) -> Any:
-        return next_token_loss(copy.deepcopy(net()).double(), tokens)
-
-    def make() -> tuple[Any, ...]:
-        net()
-        return step, torch.randint(sizes.vocab, (batch, seq + 1), device=bench.device)
-
-    params = {"recompute": recompute, "batch": batch, "seq": seq, "layers": sizes.layers, "d_model": sizes.d_model}
-    extra = {"model_flops": sizes.model().train_step(seq=seq, batch=batch).model_flops}
-    return bench.case("checkpointing", params, make, dtype, check=right, extra=extra)
+    for dtype in bench.dtypes[:2]:
+        for recompute, checkpointed in POLICIES.items():
+            params = {
+                "recompute": recompute,
+                "batch": batch,
+                "seq": seq,
+                "layers": sizes.layers,
+                "d_model": sizes.d_model,
+            }
+            yield step_case(bench, "checkpointing", params, sizes, dtype, checkpointed=checkpointed)

@@ -1,17 +1,22 @@
-"""A language model in plain torch, of the shapes of a Llama: what `decode`, `checkpointing` and `gpt_step` run.
+"""A language model in plain torch, of the shapes of a Llama: what `decode` runs, and of what `checkpointing` and `gpt_step` measure a step.
 
 It leaves out rotary positions, which hold no product, and dropout. `take_step` is for the networks of `cnns`, too.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flopkit.experiments.bench import Bench, Record
+from flopkit.measuring.workloads import torch_dtype
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
 
-__all__ = ["Sizes", "decoder", "next_token_loss", "take_step"]
+__all__ = ["Sizes", "decoder", "next_token_loss", "step_case", "take_step"]
 
 
 @dataclass(frozen=True)
@@ -111,3 +116,31 @@ def take_step(loss: Any, weights: Any, optimizer: Any = None) -> Any:
         loss.backward()
         optimizer.step()
     return loss.detach()
+
+
+def step_case(
+    bench: Bench, experiment: str, params: Mapping[str, Any], sizes: Sizes, dtype: str, *, checkpointed: bool = False,
+    compiled: bool = False, updated: bool = False, time_budget: float | None = None, extra: Mapping[str, Any] | None = None,
+) -> Record:  # fmt: skip
+    """Measure a training step on random tokens, *batch* and *seq* of the params; with AdamW, if the weights are *updated*. Its loss is checked."""
+    import torch
+
+    batch, seq = params["batch"], params["seq"]
+    net = functools.cache(lambda: decoder(sizes, bench.device, torch_dtype(dtype)))
+
+    def right(tokens: Any) -> Any:
+        return next_token_loss(copy.deepcopy(net()).double(), tokens)
+
+    def make() -> tuple[Any, ...]:
+        runs, weights = torch.compile(net()) if compiled else net(), list(net().parameters())
+        # a rate of zero: all of the work, and the weights stay for the check
+        optimizer = torch.optim.AdamW(weights, lr=0.0) if updated else None
+
+        def step(tokens: Any) -> Any:
+            with torch.enable_grad():
+                return take_step(next_token_loss(runs, tokens, checkpointed), weights, optimizer)
+
+        return step, torch.randint(sizes.vocab, (batch, seq + 1), device=bench.device)
+
+    kept = {"model_flops": sizes.model().train_step(seq=seq, batch=batch).model_flops, **(extra or {})}
+    return bench.case(experiment, params, make, dtype, check=right, time_budget=time_budget, extra=kept)

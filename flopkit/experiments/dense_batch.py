@@ -19,18 +19,15 @@ PREDICTION = (
 
 def run(bench: Bench) -> Iterator[Record]:
     """Seconds over the tokens of a square layer, by number format."""
+    from torch.nn.functional import linear
+
     width = bench.pick(toy=32, cpu=4096, gpu=8192)
     many = (1, 16, 64, 128, 192, 256, 384, 512, 1024, 2048)
     batches = bench.pick(toy=(1, 4), cpu=[2**n for n in range(9)], gpu=many)
     for dtype in bench.dtypes[:2]:
         for tokens in batches:
-
-            def make(dtype: str = dtype, tokens: int = tokens) -> tuple[Any, ...]:
-                from torch.nn.functional import linear
-
-                return linear, bench.randn(dtype, tokens, width), bench.randn(dtype, width, width)
-
-            yield bench.case("dense_batch", {"tokens": tokens, "width": width}, make, dtype)
+            layer = bench.random(linear, dtype, (tokens, width), (width, width))
+            yield bench.case("dense_batch", {"tokens": tokens, "width": width}, layer, dtype)
 
 
 def ridge(records: Iterable[Mapping[str, Any]]) -> float:

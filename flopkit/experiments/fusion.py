@@ -33,13 +33,13 @@ def _case(bench: Bench, program: str, form: str, dtype: str, backend: str) -> Re
     rows, width = bench.pick(toy=(8, 16), cpu=(2048, 2048), gpu=(32768, 8192))
     written_out = {"chain": chain, "norm": norm}[program]
 
-    def make() -> tuple[Any, ...]:
+    def compiled() -> Callable[..., Any]:
         import torch
 
-        fn: Callable[..., Any] = layer_norm if form == "layer_norm" else written_out
-        if form == "compiled":
-            fn = torch.compile(written_out, backend=backend, dynamic=False)
-        return fn, bench.randn(dtype, rows, width), bench.randn(dtype, width), bench.randn(dtype, width)
+        return torch.compile(written_out, backend=backend, dynamic=False)
+
+    fn = {"eager": lambda: written_out, "layer_norm": lambda: layer_norm, "compiled": compiled}[form]()
+    make = bench.random(fn, dtype, (rows, width), (width,), (width,))
 
     def check(*inputs: Any) -> Any:
         return written_out(*(each.double() for each in inputs))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections.abc import Iterator
-from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, take_step
-from flopkit.measuring.workloads import torch_dtype
+from flopkit.experiments.decoder import Sizes, step_case
 
 TITLE = "A training step of a language model"
 PREDICTION = (
@@ -38,26 +34,10 @@ def run(bench: Bench) -> Iterator[Record]:
 
 
 def _case(bench: Bench, batch: int, dtype: str, compiled: bool = False) -> Record:
-    import torch
-
     sizes, seq = sizes_of(bench)
-    model = sizes.model()
-    net = functools.cache(lambda: decoder(sizes, bench.device, torch_dtype(dtype)))
-
-    def right(tokens: Any) -> Any:
-        return next_token_loss(copy.deepcopy(net()).double(), tokens)
-
-    def make() -> tuple[Any, ...]:
-        runs = torch.compile(net()) if compiled else net()
-        optimizer = torch.optim.AdamW(net().parameters(), lr=0.0)  # all of the work, and the weights stay for the check
-
-        def step(tokens: Any) -> Any:
-            with torch.enable_grad():
-                return take_step(next_token_loss(runs, tokens), net().parameters(), optimizer)
-
-        return step, torch.randint(sizes.vocab, (batch, seq + 1), device=bench.device)
-
     params = {"batch": batch, "seq": seq, "layers": sizes.layers, "d_model": sizes.d_model, "compiled": compiled}
-    tokens, model_flops = batch * seq, model.train_step(seq=seq, batch=batch).model_flops
-    extra = {"model_flops": model_flops, "six_n_flops": 6 * model.params * tokens, "tokens": tokens}
-    return bench.case("gpt_step", params, make, dtype, check=right, time_budget=5, extra=extra)
+    tokens = batch * seq
+    extra = {"six_n_flops": 6 * sizes.model().params * tokens, "tokens": tokens}
+    return step_case(
+        bench, "gpt_step", params, sizes, dtype, compiled=compiled, updated=True, time_budget=5, extra=extra
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from flopkit.arithmetic import ceil_div
 from flopkit.experiments.bench import Bench, Record
@@ -21,18 +20,15 @@ TILE = (128, 256)  # rows and columns, in the kernels that cuBLAS mostly takes f
 
 def run(bench: Bench) -> Iterator[Record]:
     """FLOP/s over the rows, in steps that are smaller than a tile. *extra* has the tiles, the waves and the share of them that is used."""
+    import torch
+
     columns, inner = bench.pick(toy=(48, 32), cpu=(1024, 1024), gpu=(8192, 8192))
     dtype = bench.dtypes[0]
     on_cpu, on_gpu = sorted({*range(240, 273, 4), 241, 257}), sorted({*range(3968, 4993, 64), 4097})
     for rows in bench.pick(toy=(15, 16, 17), cpu=on_cpu, gpu=on_gpu):
-
-        def make(rows: int = rows) -> tuple[Any, ...]:
-            import torch
-
-            return torch.mm, bench.randn(dtype, rows, inner), bench.randn(dtype, inner, columns)
-
         params = {"rows": rows, "columns": columns, "inner": inner}
-        yield bench.case("matmul_tiles", params, make, dtype, extra=_expected(bench, rows, columns))
+        product = bench.random(torch.mm, dtype, (rows, inner), (inner, columns))
+        yield bench.case("matmul_tiles", params, product, dtype, extra=_expected(bench, rows, columns))
 
 
 def waves(rows: int, columns: int, multiprocessors: int) -> dict[str, float]:

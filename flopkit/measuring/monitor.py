@@ -73,9 +73,6 @@ class Monitor:
         self._opened.close()
 
     def _watch(self, nvml: Any, card: Any) -> None:
-        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-        reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons  # as versions before 12.535 call it
-
         def read(call: Any, *kind: int) -> Any:
             try:
                 return call(card, *kind)
@@ -90,7 +87,9 @@ class Monitor:
                 "watts": None if power is None else power / 1000,
                 "celsius": read(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
             }
-            self._samples.append((time.perf_counter() - self._began, values, read(reasons)))
+            self._samples.append(
+                (time.perf_counter() - self._began, values, read(nvml.nvmlDeviceGetCurrentClocksThrottleReasons))
+            )
             if self._ended.wait(EVERY):
                 return
 
