@@ -17,6 +17,7 @@ CEILINGS = {
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
+    monkeypatch.setattr(machine, "kind", lambda: "cpu")  # the cases are those of a CPU, also beside a GPU
     return tmp_path
 
 

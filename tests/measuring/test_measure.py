@@ -250,6 +250,15 @@ def test_the_floor_by_bytes_takes_inputs_and_outputs_alone(monkeypatch):
     )
 
 
+def test_more_bytes_than_the_memory_moves_are_explained(monkeypatch):
+    for bandwidth, says in ((1.0, True), (1e30, False)):
+        slow = fk.Device("card", peak={"fp32": 1e30}, bandwidth=bandwidth)
+        monkeypatch.setattr(module, "_device", lambda where, slow=slow: slow)
+        monkeypatch.setattr(module, "_least_bytes", lambda *given: 0)
+        found = fk.measure(torch.neg, torch.ones(99), time_budget=BUDGET)
+        assert any("a cache serves" in note for note in found.notes) is says and found.verdict == "ok"
+
+
 def test_what_a_cache_can_hold_is_no_floor(monkeypatch):
     """Weights are not rotated, so a cache of 4,000 bytes may serve them; of larger ones it serves no more than that."""
     monkeypatch.setattr(arguments, "cache_bytes", lambda device: 4000)
