@@ -32,14 +32,11 @@ def run(bench: Bench) -> Iterator[Record]:
 def _case(bench: Bench, program: str, form: str, dtype: str, backend: str) -> Record:
     rows, width = bench.pick(toy=(8, 16), cpu=(2048, 2048), gpu=(32768, 8192))
     written_out = {"chain": chain, "norm": norm}[program]
-
-    def compiled() -> Callable[..., Any]:
+    fn: Callable[..., Any] = layer_norm if form == "layer_norm" else written_out
+    if form == "compiled":
         import torch
 
-        return torch.compile(written_out, backend=backend, dynamic=False)
-
-    fn = {"eager": lambda: written_out, "layer_norm": lambda: layer_norm, "compiled": compiled}[form]()
-    make = bench.random(fn, dtype, (rows, width), (width,), (width,))
+        fn = torch.compile(written_out, backend=backend, dynamic=False)
 
     def check(*inputs: Any) -> Any:
         return written_out(*(each.double() for each in inputs))
@@ -48,7 +45,8 @@ def _case(bench: Bench, program: str, form: str, dtype: str, backend: str) -> Re
     bytes = None  # of each operator, as counted
     if form == "compiled" and backend == "inductor":
         bytes = (2 * rows * width + 2 * width) * nbytes(1, dtype)  # of one kernel
-    return bench.case("fusion", params, make, dtype, bytes=bytes, check=check)
+    once = bench.random(fn, dtype, (rows, width), (width,), (width,))
+    return bench.case("fusion", params, once, dtype, bytes=bytes, check=check)
 
 
 def chain(x: Any, scale: Any, shift: Any) -> Any:
