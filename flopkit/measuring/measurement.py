@@ -34,7 +34,7 @@ class Measurement:
     flops, bytes : float
         Work of a call.
     mfu, mbu : float | None
-        FLOP/s by the device's dense peak, bytes/s by its bandwidth; None where these are not known.
+        Model FLOPs, without what is computed again, by time and the device's dense peak; bytes/s by its bandwidth. None where these are not known.
     steady : bool
         Whether the clock was steady when timing began.
     verdict : str

@@ -152,7 +152,8 @@ def measure(
         if timing.fastest < judging.EARLY * least:
             verdict = "impossible"
             notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
-        mfu = judging.at_rates(device, formats, tf32, device.peak) / timing.mean or None
+        model = work.flops_by_dtype(model=True) if flops is None else formats
+        mfu = judging.at_rates(device, model, tf32, device.peak) / timing.mean or None
         mbu = moved / device.bandwidth / timing.mean
     if verdict == "ok" and max(of_bytes or 0.0, mbu or 0.0) > ABOVE:
         notes.append("more bytes/s than the memory moves: a cache serves some of them")

@@ -81,6 +81,14 @@ def test_a_product_is_held_against_the_datasheet():
     assert found.floor == pytest.approx(2 * 32**3 / h100.limit("bf16"))
 
 
+def test_what_is_computed_again_is_no_part_of_mfu():
+    none, full, *_ = experiment("checkpointing").run(Bench("cuda", "toy", time_budget=BUDGET))
+    useful = [
+        each["rates"]["mfu"] * each["seconds"]["mean"] * fk.device("h100-sxm").peak("bf16") for each in (none, full)
+    ]
+    assert useful == pytest.approx([none["extra"]["model_flops"]] * 2) and full["counted"]["flops"] > 1.1 * useful[1]
+
+
 def test_a_time_below_the_floor_is_impossible(monkeypatch):
     monkeypatch.setattr(running, "_device", lambda where: SLOW)
     x = torch.ones(64, 64)
