@@ -24,6 +24,7 @@ from flopkit.measuring.workloads import tf32_switches
 __all__ = ["measure"]
 
 HELD_DOWN = 0.1  # of the samples: fewer are no matter
+LAUNCHED = 0.9  # of a call's time: a host that needs as long to launch it as the device to run it sets the pace
 AGAIN = 0.05  # of all the time: a check that takes less is made once more in the end
 ABOVE = 1.02  # of a ceiling: more than that is not noise
 # A progress bar: after two seconds of work.
@@ -123,6 +124,8 @@ def measure(
         notes.append(f"{len(timing.rounds)} rounds only: the interval is wide; give a larger time_budget")
     if abs(timing.mean / timing.median - 1) > 0.02:
         notes.append("mean and median differ by more than 2 %: some calls took much longer")
+    if cuda and timer.launch > LAUNCHED * timing.median:
+        notes.append(f"launching a call takes the host {timer.launch:.3g} s: the device waits for that")
     if hidden:
         notes.append("no tensor goes in or out: if a GPU ran, the time is that of the wall clock, launches included")
     done = work.hardware_flops if flops is None else flops

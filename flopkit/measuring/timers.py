@@ -41,10 +41,13 @@ class WallClock:
 
 class CudaEvents:
     """Calls on the current stream of a CUDA device, each between two events. A sleeping kernel goes first, so that launches queue behind it
-    and the device does not wait for the host, unless launching a call takes longer than running it: then its time is that of the launches."""
+    and the device does not wait for the host, unless launching a call takes longer than running it: then its time is that of the launches.
 
-    def __init__(self, run: Callable[[], object], torch: Any) -> None:
-        self.run, self.torch = run, torch
+    ``launch`` has the seconds that the host needs to launch a call, *each* of which is a part of a run.
+    """
+
+    def __init__(self, run: Callable[[], object], torch: Any, each: int = 1) -> None:
+        self.run, self.torch, self.each, self.launch = run, torch, each, math.inf
         card = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._cycles = int(ASLEEP * getattr(card, "clock_rate", USUAL_CLOCK) * 1e3)
 
@@ -57,10 +60,13 @@ class CudaEvents:
         pairs = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in range(count)]
         cuda.synchronize()
         cuda._sleep(self._cycles)
+        began = time.perf_counter()
         for start, end in pairs:
             start.record()
             self.run()
             end.record()
+        # the least of all: where the queue of launches is full, the host waits for the device
+        self.launch = min(self.launch, (time.perf_counter() - began) / count / self.each)
         cuda.synchronize()
         return [start.elapsed_time(end) / 1e3 for start, end in pairs]
 
@@ -87,7 +93,7 @@ class CudaGraph(CudaEvents):
         ):  # the first: a capture that fails leaves its own stream behind
             for _ in range(self.unrolled):
                 run()
-        super().__init__(graph.replay, torch)
+        super().__init__(graph.replay, torch, self.unrolled)
 
     def calls(self, count: int) -> list[float]:
         replays = super().calls(math.ceil(count / self.unrolled))

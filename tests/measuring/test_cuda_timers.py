@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from flopkit.measuring import timers
 from flopkit.measuring.timers import UNROLLED, CudaEvents, CudaGraph, timer_for
 
 LAUNCH = 5e-6  # s that the host needs for a launch
@@ -96,6 +97,19 @@ def test_a_round_that_outlasts_the_sleep_is_bound_by_the_host():
     card.cuda._sleep = lambda cycles: None
     found = CudaEvents(lambda: card.launch(1e-6), card).calls(50)
     assert min(found[1:]) >= LAUNCH
+
+
+@pytest.mark.parametrize(("launches", "seconds"), [(1, 2e-3), (40, 1e-6)])
+def test_the_time_of_a_launch(monkeypatch, launches, seconds):
+    """Two events and the kernels, whatever these take; a graph has one launch for all of its calls."""
+    card = Card()
+    monkeypatch.setattr(timers.time, "perf_counter", lambda: card.host)
+    timer = CudaEvents(lambda: [card.launch(seconds) for _ in range(launches)], card)
+    timer.calls(10)
+    assert timer.launch == pytest.approx((2 + launches) * LAUNCH)
+    graph = CudaGraph(lambda: card.launch(1e-6), card, 1)
+    graph.calls(40)
+    assert graph.launch == pytest.approx(3 * LAUNCH / UNROLLED)
 
 
 def test_short_kernels_are_timed_in_a_graph():
