@@ -87,7 +87,8 @@ def test_what_draws_random_numbers_is_not_said_to_be_wrong(fn):
     assert fk.measure(fn, torch.full((32, 32), 0.5), time_budget=BUDGET, check=torch.neg).verdict == "wrong"
 
 
-def test_a_result_that_goes_wrong_while_it_is_timed():
+def test_a_result_that_goes_wrong_while_it_is_timed(monkeypatch):
+    monkeypatch.setattr(module, "AGAIN", 1.0)  # however busy this machine is
     calls = count()
     found = fk.measure(
         lambda x: x * (1 if next(calls) < 9 else 2), torch.ones(4), time_budget=BUDGET, check=lambda x: x
