@@ -41,9 +41,10 @@ def measure(
 ) -> Measurement:  # fmt: skip
     """Time ``fn(*args, **kwargs)``: a sustained mean with its interval, the rates that it makes, and a verdict.
 
-    The call is counted first and its result checked against float64, and once more in the end where that is quick. In between it runs until the clock is steady, and in rounds until the
-    95 % interval of the mean is within ±0.5 % or the budget is used up. Arguments are rotated through copies, so that a cache does not
-    serve them. On a CUDA device calls are timed by events or, where they are short, in a CUDA graph; on a CPU by the wall clock.
+    The call is counted first and its result checked against float64, and once more in the end where that is quick. In between it runs until
+    the clock is steady, and in rounds until the 95 % interval of the mean is within ±0.5 % or the budget is used up. Arguments are rotated
+    through copies, so that a cache does not serve them. On a CUDA device, that of any of its tensors, calls are timed by events or, where they
+    are short, in a CUDA graph; on a CPU by the wall clock.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def measure(
     TypeError
         If *fn* cannot be called, or a number is no number.
     ValueError
-        For a budget, FLOPs or bytes that are not positive.
+        For a budget, FLOPs or bytes that are not positive and finite, and for tensors on several CUDA devices or on other kinds of devices.
 
     Notes
     -----
