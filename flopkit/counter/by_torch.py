@@ -18,7 +18,7 @@ from flopkit.tables import Table
 
 __all__ = ["Seen", "flops_of", "seen"]
 
-ATTENTION = "scaled_dot_product_attention"  # flopkit.counter.beyond.regions.OP, which cannot be had without torch
+ATTENTION = "scaled_dot_product_attention"  # flopkit.counter.watch.attention.OP, which cannot be had without torch
 
 
 def flops_of(func: Any, args: Any, kwargs: Any, out: Any) -> int | None:

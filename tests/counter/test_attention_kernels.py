@@ -63,14 +63,6 @@ def test_heads_before_length(op, visible, causal, request):
     assert report.bytes == 2 * (sum(t.numel() for t in (q, k, v)) + B * H * Q * DV)
 
 
-def test_the_fallback_called_by_name():
-    q, k, v = three(HEADS_FIRST)
-    for op in (aten._scaled_dot_product_attention_math, torch._scaled_dot_product_attention_math):
-        report = fk.count(op, q, k, v, None, 0.0, True, strict=True).under(EXACT)
-        assert report.model_flops == forward(TOP_LEFT)
-        assert report.flops == forward(PAIRS)
-
-
 def test_one_tensor_for_queries_keys_and_values():
     q, k, v = (empty(B, H, Q, D) for _ in range(3))
     lse, seed = empty(B, H, Q, dtype=torch.float32), empty(2, dtype=torch.int64)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nested._internal import ops as jagged
 
 import flopkit as fk
-from flopkit.counter.beyond import attention_calls
+from flopkit.counter.watch import attention_calls
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 

@@ -11,7 +11,7 @@ import torch
 
 import flopkit as fk
 from flopkit.counter import registry
-from flopkit.counter.beyond import kernels
+from flopkit.counter.watch import launches
 
 STAND_IN = '''
 class KernelInterface:
@@ -66,7 +66,7 @@ def standin(tmp_path, monkeypatch):
     name = "standin_for_triton"
     (tmp_path / f"{name}.py").write_text(STAND_IN)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(kernels, "MODULES", {name: ("JITFunction", "Interpreted", "Autotuner", "Missing")})
+    monkeypatch.setattr(launches, "MODULES", {name: ("JITFunction", "Interpreted", "Autotuner", "Missing")})
     yield name
     sys.modules.pop(name, None)
 

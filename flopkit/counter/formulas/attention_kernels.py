@@ -1,6 +1,6 @@
 """The attention kernels of torch, called by themselves: compiled and exported graphs, sequences of unequal length, libraries.
 
-`scaled_dot_product_attention` is met above the dispatcher, see `flopkit.counter.beyond.regions`; these formulas are for what calls its
+`scaled_dot_product_attention` is met above the dispatcher, see `flopkit.counter.watch.attention`; these formulas are for what calls its
 kernels directly. Each kernel has a layout of its own: ``_scaled_dot_product_*`` and cuDNN take (batch, heads, length, size),
 ``_flash_attention_*`` and ``_efficient_attention_*`` take (batch, length, heads, size), and all take (tokens, heads, size) with
 cumulative lengths for sequences that lie one behind the other.

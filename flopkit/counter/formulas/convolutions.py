@@ -1,11 +1,12 @@
 """Convolutions of every kind, forward and backward: `flopkit.macs.convolution`, the sizes read off the tensors.
 
 A second derivative reaches the dispatcher as convolutions and backward convolutions, and counts as those. A complex convolution
-reaches it as three real ones: see `flopkit.counter.beyond.complexes`.
+reaches it as three real ones, and counts as those: 6 FLOPs for each complex multiply-add instead of 8. A note says so.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -15,6 +16,8 @@ from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 
 __all__ = ["convolution_macs"]
+
+PARTS = "a convolution of parts of complex tensors: a complex one runs as three real ones, and the model's FLOPs are theirs"
 
 
 def convolution_macs(positions: Any, weight: Any) -> int:
@@ -55,7 +58,9 @@ def convolution(call: OpCall) -> Work:
     """
     positions = _image(call) if _is_transposed(call) else call.outputs[0]
     extras = (call.get("bias") is not None) + (call.get("z") is not None) + ("relu" in str(call.func))
-    return counted(convolution_macs(positions, call["weight"]), call.bytes(), vector=numel(call.outputs[0]) * extras)
+    work = counted(convolution_macs(positions, call["weight"]), call.bytes(), vector=numel(call.outputs[0]) * extras)
+    parts = all(str(t.layout) == "torch.strided" and min(t.stride()) == 2 for t in (_image(call), call["weight"]))
+    return replace(work, note=PARTS) if parts else work
 
 
 @explains("aten::conv_tbc")

@@ -10,7 +10,7 @@ import torch
 
 from flopkit.counter.watch.internals import can_decompose, has_kernel_for
 
-__all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper", "numbers_as_tensors"]
+__all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper"]
 
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
 _COMPOSITE = torch.DispatchKey.CompositeImplicitAutograd
@@ -37,24 +37,6 @@ def has_kernel(func: Any, args: Any) -> bool:
     if first.is_nested or any(isinstance(value, torch.Tensor) and value.is_nested for value in args[1:2]):
         return True
     return has_kernel_for(func, _DEVICES.get(first.device.type, "PrivateUse1"))
-
-
-def numbers_as_tensors(func: Any, args: Any) -> list[Any] | None:
-    """*args* with a tensor for each number that stands where *func* takes a tensor; None where there is none.
-
-    TorchScript keeps the numbers of a trace as tensors and compares them as it makes a graph better. A dispatch mode is given them as
-    numbers, which the operator then refuses. It is no work of the program's.
-    """
-    schema = getattr(func, "_schema", None)
-    if schema is None:
-        return None
-    wanted = [str(argument.type) in ("Tensor", "Optional[Tensor]") for argument in schema.arguments]
-    numbers = [take and isinstance(value, (int, float, complex)) for take, value in zip(wanted, args, strict=False)]
-    return (
-        [torch.tensor(value) if number else value for value, number in zip(args, numbers, strict=False)]
-        if any(numbers)
-        else None
-    )
 
 
 def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:

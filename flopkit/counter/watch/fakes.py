@@ -17,26 +17,24 @@ _TORCH = str(Path(torch.__file__).parent)
 
 
 def install(changes: Changes) -> None:
-    """A fake-tensor mode that is entered while counting would run its operators unseen: the watcher goes on top of it.
-
-    Not where torch itself enters one, in order to find out shapes: that is no work of the program's.
-    """
+    """A mode that the program enters would hide its operators: the watcher goes on top of it. One that torch itself enters in order to find
+    out shapes (DTensor, export) is no work of the program's: nothing counts inside."""
     if "torch._subclasses.fake_tensor" not in sys.modules:
         return
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    entered: dict[Any, list[tuple[bool, Any]]] = {}  # what was done about it, level by level
+    entered: dict[Any, list[tuple[bool, Any]]] = {}  # by mode, level by level: whether torch entered it, and who watched
 
     def entering(original: Any) -> Any:
         def __enter__(mode: Any) -> Any:
             found = original(mode)
-            shapes = _torch_asks(sys._getframe(1))
-            for here in (watching := heres()):
-                if shapes:
+            by_torch, watching = _torch_asks(sys._getframe(1)), heres()
+            for here in watching:
+                if by_torch:
                     here.busy += 1
                 else:
-                    here.watcher.on_top()
-            entered.setdefault(mode, []).append((shapes, watching))
+                    here.watcher.__enter__()
+            entered.setdefault(mode, []).append((by_torch, watching))
             return found
 
         return __enter__
@@ -44,12 +42,12 @@ def install(changes: Changes) -> None:
     def leaving(original: Any) -> Any:
         def __exit__(mode: Any, *error: Any) -> Any:
             levels = entered.get(mode)
-            shapes, watching = levels.pop() if levels else (True, ())  # entered before counting began
+            by_torch, watching = levels.pop() if levels else (True, ())  # entered before counting began
             for here in reversed(watching):
-                if shapes:
+                if by_torch:
                     here.busy -= 1
                 else:
-                    here.watcher.off_top()
+                    here.watcher.__exit__(None, None, None)
             return original(mode, *error)
 
         return __exit__

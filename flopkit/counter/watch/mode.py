@@ -12,13 +12,12 @@ from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
-from flopkit.counter.beyond import flex, regions
+from flopkit.counter.watch import attention
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.unknowns import BY_ITS_INSIDE, LOCAL, of_rank
-from flopkit.counter.watch import changes, decompose, modes
+from flopkit.counter.watch import decompose, modes
 from flopkit.counter.watch.autograd import NEVER, graph_task, next_number
 from flopkit.counter.watch.cache import cached_rule, known_rules, look_up, unknown_entry
-from flopkit.counter.watch.functions import Functions
 from flopkit.counter.watch.modes import how_many_dispatch, how_many_functions
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.signatures import floats_in, key_of, made_up, on_meta
@@ -26,6 +25,9 @@ from flopkit.counter.watch.state import ThreadState, heres, local
 from flopkit.counter.work import Work
 
 __all__ = ["Watcher"]
+
+# TorchScript compares the constants of a trace that never ran, and hands a mode numbers where these operators take tensors.
+_OF_CONSTANTS = (torch.ops.aten.equal.default, torch.ops.aten._local_scalar_dense.default)
 
 
 class Watcher(TorchDispatchMode):
@@ -50,7 +52,6 @@ class Watcher(TorchDispatchMode):
         self.local = threading.local()
         self._home = threading.get_ident()
         self._all: list[ThreadState] = []
-        self._functions = Functions(self)
         self.registered = registry.edition
         self._final: Ledger | None = None
 
@@ -89,13 +90,11 @@ class Watcher(TorchDispatchMode):
         here.place, here.entered = base, True
         if here not in heres():
             local.heres = (*heres(), here)
-        self._functions.__enter__()
         self.__enter__()
         try:
             yield
         finally:
             modes.leave_dispatch(self)
-            modes.leave_functions(self._functions)
             here.entered = False
             local.heres = tuple(other for other in heres() if other is not here)
 
@@ -116,14 +115,6 @@ class Watcher(TorchDispatchMode):
             super().__exit__(*(error or (None, None, None)))
         else:
             modes.pop_dispatch(None)
-
-    def on_top(self) -> None:
-        """Watch from above a mode that was entered since."""
-        self.__enter__()
-
-    def off_top(self) -> None:
-        """Undo `on_top`."""
-        self.__exit__(None, None, None)
 
     def finish(self) -> None:
         """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
@@ -165,17 +156,13 @@ class Watcher(TorchDispatchMode):
         if not rule.special:
             pass
         elif rule.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
-            return regions.attention(self, lambda *a, **k: self._open(here, func, a, k, rule), args, kwargs)
-        elif rule.flexes:
-            return flex.attention(self, func, args, kwargs)
+            return attention.run(self, lambda *a, **k: self._open(here, func, a, k, rule), *args, **kwargs)
         elif rule.opens:
             if rule.whole is None or not decompose.has_kernel(func, args):
                 return self._open(here, func, args, kwargs, rule)
             rule = rule.whole
         key = entry = floats = out = None
         free = not how_many_functions()  # a tensor's shape can be asked for without anybody else being asked first
-        if not free:  # the function mode was not asked: this is called from C++
-            changes.catch_up()
         if rule.constant is None and not rule.data_dependent:
             if free:
                 key = key_of(rule, args, kwargs)
@@ -194,12 +181,10 @@ class Watcher(TorchDispatchMode):
             here.busy += 1
             try:
                 out = func(*args, **kwargs)
-            except Exception as error:
-                here.failed = str(error)
-                given = decompose.numbers_as_tensors(func, args) if isinstance(error, RuntimeError) else None
-                if given is None:
+            except RuntimeError:
+                if func not in _OF_CONSTANTS:
                     raise
-                return func(*given, **kwargs)
+                return func(*map(torch.as_tensor, args), **kwargs)
             finally:
                 here.busy -= 1
         # What follows is done for every operator, while the numbers of a kernel fill the caches: so it is one function, and calls few.

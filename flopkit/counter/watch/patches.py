@@ -1,9 +1,8 @@
 """What has to be changed in torch while something is counted, and is put back afterwards, whatever happens.
 
-Some things do not announce themselves to a mode: which module is called, which threads are started, compiled functions, and custom
-functions whose backward pass runs their forward pass again. While at least one count is running, the call of a module, the start of a thread
-and of a pool's task, the backward of a custom function, and the entry into a fake-tensor mode pass by here. Nothing is put on any
-module or tensor.
+A dispatch mode sees operators. It isn't told which module is called, which threads are started, that a call of attention begins, or that a
+custom function's backward pass runs its forward pass again. So while at least one count is running, those calls pass by here. Nothing is
+put on any module or tensor.
 """
 
 from __future__ import annotations
@@ -18,19 +17,20 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _pop_mode_temporarily
 
-from flopkit.counter.beyond import kernels
-from flopkit.counter.watch import fakes, imports, module_calls, scripts, threads
+from flopkit.counter.calls import name_of
+from flopkit.counter.formulas import FLEX
+from flopkit.counter.watch import attention, decompose, fakes, flex, imports, launches, scripts, threads
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
-from flopkit.counter.watch.functions import Functions
 from flopkit.counter.watch.internals import PACKAGES
 from flopkit.counter.watch.mode import Watcher
-from flopkit.counter.watch.modes import dispatch_modes, how_many_functions
-from flopkit.counter.watch.state import custom_backwards, heres
+from flopkit.counter.watch.modes import dispatch_modes
+from flopkit.counter.watch.state import custom_backwards, heres, local
 
 __all__ = ["installed"]
 
 BIAS = "torch.nn.attention.bias"
+FBGEMM = "fbgemm_linear_fp16_weight_fp32_activation"
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
 
 _users = 0
@@ -58,23 +58,54 @@ def installed() -> Iterator[None]:
 
 
 def _install(changes: Changes) -> None:
+    changes.replace(torch.nn.Module, "__call__", _calling)
     custom = torch.autograd.function.BackwardCFunction
     for name in {"apply", "apply_boxed"} & vars(custom).keys():
-        changes.redirect(custom, name, _applying)
+        changes.replace(custom, name, _applying)
     changes.callback(register_optimizer_step_pre_hook(_before_step).remove)
     changes.callback(register_optimizer_step_post_hook(_after_step).remove)
-    changes.replace(torch.overrides, "has_torch_function", _asking)
-    launching = dict.fromkeys((*kernels.MODULES, PACKAGES), kernels.install)
+    launching = dict.fromkeys((*launches.MODULES, PACKAGES), launches.install)
     imports.watch(changes, {BIAS: _biases, "multiprocessing.pool": threads.watch_pools, **launching})
     _eager(changes)
+    if hasattr(torch, FBGEMM):
+        changes.replace(torch, FBGEMM, functools.partial(launches.listed, FBGEMM))
+    changes.replace(torch._ops.HigherOrderOperator, "__call__", _higher_order)
     if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
         changes.replace(torch._ops.HigherOrderOperator, "dispatch", _dispatching)
-    for room in (module_calls, threads, fakes, scripts):
+    for room in (attention, threads, fakes, scripts):
         room.install(changes)
 
 
+def _calling(original: Any) -> Any:
+    """Which module is called."""
+
+    def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # a strict export traces through here
+            return original(module, *args, **kwargs)
+        watching = getattr(local, "heres", None) or heres()
+        if len(watching) == 1 and not watching[0].watcher.closed:  # the usual case: a model has many modules
+            here = watching[0]
+            here.call_module(module)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                here.leave()
+        watching = tuple([here for here in watching if not here.watcher.closed])
+        for here in watching:
+            here.call_module(module)
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            for here in watching:
+                here.leave()
+
+    return __call__
+
+
 def _applying(original: Any) -> Any:
-    def apply(node: Any, gradients: Any, by_name: Any) -> Any:
+    """That the backward pass of a custom function runs."""
+
+    def apply(node: Any, *gradients: Any, **by_name: Any) -> Any:
         inside = custom_backwards()
         task = graph_task()
         inside.append((task, torch.is_grad_enabled()))
@@ -123,19 +154,20 @@ def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             here.optimizers.pop()
 
 
-def _asking(original: Any) -> Any:
-    """Transformer layers leave their fast path where a function mode is at work. Ours changes nothing: the path is that of the program."""
-    plain = torch._C._disabled_torch_function_impl
+def _higher_order(original: Any) -> Any:
+    """In order to differentiate FlexAttention or a branch, torch traces their functions. That is not the program, so they are met before."""
 
-    def has_torch_function(arguments: Any) -> Any:
-        modes = map(torch._C._get_function_stack_at, range(how_many_functions()))
-        layer = sys._getframe(1).f_globals.get("__name__", "").startswith("torch.nn.modules.")
-        if not layer or not all(isinstance(mode, Functions) for mode in modes):
-            return original(arguments)
-        kinds = {type(argument) for argument in arguments} - {torch.Tensor}
-        return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
+    def __call__(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        run = functools.partial(original, operator)
+        watching = [here for here in heres() if not here.watcher.closed and not here.busy]
+        if watching and name_of(operator) in FLEX:
+            for here in watching:
+                run = functools.partial(flex.attention, here, operator, run)
+        elif watching and decompose.chooses(operator, args):
+            run = decompose.EAGER[operator.name()]
+        return run(*args, **kwargs)
 
-    return has_torch_function
+    return __call__
 
 
 def _dispatching(original: Any) -> Any:
@@ -153,6 +185,7 @@ def _dispatching(original: Any) -> Any:
 
 def _biases(changes: Changes, module: Any) -> None:
     changes.replace(module.CausalBias, "__new__", _making)
+    changes.replace(module.CausalBias, "_dispatch", lambda original: staticmethod(attention.watched(original)))
 
 
 def _making(original: Any) -> Any:

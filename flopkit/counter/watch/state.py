@@ -58,7 +58,7 @@ class ThreadState:
     """What one watcher knows of one thread: where it is, and what it has seen."""
 
     __slots__ = (
-        "again", "arithmetic", "began", "busy", "depth", "entered", "failed", "ledger", "nodes", "optimizers",
+        "again", "arithmetic", "began", "busy", "depth", "entered", "ledger", "nodes", "optimizers",
         "place", "stack", "trail", "watcher",
     )  # fmt: skip
 
@@ -76,7 +76,6 @@ class ThreadState:
         self.again = False  # whether one of them made nodes that another may differentiate
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
         self.optimizers: list[Any] = []
-        self.failed = ""  # what the last operator that failed said
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
     def enter(self, place: Scope) -> None:

@@ -22,7 +22,7 @@ from flopkit.counter.watch.internals import PACKAGES
 from flopkit.counter.watch.state import heres
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["MODULES", "install"]
+__all__ = ["MODULES", "install", "listed"]
 
 # Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ def install(changes: Changes, module: Any) -> None:
         elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
             changes.replace(kind, "__getitem__", _indexing)
     if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
-        changes.replace(module.AOTICompiledModel, "__call__", _loaded)
+        changes.replace(module.AOTICompiledModel, "__call__", functools.partial(listed, "inductor.AOTICompiledModel"))
 
 
 def _launching(original: Any) -> Any:
@@ -74,16 +74,25 @@ def _indexing(original: Any) -> Any:
     return __getitem__
 
 
-def _loaded(original: Any) -> Any:
-    def __call__(model: Any, *args: Any, **kwargs: Any) -> Any:
-        out = original(model, *args, **kwargs)
-        for here in [here for here in heres() if not here.watcher.closed and not here.busy]:
+def listed(op: str, original: Any) -> Any:
+    """A function that runs with no operator around it: a row of `uncounted`."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        watching = [here for here in heres() if not here.watcher.closed and not here.busy]
+        for here in watching:
+            here.busy += 1
+        try:
+            out = original(*args, **kwargs)
+        finally:
+            for here in watching:
+                here.busy -= 1
+        for here in watching:
             with torch.DisableTorchFunction():
-                work = unknown(OpCall(model, args, kwargs, out).bytes())
-            here.watcher.unseen("inductor.AOTICompiledModel", work)
+                work = unknown(OpCall(original, args, kwargs, out).bytes())
+            here.watcher.unseen(op, work)
         return out
 
-    return __call__
+    return call
 
 
 def _beneath(kernel: Any) -> list[Any]:

@@ -7,34 +7,29 @@ inside, in the backward pass, too, are known to be part of it.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
-from flopkit.counter.beyond.assumed import assumed, chosen, is_chosen
-from flopkit.counter.beyond.attention_calls import Said, read
+from flopkit.counter.watch.assumed import assumed, chosen, is_chosen
+from flopkit.counter.watch.attention_calls import Said, read
 from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.formulas.attention_kernels import BACKWARD, part_of, wanted_of_kernel
 from flopkit.counter.formulas.attentions import KERNELS, backward_work, forward_work, split_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.autograd import current_node, graph_task, next_number, number_of
+from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.modules import Scope
+from flopkit.counter.watch.state import heres
 from flopkit.counter.work import COUNTED, FREE, Work
 
-__all__ = ["ATTENTION", "Region", "attention"]
+__all__ = ["Region", "install", "run", "watched"]
 
 OP = "scaled_dot_product_attention"
-ATTENTION = (
-    F.scaled_dot_product_attention,
-    torch.ops.aten.scaled_dot_product_attention,
-    torch.ops.aten.scaled_dot_product_attention.default,
-    torch._scaled_dot_product_attention_math,
-    torch.ops.aten._scaled_dot_product_attention_math,
-    torch.ops.aten._scaled_dot_product_attention_math.default,
-)
 
 
 class Region:
@@ -184,7 +179,7 @@ class Region:
         here.ledger.add(entry, place.where(phase))
 
 
-def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
+def run(watcher: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a call of attention as one region."""
     here = watcher.here
     said = None
@@ -202,3 +197,39 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
         if kernel is not None:
             return region.run(here, kernel, (), {})
     return region.run(here, func, args, kwargs)
+
+
+def watched(func: Any) -> Any:
+    """*func*, which carries out a call of attention, as a region of whoever watches."""
+
+    def attention(*args: Any, **kwargs: Any) -> Any:
+        inner = func
+        for here in heres():
+            if not here.watcher.closed and here.place.region is None:
+                inner = functools.partial(run, here.watcher, inner)
+        return inner(*args, **kwargs)
+
+    return attention
+
+
+# The keys under which autograd takes attention apart, one for each kind of device. What `torch.func` wraps has no device that autograd knows
+# of, if it is on meta (Other); under `torch.vmap` torch takes attention apart before that.
+_KEYS = (
+    *(f"Autograd{device}" for device in ("CPU", "CUDA", "Meta", "Other", "NestedTensor", "XPU", "MPS", "HPU", "XLA", "PrivateUse1")),
+    "FuncTorchVmapMode",
+)  # fmt: skip
+
+
+def install(changes: Changes) -> None:
+    """Have the operator's own kernel tell of each call, whether it comes from Python, C++ or TorchScript, until *changes* are undone."""
+    library = torch.library.Library("aten", "IMPL")
+    changes.callback(library._destroy)
+    kernel = watched(torch.ops.aten.scaled_dot_product_attention.default.decompose)
+    with warnings.catch_warnings():
+        # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
+        warnings.simplefilter("ignore", UserWarning)
+        for key in _KEYS:
+            library.impl("scaled_dot_product_attention", kernel, key)
+    # A jagged tensor calls it by this name.
+    kernel = watched(torch.ops.aten._scaled_dot_product_attention_math.default.decompose)
+    library.impl("_scaled_dot_product_attention_math", kernel, "AutogradNestedTensor")

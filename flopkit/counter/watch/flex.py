@@ -11,13 +11,14 @@ Not counted: the arithmetic inside of ``score_mod`` and ``mask_mod``.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from flopkit.counter import by_torch
-from flopkit.counter.beyond.attention_calls import cast_of, in_dtype
+from flopkit.counter.watch.attention_calls import cast_of, in_dtype
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas.attention_shapes import Shape, shape_of
 from flopkit.counter.formulas.attentions import backward_work, forward_work, wanted
@@ -44,15 +45,13 @@ class _Ran:
         return False
 
 
-def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Run one of the two operators, and enter what it is."""
-    here = watcher.here
-    if here.busy:
-        return func(*args, **kwargs)
+def attention(here: Any, func: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Have *run* carry out one of the two operators, and enter what it is."""
+    watcher = here.watcher
     first = next_number()
     here.busy += 1  # torch traces `score_mod` in order to differentiate it: that is not the program
     try:
-        out = func(*args, **kwargs)
+        out = run(*args, **kwargs)
     finally:
         here.busy -= 1
     phase, place = here.where(3)
@@ -70,8 +69,7 @@ def attention(watcher: Any, func: Any, args: Any, kwargs: Any) -> Any:
         work = backward_work(shape, kernel, wanted(OpCall(func, args, kwargs, out, current_node())))
     else:
         work = forward_work(shape, kernel)
-        # Seen by the dispatcher only, the call got its number from autograd before.
-        here.trail.mark(min(first, next_number() - 1), outer.of_region(_Ran(kernel, outer)))
+        here.trail.mark(first, outer.of_region(_Ran(kernel, outer)))
         here.trail.mark(next_number(), here.place)
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
     theirs = by_torch.flops_of(func, args, kwargs, out)
