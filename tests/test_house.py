@@ -124,8 +124,7 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watch/{name}" for name in ("mode", "cache", "autograd", "phases", "functions", "state", "modules", "signatures", "changes", "patches", "module_calls", "modes", "threads", "fakes", "imports", "decompose", "internals", "scripts")),
-        *(f"beyond/{name}" for name in ("regions", "assumed", "attention_calls", "flex", "complexes", "spectra", "kernels")),
+        *(f"watch/{name}" for name in ("mode", "cache", "autograd", "phases", "state", "modules", "signatures", "changes", "patches", "modes", "threads", "fakes", "decompose", "internals", "attention", "attention_calls", "flex", "launches")),
         "formulas/block_masks",
     )
 }  # fmt: skip

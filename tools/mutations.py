@@ -51,7 +51,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULES = [
     "flopkit/counter/formulas",
     "flopkit/training/",
-    "flopkit/counter/beyond/attention_calls.py",
+    "flopkit/counter/watch/attention_calls.py",
     "flopkit/layers",
     "flopkit/models",
     "flopkit/serving",

@@ -7,7 +7,6 @@ from torch import nn
 from torch.nested._internal import ops as jagged
 
 import flopkit as fk
-from flopkit.counter.watch import attention_calls
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 
@@ -102,34 +101,6 @@ def test_element_wise_work_is_that_of_the_numbers_there_are():
     for layout in LAYOUTS:
         report = fk.count(torch.relu, nested(layout, grad=False), strict=True)
         assert (report.vector_flops, report.bytes) == (TOKENS * D, 2 * 4 * TOKENS * D)
-
-
-def unseen(numbers, longest, batch=3, d=D):
-    """(batch, heads, length, size), on meta: nobody can read how long each sequence is."""
-    offsets = torch.empty(batch + 1, dtype=torch.int64, device="meta")
-    values = torch.empty(numbers, H * d, device="meta")
-    jagged = torch.nested.nested_tensor_from_jagged(values, offsets, min_seqlen=1, max_seqlen=longest)
-    return jagged.unflatten(-1, [H, d]).transpose(1, 2)
-
-
-def test_lengths_that_nobody_can_read():
-    """Of ten steps in three sequences, the longest of five, at most two are that long; three of five are what they are. Where the longest is not known,
-    they are of one length. torch itself fails on such tensors: what is asked here is what the call says."""
-    for steps, longest, lengths, known in (
-        (10, 5, [5, 5, 0], False),
-        (15, 5, [5, 5, 5], True),
-        (13, 5, [5, 5, 3], False),
-        (10, None, [4, 3, 3], False),
-    ):
-        q = unseen(steps, longest)
-        assert attention_calls._rows(q) == (lengths, D, H, known)
-        shape = attention_calls.read(q, q, unseen(steps, longest, d=12)).shape
-        assert (shape.pairs, shape.q_bytes, shape.v_bytes) == (
-            H * sum(n * n for n in lengths),
-            4 * steps * H * D,
-            4 * steps * H * 12,
-        )
-        assert bool(shape.note) != known
 
 
 def test_jagged_tensors_by_their_true_lengths():

@@ -92,7 +92,7 @@ def snapshot(model, optimizer):
         },
         "stance": str(torch._dynamo.eval_frame._stance),
         "threads": threading.active_count(),
-        "watching": (mode.heres(), patches._users, patches._undo),
+        "watching": (mode.thread_states(), patches._users, patches._undo),
         "compiler": torch._C._dynamo.eval_frame.get_eval_frame_callback(),
     }
 
@@ -433,30 +433,31 @@ def test_a_thousand_steps_take_no_more_room_than_a_hundred(monkeypatch):
     assert grown(monkeypatch, steps=500, warm=100) < 40 * 500  # bytes: less than a list keeps of anything in each step
 
 
-def test_the_trail_is_bounded():
-    trail = autograd.AutogradTimeline()
+def test_the_timeline_is_bounded():
     somewhere = [modules.Scope("a"), modules.Scope("b")]
-    for number in range(autograd.LONGEST_TRAIL * 2):
-        trail.mark(number, somewhere[number % 2])
-    assert len(trail.numbers) == len(trail.places) <= autograd.LONGEST_TRAIL
-    last = autograd.LONGEST_TRAIL * 2 - 1
-    assert trail.at(last) is somewhere[last % 2]
-    assert trail.at(0) is None
+    timeline = autograd.AutogradTimeline(0, somewhere[0])
+    for number in range(autograd.LONGEST_TIMELINE * 2):
+        timeline.mark(number, somewhere[number % 2])
+    assert len(timeline.numbers) == len(timeline.scopes) <= autograd.LONGEST_TIMELINE
+    last = autograd.LONGEST_TIMELINE * 2 - 1
+    assert timeline.at(last) is somewhere[last % 2]
+    assert timeline.at(0) is None
 
 
-def test_the_trail_forgets_what_no_backward_pass_comes_back_to():
-    trail, somewhere = autograd.AutogradTimeline(), [modules.Scope("a"), modules.Scope("b")]
+def test_the_timeline_forgets_what_no_backward_pass_comes_back_to():
+    somewhere = [modules.Scope("a"), modules.Scope("b")]
+    timeline = autograd.AutogradTimeline(0, somewhere[0])
     number = 0
     for _ in range(autograd.PASSES * 3):  # a graph of 40 marks, and its backward pass
         first = number
         for _ in range(40):
-            trail.mark(number, somewhere[number % 2])
+            timeline.mark(number, somewhere[number % 2])
             number += 1
-        trail.lowest = first
-        assert all(trail.at(n) is somewhere[n % 2] for n in range(first, number))
-        trail.end_pass()
-    assert len(trail.numbers) < 40 * autograd.PASSES * 1.5
-    assert trail.at(0) is None
+        timeline.lowest = first
+        assert all(timeline.at(n) is somewhere[n % 2] for n in range(first, number))
+        timeline.end_pass()
+    assert len(timeline.numbers) < 40 * autograd.PASSES * 1.5
+    assert timeline.at(0) is None
 
 
 def test_an_old_graph_that_is_come_back_to_keeps_its_modules():

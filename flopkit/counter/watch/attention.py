@@ -1,8 +1,8 @@
 """Attention as one piece of work, however many operators it is made of.
 
-`scaled_dot_product_attention` reaches the dispatcher as one fused kernel, or (on meta, and wherever no kernel fits) as two products
-and a softmax, with the causal flag gone. So the call is seen above the dispatcher, counted once by its shapes, and the operators
-inside, in the backward pass, too, are known to be part of it.
+`scaled_dot_product_attention` reaches the dispatch mode as one fused kernel, or (on meta, and wherever no kernel fits) as two products
+and a softmax, with the causal flag gone. So the call is met above, where autograd takes it apart, and counted once by its shapes. The
+operators inside, in the backward pass, too, are known to be part of it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.watch.assumed import assumed, chosen, is_chosen
-from flopkit.counter.watch.attention_calls import Said, read
 from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.formulas.attention_kernels import BACKWARD, part_of, wanted_of_kernel
 from flopkit.counter.formulas.attentions import KERNELS, backward_work, forward_work, split_of
 from flopkit.counter.ledger import Entry
+from flopkit.counter.watch.attention_calls import CallShape, assumed, chosen, is_chosen, read
 from flopkit.counter.watch.autograd import current_node, graph_task, next_number, number_of
 from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.modules import Scope
-from flopkit.counter.watch.state import heres
+from flopkit.counter.watch.state import thread_states
 from flopkit.counter.work import COUNTED, FREE, Work
 
 __all__ = ["Region", "install", "run", "watched"]
@@ -35,12 +34,10 @@ OP = "scaled_dot_product_attention"
 class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
-    __slots__ = (
-        "assumed", "done", "first", "fused", "kernel", "last", "outer", "phase", "ran", "said", "scored",
-    )  # fmt: skip
+    __slots__ = ("assumed", "first", "fused", "kernel", "last", "outer", "phase", "ran", "scored", "shape", "task", "whole")
 
-    def __init__(self, said: Said, outer: Scope, phase: str, assumed: str) -> None:
-        self.said = said
+    def __init__(self, call: CallShape, outer: Scope, phase: str, assumed: str) -> None:
+        self.shape, self.whole = call
         self.outer = outer
         self.phase = phase
         self.assumed = assumed  # the kernel that nothing but products stands for, on meta; "" where all is as it runs
@@ -49,104 +46,93 @@ class Region:
         self.ran: list[Work] = []  # what ran inside
         self.first = self.last = next_number()  # autograd's numbers of the call's nodes
         self.scored = 0  # autograd's number after the product that makes the scores
-        self.done = -1  # the graph task whose backward work is counted
+        self.task = -1  # the backward pass that was counted
 
     # -- the call itself --------------------------------------------------------------------------------------
 
-    def run(self, here: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(self, state: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Make the call, and enter what it cost."""
-        outer = self.outer
-        here.enter(outer.of_region(self))
+        state.enter(self.outer.of_region(self), graph_task())
         try:
             out = func(*args, **kwargs)
         except BaseException as error:
-            self._end(here, error)
+            self._end(state, error)
             raise
-        self._end(here)
+        self._end(state)
         return out
 
-    def _end(self, here: Any, error: BaseException | None = None) -> None:
+    def _end(self, state: Any, error: BaseException | None = None) -> None:
         self.last = next_number()
-        here.leave()
-        forced = here.watcher.attention
+        state.leave()
+        forced = state.watcher.attention
         self.kernel = self.fused or self.assumed or "math" if forced == "auto" else forced
         ran, self.ran = self.ran, []
-        if not self.said.whole or not (ran or self.fused):  # counted one by one, or a cache gave the result
+        if not self.whole or not (ran or self.fused):  # counted one by one, or a cache gave the result
             return
         # A checkpoint that has what it needs breaks off by an exception; a kernel that was at work has then done its all.
         math, broken = self.kernel.startswith("math"), error is not None and not self.fused
         if (broken and (math or "StopRecomputation" not in type(error).__name__)) or (math and self._is_in_part(ran)):
             for work in ran:
-                self.put(here, self._as_ran(work), self.phase, self.outer)
+                self.put(state, self._as_ran(work), self.phase, self.outer)
             return
-        key = (self.said.shape, self.kernel)
-        entry = here.watcher.entries.get(key)
+        key = (self.shape, self.kernel)
+        entry = state.watcher.entries.get(key)
         if entry is None:
-            entry = here.watcher.entries[key] = Entry(OP, forward_work(*key))
-        here.ledger.add(entry, self.outer.where(self.phase))
+            entry = state.watcher.entries[key] = Entry(OP, forward_work(*key))
+        state.ledger.add(entry, self.outer.where(self.phase))
 
     def _is_in_part(self, ran: list[Work]) -> bool:
         """Whether a checkpoint that makes the call again had kept one of its products."""
-        shape = self.said.shape
-        whole = shape.pairs * (shape.head_dim + shape.v_head_dim)
+        whole = self.shape.pairs * (self.shape.head_dim + self.shape.v_head_dim)
         return self.phase == "recompute" and sum(sum(work.model.values()) for work in ran) < whole
 
     # -- operators inside of it, or of its backward pass ------------------------------------------------------
 
     def takes(
-        self, here: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, place: Scope
+        self, state: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, scope: Scope
     ) -> bool:
-        """Whether an operator inside of this call is accounted for here; False where it counts by itself."""
-        work = entry.work
-        name = name_of(func)
-        if here.place.region is self:
-            return bool(self._inside(here, entry, name, out, phase))
+        """Whether an operator inside of this call is accounted for by it; False where it counts by itself."""
+        work, name = entry.work, name_of(func)
+        if state.scope.region is self:
+            self._inside(state, entry, name, out, phase)
+            return True
         if phase == "recompute":  # before the call is made again
             return False
-        forced = here.watcher.attention
-        shape = self.said.shape
+        forced = state.watcher.attention
+        op = OP if self.whole else entry.op
         if name in BACKWARD:
-            kernel = self.kernel if forced == "auto" else forced
-            node = current_node()
-            if not self.said.whole:
-                self.put(here, work, phase, place, entry.op)
-            else:
-                call = OpCall(func, args, kwargs, out, node)
-                self.put(here, backward_work(part_of(shape, call), kernel, wanted_of_kernel(call)), phase, place)
-        elif self.kernel.startswith("math") or not self.said.whole or self._again():
-            self.put(here, self._as_ran(work), phase, place, OP if self.said.whole else entry.op)
+            if self.whole:
+                call = OpCall(func, args, kwargs, out, current_node())
+                kernel = self.kernel if forced == "auto" else forced
+                work = backward_work(part_of(self.shape, call), kernel, wanted_of_kernel(call))
+            self.put(state, work, phase, scope, op)
+        elif self.kernel.startswith("math") or not self.whole or self._is_second():
+            self.put(state, self._as_ran(work), phase, scope, op)
         elif self.fused and forced == "auto":  # what is around the kernel: casts, paddings
             return False
         elif work.model:  # products stand for a kernel that would have run (there is none on meta)
             task = graph_task()
-            if self.done != task:
-                self.done = task
+            if self.task != task:
+                self.task = task
                 n = self._at_once(work)
-                whole = backward_work(shape.times(n, n, n, n), self.kernel)
-                self.put(here, replace(whole, model={}, executed=whole.done), phase, place)
-            self.put(
-                here,
-                Work(COUNTED, split_of(work.model, shape), {}, kernel=self.kernel, dtype=shape.dtype),
-                phase,
-                place,
-            )
+                whole = backward_work(self.shape.times(n, n, n, n), self.kernel)
+                self.put(state, replace(whole, model={}, executed=whole.done), phase, scope)
+            model = split_of(work.model, self.shape)
+            self.put(state, Work(COUNTED, model, {}, kernel=self.kernel, dtype=self.shape.dtype), phase, scope)
         return True
 
-    def _inside(self, here: Any, entry: Entry, name: str, out: Any, phase: str) -> bool:
+    def _inside(self, state: Any, entry: Entry, name: str, out: Any, phase: str) -> None:
         work = entry.work
         if name in KERNELS:
             self.fused = self.assumed if out[0].device.type == "meta" else KERNELS[name]
-        if not self.said.whole:
-            self.put(here, self._as_ran(work), phase, self.outer, entry.op)
-        elif name == "aten::_to_copy" and self.said.cast is not None and out.dtype == self.said.cast and not self.ran:
-            return False  # autocast's: an operator of its own
+        if not self.whole:
+            self.put(state, self._as_ran(work), phase, self.outer, entry.op)
         elif work.status != FREE:
             self.ran.append(work)
             if work.model and not self.scored:
                 self.scored = next_number()
-        return True
 
-    def _again(self) -> bool:
+    def _is_second(self) -> bool:
         """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""
         node = current_node()
         return node is not None and not (self.first <= number_of(node) < self.last)
@@ -158,7 +144,7 @@ class Region:
         """
         node = current_node()
         of_scores = node is not None and number_of(node) < self.scored
-        one = self.said.shape.pairs * (self.said.shape.head_dim if of_scores else self.said.shape.v_head_dim)
+        one = self.shape.pairs * (self.shape.head_dim if of_scores else self.shape.v_head_dim)
         n, rest = divmod(int(sum(work.model.values())), one) if one else (1, 0)
         return max(n, 1) if not rest else 1
 
@@ -167,36 +153,34 @@ class Region:
         kernel = work.kernel or (self.kernel if self.kernel.startswith("math") else "math")
         if not work.model or "scores" in work.model:
             return replace(work, kernel=kernel)
-        done = {"scores": sum(work.model.values())}
-        shape = self.said.shape
+        model, executed = split_of(work.model, self.shape), {"scores": sum(work.model.values())}
         return replace(
-            work, model=split_of(work.model, shape), executed=done, kernel=kernel, note=shape.note, dtype=shape.dtype
+            work, model=model, executed=executed, kernel=kernel, note=self.shape.note, dtype=self.shape.dtype
         )
 
-    def put(self, here: Any, work: Work, phase: str, place: Scope, op: str = OP) -> None:
+    def put(self, state: Any, work: Work, phase: str, scope: Scope, op: str = OP) -> None:
         """Enter a line of this call."""
-        entry = here.watcher.entries.setdefault((op, repr(work)), Entry(op, work))
-        here.ledger.add(entry, place.where(phase))
+        entry = state.watcher.entries.setdefault((op, repr(work)), Entry(op, work))
+        state.ledger.add(entry, scope.where(phase))
 
 
-def run(watcher: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+def run(state: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a call of attention as one region."""
-    here = watcher.here
-    said = None
-    if not here.busy and here.place.region is None:
+    call = None
+    if not state.busy and state.scope.region is None:
         with torch.DisableTorchFunction():
-            said = read(*args, **kwargs)
-    if said is None:
+            call = read(*args, **kwargs)
+    if call is None:
         return func(*args, **kwargs)
-    phase, place = here.where(3)
-    if place.region is not None:  # called again in the backward pass of a call
-        place = place.region.outer
-    region = Region(said, place, phase, assumed(func, args[0] if args else kwargs["query"]))
-    if said.whole and region.assumed.startswith("flash") and is_chosen(watcher, (place.path, said.shape)):
+    phase, scope = state.where()
+    if scope.region is not None:  # called again in the backward pass of a call
+        scope = scope.region.outer
+    region = Region(call, scope, phase, assumed(args[0] if args else kwargs["query"]))
+    if call.whole and region.assumed.startswith("flash") and is_chosen(state.watcher, (scope.path, call.shape)):
         kernel = chosen(*args, **kwargs)
         if kernel is not None:
-            return region.run(here, kernel, (), {})
-    return region.run(here, func, args, kwargs)
+            return region.run(state, kernel, (), {})
+    return region.run(state, func, args, kwargs)
 
 
 def watched(func: Any) -> Any:
@@ -204,9 +188,9 @@ def watched(func: Any) -> Any:
 
     def attention(*args: Any, **kwargs: Any) -> Any:
         inner = func
-        for here in heres():
-            if not here.watcher.closed and here.place.region is None:
-                inner = functools.partial(run, here.watcher, inner)
+        for state in thread_states():
+            if not state.watcher.closed and state.scope.region is None:
+                inner = functools.partial(run, state, inner)
         return inner(*args, **kwargs)
 
     return attention
@@ -229,7 +213,7 @@ def install(changes: Changes) -> None:
         # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
         warnings.simplefilter("ignore", UserWarning)
         for key in _KEYS:
-            library.impl("scaled_dot_product_attention", kernel, key)
-    # A jagged tensor calls it by this name.
+            library.impl(OP, kernel, key)
+    # Jagged tensors call it by this name.
     kernel = watched(torch.ops.aten._scaled_dot_product_attention_math.default.decompose)
     library.impl("_scaled_dot_product_attention_math", kernel, "AutogradNestedTensor")

@@ -1,36 +1,41 @@
-"""What a call of `scaled_dot_product_attention` says of itself: sizes, mask, and how many calls it stands for."""
+"""What a call of `scaled_dot_product_attention` says of itself: sizes, mask, how many calls it stands for, and which kernel is meant on meta."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
+import weakref
+from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
 import torch
 
-from flopkit.counter.formulas.attention_shapes import UNKNOWN_LENGTHS, Shape, in_common, of_lengths, shape_of
-from flopkit.counter.formulas.visibility import lengths_from, values_of
+from flopkit.counter.formulas.attention_shapes import Shape, in_common, of_lengths, shape_of
+from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
-from flopkit.counter.watch.internals import has_tangents, mapped_over, ragged, transformation
+from flopkit.counter.watch.internals import has_tangents, mapped_over, transformation, unwrapped
+from flopkit.counter.watch.modes import is_selective_checkpoint_around
 
-__all__ = ["Said", "cast_of", "in_dtype", "read"]
+__all__ = ["CallShape", "assumed", "chosen", "is_chosen", "read"]
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_known: dict[Any, Shape] = {}
 
 
-class Said(NamedTuple):
-    """A call: its shape, whether that is the whole of it, and the dtype that autocast turns its tensors to.
+class CallShape(NamedTuple):
+    """The shape of a call, and whether that is the whole of it.
 
-    Where it is not the whole (forward-mode gradients, tensors that are distributed), the operators inside count, and the shape
-    only tells which share of their pairs is visible.
+    Where it is not (forward-mode gradients, tensors that are distributed), the operators inside count, and the shape only tells
+    which share of their pairs is visible.
     """
 
     shape: Shape
     whole: bool = True
-    cast: Any = None
 
 
 # equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
 def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-         *rest: Any, **others: Any) -> Said | None:  # fmt: skip
+         *rest: Any, **others: Any) -> CallShape | None:  # fmt: skip
     """What the arguments of attention say; None where nothing can be said, and the operators inside speak for themselves."""
     three = (query, key, value)
     plain = type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN
@@ -44,16 +49,16 @@ def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: flo
     if type(attn_mask).__name__ == "CausalBias":  # a mask that says what it is
         is_causal, last, attn_mask = True, attn_mask.variant.name == "LOWER_RIGHT", None
     shape = _shape(query, key, value, is_causal, last, attn_mask)
-    if not plain and any(is_wrapper(type(t)) for t in three):
-        return Said(shape, whole=False)
-    cast = cast_of(query)
-    if cast is not None:
-        shape = in_dtype(shape, cast, query)
-    return _transformed(shape, three, cast)
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-_known: dict[Any, Shape] = {}
+    if has_tangents() or (not plain and any(is_wrapper(type(t)) for t in three)):
+        return CallShape(shape, whole=False)
+    if transformation() is None:
+        return CallShape(shape)
+    # Under `torch.vmap` a call stands for as many as it is mapped over.
+    q, k, v = map(mapped_over, three)
+    every = {**q, **k, **v}
+    if set(q) | set(k) != set(every):  # the scores are the same for all values: they are computed once
+        return CallShape(shape, whole=False)
+    return CallShape(shape.times(*(prod(sizes.values()) for sizes in (every, q, k, v))))
 
 
 def _shape(query: Any, key: Any, value: Any, causal: bool, last: bool, mask: Any) -> Shape:
@@ -95,65 +100,72 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-def cast_of(tensor: Any) -> Any:
-    """The dtype that autocast gives to this call; None where it leaves it as it is."""
-    device = tensor.device.type
-    if device == "meta" or not torch.amp.autocast_mode.is_autocast_available(device):
+def _nested(query: Any, key: Any, value: Any, causal: bool) -> CallShape | None:
+    """Sequences of unequal length, (batch, heads, length, size). A jagged tensor's reach their kernel in this layout, too."""
+    if any(t.dim() != 4 or t.layout is not torch.strided for t in (query, key, value)):
         return None
-    if not torch.is_autocast_enabled(device) or tensor.dtype is torch.float64 or not tensor.dtype.is_floating_point:
-        return None
-    dtype = torch.get_autocast_dtype(device)
-    return None if dtype == tensor.dtype else dtype
-
-
-def in_dtype(shape: Shape, dtype: Any, tensor: Any) -> Shape:
-    """The same shape in another dtype; each tensor is cast by itself, whether or not it was one with another."""
-    old, new = int(tensor.element_size()), int(dtype.itemsize)
-    sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")}
-    return replace(shape, width=new, common="", dtype=str(dtype).removeprefix("torch."), **sizes)
-
-
-def _transformed(shape: Shape, three: tuple[Any, ...], cast: Any) -> Said:
-    """Under `torch.vmap` a call stands for as many as it is mapped over; under forward-mode gradients for more products."""
-    if has_tangents():
-        return Said(shape, whole=False, cast=cast)
-    if transformation() is None:
-        return Said(shape, cast=cast)
-    q, k, v = map(mapped_over, three)
-    every = {**q, **k, **v}
-    if set(q) | set(k) != set(every):  # the scores are the same for all values: they are computed once
-        return Said(shape, whole=False, cast=cast)
-    return Said(shape.times(*(prod(sizes.values()) for sizes in (every, q, k, v))), cast=cast)
-
-
-def _nested(query: Any, key: Any, value: Any, causal: bool) -> Said | None:
-    """Sequences of unequal length, (batch, heads, length, size), in either layout."""
-    found = [_rows(t) for t in (query, key, value)]
-    if any(rows is None for rows in found):
-        return None
-    (q, d, heads, known), (kv, _, kv_heads, also), (_, dv, _, _) = found  # type: ignore[misc]
+    q, k, v = ([list(map(int, sizes)) for sizes in t._nested_tensor_size().tolist()] for t in (query, key, value))
+    # equivalent: 0 -> 1 [4] | 0 -> 1 [5] (there is nothing then that it could be multiplied with)
+    heads, kv_heads, d, dv = (t[0][place] if t else 0 for t, place in ((q, 0), (k, 0), (q, 2), (v, 2)))
     shape = of_lengths(
-        zip(q, kv, strict=True), heads=heads, kv_heads=kv_heads, head_dim=d, v_head_dim=dv,
-        width=int(query.element_size()), causal=causal, note="" if known and also else UNKNOWN_LENGTHS,
-        common=in_common(query, key, value), dtype=str(query.dtype).removeprefix("torch."),
+        ((a[1], b[1]) for a, b in zip(q, k, strict=True)), heads=heads, kv_heads=kv_heads, head_dim=d, v_head_dim=dv,
+        width=int(query.element_size()), causal=causal, note="", common=in_common(query, key, value),
+        dtype=str(query.dtype).removeprefix("torch."),
     )  # fmt: skip
-    return Said(shape)
+    return CallShape(shape)
 
 
-def _rows(tensor: Any) -> tuple[list[int], int, int, bool] | None:
-    """Lengths, size and heads of nested (batch, heads, length, size) tensors, and whether the lengths are known."""
-    if tensor.dim() != 4:
+# -- on meta, where no kernel runs ----------------------------------------------------------------------------------
+
+_aten = torch.ops.aten
+_calls: weakref.WeakKeyDictionary[Any, dict[Any, set[bool]]] = weakref.WeakKeyDictionary()
+
+
+def assumed(query: Any) -> str:
+    """The kernel that is assumed where none runs; "" where all is as it runs."""
+    query = unwrapped(query)
+    if query.device.type != "meta" and type(query).__name__ != "FakeTensor":
+        return ""
+    cuda: Any = torch.backends.cuda
+    if not (cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()):
+        return "math"
+    return "flash (assumed: nothing runs on meta)"
+
+
+def is_chosen(watcher: Any, call: Any) -> bool:
+    """Whether a checkpoint that chooses is around *call* (its scope and shape); or always was until now, when another one, which was inside
+    of it, makes the call again by itself, and has to save what was saved then."""
+    around = is_selective_checkpoint_around()
+    was = _calls.setdefault(watcher, {}).setdefault(call, set())
+    if around or graph_task() == -1:
+        was.add(around)
+    return around or was == {True}
+
+
+def chosen(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+           scale: float | None = None, enable_gqa: bool = False) -> Callable[..., Any] | None:  # fmt: skip
+    """The kernel that would run on a GPU, under a checkpoint that chooses which results to keep; None where none fits.
+
+    Such a checkpoint (`torch.utils.checkpoint.create_selective_checkpoint_contexts`) goes by the names of operators. On meta it would be
+    asked for the products that torch makes of attention there, and never for the kernel, which has a shape on meta, too.
+    """
+    three = (query, key, value)
+    if transformation() is not None:
         return None
-    if tensor.layout is torch.strided:
-        sizes = tensor._nested_tensor_size().tolist()
-        # equivalent: 0 -> 1 [4] | 0 -> 1 [5] (there is nothing then that it could be multiplied with)
-        return [int(s[1]) for s in sizes], *((int(sizes[0][2]), int(sizes[0][0])) if sizes else (0, 0)), True
-    dimension, longest = ragged(tensor)
-    if dimension != 2:
+    if any(t.device.type != "meta" or t.dim() != 4 or t.is_nested or t.shape[0] != query.shape[0] for t in three):
         return None
-    size, heads = int(tensor.shape[-1]), int(tensor.shape[1])
-    if tensor.lengths() is not None:  # sequences with room behind them
-        found = values_of(tensor.lengths())
-        return None if found is None else (found, size, heads, True)
-    lengths, known = lengths_from(tensor.offsets(), int(tensor._values.shape[1]), longest)
-    return list(lengths), size, heads, known
+    if not enable_gqa and not query.shape[1] == key.shape[1] == value.shape[1]:
+        return None
+    if attn_mask is None and query.shape[3] == value.shape[3]:
+        kernel: Any = _aten._scaled_dot_product_flash_attention
+        return functools.partial(_first, kernel, *three, dropout_p, is_causal, scale=scale)
+    if enable_gqa:  # only the flash kernel shares heads
+        return None
+    if attn_mask is not None:
+        attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:3], key.shape[2])
+    kernel = _aten._scaled_dot_product_efficient_attention
+    return functools.partial(_first, kernel, *three, attn_mask, True, dropout_p, is_causal, scale=scale)
+
+
+def _first(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    return kernel(*args, **kwargs)[0]

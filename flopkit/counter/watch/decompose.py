@@ -87,7 +87,7 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
 
 
 def chooses(func: Any, args: Any) -> bool:
-    """Whether *func* is control flow that can be followed here and now: its condition is a number, not a symbol.
+    """Whether *func* is control flow that can be followed state and now: its condition is a number, not a symbol.
 
     torch would trace every branch in order to differentiate one, and tracing is not what is to be counted.
     """
@@ -127,8 +127,8 @@ def _scan(
     tree = torch.utils._pytree
     carried, steps = list(carried), []
     shape: Any = None
-    for place in range(xs[0].shape[dim]):
-        row = xs[0].shape[dim] - 1 - place if reverse else place
+    for scope in range(xs[0].shape[dim]):
+        row = xs[0].shape[dim] - 1 - scope if reverse else scope
         found = combine(*carried, *(x.select(dim, row) for x in xs), *additional_inputs)
         leaves, shape = tree.tree_flatten(tuple(found))
         steps.append(leaves[len(carried) :])
@@ -140,7 +140,7 @@ def _scan(
 
 def _map(function: Any, xs: Any, additional_inputs: Any = ()) -> Any:
     """The function of each row."""
-    rows = [function(*(x.select(0, place) for x in xs), *additional_inputs) for place in range(xs[0].shape[0])]
+    rows = [function(*(x.select(0, scope) for x in xs), *additional_inputs) for scope in range(xs[0].shape[0])]
     return torch.utils._pytree.tree_map(lambda *parts: _stacked(parts), *rows)
 
 

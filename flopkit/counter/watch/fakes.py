@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from flopkit.counter.watch.changes import Changes
-from flopkit.counter.watch.state import heres
+from flopkit.counter.watch.state import thread_states
 
 __all__ = ["install"]
 
@@ -28,13 +28,13 @@ def install(changes: Changes) -> None:
     def entering(original: Any) -> Any:
         def __enter__(mode: Any) -> Any:
             found = original(mode)
-            by_torch, watching = _torch_asks(sys._getframe(1)), heres()
-            for here in watching:
+            by_torch, states = _torch_asks(sys._getframe(1)), thread_states()
+            for state in states:
                 if by_torch:
-                    here.busy += 1
+                    state.busy += 1
                 else:
-                    here.watcher.__enter__()
-            entered.setdefault(mode, []).append((by_torch, watching))
+                    state.watcher.__enter__()
+            entered.setdefault(mode, []).append((by_torch, states))
             return found
 
         return __enter__
@@ -42,12 +42,12 @@ def install(changes: Changes) -> None:
     def leaving(original: Any) -> Any:
         def __exit__(mode: Any, *error: Any) -> Any:
             levels = entered.get(mode)
-            by_torch, watching = levels.pop() if levels else (True, ())  # entered before counting began
-            for here in reversed(watching):
+            by_torch, states = levels.pop() if levels else (True, ())  # entered before counting began
+            for state in reversed(states):
                 if by_torch:
-                    here.busy -= 1
+                    state.busy -= 1
                 else:
-                    here.watcher.__exit__(None, None, None)
+                    state.watcher.__exit__(None, None, None)
             return original(mode, *error)
 
         return __exit__

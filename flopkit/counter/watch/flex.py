@@ -18,7 +18,6 @@ from typing import Any
 import torch
 
 from flopkit.counter import by_torch
-from flopkit.counter.watch.attention_calls import cast_of, in_dtype
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas.attention_shapes import Shape, shape_of
 from flopkit.counter.formulas.attentions import backward_work, forward_work, wanted
@@ -45,37 +44,38 @@ class _Ran:
         return False
 
 
-def attention(here: Any, func: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Have *run* carry out one of the two operators, and enter what it is."""
-    watcher = here.watcher
+def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Have *run* carry out *func*, one of the two operators, and enter what it is."""
+    watcher = state.watcher
     first = next_number()
-    here.busy += 1  # torch traces `score_mod` in order to differentiate it: that is not the program
+    state.busy += 1  # torch traces `score_mod` in order to differentiate it: that is not the program
     try:
         out = run(*args, **kwargs)
     finally:
-        here.busy -= 1
-    phase, place = here.where(3)
-    before = place.region
-    outer = place if before is None else before.outer
+        state.busy -= 1
+    phase, scope = state.where()
+    region = scope.region
+    outer = scope if region is None else region.outer
     backward = func.name().endswith("_backward")
     with torch.DisableTorchFunction():
         shape = _shape(args, backward)
     if backward:
-        assumed = before.kernel if isinstance(before, _Ran) else "flex"
+        kernel = region.kernel if isinstance(region, _Ran) else "flex"
     else:
-        assumed = _kernel(args[0])
-    kernel = assumed if watcher.attention == "auto" else watcher.attention
+        kernel = _kernel(args[0])
+    if watcher.attention != "auto":
+        kernel = watcher.attention
     if backward:
         work = backward_work(shape, kernel, wanted(OpCall(func, args, kwargs, out, current_node())))
     else:
         work = forward_work(shape, kernel)
-        here.trail.mark(first, outer.of_region(_Ran(kernel, outer)))
-        here.trail.mark(next_number(), here.place)
+        state.timeline.mark(first, outer.of_region(_Ran(kernel, outer)))
+        state.timeline.mark(next_number(), state.scope)
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
     theirs = by_torch.flops_of(func, args, kwargs, out)
     entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, theirs))
-    here.arithmetic += 1
-    here.ledger.add(entry, outer.where(phase))
+    state.arithmetic += 1
+    state.ledger.add(entry, outer.where(phase))
     return out
 
 
@@ -83,14 +83,26 @@ def _shape(args: Any, backward: bool) -> Shape:
     query, key, value = args[:3]
     mask, buffers = (args[9], args[13:14]) if backward else (args[4], args[8:9])
     shape = shape_of(query, key, value)
-    cast = None if backward else cast_of(query)
-    if cast is not None:
-        shape = in_dtype(shape, cast, query)
+    if not backward and (dtype := _cast_of(query)) is not None:  # each tensor is cast by itself
+        old, new = int(query.element_size()), int(dtype.itemsize)
+        sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")}
+        shape = replace(shape, width=new, common="", dtype=str(dtype).removeprefix("torch."), **sizes)
     batch, heads, q = (int(size) for size in query.shape[:3])
     pairs = pairs_of(mask, tuple(buffers[0]) if buffers else (), batch, heads, q, int(key.shape[2]))
     if pairs.visible is None:
         return replace(shape, note=pairs.note)
     return replace(shape, visible=pairs.visible, computed=pairs.computed, hides=True, note=pairs.note)
+
+
+def _cast_of(tensor: Any) -> Any:
+    """The dtype that autocast gives to this call; None where it leaves it as it is."""
+    device = tensor.device.type
+    if device == "meta" or not torch.amp.autocast_mode.is_autocast_available(device):
+        return None
+    if not torch.is_autocast_enabled(device) or tensor.dtype is torch.float64 or not tensor.dtype.is_floating_point:
+        return None
+    dtype = torch.get_autocast_dtype(device)
+    return None if dtype == tensor.dtype else dtype
 
 
 def _kernel(query: Any) -> str:

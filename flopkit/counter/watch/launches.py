@@ -1,16 +1,17 @@
-"""Triton kernels that are launched directly, ``kernel[grid](...)``: no dispatcher shows them, so their launch passes by here.
+"""What runs with no operator around it, so that no dispatcher shows it: Triton kernels that are launched directly, compiled packages, and
+what TorchScript fuses or gives to oneDNN.
 
-A kernel with a formula (`flopkit.formula`) is counted by it; one without is a row of `uncounted` with the bytes of its tensor arguments,
-each once. An autotuner's trials are not counted: the launch is one call, however many kernels it tries. What an operator launches that
-has a formula of its own (`torch.library.triton_op` and `@fk.formula` on that) belongs to the operator.
-
-A package that AOTInductor compiled calls its kernels from C++: it is a row of `uncounted`, too.
+A Triton kernel with a formula (`flopkit.formula`) is counted by it; all else is a row of `uncounted` with the bytes of its tensors, each
+once. An autotuner's trials are not counted: the launch is one call, however many kernels it tries. What an operator launches that has a
+formula of its own (`torch.library.triton_op` and `@fk.formula` on that) belongs to the operator.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,10 +20,10 @@ from flopkit.counter import registry
 from flopkit.counter.calls import OpCall, tensors
 from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.internals import PACKAGES
-from flopkit.counter.watch.state import heres
+from flopkit.counter.watch.state import watching
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["MODULES", "install", "listed"]
+__all__ = ["LATE", "MODULES", "install", "loaded"]
 
 # Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -30,37 +31,76 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "triton.runtime.autotuner": ("Autotuner", "Heuristics"),
     "triton.runtime.interpreter": ("InterpretedFunction",),
 }
+FBGEMM = "fbgemm_linear_fp16_weight_fp32_activation"
+_OF_TORCHSCRIPT = (
+    "mkldnn_convolution", "MKLDNNGroup", "MKLDNNHardSwish", "MKLDNNHardSigmoid", "MKLDNNHardTanh", "MKLDNNRelu6", "MKLDNNClamp",
+    "MKLDNNScalarMul", "MKLDNNLayerNorm", "TensorExprGroup", "TensorExprDynamicGroup", "FusionGroup", "CudaFusionGroup",
+    "oneDNNFusionGroup", "StaticSubgraph",
+)  # fmt: skip
+LATE = "Triton was loaded while this was counted: kernels that were launched directly, if any, are not seen"
+DIFFERENTIATED = "TorchScript may have fused element-wise operators in a graph that it differentiates: those are not seen"
 
 
-def install(changes: Changes, module: Any) -> None:
-    """See the launches of a *module*, in `MODULES` or `PACKAGES`, until *changes* are undone."""
-    for name in MODULES.get(module.__name__, ()):
-        kind = getattr(module, name, None)
-        if hasattr(kind, "run"):
-            changes.replace(kind, "run", _launching)
-        elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
-            changes.replace(kind, "__getitem__", _indexing)
-    if module.__name__ == PACKAGES and hasattr(module, "AOTICompiledModel"):
-        changes.replace(module.AOTICompiledModel, "__call__", functools.partial(listed, "inductor.AOTICompiledModel"))
+def loaded() -> list[str]:
+    """Which of `MODULES` are loaded."""
+    return [name for name in MODULES if name in sys.modules]
+
+
+def install(changes: Changes) -> None:
+    """See the launches of what is loaded by now until *changes* are undone."""
+    for module, kinds in MODULES.items():
+        for kind in [getattr(sys.modules.get(module), name, None) for name in kinds]:
+            if hasattr(kind, "run"):
+                changes.replace(kind, "run", _launching)
+            elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
+                changes.replace(kind, "__getitem__", _indexing)
+    for owner, name, op in (
+        (getattr(sys.modules.get(PACKAGES), "AOTICompiledModel", None), "__call__", "inductor.AOTICompiledModel"),
+        (torch, FBGEMM, FBGEMM),
+    ):
+        if hasattr(owner, name):
+            changes.replace(owner, name, functools.partial(_listing, op))
+    for kind in (torch.jit.ScriptFunction, torch.ScriptMethod):
+        changes.replace(kind, "__call__", _scripting)
+
+
+@contextlib.contextmanager
+def _busy(states: list[Any]) -> Iterator[None]:
+    """Inside, what runs is part of one call."""
+    for state in states:
+        state.busy += 1
+    try:
+        yield
+    finally:
+        for state in states:
+            state.busy -= 1
+
+
+def _bytes(func: Any, args: Any, kwargs: Any, out: Any) -> int:
+    with torch.DisableTorchFunction():
+        return OpCall(func, args, kwargs, out).bytes()
+
+
+def _listing(op: str, original: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        states = watching()
+        with _busy(states):
+            out = original(*args, **kwargs)
+        for state in states:
+            state.watcher.unseen(op, unknown(_bytes(original, args, kwargs, out)))
+        return out
+
+    return call
 
 
 def _launching(original: Any) -> Any:
     def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        watching = (
-            [] if kwargs.get("warmup") else [here for here in heres() if not here.watcher.closed and not here.busy]
-        )
-        if not watching:
-            return original(kernel, *args, **kwargs)
-        for here in watching:
-            here.busy += 1  # the kernels beneath, an autotuner's trials, the interpreter's own operators: all of it is this launch
-        try:
+        states = [] if kwargs.get("warmup") else watching()
+        with _busy(states):  # the kernels beneath, an autotuner's trials, the interpreter's own operators
             out = original(kernel, *args, **kwargs)
-        finally:
-            for here in watching:
-                here.busy -= 1
         given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
-        for here in watching:
-            here.watcher.unseen(f"triton.{_name(kernel)}", _work(kernel, args, given))
+        for state in states:
+            state.watcher.unseen(f"triton.{_name(kernel)}", _work(kernel, args, given))
         return out
 
     return run
@@ -72,27 +112,6 @@ def _indexing(original: Any) -> Any:
         return functools.partial(_launching(lambda _, *args, **kwargs: launch(*args, **kwargs)), kernel)
 
     return __getitem__
-
-
-def listed(op: str, original: Any) -> Any:
-    """A function that runs with no operator around it: a row of `uncounted`."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        watching = [here for here in heres() if not here.watcher.closed and not here.busy]
-        for here in watching:
-            here.busy += 1
-        try:
-            out = original(*args, **kwargs)
-        finally:
-            for here in watching:
-                here.busy -= 1
-        for here in watching:
-            with torch.DisableTorchFunction():
-                work = unknown(OpCall(original, args, kwargs, out).bytes())
-            here.watcher.unseen(op, work)
-        return out
-
-    return call
 
 
 def _beneath(kernel: Any) -> list[Any]:
@@ -108,10 +127,32 @@ def _name(kernel: Any) -> str:
 
 
 def _work(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
-    call = OpCall(kernel, args, kwargs, None)
     for each in _beneath(kernel):
         formula = registry.theirs(each)
         if formula is not None:
-            return formula(call)
+            return formula(OpCall(kernel, args, kwargs, None))
     found = {id(t): t for t in tensors((args, kwargs))}
     return unknown(OpCall(kernel, tuple(found.values()), {}, None).bytes())
+
+
+def _scripting(original: Any) -> Any:
+    """After a call from Python the graph that ran says what was in it, as often as that is written down, whatever loops and branches do."""
+
+    def __call__(script: Any, /, *args: Any, **kwargs: Any) -> Any:
+        out = original(script, *args, **kwargs)
+        states = watching()
+        graph = torch._C._last_executed_optimized_graph() if states else None
+        if graph is None:
+            return out
+        on_gpu = torch._C._jit_can_fuse_on_gpu() and torch.cuda.is_available()
+        if (on_gpu or torch._C._jit_can_fuse_on_cpu()) and graph.findAllNodes("prim::DifferentiableGraph"):
+            for state in states:
+                state.watcher.notes.add(DIFFERENTIATED)
+        found = [f"prim.{name}" for name in _OF_TORCHSCRIPT for _ in graph.findAllNodes(f"prim::{name}")]
+        moved = _bytes(script, args, kwargs, out) if found else 0
+        for state in states:
+            for place, op in enumerate(found):
+                state.watcher.unseen(op, unknown(0 if place else moved))  # the bytes of the call, once
+        return out
+
+    return __call__

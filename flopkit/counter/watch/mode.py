@@ -12,16 +12,15 @@ from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
-from flopkit.counter.watch import attention
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.unknowns import BY_ITS_INSIDE, LOCAL, of_rank
-from flopkit.counter.watch import decompose, modes
+from flopkit.counter.watch import attention, decompose, launches, modes
 from flopkit.counter.watch.autograd import NEVER, graph_task, next_number
 from flopkit.counter.watch.cache import cached_rule, known_rules, look_up, unknown_entry
 from flopkit.counter.watch.modes import how_many_dispatch, how_many_functions
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.signatures import floats_in, key_of, made_up, on_meta
-from flopkit.counter.watch.state import ThreadState, heres, local
+from flopkit.counter.watch.state import ThreadState, local, thread_states
 from flopkit.counter.work import Work
 
 __all__ = ["Watcher"]
@@ -34,7 +33,7 @@ class Watcher(TorchDispatchMode):
     """Sees every operator of the threads it is entered in, and keeps the ledgers."""
 
     supports_higher_order_operators = True
-    keeps_heres = True  # one for each thread
+    is_watcher = True
 
     def __init__(self, attention: str = "auto", progress: Callable[[int], None] | None = None) -> None:
         super().__init__()
@@ -44,6 +43,7 @@ class Watcher(TorchDispatchMode):
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}
         self.rules = known_rules()
+        self.registered = registry.edition
         self.desugared: dict[Any, bool] = {}
         self.closed = False
         self.notes: set[str] = set()
@@ -51,9 +51,9 @@ class Watcher(TorchDispatchMode):
         self.seen = 0  # operators
         self.local = threading.local()
         self._home = threading.get_ident()
-        self._all: list[ThreadState] = []
-        self.registered = registry.edition
+        self._states: list[ThreadState] = []
         self._final: Ledger | None = None
+        self._launchers = launches.loaded()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:  # torch would import its whole compiler to guard us against it
@@ -62,41 +62,41 @@ class Watcher(TorchDispatchMode):
     # -- threads ----------------------------------------------------------------------------------------------
 
     @property
-    def here(self) -> ThreadState:
+    def state(self) -> ThreadState:
         """What is known of this thread."""
-        found = getattr(self.local, "here", None)
+        found: ThreadState | None = getattr(self.local, "state", None)
         if found is None:
-            found = self.local.here = ThreadState(self, OUTSIDE)
-            self._all.append(found)
-            around = getattr(local, "heres", ())
-            local.heres = (*(here for here in around if not here.watcher.closed), found)
+            found = self.local.state = ThreadState(self, OUTSIDE)
+            self._states.append(found)
+            around = getattr(local, "states", ())
+            local.states = (*(state for state in around if not state.watcher.closed), found)
         return found
 
     def threads(self) -> list[ThreadState]:
         """Every thread that was seen."""
-        return list(self._all)
+        return list(self._states)
 
     @contextlib.contextmanager
     def on_this_thread(self, base: Scope = OUTSIDE) -> Iterator[None]:
         """Watch this thread until the block ends; what no module asks for belongs to *base*."""
-        here = self.here
-        if here.entered:  # a pool's thread, started while counting, that takes a task
-            before, here.place = here.place, base
+        state = self.state
+        if state.entered:  # a pool's thread, started while counting, that takes a task
+            before, state.scope = state.scope, base
             try:
                 yield
             finally:
-                here.place = before
+                state.scope = before
             return
-        here.place, here.entered = base, True
-        if here not in heres():
-            local.heres = (*heres(), here)
+        state.scope, state.entered = base, True
+        if state not in thread_states():
+            local.states = (*thread_states(), state)
         self.__enter__()
         try:
             yield
         finally:
-            modes.leave_dispatch(self)
-            here.entered = False
-            local.heres = tuple(other for other in heres() if other is not here)
+            modes.leave(self)
+            state.entered = False
+            local.states = tuple(other for other in thread_states() if other is not state)
 
     def is_at_home(self) -> bool:
         """Whether this is the thread that counts, and none that it started."""
@@ -123,7 +123,9 @@ class Watcher(TorchDispatchMode):
         if rank := of_rank():
             self.notes.discard(LOCAL)
             self.notes.add(rank)
-        self._all.clear()
+        if launches.loaded() != self._launchers:
+            self.notes.add(launches.LATE)
+        self._states.clear()
         self.rules = {}
         self.entries.clear()
         self.modules = Modules()
@@ -132,21 +134,17 @@ class Watcher(TorchDispatchMode):
         """All threads' calls."""
         if self._final is not None:
             return self._final
-        threads = self.threads()
-        if self.closed and len(threads) == 1 and not threads[0].ledger.foreign:
-            total = threads[0].ledger
-        else:
-            total = Ledger()
-            for here in threads:
-                total.take(here.ledger)
+        total = Ledger()
+        for state in self.threads():
+            total.take(state.ledger)
         return total
 
     # -- operators --------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        here = getattr(self.local, "here", None) or self.here
-        if here.busy or self.closed:
+        state = getattr(self.local, "state", None) or self.state
+        if state.busy or self.closed:
             return func(*args, **kwargs)
         if types and self._desugars(types):
             return NotImplemented
@@ -155,11 +153,11 @@ class Watcher(TorchDispatchMode):
             rule = cached_rule(self, func)
         if not rule.special:
             pass
-        elif rule.attends and here.place.region is None:  # called from where no Python sees it, such as TorchScript
-            return attention.run(self, lambda *a, **k: self._open(here, func, a, k, rule), *args, **kwargs)
+        elif rule.attends and state.scope.region is None:  # in inference mode autograd does not take it apart
+            return attention.run(state, lambda *a, **k: self._open(state, func, a, k, rule), *args, **kwargs)
         elif rule.opens:
             if rule.whole is None or not decompose.has_kernel(func, args):
-                return self._open(here, func, args, kwargs, rule)
+                return self._open(state, func, args, kwargs, rule)
             rule = rule.whole
         key = entry = floats = out = None
         free = not how_many_functions()  # a tensor's shape can be asked for without anybody else being asked first
@@ -178,7 +176,7 @@ class Watcher(TorchDispatchMode):
                 if not how_many_dispatch():  # a meta kernel only makes up a shape, slowly; this one was made up before
                     out = made_up(entry.results)
         if out is None:
-            here.busy += 1
+            state.busy += 1
             try:
                 out = func(*args, **kwargs)
             except RuntimeError:
@@ -186,96 +184,84 @@ class Watcher(TorchDispatchMode):
                     raise
                 return func(*map(torch.as_tensor, args), **kwargs)
             finally:
-                here.busy -= 1
+                state.busy -= 1
         # What follows is done for every operator, while the numbers of a kernel fill the caches: so it is one function, and calls few.
-        if graph_task() == -1 and not here.optimizers and not here.began and here.trail.lowest == NEVER:
-            here.nodes, phase, place = next_number(), "forward", here.place  # as `where` says
+        if graph_task() == -1 and not state.optimizers and not state.began and state.timeline.lowest == NEVER:
+            state.nodes, phase, scope = next_number(), "forward", state.scope  # as `where` says
         else:
-            phase, place = here.where(1)
+            phase, scope = state.where()
         taken = False
         if rule.constant is not None:
-            entry, taken = rule.constant, place.region is not None
-        elif entry is None or place.region is not None or rule.dynamic_shape or not free:
+            entry, taken = rule.constant, scope.region is not None
+        elif entry is None or scope.region is not None or rule.dynamic_shape or not free:
             with DisableTorchFunction():
-                entry, taken = self._seen(here, rule, func, args, kwargs, out, key, floats, entry, phase, place)
-        here.arithmetic += entry.calculates
-        where = place.spot
+                if entry is None or rule.dynamic_shape:
+                    entry = look_up(self, rule, func, args, kwargs, out, key, floats)
+                region = scope.region
+                taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
+        state.arithmetic += entry.calculates
+        where = scope.spot
         if where is None or where.phase != phase or where.inside != taken:
-            where = place.where(phase, taken)
-        calls = here.ledger.calls
+            where = scope.where(phase, taken)
+        calls = state.ledger.calls
         line = (entry, where)
         calls[line] = calls.get(line, 0) + 1
-        if here.depth:
-            here.ledger.hide(entry, where)
+        if state.depth:
+            state.ledger.hide(entry, where)
         self.seen += 1
         if not self.seen & 127 and self.progress is not None:
             self.progress(self.seen)
         return out
-
-    def _seen(
-        self, here: ThreadState, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any, entry: Entry | None, phase: str,
-        place: Scope,
-    ) -> tuple[Entry, bool]:  # fmt: skip
-        """The entry of a call, and whether an attention call takes it for its own."""
-        if entry is None or rule.dynamic_shape:
-            entry = look_up(self, rule, func, args, kwargs, out, key, floats)
-        region = place.region
-        if region is not None and region.takes(here, entry, func, args, kwargs, out, phase, place):
-            return entry, True
-        return entry, False
 
     def _desugars(self, types: Any) -> bool:
         """Whether a tensor subclass is at work that runs its operators by others: those are the ones to count."""
         found = self.desugared.get(types)
         if found is None:
             found = self.desugared[types] = any(decompose.is_wrapper(kind) for kind in types)
-            for kind in types:
-                if "DTensor" in kind.__name__:
-                    self.notes.add(LOCAL)
+            if any("DTensor" in kind.__name__ for kind in types):
+                self.notes.add(LOCAL)
         return found
 
     # -- operators that are opened ----------------------------------------------------------------------------
 
-    def _open(self, here: ThreadState, func: Any, args: Any, kwargs: Any, rule: Any) -> Any:
+    def _open(self, state: ThreadState, func: Any, args: Any, kwargs: Any, rule: Any) -> Any:
         """Run an operator that no formula explains with its inside in view; it is unknown if no arithmetic was seen there."""
         kernel = decompose.inside_of(func, args, kwargs)
+        before = state.arithmetic
         if kernel is None:
-            here.busy += 1
+            state.busy += 1
             try:
                 out = func(*args, **kwargs)
             finally:
-                here.busy -= 1
-            self._unknown(here, func, args, kwargs, out, rule)
-            return out
-        before = here.arithmetic
-        here.depth += not rule.composite
-        try:
-            with self:
-                out = kernel(*args, **kwargs)
-        finally:
-            here.depth -= not rule.composite
-        if out is NotImplemented or rule.composite:
-            return out
-        if here.arithmetic == before:
-            self._unknown(here, func, args, kwargs, out, rule)
+                state.busy -= 1
+        else:
+            state.depth += not rule.composite
+            try:
+                with self:
+                    out = kernel(*args, **kwargs)
+            finally:
+                state.depth -= not rule.composite
+            if out is NotImplemented or rule.composite:
+                return out
+        if state.arithmetic == before:
+            with DisableTorchFunction():
+                entry = unknown_entry(self, rule, func, args, kwargs, out)
+            self._add(state, entry)
         elif isinstance(func, torch._ops.OpOverload):
             self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
         return out
 
-    def _unknown(self, here: ThreadState, func: Any, args: Any, kwargs: Any, out: Any, rule: Any) -> None:
-        phase, place = here.where(3)
-        with DisableTorchFunction():
-            entry = unknown_entry(self, rule, func, args, kwargs, out)
-        here.arithmetic += 1  # listed: what it ran inside of need not be
-        here.ledger.add(entry, place.where(phase))
-
     def unseen(self, op: str, work: Work) -> None:
         """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
-        here = self.here
-        phase, place = here.where(2)
-        entry = self.entries.setdefault((op, repr(work)), Entry(op, work))
-        here.arithmetic += 1  # an operator that was opened need not be listed beside what ran inside
-        where = place.where(phase)
-        here.ledger.add(entry, where)
-        if here.depth:
-            here.ledger.hide(entry, where)
+        state = self.state
+        where = self._add(state, self.entries.setdefault((op, repr(work)), Entry(op, work)))
+        if state.depth:
+            state.ledger.hide(*where)
+
+    def _add(self, state: ThreadState, entry: Entry) -> Any:
+        """List a call, so that what it ran inside of need not be."""
+        phase, scope = state.where()
+        state.arithmetic += 1
+        where = scope.where(phase)
+        state.ledger.add(entry, where)
+        return entry, where

@@ -1,7 +1,7 @@
 """What has to be changed in torch while something is counted, and is put back afterwards, whatever happens.
 
 A dispatch mode sees operators. It isn't told which module is called, which threads are started, that a call of attention begins, or that a
-custom function's backward pass runs its forward pass again. So while at least one count is running, those calls pass by here. Nothing is
+custom function's backward pass runs its forward pass again. So while at least one count is running, those calls pass by state. Nothing is
 put on any module or tensor.
 """
 
@@ -19,18 +19,15 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from flopkit.counter.calls import name_of
 from flopkit.counter.formulas import FLEX
-from flopkit.counter.watch import attention, decompose, fakes, flex, imports, launches, scripts, threads
+from flopkit.counter.watch import attention, decompose, fakes, flex, launches, threads
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
-from flopkit.counter.watch.internals import PACKAGES
 from flopkit.counter.watch.mode import Watcher
 from flopkit.counter.watch.modes import dispatch_modes
-from flopkit.counter.watch.state import custom_backwards, heres, local
+from flopkit.counter.watch.state import custom_backwards, local, thread_states, watching
 
 __all__ = ["installed"]
 
-BIAS = "torch.nn.attention.bias"
-FBGEMM = "fbgemm_linear_fp16_weight_fp32_activation"
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
 
 _users = 0
@@ -64,15 +61,14 @@ def _install(changes: Changes) -> None:
         changes.replace(custom, name, _applying)
     changes.callback(register_optimizer_step_pre_hook(_before_step).remove)
     changes.callback(register_optimizer_step_post_hook(_after_step).remove)
-    launching = dict.fromkeys((*launches.MODULES, PACKAGES), launches.install)
-    imports.watch(changes, {BIAS: _biases, "multiprocessing.pool": threads.watch_pools, **launching})
     _eager(changes)
-    if hasattr(torch, FBGEMM):
-        changes.replace(torch, FBGEMM, functools.partial(launches.listed, FBGEMM))
     changes.replace(torch._ops.HigherOrderOperator, "__call__", _higher_order)
     if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
         changes.replace(torch._ops.HigherOrderOperator, "dispatch", _dispatching)
-    for room in (attention, threads, fakes, scripts):
+    if (bias := sys.modules.get("torch.nn.attention.bias")) is not None:  # loading it loads the compiler
+        changes.replace(bias.CausalBias, "__new__", _making)
+        changes.replace(bias.CausalBias, "_dispatch", lambda original: staticmethod(attention.watched(original)))
+    for room in (attention, threads, fakes, launches):
         room.install(changes)
 
 
@@ -80,24 +76,24 @@ def _calling(original: Any) -> Any:
     """Which module is called."""
 
     def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():  # a strict export traces through here
+        if torch.compiler.is_dynamo_compiling():  # a strict export traces through state
             return original(module, *args, **kwargs)
-        watching = getattr(local, "heres", None) or heres()
-        if len(watching) == 1 and not watching[0].watcher.closed:  # the usual case: a model has many modules
-            here = watching[0]
-            here.call_module(module)
+        states = getattr(local, "states", None) or thread_states()
+        if len(states) == 1 and not states[0].watcher.closed:  # the usual case: a model has many modules
+            state = states[0]
+            state.call_module(module)
             try:
                 return original(module, *args, **kwargs)
             finally:
-                here.leave()
-        watching = tuple([here for here in watching if not here.watcher.closed])
-        for here in watching:
-            here.call_module(module)
+                state.leave()
+        states = tuple([state for state in states if not state.watcher.closed])
+        for state in states:
+            state.call_module(module)
         try:
             return original(module, *args, **kwargs)
         finally:
-            for here in watching:
-                here.leave()
+            for state in states:
+                state.leave()
 
     return __call__
 
@@ -109,12 +105,12 @@ def _applying(original: Any) -> Any:
         inside = custom_backwards()
         task = graph_task()
         inside.append((task, torch.is_grad_enabled()))
-        for here in heres():
-            if task not in here.began:
-                here.begin(task)
+        for state in thread_states():
+            if task not in state.began:
+                state.begin(task)
         if type(node).__name__ == "CompiledFunctionBackward":
-            for here in heres():
-                here.watcher.notes.add(COMPILED)
+            for state in thread_states():
+                state.watcher.notes.add(COMPILED)
         try:
             return original(node, *gradients, **by_name)
         finally:
@@ -125,22 +121,22 @@ def _applying(original: Any) -> Any:
 
 def _before_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
     frame = sys._getframe(1)
-    watching = heres()
-    for here in watching:
-        here.optimizers.append(frame)
+    states = thread_states()
+    for state in states:
+        state.optimizers.append(frame)
     closure = kwargs.get("closure") if "closure" in kwargs else args[1] if len(args) > 1 else None
-    if not watching or not callable(closure):
+    if not states or not callable(closure):
         return None
 
     def outside() -> Any:
-        for here in watching:
-            here.optimizers.append(None)
+        for state in states:
+            state.optimizers.append(None)
         try:
             return closure()
         finally:
-            for here in watching:
-                if None in here.optimizers:
-                    while here.optimizers.pop() is not None:
+            for state in states:
+                if None in state.optimizers:
+                    while state.optimizers.pop() is not None:
                         pass
 
     if "closure" in kwargs:
@@ -149,9 +145,9 @@ def _before_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-    for here in heres():
-        if here.optimizers:
-            here.optimizers.pop()
+    for state in thread_states():
+        if state.optimizers:
+            state.optimizers.pop()
 
 
 def _higher_order(original: Any) -> Any:
@@ -159,11 +155,11 @@ def _higher_order(original: Any) -> Any:
 
     def __call__(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         run = functools.partial(original, operator)
-        watching = [here for here in heres() if not here.watcher.closed and not here.busy]
-        if watching and name_of(operator) in FLEX:
-            for here in watching:
-                run = functools.partial(flex.attention, here, operator, run)
-        elif watching and decompose.chooses(operator, args):
+        states = watching()
+        if states and name_of(operator) in FLEX:
+            for state in states:
+                run = functools.partial(flex.attention, state, operator, run)
+        elif states and decompose.chooses(operator, args):
             run = decompose.EAGER[operator.name()]
         return run(*args, **kwargs)
 
@@ -181,11 +177,6 @@ def _dispatching(original: Any) -> Any:
             return mode.__torch_dispatch__(operator, (), args, kwargs)
 
     return dispatch
-
-
-def _biases(changes: Changes, module: Any) -> None:
-    changes.replace(module.CausalBias, "__new__", _making)
-    changes.replace(module.CausalBias, "_dispatch", lambda original: staticmethod(attention.watched(original)))
 
 
 def _making(original: Any) -> Any:

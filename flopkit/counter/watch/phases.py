@@ -1,4 +1,4 @@
-"""Is this forward, backward, forward work done again, or the optimiser? Asked of torch and of the Python stack, per operator."""
+"""Inside of a backward pass: is an operator part of it, or forward work that is recomputed? The Python stack tells."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _verdicts: dict[CodeType, str] = {}
 
 
 def backward_or_recompute(frame: FrameType | None) -> str:
-    """What an operator that runs inside of a backward pass does there: ``"backward"`` or ``"recompute"``.
+    """``"backward"`` or ``"recompute"``, by the callers of an operator.
 
-    Autograd calls most of its operators from C++: the nearest Python frame is then the one that started the engine. Python code
-    in between is a hook, the backward of a custom function, or a checkpoint, whose own frames are known by name:
-    `torch.utils.checkpoint`, and the ``Checkpoint…Function.backward`` of other libraries.
+    Autograd calls most operators from C++: the nearest Python frame is then the one that started the engine. Python code in between is a
+    hook, the backward of a custom function, or a checkpoint, which is known by name: `torch.utils.checkpoint`, and the
+    ``Checkpoint…Function.backward`` of other libraries.
     """
     while frame is not None:
         code = frame.f_code
@@ -43,11 +43,11 @@ def _judge(code: CodeType) -> str:
     return ""
 
 
-def is_on_stack(wanted: FrameType) -> bool:
-    """Whether *wanted* is still being executed by this thread."""
-    frame: Any = sys._getframe(1)
+def is_on_stack(wanted: FrameType | CodeType, frame: Any = None) -> bool:
+    """Whether *wanted* is among this thread's frames, or is the code of one."""
+    frame = frame or sys._getframe(1)
     while frame is not None:
-        if frame is wanted:
+        if frame is wanted or frame.f_code is wanted:
             return True
         frame = frame.f_back
     return False

@@ -25,7 +25,7 @@ from flopkit.counter.watch.phases import backward_or_recompute, is_on_stack
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-__all__ = ["ThreadState", "custom_backwards", "heres", "local"]
+__all__ = ["ThreadState", "custom_backwards", "local", "thread_states", "watching"]
 
 local = threading.local()
 _grad_enabled = torch.is_grad_enabled
@@ -37,13 +37,18 @@ SEVERAL_THREADS = (
 MOST_PASSES = 10_000  # within one another, or without any forward pass between
 
 
-def heres() -> tuple[ThreadState, ...]:
-    """Who watches this thread."""
-    found: tuple[ThreadState, ...] = getattr(local, "heres", ())
+def thread_states() -> tuple[ThreadState, ...]:
+    """What each watcher knows of this thread."""
+    found: tuple[ThreadState, ...] = getattr(local, "states", ())
     if not found and graph_task() != -1:  # autograd's own thread, which no one entered: the modes came along
         modes: Any = dispatch_modes()
-        return tuple([mode.here for mode in modes if getattr(mode, "keeps_heres", False) and not mode.closed])
+        return tuple([mode.state for mode in modes if getattr(mode, "is_watcher", False) and not mode.closed])
     return found
+
+
+def watching() -> list[ThreadState]:
+    """Those of `thread_states` that count what is called now."""
+    return [state for state in thread_states() if not state.watcher.closed and not state.busy]
 
 
 def custom_backwards() -> list[tuple[int, bool]]:
@@ -55,66 +60,61 @@ def custom_backwards() -> list[tuple[int, bool]]:
 
 
 class ThreadState:
-    """What one watcher knows of one thread: where it is, and what it has seen."""
+    """What one watcher knows of one thread."""
 
     __slots__ = (
-        "again", "arithmetic", "began", "busy", "depth", "entered", "ledger", "nodes", "optimizers",
-        "place", "stack", "trail", "watcher",
+        "arithmetic", "began", "busy", "depth", "entered", "ledger", "nodes", "optimizers", "recomputed", "scope", "stack", "timeline",
+        "watcher",
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Scope) -> None:
         self.watcher = watcher
-        self.place = base
-        self.stack: list[tuple[Scope, int]] = []  # the places around, and the graph task in which each was entered
-        self.trail = AutogradTimeline()
-        self.trail.mark(next_number(), base)
+        self.scope = base
+        self.stack: list[tuple[Scope, int]] = []  # the scopes around, and the graph task in which each was entered
+        self.timeline = AutogradTimeline(next_number(), base)
         self.ledger = Ledger()
         self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
         self.entered = False
         self.nodes = 0  # autograd's next number when last looked at
         self.began: dict[int, int] = {}  # and when each of the backward passes under way came to this thread
-        self.again = False  # whether one of them made nodes that another may differentiate
+        self.recomputed = False  # whether one of them made nodes that another may differentiate
         self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
-        self.optimizers: list[Any] = []
+        self.optimizers: list[Any] = []  # frames of the steps under way; None: inside of a closure
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
-    def enter(self, place: Scope) -> None:
-        """Go into an attention call."""
-        self.stack.append((self.place, graph_task()))
-        self.place = place
-        self.trail.mark(next_number(), place)
+    def enter(self, scope: Scope, task: int) -> None:
+        """Go into a module or an attention call."""
+        self.stack.append((self.scope, task))
+        self.scope = scope
+        number, timeline = next_number(), self.timeline
+        if timeline.numbers[-1] == number:  # no node was made since: as `mark` does, without a call
+            timeline.scopes[-1] = scope
+        else:
+            timeline.mark(number, scope)
 
     def leave(self) -> None:
         """Go back to where it was entered from."""
-        place, _ = self.stack.pop()
-        self.place = place
-        number, trail = next_number(), self.trail
-        if trail.numbers[-1] == number:
-            trail.places[-1] = place
+        scope, _ = self.stack.pop()
+        self.scope = scope
+        number, timeline = next_number(), self.timeline
+        if timeline.numbers[-1] == number:
+            timeline.scopes[-1] = scope
         else:
-            trail.mark(number, place)
+            timeline.mark(number, scope)
 
     def call_module(self, module: Any) -> None:
         """Go into *module*."""
-        task, place, stack = graph_task(), self.place, self.stack
-        under = place if task == -1 or (stack and stack[-1][1] == task) else self.of_node()
+        task, stack = graph_task(), self.stack
+        under = self.scope if task == -1 or (stack and stack[-1][1] == task) else self.of_node()
         found = under.inside.get(id(module)) if under.inside else None
-        if found is None or found.module is None or found.module() is not module:
-            found = self.watcher.modules.place(module, under, again=task != -1)
-        stack.append((place, task))
-        self.place = found
-        number, trail = next_number(), self.trail
-        if trail.numbers[-1] == number:  # no node was made since: as `mark` does, without a call
-            trail.places[-1] = found
-        else:
-            trail.mark(number, found)
+        if found is None or not found.holds(module):
+            found = self.watcher.modules.scope_of(module, under, recomputed=task != -1)
+        self.enter(found, task)
 
     def of_node(self) -> Scope:
-        """The place whose work autograd is now differentiating."""
+        """The scope whose work autograd is now differentiating."""
         node = current_node()
-        if node is None:
-            return OUTSIDE
-        number = number_of(node)
+        number = NEVER if node is None else number_of(node)
         if number >= NEVER:  # a leaf: it only accumulates
             return OUTSIDE
         task = graph_task()
@@ -122,75 +122,66 @@ class ThreadState:
             self.begin(task)
         threads = self.watcher.threads()
         if len(threads) == 1:
-            if number < self.trail.lowest:
-                self.trail.lowest = number
-            return self.trail.at(number) or OUTSIDE
+            self.timeline.lowest = min(self.timeline.lowest, number)
+            return self.timeline.at(number) or OUTSIDE
         found: Scope | None = None
         if (custom := custom_backwards()) and (around := custom[-1][0]) != task:
             # A custom function differentiates, in its own backward pass, what it made there (checkpointing).
             if self.began.get(around, NEVER) <= number < self.began[task]:
                 threads = [self]
         # The forward pass may have run in another thread, as it does for every backward pass on a GPU. Each thread has numbers of its own.
-        for here in threads:
-            there = here.made(number, task)
-            if there is None:
+        for state in threads:
+            made = state.made(number, task)
+            if made is None:
                 continue
-            if number < here.trail.lowest:
-                here.trail.lowest = number
-            if found is not None and (found.path, found.region) != (there.path, there.region):
+            state.timeline.lowest = min(state.timeline.lowest, number)
+            if found is not None and (found.path, found.region) != (made.path, made.region):
                 self.watcher.notes.add(SEVERAL_THREADS)
                 return OUTSIDE
-            found = there
+            found = made
         return found or OUTSIDE
 
     def made(self, number: int, task: int) -> Scope | None:
-        """The place of the node with this number, if this thread made one that the backward pass *task* can come to."""
-        trail = self.trail
-        made = self.began.get(task)  # a backward pass comes to nothing that is made after it began
-        if made is None:
-            made = max(self.nodes, trail.numbers[-1])
-        return trail.at(number) if number < made else None
+        """The scope of the node with this number, if this thread made one that the backward pass *task* can come to."""
+        # A backward pass comes to nothing that is made after it began.
+        until = self.began.get(task, max(self.nodes, self.timeline.numbers[-1]))
+        return self.timeline.at(number) if number < until else None
 
     def begin(self, task: int) -> None:
         """A backward pass comes to this thread for the first time."""
         number = next_number()
-        if not self.entered and not _is_nested(
-            sys._getframe(1)
-        ):  # a thread of autograd's own, which is done with those before
+        if not self.entered and not _is_nested(sys._getframe(1)):  # a thread of autograd's own, which is done with those before
             self.began.clear()
-            if not self.again:  # what it recomputed was for them
-                trail = AutogradTimeline()
-                trail.mark(number, OUTSIDE)
-                self.trail = trail
+            if not self.recomputed:  # what it recomputed was for them
+                self.timeline = AutogradTimeline(number, OUTSIDE)
         if len(self.began) >= MOST_PASSES:
             del self.began[next(iter(self.began))]
         self.began[task] = number
 
-    def where(self, depth: int) -> tuple[str, Scope]:
-        """Phase and place of the operator that is running now, whose caller is *depth* frames up."""
+    def where(self) -> tuple[str, Scope]:
+        """Phase and scope of the operator that is running now."""
         task = graph_task()
         optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
             self.nodes = next_number()
             if self.began:
                 self.began.clear()
-            if self.trail.lowest != NEVER:
-                self.trail.end_pass()
-            return ("optimizer" if optimizing else "forward"), self.place
+            if self.timeline.lowest != NEVER:
+                self.timeline.end_pass()
+            return ("optimizer" if optimizing else "forward"), self.scope
         if optimizing:
-            return "optimizer", self.place if self.stack else OUTSIDE
-        phase = backward_or_recompute(sys._getframe(depth + 1))
+            return "optimizer", self.scope if self.stack else OUTSIDE
+        phase = backward_or_recompute(sys._getframe(2))
         if phase == "backward" and _grad_enabled() and (task, False) in custom_backwards()[-1:]:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"
-        place = self.place if self.stack and self.stack[-1][1] == task else self.of_node()
-        if (
-            _grad_enabled() and (nodes := next_number()) > self.nodes
-        ):  # what was made for this operator will be differentiated, too
+        scope = self.scope if self.stack and self.stack[-1][1] == task else self.of_node()
+        if _grad_enabled() and (nodes := next_number()) > self.nodes:
+            # What was made for this operator will be differentiated, too.
             self.nodes = nodes
-            self.trail.mark(nodes - 1, place)
-            self.again = self.again or phase == "backward"
-        return phase, place
+            self.timeline.mark(nodes - 1, scope)
+            self.recomputed = self.recomputed or phase == "backward"
+        return phase, scope
 
     def in_optimizer(self) -> bool:
         """Whether an optimiser's step is what asks for work now."""
@@ -206,6 +197,4 @@ class ThreadState:
 
 def _is_nested(frame: Any) -> bool:
     """Whether a caller of *frame* started a backward pass: in a thread of autograd's own, one that runs within another."""
-    while frame is not None and frame.f_code is not ENGINE:
-        frame = frame.f_back
-    return frame is not None
+    return is_on_stack(ENGINE, frame)

@@ -5,40 +5,37 @@ from __future__ import annotations
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from flopkit.counter.watch.changes import Changes
-from flopkit.counter.watch.state import heres
+from flopkit.counter.watch.state import thread_states
 
-__all__ = ["install", "watch_pools"]
+__all__ = ["install"]
 
 POOLS = frozenset({"concurrent.futures.thread", "multiprocessing.pool"})  # their tasks are watched one by one
 
 
 def install(changes: Changes) -> None:
-    """See threads start until *changes* are undone."""
+    """See threads start, and tasks, until *changes* are undone."""
     changes.replace(threading.Thread, "start", _starting)
     changes.replace(ThreadPoolExecutor, "submit", _submitting)
-
-
-def watch_pools(changes: Changes, module: Any) -> None:
-    """See the tasks of `multiprocessing.pool`, a module that few load."""
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
-        changes.replace(module.ThreadPool, name, _submitting)
+        changes.replace(ThreadPool, name, _submitting)
 
 
 def _watched(run: Any) -> Any:
     """*run*, to be watched in another thread by whoever watches this one."""
-    watchers = [(here.watcher, here.place) for here in heres() if not here.watcher.closed]
+    watchers = [(state.watcher, state.scope) for state in thread_states() if not state.watcher.closed]
     if not watchers:
         return run
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         with contextlib.ExitStack() as stack:
-            for watcher, place in watchers:
+            for watcher, scope in watchers:
                 if not watcher.closed:
-                    stack.enter_context(watcher.on_this_thread(place))
-                    watcher.here.ledger.foreign = True
+                    stack.enter_context(watcher.on_this_thread(scope))
+                    watcher.state.ledger.foreign = True
             return run(*args, **kwargs)
 
     return watched
@@ -47,21 +44,20 @@ def _watched(run: Any) -> Any:
 def _starting(original: Any) -> Any:
     def start(thread: threading.Thread) -> None:
         pool = getattr(getattr(thread, "_target", None), "__module__", "") in POOLS
-        if heres() and not pool and "run" not in vars(thread):
-            run = _watched(thread.run)
+        if pool or not thread_states() or "run" in vars(thread):
+            return original(thread)
+        run = _watched(thread.run)
 
-            def once() -> None:
-                del thread.run
-                run()
+        def once() -> None:
+            del thread.run
+            run()
 
-            thread.run = once  # type: ignore[method-assign]
-            try:
-                original(thread)
-            except BaseException:  # it did not start
-                vars(thread).pop("run", None)
-                raise
-            return
-        original(thread)
+        thread.run = once  # type: ignore[method-assign]
+        try:
+            original(thread)
+        except BaseException:  # it did not start
+            vars(thread).pop("run", None)
+            raise
 
     return start
 
