@@ -55,9 +55,19 @@ def _work(work: Any) -> str:
     def amounts(given: Any) -> str:
         return ",".join(f"{kind}={n}" for kind, n in sorted((given or {}).items()) if n)
 
-    executed = "as model" if work.executed is None else amounts(work.executed)
-    vector = [str(sum(part.values())) for part in (work.vector, work.vector_again)]  # whatever its kinds are called
-    found = [work.status, amounts(work.model), executed, amounts(work.again), *vector, str(work.bytes), work.kernel]
+    executed = "as model" if work.executed == work.model else amounts(work.executed)
+    vector = [
+        str(sum(part.values())) for part in (work.vector, work.vector_recomputed)
+    ]  # whatever its kinds are called
+    found = [
+        work.status,
+        amounts(work.model),
+        executed,
+        amounts(work.recomputed),
+        *vector,
+        str(work.bytes),
+        work.kernel,
+    ]
     return " | ".join([*found, work.note])
 
 

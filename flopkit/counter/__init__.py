@@ -4,6 +4,5 @@ A number travels like this. `running` is what a user calls. `watch` sees each op
 and in which pass; `formulas` says which of four things it is, counted, element-wise, free or unknown, and what it costs as a `work.Work`;
 a `ledger` adds up; a `report.Report` reads the ledger under a convention, by `breakdown` and in `printout`, and `timing` turns it into time.
 
-What does not show at the dispatcher, or shows in pieces, is seen by `beyond`. `registry` keeps the formulas, ours and the user's;
-`by_torch` says what torch's own counter would print of the same program.
+`registry` keeps the formulas, ours and the user's; `by_torch` says what torch's own counter would print of the same program.
 """

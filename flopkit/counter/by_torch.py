@@ -39,19 +39,17 @@ def flops_of(func: Any, args: Any, kwargs: Any, out: Any) -> int | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """The number that torch's counter would print, and the operators that it counts differently.
+    """The number that torch's counter would print (``int(seen)``), and the operators that it counts differently.
 
     Parameters
     ----------
     value : int
-        The number; ``int(seen)`` is the same.
+        The number.
     flops : int
         Executed FLOPs, convention TORCH.
     rows : Sequence[dict[str, Any]]
         The columns operator, calls, flops (executed) and seen, of each operator that at least one of the two knows. Attention is
         one row, whatever ran inside.
-    unit : str, optional
-        What torch calls the number.
 
     Examples
     --------
@@ -64,18 +62,15 @@ class Seen:
     ...     attention = F.scaled_dot_product_attention
     ...     report = fk.count(attention, q, q, q)
     ...     return report.as_seen_by("torch")
-    >>> int(seen("cpu")), seen("cpu").flops
-    (0, 2048)
+    >>> int(seen("cpu")), seen("cpu").flops, int(seen("meta")), seen("meta").flops
+    (0, 2048, 2048, 2048)
     >>> seen("cpu").missed[0]["operator"]
     'scaled_dot_product_attention'
-    >>> int(seen("meta")), seen("meta").flops
-    (2048, 2048)
     """
 
     value: int
     flops: int
     rows: Sequence[dict[str, Any]]
-    unit: str = "FLOPs"
 
     def __int__(self) -> int:
         return self.value
@@ -89,26 +84,26 @@ class Seen:
 
     @property
     def missed(self) -> Table:
-        """Operators with FLOPs that the number leaves out, those with the most first.
-
-        Columns: *operator*, *calls*, *flops* that were executed, and those that were *seen*.
-        """
-        short = [row for row in self.rows if row["seen"] < row["flops"]]
-        return self._table(sorted(short, key=lambda row: row["seen"] - row["flops"]), "missed, in full or in part")
+        """Operators with FLOPs that the number leaves out, those with the most first."""
+        return self._table("missed, in full or in part", 1)
 
     @property
     def too_many(self) -> Table:
-        """Operators that are charged more than they execute, such as the backward of a grouped convolution. Columns as in `missed`."""
-        over = [row for row in self.rows if row["seen"] > row["flops"]]
-        return self._table(sorted(over, key=lambda row: row["flops"] - row["seen"]), "counted too high")
+        """Operators that are charged more than they execute, such as the backward of a grouped convolution."""
+        return self._table("counted too high", -1)
 
-    @staticmethod
-    def _table(rows: Sequence[dict[str, Any]], caption: str) -> Table:
+    def _table(self, caption: str, sign: int) -> Table:
+        rows = [row for row in self.rows if sign * (row["flops"] - row["seen"]) > 0]
+        rows.sort(key=lambda row: sign * (row["seen"] - row["flops"]))
         return Table(rows, caption=caption, formats=dict.fromkeys(("flops", "seen"), _flops))
 
     def _line(self) -> str:
-        of = f"{units.format_value(self.share, '%' if self.share <= 1 else '×')} {'of ' * (self.share <= 1)}the {_flops(self.flops)}"
-        return f"torch's FlopCounterMode would print {self.value:,} FLOPs, {of} of this run"
+        share = (
+            f"{units.format_value(self.share, '%')} of "
+            if self.share <= 1
+            else f"{units.format_value(self.share, '×')} "
+        )
+        return f"torch's FlopCounterMode would print {self.value:,} FLOPs, {share}the {_flops(self.flops)} of this run"
 
     def __repr__(self) -> str:
         return "\n".join([self._line(), *(str(table) for table in (self.missed, self.too_many) if len(table))])
@@ -118,14 +113,8 @@ class Seen:
         return f"<div>{html.escape(self._line())}</div>" + "".join(tables)
 
 
-def seen(ledger: Ledger, tool: str = "torch") -> Seen:
-    """What torch's counter would print of these calls.
-
-    Raises
-    ------
-    ValueError
-        For another tool, and where one of torch's formulas fails on a call, as its counter would.
-    """
+def seen(ledger: Ledger, tool: str) -> Seen:
+    """What torch's counter would print of these calls."""
     if tool != "torch":
         raise ValueError(
             f"tool={tool!r}: a report knows what torch's own counter would print, as_seen_by('torch'); "
@@ -142,9 +131,8 @@ def seen(ledger: Ledger, tool: str = "torch") -> Seen:
         row = rows.setdefault(op, {"operator": op, "calls": 0, "flops": 0, "seen": 0})
         row["seen"] += (calls - ledger.unseen.get((entry, where), 0)) * entry.by_torch
         if not where.inside:
-            work = entry.work
             row["calls"] += calls
-            row["flops"] += round(2 * calls * (sum(work.done.values()) + sum(work.again.values())))
+            row["flops"] += round(2 * calls * (sum(entry.work.executed.values()) + sum(entry.work.recomputed.values())))
     known = [row for row in rows.values() if row["flops"] or row["seen"]]
     return Seen(sum(row["seen"] for row in known), sum(row["flops"] for row in known), known)
 

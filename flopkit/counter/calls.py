@@ -23,16 +23,13 @@ def name_of(func: Any) -> str:
 
 
 def tensors(value: Any) -> Iterator[Any]:
-    """The tensors in *value*, lists and tuples opened."""
+    """The tensors in *value*, lists, tuples and dicts opened."""
     import torch
 
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from tensors(item)
 
 
@@ -51,10 +48,14 @@ def extent(tensor: Any) -> int:
     """
     import torch
 
-    if tensor.layout is not torch.strided:
-        return _sparse_extent(tensor)
     width = int(tensor.element_size())
-    if getattr(tensor, "is_nested", False):
+    if tensor.layout is torch.sparse_coo:
+        return extent(tensor._indices()) + extent(tensor._values())
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return sum(map(extent, (tensor.crow_indices(), tensor.col_indices(), tensor.values())))
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return sum(map(extent, (tensor.ccol_indices(), tensor.row_indices(), tensor.values())))
+    if tensor.layout is not torch.strided or getattr(tensor, "is_nested", False):  # jagged, mkldnn: its numbers
         return numel(tensor) * width
     count = reach = 1
     for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
@@ -64,22 +65,8 @@ def extent(tensor: Any) -> int:
     return min(count, reach) * width if count else 0
 
 
-def _sparse_extent(tensor: Any) -> int:
-    import torch
-
-    if tensor.layout is torch.sparse_coo:
-        parts = [tensor._indices(), tensor._values()]
-    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    else:  # a layout of its own (jagged, mkldnn): its numbers
-        return numel(tensor) * int(tensor.element_size())
-    return sum(extent(part) for part in parts)
-
-
 class OpCall:
-    """One call: `func` with its arguments by name, and its result `out`.
+    """One call: `func` with its arguments, and its result `out`.
 
     ``call["weight"]`` is the argument of that name, its default where it was not given. ``call.get("weight")`` is None where the
     operator has no such argument.
@@ -146,29 +133,26 @@ class OpCall:
         written.
         """
         written, only_written = self.changed()
-        reads = sum(extent(t) for t in self.inputs if id(t) not in only_written)
-        results = {id(t): t for t in self.outputs}
-        results.update(written)
-        return reads + sum(extent(t) for t in results.values())
+        results = {**{id(t): t for t in self.outputs}, **written}
+        return sum(extent(t) for t in self.inputs if id(t) not in only_written) + sum(map(extent, results.values()))
 
     def changed(self) -> tuple[dict[int, Any], set[int]]:
         """The tensors that the operator writes to, by identity, and which of them it does not read."""
         schema = getattr(self.func, "_schema", None)
         written: dict[int, Any] = {}
-        only: set[int] = set()
+        only, read = set[int](), set[int]()
         if schema is None or not schema.is_mutable:
             return written, only
-        fresh = self.name.rsplit("::", 1)[-1] in RECEIVERS
+        receives = self.name.rsplit("::", 1)[-1] in RECEIVERS
         for argument in schema.arguments:
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                for tensor in tensors(self.named.get(argument.name)):
-                    written[id(tensor)] = tensor
-                    if argument.is_out or fresh:
-                        only.add(id(tensor))
-        for argument in schema.arguments:  # x.copy_(x): read after all
+            found = {id(tensor): tensor for tensor in tensors(self.named.get(argument.name))}
             if argument.alias_info is None or not argument.alias_info.is_write:
-                only -= {id(tensor) for tensor in tensors(self.named.get(argument.name))}
-        return written, only
+                read |= found.keys()
+                continue
+            written.update(found)
+            if argument.is_out or receives:
+                only |= found.keys()
+        return written, only - read  # x.copy_(x) reads after all
 
 
 RECEIVERS = frozenset(

@@ -27,9 +27,7 @@ class Entry:
         self.calculates = work.status in (COUNTED, ELEMENTWISE)
         self.results: Any = None  # how to make up what it returns, on meta
 
-    def __reduce__(
-        self,
-    ) -> Any:  # to another process goes what it cost, not what it was called with; of the operator, that there is one
+    def __reduce__(self) -> Any:  # to another process goes what it cost, and of the operator that there is one
         return Entry, (self.op, self.work, None if self.func is None else True, None, self.by_torch)
 
 
@@ -41,9 +39,7 @@ class Ledger:
     def __init__(self) -> None:
         self.calls: dict[tuple[Entry, Where], int] = {}
         self.foreign = False  # of a thread that the program started
-        self.unseen: dict[
-            tuple[Entry, Where], int
-        ] = {}  # calls that a dispatch mode of one thread would not see: see `hide`
+        self.unseen: dict[tuple[Entry, Where], int] = {}  # of the calls, those that torch's counter would not see
 
     def add(self, entry: Entry, where: Where) -> None:
         """One more call."""
@@ -64,12 +60,13 @@ class Ledger:
 
 
 class Kept:
-    """A ledger that nothing is added to any more: what a report goes by once it has been pickled."""
+    """What a report goes by once it has been pickled: a ledger that nothing is added to any more."""
 
     closed = True
 
     def __init__(self, ledger: Ledger, notes: set[str]) -> None:
-        self._ledger, self.notes = ledger, notes
+        self._ledger, self.notes = Ledger(), notes
+        self._ledger.take(ledger)
 
     def ledger(self) -> Ledger:
         """All calls."""

@@ -1,55 +1,48 @@
-"""A report in print: a few lines that leave nothing out, and a table that fits a page."""
+"""A report in print: a few lines that leave nothing out, a table that fits a page, and what the report cannot know."""
 
 from __future__ import annotations
 
-import html
+from collections import Counter
 from typing import Any
 
 from flopkit import units
 from flopkit.conventions import EXACT, TORCH
-from flopkit.cost import Cost
 from flopkit.counter.breakdown import FORMATS
-from flopkit.counter.work import PHASES
+from flopkit.counter.work import PHASES, UNKNOWN
 from flopkit.tables import Table
 
-__all__ = ["as_html", "calls_of", "summary", "table"]
+__all__ = ["calls_of", "notes", "summary", "table", "uncounted"]
+
+WRITTEN_OUT = (
+    "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"
+)
 
 
 def summary(report: Any) -> list[str]:
     """The report in a few lines."""
+
+    def show(number: Any, unit: str = "FLOPs") -> str:
+        return units.format_value(number, unit)
+
     other = report.under(EXACT if report.convention != EXACT else TORCH)
     lines = [
-        f"{units.format_value(report.model_flops, 'FLOPs')} of the model, {units.format_value(report.flops, 'FLOPs')} executed "
-        f"[{report.convention}]"
+        f"{show(each.model_flops)} of the model, {show(each.flops)} executed [{each.convention}]"
+        for each in ([report, other] if other.model_flops != report.model_flops else [report])
     ]
-    if other.model_flops != report.model_flops:
-        lines.append(
-            f"{units.format_value(other.model_flops, 'FLOPs')} of the model, {units.format_value(other.flops, 'FLOPs')} executed "
-            f"[{other.convention}]"
-        )
-    parts = [(phase, getattr(report, phase)) for phase in PHASES]
-    lines.append(", ".join(f"{phase} {units.format_value(cost.flops, 'FLOPs')}" for phase, cost in parts if _ran(cost)))
+    costs = [(phase, getattr(report, phase)) for phase in PHASES]
+    lines.append(", ".join(f"{phase} {show(c.flops)}" for phase, c in costs if c.flops or c.vector_flops or c.bytes))
     lines.append(
-        f"{units.format_value(report.vector_flops, 'FLOPs')} element-wise, {units.format_value(report.bytes, 'B')}, "
-        f"{units.format_value(report.intensity, 'FLOP/B')}"
+        f"{show(report.vector_flops)} element-wise, {show(report.bytes, 'B')}, {show(report.intensity, 'FLOP/B')}"
     )
     missing = report.uncounted
     if missing:
-        names = ", ".join(map(calls_of, missing[:5]))
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        names = ", ".join(map(calls_of, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         lines.append(
-            f"NOT COUNTED: {names}{more}; formulas cover {units.format_value(report.coverage, '%')} of the bytes. "
-            "Register a formula with @fk.formula"
+            f"NOT COUNTED: {names}; formulas cover {show(report.coverage, '%')} of the bytes. Register a formula with @fk.formula"
         )
     else:
         lines.append("every operator is accounted for")
-    lines += report.notes
-    return [line for line in lines if line]
-
-
-def as_html(report: Any) -> str:
-    """The same and the table, for a notebook."""
-    return "".join(f"<div>{html.escape(line)}</div>" for line in summary(report)) + table(report)._repr_html_()
+    return [line for line in [*lines, *report.notes] if line]
 
 
 def table(report: Any, most: int = 12) -> Table:
@@ -58,29 +51,30 @@ def table(report: Any, most: int = 12) -> Table:
     caption = f"by operator, convention {report.convention}"
     if len(rows) > most:
         caption += f" (the first {most} of {len(rows)}; .by_op() has all)"
-    shown = [
-        {
-            "operator": f"{row['operator']} [{row['kernel'].replace(' (assumed: nothing runs on meta)', ', assumed')}]"
-            if row["kernel"]
-            else row["operator"],
-            "phase": row["phase"],
-            "calls": row["calls"],
-            "FLOPs": row["flops"],
-            "share": row["share"],
-            "vector": row["vector_flops"],
-            "bytes": row["bytes"],
-            "FLOP/B": row["intensity"],
-        }
-        for row in rows[:most]
-    ]
-    formats = {
-        "FLOPs": _short,
-        "share": FORMATS["share"],
-        "vector": _short,
-        "bytes": FORMATS["bytes"],
-        "FLOP/B": lambda v: units.format_value(v, ""),
-    }
+    shown = []
+    for row in rows[:most]:
+        kernel = row["kernel"].replace(" (assumed: nothing runs on meta)", ", assumed")
+        shown.append({
+            "operator": f"{row['operator']} [{kernel}]" if kernel else row["operator"], "phase": row["phase"], "calls": row["calls"],
+            "FLOPs": row["flops"], "share": row["share"], "vector": row["vector_flops"], "bytes": row["bytes"], "FLOP/B": row["intensity"],
+        })  # fmt: skip
+    formats = {**FORMATS, "FLOPs": _short, "vector": _short, "FLOP/B": lambda v: units.format_value(v, "")}
     return Table(shown, caption=caption, formats=formats)
+
+
+def _short(flops: Any) -> str:
+    return units.format_value(flops, "FLOPs").removesuffix("FLOPs").removesuffix("FLOP").strip()
+
+
+def uncounted(report: Any) -> list[dict[str, Any]]:
+    """Operators without a formula, their calls and bytes."""
+    rows: dict[str, dict[str, Any]] = {}
+    for entry, _, calls in report.lines():
+        if entry.work.status == UNKNOWN:
+            row = rows.setdefault(entry.op, {"operator": entry.op, "calls": 0, "bytes": 0})
+            row["calls"] += calls
+            row["bytes"] += calls * entry.work.bytes
+    return sorted(rows.values(), key=lambda row: -row["bytes"])
 
 
 def calls_of(row: dict[str, Any]) -> str:
@@ -92,9 +86,32 @@ def calls_of(row: dict[str, Any]) -> str:
     return f"{row['operator']} ({row['calls']:,} call{'s' * (row['calls'] != 1)})"
 
 
-def _short(flops: Any) -> str:
-    return units.format_value(flops, "FLOPs").removesuffix("FLOPs").removesuffix("FLOP").strip()
+def notes(report: Any) -> list[str]:
+    """What single calls left unsaid, each with how many there were."""
+    hidden = Counter[str]()
+    for entry, where, calls in report.lines():
+        if entry.work.note and (where.phase == "forward" or entry.work.status == UNKNOWN):
+            hidden[entry.work.note] += calls
+    if report.convention.hidden != report.convention.scores and (calls := _written_out(report)):
+        hidden[WRITTEN_OUT] = calls
+    return [f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items()]
 
 
-def _ran(cost: Cost) -> bool:
-    return bool(cost.flops or cost.vector_flops or cost.bytes)
+def _written_out(report: Any) -> int:
+    """Calls of softmax beside batched products, less those of attention calls whose two products were counted by themselves."""
+    batched: set[str] = set()
+    softmaxes, of_calls = Counter[str](), Counter[str]()
+    for entry, where, calls in report.lines():
+        if where.phase != "forward":
+            continue
+        if entry.op in ("_softmax", "_safe_softmax"):
+            softmaxes[where.path] += calls
+        elif entry.op in ("bmm", "baddbmm") and "scores" in entry.work.model:
+            of_calls[where.path] += calls
+        elif entry.op in ("bmm", "baddbmm"):
+            batched.add(where.path)
+    return sum(
+        max(calls - of_calls[path] // 2, 0)
+        for path, calls in softmaxes.items()
+        if {path, path.rpartition(".")[0]} & batched
+    )

@@ -25,8 +25,7 @@ edition = object()  # another one whenever a formula is registered or dropped
 def explains(*names: str) -> Callable[[Callable[[OpCall], Any]], Callable[[OpCall], Any]]:
     """Register one of our formulas for the operators *names* (``aten::mm``), every overload of them.
 
-    The formula takes an `OpCall` and gives a `Work`, or just the multiply-adds, which are then counted with the bytes that every
-    operator has: its inputs and outputs once.
+    It takes an `OpCall` and gives a `Work`, or just the multiply-adds; the bytes are then the inputs and outputs, once each.
     """
 
     def register(function: Callable[[OpCall], Any]) -> Callable[[OpCall], Any]:

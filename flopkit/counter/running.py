@@ -207,22 +207,19 @@ _AT_HAND = tuple({type(iter(kind())) for kind in (list, tuple, set, dict, str, b
 def _not_run(result: Any) -> str | None:
     """What *result* is, if its work is still to come: a generator, a coroutine, ``map(...)``, a future; also where a list holds it."""
     for each in (result, *(result if isinstance(result, (list, tuple, set)) else ())):
-        if (isinstance(each, _LATER) and not isinstance(each, _AT_HAND)) or _is_pending(each):
+        pending = any(kind.__name__ in _FUTURES for kind in type(each).__mro__) and not (
+            each.done() if hasattr(each, "done") else each.ready()
+        )
+        if pending or (isinstance(each, _LATER) and not isinstance(each, _AT_HAND)):
             return f"a {type(each).__name__}"
     return None
-
-
-def _is_pending(value: Any) -> bool:
-    """Whether this is a future (of a pool, of asyncio, of torch) whose result is not there yet."""
-    future = any(kind.__name__ in _FUTURES for kind in type(value).__mro__)
-    return future and not (value.done() if hasattr(value, "done") else value.ready())
 
 
 class _Progress:
     """A bar that appears when counting takes longer than two seconds."""
 
     def __init__(self, fn: Any) -> None:
-        self.fn = fn
+        self.name = _name(fn)
         self.shown = 0
         self.start = time.monotonic()
         self.bar: Any = None
@@ -234,11 +231,10 @@ class _Progress:
             from tqdm.auto import tqdm
 
             self.shown = seen
-            self.bar = tqdm(desc=f"counting {_name(self.fn)}", unit=" operators", leave=False, initial=seen)
+            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False, initial=seen)
         self.bar.update(seen - self.shown)
         self.shown = seen
 
     def close(self) -> None:
-        self.fn = None  # the report is kept, the model need not be
         if self.bar is not None:
             self.bar.close()

@@ -24,54 +24,30 @@ PHASES = ("forward", "backward", "recompute", "optimizer")
 _NOTHING: Mapping[str, Number] = MappingProxyType({})
 
 
-def _nothing() -> Mapping[str, Number]:
-    return _NOTHING
+def _nothing() -> Any:
+    return field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one call of one operator costs.
+    """What one call of one operator costs. Amounts are by kind (`flopkit.conventions.KINDS`, ``VECTOR_KINDS``)."""
 
-    Parameters
-    ----------
-    status : str
-        ``COUNTED``, ``ELEMENTWISE``, ``FREE`` or ``UNKNOWN``.
-    model : Mapping[str, Number], optional
-        Multiply-adds that the mathematics asks for, by kind (`flopkit.conventions.KINDS`).
-    executed : Mapping[str, Number], optional
-        Multiply-adds that the kernel carries out, by kind; None: as *model*. They differ where a kernel computes pairs that
-        the mask hides, or gradients that nobody asked for.
-    again : Mapping[str, Number], optional
-        Multiply-adds that a fused backward carries out once more (the scores of flash attention).
-    vector : Mapping[str, Number], optional
-        Element-wise FLOPs, by kind (`flopkit.conventions.VECTOR_KINDS`).
-    vector_again : Mapping[str, Number], optional
-        The same, of what is carried out once more.
-    bytes : int, optional
-        Compulsory traffic.
-    kernel : str, optional
-        The kernel that ran, where one operator has several.
-    note : str, optional
-        What could not be known, e.g. a mask that is hidden in a tensor.
-    dtype : str, optional
-        Number format of the operands, by torch's name; empty where nothing is contracted.
-    """
+    status: str  # COUNTED, ELEMENTWISE, FREE or UNKNOWN
+    # Multiply-adds that the mathematics asks for, and those that the kernel carries out, where nothing is said the same. They differ where a
+    # kernel computes pairs that the mask hides, or gradients that nobody asked for.
+    model: Mapping[str, Number] = _nothing()
+    executed: Mapping[str, Number] = None  # type: ignore[assignment]
+    recomputed: Mapping[str, Number] = _nothing()  # by a fused backward, besides: the scores of flash attention
+    vector: Mapping[str, Number] = _nothing()  # element-wise FLOPs
+    vector_recomputed: Mapping[str, Number] = _nothing()
+    bytes: int = 0  # compulsory traffic
+    kernel: str = ""  # that ran, where one operator has several
+    note: str = ""  # what could not be known, e.g. a mask that is hidden in a tensor
+    dtype: str = ""  # of the operands, by torch's name; empty where nothing is contracted
 
-    status: str
-    model: Mapping[str, Number] = field(default_factory=_nothing)
-    executed: Mapping[str, Number] | None = None
-    again: Mapping[str, Number] = field(default_factory=_nothing)
-    vector: Mapping[str, Number] = field(default_factory=_nothing)
-    vector_again: Mapping[str, Number] = field(default_factory=_nothing)
-    bytes: int = 0
-    kernel: str = ""
-    note: str = ""
-    dtype: str = ""
-
-    @property
-    def done(self) -> Mapping[str, Number]:
-        """Multiply-adds that the kernel carried out, apart from what it did again."""
-        return self.model if self.executed is None else self.executed
+    def __post_init__(self) -> None:
+        if self.executed is None:
+            object.__setattr__(self, "executed", self.model)
 
     def __reduce__(self) -> Any:
         values = [getattr(self, each.name) for each in fields(self)]

@@ -259,7 +259,7 @@ def test_backward_of_flash_and_cudnn():
     }.items():
         work = rule_for(op).formula(OpCall(op, args, {}, (q, k, v)))
         assert work.model == {"scores": TOP_LEFT * 4 * D, "hidden": (PAIRS - TOP_LEFT) * 4 * D}, op
-        assert sum(work.again.values()) == PAIRS * D
+        assert sum(work.recomputed.values()) == PAIRS * D
     q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
     report = fk.count(aten._flash_attention_backward, q, q, k, v, q, lse, None, None, Q, KV, 0.0, True, seed, seed)
     assert report.under(EXACT).model_flops == 2 * BOTTOM_RIGHT * 4 * D
@@ -406,7 +406,7 @@ def test_numbers_of_the_output_of_unequal_sequences():
 )
 def test_the_fallback_computes_the_gradients_that_are_wanted(gradients, macs, vector, bytes):
     work = backward_work(ONE, "math", gradients)
-    assert (work.model, work.done) == ({"scores": 60 * macs, "hidden": 40 * macs}, {"scores": 100 * macs})
+    assert (work.model, work.executed) == ({"scores": 60 * macs, "hidden": 40 * macs}, {"scores": 100 * macs})
     assert (work.vector, work.bytes) == ({"softmax": 100 * vector}, bytes)
 
 

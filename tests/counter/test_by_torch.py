@@ -219,7 +219,7 @@ def test_depthwise_by_hand():
 
 def test_attention_on_cpu_by_hand():
     seen = ours(attention(grad=False)).as_seen_by("torch")
-    assert (seen.value, seen.unit, seen.flops, seen.share) == (0, "FLOPs", 2 * 2 * 4 * 6 * 10 * 16, 0.0)
+    assert (seen.value, seen.flops, seen.share) == (0, 2 * 2 * 4 * 6 * 10 * 16, 0.0)
     assert seen.missed.rows == [{"operator": "scaled_dot_product_attention", "calls": 1, "flops": 15360, "seen": 0}]
     assert "FlopCounterMode would print 0 FLOPs, 0 % of the 15.36 kFLOPs" in repr(seen)
     assert "scaled_dot_product_attention" in seen._repr_html_()

@@ -184,7 +184,7 @@ def test_cudnn(packed, projected):
         work = library_backward(by_hand("_cudnn_rnn_backward", [x, False, False, weights], packed, projected=projected))
         assert 2 * sum(work.model.values()) == back - of_input * (not x) - forward * (not weights)
     whole = library_backward(by_hand("_cudnn_rnn_backward", [True] * 4, packed, projected=projected))
-    assert sum(whole.model.values()) == sum(whole.done.values()) == forward  # 2 · FLOPs forward, as multiply-adds
+    assert sum(whole.model.values()) == sum(whole.executed.values()) == forward  # 2 · FLOPs forward, as multiply-adds
 
 
 @pytest.mark.parametrize(("mode", "kind"), list(enumerate(["RNN", "RNN", "LSTM", "GRU"])), ids=str)

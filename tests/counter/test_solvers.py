@@ -196,8 +196,8 @@ VALUES = {L.eigvalsh: (spd(7), 9 * 343), L.svdvals: (tall(), 4 * 81 * 7 + 8 * 9 
 def test_values_alone_are_counted_as_they_run(fn):
     """Under any dispatch mode torch takes the vectors along. The operator that does without them costs less."""
     a, with_vectors = VALUES[fn]
-    for given in (a, a.to("meta"), a.clone().requires_grad_()):
-        assert fk.count(fn, given).flops == even(with_vectors)
+    for matrix in (a, a.to("meta"), a.clone().requires_grad_()):
+        assert fk.count(fn, matrix).flops == even(with_vectors)
     without = fk.count(torch.ops.aten._linalg_eigh, spd(7), "L", False)
     assert without.flops == even(Fraction(4 * 343, 3))
 

@@ -129,7 +129,11 @@ def test_what_is_fused_is_never_a_silent_zero_and_stays_fused(kind, grad, fuser)
     for _ in range(3):
         report = fk.count(script, x, y)
         assert report.flops == 2 * N**3
-        assert report.vector_flops == 5 * N * N or "fused" in str(report.notes) or "TensorExprGroup" in str(report.uncounted)
+        assert (
+            report.vector_flops == 5 * N * N
+            or "fused" in str(report.notes)
+            or "TensorExprGroup" in str(report.uncounted)
+        )
         assert is_fused(script, x, y)
 
 

@@ -68,7 +68,7 @@ def forward_work(shape: Shape, kernel: str) -> Work:
 def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, True, True)) -> Work:
     """The gradients of values (v_head_dim a pair), probabilities (v_head_dim), queries and keys (head_dim each).
 
-    A fused kernel computes all of them and, before, the scores once more (head_dim): that is ``again``. FlexAttention's goes over
+    A fused kernel computes all of them and, before, the scores once more (head_dim): that is ``recomputed``. FlexAttention's goes over
     the blocks twice, for the queries' gradient and for the keys' and values': it makes the scores and the probabilities' gradient in
     both (torch/_inductor/kernel/flex/templates/flex_backwards.py.jinja: seven products). What the mathematics asks for follows
     *wanted*: which of q, k, v (and an additive mask) need a gradient; ``"math"`` computes just that.
@@ -96,9 +96,9 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         COUNTED,
         model=shape.split(products),
         executed=shape.run(2 * d + 2 * dv),
-        again=shape.run(d + twice * (d + dv)),
+        recomputed=shape.run(d + twice * (d + dv)),
         vector=vector,
-        vector_again=softmax_of(shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX))),
+        vector_recomputed=softmax_of(shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX))),
         bytes=shape.read() + 2 * shape.o_bytes + gradients,  # o_bytes: the output and its gradient are read
         kernel=kernel,
         note=shape.note,

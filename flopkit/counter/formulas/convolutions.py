@@ -17,7 +17,9 @@ from flopkit.counter.work import Work, counted
 
 __all__ = ["convolution_macs"]
 
-PARTS = "a convolution of parts of complex tensors: a complex one runs as three real ones, and the model's FLOPs are theirs"
+PARTS = (
+    "a convolution of parts of complex tensors: a complex one runs as three real ones, and the model's FLOPs are theirs"
+)
 
 
 def convolution_macs(positions: Any, weight: Any) -> int:

@@ -34,7 +34,20 @@ OP = "scaled_dot_product_attention"
 class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
-    __slots__ = ("assumed", "first", "fused", "kernel", "last", "outer", "phase", "ran", "scored", "shape", "task", "whole")
+    __slots__ = (
+        "assumed",
+        "first",
+        "fused",
+        "kernel",
+        "last",
+        "outer",
+        "phase",
+        "ran",
+        "scored",
+        "shape",
+        "task",
+        "whole",
+    )
 
     def __init__(self, call: CallShape, outer: Scope, phase: str, assumed: str) -> None:
         self.shape, self.whole = call
@@ -116,7 +129,7 @@ class Region:
                 self.task = task
                 n = self._at_once(work)
                 whole = backward_work(self.shape.times(n, n, n, n), self.kernel)
-                self.put(state, replace(whole, model={}, executed=whole.done), phase, scope)
+                self.put(state, replace(whole, model={}, executed=whole.executed), phase, scope)
             model = split_of(work.model, self.shape)
             self.put(state, Work(COUNTED, model, {}, kernel=self.kernel, dtype=self.shape.dtype), phase, scope)
         return True

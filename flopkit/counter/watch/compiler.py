@@ -21,7 +21,7 @@ def left_to_python(function: Function) -> Function:
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """In a function that is compiled: what it calls from state on runs as it was written."""
+    """In a function that is compiled: what it calls from here on runs as it was written."""
     if "torch._dynamo" not in sys.modules:
         yield
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from flopkit.counter.calls import tensors
 from flopkit.counter.watch.internals import can_decompose, has_kernel_for
 
 __all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper"]
@@ -53,13 +54,9 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         return kernels.get(torch.DispatchKey.CompositeExplicitAutograd)
     if not isinstance(func, torch._ops.OpOverload):
         return None
-    from flopkit.counter.calls import tensors
-
     found = list(tensors((args, kwargs)))
-    nested = any(
-        t.is_nested for t in found
-    )  # such tensors have no shape to take an operator apart by, but kernels of their own
-    if can_decompose(func) and not nested:
+    # Nested tensors have no shape to take an operator apart by, but kernels of their own.
+    if can_decompose(func) and not any(t.is_nested for t in found):
         if has_kernel_for(func, _COMPOSITE.name):
             return functools.partial(func._op_dk, _COMPOSITE)  # what torch runs; Python has another version of some
         return func.decompose
@@ -87,14 +84,12 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
 
 
 def chooses(func: Any, args: Any) -> bool:
-    """Whether *func* is control flow that can be followed state and now: its condition is a number, not a symbol.
+    """Whether *func* is control flow that can be followed now: its condition is a number, not a symbol.
 
     torch would trace every branch in order to differentiate one, and tracing is not what is to be counted.
     """
     if func.name() not in EAGER or not args:
         return False
-    if func.name() in ("scan", "map_impl"):  # how often is in a shape
-        return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is None
     first = args[0] if func.name() == "cond" else args[2] if len(args) > 2 else ()
     asked = list(first) if isinstance(first, (list, tuple)) else [first]
     return all(type(a) in (bool, int, float) or (type(a) is torch.Tensor and a.device.type != "meta") for a in asked)
@@ -113,39 +108,4 @@ def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -
     return carried
 
 
-def _scan(
-    combine: Any, carried: Any, xs: Any, *rest: Any, dim: int = 0, reverse: bool = False, additional_inputs: Any = ()
-) -> Any:
-    """One step after the other; each gives what is carried on, and then its part of the results.
-
-    torch 2.6 says after *xs* along which dimension, and whether from the last step to the first; later ones turn *xs* before.
-    """
-    if len(rest) > 1:
-        dim, reverse, *rest = rest  # type: ignore[assignment]
-    if rest:
-        (additional_inputs,) = rest
-    tree = torch.utils._pytree
-    carried, steps = list(carried), []
-    shape: Any = None
-    for scope in range(xs[0].shape[dim]):
-        row = xs[0].shape[dim] - 1 - scope if reverse else scope
-        found = combine(*carried, *(x.select(dim, row) for x in xs), *additional_inputs)
-        leaves, shape = tree.tree_flatten(tuple(found))
-        steps.append(leaves[len(carried) :])
-        carried = leaves[: len(carried)]
-    if reverse:
-        steps.reverse()
-    return tree.tree_unflatten([*carried, *(_stacked(parts) for parts in zip(*steps, strict=True))], shape)
-
-
-def _map(function: Any, xs: Any, additional_inputs: Any = ()) -> Any:
-    """The function of each row."""
-    rows = [function(*(x.select(0, scope) for x in xs), *additional_inputs) for scope in range(xs[0].shape[0])]
-    return torch.utils._pytree.tree_map(lambda *parts: _stacked(parts), *rows)
-
-
-def _stacked(parts: Any) -> Any:
-    return torch.stack(list(parts)) if isinstance(parts[0], torch.Tensor) else parts[0]
-
-
-EAGER: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map}
+EAGER: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}

@@ -26,6 +26,7 @@ from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.autograd import current_node, next_number
 from flopkit.counter.watch.internals import COMPILED_CALL
 from flopkit.counter.watch.modules import Scope
+from flopkit.counter.watch.state import busy
 
 __all__ = ["attention"]
 
@@ -48,11 +49,8 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
     """Have *run* carry out *func*, one of the two operators, and enter what it is."""
     watcher = state.watcher
     first = next_number()
-    state.busy += 1  # torch traces `score_mod` in order to differentiate it: that is not the program
-    try:
+    with busy([state]):  # torch traces `score_mod` in order to differentiate it: that is not the program
         out = run(*args, **kwargs)
-    finally:
-        state.busy -= 1
     phase, scope = state.where()
     region = scope.region
     outer = scope if region is None else region.outer
@@ -85,7 +83,9 @@ def _shape(args: Any, backward: bool) -> Shape:
     shape = shape_of(query, key, value)
     if not backward and (dtype := _cast_of(query)) is not None:  # each tensor is cast by itself
         old, new = int(query.element_size()), int(dtype.itemsize)
-        sizes = {name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")}
+        sizes = {
+            name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")
+        }
         shape = replace(shape, width=new, common="", dtype=str(dtype).removeprefix("torch."), **sizes)
     batch, heads, q = (int(size) for size in query.shape[:3])
     pairs = pairs_of(mask, tuple(buffers[0]) if buffers else (), batch, heads, q, int(key.shape[2]))

@@ -1,6 +1,6 @@
 """What torch does not publish and the counter cannot do without, under names of our own. No file outside of this room uses such a name.
 
-What has a file to itself is there: `autograd`, `modes`, TorchScript (`scripts`), `compiler`.
+What has a file to itself is there: `autograd`, `modes`, `compiler`; and where a single one is needed in one place, it stands there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 __all__ = [
     "COMPILED_CALL", "PACKAGES", "can_decompose", "has_kernel_for", "has_tangents", "indexing_by_tensors", "is_transformed",
-    "mapped_over", "ragged", "transformation", "unwrapped", "without_dispatch",
+    "mapped_over", "transformation", "unwrapped", "without_dispatch",
 ]  # fmt: skip
 
 _functorch = torch._C._functorch
@@ -71,8 +71,3 @@ def indexing_by_tensors() -> Iterator[None]:
 
     with torch._C._EnableTorchFunction(), TransformGetItemToIndex():  # a function mode
         yield
-
-
-def ragged(tensor: Any) -> tuple[int | None, int | None]:
-    """Along which dimension the parts of a jagged tensor differ, and their greatest length if it was given; None of another tensor."""
-    return getattr(tensor, "_ragged_idx", None), getattr(tensor, "_maybe_max_seqlen", None)

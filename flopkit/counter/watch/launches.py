@@ -8,10 +8,9 @@ formula of its own (`torch.library.triton_op` and `@fk.formula` on that) belongs
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,10 +19,10 @@ from flopkit.counter import registry
 from flopkit.counter.calls import OpCall, tensors
 from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.internals import PACKAGES
-from flopkit.counter.watch.state import watching
+from flopkit.counter.watch.state import busy, watching
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["LATE", "MODULES", "install", "loaded"]
+__all__ = ["LATE", "MODULES", "install", "listing", "loaded"]
 
 # Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -38,7 +37,9 @@ _OF_TORCHSCRIPT = (
     "oneDNNFusionGroup", "StaticSubgraph",
 )  # fmt: skip
 LATE = "Triton was loaded while this was counted: kernels that were launched directly, if any, are not seen"
-DIFFERENTIATED = "TorchScript may have fused element-wise operators in a graph that it differentiates: those are not seen"
+DIFFERENTIATED = (
+    "TorchScript may have fused element-wise operators in a graph that it differentiates: those are not seen"
+)
 
 
 def loaded() -> list[str]:
@@ -52,28 +53,18 @@ def install(changes: Changes) -> None:
         for kind in [getattr(sys.modules.get(module), name, None) for name in kinds]:
             if hasattr(kind, "run"):
                 changes.replace(kind, "run", _launching)
-            elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
+            elif hasattr(
+                kind, "__getitem__"
+            ):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
                 changes.replace(kind, "__getitem__", _indexing)
     for owner, name, op in (
         (getattr(sys.modules.get(PACKAGES), "AOTICompiledModel", None), "__call__", "inductor.AOTICompiledModel"),
         (torch, FBGEMM, FBGEMM),
     ):
         if hasattr(owner, name):
-            changes.replace(owner, name, functools.partial(_listing, op))
+            changes.replace(owner, name, functools.partial(listing, op))
     for kind in (torch.jit.ScriptFunction, torch.ScriptMethod):
         changes.replace(kind, "__call__", _scripting)
-
-
-@contextlib.contextmanager
-def _busy(states: list[Any]) -> Iterator[None]:
-    """Inside, what runs is part of one call."""
-    for state in states:
-        state.busy += 1
-    try:
-        yield
-    finally:
-        for state in states:
-            state.busy -= 1
 
 
 def _bytes(func: Any, args: Any, kwargs: Any, out: Any) -> int:
@@ -81,10 +72,12 @@ def _bytes(func: Any, args: Any, kwargs: Any, out: Any) -> int:
         return OpCall(func, args, kwargs, out).bytes()
 
 
-def _listing(op: str, original: Any) -> Any:
+def listing(op: str, original: Any) -> Any:
+    """*original*, each call of which is a row of `uncounted` under the name *op*."""
+
     def call(*args: Any, **kwargs: Any) -> Any:
         states = watching()
-        with _busy(states):
+        with busy(states):
             out = original(*args, **kwargs)
         for state in states:
             state.watcher.unseen(op, unknown(_bytes(original, args, kwargs, out)))
@@ -96,7 +89,7 @@ def _listing(op: str, original: Any) -> Any:
 def _launching(original: Any) -> Any:
     def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
         states = [] if kwargs.get("warmup") else watching()
-        with _busy(states):  # the kernels beneath, an autotuner's trials, the interpreter's own operators
+        with busy(states):  # the kernels beneath, an autotuner's trials, the interpreter's own operators
             out = original(kernel, *args, **kwargs)
         given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
         for state in states:
@@ -141,7 +134,7 @@ def _scripting(original: Any) -> Any:
     def __call__(script: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = original(script, *args, **kwargs)
         states = watching()
-        graph = torch._C._last_executed_optimized_graph() if states else None
+        graph: Any = torch._C._last_executed_optimized_graph() if states else None
         if graph is None:
             return out
         on_gpu = torch._C._jit_can_fuse_on_gpu() and torch.cuda.is_available()

@@ -13,18 +13,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.unknowns import BY_ITS_INSIDE, LOCAL, of_rank
 from flopkit.counter.watch import attention, decompose, launches, modes
 from flopkit.counter.watch.autograd import NEVER, graph_task, next_number
 from flopkit.counter.watch.cache import cached_rule, known_rules, look_up, unknown_entry
 from flopkit.counter.watch.modes import how_many_dispatch, how_many_functions
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.signatures import floats_in, key_of, made_up, on_meta
-from flopkit.counter.watch.state import ThreadState, local, thread_states
+from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
 from flopkit.counter.work import Work
 
 __all__ = ["Watcher"]
 
+BY_ITS_INSIDE = (
+    "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
+    "seen (@fk.formula counts it)"
+)
+LOCAL = "DTensor: what is counted is this rank's local work"
 # TorchScript compares the constants of a trace that never ran, and hands a mode numbers where these operators take tensors.
 _OF_CONSTANTS = (torch.ops.aten.equal.default, torch.ops.aten._local_scalar_dense.default)
 
@@ -120,9 +124,10 @@ class Watcher(TorchDispatchMode):
         """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
         self.closed = True
         self._final = self.ledger()
-        if rank := of_rank():
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized() and (ranks := distributed.get_world_size()) > 1:
             self.notes.discard(LOCAL)
-            self.notes.add(rank)
+            self.notes.add(f"rank {distributed.get_rank()} of {ranks}: what is counted is this rank's local work")
         if launches.loaded() != self._launchers:
             self.notes.add(launches.LATE)
         self._states.clear()
@@ -229,11 +234,8 @@ class Watcher(TorchDispatchMode):
         kernel = decompose.inside_of(func, args, kwargs)
         before = state.arithmetic
         if kernel is None:
-            state.busy += 1
-            try:
+            with busy([state]):
                 out = func(*args, **kwargs)
-            finally:
-                state.busy -= 1
         else:
             state.depth += not rule.composite
             try:

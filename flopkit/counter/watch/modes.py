@@ -24,8 +24,8 @@ def is_selective_checkpoint_around() -> bool:
 
 
 def leave(mode: Any) -> None:
-    """Exit a dispatch mode. Those that were entered after it and are still there (another count, in another task of the thread) stay."""
-    modes = dispatch_modes()
+    """Exit a watcher. Modes that were entered after it and are still there (another count, in another task of the thread) stay."""
+    modes: list[Any] = dispatch_modes()
     if not any(other is mode for other in modes):
         return
     above: list[Any] = []

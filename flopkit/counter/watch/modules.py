@@ -22,7 +22,11 @@ class Scope:
     __slots__ = ("inside", "module", "names", "path", "region", "spot", "spots")
 
     def __init__(
-        self, path: str, module: weakref.ref[Any] | None = None, region: Any = None, inside: dict[int, Scope] | None = None
+        self,
+        path: str,
+        module: weakref.ref[Any] | None = None,
+        region: Any = None,
+        inside: dict[int, Scope] | None = None,
     ) -> None:
         self.path, self.module, self.region = path, module, region
         self.inside = inside  # scopes of the modules called from this one, by id

@@ -1,7 +1,7 @@
 """What has to be changed in torch while something is counted, and is put back afterwards, whatever happens.
 
 A dispatch mode sees operators. It isn't told which module is called, which threads are started, that a call of attention begins, or that a
-custom function's backward pass runs its forward pass again. So while at least one count is running, those calls pass by state. Nothing is
+custom function's backward pass runs its forward pass again. So while at least one count is running, those calls pass by here. Nothing is
 put on any module or tensor.
 """
 
@@ -11,6 +11,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,16 +20,18 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from flopkit.counter.calls import name_of
 from flopkit.counter.formulas import FLEX
-from flopkit.counter.watch import attention, decompose, fakes, flex, launches, threads
+from flopkit.counter.watch import attention, decompose, flex, launches, threads
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
 from flopkit.counter.watch.mode import Watcher
 from flopkit.counter.watch.modes import dispatch_modes
-from flopkit.counter.watch.state import custom_backwards, local, thread_states, watching
+from flopkit.counter.watch.state import busy, custom_backwards, local, thread_states, watching
 
 __all__ = ["installed"]
 
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
+
+TORCH = str(Path(torch.__file__).parent)
 
 _users = 0
 _undo: Changes | None = None
@@ -68,7 +71,11 @@ def _install(changes: Changes) -> None:
     if (bias := sys.modules.get("torch.nn.attention.bias")) is not None:  # loading it loads the compiler
         changes.replace(bias.CausalBias, "__new__", _making)
         changes.replace(bias.CausalBias, "_dispatch", lambda original: staticmethod(attention.watched(original)))
-    for room in (attention, threads, fakes, launches):
+    if (fakes := sys.modules.get("torch._subclasses.fake_tensor")) is not None:
+        entered: dict[Any, list[contextlib.ExitStack]] = {}  # by mode, what is to be undone level by level
+        changes.replace(fakes.FakeTensorMode, "__enter__", functools.partial(_entering, entered))
+        changes.replace(fakes.FakeTensorMode, "__exit__", functools.partial(_leaving, entered))
+    for room in (attention, threads, launches):
         room.install(changes)
 
 
@@ -76,7 +83,7 @@ def _calling(original: Any) -> Any:
     """Which module is called."""
 
     def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():  # a strict export traces through state
+        if torch.compiler.is_dynamo_compiling():  # a strict export traces through here
             return original(module, *args, **kwargs)
         states = getattr(local, "states", None) or thread_states()
         if len(states) == 1 and not states[0].watcher.closed:  # the usual case: a model has many modules
@@ -150,20 +157,56 @@ def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             state.optimizers.pop()
 
 
+def _entering(entered: Any, original: Any) -> Any:
+    """A fake-tensor mode that the program enters would hide its operators: the watcher goes on top of it. One that torch itself enters in
+    order to find out shapes (DTensor, export) is no work of the program's."""
+
+    def __enter__(mode: Any) -> Any:
+        found = original(mode)
+        undo, frame = contextlib.ExitStack(), sys._getframe(1)
+        while frame.f_code.co_filename.endswith(("contextlib.py", "_contextlib.py")) and frame.f_back is not None:
+            frame = frame.f_back
+        if frame.f_code.co_filename.startswith(TORCH):
+            undo.enter_context(busy(thread_states()))
+        else:
+            for state in thread_states():
+                undo.enter_context(state.watcher)
+        entered.setdefault(mode, []).append(undo)
+        return found
+
+    return __enter__
+
+
+def _leaving(entered: Any, original: Any) -> Any:
+    def __exit__(mode: Any, *error: Any) -> Any:
+        if levels := entered.get(mode):  # else it was entered before counting began
+            levels.pop().close()
+        return original(mode, *error)
+
+    return __exit__
+
+
 def _higher_order(original: Any) -> Any:
     """In order to differentiate FlexAttention or a branch, torch traces their functions. That is not the program, so they are met before."""
 
     def __call__(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
-        run = functools.partial(original, operator)
+        run: Any = functools.partial(original, operator)
         states = watching()
         if states and name_of(operator) in FLEX:
             for state in states:
                 run = functools.partial(flex.attention, state, operator, run)
         elif states and decompose.chooses(operator, args):
             run = decompose.EAGER[operator.name()]
+        elif states and operator.name() in ("scan", "map_impl"):  # torch's own refuses to run under a mode
+            run = launches.listing(operator.name(), functools.partial(_without_modes, run))
         return run(*args, **kwargs)
 
     return __call__
+
+
+def _without_modes(run: Any, *args: Any, **kwargs: Any) -> Any:
+    with _disable_current_modes():
+        return run(*args, **kwargs)
 
 
 def _dispatching(original: Any) -> Any:
@@ -186,25 +229,9 @@ def _making(original: Any) -> Any:
         modes = dispatch_modes()
         if not all(isinstance(mode, Watcher) for mode in modes):
             return original(kind, *args, **kwargs)
-        with _disable_current_modes():
-            return original(kind, *args, **kwargs)
+        return _without_modes(original, kind, *args, **kwargs)
 
     return staticmethod(__new__)
-
-
-def _exporting(original: Any) -> Any:
-    """What is exported strictly is traced by the compiler, up to torch 2.9, which traces nothing that is to run eagerly."""
-
-    def export(*args: Any, **kwargs: Any) -> Any:
-        with torch.compiler.set_stance("default"):
-            found = original(*args, **kwargs)
-        return functools.partial(export_now, found) if callable(found) else found
-
-    def export_now(traced: Any, *args: Any, **kwargs: Any) -> Any:
-        with torch.compiler.set_stance("default"):
-            return traced(*args, **kwargs)
-
-    return export
 
 
 def _eager(changes: Changes) -> None:
@@ -214,7 +241,6 @@ def _eager(changes: Changes) -> None:
         stance = torch.compiler.set_stance("force_eager")
         stance.__enter__()
         changes.callback(stance.__exit__, None, None, None)
-        changes.replace(torch._dynamo, "export", _exporting)
 
     if "torch._dynamo" in sys.modules:
         set_stance()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +27,7 @@ from flopkit.counter.watch.phases import backward_or_recompute, is_on_stack
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-__all__ = ["ThreadState", "custom_backwards", "local", "thread_states", "watching"]
+__all__ = ["ThreadState", "busy", "custom_backwards", "local", "thread_states", "watching"]
 
 local = threading.local()
 _grad_enabled = torch.is_grad_enabled
@@ -49,6 +51,18 @@ def thread_states() -> tuple[ThreadState, ...]:
 def watching() -> list[ThreadState]:
     """Those of `thread_states` that count what is called now."""
     return [state for state in thread_states() if not state.watcher.closed and not state.busy]
+
+
+@contextlib.contextmanager
+def busy(states: Iterable[ThreadState]) -> Iterator[None]:
+    """Inside, nothing counts: what runs is part of one call, or no work of the program's."""
+    for state in states:
+        state.busy += 1
+    try:
+        yield
+    finally:
+        for state in states:
+            state.busy -= 1
 
 
 def custom_backwards() -> list[tuple[int, bool]]:
@@ -150,7 +164,9 @@ class ThreadState:
     def begin(self, task: int) -> None:
         """A backward pass comes to this thread for the first time."""
         number = next_number()
-        if not self.entered and not _is_nested(sys._getframe(1)):  # a thread of autograd's own, which is done with those before
+        if not self.entered and not _is_nested(
+            sys._getframe(1)
+        ):  # a thread of autograd's own, which is done with those before
             self.began.clear()
             if not self.recomputed:  # what it recomputed was for them
                 self.timeline = AutogradTimeline(number, OUTSIDE)
