@@ -10,10 +10,11 @@ from flopkit import units
 from flopkit.cost import Cost
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import PHASES, settled
+from flopkit.dtypes import canonical
 from flopkit.sizes import choice
 from flopkit.tables import Table
 
-__all__ = ["FORMATS", "by_dtype", "by_module", "by_op", "model_flops", "parts", "phase"]
+__all__ = ["FORMATS", "by_dtype", "by_module", "by_op", "format_of", "model_flops", "parts", "phase"]
 
 FORMATS = {
     **{name: (lambda v: units.format_value(v, "FLOPs")) for name in ("flops", "model_flops", "vector_flops", *PHASES)},
@@ -21,6 +22,9 @@ FORMATS = {
     "bytes": lambda v: units.format_value(v, "B"),
     "intensity": lambda v: units.format_value(v, "FLOP/B"),
 }
+_PARTS = {
+    "complex32": "fp16", "complex64": "fp32", "complex128": "fp64", "quint8": "int8", "qint8": "int8", "qint32": "int32",
+}  # fmt: skip
 MODEL = ("forward", "backward")  # the phases that the mathematics asks for
 
 
@@ -35,7 +39,6 @@ class Part(NamedTuple):
     model: Mapping[str, Any]
     vector: Mapping[str, Any]
     bytes: int
-    repeats: bool  # of calls that have a part in another phase
 
 
 def parts(report: Any) -> Iterator[Part]:
@@ -43,9 +46,9 @@ def parts(report: Any) -> Iterator[Part]:
     for entry, where, calls in report.lines():
         work, phase = entry.work, where.phase
         model = work.model if phase in MODEL else {}
-        yield Part(entry, where.path, phase, calls, work.executed, model, work.vector, work.bytes, False)
+        yield Part(entry, where.path, phase, calls, work.executed, model, work.vector, work.bytes)
         if work.recomputed or work.vector_recomputed:
-            yield Part(entry, where.path, "recompute", calls, work.recomputed, {}, work.vector_recomputed, 0, True)
+            yield Part(entry, where.path, "recompute", calls, work.recomputed, {}, work.vector_recomputed, 0)
 
 
 def model_flops(report: Any) -> Any:
@@ -70,14 +73,17 @@ def phase(report: Any, name: str) -> Cost:
 
 def by_dtype(report: Any, model: bool) -> dict[str, Any]:
     """FLOPs by the number format of the operands: those that were executed, or those of the *model*."""
-    from flopkit.counter.timing import format_of
-
     found: dict[str, Any] = {}
     for part in parts(report):
         if flops := report.convention.flops(part.model if model else part.macs):
             format = format_of(part.entry.work.dtype)
             found[format] = found.get(format, 0) + part.calls * flops
     return {format: settled(flops) for format, flops in found.items()}
+
+
+def format_of(dtype: str) -> str:
+    """The format whose peak a product of such numbers meets."""
+    return _PARTS.get(dtype) or canonical(dtype or "fp32")
 
 
 SORTS = ("flops", "model_flops", "vector_flops", "bytes", "calls", "operator")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -91,7 +90,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             f"fn={_shown(fn)} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
             "or use `with fk.counting() as report:` around your code"
         )
-    with uncompiled(), _counting(strict, "auto", _Progress(fn)) as report:
+    with _counting(strict) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
         if (late := _not_run(result)) is not None:
             report.add_note(
@@ -146,18 +145,12 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
         raise TypeError(
             f"counting({what}): the program goes into the block, `with fk.counting() as report:`, or to fk.count(model, x)"
         )
-    return _counted(strict, attention)
+    return _counting(strict, attention)
 
 
 @left_to_python
 @contextlib.contextmanager
-def _counted(strict: bool, attention: str) -> Iterator[Report]:
-    with uncompiled(), _counting(strict, attention, None) as report:
-        yield report
-
-
-@contextlib.contextmanager
-def _counting(strict: bool, attention: str, progress: _Progress | None) -> Iterator[Report]:
+def _counting(strict: bool, attention: str = "auto") -> Iterator[Report]:
     if not isinstance(strict, bool):
         raise TypeError(f"strict={strict!r}: must be True or False")
     try:
@@ -167,10 +160,10 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
     from flopkit.counter.watch import patches
     from flopkit.counter.watch.mode import Watcher
 
-    watcher = Watcher(attention, progress)
+    watcher = Watcher(attention)
     report = Report(watcher)
     try:
-        with patches.installed(), watcher.on_this_thread():
+        with uncompiled(), patches.installed(), watcher.on_this_thread():
             yield report
     except (RuntimeError, NotImplementedError) as error:
         if "meta tensor" in str(error):
@@ -181,8 +174,6 @@ def _counting(strict: bool, attention: str, progress: _Progress | None) -> Itera
         raise
     finally:
         watcher.finish()
-        if progress is not None:
-            progress.close()
     if strict and report.uncounted:
         raise UncountedError(report)
 
@@ -213,28 +204,3 @@ def _not_run(result: Any) -> str | None:
         if pending or (isinstance(each, _LATER) and not isinstance(each, _AT_HAND)):
             return f"a {type(each).__name__}"
     return None
-
-
-class _Progress:
-    """A bar that appears when counting takes longer than two seconds."""
-
-    def __init__(self, fn: Any) -> None:
-        self.name = _name(fn)
-        self.shown = 0
-        self.start = time.monotonic()
-        self.bar: Any = None
-
-    def __call__(self, seen: int) -> None:
-        if self.bar is None:
-            if time.monotonic() - self.start < 2:
-                return
-            from tqdm.auto import tqdm
-
-            self.shown = seen
-            self.bar = tqdm(desc=f"counting {self.name}", unit=" operators", leave=False, initial=seen)
-        self.bar.update(seen - self.shown)
-        self.shown = seen
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()

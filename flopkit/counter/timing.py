@@ -9,20 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from flopkit import devices, units
-from flopkit.counter.breakdown import FORMATS
+from flopkit.counter.breakdown import FORMATS, format_of
 from flopkit.counter.work import FREE, PHASES, UNKNOWN
 from flopkit.derivations import number_format
-from flopkit.dtypes import canonical
 from flopkit.rooflines import roofline as bound_of
 from flopkit.tables import Table
 
-__all__ = ["Timing", "format_of", "roofline"]
+__all__ = ["Timing", "roofline"]
 
 COLUMNS = ("operator", "phase", "dtype", "calls", "flops", "bytes", "seconds", "share", "bound")
 _WIDE = ("int16", "int32", "int64", "uint16", "uint32", "uint64")  # for which no maker prints a peak
-_PARTS = {
-    "complex32": "fp16", "complex64": "fp32", "complex128": "fp64", "quint8": "int8", "qint8": "int8", "qint32": "int32",
-}  # fmt: skip
 
 
 @dataclass
@@ -185,11 +181,6 @@ def _bound(device: Any, dtype: str, op: str) -> Any:
         if not op:
             raise
         raise ValueError(f"{op} runs in {dtype}: {error}; pass dtype= to take one format for every operator") from None
-
-
-def format_of(dtype: str) -> str:
-    """The format whose peak a product of such numbers meets."""
-    return _PARTS.get(dtype) or canonical(dtype or "fp32")
 
 
 def _time(seconds: float) -> str:

@@ -35,19 +35,8 @@ class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
     __slots__ = (
-        "assumed",
-        "first",
-        "fused",
-        "kernel",
-        "last",
-        "outer",
-        "phase",
-        "ran",
-        "scored",
-        "shape",
-        "task",
-        "whole",
-    )
+        "assumed", "first", "fused", "kernel", "last", "outer", "phase", "ran", "scored", "shape", "task", "whole",
+    )  # fmt: skip
 
     def __init__(self, call: CallShape, outer: Scope, phase: str, assumed: str) -> None:
         self.shape, self.whole = call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,10 +15,18 @@ from flopkit.counter import registry
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.watch import attention, decompose, launches, modes
 from flopkit.counter.watch.autograd import NEVER, graph_task, next_number
-from flopkit.counter.watch.cache import cached_rule, known_rules, look_up, unknown_entry
+from flopkit.counter.watch.cache import (
+    cached_rule,
+    floats_in,
+    key_of,
+    known_rules,
+    look_up,
+    made_up,
+    on_meta,
+    unknown_entry,
+)  # fmt: skip
 from flopkit.counter.watch.modes import how_many_dispatch, how_many_functions
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
-from flopkit.counter.watch.signatures import floats_in, key_of, made_up, on_meta
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
 from flopkit.counter.work import Work
 
@@ -39,7 +47,7 @@ class Watcher(TorchDispatchMode):
     supports_higher_order_operators = True
     is_watcher = True
 
-    def __init__(self, attention: str = "auto", progress: Callable[[int], None] | None = None) -> None:
+    def __init__(self, attention: str = "auto") -> None:
         super().__init__()
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
@@ -49,13 +57,12 @@ class Watcher(TorchDispatchMode):
         self.rules = known_rules()
         self.registered = registry.edition
         self.desugared: dict[Any, bool] = {}
+        self.chosen: dict[Any, set[bool]] = {}  # calls of attention: whether a checkpoint that chooses was around
         self.closed = False
         self.notes: set[str] = set()
-        self.progress = progress
-        self.seen = 0  # operators
         self.local = threading.local()
         self._home = threading.get_ident()
-        self._states: list[ThreadState] = []
+        self.states: list[ThreadState] = []  # one for each thread that was seen
         self._final: Ledger | None = None
         self._launchers = launches.loaded()
 
@@ -71,14 +78,10 @@ class Watcher(TorchDispatchMode):
         found: ThreadState | None = getattr(self.local, "state", None)
         if found is None:
             found = self.local.state = ThreadState(self, OUTSIDE)
-            self._states.append(found)
+            self.states.append(found)
             around = getattr(local, "states", ())
             local.states = (*(state for state in around if not state.watcher.closed), found)
         return found
-
-    def threads(self) -> list[ThreadState]:
-        """Every thread that was seen."""
-        return list(self._states)
 
     @contextlib.contextmanager
     def on_this_thread(self, base: Scope = OUTSIDE) -> Iterator[None]:
@@ -130,9 +133,10 @@ class Watcher(TorchDispatchMode):
             self.notes.add(f"rank {distributed.get_rank()} of {ranks}: what is counted is this rank's local work")
         if launches.loaded() != self._launchers:
             self.notes.add(launches.LATE)
-        self._states.clear()
+        self.states.clear()
         self.rules = {}
         self.entries.clear()
+        self.chosen.clear()
         self.modules = Modules()
 
     def ledger(self) -> Ledger:
@@ -140,7 +144,7 @@ class Watcher(TorchDispatchMode):
         if self._final is not None:
             return self._final
         total = Ledger()
-        for state in self.threads():
+        for state in tuple(self.states):
             total.take(state.ledger)
         return total
 
@@ -205,7 +209,7 @@ class Watcher(TorchDispatchMode):
                 region = scope.region
                 taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
         state.arithmetic += entry.calculates
-        where = scope.spot
+        where = scope.last
         if where is None or where.phase != phase or where.inside != taken:
             where = scope.where(phase, taken)
         calls = state.ledger.calls
@@ -213,9 +217,6 @@ class Watcher(TorchDispatchMode):
         calls[line] = calls.get(line, 0) + 1
         if state.depth:
             state.ledger.hide(entry, where)
-        self.seen += 1
-        if not self.seen & 127 and self.progress is not None:
-            self.progress(self.seen)
         return out
 
     def _desugars(self, types: Any) -> bool:

@@ -19,7 +19,7 @@ __all__ = ["OUTSIDE", "Modules", "Scope"]
 class Scope:
     """A module path, and the attention call inside it, if any, that work belongs to. (A model has many: they hold little until asked.)"""
 
-    __slots__ = ("inside", "module", "names", "path", "region", "spot", "spots")
+    __slots__ = ("inside", "last", "module", "names", "path", "region")
 
     def __init__(
         self,
@@ -31,8 +31,7 @@ class Scope:
         self.path, self.module, self.region = path, module, region
         self.inside = inside  # scopes of the modules called from this one, by id
         self.names: dict[int, str] | None = None  # of the modules below this one, by id, as last looked up
-        self.spot: Where | None = None  # as last asked for
-        self.spots: dict[tuple[str, bool], Where] | None = None  # all, where there are several
+        self.last: Where | None = None  # as last asked for
 
     def of_region(self, region: Any) -> Scope:
         """This scope inside of an attention call."""
@@ -40,17 +39,10 @@ class Scope:
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This scope in *phase*, for the ledger; *taken*: of what an attention call takes for its own."""
-        spot = self.spot
-        if spot is None:
-            spot = self.spot = Where(phase, self.path, taken)
-        elif spot.phase != phase or spot.inside != taken:
-            if self.spots is None:
-                self.spots = {(spot.phase, spot.inside): spot}
-            spot = self.spots.get((phase, taken))
-            if spot is None:
-                spot = self.spots[phase, taken] = Where(phase, self.path, taken)
-            self.spot = spot
-        return spot
+        where = self.last
+        if where is None or where.phase != phase or where.inside != taken:
+            where = self.last = Where(phase, self.path, taken)
+        return where
 
     def holds(self, module: Any) -> bool:
         """Whether this is the scope of *module*."""

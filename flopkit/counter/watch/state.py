@@ -1,11 +1,13 @@
-"""What a watcher knows of one thread: where it is, and what it has seen."""
+"""What a watcher knows of one thread: where it is, in which phase, and what it has seen."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +24,6 @@ from flopkit.counter.watch.autograd import (
 )
 from flopkit.counter.watch.modes import dispatch_modes
 from flopkit.counter.watch.modules import OUTSIDE, Scope
-from flopkit.counter.watch.phases import backward_or_recompute, is_on_stack
 
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
@@ -134,7 +135,7 @@ class ThreadState:
         task = graph_task()
         if task not in self.began:
             self.begin(task)
-        threads = self.watcher.threads()
+        threads = tuple(self.watcher.states)
         if len(threads) == 1:
             self.timeline.lowest = min(self.timeline.lowest, number)
             return self.timeline.at(number) or OUTSIDE
@@ -142,7 +143,7 @@ class ThreadState:
         if (custom := custom_backwards()) and (around := custom[-1][0]) != task:
             # A custom function differentiates, in its own backward pass, what it made there (checkpointing).
             if self.began.get(around, NEVER) <= number < self.began[task]:
-                threads = [self]
+                threads = (self,)
         # The forward pass may have run in another thread, as it does for every backward pass on a GPU. Each thread has numbers of its own.
         for state in threads:
             made = state.made(number, task)
@@ -209,6 +210,50 @@ class ThreadState:
                 return True
             self.optimizers.pop()  # that step ended by an exception
         return False
+
+
+# -- what the Python stack tells -------------------------------------------------------------------------------------
+
+_CHECKPOINT = re.compile(r"Checkpoint\w*\.backward$|\b_?recompute_fn$")
+_verdicts: dict[CodeType, str] = {}
+
+
+def backward_or_recompute(frame: FrameType | None) -> str:
+    """Whether an operator in a backward pass is part of it (``"backward"``) or forward work that is done once more (``"recompute"``).
+
+    Autograd calls most operators from C++: the nearest Python frame is then the one that started the engine. Python code in between is a
+    hook, the backward of a custom function, or a checkpoint, which is known by name: `torch.utils.checkpoint`, and the
+    ``Checkpoint…Function.backward`` of other libraries.
+    """
+    while frame is not None:
+        code = frame.f_code
+        verdict = _verdicts.get(code)
+        if verdict is None:
+            if len(_verdicts) > 10_000:  # code that is made on the way, such as traced graphs
+                _verdicts.clear()
+            verdict = _verdicts[code] = _judge(code)
+        if verdict:
+            return verdict
+        frame = frame.f_back
+    return "backward"
+
+
+def _judge(code: CodeType) -> str:
+    if code is ENGINE:
+        return "backward"
+    if _CHECKPOINT.search(code.co_qualname) and "checkpoint" in (code.co_qualname + code.co_filename).lower():
+        return "recompute"
+    return ""
+
+
+def is_on_stack(wanted: FrameType | CodeType, frame: Any = None) -> bool:
+    """Whether *wanted* is among this thread's frames, or is the code of one."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        if frame is wanted or frame.f_code is wanted:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_nested(frame: Any) -> bool:
