@@ -48,14 +48,16 @@ def extent(tensor: Any) -> int:
     """
     import torch
 
-    width = int(tensor.element_size())
-    if tensor.layout is torch.sparse_coo:
-        return extent(tensor._indices()) + extent(tensor._values())
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return sum(map(extent, (tensor.crow_indices(), tensor.col_indices(), tensor.values())))
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return sum(map(extent, (tensor.ccol_indices(), tensor.row_indices(), tensor.values())))
-    if tensor.layout is not torch.strided or getattr(tensor, "is_nested", False):  # jagged, mkldnn: its numbers
+    layout, width = tensor.layout, int(tensor.element_size())
+    if layout is not torch.strided:
+        if layout is torch.sparse_coo:
+            return extent(tensor._indices()) + extent(tensor._values())
+        if layout in (torch.sparse_csr, torch.sparse_bsr):
+            return sum(map(extent, (tensor.crow_indices(), tensor.col_indices(), tensor.values())))
+        if layout in (torch.sparse_csc, torch.sparse_bsc):
+            return sum(map(extent, (tensor.ccol_indices(), tensor.row_indices(), tensor.values())))
+        return numel(tensor) * width  # a layout of its own (jagged, mkldnn): its numbers
+    if getattr(tensor, "is_nested", False):
         return numel(tensor) * width
     count = reach = 1
     for length, stride in zip(tensor.shape, tensor.stride(), strict=True):

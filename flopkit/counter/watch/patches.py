@@ -25,11 +25,12 @@ from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
 from flopkit.counter.watch.mode import Watcher
 from flopkit.counter.watch.modes import dispatch_modes
-from flopkit.counter.watch.state import busy, custom_backwards, thread_states, watching
+from flopkit.counter.watch.state import busy, custom_backwards, local, thread_states, watching
 
 __all__ = ["installed"]
 
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
+is_tracing = torch.compiler.is_dynamo_compiling
 TORCH = str(Path(torch.__file__).parent)
 
 _users = 0
@@ -82,9 +83,17 @@ def _calling(original: Any) -> Any:
     """Which module is called."""
 
     def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():  # a strict export traces through here
+        if is_tracing():  # a strict export traces through here
             return original(module, *args, **kwargs)
-        states = [state for state in thread_states() if not state.watcher.closed]
+        states = getattr(local, "states", None) or thread_states()
+        if len(states) == 1 and not states[0].watcher.closed:  # the usual case: a model has many modules
+            state = states[0]
+            state.call_module(module)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                state.leave()
+        states = tuple([state for state in states if not state.watcher.closed])
         for state in states:
             state.call_module(module)
         try:
