@@ -36,7 +36,7 @@ class Work:
     # Multiply-adds that the mathematics asks for, and those that the kernel carries out, where nothing is said the same. They differ where a
     # kernel computes pairs that the mask hides, or gradients that nobody asked for.
     model: Mapping[str, Number] = _nothing()
-    executed: Mapping[str, Number] = None  # type: ignore[assignment]
+    executed: Any = None  # a mapping, too
     recomputed: Mapping[str, Number] = _nothing()  # by a fused backward, besides: the scores of flash attention
     vector: Mapping[str, Number] = _nothing()  # element-wise FLOPs
     vector_recomputed: Mapping[str, Number] = _nothing()

@@ -158,11 +158,11 @@ def _same(args: Any) -> Any:
     if len(set(names)) == len(names):
         return None
     first: dict[int, int] = {}
-    return tuple([first.setdefault(name, scope) for scope, name in enumerate(names)])
+    return tuple([first.setdefault(name, place) for place, name in enumerate(names)])
 
 
 def key_of(rule: Any, args: Any, kwargs: Any) -> Any:
-    """What two calls have in common that cost the same; None where that cannot be call (a symbolic size, a sparse tensor)."""
+    """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
     try:
         if rule.elementwise:  # the values of scalars do not change what an element-wise operator costs
             parts = _shapes(args, [_same(args)])
