@@ -41,16 +41,6 @@ def flops_of(func: Any, args: Any, kwargs: Any, out: Any) -> int | None:
 class Seen:
     """The number that torch's counter would print (``int(seen)``), and the operators that it counts differently.
 
-    Parameters
-    ----------
-    value : int
-        The number.
-    flops : int
-        Executed FLOPs, convention TORCH.
-    rows : Sequence[dict[str, Any]]
-        The columns operator, calls, flops (executed) and seen, of each operator that at least one of the two knows. Attention is
-        one row, whatever ran inside.
-
     Examples
     --------
     Torch's counter has no formula for the fused attention of a CPU. On meta, and on a GPU, it has one.
@@ -69,8 +59,10 @@ class Seen:
     """
 
     value: int
-    flops: int
-    rows: Sequence[dict[str, Any]]
+    flops: int  # executed, convention TORCH
+    rows: Sequence[
+        dict[str, Any]
+    ]  # operator, calls, flops (executed) and seen; attention is one row, whatever ran inside
 
     def __int__(self) -> int:
         return self.value

@@ -23,36 +23,16 @@ _WIDE = ("int16", "int32", "int64", "uint16", "uint32", "uint64")  # for which n
 
 @dataclass
 class Timing:
-    """The least time of a program on a device, and where that time goes: the result of `flopkit.Report.roofline`.
+    """The least time of a program on a device, and where that time goes: the result of `flopkit.Report.roofline`."""
 
-    Parameters
-    ----------
-    rows : list[dict[str, Any]]
-        One for each operator and phase, the most time first: calls, flops, bytes, seconds, share, bound.
-    by_phase : dict[str, float]
-        ``seconds`` of forward, backward, recompute and optimizer.
-    device : str
-        Name of the device.
-    dtype : str | None
-        The format whose peak was used for every operator; None: each operator's own.
-    peaks : dict[str, float]
-        Peaks in FLOP/s by number format, for the formats of the program's products.
-    bandwidth : float
-        Bytes/s that the traffic was divided by.
-    convention : Any
-        The convention of the FLOPs.
-    notes : list[str]
-        What the numbers leave out.
-    """
-
-    rows: list[dict[str, Any]]
-    by_phase: dict[str, float]
+    rows: list[dict[str, Any]]  # by operator and phase, the most time first: calls, flops, bytes, seconds, share, bound
+    by_phase: dict[str, float]  # seconds of forward, backward, recompute and optimizer
     device: str
-    dtype: str | None
-    peaks: dict[str, float]
-    bandwidth: float
+    dtype: str | None  # the format whose peak was used for every operator; None: each operator's own
+    peaks: dict[str, float]  # FLOP/s by number format, for the formats of the program's products
+    bandwidth: float  # bytes/s that the traffic was divided by
     convention: Any
-    notes: list[str]
+    notes: list[str]  # what the numbers leave out
 
     @property
     def seconds(self) -> float:

@@ -53,9 +53,7 @@ def install(changes: Changes) -> None:
         for kind in [getattr(sys.modules.get(module), name, None) for name in kinds]:
             if hasattr(kind, "run"):
                 changes.replace(kind, "run", _launching)
-            elif hasattr(
-                kind, "__getitem__"
-            ):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` makes what launches
+            elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` launches
                 changes.replace(kind, "__getitem__", _indexing)
     for owner, name, op in (
         (getattr(sys.modules.get(PACKAGES), "AOTICompiledModel", None), "__call__", "inductor.AOTICompiledModel"),
@@ -92,8 +90,9 @@ def _launching(original: Any) -> Any:
         with busy(states):  # the kernels beneath, an autotuner's trials, the interpreter's own operators
             out = original(kernel, *args, **kwargs)
         given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
+        name = getattr(_beneath(kernel)[-1], "__name__", type(kernel).__name__)
         for state in states:
-            state.watcher.unseen(f"triton.{_name(kernel)}", _work(kernel, args, given))
+            state.watcher.unseen(f"triton.{name}", _work(kernel, args, given))
         return out
 
     return run
@@ -113,10 +112,6 @@ def _beneath(kernel: Any) -> list[Any]:
     while getattr(found[-1], "fn", None) is not None and len(found) < 10:
         found.append(found[-1].fn)
     return found
-
-
-def _name(kernel: Any) -> str:
-    return str(getattr(_beneath(kernel)[-1], "__name__", type(kernel).__name__))
 
 
 def _work(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:

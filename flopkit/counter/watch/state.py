@@ -101,21 +101,12 @@ class ThreadState:
         """Go into a module or an attention call."""
         self.stack.append((self.scope, task))
         self.scope = scope
-        number, timeline = next_number(), self.timeline
-        if timeline.numbers[-1] == number:  # no node was made since: as `mark` does, without a call
-            timeline.scopes[-1] = scope
-        else:
-            timeline.mark(number, scope)
+        self.timeline.mark(next_number(), scope)
 
     def leave(self) -> None:
         """Go back to where it was entered from."""
-        scope, _ = self.stack.pop()
-        self.scope = scope
-        number, timeline = next_number(), self.timeline
-        if timeline.numbers[-1] == number:
-            timeline.scopes[-1] = scope
-        else:
-            timeline.mark(number, scope)
+        self.scope, _ = self.stack.pop()
+        self.timeline.mark(next_number(), self.scope)
 
     def call_module(self, module: Any) -> None:
         """Go into *module*."""
