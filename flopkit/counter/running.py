@@ -160,20 +160,21 @@ def _counting(strict: bool, attention: str = "auto") -> Iterator[Report]:
     from flopkit.counter.watch import patches
     from flopkit.counter.watch.mode import Watcher
 
-    watcher = Watcher(attention)
-    report = Report(watcher)
-    try:
-        with uncompiled(), patches.installed(), watcher.on_this_thread():
-            yield report
-    except (RuntimeError, NotImplementedError) as error:
-        if "meta tensor" in str(error):
-            error.add_note(
-                "A tensor on meta has no values, and this program asks for one. Ways out, such as torch's FakeTensorMode: page "
-                "'What the counter counts', section 'When meta refuses'."
-            )
-        raise
-    finally:
-        watcher.finish()
+    with uncompiled():
+        watcher = Watcher(attention)
+        report = Report(watcher)
+        try:
+            with patches.installed(), watcher.on_this_thread():
+                yield report
+        except (RuntimeError, NotImplementedError) as error:
+            if "meta tensor" in str(error):
+                error.add_note(
+                    "A tensor on meta has no values, and this program asks for one. Ways out, such as torch's FakeTensorMode: page "
+                    "'What the counter counts', section 'When meta refuses'."
+                )
+            raise
+        finally:
+            watcher.finish()
     if strict and report.uncounted:
         raise UncountedError(report)
 
