@@ -47,11 +47,8 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     of its device, except on meta and fake tensors, whose kernels only make up shapes.
     """
     if isinstance(func, torch._ops.HigherOrderOperator):
-        ours = EAGER.get(func.name())
-        if ours is not None:
-            return ours
-        kernels = getattr(func, "py_kernels", {})
-        return kernels.get(torch.DispatchKey.CompositeExplicitAutograd)
+        kernel: Any = getattr(func, "py_kernels", {}).get(torch.DispatchKey.CompositeExplicitAutograd)
+        return EAGER.get(func.name(), kernel)
     if not isinstance(func, torch._ops.OpOverload):
         return None
     found = list(tensors((args, kwargs)))

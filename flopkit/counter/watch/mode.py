@@ -13,18 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.watch import attention, decompose, launches, modes
+from flopkit.counter.watch import attention, cache, decompose, launches, modes
 from flopkit.counter.watch.autograd import NEVER, graph_task, next_number
-from flopkit.counter.watch.cache import (
-    cached_rule,
-    floats_in,
-    key_of,
-    known_rules,
-    look_up,
-    made_up,
-    on_meta,
-    unknown_entry,
-)  # fmt: skip
+from flopkit.counter.watch.cache import floats_in, key_of, made_up, on_meta
 from flopkit.counter.watch.modes import how_many_dispatch, how_many_functions
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
@@ -54,7 +45,7 @@ class Watcher(TorchDispatchMode):
         self.attention = attention
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}
-        self.rules = known_rules()
+        self.rules = cache.known_rules()
         self.registered = registry.edition
         self.desugared: dict[Any, bool] = {}
         self.chosen: dict[Any, set[bool]] = {}  # calls of attention: whether a checkpoint that chooses was around
@@ -159,7 +150,7 @@ class Watcher(TorchDispatchMode):
             return NotImplemented
         rule = self.rules.get(func)
         if rule is None or self.registered is not registry.edition:
-            rule = cached_rule(self, func)
+            rule = cache.cached_rule(self, func)
         if not rule.special:
             pass
         elif rule.attends and state.scope.region is None:  # in inference mode autograd does not take it apart
@@ -205,7 +196,7 @@ class Watcher(TorchDispatchMode):
         elif entry is None or scope.region is not None or rule.dynamic_shape or not free:
             with DisableTorchFunction():
                 if entry is None or rule.dynamic_shape:
-                    entry = look_up(self, rule, func, args, kwargs, out, key, floats)
+                    entry = cache.look_up(self, rule, func, args, kwargs, out, key, floats)
                 region = scope.region
                 taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
         state.arithmetic += entry.calculates
@@ -248,7 +239,7 @@ class Watcher(TorchDispatchMode):
                 return out
         if state.arithmetic == before:
             with DisableTorchFunction():
-                entry = unknown_entry(self, rule, func, args, kwargs, out)
+                entry = cache.unknown_entry(self, rule, func, args, kwargs, out)
             self._add(state, entry)
         elif isinstance(func, torch._ops.OpOverload):
             self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")

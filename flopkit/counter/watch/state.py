@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flopkit.counter.ledger import Ledger
-from flopkit.counter.watch.autograd import (
-    ENGINE,
-    NEVER,
-    AutogradTimeline,
-    current_node,
-    graph_task,
-    next_number,
-    number_of,
-)
+from flopkit.counter.watch import autograd
+from flopkit.counter.watch.autograd import ENGINE, NEVER, AutogradTimeline, graph_task, next_number
 from flopkit.counter.watch.modes import dispatch_modes
 from flopkit.counter.watch.modules import OUTSIDE, Scope
 
@@ -119,8 +112,8 @@ class ThreadState:
 
     def of_node(self) -> Scope:
         """The scope whose work autograd is now differentiating."""
-        node = current_node()
-        number = NEVER if node is None else number_of(node)
+        node = autograd.current_node()
+        number = NEVER if node is None else autograd.number_of(node)
         if number >= NEVER:  # a leaf: it only accumulates
             return OUTSIDE
         task = graph_task()
