@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -90,7 +91,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             f"fn={_shown(fn)} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
             "or use `with fk.counting() as report:` around your code"
         )
-    with _counting(strict) as report:
+    with _progress(_name(fn)) as progress, _counting(strict, progress=progress) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
         if (late := _not_run(result)) is not None:
             report.add_note(
@@ -150,7 +151,7 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
 
 @left_to_python
 @contextlib.contextmanager
-def _counting(strict: bool, attention: str = "auto") -> Iterator[Report]:
+def _counting(strict: bool, attention: str = "auto", progress: Callable[[int], None] | None = None) -> Iterator[Report]:
     if not isinstance(strict, bool):
         raise TypeError(f"strict={strict!r}: must be True or False")
     try:
@@ -161,7 +162,7 @@ def _counting(strict: bool, attention: str = "auto") -> Iterator[Report]:
     from flopkit.counter.watch.mode import Watcher
 
     with uncompiled():
-        watcher = Watcher(attention)
+        watcher = Watcher(attention, progress)
         report = Report(watcher)
         try:
             with patches.installed(), watcher.on_this_thread():
@@ -177,6 +178,27 @@ def _counting(strict: bool, attention: str = "auto") -> Iterator[Report]:
             watcher.finish()
     if strict and report.uncounted:
         raise UncountedError(report)
+
+
+@contextlib.contextmanager
+def _progress(name: str) -> Iterator[Callable[[int], None]]:
+    """A bar that appears when counting takes longer than two seconds."""
+    start, bar = time.monotonic(), None
+
+    def progress(seen: int) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() - start > 2:
+            from tqdm.auto import tqdm
+
+            bar = tqdm(desc=f"counting {name}", unit=" operators", leave=False)
+        if bar is not None:
+            bar.update(seen - bar.n)
+
+    try:
+        yield progress
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def _shown(value: Any) -> str:

@@ -553,3 +553,24 @@ def test_many_modules_within_one_another():
     report = fk.count(model, torch.ones(3, 2))
     assert report.by_module()[-1]["module"] == ".".join(["0"] * 100)
     assert report.by_module()[-1]["flops"] == 2 * 3 * 2 * 2
+
+
+@pytest.mark.parametrize("when", ["before the count", "in the count"])
+def test_a_module_that_was_compiled_by_its_method_has_a_row(when):
+    class Own(nn.Module):
+        def forward(self, x):
+            return x @ torch.ones(4, 8)
+
+    model = nn.Sequential(nn.Linear(4, 4), Own())
+    if when == "before the count":
+        model[1].compile(backend="eager")
+
+    def program(x):
+        if when == "in the count":
+            model[1].compile(backend="eager")
+        return model(x)
+
+    report = fk.count(program, torch.ones(2, 4))
+    flops = {row["module"]: row["flops"] for row in report.by_module() if row["flops"]}
+    assert flops == {"": 192, "0": 64, "1": 128}
+    assert model[1]._compiled_call_impl is not None and nn.Module._compiled_call_impl is None

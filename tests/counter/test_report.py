@@ -231,6 +231,18 @@ def test_counting_needs_torch_and_says_so(monkeypatch):
         fk.count(lambda: None)
 
 
+def test_a_long_count_shows_a_bar(monkeypatch, capsys):
+    from flopkit.counter import running
+
+    clock = iter(range(0, 10**6, 3))
+    monkeypatch.setattr(running.time, "monotonic", lambda: next(clock))
+    fk.count(lambda: [torch.ones(1) + 1 for _ in range(300)])
+    assert "counting" in capsys.readouterr().err
+    monkeypatch.setattr(running.time, "monotonic", lambda: 0)
+    fk.count(lambda: [torch.ones(1) + 1 for _ in range(300)])
+    assert capsys.readouterr().err == ""
+
+
 def test_a_report_can_be_pickled_and_then_has_the_same_numbers():
     x = torch.ones(2, 8, 16, requires_grad=True)
     with fk.counting() as report:

@@ -200,10 +200,10 @@ def watched(func: Any) -> Any:
 
 # The keys under which autograd takes attention apart, one for each kind of device. What `torch.func` wraps has no device that autograd knows
 # of, if it is on meta (Other); under `torch.vmap` torch takes attention apart before that.
-_KEYS = (
-    *(f"Autograd{device}" for device in ("CPU", "CUDA", "Meta", "Other", "NestedTensor", "XPU", "MPS", "HPU", "XLA", "PrivateUse1")),
-    "FuncTorchVmapMode",
-)  # fmt: skip
+_DEVICES = ["CPU", "CUDA", "Meta", "Other", "NestedTensor"]
+if (_accelerator := torch.accelerator.current_accelerator()) is not None and _accelerator.type != "cuda":
+    _DEVICES.append({"xpu": "XPU", "mps": "MPS", "hpu": "HPU", "xla": "XLA"}.get(_accelerator.type, "PrivateUse1"))
+_KEYS = (*(f"Autograd{device}" for device in _DEVICES), "FuncTorchVmapMode")
 
 
 def install(changes: Changes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ class Watcher(TorchDispatchMode):
     supports_higher_order_operators = True
     is_watcher = True
 
-    def __init__(self, attention: str = "auto") -> None:
+    def __init__(self, attention: str = "auto", progress: Callable[[int], None] | None = None) -> None:
         super().__init__()
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
@@ -50,6 +50,7 @@ class Watcher(TorchDispatchMode):
         self.desugared: dict[Any, bool] = {}
         self.chosen: dict[Any, set[bool]] = {}  # calls of attention: whether a checkpoint that chooses was around
         self.closed = False
+        self.progress, self.seen = progress, 0  # is told how many operators were seen
         self.notes: set[str] = set()
         self.local = threading.local()
         self._home = threading.get_ident()
@@ -208,6 +209,9 @@ class Watcher(TorchDispatchMode):
         calls[line] = calls.get(line, 0) + 1
         if state.depth:
             state.ledger.hide(entry, where)
+        self.seen += 1
+        if not self.seen & 127 and self.progress is not None:
+            self.progress(self.seen)
         return out
 
     def _desugars(self, types: Any) -> bool:

@@ -58,7 +58,9 @@ def installed() -> Iterator[None]:
 
 
 def _install(changes: Changes) -> None:
-    changes.replace(torch.nn.Module, "__call__", _calling)
+    # What `Module.__call__` calls: to set a method with a name like that one, Python goes through all subclasses of the module.
+    changes.replace(torch.nn.Module, "_call_impl", _calling)
+    changes.replace(torch.nn.Module, "_compiled_call_impl", _Uncompiled)
     custom = torch.autograd.function.BackwardCFunction
     for name in {"apply", "apply_boxed"} & vars(custom).keys():
         changes.replace(custom, name, _applying)
@@ -82,7 +84,7 @@ def _install(changes: Changes) -> None:
 def _calling(original: Any) -> Any:
     """Which module is called."""
 
-    def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _call_impl(module: Any, /, *args: Any, **kwargs: Any) -> Any:
         if is_tracing():  # a strict export traces through here
             return original(module, *args, **kwargs)
         states = getattr(local, "states", None) or thread_states()
@@ -102,7 +104,21 @@ def _calling(original: Any) -> Any:
             for state in states:
                 state.leave()
 
-    return __call__
+    return _call_impl
+
+
+class _Uncompiled:
+    """What `Module.compile` made holds the `_call_impl` of then: it stays, and is not called. (A property would be one of the program's, to
+    TorchScript.)"""
+
+    def __init__(self, original: Any) -> None:
+        pass
+
+    def __get__(self, module: Any, kind: Any = None) -> None:
+        return None
+
+    def __set__(self, module: Any, made: Any) -> None:
+        vars(module)["_compiled_call_impl"] = made
 
 
 def _applying(original: Any) -> Any:
