@@ -91,7 +91,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             f"fn={_shown(fn)} cannot be called: pass a model or a function and its arguments, fk.count(model, x), "
             "or use `with fk.counting() as report:` around your code"
         )
-    with _progress(_name(fn)) as progress, _counting(strict, progress=progress) as report:
+    with _counting(strict, name=_name(fn)) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
         if (late := _not_run(result)) is not None:
             report.add_note(
@@ -151,7 +151,7 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
 
 @left_to_python
 @contextlib.contextmanager
-def _counting(strict: bool, attention: str = "auto", progress: Callable[[int], None] | None = None) -> Iterator[Report]:
+def _counting(strict: bool, attention: str = "auto", name: str = "") -> Iterator[Report]:
     if not isinstance(strict, bool):
         raise TypeError(f"strict={strict!r}: must be True or False")
     try:
@@ -161,8 +161,8 @@ def _counting(strict: bool, attention: str = "auto", progress: Callable[[int], N
     from flopkit.counter.watch import patches
     from flopkit.counter.watch.mode import Watcher
 
-    with uncompiled():
-        watcher = Watcher(attention, progress)
+    with uncompiled(), _progress(name) as progress:
+        watcher = Watcher(attention, progress if name else None)
         report = Report(watcher)
         try:
             with patches.installed(), watcher.on_this_thread():
