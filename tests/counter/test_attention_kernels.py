@@ -143,7 +143,7 @@ def test_lengths_without_values_are_counted_as_unequal_as_they_can_be():
     assert lengths_from(offsets(1), 10, None) == lengths_from(offsets(1), 10, 10) == ([10], True)
     # Keys and values are as many bytes as there are, none of them unseen.
     op, given = aten._flash_attention_forward.default, (q, k, v, offsets(3), offsets(3), 3, 4, 0.0, False, False)
-    assert attention_kernels._packed_shape(OpCall(op, given, {}, (q,))).unseen == 0
+    assert attention_kernels.shape_of_call(OpCall(op, given, {}, (q,))).unseen == 0
 
 
 def test_a_cache_with_room_to_spare():
@@ -171,7 +171,7 @@ def test_windows_by_the_names_that_kernels_give_them():
             dict(window_size=3),
             (q,),
         )
-        shape = attention_kernels._packed_shape(call)
+        shape = attention_kernels.shape_of_call(call)
         assert (shape.visible, shape.pairs) == (pairs(lambda step, o=offset: -2 <= step - o <= 0), PAIRS)
     for left, right, sees in (
         (2, 0, lambda step: -2 <= step - 3 <= 0), (-1, 0, lambda step: step - 3 <= 0), (0, -1, lambda step: step - 3 >= 0),
@@ -179,7 +179,7 @@ def test_windows_by_the_names_that_kernels_give_them():
     ):  # fmt: skip
         call = OpCall(aten._flash_attention_forward.default, (q, k, v, None, None, Q, KV, 0.0, False, False),
                     dict(window_size_left=left, window_size_right=right), (q,))  # fmt: skip
-        assert attention_kernels._packed_shape(call).visible == pairs(sees)
+        assert attention_kernels.shape_of_call(call).visible == pairs(sees)
 
 
 def test_backward_of_each():

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import flopkit as fk
-from flopkit.counter.calls import name_of
+from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.formulas import rule_for
-from flopkit.counter.formulas.pointwise import is_pointwise, plain
-from flopkit.counter.formulas.recipes import RECIPES
+from flopkit.counter.formulas.elementwise import RECIPES, is_pointwise, plain
 from flopkit.counter.formulas.unknown import OPENED, UNEXPLAINED, reason_for
 from flopkit.counter.registry import FORMULAS
 
@@ -83,6 +82,31 @@ def test_what_is_on_the_list_is_listed_when_it_runs():
     assert report.coverage < 1
     with pytest.raises(fk.UncountedError, match="multilabel_margin_loss_forward"):
         fk.count(torch.nn.functional.multilabel_margin_loss, x, labels, strict=True)
+
+
+F, IMAGE, TABLE, LABELS = torch.nn.functional, torch.ones(1, 2, 8, 8), torch.ones(5, 4), torch.tensor([0, 3, 3])
+RARE = {
+    "multi_margin_loss": lambda: F.multi_margin_loss(torch.ones(3, 4), LABELS),
+    "fractional_max_pool2d": lambda: F.fractional_max_pool2d(IMAGE, 2, 4),
+    "embedding_renorm_": lambda: F.embedding(LABELS, TABLE.clone(), max_norm=1.0),
+    "renorm": lambda: TABLE.renorm(2, 0, 1.0),
+    "segment_reduce": lambda: torch.segment_reduce(TABLE, "sum", lengths=torch.tensor([2, 3])),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_what_few_programs_call_is_listed(name):
+    assert [row["operator"] for row in fk.count(RARE[name]).uncounted] == [name]
+
+
+def test_a_product_that_is_fused_with_its_communication_is_not_taken_for_communication():
+    pytest.importorskip("torch.distributed._symmetric_memory")
+    rules = [
+        rule_for(getattr(torch.ops.symm_mem, name).default) for name in ("fused_all_gather_matmul", "_async_input_mm")
+    ]
+    assert all(rule.formula(OpCall(None, (TABLE,), {}, TABLE)).status == "unknown" for rule in rules)
+    gathers = rule_for(torch.ops._c10d_functional.all_gather_into_tensor.default)
+    assert gathers.formula(OpCall(None, (TABLE,), {}, TABLE)).status == "free"
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

@@ -296,13 +296,13 @@ def test_backward_in_one_kernel():
         for mask, products in (([True, True, True], 2), ([True, False, False], 1), ([False, True, True], 1),
                                ([False, True, False], 1), ([False, False, True], 0)):  # fmt: skip
             call = OpCall(aten.linear_backward.default, (x, g, w, mask), {}, (x, w, empty(6)))
-            work = products_room.linear_backward(call)
+            work = products_room.product_backward(call)
             assert (work.model["products"], work.vector.get("elementwise", 0)) == (products * 72, 18 * mask[2])
         call = OpCall(aten.matmul_backward.default, (g, x, w.T, [True, True]), {}, (x, w.T))
-        assert products_room.matmul_backward(call).model["products"] == 144
+        assert products_room.product_backward(call).model["products"] == 144
         x, w, g = (t.to(torch.complex64) for t in (x, w, g))  # four multiply-adds of real numbers each
         call = OpCall(aten.linear_backward.default, (x, g, w, [True, True, False]), {}, (x, w, None))
-        assert products_room.linear_backward(call).model["products"] == 4 * 2 * 72
+        assert products_room.product_backward(call).model["products"] == 4 * 2 * 72
         assert products_room.linear(OpCall(aten.linear.default, (x, w), {}, g)).model["products"] == 4 * 72
 
 
@@ -353,5 +353,5 @@ def test_complex_numbers_that_are_added():
         assert fk.count(torch.nn.functional.linear, z, square, row).vector_flops == 2 * 15
         assert fk.count(torch.nn.functional.linear, torch.ones(3, 4), torch.ones(4)).flops == 2 * 3 * 4
     args = (z, z, square, [True, True, True])
-    work = products_room.linear_backward(OpCall(torch.ops.aten.linear_backward.default, args, {}, (z, square, row)))
+    work = products_room.product_backward(OpCall(torch.ops.aten.linear_backward.default, args, {}, (z, square, row)))
     assert (work.model, work.vector) == ({"products": 2 * 4 * 75}, {"elementwise": 2 * 15})

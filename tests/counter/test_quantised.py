@@ -131,6 +131,7 @@ def test_kernels(name):
 def test_eight_bits_move_eight_bits():
     report = fk.count(KERNELS["_int_mm"])
     assert row(report, "_int_mm")["bytes"] == 32 * 64 + 64 * 16 + 4 * 32 * 16
+    assert report.vector_flops == 0  # plain integers have no scale
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from programs import backward, count, leaf, row
 import flopkit as fk
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas.linear_algebra import triangular_solve
-from flopkit.counter.formulas.sparse import half_linear, half_product, sparse_macs
+from flopkit.counter.formulas.sparse import half_product, sparse_macs
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Sparse .* tensor support is in beta", "ignore:.*invariant checks are implicitly disabled"
@@ -143,11 +143,6 @@ def test_two_of_four():
         torch.empty(64, 16, **meta),
         torch.empty(64, 2, device="meta", dtype=torch.int16),
     )
-    linear = OpCall(
-        torch.ops.aten._sparse_semi_structured_linear.default, (x, weight, marks), {}, torch.empty(8, 64, **meta)
-    )
-    assert sparse.half_linear(linear).model["products"] == 8 * 64 * 32 // 2
-    assert sparse.half_linear(linear).vector.get("elementwise", 0) == 0
     product = OpCall(
         torch.ops.aten._sparse_semi_structured_mm.default, (weight, marks, x.T), {}, torch.empty(64, 8, **meta)
     )
@@ -192,14 +187,6 @@ def test_two_of_four_and_what_is_added():
     aten = torch.ops.aten
     with torch.device("meta"):
         weight, marks, bias = torch.empty(64, 32), torch.empty(64, 4), torch.empty(64)
-        for rows in (8, 0):
-            x, out = torch.empty(rows, 64), torch.empty(rows, 64)
-            for given in (None, bias):
-                work = half_linear(
-                    OpCall(aten._sparse_semi_structured_linear.default, (x, weight, marks), dict(bias=given), out)
-                )
-                assert work.model == {"products": rows * 64 * 32}
-                assert work.vector.get("elementwise", 0) == (0 if given is None else rows * 64)
         b, out = torch.empty(64, 8), torch.empty(64, 8)
         work = half_product(OpCall(aten._sparse_semi_structured_mm.default, (weight, marks, b), {}, out))
         assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {})

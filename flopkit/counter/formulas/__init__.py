@@ -1,4 +1,10 @@
-"""What every operator costs: which of the four kinds it is of, and the formula where it is counted."""
+"""What every operator costs: which of the four kinds it is of, and the formula where it is counted.
+
+`rule_for` asks, in this order: has the user a formula, or have we? Is it a view, which costs nothing (`memory`)? Does it work element by
+element (`elementwise`)? Is it on the list of those that nobody explains (`unknown`)? Does it copy or fill (`memory`)? Where all of that is
+no, it is opened, and what runs inside counts. Ours stand by sense, many as rows of a table: `elementwise.RECIPES`, `reductions.SIMPLE`,
+`linear_algebra.ALGORITHMS`, `products.FACTORS`, `losses_optimizers.LOSSES`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from typing import Any
 
 from flopkit.counter import registry
 from flopkit.counter.calls import OpCall, name_of
-from flopkit.counter.formulas import memory, pointwise, products
+from flopkit.counter.formulas import elementwise, memory
 from flopkit.counter.formulas.unknown import OPENED, reason_for
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import Work, free, unknown
@@ -18,72 +24,33 @@ from flopkit.counter.work import Work, free, unknown
 __all__ = ["FLEX", "Rule", "rule_for"]
 
 # The files that register formulas when they are imported.
-ROOMS = tuple(
-    import_module(f"{__name__}.{name}")
-    for name in (
-        "attention_kernels", "attention_layers", "convolutions", "elements", "images", "indexing", "linear_algebra", "losses_optimizers",
-        "memory", "normalisations", "pointwise", "products", "quantised", "recurrent", "reductions", "sparse",
-    )
-)  # fmt: skip
+_FILES = ("attention_kernels attention_layers convolutions images indexing linear_algebra losses_optimizers normalisations products "
+          "quantised recurrent reductions sparse")  # fmt: skip
+MODULES = tuple(import_module(f"{__name__}.{name}") for name in _FILES.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How calls of one operator are counted.
-
-    Parameters
-    ----------
-    op : str
-        Its name in tables.
-    formula : Callable[[OpCall], Work]
-        What gives the `Work` of one call.
-    constant : Entry, optional
-        The entry itself, where every call costs the same (a view: nothing).
-    opens : bool, optional
-        Nobody knows it: its inside is looked at.
-    composite : bool, optional
-        It is defined by torch itself, by other operators.
-    data_dependent : bool, optional
-        Its cost depends on more than shapes and dtypes.
-    dynamic_shape : bool, optional
-        Its result's shape depends on the data.
-    elementwise : bool, optional
-        It is element-wise: the values of its scalars change nothing.
-    whole : Rule, optional
-        The rule where it is opened elsewhere, for tensors whose kind or device has a kernel of its own: nested ones, a
-        GPU's.
-    flexes : bool, optional
-        It is FlexAttention, whose kernel only a compiler makes.
-    attends : bool, optional
-        It is attention as a whole, from which everything else follows.
-    fresh : bool, optional
-        What it returns is new, and follows from shapes, dtypes and arguments that are no tensors.
-    valued : bool, optional
-        A float among its arguments may change what it costs or returns (the p of a distance, the scale of a new size).
-    entries : dict[Any, Entry], optional
-        What was found for the shapes that were seen.
-    exact : dict[Any, Entry], optional
-        The same, where floats were among the arguments.
-    special : bool, optional
-        `attends`, `flexes` or `opens`: not just run and put down.
-    """
+    """How calls of one operator are counted: its name in tables, the formula that gives the `Work` of one call, and what is known of all calls."""
 
     op: str
     formula: Callable[[OpCall], Work]
-    constant: Entry | None = None
-    opens: bool = False
-    composite: bool = False
-    data_dependent: bool = False
-    dynamic_shape: bool = False
-    elementwise: bool = False
-    whole: Rule | None = None
-    flexes: bool = False
-    attends: bool = False
-    fresh: bool = False
-    valued: bool = False
-    entries: dict[Any, Entry] = field(default_factory=dict)
-    exact: dict[Any, Entry] = field(default_factory=dict)
-    special: bool = field(init=False)
+    constant: Entry | None = None  # the entry itself, where every call costs the same (a view: nothing)
+    opens: bool = False  # nobody knows it: its inside is looked at
+    composite: bool = False  # it is defined by torch itself, by other operators
+    data_dependent: bool = False  # its cost depends on more than shapes and dtypes
+    dynamic_shape: bool = False  # its result's shape depends on the data
+    elementwise: bool = False  # the values of its scalars change nothing
+    whole: Rule | None = (
+        None  # where it is opened elsewhere: for tensors whose kind or device has a kernel of its own (nested ones, a GPU's)
+    )
+    flexes: bool = False  # it is FlexAttention, whose kernel only a compiler makes
+    attends: bool = False  # it is attention as a whole, from which everything else follows
+    fresh: bool = False  # what it returns is new, and follows from shapes, dtypes and arguments that are no tensors
+    valued: bool = False  # a float may change what it costs or returns (the p of a distance, the scale of a new size)
+    entries: dict[Any, Entry] = field(default_factory=dict)  # what was found for the shapes that were seen
+    exact: dict[Any, Entry] = field(default_factory=dict)  # the same, where floats were among the arguments
+    special: bool = field(init=False)  # not just run and put down
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "special", self.attends or self.flexes or self.opens)
@@ -92,33 +59,21 @@ class Rule:
 def rule_for(func: Any) -> Rule:
     """The rule for *func*: the user's formula, ours, element-wise, free, or to be opened."""
     rule = _explain(func)
-    if rule.constant is not None:
-        return rule
-    return replace(
-        rule, fresh=not rule.dynamic_shape and _is_fresh(func), valued=not rule.elementwise and _is_valued(func)
-    )
-
-
-def _is_fresh(func: Any) -> bool:
     schema = getattr(func, "_schema", None)
-    if schema is None or not schema.name.startswith("aten::") or schema.is_mutable:
-        return False
-    return bool(schema.returns) and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
+    if rule.constant is not None or schema is None:
+        return rule
+    fresh = schema.name.startswith("aten::") and not schema.is_mutable and not rule.dynamic_shape
+    new = schema.returns and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
+    return replace(rule, fresh=fresh and bool(new), valued=not rule.elementwise and _is_valued(schema))
 
 
-def _is_valued(func: Any) -> bool:
+def _is_valued(schema: Any) -> bool:
     """Whether it takes floats. Not what changes tensors in place, such as an optimiser's step: its rate changes with each step, and nothing
     that is counted follows from it."""
-    schema = getattr(func, "_schema", None)
-    if schema is None:
+    if any(a.alias_info is not None and a.alias_info.is_write and not a.is_out for a in schema.arguments):
         return False
-    within = any(a.alias_info is not None and a.alias_info.is_write and not a.is_out for a in schema.arguments)
-    return not within and any(
-        kind in str(a.type)
-        for a in schema.arguments
-        for kind in ("float", "number")
-        if a.name not in ("eps", "momentum")
-    )
+    kinds = [str(a.type) for a in schema.arguments if a.name not in ("eps", "momentum")]
+    return any("float" in kind or "number" in kind for kind in kinds)
 
 
 def _explain(func: Any) -> Rule:
@@ -128,10 +83,9 @@ def _explain(func: Any) -> Rule:
 
     name = name_of(func)
     op = name.replace("aten::", "").replace("::", ".")
-    dynamic = getattr(torch.Tag, "dynamic_output_shape", None) in getattr(func, "tags", ())
     composite = name.startswith("aten::") and internals.has_kernel_for(func, "CompositeImplicitAutograd")
     # Composite: torch itself defines it by others, in C++.
-    by_formula = partial(Rule, op, dynamic_shape=dynamic)
+    by_formula = partial(Rule, op, dynamic_shape=torch.Tag.dynamic_output_shape in getattr(func, "tags", ()))
     by_inside = partial(Rule, op, _uncounted, opens=True)
     if (mine := registry.theirs(func)) is not None:
         return by_formula(mine)
@@ -148,31 +102,26 @@ def _explain(func: Any) -> Rule:
         return by_inside()
     reason = "" if name in OPENED or memory.packs(name) else reason_for(name)
     if not reason and memory.is_view(func, name):
-        # Of a composite one a copy, if a view cannot be had: reshape, to, contiguous.
-        return by_inside(composite=True) if composite else Rule(op, _nothing, constant=Entry(op, free(), func))
-    vector = pointwise.vector_formula(func, name)
-    element = None if vector is None else by_formula(vector, elementwise=True)
-    if element is not None and not composite:
-        return element
-    if element is None and reason:
+        if composite:  # a copy, where a view cannot be had: reshape, to, contiguous
+            return by_inside(composite=True)
+        return Rule(op, lambda call: free(), constant=Entry(op, free(), func))
+    vector = elementwise.vector_formula(func, name)
+    if vector is not None and not composite:
+        return by_formula(vector, elementwise=True)
+    if vector is None and reason:
         return by_formula(_uncounted)
     if (moved := memory.formula_of(func, name)) is not None:
         return by_inside(composite=True, whole=Rule(op, moved)) if composite else by_formula(moved)
-    if name == "aten::matmul":
-        element = Rule(op, products.nested_product)
-    elif not internals.has_kernel_for(func, "CPU"):  # taken apart only where a device has no kernel of its own
-        element = None
+    whole = None
+    if vector is not None and internals.has_kernel_for(func, "CPU"):  # only a device without one takes it apart
+        whole = by_formula(vector, elementwise=True)
     defined = internals.can_decompose(func)  # also by Python, and by those who wrote it
-    return by_inside(composite=defined, whole=element, attends=op == "scaled_dot_product_attention")
+    return by_inside(composite=defined, whole=whole, attends=op == "scaled_dot_product_attention")
 
 
 def _uncounted(call: OpCall) -> Work:
     return unknown(call.bytes())
 
 
-def _nothing(call: OpCall) -> Work:
-    return free()
-
-
 FLEX = ("higher_order::flex_attention", "higher_order::flex_attention_backward")
-BY_VALUE = frozenset(name for room in ROOMS for name in getattr(room, "BY_VALUE", ()))
+BY_VALUE = frozenset(name for module in MODULES for name in getattr(module, "BY_VALUE", ()))

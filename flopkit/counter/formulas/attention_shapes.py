@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flopkit.counter.calls import extent
+from flopkit.counter.formulas.indexing import broadcast
 from flopkit.counter.formulas.visibility import band_pairs, visible_rows
 
 __all__ = ["HIDDEN_MASK", "UNKNOWN_LENGTHS", "Shape", "in_common", "of_lengths", "shape_of"]
@@ -20,50 +21,24 @@ UNKNOWN_LENGTHS = (
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of one call of attention, all heads and sequences together.
+    """The size of one call of attention, all heads and sequences together."""
 
-    Parameters
-    ----------
-    pairs, visible : int
-        Positions of the score matrices, and those that the mask lets through.
-    head_dim, v_head_dim : int
-        Size of a key, of a value.
-    q_bytes, k_bytes, v_bytes, o_bytes : int
-        Bytes of the tensors; of keys and values, those that a window lets any query see.
-    outputs : int
-        Numbers of the output.
-    width : int
-        Bytes of a score.
-    hides : bool, optional
-        Whether the program says that some pairs are hidden.
-    note : str, optional
-        What could not be known.
-    computed : int, optional
-        Pairs that a kernel computes which skips what is hidden; None: the visible ones.
-    unseen : int, optional
-        Bytes of keys and values that no query sees: not read, but their gradients, zeros, are written.
-    common : str, optional
-        Which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once.
-    dtype : str, optional
-        Number format of q, k and v, by torch's name.
-    """
-
-    pairs: int
-    visible: int
-    head_dim: int
-    v_head_dim: int
+    pairs: int  # positions of the score matrices
+    visible: int  # those that the mask lets through
+    head_dim: int  # size of a key
+    v_head_dim: int  # size of a value
     q_bytes: int
-    k_bytes: int
+    k_bytes: int  # of keys and values, those that a window lets any query see
     v_bytes: int
     o_bytes: int
-    outputs: int
-    width: int
-    hides: bool = False
-    note: str = ""
-    computed: int | None = None
-    unseen: int = 0
-    common: str = ""
-    dtype: str = ""
+    outputs: int  # numbers of the output
+    width: int  # bytes of a score
+    hides: bool = False  # whether the program says that some pairs are hidden
+    note: str = ""  # what could not be known
+    computed: int | None = None  # pairs that a kernel computes which skips what is hidden; None: the visible ones
+    unseen: int = 0  # bytes of keys and values that no query sees: not read, but their gradients, zeros, are written
+    common: str = ""  # which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once
+    dtype: str = ""  # number format of q, k and v, by torch's name
 
     def split(self, each: float) -> dict[str, float]:
         """*each* for every pair, by what the mask says of it."""
@@ -89,10 +64,7 @@ class Shape:
     def times(self, n: int, q: int, k: int, v: int) -> Shape:
         """*n* such calls at once, for which *q*, *k* and *v* of the tensors are read."""
         return replace(
-            self, pairs=n * self.pairs, visible=n * self.visible, outputs=n * self.outputs, o_bytes=n * self.o_bytes,
-            q_bytes=q * self.q_bytes, k_bytes=k * self.k_bytes, v_bytes=v * self.v_bytes,
-            computed=None if self.computed is None else n * self.computed,
-            unseen=k * self.unseen,
+            self.part(n, 1), q_bytes=q * self.q_bytes, k_bytes=k * self.k_bytes, v_bytes=v * self.v_bytes, unseen=k * self.unseen
         )  # fmt: skip
 
     def part(self, rows: int, whole: int) -> Shape:
@@ -124,33 +96,19 @@ def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, 
     """
     length, head = (-2, -3) if heads_first else (-3, -2)
     queries, keys = int(q.shape[length]), int(k.shape[length])
-    rows = 1
-    for sizes in _aligned([tuple(t.shape[:-3]) + ((t.shape[head],) if t.dim() > 2 else ()) for t in (q, k, v)]):
-        rows *= 0 if 0 in sizes else max(sizes)
+    d, dv, width = int(q.shape[-1]), int(v.shape[-1]), int(q.element_size())
+    rows = broadcast(*((*t.shape[:-3], *((t.shape[head],) if t.dim() > 2 else ())) for t in (q, k, v)))
     right = 0 if causal else right
     band = (queries, keys, left, right, keys - queries if bottom_right else 0)
-    hides = left is not None or right is not None
-    pairs = rows * queries * keys
-    d, dv = int(q.shape[-1]), int(v.shape[-1])
     share = visible_rows(*band) if left is not None else keys
     k_bytes, v_bytes = (extent(t) * share // keys if keys else 0 for t in (k, v))
     return Shape(
-        pairs=pairs,
-        visible=rows * band_pairs(*band),
-        head_dim=d,
-        v_head_dim=dv,
-        q_bytes=extent(q),
-        k_bytes=k_bytes,
-        v_bytes=v_bytes,
-        unseen=extent(k) + extent(v) - k_bytes - v_bytes,
-        o_bytes=rows * queries * dv * int(q.element_size()),
-        outputs=rows * queries * dv,
-        width=int(q.element_size()),
-        hides=hides,
-        note=HIDDEN_MASK if mask is not None and 0 not in mask.shape else "",
-        common=common,
-        dtype=str(q.dtype).removeprefix("torch."),
-    )
+        pairs=rows * queries * keys, visible=rows * band_pairs(*band), head_dim=d, v_head_dim=dv,
+        q_bytes=extent(q), k_bytes=k_bytes, v_bytes=v_bytes, unseen=extent(k) + extent(v) - k_bytes - v_bytes,
+        outputs=rows * queries * dv, o_bytes=rows * queries * dv * width, width=width,
+        hides=left is not None or right is not None, note=HIDDEN_MASK if mask is not None and 0 not in mask.shape else "",
+        common=common, dtype=str(q.dtype).removeprefix("torch."),
+    )  # fmt: skip
 
 
 def of_lengths(
@@ -168,26 +126,10 @@ def of_lengths(
         queries += q
         keys += kv
         rows += visible_rows(*band) if left is not None else kv
+    outputs, kv_width = queries * heads * v_head_dim, kv_heads * width
     return Shape(
-        pairs=heads * pairs,
-        visible=heads * visible,
-        head_dim=head_dim,
-        v_head_dim=v_head_dim,
-        q_bytes=queries * heads * head_dim * width,
-        k_bytes=rows * kv_heads * head_dim * width,
-        v_bytes=rows * kv_heads * v_head_dim * width,
-        o_bytes=queries * heads * v_head_dim * width,
-        outputs=queries * heads * v_head_dim,
-        width=width,
-        hides=left is not None or right is not None,
-        note=note,
-        unseen=(keys - rows) * kv_heads * (head_dim + v_head_dim) * width,
-        common=common,
-        dtype=dtype,
-    )
-
-
-def _aligned(shapes: list[tuple[Any, ...]]) -> Iterable[tuple[int, ...]]:
-    """Sizes of a broadcast, dimension by dimension."""
-    longest = max(map(len, shapes))
-    return zip(*((1,) * (longest - len(s)) + tuple(map(int, s)) for s in shapes), strict=True)
+        pairs=heads * pairs, visible=heads * visible, head_dim=head_dim, v_head_dim=v_head_dim,
+        q_bytes=queries * heads * head_dim * width, k_bytes=rows * kv_width * head_dim, v_bytes=rows * kv_width * v_head_dim,
+        unseen=(keys - rows) * kv_width * (head_dim + v_head_dim), outputs=outputs, o_bytes=outputs * width, width=width,
+        hides=left is not None or right is not None, note=note, common=common, dtype=dtype,
+    )  # fmt: skip

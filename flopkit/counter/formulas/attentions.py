@@ -23,7 +23,6 @@ KERNELS: Mapping[str, str] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (CPU)",
     "aten::_scaled_dot_product_fused_attention_overrideable": "fused",
     "aten::_scaled_dot_product_attention_math_for_mps": "math (MPS)",
-    "aten::_triton_scaled_dot_attention": "triton",
     "aten::_flash_attention_forward": "flash",
     "aten::_flash_attention_forward_no_dropout_inplace": "flash",
     "aten::_efficient_attention_forward": "efficient",
@@ -47,18 +46,16 @@ def split_of(macs: Mapping[str, float], shape: Shape) -> dict[str, float]:
 
 def forward_work(shape: Shape, kernel: str) -> Work:
     """Scores and values: (head_dim + v_head_dim) multiply-adds a pair. ``"math"`` computes hidden pairs, too, and moves the scores."""
-    each = shape.head_dim + shape.v_head_dim
+    each, vector = shape.head_dim + shape.v_head_dim, SCALE_FLOPS + SOFTMAX_FLOPS
     math = kernel.startswith("math")
     if math:  # the values are read by a product of their own
         shape = replace(shape, common=shape.common.rstrip("v"))
-    moved = shape.read() + shape.o_bytes
-    vector = SCALE_FLOPS + SOFTMAX_FLOPS
     return Work(
         COUNTED,
         model=shape.split(each),
         executed=shape.all(each) if math else shape.run(each) if shape.computed is not None else None,
         vector=softmax_of(shape.all(vector) if math else shape.run(vector)),
-        bytes=moved + (4 * shape.pairs * shape.width if math else 0),
+        bytes=shape.read() + shape.o_bytes + (4 * shape.pairs * shape.width if math else 0),
         kernel=kernel,
         note=shape.note,
         dtype=shape.dtype,
@@ -77,32 +74,24 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
     q, k, v, *bias = wanted
     inner = q or k or any(bias)
     products = dv * v + dv * inner + d * q + d * k
-    gradients = shape.q_bytes + shape.k_bytes + shape.v_bytes + shape.unseen
-    scores = shape.pairs * shape.width
+    work = Work(COUNTED, model=shape.split(products), kernel=kernel, note=shape.note, dtype=shape.dtype)
     if kernel.startswith("math"):
         # Values: probabilities and the output's gradient in, one out. Probabilities: that gradient and the values in, theirs out;
         # softmax: two read, one written. Queries and keys: the scores' gradient and the other of them in, one out.
-        moved = (
-            v * (scores + shape.o_bytes + shape.v_bytes)
-            + inner * (shape.o_bytes + shape.v_bytes + scores + 3 * scores)
-            + (q + k) * (scores + shape.q_bytes + shape.k_bytes)
-        )
+        scores = shape.pairs * shape.width
+        moved = v * (scores + shape.o_bytes + shape.v_bytes) + inner * (shape.o_bytes + shape.v_bytes + 4 * scores)
+        moved += (q + k) * (scores + shape.q_bytes + shape.k_bytes)
         vector = softmax_of(shape.all(inner * THROUGH_SOFTMAX))
-        return Work(COUNTED, model=shape.split(products), executed=shape.all(products), vector=vector, bytes=moved, kernel=kernel,
-                    note=shape.note, dtype=shape.dtype)  # fmt: skip
+        return replace(work, executed=shape.all(products), vector=vector, bytes=moved)
     twice = kernel.startswith("flex")
-    vector = {**softmax_of(shape.run(FLASH_SOFTMAX)), "elementwise": ROW_SUM * shape.outputs}
-    return Work(
-        COUNTED,
-        model=shape.split(products),
+    gradients = shape.q_bytes + shape.k_bytes + shape.v_bytes + shape.unseen
+    return replace(
+        work,
         executed=shape.run(2 * d + 2 * dv),
         recomputed=shape.run(d + twice * (d + dv)),
-        vector=vector,
+        vector={**softmax_of(shape.run(FLASH_SOFTMAX)), "elementwise": ROW_SUM * shape.outputs},
         vector_recomputed=softmax_of(shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX))),
         bytes=shape.read() + 2 * shape.o_bytes + gradients,  # o_bytes: the output and its gradient are read
-        kernel=kernel,
-        note=shape.note,
-        dtype=shape.dtype,
     )
 
 

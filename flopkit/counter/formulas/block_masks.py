@@ -20,9 +20,8 @@ _EVERYTHING = 1 << 30  # the block size that says: no block mask
 UNSEEN = "the block mask has no values here: every position counts as visible"
 TOO_MANY = "the block mask is too large to look at pair by pair: whole blocks count as visible"
 
-_seen: dict[
-    Any, tuple[weakref.ref[Any], tuple[int, int, str], Any]
-] = {}  # the function is kept, so that its name is not given to another
+# The function is kept, so that its name is not given to another.
+_seen: dict[Any, tuple[weakref.ref[Any], tuple[int, int, str], Any]] = {}
 
 
 class Pairs(NamedTuple):
@@ -60,16 +59,14 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
 
 
 def _look(
-    inner: list[Any], mask_mod: Callable[..., Any], buffers: tuple[Any, ...], rows: int, columns: int, q: int, kv: int
+    inner: list[Any], mask_mod: Callable[..., Any], buffers: tuple[Any, ...], *sizes: int
 ) -> tuple[int, int, str]:
     """Pairs that are visible, and those in blocks that are not skipped; a note where the first could not be told from the second."""
-    full = _blocks(inner[2], inner[3])
-    partial = _blocks(inner[0], inner[1])
-    whole = _area(full, rows, columns, q, kv)
-    asked = _area(partial, rows, columns, q, kv)
+    full, partial = _blocks(inner[2], inner[3]), _blocks(inner[0], inner[1])
+    whole, asked = _area(full, *sizes), _area(partial, *sizes)
     if asked > LIMIT:
         return whole + asked, whole + asked, TOO_MANY
-    return whole + _ask(mask_mod, buffers, partial, rows, columns, q, kv), whole + asked, ""
+    return whole + _ask(mask_mod, buffers, partial, *sizes), whole + asked, ""
 
 
 def _blocks(counts: Any, indices: Any) -> Any:
@@ -97,8 +94,7 @@ def _ask(
     if blocks is None or not len(blocks):
         return 0
     asked = torch.vmap(mask_mod, in_dims=(0, 0, 0, 0, *(None,) * len(buffers)))
-    down = torch.arange(rows, device=blocks.device)
-    along = torch.arange(columns, device=blocks.device)
+    down, along = (torch.arange(size, device=blocks.device) for size in (rows, columns))
     # equivalent: _CHUNK // columns -> _CHUNK * columns | 1 -> 2 (how much is looked at, or at a time)
     rows_at_once = max(_CHUNK // columns, 1)
     total = 0
@@ -110,11 +106,8 @@ def _ask(
         i = (block[:, 2] * rows + down[line % rows]).unsqueeze(1)
         j = block[:, 3].unsqueeze(1) * columns + along
         above, left = ((i < q) & (j < kv)).nonzero(as_tuple=True)
-        if not len(above):
-            continue
-        i, j = i.expand_as(j)[above, left], j[above, left]
-        b, h = block[above, 0], block[above, 1]
-        with indexing_by_tensors():
-            seen = asked(b, h, i, j, *buffers)
-        total += int(seen.sum())
+        if len(above):
+            with indexing_by_tensors():
+                seen = asked(block[above, 0], block[above, 1], i.expand_as(j)[above, left], j[above, left], *buffers)
+            total += int(seen.sum())
     return total

@@ -13,18 +13,17 @@ def asked(node: Any, count: int) -> tuple[bool, ...]:
     >>> asked(None, 2)
     (True, True)
     """
-    from flopkit.counter.watch.autograd import will_run
-
     if node is None:
         return (True,) * count
-    answers = []
-    for follower, _ in node.next_functions[:count]:
-        needed = follower is not None
-        if needed:
-            try:
-                needed = bool(will_run(follower))
-            except RuntimeError:  # a leaf, in autograd.grad: asked for
-                needed = True
-        answers.append(needed)
+    answers = [follower is not None and _runs(follower) for follower, _ in node.next_functions[:count]]
     answers += [True] * (count - len(answers))
     return tuple(answers) if any(answers) else (True,) * count
+
+
+def _runs(follower: Any) -> bool:
+    from flopkit.counter.watch.autograd import will_run
+
+    try:
+        return bool(will_run(follower))
+    except RuntimeError:  # a leaf, in autograd.grad: asked for
+        return True

@@ -1,4 +1,4 @@
-"""Images: pooling, sampling between pixels, and torchvision's own operators. (Plain upsampling is in `elements`.)"""
+"""Images: pooling, sampling between pixels, and torchvision's own operators. (Plain upsampling is in `reductions`.)"""
 
 from __future__ import annotations
 
@@ -23,10 +23,6 @@ def _taps(call: OpCall, dims: int) -> int:
     return prod(sizes) if len(sizes) == dims else sizes[0] ** dims
 
 
-def _dims(call: OpCall) -> int:
-    return next(n for n in (1, 2, 3) if f"{n}d" in call.name)
-
-
 def adaptive_taps(size: int, outputs: int) -> int:
     """Elements along one dimension under all windows of adaptive pooling: window i goes from ⌊i·size/outputs⌋ to ⌈(i + 1)·size/outputs⌉.
 
@@ -36,117 +32,79 @@ def adaptive_taps(size: int, outputs: int) -> int:
     return sum(-(-(i + 1) * size // outputs) - i * size // outputs for i in range(outputs))
 
 
-def _averages(call: OpCall) -> bool:
-    """Whether it takes means, not maxima: for them a division, too."""
-    return "avg" in call.name
-
-
-@explains("aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::quantized_max_pool1d", "aten::quantized_max_pool2d",
-          "aten::quantized_max_pool3d", "aten::fractional_max_pool2d", "aten::fractional_max_pool3d", "quantized::max_pool1d",
-          "quantized::max_pool2d", "aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d")  # fmt: skip
-def pool(call: OpCall) -> Work:
-    """A compare a tap; of means an add a tap, and a division. Where the kernel gives the positions of maxima (int64), they are written, too."""
-    return elementwise(numel(call.outputs[0]) * (_taps(call, _dims(call)) + _averages(call)), call.bytes())
-
-
-@explains("aten::avg_pool2d_backward", "aten::avg_pool3d_backward")
-def avg_pool_backward(call: OpCall) -> Work:
-    """A division, and an add a tap. The input is not read: its shape is enough."""
-    gradient = call["grad_output"]
-    return elementwise(numel(gradient) * (_taps(call, _dims(call)) + 1), extent(gradient) + extent(call.out))
-
-
-@explains("aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward", "aten::adaptive_max_pool2d_backward",
-          "aten::adaptive_max_pool3d_backward", "aten::fractional_max_pool2d_backward", "aten::fractional_max_pool3d_backward")  # fmt: skip
-def max_pool_backward(call: OpCall) -> Work:
-    """An add for each gradient, where its maximum was. The input is not read: its shape is enough."""
-    gradient, indices = call["grad_output"], call["indices"]
-    return elementwise(numel(gradient), extent(gradient) + extent(indices) + extent(call.outputs[0]))
-
-
 def _windows(image: Any, result: Any, dims: int) -> int:
-    """Elements under all windows of adaptive pooling, of all channels and images."""
+    """Elements under all windows of adaptive pooling (which may overlap), of all channels and images."""
     taps = prod(adaptive_taps(int(i), int(o)) for i, o in zip(image.shape[-dims:], result.shape[-dims:], strict=True))
     return int(taps * prod(int(n) for n in image.shape[:-dims]))
 
 
-@explains("aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d", "aten::adaptive_avg_pool1d", "aten::adaptive_avg_pool2d",
-          "aten::adaptive_avg_pool3d", "aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d")  # fmt: skip
-def adaptive_pool(call: OpCall) -> Work:
-    """A compare or an add for each element of each window (which may overlap); of means a division, of maxima the positions are written."""
+_MEANS = ("avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d "
+          "_adaptive_avg_pool3d avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward "
+          "adaptive_avg_pool3d_backward")  # fmt: skip
+_MAXIMA = ("max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d quantized_max_pool1d "
+           "quantized_max_pool2d quantized_max_pool3d")  # fmt: skip
+
+
+@explains(
+    *(f"aten::{name}" for name in (*_MEANS.split(), *_MAXIMA.split())), "quantized::max_pool1d", "quantized::max_pool2d"
+)
+def pool(call: OpCall) -> Work:
+    """A compare for each element of each window; of means an add, and a division. Backward, of means, the same.
+
+    Where the kernel gives the positions of maxima (int64), they are written, too. Backward the input is not read: its shape is enough.
+    """
+    gradient, dims = call.get("grad_output"), next(n for n in (1, 2, 3) if f"{n}d" in call.name)
     # equivalent: 0 -> 1 (maxima and positions are as many)
-    result = call.outputs[0]
-    return elementwise(_windows(call["self"], result, _dims(call)) + numel(result) * _averages(call), call.bytes())
-
-
-@explains("aten::_adaptive_avg_pool2d_backward", "aten::_adaptive_avg_pool3d_backward", "aten::adaptive_avg_pool3d_backward")  # fmt: skip
-def adaptive_avg_pool_backward(call: OpCall) -> Work:
-    """A division, and an add for each element of each window. The input is not read."""
-    gradient, dims = call["grad_output"], _dims(call)
-    flops = _windows(call.outputs[0], gradient, dims) + numel(gradient)
-    return elementwise(flops, extent(gradient) + extent(call.outputs[0]))
+    first = call.outputs[0]
+    image, result = (call.get("self"), first) if gradient is None else (first, gradient)
+    taps = _windows(image, result, dims) if "adaptive" in call.name else numel(result) * _taps(call, dims)
+    moved = call.bytes() if gradient is None else extent(gradient) + extent(first)
+    return elementwise(taps + numel(result) * ("avg" in call.name), moved)
 
 
 # -- a filter that widens, and sampling at a grid ------------------------------------------------------------------
 
 
-# Taps on each side at a scale of 1, where the filter widens as an image shrinks (antialias).
-_SUPPORT = {"bilinear2d": 1, "bicubic2d": 2, "lanczos2d": 3}
-
-
-@explains(*(f"aten::_upsample_{kind}_aa{end}" for kind in _SUPPORT for end in ("", "_backward")))
+@explains(*(f"aten::_upsample_{kind}2d_aa{end}" for kind in ("bilinear", "bicubic") for end in ("", "_backward")))
 def antialiased(call: OpCall) -> Work:
-    """Columns, then rows: 2t − 1 FLOPs for a sum of t taps, with the filter's full width t = 2·⌈support·scale⌉ + 1 (an upper bound)."""
-    backward = call.name.endswith("_backward")
-    # equivalent: 1 -> 2 (the first part is the same)
-    kind = call.name.removeprefix("aten::_upsample_").split("_", 1)[0]
-    large = call["grad_output"] if backward else call.outputs[0]
-    small = call.outputs[0] if backward else call.args[0]
-    (h_in, w_in), (h_out, w_out) = map(int, small.shape[-2:]), map(int, large.shape[-2:])
-    rows, columns = (
-        2 * ceil(_SUPPORT[kind] * max(n_in / n_out, 1)) + 1 for n_in, n_out in ((h_in, h_out), (w_in, w_out))
-    )
-    images = prod(int(n) for n in small.shape[:-2])
-    flops = images * (h_in * w_out * (2 * columns - 1) + h_out * w_out * (2 * rows - 1))
-    return elementwise(flops, call.bytes())
+    """Columns, then rows: 2t − 1 FLOPs for a sum of t taps, with the filter's full width t = 2·⌈support·scale⌉ + 1 (an upper bound).
+
+    The support is 1 tap on each side (bilinear) or 2 (bicubic); the scale, at least 1, is by how much the image shrinks.
+    """
+    gradient, result = call.get("grad_output"), call.outputs[0]
+    old, new = (call.args[0], result) if gradient is None else (result, gradient)
+    support = 1 if "bilinear" in call.name else 2
+    (h_in, w_in), (h_out, w_out) = map(int, old.shape[-2:]), map(int, new.shape[-2:])
+    rows, columns = (2 * ceil(support * max(i / o, 1)) + 1 for i, o in ((h_in, h_out), (w_in, w_out)))
+    each = h_in * w_out * (2 * columns - 1) + h_out * w_out * (2 * rows - 1)
+    return elementwise(prod(int(n) for n in old.shape[:-2]) * each, call.bytes())
 
 
-# Of one position of the grid: its pixel from −1…1 (4 a dimension), rounding, distances and weights. Of one element: the sum.
-_GRID = {(2, 0): (18, 7), (2, 1): (10, 0), (2, 2): (60, 35), (3, 0): (37, 15), (3, 1): (15, 0)}
+PIXEL_FLOPS = 18  # bilinear, of a position: 8 its pixel from −1…1, 2 rounding, 4 distances, 4 weights
+SUM_FLOPS = 7  # of an element: four multiplies, three adds
+# By dimensions and mode (0 bilinear, 1 nearest, 2 bicubic): FLOPs of a position, FLOPs of an element, taps.
+_GRID = {(2, 0): (PIXEL_FLOPS, SUM_FLOPS, 4), (2, 1): (10, 0, 1), (2, 2): (60, 35, 16), (3, 0): (37, 15, 8),
+         (3, 1): (15, 0, 1)}  # fmt: skip
 
 
-def _grid(call: OpCall) -> tuple[int, int, int, int]:
-    grid = call["grid"]
-    dims = int(grid.shape[-1])
-    mode = int(call.get("interpolation_mode", 0) or 0)
-    place, each = _GRID[dims, mode]
-    return dims, mode, place * (numel(grid) // dims), each
-
-
-@explains(
-    "aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::cudnn_grid_sampler", "aten::_grid_sampler_2d_cpu_fallback"
-)
+@explains(*(f"aten::{name}{end}" for name in ("grid_sampler_2d", "grid_sampler_3d", "cudnn_grid_sampler", "_grid_sampler_2d_cpu_fallback")
+            for end in ("", "_backward")))  # fmt: skip
 def grid_sampler(call: OpCall) -> Work:
-    """Bilinear: 18 FLOPs a position (8 its pixel, 2 rounding, 4 distances, 4 weights), 7 an element (4 multiplies, 3 adds); in three dimensions 37
-    and 15; nearest 10 and none; bicubic 60 and 35. Bytes: the image and the grid once, the result."""
-    _, _, places, each = _grid(call)
-    return elementwise(places + each * numel(call.outputs[0]), call.bytes())
+    """FLOPs of each position of the grid, and of each element (`_GRID`). Bytes: the image and the grid once, the result.
+
+    Backward: for each tap of an element a multiply and an add to the image, and as many to each coordinate of the grid with one multiply more.
+    """
+    grid, gradient = call["grid"], call.get("grad_output")
+    dims, mode = int(grid.shape[-1]), int(call.get("interpolation_mode", 0) or 0)
+    place, each, taps = _GRID[dims, mode]
+    if gradient is not None:
+        for_image, for_grid = map(bool, call.get("output_mask") or (True, True))
+        each = 2 * taps * for_image + 3 * dims * taps * for_grid * (mode != 1)
+    elements = numel(call.outputs[0] if gradient is None else gradient)
+    return elementwise(place * (numel(grid) // dims) + each * elements, call.bytes())
 
 
-@explains("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward", "aten::cudnn_grid_sampler_backward",
-          "aten::_grid_sampler_2d_cpu_fallback_backward")  # fmt: skip
-def grid_sampler_backward(call: OpCall) -> Work:
-    """For each tap of an element a multiply and an add to the image, and as many to each coordinate of the grid with one multiply more."""
-    dims, mode, places, _ = _grid(call)
-    taps = {0: 2**dims, 1: 1, 2: 16}[mode]
-    for_image, for_grid = map(bool, call.get("output_mask") or (True, True))
-    each = 2 * taps * for_image + 3 * dims * taps * for_grid * (mode != 1)
-    return elementwise(places + each * numel(call["grad_output"]), call.bytes())
-
-
-@explains(
-    "aten::affine_grid_generator", "aten::cudnn_affine_grid_generator", "aten::cudnn_affine_grid_generator_backward"
-)
+@explains("aten::affine_grid_generator", "aten::cudnn_affine_grid_generator", "aten::cudnn_affine_grid_generator_backward")  # fmt: skip
 def affine_grid(call: OpCall) -> Work:
     """A matrix of each image times the base grid's positions: n·positions·d·(d + 1) multiply-adds; backward the same with the gradient."""
     grid = call.get("grad")
@@ -155,10 +113,6 @@ def affine_grid(call: OpCall) -> Work:
 
 
 # -- torchvision ---------------------------------------------------------------------------------------------------
-
-
-PIXEL_FLOPS = 18  # bilinear, of a position: as in `sampling`
-SUM_FLOPS = 7  # of an element: four multiplies, three adds
 
 
 @explains("torchvision::deform_conv2d", "torchvision::_deform_conv2d_backward")
@@ -171,29 +125,22 @@ def deform_conv2d(call: OpCall) -> Work:
     result = call.outputs[0] if gradient is None else gradient
     taps = prod(int(n) for n in weight.shape[2:])
     positions = numel(result) // max(int(weight.shape[0]), 1)  # of all images
-    columns = positions * int(image.shape[1]) * taps
-    offsets = positions * taps * int(call["offset_groups"])
+    columns, offsets = positions * int(image.shape[1]) * taps, positions * taps * int(call["offset_groups"])
     each = SUM_FLOPS + (bool(call["use_mask"]) if gradient is None else 8 + 24)
     biases = numel(result) * (gradient is not None or call["bias"] is not None)
     macs = convolution_macs(result, weight) * (1 if gradient is None else 2)
     return counted(macs, call.bytes(), vector=PIXEL_FLOPS * offsets + each * columns + biases)
 
 
-@explains(
-    "torchvision::roi_align",
-    "torchvision::_roi_align_backward",
-    "torchvision::ps_roi_align",
-    "torchvision::_ps_roi_align_backward",
-)
+@explains("torchvision::roi_align", "torchvision::_roi_align_backward")
 def roi_align(call: OpCall) -> Work:
     """A mean of sampling_ratio² bilinear samples: 7 and an add each, and a division; 18 for the place of each sample of a box.
 
     Without a sampling_ratio how many samples are taken follows from the boxes: then it is not counted.
     """
-    ratio = int(call["sampling_ratio"])
-    if ratio <= 0:
+    samples = max(int(call["sampling_ratio"]), 0) ** 2
+    if not samples:
         return unknown(call.bytes())
     large = call["grad"] if "backward" in call.name else call.outputs[0]
-    samples = ratio * ratio
     places = int(call["rois"].shape[0]) * int(large.shape[-2]) * int(large.shape[-1]) * samples
     return elementwise(PIXEL_FLOPS * places + numel(large) * ((SUM_FLOPS + 1) * samples + 1), call.bytes())

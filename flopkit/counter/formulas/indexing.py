@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
 from flopkit.counter.calls import OpCall, extent, numel, tensors
-from flopkit.counter.formulas.memory import changed
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise, free
 
-__all__ = ["PLACES"]
+__all__ = ["PLACES", "broadcast"]
 
 # What the arguments that say where are called.
 PLACES = ("index", "indices", "mask")
 
 
-def _places(call: OpCall) -> list[Any]:
-    return [t for name in PLACES for t in tensors(call.get(name))]
-
-
 def _read_places(call: OpCall) -> int:
-    return sum(map(extent, {id(t): t for t in _places(call)}.values()))
+    places = {id(t): t for name in PLACES for t in tensors(call.get(name))}
+    return sum(map(extent, places.values()))
 
 
 # -- reading --------------------------------------------------------------------------------------------------
@@ -34,46 +32,38 @@ def gathered(call: OpCall) -> Work:
     return free(2 * sum(map(extent, call.outputs)) + _read_places(call))
 
 
-@explains("aten::embedding_renorm_", "aten::embedding_renorm")
-def renormed(call: OpCall) -> Work:
-    """The norm of each row that is named (power, add), and a multiplication; the rows are read and written."""
-    rows = numel(call["indices"]) * int(call["self"].shape[-1])
-    width = call["self"].element_size()
-    whole = 0 if changed(call) else 2 * extent(call["self"])
-    return elementwise(3 * rows, 2 * rows * width + whole + extent(call["indices"]))
-
-
-@explains("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+@explains("aten::_embedding_bag", "aten::_embedding_bag_forward_only", "aten::_embedding_bag_per_sample_weights_backward")  # fmt: skip
 def embedding_bag(call: OpCall) -> Work:
-    """Sum, mean or maximum of rows: an add or a compare for each number read, a multiplication with weights of samples, a division in a mean."""
-    weight, indices, result = call["weight"], call["indices"], call.outputs[0]
-    read = numel(indices) * int(weight.shape[1])
-    samples = call["per_sample_weights"]
-    flops = read * (1 + (samples is not None)) + numel(result) * (call["mode"] == 1)
-    rest = [t for t in call.inputs if t is not weight]
-    return elementwise(flops, read * weight.element_size() + sum(map(extent, [*rest, *call.outputs])))
+    """Sum, mean or maximum of rows: an add or a compare for each number read, a multiplication with weights of samples, a division in a mean.
+
+    Of the gradient of those weights a multiply and an add for each number.
+    """
+    weight, result = call["weight"], call.outputs[0]
+    read = numel(call["indices"]) * int(weight.shape[1])
+    two = "backward" in call.name or call["per_sample_weights"] is not None
+    means = 0 if "backward" in call.name else numel(result) * (call["mode"] == 1)
+    rest = sum(extent(t) for t in (*call.inputs, *call.outputs) if t is not weight)
+    return elementwise(read * (1 + two) + means, read * weight.element_size() + rest)
 
 
 # -- writing --------------------------------------------------------------------------------------------------
 
-_ADDING = {"aten::scatter_add", "aten::scatter_add_", "aten::index_add", "aten::index_add_", "aten::scatter_reduce", "aten::scatter_reduce_",
-           "aten::index_reduce", "aten::index_reduce_", "aten::_unsafe_masked_index_put_accumulate"}  # fmt: skip
-_PUTTING = ("aten::scatter", "aten::scatter_", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_index_put_impl",
-            "aten::_unsafe_index_put", "aten::index_copy", "aten::index_copy_", "aten::index_fill", "aten::index_fill_",
-            "aten::masked_scatter", "aten::masked_scatter_", "aten::put", "aten::put_")  # fmt: skip
+_ADDING = "scatter_add index_add scatter_reduce index_reduce _unsafe_masked_index_put_accumulate".split()
+_PUTTING = "scatter index_put _index_put_impl _unsafe_index_put index_copy index_fill masked_scatter put".split()
 
 
-@explains(*_ADDING, *_PUTTING)
+@explains(*(f"aten::{name}{end}" for name in (*_ADDING, *_PUTTING) for end in ("", "_")))
 def scattered(call: OpCall) -> Work:
     """Reads the source and the indices and writes as many numbers as are named; where it adds, reads those, too: one FLOP each.
 
     The form that returns a new tensor copies the old one first. A mask of bools is taken to name every place that it covers.
     """
-    adds = call.name in _ADDING or bool(call.get("accumulate", False)) or call.get("reduce") is not None
+    name = call.name.removeprefix("aten::").removesuffix("_")
+    adds = name in _ADDING or bool(call.get("accumulate", False)) or call.get("reduce") is not None
     target = call["self"]
     source = next((call.get(n) for n in ("src", "source", "values", "value") if hasattr(call.get(n), "numel")), None)
-    named = _named(call, target)
-    copy = 0 if changed(call) else extent(target) + sum(map(extent, call.outputs))
+    named = _named(call, name)
+    copy = 0 if call.name.endswith("_") else extent(target) + sum(map(extent, call.outputs))
     moved = copy + named * target.element_size() * (1 + adds) + _read_places(call)
     if source is not None:
         moved += min(extent(source), named * source.element_size())
@@ -81,70 +71,51 @@ def scattered(call: OpCall) -> Work:
     return elementwise(named * (1 + scale), moved) if adds else free(moved)
 
 
-def _named(call: OpCall, target: Any) -> int:
-    """How many numbers of *target* are named."""
-    name = call.name
-    if "scatter" in name and "masked" not in name:
-        return numel(call["index"])
-    if "masked_scatter" in name:
+def _named(call: OpCall, name: str) -> int:
+    """How many numbers of the target are named."""
+    target = call["self"]
+    if name == "masked_scatter":
         return max(numel(call["mask"]), numel(target))
-    if "put" in name and "index" not in name:  # put_
+    if name == "put" or name.startswith("scatter"):
         return numel(call["index"])
     if "dim" in call.named:  # index_add, index_copy, index_fill
         rows = max(int(target.shape[int(call["dim"])]), 1) if target.dim() else 1
         return numel(target) // rows * numel(call["index"])
-    indices = call["indices"]
-    shapes = [tuple(int(n) for n in t.shape) for t in indices if t is not None and t.dtype not in _bools()]
-    covered = sum(t.dim() if t.dtype in _bools() else 1 for t in indices if t is not None)
-    masks = [prod(int(n) for n in t.shape) for t in indices if t is not None and t.dtype in _bools()]
-    rest = 1
-    place = 0
-    for index in indices:
-        if index is None:
-            rest *= int(target.shape[place])
-        place += index.dim() if index is not None and index.dtype in _bools() else 1
-    for size in target.shape[max(place, covered) :]:
-        rest *= int(size)
-    return rest * _broadcast(shapes) * prod(masks)
+    # Places are broadcast against each other; a mask of bools covers as many dimensions as it has; what no index is given for is written whole.
+    given = [(t, t is not None and str(t.dtype) in ("torch.bool", "torch.uint8")) for t in call["indices"]]
+    rest, place = 1, 0
+    for index, masks in given:
+        rest *= int(target.shape[place]) if index is None else 1
+        place += index.dim() if masks else 1
+    rest *= prod(map(int, target.shape[place:]))
+    masks_cover = prod(numel(index) for index, masks in given if masks)
+    return rest * masks_cover * broadcast(*(t.shape for t, masks in given if t is not None and not masks))
 
 
-def _bools() -> Any:
-    import torch
+def broadcast(*shapes: Sequence[Any]) -> int:
+    """Numbers in the shape that *shapes* broadcast to.
 
-    return (torch.bool, torch.uint8)
-
-
-def _broadcast(shapes: list[tuple[int, ...]]) -> int:
-    """Numbers in the shape that *shapes* broadcast to."""
-    # equivalent: 0 -> 1 (without shapes there is nothing to pad)
-    width = max(map(len, shapes), default=0)
-    padded = [(1,) * (width - len(shape)) + shape for shape in shapes]
-    return prod(max(sizes) if min(sizes) else 0 for sizes in zip(*padded, strict=True))
+    >>> broadcast((5, 1, 3), (4, 1))
+    60
+    """
+    sizes = zip_longest(*(tuple(map(int, reversed(shape))) for shape in shapes), fillvalue=1)
+    return prod(0 if 0 in each else max(each) for each in sizes)
 
 
 @explains("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward", "aten::_embedding_bag_backward")
 def spread(call: OpCall) -> Work:
     """A table of zeros is written, and the gradient's rows are added to it."""
-    gradient = call.get("grad_output") if call.get("grad_output") is not None else call["grad"]
-    width = int(gradient.shape[-1])
-    added = numel(call["indices"]) * width
+    gradient = call.get("grad_output", call.get("grad"))
     weighed = call.get("per_sample_weights") is not None or call.get("mode") == 1
-    return elementwise(added * (1 + weighed), call.bytes())
+    return elementwise(numel(call["indices"]) * int(gradient.shape[-1]) * (1 + weighed), call.bytes())
 
 
-@explains("aten::_embedding_bag_per_sample_weights_backward")
-def sample_weights(call: OpCall) -> Work:
-    """A multiply and an add for each number of a row."""
-    read = numel(call["indices"]) * int(call["weight"].shape[1])
-    rest = [t for t in call.inputs if t is not call["weight"]]
-    return elementwise(2 * read, read * call["weight"].element_size() + sum(map(extent, [*rest, *call.outputs])))
+_TAKEN = [f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)]
+_TAKEN += ["max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d"]
 
 
-_BORDERS = [f"aten::{kind}_pad{n}d_backward" for kind in ("reflection", "replication") for n in (1, 2, 3)]
-
-
-@explains(*_BORDERS)
-def padding_backward(call: OpCall) -> Work:
-    """An add for each gradient; the input is not read: its shape is enough."""
+@explains(*(f"aten::{name}_backward" for name in _TAKEN))
+def returned(call: OpCall) -> Work:
+    """Each gradient is added where its number came from, inside of a border or at a maximum. The input is not read: its shape is enough."""
     gradient = call["grad_output"]
-    return elementwise(numel(gradient), extent(gradient) + sum(map(extent, call.outputs)))
+    return elementwise(numel(gradient), extent(gradient) + _read_places(call) + sum(map(extent, call.outputs)))

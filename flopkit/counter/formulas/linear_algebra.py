@@ -1,88 +1,124 @@
 """Linear algebra and Fourier transforms: the leading order of LAPACK's algorithm, rounded for each matrix to the nearest even integer.
 
-The closed forms, and what "LAWN 41" and "GVL" are, stand in `flopkit.macs`. A complex number takes four times as many FLOPs. What follows a factorisation in ``backward`` is products and
-triangular solves, and counts as those. Not counted: pivoting, scaling, iterations beyond what the source assumes.
+The closed forms, and what "LAWN 41" and "GVL" are, stand in `flopkit.macs`. A complex number takes four times as many FLOPs. What follows a
+factorisation in ``backward`` is products and triangular solves, and counts as those. Not counted: pivoting, scaling, iterations beyond what
+the source assumes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from flopkit import macs
 from flopkit.counter.calls import OpCall, extent, numel
 from flopkit.counter.formulas.sparse import is_sparse, stored
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
-from flopkit.macs import fourier
 
-__all__: list[str] = []
+__all__ = ["ALGORITHMS"]
 
-
-def _each(matrix: Any, flops: Fraction | int, call: OpCall, vector: int = 0) -> Work:
-    """*flops* for each matrix of a batch."""
-    batch = prod(map(int, matrix.shape[:-2]))
-    flops = macs.nearest_even(macs.of_numbers(flops, matrix.dtype.is_complex))
-    return counted(batch * flops // 2, call.bytes(), vector=vector)
+Flops = Fraction | int
 
 
-def _size(matrix: Any) -> tuple[int, int]:
-    return int(matrix.shape[-2]), int(matrix.shape[-1])
+class One(NamedTuple):
+    """One matrix of a batch: m rows and n columns, r right-hand sides (columns of the result), and the call that it is of."""
+
+    m: int
+    n: int
+    r: Flops
+    call: OpCall
 
 
-def _columns(result: Any, matrix: Any) -> Fraction | int:
-    """Right-hand sides for each matrix of the batch."""
-    rows = prod(map(int, matrix.shape[:-1]))
+def _one(call: OpCall, name: str, many: Any) -> One:
+    """The sizes of the argument *name*; *many* are the numbers of all right-hand sides."""
+    *batch, m, n = map(int, call[name].shape)
+    rows = prod(batch) * m
     # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
-    return Fraction(numel(result), rows) if rows else 0
+    return One(m, n, Fraction(numel(many), rows) if rows else 0, call)
 
 
-@explains("aten::linalg_cholesky_ex", "aten::cholesky", "aten::linalg_ldl_factor_ex")
-def cholesky(call: OpCall) -> Work:
-    """``A = L·Lᵀ`` or ``L·D·Lᵀ``: n³/3 (LAWN 41, potrf, sytrf)."""
-    n, _ = _size(call["self"])
-    return _each(call["self"], Fraction(n**3, 3), call)
+def _qr(one: One) -> Flops:
+    k, mode = min(one.m, one.n), one.call["mode"]
+    columns = one.m if mode == "complete" else k
+    return macs.qr(one.m, one.n) + (0 if mode == "r" else macs.reflectors(one.m, columns, k))
 
 
-@explains(
-    "aten::linalg_lu_factor_ex", "aten::linalg_lu", "aten::_linalg_det", "aten::_linalg_slogdet", "aten::_lu_with_info"
-)
-def lu(call: OpCall) -> Work:
-    """``A = P·L·U``, and the determinant, which is read off it."""
-    a = call.get("A", call.get("self"))
-    return _each(a, macs.lu(*_size(a)), call)
+def _apply_reflectors(one: One) -> Flops:
+    m, n, k = one.m, one.n, int(one.call["input2"].shape[-1])
+    return 4 * m * n * k - 2 * (n if one.call["left"] else m) * k * k
 
 
-@explains("aten::linalg_inv_ex")
-def inverse(call: OpCall) -> Work:
-    """2n³: the factorisation, and 4n³/3 more (LAWN 41, getrf and getri)."""
-    n, _ = _size(call["A"])
-    return _each(call["A"], 2 * n**3, call)
+def _least_squares(one: One) -> Flops:
+    m, k = max(one.m, one.n), min(one.m, one.n)
+    by_values = one.call["driver"] in ("gelsd", "gelss")
+    factor = 4 * m * k * k + 8 * k**3 if by_values else macs.qr(one.m, one.n)
+    return factor + (4 * m * k - 2 * k * k) * one.r + k * k * one.r
 
 
-@explains("aten::cholesky_inverse")
-def inverse_of_factor(call: OpCall) -> Work:
-    """The inverse from Cholesky's factor: 2n³/3 (LAWN 41, potri)."""
-    n, _ = _size(call["self"])
-    return _each(call["self"], Fraction(2 * n**3, 3), call)
+# The argument that is the matrix, its FLOPs, and what they are.
+_ROWS: Mapping[str, tuple[str, Callable[[One], Flops], str]] = {
+    # factorisations
+    "linalg_cholesky_ex cholesky linalg_ldl_factor_ex":
+        ("self", lambda a: Fraction(a.n**3, 3), "A = L·Lᵀ or L·D·Lᵀ: n³/3 (LAWN 41, potrf, sytrf)"),
+    "linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet":
+        ("A", lambda a: macs.lu(a.m, a.n), "A = P·L·U, and the determinant, which is read off it"),
+    "geqrf": ("self", lambda a: macs.qr(a.m, a.n), "only R, and the reflectors that Q is made of"),
+    "linalg_qr": ("A", _qr, "R, and Q put together from its reflectors where it is asked for (mode='r' does not)"),
+    "linalg_householder_product":
+        ("input", lambda a: macs.reflectors(a.m, a.n, int(a.call["tau"].shape[-1])), "Q from its reflectors"),
+    "ormqr": ("input3", _apply_reflectors, "k reflectors applied to an m × n matrix: 4·m·n·k − 2·n·k² from the left, "
+              "4·m·n·k − 2·m·k² from the right (LAWN 41, ormqr)"),
+    # inverses and solves
+    "linalg_inv_ex": ("A", lambda a: 2 * a.n**3, "the factorisation, and 4n³/3 more (LAWN 41, getrf and getri)"),
+    "cholesky_inverse": ("self", lambda a: Fraction(2 * a.n**3, 3), "the inverse from Cholesky's factor: 2n³/3 (LAWN 41, potri)"),
+    "_linalg_solve_ex": ("A", lambda a: macs.lu(a.n, a.n) + 2 * a.n * a.n * a.r,
+                         "a factorisation, two triangular solves for each right-hand side: 2n³/3 + 2·n²·r (LAWN 41, gesv)"),
+    **{name: (factor, lambda a: 2 * a.n * a.n * a.r, "two triangular solves: 2·n²·r (LAWN 41, getrs, potrs, sytrs)") for name, factor in
+       {"linalg_lu_solve": "LU", "cholesky_solve": "input2", "_cholesky_solve_helper": "A", "linalg_ldl_solve": "LD"}.items()},
+    # eigenvalues and singular values
+    "_linalg_eigh": ("A", lambda a: macs.eigh(a.n, a.call["compute_v"]), "of a symmetric matrix, with or without the vectors"),
+    "linalg_eig": ("self", lambda a: 25 * a.n**3, "of any square matrix, by Hessenberg form and QR steps: 25n³ (GVL, section 7.5)"),
+    "_linalg_eigvals linalg_eigvals": ("self", lambda a: 10 * a.n**3, "the same without the vectors: 10n³"),
+    "_linalg_svd":
+        ("A", lambda a: macs.svd(a.m, a.n, a.call["compute_uv"], bool(a.call["full_matrices"])), "with or without the vectors"),
+    "linalg_lstsq": ("self", _least_squares, "by QR: the factorisation, Qᵀ applied to r right-hand sides, a triangular solve (LAWN 41, gels); "
+                     "the drivers gelsd and gelss take singular values, 4·m·n² + 8n³ (GVL, section 5.5), and as much for the right-hand sides"),
+}  # fmt: skip
+ALGORITHMS = {name: row for names, row in _ROWS.items() for name in names.split()}
 
 
-@explains("aten::_linalg_solve_ex")
-def solve(call: OpCall) -> Work:
-    """A factorisation and two triangular solves for each right-hand side: 2n³/3 + 2·n²·r (LAWN 41, gesv)."""
-    a = call["A"]
-    n, _ = _size(a)
-    return _each(a, macs.lu(n, n) + 2 * n * n * _columns(call.outputs[0], a), call)
+def _algorithm(name: str) -> Callable[[OpCall], Work]:
+    matrix, flops, _ = ALGORITHMS[name]
+
+    def work(call: OpCall) -> Work:
+        sides = call.get("b")
+        return _each(call[matrix], flops(_one(call, matrix, call.outputs[0] if sides is None else sides)), call)
+
+    return work
 
 
-@explains("aten::linalg_lu_solve", "aten::cholesky_solve", "aten::_cholesky_solve_helper", "aten::linalg_ldl_solve")
-def solve_with_factors(call: OpCall) -> Work:
-    """Two triangular solves: 2·n²·r (LAWN 41, getrs, potrs, sytrs)."""
-    factor = call.get("LU", call.get("LD", call.get("input2", call.get("A"))))
-    n, _ = _size(factor)
-    return _each(factor, 2 * n * n * _columns(call.outputs[0], factor), call)
+def _each(matrix: Any, flops: Flops, call: OpCall) -> Work:
+    """*flops* for each matrix of a batch."""
+    flops = macs.nearest_even(macs.of_numbers(flops, matrix.dtype.is_complex))
+    return counted(prod(map(int, matrix.shape[:-2])) * flops // 2, call.bytes())
+
+
+for _name in ALGORITHMS:
+    explains(f"aten::{_name}")(_algorithm(_name))
+
+
+@explains("aten::linalg_pinv")
+def pseudo_inverse(call: OpCall) -> Work:
+    """``V·Σ⁻¹·Uᴴ``: thin singular value decomposition (of a Hermitian matrix its eigenvectors), and a product; Σ⁻¹ scales the vectors."""
+    a = call["self"]
+    *batch, m, n = map(int, a.shape)
+    parts = macs.eigh(n, True) if call["hermitian"] else macs.svd(m, n, True)
+    work = _each(a, parts + 2 * m * n * min(m, n), call)
+    return replace(work, vector={"elementwise": min(m, n) * m * prod(batch)}, bytes=extent(a) + extent(call.outputs[0]))
 
 
 @explains("aten::linalg_solve_triangular", "aten::triangular_solve")
@@ -91,114 +127,20 @@ def triangular_solve(call: OpCall) -> Work:
     a = call.get("A", call["self"])
     if is_sparse(a):
         return counted(macs.of_numbers(stored(a) * int(call["self"].shape[-1]), a.dtype.is_complex), call.bytes())
-    n, _ = _size(a)
-    return _each(a, n * n * _columns(call.outputs[0], a), call)
+    # equivalent: 1 -> 2 (the matrix is square)
+    n = int(a.shape[-1])
+    return _each(a, n * n * _one(call, "A" if "A" in call.named else "self", call.outputs[0]).r, call)
 
 
-@explains("aten::geqrf")
-def factors_of_qr(call: OpCall) -> Work:
-    """Only R, and the reflectors that Q is made of."""
-    return _each(call["self"], macs.qr(*_size(call["self"])), call)
-
-
-@explains("aten::linalg_qr")
-def qr(call: OpCall) -> Work:
-    """R, and Q put together from its reflectors where it is asked for (``mode="r"`` does not)."""
-    a, mode = call["A"], call["mode"]
-    m, n = _size(a)
-    k = min(m, n)
-    build = Fraction(0) if mode == "r" else macs.reflectors(m, m if mode == "complete" else k, k)
-    return _each(a, macs.qr(m, n) + build, call)
-
-
-@explains("aten::linalg_householder_product")
-def reflectors(call: OpCall) -> Work:
-    """Q from its reflectors."""
-    a = call["input"]
-    m, n = _size(a)
-    return _each(a, macs.reflectors(m, n, int(call["tau"].shape[-1])), call)
-
-
-@explains("aten::ormqr")
-def apply_reflectors(call: OpCall) -> Work:
-    """k reflectors applied to an m × n matrix: 4·m·n·k - 2·n·k² from the left, 4·m·n·k - 2·m·k² from the right (LAWN 41, ormqr)."""
-    other = call["input3"]
-    m, n = _size(other)
-    k = int(call["input2"].shape[-1])
-    return _each(other, 4 * m * n * k - 2 * (n if call["left"] else m) * k * k, call)
-
-
-@explains("aten::_linalg_eigh")
-def eigh(call: OpCall) -> Work:
-    """Eigenvalues of a symmetric matrix, with or without the vectors."""
-    a = call["A"]
-    # equivalent: 0 -> 1 (the matrix is square)
-    return _each(a, macs.eigh(_size(a)[0], call["compute_v"]), call)
-
-
-@explains("aten::linalg_eig", "aten::_linalg_eigvals", "aten::linalg_eigvals")
-def eig(call: OpCall) -> Work:
-    """Of any square matrix, by Hessenberg form and QR steps: 10n³ for the values, 25n³ with the vectors (GVL, section 7.5)."""
-    a = call["self"]
-    n, _ = _size(a)
-    return _each(a, (10 if "eigvals" in str(call.func) else 25) * n**3, call)
-
-
-@explains("aten::_linalg_svd")
-def svd(call: OpCall) -> Work:
-    """Singular values, with or without the vectors."""
-    a = call["A"]
-    return _each(a, macs.svd(*_size(a), call.get("compute_uv", True), bool(call["full_matrices"])), call)
-
-
-@explains("aten::linalg_pinv")
-def pseudo_inverse(call: OpCall) -> Work:
-    """``V·Σ⁻¹·Uᴴ``: thin singular value decomposition (of a Hermitian matrix its eigenvectors), and a product."""
-    a = call["self"]
-    m, n = _size(a)
-    parts = macs.eigh(n, True) if call["hermitian"] else macs.svd(m, n, True)
-    work = _each(a, parts + 2 * m * n * min(m, n), call, vector=min(m, n) * m * prod(map(int, a.shape[:-2])))
-    return replace(work, bytes=extent(a) + extent(call.outputs[0]))
-
-
-@explains("aten::linalg_lstsq")
-def least_squares(call: OpCall) -> Work:
-    """Least squares by QR: the factorisation, Qᵀ applied to r right-hand sides, a triangular solve (LAWN 41, gels).
-
-    The drivers ``gelsd`` and ``gelss`` take singular values: 4·m·n² + 8n³ (GVL, section 5.5), and as much for the right-hand sides.
-    """
-    a, b = call["self"], call["b"]
-    m, n = _size(a)
-    k = min(m, n)
-    r = _columns(b, a)
-    if call["driver"] in ("gelsd", "gelss"):
-        factor: Fraction | int = 4 * max(m, n) * k * k + 8 * k**3
-    else:
-        factor = macs.qr(m, n)
-    return _each(a, factor + (4 * max(m, n) * k - 2 * k * k) * r + k * k * r, call)
-
-
-# -- Fourier transforms: 5·N·log₂N FLOPs each ----------------------------------------------------------------------
-
-
-def _transforms(whole: Any, dims: Any, call: OpCall) -> Work:
-    points = prod(int(whole.shape[d]) for d in dims)
-    # equivalent: 0 -> 1 (a transform of no points has no FLOPs)
-    many = numel(whole) // points if points else 0
-    scaled = numel(call.outputs[0]) if call.get("normalization") else 0
-    return counted(many * fourier(points) // 2, call.bytes(), vector=scaled)
-
-
-@explains("aten::_fft_c2c", "aten::_fft_r2c")
-def transform(call: OpCall) -> Work:
-    """A transform of complex or of real numbers: N is the size of the input in the dimensions that are transformed.
+@explains("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
+def fourier_transform(call: OpCall) -> Work:
+    """5·N·log₂N FLOPs each. N is the size of the input in the dimensions that are transformed; of a transform to real numbers, of the result.
 
     A scale for the norm is one element-wise FLOP a number.
     """
-    return _transforms(call["self"], call["dim"], call)
-
-
-@explains("aten::_fft_c2r")
-def transform_to_real(call: OpCall) -> Work:
-    """A transform to real numbers: N is the size of the result."""
-    return _transforms(call.outputs[0], call["dim"], call)
+    result = call.outputs[0]
+    whole = result if "c2r" in call.name else call["self"]
+    points = prod(int(whole.shape[d]) for d in call["dim"])
+    # equivalent: 0 -> 1 (a transform of no points has no FLOPs)
+    many = numel(whole) // points if points else 0
+    return counted(many * macs.fourier(points) // 2, call.bytes(), vector=numel(result) if call["normalization"] else 0)

@@ -11,9 +11,6 @@ from flopkit.training.optimizers import ADAM as ADAM_FLOPS
 
 __all__ = ["BY_VALUE", "LOSSES"]
 
-# -- losses: the element's own work, and its sum -------------------------------------------------------------------
-
-
 _NONE, _MEAN = 0, 1  # torch's numbers for reduction="none" and "mean"
 
 # FLOPs of an element before the reduction, and what they are. The reduction adds one an element, the mean a division.
@@ -22,12 +19,9 @@ LOSSES: Mapping[str, tuple[int, str]] = {
     "smooth_l1_loss": (5, "subtract, compare, two multiplies, divide"),
     "huber_loss": (4, "subtract, compare, two multiplies"),
     "soft_margin_loss": (3, "log(1 + exp(−x·y)): multiply, exponential, logarithm"),
-    "binary_cross_entropy": (
-        8,
-        "y·log p + (1 − y)·log(1 − p): two logarithms, two compares, subtract, two multiplies, add",
-    ),
+    "binary_cross_entropy": (8, "y·log p + (1 − y)·log(1 − p): two logarithms, two compares, subtract, two multiplies, add"),
     "binary_cross_entropy_with_logits": (7, "(1 − y)·x − log σ(x): subtract, multiply, four for log σ, subtract"),
-}
+}  # fmt: skip
 
 
 def _loss(name: str) -> Callable[[OpCall], Work]:
@@ -44,70 +38,40 @@ for _name in LOSSES:
     explains(f"aten::{_name}")(_loss(_name))
 
 
-@explains("aten::nll_loss_forward", "aten::nll_loss2d_forward")
+@explains("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss_backward", "aten::nll_loss2d_backward")
 def nll_loss(call: OpCall) -> Work:
     """The log-probability of the right answer, picked (a change of sign is free): one add a prediction and, for the mean, a division.
 
-    With class weights also a multiplication and an add, for the sum of the weights. Bytes: the numbers that are picked, the answers,
-    the weights that go with them, the results.
+    With class weights also a multiplication and an add, for the sum of the weights. Backward a number for each prediction is divided for
+    the mean, and weighed, in a gradient that is otherwise zero. Bytes: the answers, the numbers that are picked and the weights that go
+    with them, the results; backward the input itself is not read.
     """
-    target, weight = call["target"], call["weight"]
-    rows, width = numel(target), call["self"].element_size()
-    reduction = int(call["reduction"])
-    weighted = rows * (2 if reduction != _NONE else 1) if weight is not None else 0
-    flops = rows * (reduction != _NONE) + (reduction == _MEAN) + weighted
-    moved = rows * width * (1 + (weight is not None)) + extent(target) + sum(map(extent, call.outputs))
-    return elementwise(flops, moved)
+    rows, weighs, reduction = numel(call["target"]), call["weight"] is not None, int(call["reduction"])
+    back, adds, mean = "backward" in call.name, reduction != _NONE, reduction == _MEAN
+    read = [call["target"], *((call["grad_output"], call["total_weight"]) if back else ())]
+    picked = rows * call["self"].element_size() * (weighs + (not back))
+    flops = rows * (mean + weighs) if back else rows * (adds + weighs * (1 + adds)) + mean
+    return elementwise(flops, picked + sum(map(extent, [*read, *call.outputs])))
 
 
-@explains("aten::nll_loss_backward", "aten::nll_loss2d_backward")
-def nll_loss_backward(call: OpCall) -> Work:
-    """One number a prediction, divided by how many there are, in a gradient that is otherwise zero. The input itself is not read."""
-    target, weight = call["target"], call["weight"]
-    rows, width = numel(target), call["self"].element_size()
-    flops = rows * ((int(call["reduction"]) == _MEAN) + (weight is not None))
-    moved = extent(call["grad_output"]) + extent(target) + extent(call["total_weight"]) + sum(map(extent, call.outputs))
-    return elementwise(flops, moved + rows * width * (weight is not None))
+# An optimiser's step in one operator. Whether there is weight decay, momentum and so on decides, and those are numbers, not shapes.
+FUSED = {name: [f"aten::_fused_{name}", f"aten::_fused_{name}_"] for name in ("adam", "adamw", "sgd", "adagrad")}
+BY_VALUE = frozenset(name for names in FUSED.values() for name in names)
 
 
-@explains("aten::multi_margin_loss")
-def multi_margin_loss(call: OpCall) -> Work:
-    """max(0, margin − x[y] + x) of each class: subtract, add, compare, add to the sum (and a power where p is 2); a division a row."""
-    source = call["self"]
-    rows = int(source.shape[0]) if source.dim() > 1 else 1
-    each = 4 + (call["p"] != 1) + (call["weight"] is not None)
-    return elementwise(each * numel(source) + rows * (1 + (int(call["reduction"]) != _NONE)), call.bytes())
+def _step(call: OpCall, each: int, *states: str, unread: str = "") -> Work:
+    """*each* FLOPs a parameter. Bytes: gradients are read, parameters and *states* read and written, but for an *unread* state.
 
-
-# -- an optimiser's step in one operator ---------------------------------------------------------------------------
-
-
-ADAM = ("aten::_fused_adam", "aten::_fused_adam_")
-ADAMW = ("aten::_fused_adamw", "aten::_fused_adamw_")
-SGD = ("aten::_fused_sgd", "aten::_fused_sgd_")
-ADAGRAD = ("aten::_fused_adagrad", "aten::_fused_adagrad_")
-
-# Whether there is weight decay, momentum and so on decides, and those are numbers, not shapes.
-BY_VALUE = frozenset((*ADAM, *ADAMW, *SGD, *ADAGRAD))
-
-
-def _step(call: OpCall, each: int, *states: str) -> Work:
-    """*each* FLOPs a parameter; bytes: parameters and states read and written, gradients read (and written back where they are unscaled)."""
-    parameters = list(tensors(call["self"]))
+    A gradient that is unscaled takes a division, and is written back.
+    """
     scaled = call.get("grad_scale") is not None
-    changed = [parameters, *(list(tensors(call[name])) for name in states)]
-    if scaled:
-        changed.append(list(tensors(call["grads"])))
-    read = {id(t): t for t in call.inputs}
-    moved = sum(map(extent, read.values())) + sum(extent(t) for group in changed for t in group)
-    unused = (
-        () if "max_exp_avg_sqs" not in call.named or "max_exp_avg_sqs" in states else tensors(call["max_exp_avg_sqs"])
-    )
-    moved -= sum(map(extent, unused))
-    return elementwise((each + scaled) * sum(map(numel, parameters)), moved)
+    written = ["self", *states, *(["grads"] if scaled else [])]
+    moved = sum(map(extent, call.inputs)) + sum(map(extent, tensors([call[name] for name in written])))
+    moved -= sum(map(extent, tensors(call.get(unread))))
+    return elementwise((each + scaled) * sum(map(numel, call["self"])), moved)
 
 
-@explains(*ADAM, *ADAMW)
+@explains(*FUSED["adam"], *FUSED["adamw"])
 def adam(call: OpCall) -> Work:
     """13 a parameter: first moment 3 (two multiplies, add), second 4 (three multiplies, add), √v/c + ε 3, p − a·m/d 3 (multiply, divide, subtract).
 
@@ -115,30 +79,22 @@ def adam(call: OpCall) -> Work:
     is unscaled: a division. Not counted: the step's own few numbers, such as the bias corrections.
     """
     decay = (1 if "adamw" in call.name else 2) if call["weight_decay"] else 0
-    amsgrad = bool(call["amsgrad"])
-    states = ["exp_avgs", "exp_avg_sqs"] + (["max_exp_avg_sqs"] if amsgrad else [])
-    return _step(call, ADAM_FLOPS + decay + amsgrad, *states)
+    maxima, amsgrad = "max_exp_avg_sqs", bool(call["amsgrad"])
+    states = ["exp_avgs", "exp_avg_sqs", *([maxima] if amsgrad else [])]
+    return _step(call, ADAM_FLOPS + decay + amsgrad, *states, unread="" if amsgrad else maxima)
 
 
-@explains(*SGD)
+@explains(*FUSED["sgd"])
 def sgd(call: OpCall) -> Work:
     """2 a parameter: p − a·g. Weight decay 2; momentum 2 (multiply, add; none in the first step, which copies), 1 more for dampening; Nesterov 2."""
-    momentum = bool(call["momentum"])
-    later = momentum and not call["is_first_step"]
-    each = (
-        2
-        + 2 * bool(call["weight_decay"])
-        + later * (2 + bool(call["dampening"]))
-        + 2 * (momentum and bool(call["nesterov"]))
-    )
-    work = _step(call, each, *(["momentum_buffer_list"] if momentum else []))
-    if momentum and not later:  # the buffer is only written
-        unread = sum(extent(t) for t in tensors(call["momentum_buffer_list"]))
-        return elementwise(sum(work.vector.values()), work.bytes - unread)
-    return work
+    decay, momentum, nesterov = (bool(call[name]) for name in ("weight_decay", "momentum", "nesterov"))
+    first = bool(call["is_first_step"])  # the momentum is only written
+    each = 2 + 2 * decay + (momentum and not first) * (2 + bool(call["dampening"])) + 2 * (momentum and nesterov)
+    buffers = "momentum_buffer_list"
+    return _step(call, each, *([buffers] if momentum else []), unread=buffers if momentum and first else "")
 
 
-@explains(*ADAGRAD)
+@explains(*FUSED["adagrad"])
 def adagrad(call: OpCall) -> Work:
     """7 a parameter: g² summed 2, √s + ε 2, p − a·g/d 3. Weight decay 2."""
     return _step(call, 7 + 2 * bool(call["weight_decay"]), "state_sums")

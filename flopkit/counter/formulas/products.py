@@ -12,7 +12,7 @@ from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 from flopkit.macs import of_numbers, product
 
-__all__ = ["BY_VALUE", "grouped_macs", "nested_product", "product_macs"]
+__all__ = ["BY_VALUE", "FACTORS", "grouped_macs", "product_macs"]
 
 
 def product_macs(a: Any, b: Any) -> int:
@@ -37,11 +37,6 @@ def _times(a: Any, inner: int, columns: int) -> int:
     return int(of_numbers(product(numel(a) // max(inner, 1), inner, columns), a.dtype.is_complex))
 
 
-def nested_product(call: OpCall) -> Work:
-    """`torch.matmul` of nested tensors: each pair of matrices by its own size."""
-    return counted(product_macs(call["self"], call["other"]), call.bytes())
-
-
 def _components(tensor: Any, other: Any) -> Iterator[list[int]]:
     """The shapes of the tensors in a nested one; of a plain batch, that of each of its items."""
     if getattr(tensor, "is_nested", False):
@@ -50,45 +45,43 @@ def _components(tensor: Any, other: Any) -> Iterator[list[int]]:
 
 
 # The two factors of each, by what torch calls them; where there is a `beta`, the product is added to `self`. In-place forms are alike.
-FACTORS = {
-    **dict.fromkeys(("mm", "bmm"), ("self", "mat2")),
-    **dict.fromkeys(("addmm", "_addmm_activation", "_sparse_addmm"), ("mat1", "mat2")),
-    **dict.fromkeys(("baddbmm", "addbmm"), ("batch1", "batch2")),
-    "mv": ("self", "vec"), "addmv": ("mat", "vec"), "dot": ("self", "tensor"), "vdot": ("self", "other"),
+# (`matmul` itself is met where the tensors are nested; else torch takes it apart.)
+_ROWS = {
+    "mm bmm": "self mat2",
+    "addmm _addmm_activation _sparse_addmm sspaddmm hspmm": "mat1 mat2",
+    "baddbmm addbmm": "batch1 batch2",
+    "matmul vdot _sparse_sparse_matmul _sparse_mm_reduce_impl": "self other",
+    "mv": "self vec", "addmv": "mat vec", "dot": "self tensor", "addr": "vec1 vec2",
 }  # fmt: skip
+FACTORS = {name: factors.split() for names, factors in _ROWS.items() for name in names.split()}
 
 
 @explains(*(f"aten::{name}{end}" for name in FACTORS for end in ("", "_")))
 def of_two(call: OpCall) -> Work:
     """``out[..., m, n] = Σ_k a[..., m, k]·b[..., k, n]``, perhaps added to another: an element-wise add for each number, none where beta is 0.
 
-    `addbmm` also adds the products of the batch to each other. An activation in the same kernel is one more.
+    `addbmm` also adds the products of the batch to each other. An activation in the same kernel is one more. `addr` is a column times a
+    row, of inner size 1.
     """
     name = call.name.removeprefix("aten::").removesuffix("_")
     a, b = (call[factor] for factor in FACTORS[name])
     more = max(int(a.shape[0]) - 1, 0) if name == "addbmm" else int(name == "_addmm_activation")
-    return counted(product_macs(a, b), call.bytes(), vector=_adds(call, more))
+    macs = _times(a, 1, numel(b)) if name == "addr" else product_macs(a, b)
+    return counted(macs, call.bytes(), vector=_adds(call, more))
 
 
 def _adds(call: OpCall, more: int) -> int:
     """Element-wise adds of what is added to a product: for each number of the result, of a sparse one for each that is stored. A complex
     number takes two."""
-    result = call.outputs[0]
-    added = stored(call["self"]) if is_sparse(result) else numel(result)
-    return added * (more + (call.get("beta", 0) != 0)) * _parts(result)
+    result, times = call.outputs[0], more + (call.get("beta", 0) != 0)
+    if not times:
+        return 0
+    return times * (stored(call["self"]) if is_sparse(result) else numel(result)) * _parts(result)
 
 
 def _parts(tensor: Any) -> int:
     """Real numbers in one of *tensor*'s."""
     return 2 if tensor.dtype.is_complex else 1
-
-
-@explains("aten::addr", "aten::addr_")
-def outer_and_sum(call: OpCall) -> Work:
-    """A column times a row, added to a matrix: a product of inner size 1."""
-    a, b = call["vec1"], call["vec2"]
-    macs = of_numbers(product(numel(a), 1, numel(b)), a.dtype.is_complex)
-    return counted(macs, call.bytes(), vector=_adds(call, 0))
 
 
 @explains("aten::_foreach_mm", "_native::_foreach_mm_native_0")
@@ -107,20 +100,13 @@ def linear(call: OpCall) -> Work:
     return counted(_times(x, int(weight.shape[-1]), columns), call.bytes(), vector=vector)
 
 
-@explains("aten::linear_backward")
-def linear_backward(call: OpCall) -> Work:
-    """One product for the gradient of the input, one for the weight's; the bias's is a sum."""
-    gradient, weight = call["grad_output"], call["weight"]
-    for_input, for_weight, for_bias = map(bool, call["output_mask"])
-    macs = product_macs(gradient, weight) * (for_input + for_weight)
-    return counted(macs, call.bytes(), vector=numel(gradient) * for_bias * _parts(gradient))
-
-
-@explains("aten::matmul_backward")
-def matmul_backward(call: OpCall) -> Work:
-    """The gradients of a product of nested tensors: each is as much work as the product."""
-    macs = product_macs(call["self"], call["other"])
-    return counted(macs * sum(map(int, call["mask"])), call.bytes())
+@explains("aten::linear_backward", "aten::matmul_backward")
+def product_backward(call: OpCall) -> Work:
+    """Each gradient of a factor is as much work as the product (of a linear layer, or of nested tensors); that of a bias is a sum."""
+    nested = "matmul" in call.name
+    a, b = (call["self"], call["other"]) if nested else (call["grad_output"], call["weight"])
+    for_a, for_b, *for_bias = map(int, call["mask" if nested else "output_mask"])
+    return counted(product_macs(a, b) * (for_a + for_b), call.bytes(), vector=numel(a) * sum(for_bias) * _parts(a))
 
 
 # -- in groups, such as a mixture's experts, and of scaled eight- and four-bit numbers -----------------------------
@@ -131,7 +117,7 @@ BY_VALUE = frozenset(GROUPED)  # the last offset says how many rows are true
 
 
 def _inner(a: Any) -> int:
-    """The length of a row of *a*: where two four-bit numbers share a byte, twice what the shape says."""
+    """The inner size: two four-bit numbers share a byte, twice what the shape says."""
     return int(a.shape[-1]) * (2 if "x2" in str(a.dtype) else 1)
 
 
@@ -157,15 +143,17 @@ def grouped_macs(a: Any, b: Any, offsets: Any = None) -> int:
     >>> grouped_macs(rows, experts, torch.tensor([4, 5, 12])), grouped_macs(rows, experts, torch.tensor([4, 5, 8]))
     (1536, 1024)
     """
-    inner, columns = _inner(a), int(b.shape[-1])
+    rows, inner, columns = int(a.shape[-2]), _inner(a), int(b.shape[-1])
+    groups = 1
     if a.dim() == 2 and b.dim() == 2:
-        return int(a.shape[0]) * columns * _true_rows(offsets, inner)
-    if a.dim() == 2:
-        return _true_rows(offsets, int(a.shape[0])) * inner * columns
-    rows = int(a.shape[-2])
-    if b.dim() == 2:
-        return rows * inner * _true_rows(offsets, columns)
-    return int(a.shape[0]) * rows * inner * columns
+        inner = _true_rows(offsets, inner)
+    elif a.dim() == 2:
+        rows = _true_rows(offsets, rows)
+    elif b.dim() == 2:
+        columns = _true_rows(offsets, columns)
+    else:
+        groups = int(a.shape[0])
+    return int(groups * product(rows, inner, columns))
 
 
 @explains(*GROUPED)
@@ -179,11 +167,8 @@ def grouped(call: OpCall) -> Work:
 @explains("aten::_scaled_mm", "aten::_scaled_mm_v2")
 def scaled(call: OpCall) -> Work:
     """A product of eight- or four-bit numbers; the scale of each result and a bias are one FLOP a number."""
-    a, results = call["self"], numel(call.outputs[0])
-    rows = int(call.outputs[0].shape[0])
-    # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
-    inner = numel(a) * (2 if "x2" in str(a.dtype) else 1) // rows if rows else 0
-    return counted(results * inner, call.bytes(), vector=results * (1 + (call["bias"] is not None)))
+    results = numel(call.outputs[0])
+    return counted(results * _inner(call["self"]), call.bytes(), vector=results * (1 + (call["bias"] is not None)))
 
 
 # -- of three tensors: what torch.nn.Bilinear runs -----------------------------------------------------------------
@@ -197,23 +182,18 @@ def trilinear(call: OpCall) -> Work:
     span the same space. torch takes it in two steps, of which one spans that space; what the other does (the dot product with
     x2) is element-wise work here, two FLOPs where it sums and one where it only multiplies.
     """
-    sides = [_spread_sizes(call[f"i{n}"], call[f"expand{n}"]) for n in (1, 2, 3)]
-    # equivalent: 0 -> 1 (all sides have as many dimensions)
-    every = range(len(sides[0]))
-    summed = set(call["sumdim"])
-    space = {d: max(side[d] for side in sides) if all(side[d] for side in sides) else 0 for d in every}
-    first = [d for d in every if not (_missing(call, 1, d) and _missing(call, 2, d))]
-    early = {d for d in summed if _missing(call, 3, d)}
-    second = [d for d in every if (d in first and d not in early) or not _missing(call, 3, d)]
-    steps = [
-        (prod(space[d] for d in first), bool(early)),
-        (prod(space[d] for d in second), bool(summed - early)),
-    ]
-    whole = prod(space.values())
-    rest = [points * (2 if sums else 1) for points, sums in steps]
+    lacks = [set(call[f"expand{n}"]) for n in (1, 2, 3)]
+    sides = [_spread_sizes(call[f"i{n}"], lacking) for n, lacking in enumerate(lacks, start=1)]
+    space = [0 if 0 in sizes else max(sizes) for sizes in zip(*sides, strict=True)]
+    every, summed = set(range(len(space))), set(call["sumdim"])
+    first, early = every - (lacks[0] & lacks[1]), summed & lacks[2]
+    second = (first - early) | (every - lacks[2])
+    whole = prod(space)
+    steps = [(prod(space[d] for d in dims), bool(sums)) for dims, sums in ((first, early), (second, summed - early))]
     # The step that spans the whole space is the contraction; which one that is depends on who is differentiated.
-    main = next((i for i in (1, 0) if steps[i][0] == whole and steps[i][1]), None)
-    vector = sum(work for i, work in enumerate(rest) if i != main)
+    if (whole, True) in steps:
+        steps.remove((whole, True))
+    vector = sum(points * (1 + sums) for points, sums in steps)
     return counted(of_numbers(whole, call["i1"].dtype.is_complex), call.bytes(), vector=vector)
 
 
@@ -225,40 +205,22 @@ def _spread_sizes(tensor: Any, expanded: Any) -> list[int]:
     return sizes
 
 
-def _missing(call: OpCall, side: int, d: int) -> bool:
-    return d in call[f"expand{side}"]
-
-
-# -- distances between rows: 2·P·R·M FLOPs for P rows against R rows of M numbers, whatever the norm ---------------
-
-
-def _distance_macs(distances: Any, rows: Any) -> int:
-    return numel(distances) * int(rows.shape[-1])
-
-
-@explains("aten::_cdist_forward", "aten::_euclidean_dist")
+@explains(
+    "aten::_cdist_forward",
+    "aten::_euclidean_dist",
+    "aten::_cdist_backward",
+    "aten::_pdist_forward",
+    "aten::_pdist_backward",
+)
 def distances(call: OpCall) -> Work:
-    """A difference and a sum for each number of each pair of rows; the root of each pair is element-wise work.
+    """2·P·R·M FLOPs for P rows against R rows of M numbers, whatever the norm: a difference and a sum for each number of each pair of rows.
+    The root of each pair is element-wise work. The gradient of one side is as much; torch calls it once for each.
 
+    Of the distances of rows among themselves (N·(N − 1)/2 pairs) each pair adds to the gradients of both of its rows.
     Above 25 rows torch takes ``|x|² + |y|² - 2·x·y`` by one product, which is 2·P·R·M, too; the norms that it appends to the rows
     (two more columns) are in neither number.
     """
-    return counted(_distance_macs(call.outputs[0], call["x1"]), call.bytes(), vector=numel(call.outputs[0]))
-
-
-@explains("aten::_cdist_backward")
-def distances_backward(call: OpCall) -> Work:
-    """As much for the gradient of one side; torch calls it once for each."""
-    return counted(_distance_macs(call["grad"], call["x1"]), call.bytes(), vector=numel(call["grad"]))
-
-
-@explains("aten::_pdist_forward")
-def own_distances(call: OpCall) -> Work:
-    """The distances of rows among themselves: N·(N-1)/2 pairs."""
-    return counted(_distance_macs(call.outputs[0], call["self"]), call.bytes(), vector=numel(call.outputs[0]))
-
-
-@explains("aten::_pdist_backward")
-def own_distances_backward(call: OpCall) -> Work:
-    """Each pair adds to the gradients of both of its rows."""
-    return counted(2 * _distance_macs(call["grad"], call["self"]), call.bytes(), vector=numel(call["grad"]))
+    gradient, rows = call.get("grad"), call.get("x1", call.get("self"))
+    pairs = numel(call.outputs[0] if gradient is None else gradient)
+    sides = 2 if "pdist_backward" in call.name else 1
+    return counted(sides * pairs * int(rows.shape[-1]), call.bytes(), vector=pairs)

@@ -35,50 +35,27 @@ BY_VALUE = frozenset({"aten::mkldnn_rnn_layer_backward", "aten::_cudnn_rnn_backw
 
 @dataclass(frozen=True)
 class Layers:
-    """The size of a recurrent network.
+    """The size of a recurrent network."""
 
-    Parameters
-    ----------
-    mode : int
-        Kind of layer: 0 relu, 1 tanh, 2 LSTM, 3 GRU.
-    rows : int
-        Steps of all sequences together.
-    batch : int
-        Sequences.
-    inputs, hidden : int
-        Numbers of one step of the input, of a hidden state.
-    layers, directions : int, optional
-        How many of them.
-    projected : int, optional
-        Size of the projected hidden state; 0: it is not.
-    biases : bool, optional
-        Whether there are two biases for each gate.
-    """
-
-    mode: int
-    rows: int
-    batch: int
-    inputs: int
-    hidden: int
+    mode: int  # kind of layer: 0 relu, 1 tanh, 2 LSTM, 3 GRU
+    rows: int  # steps of all sequences together
+    batch: int  # sequences
+    inputs: int  # numbers of one step of the input
+    hidden: int  # numbers of a hidden state
     layers: int = 1
     directions: int = 1
-    projected: int = 0
-    biases: bool = True
-
-    @property
-    def fed_back(self) -> int:
-        """Numbers of the state that a step hands to the next."""
-        return self.projected or self.hidden
+    projected: int = 0  # size of the projected hidden state; 0: it is not
+    biases: bool = True  # two for each gate
 
     def from_input(self, first: bool = True) -> int:
         """Multiply-adds with the weights of the input, those of the first layer left out where *first* is False."""
-        wide = self.directions * self.fed_back
+        wide = self.directions * (self.projected or self.hidden)
         sizes = (self.inputs if first else 0) + (self.layers - 1) * wide
         return self.directions * self.rows * GATES[self.mode] * self.hidden * sizes
 
     def from_state(self, rows: int) -> int:
         """Multiply-adds with the weights of the state in *rows* steps of each layer and direction."""
-        return self.layers * self.directions * rows * GATES[self.mode] * self.hidden * self.fed_back
+        return self.layers * self.directions * rows * GATES[self.mode] * self.hidden * (self.projected or self.hidden)
 
     @property
     def projection(self) -> int:
@@ -106,33 +83,16 @@ class Layers:
         return units * (CELL[self.mode] + 2 * GATES[self.mode] * self.biases)
 
 
+def _gradients(layers: Layers, model: int, executed: int, moved: int) -> Work:
+    vector = {"elementwise": 2 * layers.vector}
+    return Work(COUNTED, {"products": model}, {"products": executed}, vector=vector, bytes=moved)
+
+
 def _onednn(call: OpCall) -> Layers:
     """One layer in one direction; the input is (time, batch, size)."""
-    x, hidden = call["input"], int(call["hidden_size"])
-    rows = prod(map(int, x.shape[:-1]))
-    mode, batch = int(call["mode"]), int(x.shape[1])
-    return Layers(mode, rows, batch, int(x.shape[-1]), hidden, biases=bool(call["has_biases"]))
-
-
-def _library(call: OpCall) -> Layers:
-    """All layers; the input is (time, batch, size), (batch, time, size), or packed: (all steps, size)."""
-    x, state = call["input"], call["hx"]
+    steps, batch, size = map(int, call["input"].shape)
     return Layers(
-        mode=int(call["mode"]),
-        rows=prod(map(int, x.shape[:-1])),
-        batch=int(state.shape[1]),
-        inputs=int(x.shape[-1]),
-        hidden=int(call["hidden_size"]),
-        layers=int(call["num_layers"]),
-        directions=1 + bool(call["bidirectional"]),
-        projected=int(call.get("proj_size") or 0),
-        biases=len(call["weight"]) >= 4 * int(call["num_layers"]) * (1 + bool(call["bidirectional"])),
-    )
-
-
-def _gradients(layers: Layers, model: int, executed: int, moved: int) -> Work:
-    return Work(
-        COUNTED, {"products": model}, {"products": executed}, vector={"elementwise": 2 * layers.vector}, bytes=moved
+        int(call["mode"]), steps * batch, batch, size, int(call["hidden_size"]), biases=bool(call["has_biases"])
     )
 
 
@@ -153,48 +113,48 @@ def onednn_backward(call: OpCall) -> Work:
     return _gradients(layers, model, layers.backward(), call.bytes())
 
 
+def _library(call: OpCall) -> tuple[Layers, int]:
+    """All layers, and bytes; the input is (time, batch, size), (batch, time, size), or packed: (all steps, size).
+
+    The weights are read once, though they come both apart and in one buffer.
+    """
+    *steps, size = map(int, call["input"].shape)
+    count, directions, buffer = int(call["num_layers"]), 1 + bool(call["bidirectional"]), call.get("weight_buf")
+    layers = Layers(
+        int(call["mode"]), prod(steps), int(call["hx"].shape[1]), size, int(call["hidden_size"]), count, directions,
+        projected=int(call.get("proj_size") or 0), biases=len(call["weight"]) >= 4 * count * directions,
+    )  # fmt: skip
+    return layers, call.bytes() - (extent(buffer) if buffer is not None and call["weight"] else 0)
+
+
 @explains("aten::_cudnn_rnn", "aten::miopen_rnn")
 def library(call: OpCall) -> Work:
-    """cuDNN's and MIOpen's layers, all in one call. The weights are read once, though they come both apart and in one buffer."""
-    layers = _library(call)
-    buffer = call.get("weight_buf")
-    moved = call.bytes() - (extent(buffer) if buffer is not None and call["weight"] else 0)
+    """cuDNN's and MIOpen's layers, all in one call."""
+    layers, moved = _library(call)
     return counted(layers.forward, moved, vector=layers.vector)
 
 
 @explains("aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward")
 def library_backward(call: OpCall) -> Work:
     """Their gradients: of the data in one call of the library, of the weights, where they are asked for, in another."""
-    layers = _library(call)
+    layers, moved = _library(call)
     x, state, _, weights = map(bool, call["output_mask"])
-    model = layers.backward(x, weights, state)
-    executed = layers.backward(True, weights, True)
-    buffer = call.get("weight_buf")
-    moved = call.bytes() - (extent(buffer) if buffer is not None and call["weight"] else 0)
-    return _gradients(layers, model, executed, moved)
+    return _gradients(layers, layers.backward(x, weights, state), layers.backward(True, weights, True), moved)
 
 
 @explains("aten::quantized_lstm", "aten::quantized_gru")
 def quantised(call: OpCall) -> Work:
     """Layers with packed weights, a byte each (two in half precision), and biases of four. The products run inside, where nobody sees them."""
-    x = call.get("input", call.get("data"))
-    state = call["hx"]
+    *steps, size = map(int, call.get("input", call.get("data")).shape)
+    state, directions = call["hx"], 1 + bool(call["bidirectional"])
     # equivalent: 0 -> 1 (of an LSTM's two states either will do)
     state = state[0] if isinstance(state, (list, tuple)) else state
-    lstm = "lstm" in str(call.func)
-    layers = Layers(
-        mode=2 if lstm else 3,
-        rows=prod(map(int, x.shape[:-1])),
-        # equivalent: 1 -> 2 (only a backward pass asks for the batch)
-        batch=int(state.shape[1]),
-        inputs=int(x.shape[-1]),
-        hidden=int(state.shape[-1]),
-        layers=int(call["num_layers"]),
-        directions=1 + bool(call["bidirectional"]),
-        biases=bool(call["has_biases"]),
-    )
+    # equivalent: 1 -> 2 (only a backward pass asks for the batch)
+    batch = int(state.shape[1])
+    layers = Layers(2 if "lstm" in call.name else 3, prod(steps), batch, size, int(state.shape[-1]), int(call["num_layers"]), directions,
+                    biases=bool(call["has_biases"]))  # fmt: skip
     weights = replace(layers, rows=1).forward  # each weight meets each step once
-    biases = 2 * layers.layers * layers.directions * GATES[layers.mode] * layers.hidden * layers.biases
+    biases = 2 * layers.layers * directions * GATES[layers.mode] * layers.hidden * layers.biases
     (what, *_), _ = call["params"][0].__getstate__()
     width = 2 if what.endswith("fp16") else 1
     return counted(layers.forward, call.bytes() + width * weights + 4 * biases, vector=layers.vector)

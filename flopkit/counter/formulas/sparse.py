@@ -1,4 +1,4 @@
-"""Products with a sparse matrix: a multiply-add for each stored number and each column it meets."""
+"""What is special in products with a sparse matrix: a multiply-add for each stored number and each column it meets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ __all__ = ["is_sparse", "sparse_macs", "stored"]
 
 def is_sparse(tensor: Any) -> bool:
     """Whether *tensor* is stored as coordinates, or as compressed rows or columns."""
-    import torch
-
-    layout = tensor.layout
-    return layout is not torch.strided and layout in (
-        torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
-    )  # fmt: skip
+    return str(tensor.layout).startswith("torch.sparse_")
 
 
 def stored(tensor: Any) -> int:
@@ -45,65 +40,34 @@ def sparse_macs(a: Any, b: Any) -> int:
     >>> sparse_macs(a, torch.ones(2, 7)), sparse_macs(a, a)
     (21, 4)
     """
-    return int(of_numbers(_real_macs(a, b), a.dtype.is_complex))
-
-
-def _real_macs(a: Any, b: Any) -> int:
     if is_sparse(a) and is_sparse(b):
         rows = b.to_sparse_coo().coalesce().indices()[0]
         columns = a.to_sparse_coo().coalesce().indices()[1]
-        lengths = rows.bincount(minlength=int(b.shape[0]))
-        return int(lengths[columns].sum())
-    if is_sparse(a):
-        return stored(a) * (int(b.shape[-1]) if b.dim() > 1 else 1)
-    return stored(b) * (int(a.shape[-2]) if a.dim() > 1 else 1)
-
-
-@explains("aten::_sparse_sparse_matmul", "aten::_spgemm")
-def sparse_product(call: OpCall) -> Work:
-    """Sparse times sparse."""
-    return counted(sparse_macs(call["self"], call["other"]), call.bytes())
-
-
-@explains("aten::hspmm", "aten::sspaddmm", "aten::sspaddmm_")
-def sparse_result(call: OpCall) -> Work:
-    """Sparse times dense, into a matrix that has only the rows that are touched."""
-    return counted(sparse_macs(call["mat1"], call["mat2"]), call.bytes())
+        macs = int(rows.bincount(minlength=int(b.shape[0]))[columns].sum())
+    elif is_sparse(a):
+        macs = stored(a) * (int(b.shape[-1]) if b.dim() > 1 else 1)
+    else:
+        macs = stored(b) * (int(a.shape[-2]) if a.dim() > 1 else 1)
+    return int(of_numbers(macs, a.dtype.is_complex))
 
 
 @explains("aten::sparse_sampled_addmm")
 def sampled(call: OpCall) -> Work:
     """A product of two dense matrices where a sparse one has numbers: inner size multiply-adds for each of them."""
-    mask, a = call["self"], call["mat1"]
-    places = stored(mask)
+    places, a = stored(call["self"]), call["mat1"]
     macs = of_numbers(product(places, int(a.shape[-1]), 1), a.dtype.is_complex)
     return counted(macs, call.bytes(), vector=places * (call["beta"] != 0))
 
 
-@explains("aten::_sparse_mm_reduce_impl")
-def reduced(call: OpCall) -> Work:
-    """Sparse times dense where rows are gathered by sum, mean, minimum or maximum: counted like the sum."""
-    return counted(sparse_macs(call["self"], call["other"]), call.bytes())
-
-
 @explains("aten::_sparse_mm_reduce_impl_backward")
 def reduced_backward(call: OpCall) -> Work:
-    """As much for each of the two gradients."""
-    macs = sparse_macs(call["self"], call["weight"]) * sum(map(int, call["output_mask"]))
-    return counted(macs, call.bytes())
-
-
-@explains("aten::_sparse_semi_structured_linear")
-def half_linear(call: OpCall) -> Work:
-    """A linear layer whose weight keeps two numbers of four: those that are kept are counted."""
-    x, weight = call["input"], call["weight"]
-    rows = numel(x) // int(x.shape[-1]) if numel(x) else 0
-    return counted(rows * numel(weight), call.bytes(), vector=numel(call.outputs[0]) * (call["bias"] is not None))
+    """Sparse times dense where rows are gathered by sum, mean or an extreme: as much for each of the two gradients."""
+    return counted(sparse_macs(call["self"], call["weight"]) * sum(map(int, call["output_mask"])), call.bytes())
 
 
 @explains("aten::_sparse_semi_structured_mm", "aten::_sparse_semi_structured_addmm")
 def half_product(call: OpCall) -> Work:
-    """A matrix that keeps two numbers of four, times a dense one."""
+    """A matrix that keeps two numbers of four, times a dense one: those that are kept are counted. What is added is one FLOP a number."""
     vector = numel(call.outputs[0]) if call.get("input") is not None else 0
     return counted(numel(call["mat1"]) * int(call["mat2"].shape[1]), call.bytes(), vector=vector)
 
@@ -111,5 +75,4 @@ def half_product(call: OpCall) -> Work:
 @explains("aten::_cslt_sparse_mm")
 def half_product_cslt(call: OpCall) -> Work:
     """The same in cuSPARSELt, whose packed matrix does not show its width: half of the inner size is kept."""
-    inner = int(call["dense_B"].shape[0])
-    return counted(numel(call.outputs[0]) * inner // 2, call.bytes())
+    return counted(numel(call.outputs[0]) * int(call["dense_B"].shape[0]) // 2, call.bytes())
