@@ -185,6 +185,20 @@ def _mlp() -> Any:
     return nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.LayerNorm(64), nn.Dropout(0.1), nn.Linear(64, 16))
 
 
+def _compiled() -> Any:
+    import torch
+
+    return torch.compile(_mlp(), backend="eager")
+
+
+def _in_a_pool() -> None:
+    """Two steps in a thread of a pool."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_step(_mlp, (8, 16))).result()
+
+
 def _cnn() -> Any:
     from torch import nn
 
@@ -240,20 +254,29 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     **{
         f"{name}, meta, training": _image(name)
         for name in ("resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "convnext_tiny", "densenet121", "vgg11",
-                     "shufflenet_v2_x0_5", "squeezenet1_1", "vit_b_16", "swin_t")
+                     "shufflenet_v2_x0_5", "squeezenet1_1", "vit_b_16", "swin_t", "alexnet", "vgg16_bn", "mnasnet0_5",
+                     "resnext50_32x4d", "wide_resnet50_2", "mobilenet_v3_small", "efficientnet_v2_s", "swin_v2_t", "maxvit_t", "densenet169",
+                     "convnext_small")
     },
     "resnet18, cpu, training": _image("resnet18", "cpu", 64),
-    **{f"{kind}, meta, training": _text(kind, **_GROUPED) for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Phi3")},
+    **{f"{kind}, meta, training": _text(kind, **_GROUPED) for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Phi3", "Phi", "Olmo2", "Granite", "Cohere", "StableLm", "Starcoder2", "GPTNeoX", "Glm")},
     "Gemma2, meta, training": _text("Gemma2", **_GROUPED, head_dim=16),
     "Llama, meta, no gradients": _text("Llama", train=False, **_GROUPED),
     "Mixtral, meta, training": _text("Mixtral", **_GROUPED),
     "Qwen3Moe, meta, training": _text("Qwen3Moe", **_EXPERTS),
+    "Qwen2Moe, meta, training": _text("Qwen2Moe", **_EXPERTS, shared_expert_intermediate_size=48),
+    "Olmoe, meta, training": _text("Olmoe", **_EXPERTS),
+    "OPT, meta, training": _text("OPT", hidden_size=64, ffn_dim=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=300,
+                                 word_embed_proj_dim=64),
+    "Distilbert, meta, training": _text("DistilBert", "Model", dim=64, hidden_dim=128, n_layers=2, n_heads=4, vocab_size=300),
     "GPT2, meta, training": _text("GPT2", "LMHeadModel", n_embd=64, n_layer=2, n_head=4, vocab_size=300, bos_token_id=1, eos_token_id=2),
     "Bert, meta, training": _text("Bert", "Model", **_SMALL),
     "T5, meta, training": _text("T5", "ForConditionalGeneration", d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=300),
     "Mamba, meta, training": _text("Mamba", hidden_size=64, num_hidden_layers=2, vocab_size=300, state_size=8),
     "MLP, AdamW": _step(_mlp, (8, 16)),
     "MLP, SGD, recomputed": _step(_mlp, (8, 16), "SGD", again=True),
+    "MLP, compiled, AdamW": _step(_compiled, (8, 16)),
+    "MLP, in a pool": _in_a_pool,
     "CNN, Adam": _step(_cnn, (2, 3, 16, 16), "Adam"),
     "encoder, AdamW": _step(_encoder, (2, 5, 32)),
     "encoder, inference": _encoder_alone,
