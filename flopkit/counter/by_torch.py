@@ -76,12 +76,15 @@ class Seen:
 
     @property
     def missed(self) -> Table:
-        """Operators with FLOPs that the number leaves out, those with the most first."""
+        """Operators with FLOPs that the number leaves out, those with the most first.
+
+        Columns: *operator*, *calls*, *flops* that were executed, and those that were *seen*.
+        """
         return self._table("missed, in full or in part", 1)
 
     @property
     def too_many(self) -> Table:
-        """Operators that are charged more than they execute, such as the backward of a grouped convolution."""
+        """Operators that are charged more than they execute, such as the backward of a grouped convolution. Columns as in `missed`."""
         return self._table("counted too high", -1)
 
     def _table(self, caption: str, sign: int) -> Table:

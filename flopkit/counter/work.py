@@ -54,11 +54,9 @@ class Work:
         return Work, tuple([dict(value) if isinstance(value, Mapping) else value for value in values])
 
 
-def counted(macs: Number, bytes: int = 0, vector: float = 0, kernel: str = "") -> Work:
+def counted(macs: Number, bytes: int = 0, vector: float = 0) -> Work:
     """A contraction of *macs* multiply-adds."""
-    return Work(
-        COUNTED, {"products": macs}, bytes=bytes, vector={"elementwise": vector} if vector else _NOTHING, kernel=kernel
-    )
+    return Work(COUNTED, {"products": macs}, bytes=bytes, vector={"elementwise": vector} if vector else _NOTHING)
 
 
 def elementwise(vector: float, bytes: int = 0) -> Work:

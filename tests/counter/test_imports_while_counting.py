@@ -41,3 +41,20 @@ def test_without_torch():
         "print(fk.matmul(m=1, k=1, n=1).flops)"
     )
     assert done.stdout == "True\nTrue\n2\n", done.stderr
+
+
+def test_torch_compile_that_was_kept_from_a_count_compiles():
+    """Where nothing was compiled yet, the name that a program keeps is the counter's own for a while."""
+    done = python(
+        "import sys, torch\n"
+        "import flopkit as fk\n"
+        "with fk.counting():\n"
+        "    from torch import compile as kept\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "graphs = []\n"
+        "def backend(graph, inputs):\n"
+        "    graphs.append(graph)\n"
+        "    return graph.forward\n"
+        "print(kept(lambda x: x + x, backend=backend)(torch.ones(2)).tolist(), len(graphs))\n"
+    )
+    assert done.stdout == "[2.0, 2.0] 1\n", done.stderr

@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 import threading
+from multiprocessing.pool import ThreadPool
 
 import pytest
 import torch
@@ -88,3 +89,37 @@ def test_other_exceptions(raised):
     with pytest.raises(raised):
         fk.count(run)
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_pool_that_takes_its_function_by_name():
+    with ThreadPool(1) as pool:
+        report = fk.count(lambda: pool.apply_async(func=torch.mm, args=(torch.ones(2, 3), torch.ones(3, 5))).get())
+        assert report.flops == 2 * 2 * 3 * 5
+        report = fk.count(lambda: list(pool.imap(func=lambda a: a @ a, iterable=[torch.ones(2, 2)])))
+    assert report.flops == 2 * 2 * 2 * 2
+
+
+def test_an_error_of_devices_is_the_program_s_own():
+    """What a known shape on meta gives is not made up where a tensor of a real device would not fit."""
+    meta, other, real = torch.ones(2, 3, device="meta"), torch.ones(2, 3, device="meta"), torch.ones(2, 3)
+
+    def program():
+        meta + other
+        return meta + real
+
+    with pytest.raises(RuntimeError, match="meta"):
+        program()
+    with pytest.raises(RuntimeError, match="meta"):
+        fk.count(program)
+
+
+def test_a_module_loses_what_was_compiled_of_it_while_counting():
+    model = mlp()
+    model.compile(backend="eager")
+
+    def program(data):
+        del model._compiled_call_impl
+        return model(data)
+
+    fk.count(program, x())
+    assert "_compiled_call_impl" not in vars(model)

@@ -583,3 +583,32 @@ def test_gradients_that_are_asked_for():
 
     assert asked(Node, 3) == asked(None, 3) == (True, True, True)
     assert asked(type("Short", (), {"next_functions": ((None, 0),)}), 2) == (False, True)
+
+
+class Deep(torch.autograd.Function):
+    """Starts a backward pass in its own, and so on *n* times; the innermost has a product."""
+
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        if ctx.n:
+            with torch.enable_grad():
+                inner = Deep.apply(x.detach().requires_grad_(), ctx.n - 1).sum()
+            inner.backward()
+        else:
+            torch.mm(x.detach(), torch.ones(8, 8))
+        return gradient, None
+
+
+def test_a_backward_pass_in_a_thread_without_python_below():
+    """Autograd moves what is nested deep to threads of its own, as it does every backward pass on a GPU: no Python frame called it."""
+    x = torch.ones(4, 8, requires_grad=True)
+    with fk.counting() as report:
+        Deep.apply(x, 80).sum().backward()
+    assert units(report) == (0, 1, 0, 0)

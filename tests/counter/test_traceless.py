@@ -9,6 +9,7 @@ import tracemalloc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 
 import pytest
 import torch
@@ -487,3 +488,12 @@ def test_counting_holds_no_memory():
         x = x + 1
         gc.collect()
         assert storage.expired()
+
+
+def test_a_package_beside_torch_is_not_torch():
+    """What torch enters in order to find out shapes is no work of the program's. Another package's name may begin like torch's."""
+    beside = f"{Path(torch.__file__).parent}tune/program.py"
+    space = {"torch": torch, "FakeTensorMode": FakeTensorMode}
+    code = "def program():\n    with FakeTensorMode():\n        return torch.ones(2, 3) @ torch.ones(3, 5)\n"
+    exec(compile(code, beside, "exec"), space)
+    assert fk.count(space["program"]).flops == 2 * 2 * 3 * 5

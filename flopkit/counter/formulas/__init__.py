@@ -44,7 +44,6 @@ class Rule:
     whole: Rule | None = (
         None  # where it is opened elsewhere: for tensors whose kind or device has a kernel of its own (nested ones, a GPU's)
     )
-    flexes: bool = False  # it is FlexAttention, whose kernel only a compiler makes
     attends: bool = False  # it is attention as a whole, from which everything else follows
     fresh: bool = False  # what it returns is new, and follows from shapes, dtypes and arguments that are no tensors
     valued: bool = False  # a float may change what it costs or returns (the p of a distance, the scale of a new size)
@@ -53,7 +52,7 @@ class Rule:
     special: bool = field(init=False)  # not just run and put down
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "special", self.attends or self.flexes or self.opens)
+        object.__setattr__(self, "special", self.attends or self.opens)
 
 
 def rule_for(func: Any) -> Rule:
@@ -83,8 +82,8 @@ def _explain(func: Any) -> Rule:
 
     name = name_of(func)
     op = name.replace("aten::", "").replace("::", ".")
-    composite = name.startswith("aten::") and internals.has_kernel_for(func, "CompositeImplicitAutograd")
     # Composite: torch itself defines it by others, in C++.
+    composite = name.startswith("aten::") and internals.has_kernel_for(func, "CompositeImplicitAutograd")
     by_formula = partial(Rule, op, dynamic_shape=torch.Tag.dynamic_output_shape in getattr(func, "tags", ()))
     by_inside = partial(Rule, op, _uncounted, opens=True)
     if (mine := registry.theirs(func)) is not None:
@@ -95,7 +94,7 @@ def _explain(func: Any) -> Rule:
         # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
         return by_inside(composite=True, whole=Rule(op, ours))
     if name in FLEX:
-        return Rule(op, _uncounted, flexes=True)
+        return Rule(op, _uncounted)  # met before, by `flopkit.counter.watch.flex`
     if name.startswith("prims::"):  # what torch writes decompositions in: on a real device each calls operators of aten
         return by_inside(composite=True)
     if not hasattr(func, "_schema"):  # a higher-order operator

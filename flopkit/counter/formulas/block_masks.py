@@ -47,8 +47,9 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
     if known is not None and known[0]() is counts:
         found = known[1]
     else:
-        for old in [k for k, (held, _, _) in _seen.items() if held() is None]:
-            del _seen[old]
+        for old, (held, _, _) in list(_seen.items()):  # other threads do the same
+            if held() is None:
+                _seen.pop(old, None)
         # Below the modes: looking is not part of the program.
         with torch.no_grad(), without_dispatch():
             found = _look(inner, mask_mod, buffers, rows, columns, q, kv)

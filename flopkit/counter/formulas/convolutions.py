@@ -24,8 +24,8 @@ PARTS = (
 def convolution_macs(positions: Any, weight: Any, channels: int = 0) -> int:
     """Multiply-adds of a convolution, of the tensor whose *positions* count: the output, or the input of a transposed one.
 
-    The weight is (C_out, C_in/groups, taps …), or (C_in, C_out/groups, taps …) where it is transposed; *channels* is the dimension of
-    those that *positions* has.
+    The weight is (C_out, C_in/groups, taps …), or (C_in, C_out/groups, taps …) where it is transposed; *channels* is the weight's
+    dimension of the channels that *positions* has.
 
     >>> import torch
     >>> convolution_macs(torch.ones(5, 16, 9, 4), torch.ones(16, 3, 3, 3))
@@ -71,7 +71,7 @@ def convolution(call: OpCall) -> Work:
 def convolution_backward(call: OpCall) -> Work:
     """One such product for the gradient of the input, one for the gradient of the weight; the bias's is a sum.
 
-    Each is as many FLOPs as the forward pass, that of the weight, too: it has as few taps in a group.
+    Each is as many FLOPs as the forward pass, of a convolution in groups, too: each output channel meets C_in/groups inputs only.
     """
     gradient, image, weight = call["grad_output"], _image(call), call["weight"]
     wanted = [bool(asked) for asked in call.get("output_mask") or [t is not None for t in call.out]]

@@ -1,11 +1,13 @@
 """Seeing a program run: every operator as it is called, in which thread, for which module, in which pass.
 
-`mode` is the dispatch mode that torch calls; it decides what is counted, opened or unknown. `patches` is what has to be changed in torch
-meanwhile and is put back: `threads` and `launches` (what runs with no operator around it) are parts of that.
-`state` is what is known of one thread, and in which phase it is: `modules` says for which module it works, `autograd` what is being
-differentiated. `attention` is a call of attention as a whole, by what its `attention_calls` say; `flex` is FlexAttention.
-`cache` keeps what calls cost, for those that cost the same, `decompose` looks into subclasses and composite kernels.
+- `mode` is the dispatch mode that torch calls for each operator: it has a formula's result taken from the `cache`, or looks inside (`decompose`).
+- `state` is what is known of one thread. Its `where` decides the phase, from what `autograd` is differentiating, the optimiser's steps under
+  way and the Python stack; `modules` names the module.
+- `attention` is a call of attention as a whole (`attention_calls` reads its arguments), `flex` is FlexAttention.
+- `patches` is all that is changed in torch and in Python while somebody counts, and put back in the end (`changes`): the call of a module, the
+  backward pass of a custom function, steps of optimisers, compiled functions (`compiler`, too), higher-order operators, modes of fake
+  tensors; attention's own kernel (`attention`), starting a thread or a task (`threads`), launches without an operator (`launches`).
 
-Nowhere else in the counter a name is used that torch does not publish. `internals` and `modes` hold those that are of no one file's own,
-and `compiler` has the compiler of torch leave counting alone.
+Names that torch does not publish stand in this folder alone, those that several files need in `internals`, `modes` and `autograd`; but what
+describes an operator or a tensor (``_schema``, ``_values``) any file may use.
 """

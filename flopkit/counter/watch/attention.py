@@ -67,7 +67,7 @@ class Region:
         self.last = next_number()
         state.leave()
         forced = state.watcher.attention
-        self.kernel = self.fused or self.assumed or "math" if forced == "auto" else forced
+        self.kernel = (self.fused or self.assumed or "math") if forced == "auto" else forced
         ran, self.ran = self.ran, []
         if not self.whole or not (ran or self.fused):  # counted one by one, or a cache gave the result
             return

@@ -168,7 +168,7 @@ def key_of(rule: Any, args: Any, kwargs: Any) -> Any:
             parts = _shapes(args, [_same(args)])
             return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
         parts, names, nested = [], [], False
-        for value in args:  # as `signature` does, in the time that a count has
+        for value in args:  # as `signature` does, written out: this runs for every operator
             kind = type(value)
             if kind in _TENSORS:
                 if value.layout is not _STRIDED:
@@ -200,20 +200,22 @@ def floats_in(args: Any, kwargs: Any) -> tuple[Any, ...]:
 
 
 def on_meta(args: Any) -> bool:
-    """Whether the first tensor has no numbers in it."""
+    """Whether there are tensors, and none has numbers in it."""
+    found = False
     for value in args:
-        if type(value) is list or type(value) is tuple:
-            value = value[0] if value else None
-        if isinstance(value, torch.Tensor):
-            return value.is_meta and type(value) in (torch.Tensor, torch.nn.Parameter)
-    return False
+        for each in value if type(value) is list or type(value) is tuple else (value,):
+            if isinstance(each, torch.Tensor):
+                if not each.is_meta or type(each) not in _TENSORS:
+                    return False
+                found = True
+    return found
 
 
 _META = torch.device("meta")
 
 
 def recipe_of(out: Any) -> Any:
-    """How to make up *out* again; None where it is more than one or several strided meta tensors."""
+    """How to make *out* again: shape, stride and number format of a strided meta tensor, of a tuple a list of these; None of anything else."""
     if isinstance(out, torch.Tensor):
         whole = type(out) is torch.Tensor and out.is_meta and out.layout is torch.strided and not out.is_quantized
         return (out.shape, out.stride(), out.dtype) if whole and out.storage_offset() == 0 else None

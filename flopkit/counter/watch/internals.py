@@ -1,6 +1,6 @@
-"""What torch does not publish and the counter cannot do without, under names of our own. No file outside of this room uses such a name.
+"""What torch does not publish and several files of the counter need, under names of our own.
 
-What has a file to itself is there: `autograd`, `modes`, `compiler`; and where a single one is needed in one place, it stands there.
+Those of one subject are in `autograd`, `modes` and `compiler`; one that is needed in a single place stands there.
 """
 
 from __future__ import annotations

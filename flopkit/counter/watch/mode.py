@@ -103,7 +103,7 @@ class Watcher(TorchDispatchMode):
 
     def __enter__(self) -> Any:
         """Watch this thread. torch's flags ("is any mode at work?") are one for all threads: only the thread that counts sets them. Another
-        may go on for long after the count, and nothing would be compiled until it ends."""
+        may go on for long after the count, and an older torch would compile nothing until it ends."""
         if self.is_at_home():
             return super().__enter__()
         modes.push_dispatch(self)
@@ -186,7 +186,7 @@ class Watcher(TorchDispatchMode):
                 return func(*map(torch.as_tensor, args), **kwargs)
             finally:
                 state.busy -= 1
-        # What follows is done for every operator, while the numbers of a kernel fill the caches: so it is one function, and calls few.
+        # This runs for every operator: `Scope.where`, `Ledger.add` and the usual case of `ThreadState.where` are written out.
         if graph_task() == -1 and not state.optimizers and not state.began and state.timeline.lowest == NEVER:
             state.nodes, phase, scope = next_number(), "forward", state.scope  # as `where` says
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ __all__ = ["installed"]
 
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
 is_tracing = torch.compiler.is_dynamo_compiling
-TORCH = str(Path(torch.__file__).parent)
+TORCH = str(Path(torch.__file__).parent) + os.sep  # not torchvision, torchao, …
 
 _users = 0
 _undo: Changes | None = None
@@ -77,12 +78,12 @@ def _install(changes: Changes) -> None:
         entered: dict[Any, list[contextlib.ExitStack]] = {}  # by mode, what is to be undone level by level
         changes.replace(fakes.FakeTensorMode, "__enter__", functools.partial(_entering, entered))
         changes.replace(fakes.FakeTensorMode, "__exit__", functools.partial(_leaving, entered))
-    for room in (attention, threads, launches):
-        room.install(changes)
+    for part in (attention, threads, launches):
+        part.install(changes)
 
 
 def _calling(original: Any) -> Any:
-    """Which module is called."""
+    """Go into the module's scope, and leave it afterwards."""
 
     def _call_impl(module: Any, /, *args: Any, **kwargs: Any) -> Any:
         if is_tracing():  # a strict export traces through here
@@ -95,7 +96,7 @@ def _calling(original: Any) -> Any:
                 return original(module, *args, **kwargs)
             finally:
                 state.leave()
-        states = tuple([state for state in states if not state.watcher.closed])
+        states = tuple([state for state in thread_states() if not state.watcher.closed])
         for state in states:
             state.call_module(module)
         try:
@@ -108,8 +109,8 @@ def _calling(original: Any) -> Any:
 
 
 class _Uncompiled:
-    """What `Module.compile` made holds the `_call_impl` of then: it stays, and is not called. (A property would be one of the program's, to
-    TorchScript.)"""
+    """Has `Module.__call__` pass over what `Module.compile` made, which holds the `_call_impl` of before. (A property would be one of the
+    program's, to TorchScript.)"""
 
     def __init__(self, original: Any) -> None:
         pass
@@ -120,20 +121,22 @@ class _Uncompiled:
     def __set__(self, module: Any, made: Any) -> None:
         vars(module)["_compiled_call_impl"] = made
 
+    def __delete__(self, module: Any) -> None:
+        vars(module).pop("_compiled_call_impl", None)
+
 
 def _applying(original: Any) -> Any:
-    """That the backward pass of a custom function runs."""
+    """Remember that the backward pass of a custom function runs, and whether gradients were on when it began."""
 
     def apply(node: Any, *gradients: Any, **by_name: Any) -> Any:
         inside = custom_backwards()
         task = graph_task()
-        inside.append((task, torch.is_grad_enabled()))
         for state in thread_states():
             if task not in state.began:
                 state.begin(task)
-        if type(node).__name__ == "CompiledFunctionBackward":
-            for state in thread_states():
+            if type(node).__name__ == "CompiledFunctionBackward":
                 state.watcher.notes.add(COMPILED)
+        inside.append((task, torch.is_grad_enabled()))
         try:
             return original(node, *gradients, **by_name)
         finally:
@@ -267,7 +270,7 @@ def _eager(changes: Changes) -> None:
         def compile(*args: Any, **kwargs: Any) -> Any:
             nonlocal asked
             with lock:
-                if not asked:
+                if not asked and _undo is changes:  # else it was kept from a count that has ended
                     asked = True
                     set_stance()
             return original(*args, **kwargs)

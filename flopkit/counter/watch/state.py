@@ -30,13 +30,14 @@ SEVERAL_THREADS = (
     "forward passes ran in several threads, and autograd's numbers do not say whose a node is: of the backward pass, what could be "
     "another module's belongs to none"
 )
-MOST_PASSES = 10_000  # within one another, or without any forward pass between
+MOST_PASSES = 10_000  # starts of backward passes that are remembered; the next forward operator clears them
 
 
 def thread_states() -> tuple[ThreadState, ...]:
     """What each watcher knows of this thread."""
     found: tuple[ThreadState, ...] = getattr(local, "states", ())
-    if not found and graph_task() != -1:  # autograd's own thread, which no one entered: the modes came along
+    if graph_task() != -1 and all(state.watcher.closed for state in found):
+        # autograd's own thread, which no one entered: the modes came along
         modes: Any = dispatch_modes()
         return tuple([mode.state for mode in modes if getattr(mode, "is_watcher", False) and not mode.closed])
     return found
@@ -84,9 +85,9 @@ class ThreadState:
         self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
         self.entered = False
         self.nodes = 0  # autograd's next number when last looked at
-        self.began: dict[int, int] = {}  # and when each of the backward passes under way came to this thread
+        self.began: dict[int, int] = {}  # the same when each of the backward passes under way came to this thread
         self.recomputed = False  # whether one of them made nodes that another may differentiate
-        self.arithmetic = 0  # operators that do some: tells whether any ran inside of an unknown one
+        self.arithmetic = 0  # operators with arithmetic so far: compared before and after an unknown one, it tells whether any ran inside
         self.optimizers: list[Any] = []  # frames of the steps under way; None: inside of a closure
         self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
@@ -149,9 +150,8 @@ class ThreadState:
     def begin(self, task: int) -> None:
         """A backward pass comes to this thread for the first time."""
         number = next_number()
-        if not self.entered and not _is_nested(
-            sys._getframe(1)
-        ):  # a thread of autograd's own, which is done with those before
+        # One of autograd's own threads, and not nested: the passes before are over.
+        if not self.entered and not _is_nested(sys._getframe(1)):
             self.began.clear()
             if not self.recomputed:  # what it recomputed was for them
                 self.timeline = AutogradTimeline(number, OUTSIDE)
@@ -160,7 +160,7 @@ class ThreadState:
         self.began[task] = number
 
     def where(self) -> tuple[str, Scope]:
-        """Phase and scope of the operator that is running now."""
+        """Phase and scope of the operator that is running now; notes, too, that a backward pass began or ended."""
         task = graph_task()
         optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
@@ -172,7 +172,7 @@ class ThreadState:
             return ("optimizer" if optimizing else "forward"), self.scope
         if optimizing:
             return "optimizer", self.scope if self.stack else OUTSIDE
-        phase = backward_or_recompute(sys._getframe(2))
+        phase = backward_or_recompute(sys._getframe(1).f_back)  # a thread of autograd's own has no Python below
         if phase == "backward" and _grad_enabled() and (task, False) in custom_backwards()[-1:]:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"

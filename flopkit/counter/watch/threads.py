@@ -63,7 +63,11 @@ def _starting(original: Any) -> Any:
 
 
 def _submitting(original: Any) -> Any:
-    def submit(pool: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return original(pool, _watched(fn), *args, **kwargs)
+    def submit(pool: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if args:
+            args = (_watched(args[0]), *args[1:])
+        elif "func" in kwargs:
+            kwargs["func"] = _watched(kwargs["func"])
+        return original(pool, *args, **kwargs)
 
     return submit
