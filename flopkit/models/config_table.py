@@ -109,6 +109,8 @@ def when(test: Any, then: Any, otherwise: Any) -> Any:
 def either(value: Any, otherwise: Any) -> Any:
     """*value* where there is one, else *otherwise*, in both readings."""
     if isinstance(value, Value):
+        if value.data.get("else") is not None:  # what a family always has
+            return value
         found = Value()
         found.data = {**value.data, "else": _data(otherwise)}
         return found
