@@ -2,6 +2,7 @@
 
 import pytest
 
+from flopkit.models.config_table import either, reader_table
 from flopkit.models.configs import config_names, config_source, hf_config
 
 
@@ -30,3 +31,17 @@ def test_a_name_that_is_not_known_has_near_ones():
         hf_config("xyz")
     with pytest.raises(TypeError, match="name=70 is not a model .*: must be a name, such as 'bert-base'"):
         hf_config(70)
+
+
+def test_what_a_family_always_has_is_not_worked_out_from_its_width():
+    """Gemma 3 leaves out heads of keys and their size; elsewhere they follow from the heads and the width."""
+    table = reader_table(
+        lambda numbers: {name: either(numbers.get(name), "a rule") for name in ("kv_heads", "head_dim")}
+    )
+    said = {
+        kind: {name: value["else"] for name, value in table[kind]["set"].items()} for kind in ("gemma3_text", "llama")
+    }
+    assert said == {
+        "gemma3_text": {"kv_heads": 4, "head_dim": 256},
+        "llama": {"kv_heads": "a rule", "head_dim": "a rule"},
+    }
