@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Table"]
+__all__ = ["Table", "as_html"]
 
 
 class Table:
@@ -133,6 +133,15 @@ class Table:
                 f"<details><summary>{html.escape(self._folded.capitalize())}: {count}</summary>{table(under)}</details>"
             )
         return shown
+
+
+def as_html(lines: Iterable[str], *tables: Table) -> str:
+    """Lines of text, and *tables* below them: how what has both shows itself in a notebook.
+
+    >>> as_html(["2 < 3"])
+    '<div>2 &lt; 3</div>'
+    """
+    return "".join([*(f"<div>{html.escape(line)}</div>" for line in lines), *(table._repr_html_() for table in tables)])
 
 
 def _text(value: Any) -> str:

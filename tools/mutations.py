@@ -57,8 +57,8 @@ MODULES = [
     "flopkit/serving",
     "flopkit/utilization",
 ]
-MODULES += [f"flopkit/{name}.py" for name in ("arithmetic", "conventions", "cost", "macs", "rooflines", "sizes")]
-TESTS = "tests/counter tests/layers tests/models tests/serving tests/utilization tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py tests/test_arithmetic.py tests/test_conventions.py tests/test_rooflines.py tests/test_bad_input.py flopkit"  # fmt: skip
+MODULES += [f"flopkit/{name}.py" for name in ("arithmetic", "conventions", "cost", "macs", "rooflines/bounds", "sizes")]
+TESTS = "tests/counter tests/layers tests/models tests/serving tests/utilization tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py tests/test_arithmetic.py tests/test_conventions.py tests/rooflines tests/test_bad_input.py flopkit"  # fmt: skip
 PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 
 # A mutant that changes nothing which anyone can see is named above its line, with the reason:

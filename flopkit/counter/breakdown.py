@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from flopkit import units
 from flopkit.cost import Cost
 from flopkit.counter.ledger import Entry
-from flopkit.counter.work import PHASES, settled
+from flopkit.counter.work import FREE, PHASES, UNKNOWN, settled
 from flopkit.dtypes import canonical
+from flopkit.rooflines import Calls
 from flopkit.sizes import choice
 from flopkit.tables import Table
 
@@ -79,6 +80,16 @@ def by_dtype(report: Any, model: bool) -> dict[str, Any]:
             format = format_of(part.entry.work.dtype)
             found[format] = found.get(format, 0) + part.calls * flops
     return {format: settled(flops) for format, flops in found.items()}
+
+
+def calls(report: Any) -> Iterator[Calls]:
+    """What was executed, as a roofline takes it: a fused backward that computes scores again is one call of the backward pass."""
+    for entry, where, calls in report.lines():
+        work = entry.work
+        if work.status != FREE or work.bytes:
+            flops = report.convention.flops(work.executed) + report.convention.flops(work.recomputed)
+            format = format_of(work.dtype) if flops else ""
+            yield Calls(entry.op, where.phase, calls, format, flops, work.bytes, work.status != UNKNOWN)
 
 
 def format_of(dtype: str) -> str:

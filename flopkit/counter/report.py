@@ -10,6 +10,7 @@ from flopkit.counter import breakdown, by_torch, printout
 from flopkit.counter.by_torch import Seen
 from flopkit.counter.ledger import Entry, Kept, Where
 from flopkit.counter.work import PHASES, settled
+from flopkit.rooflines import Timing, timing_of
 from flopkit.tables import Table
 
 __all__ = ["Report"]
@@ -216,7 +217,7 @@ class Report:
         """
         return by_torch.seen(self._source.ledger(), tool)
 
-    def roofline(self, device: Any, dtype: Any = None) -> Any:
+    def roofline(self, device: Any, dtype: Any = None) -> Timing:
         """The least time of each operator on *device*, what limits it, and the sum of ``max(flops / peak, bytes / bandwidth)``.
 
         Parameters
@@ -249,9 +250,8 @@ class Report:
         >>> [f"{report.roofline('h100-sxm', dtype).seconds:.3g}" for dtype in (None, "tf32")]  # float32 tensors
         ['0.0041', '0.000556']
         """
-        from flopkit.counter.timing import roofline
-
-        return roofline(self, device, dtype)
+        calls = breakdown.calls(self)
+        return timing_of(calls, device, dtype, phases=PHASES, convention=self.convention)
 
     def __getstate__(self) -> Any:
         return {

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import flopkit as fk
-from flopkit.counter.timing import Timing
+from flopkit.rooflines import Calls, Timing, timing_of
 
 # 1,000 FLOP/s and 10 bytes/s: 100 FLOPs a byte is where they meet.
 SMALL = fk.Device("small", peak={"fp32": 1e3, "bf16": 1.25e3}, bandwidth=10.0)
@@ -185,6 +185,24 @@ def test_an_operator_that_nobody_knows_is_there_with_its_bytes():
     assert timing.seconds == pytest.approx(80 / 10)
     assert timing.notes == ["1 calls of operators that nobody knows are in it with their bytes alone"]
     assert "nobody knows" in repr(timing)
+
+
+def test_calls_that_no_counter_saw():
+    """A program may as well be written down: two operators on a wide format each, one that nobody knows, one in bf16."""
+    program = [
+        Calls("mm", "forward", 2, "int64", flops=100, bytes=10, is_known=True),
+        Calls("bmm", "forward", 1, "int16", flops=100, bytes=20, is_known=True),
+        Calls("mylib.op", "update", 3, "", flops=0, bytes=30, is_known=False),
+        Calls("mm", "update", 4, "bf16", flops=1250, bytes=1, is_known=True),
+    ]
+    timing = timing_of(program, SMALL, None, phases=("forward", "update"), convention=fk.conventions.TORCH)
+    assert timing.by_phase == {"forward": 2 * 1 + 2, "update": 3 * 3 + 4 * 1}
+    assert [row["operator"] for row in timing.rows] == ["mylib.op", "mm", "mm", "bmm"]
+    assert [note.split(",")[0] for note in timing.notes] == [
+        "3 calls of operators that nobody knows are in it with their bytes alone",
+        "2 calls in int64",
+        "1 calls in int16",
+    ]
 
 
 def test_nothing_takes_no_time():
