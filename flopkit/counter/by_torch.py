@@ -115,17 +115,17 @@ def seen(ledger: Ledger, tool: str) -> Seen:
             f"tool={tool!r}: a report knows what torch's own counter would print, as_seen_by('torch'); "
             f"other tools are run by fk.ask({tool!r}, model, *inputs)"
         )
-    whole = {entry.op for entry, where in ledger.calls if entry.func is None and not where.inside}
+    whole = {entry.op for entry, where in ledger.calls if entry.func is None and not where.in_attention}
     rows: dict[str, dict[str, Any]] = {}
     for (entry, where), calls in list(ledger.calls.items()):
         if entry.by_torch is None:
             raise ValueError(
                 f"torch's own formula for {entry.op} fails on such a call, and its FlopCounterMode with it"
             )
-        op = ATTENTION if where.inside and entry.op not in whole else entry.op
+        op = ATTENTION if where.in_attention and entry.op not in whole else entry.op
         row = rows.setdefault(op, {"operator": op, "calls": 0, "flops": 0, "seen": 0})
         row["seen"] += (calls - ledger.unseen.get((entry, where), 0)) * entry.by_torch
-        if not where.inside:
+        if not where.in_attention:
             row["calls"] += calls
             row["flops"] += round(2 * calls * (sum(entry.work.executed.values()) + sum(entry.work.recomputed.values())))
     known = [row for row in rows.values() if row["flops"] or row["seen"]]

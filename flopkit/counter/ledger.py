@@ -14,7 +14,7 @@ class Where(NamedTuple):
 
     phase: str
     path: str
-    inside: bool = False
+    in_attention: bool = False
 
 
 class Entry:

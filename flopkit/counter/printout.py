@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from flopkit import units
@@ -11,8 +12,9 @@ from flopkit.counter.breakdown import FORMATS
 from flopkit.counter.work import PHASES, UNKNOWN
 from flopkit.tables import Table
 
-__all__ = ["calls_of", "notes", "summary", "table", "uncounted"]
+__all__ = ["notes", "summary", "table", "with_calls"]
 
+ROWS = 12  # of the table that a report shows
 WRITTEN_OUT = (
     "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"
 )
@@ -20,10 +22,7 @@ WRITTEN_OUT = (
 
 def summary(report: Any) -> list[str]:
     """The report in a few lines."""
-
-    def show(number: Any, unit: str = "FLOPs") -> str:
-        return units.format_value(number, unit)
-
+    show = partial(units.format_value, unit="FLOPs")
     other = report.under(EXACT if report.convention != EXACT else TORCH)
     lines = [
         f"{show(each.model_flops)} of the model, {show(each.flops)} executed [{each.convention}]"
@@ -31,34 +30,34 @@ def summary(report: Any) -> list[str]:
     ]
     costs = [(phase, getattr(report, phase)) for phase in PHASES]
     lines.append(", ".join(f"{phase} {show(c.flops)}" for phase, c in costs if c.flops or c.vector_flops or c.bytes))
-    lines.append(
-        f"{show(report.vector_flops)} element-wise, {show(report.bytes, 'B')}, {show(report.intensity, 'FLOP/B')}"
-    )
-    missing = report.uncounted
-    if missing:
-        names = ", ".join(map(calls_of, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    vector, moved = show(report.vector_flops), show(report.bytes, unit="B")
+    lines.append(f"{vector} element-wise, {moved}, {show(report.intensity, unit='FLOP/B')}")
+    if missing := report.uncounted:
+        names = ", ".join(with_calls(row["operator"], row["calls"]) for row in missing[:5])
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        share = show(report.coverage, unit="%")
         lines.append(
-            f"NOT COUNTED: {names}; formulas cover {show(report.coverage, '%')} of the bytes. Register a formula with @fk.formula"
+            f"NOT COUNTED: {names}{more}; formulas cover {share} of the bytes. Register a formula with @fk.formula"
         )
     else:
         lines.append("every operator is accounted for")
     return [line for line in [*lines, *report.notes] if line]
 
 
-def table(report: Any, most: int = 12) -> Table:
+def table(report: Any) -> Table:
     """The first rows of `by_op`, narrow enough for a page."""
     rows = [row for row in report.by_op() if row["flops"] or row["vector_flops"] or row["bytes"]]
     caption = f"by operator, convention {report.convention}"
-    if len(rows) > most:
-        caption += f" (the first {most} of {len(rows)}; .by_op() has all)"
+    if len(rows) > ROWS:
+        caption += f" (the first {ROWS} of {len(rows)}; .by_op() has all)"
     shown = []
-    for row in rows[:most]:
+    for row in rows[:ROWS]:
         kernel = row["kernel"].replace(" (assumed: nothing runs on meta)", ", assumed")
         shown.append({
             "operator": f"{row['operator']} [{kernel}]" if kernel else row["operator"], "phase": row["phase"], "calls": row["calls"],
             "FLOPs": row["flops"], "share": row["share"], "vector": row["vector_flops"], "bytes": row["bytes"], "FLOP/B": row["intensity"],
         })  # fmt: skip
-    formats = {**FORMATS, "FLOPs": _short, "vector": _short, "FLOP/B": lambda v: units.format_value(v, "")}
+    formats = {**FORMATS, "FLOPs": _short, "vector": _short, "FLOP/B": units.format_value}
     return Table(shown, caption=caption, formats=formats)
 
 
@@ -66,24 +65,9 @@ def _short(flops: Any) -> str:
     return units.format_value(flops, "FLOPs").removesuffix("FLOPs").removesuffix("FLOP").strip()
 
 
-def uncounted(report: Any) -> list[dict[str, Any]]:
-    """Operators without a formula, their calls and bytes."""
-    rows: dict[str, dict[str, Any]] = {}
-    for entry, _, calls in report.lines():
-        if entry.work.status == UNKNOWN:
-            row = rows.setdefault(entry.op, {"operator": entry.op, "calls": 0, "bytes": 0})
-            row["calls"] += calls
-            row["bytes"] += calls * entry.work.bytes
-    return sorted(rows.values(), key=lambda row: -row["bytes"])
-
-
-def calls_of(row: dict[str, Any]) -> str:
-    """An operator that nobody could explain, with its calls.
-
-    >>> calls_of({"operator": "mylib.op", "calls": 1, "bytes": 8})
-    'mylib.op (1 call)'
-    """
-    return f"{row['operator']} ({row['calls']:,} call{'s' * (row['calls'] != 1)})"
+def with_calls(what: str, calls: int) -> str:
+    """*what*, and how often it was called."""
+    return f"{what} ({calls:,} call{'s' * (calls != 1)})"
 
 
 def notes(report: Any) -> list[str]:
@@ -94,7 +78,7 @@ def notes(report: Any) -> list[str]:
             hidden[entry.work.note] += calls
     if report.convention.hidden != report.convention.scores and (calls := _written_out(report)):
         hidden[WRITTEN_OUT] = calls
-    return [f"{note} ({calls} call{'s' * (calls != 1)})" for note, calls in hidden.items()]
+    return [with_calls(note, calls) for note, calls in hidden.items()]
 
 
 def _written_out(report: Any) -> int:

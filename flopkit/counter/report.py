@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 from flopkit.conventions import EXACT, TORCH, Convention, as_convention
 from flopkit.counter import breakdown, by_torch, printout
 from flopkit.counter.by_torch import Seen
 from flopkit.counter.ledger import Entry, Kept, Where
-from flopkit.counter.work import PHASES, settled
+from flopkit.counter.work import PHASES, UNKNOWN, settled
 from flopkit.rooflines import Timing, timing_of
-from flopkit.tables import Table
+from flopkit.tables import Table, as_html
 
 __all__ = ["Report"]
 
@@ -47,7 +46,7 @@ class Report:
     @property
     def model_flops(self) -> Any:
         """FLOPs of the model's forward and backward pass, without recomputation and the optimiser."""
-        return breakdown.model_flops(self)
+        return settled(sum(part.calls * self.convention.flops(part.model) for part in breakdown.parts(self)))
 
     @property
     def hardware_flops(self) -> Any:
@@ -93,7 +92,13 @@ class Report:
 
         Columns: *operator*, *calls*, *bytes*.
         """
-        return printout.uncounted(self)
+        rows: dict[str, dict[str, Any]] = {}
+        for entry, _, calls in self.lines():
+            if entry.work.status == UNKNOWN:
+                row = rows.setdefault(entry.op, {"operator": entry.op, "calls": 0, "bytes": 0})
+                row["calls"] += calls
+                row["bytes"] += calls * entry.work.bytes
+        return sorted(rows.values(), key=lambda row: -row["bytes"])
 
     @property
     def coverage(self) -> float:
@@ -196,7 +201,12 @@ class Report:
         >>> fk.count(lambda: (layer(x), layer.bfloat16()(x.bfloat16()))).flops_by_dtype()
         {'fp32': 60, 'bf16': 60}
         """
-        return breakdown.by_dtype(self, model)
+        found: dict[str, Any] = {}
+        for part in breakdown.parts(self):
+            if flops := self.convention.flops(part.model if model else part.macs):
+                format = breakdown.format_of(part.entry.work.dtype)
+                found[format] = found.get(format, 0) + part.calls * flops
+        return {format: settled(flops) for format, flops in found.items()}
 
     def as_seen_by(self, tool: str = "torch") -> Seen:
         """What torch's own counter, ``torch.utils.flop_counter.FlopCounterMode``, would print for this run, silent zeros included.
@@ -254,11 +264,7 @@ class Report:
         return timing_of(calls, device, dtype, phases=PHASES, convention=self.convention)
 
     def __getstate__(self) -> Any:
-        return {
-            "_source": Kept(self._source.ledger(), set(self._source.notes)),
-            "convention": self.convention,
-            "_read": None,
-        }
+        return {**vars(self), "_source": Kept(self._source.ledger(), set(self._source.notes)), "_read": None}
 
     def __copy__(self) -> Report:
         return self.under(self.convention)
@@ -281,17 +287,14 @@ class Report:
         return "\n".join([*self.summary(), "", str(printout.table(self))])
 
     def _repr_html_(self) -> str:
-        return (
-            "".join(f"<div>{html.escape(line)}</div>" for line in self.summary()) + printout.table(self)._repr_html_()
-        )
+        return as_html(self.summary(), printout.table(self))
 
     def lines(self) -> list[tuple[Entry, Where, int]]:
         """What was seen: an operator with its cost, where it ran, how often."""
         if self._read is not None:
             return self._read
-        lines = [
-            (entry, where, calls) for (entry, where), calls in self._source.ledger().calls.items() if not where.inside
-        ]
+        seen = self._source.ledger().calls.items()
+        lines = [(entry, where, calls) for (entry, where), calls in seen if not where.in_attention]
         if self._source.closed:
             self._read = lines
         return lines

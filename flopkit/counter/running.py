@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flopkit.counter.printout import calls_of
+from flopkit.counter.printout import with_calls
 from flopkit.counter.report import Report
 from flopkit.counter.watch.compiler import left_to_python, uncompiled
 
@@ -32,7 +32,8 @@ class UncountedError(RuntimeError):
     """
 
     def __init__(self, report: Report) -> None:
-        names = ", ".join(f"{calls_of(row)}, {row['bytes']:,} bytes" for row in report.uncounted)
+        rows = report.uncounted
+        names = ", ".join(f"{with_calls(row['operator'], row['calls'])}, {row['bytes']:,} bytes" for row in rows)
         super().__init__(
             f"not counted: {names}. Register a formula with @fk.formula(op), or pass strict=False to have them listed"
         )

@@ -202,7 +202,7 @@ class Watcher(TorchDispatchMode):
                 taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
         state.arithmetic += entry.calculates
         where = scope.last
-        if where is None or where.phase != phase or where.inside != taken:
+        if where is None or where.phase != phase or where.in_attention != taken:
             where = scope.where(phase, taken)
         calls = state.ledger.calls
         line = (entry, where)

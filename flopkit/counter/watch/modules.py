@@ -40,7 +40,7 @@ class Scope:
     def where(self, phase: str, taken: bool = False) -> Where:
         """This scope in *phase*, for the ledger; *taken*: of what an attention call takes for its own."""
         where = self.last
-        if where is None or where.phase != phase or where.inside != taken:
+        if where is None or where.phase != phase or where.in_attention != taken:
             where = self.last = Where(phase, self.path, taken)
         return where
 
