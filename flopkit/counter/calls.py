@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 __all__ = ["OpCall", "extent", "name_of", "numel", "tensors"]
@@ -49,15 +51,13 @@ def extent(tensor: Any) -> int:
     import torch
 
     layout, width = tensor.layout, int(tensor.element_size())
-    if layout is not torch.strided:
-        if layout is torch.sparse_coo:
-            return extent(tensor._indices()) + extent(tensor._values())
-        if layout in (torch.sparse_csr, torch.sparse_bsr):
-            return sum(map(extent, (tensor.crow_indices(), tensor.col_indices(), tensor.values())))
-        if layout in (torch.sparse_csc, torch.sparse_bsc):
-            return sum(map(extent, (tensor.ccol_indices(), tensor.row_indices(), tensor.values())))
-        return numel(tensor) * width  # a layout of its own (jagged, mkldnn): its numbers
-    if getattr(tensor, "is_nested", False):
+    if layout is torch.sparse_coo:
+        return extent(tensor._indices()) + extent(tensor._values())
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        return sum(map(extent, (tensor.crow_indices(), tensor.col_indices(), tensor.values())))
+    if layout in (torch.sparse_csc, torch.sparse_bsc):
+        return sum(map(extent, (tensor.ccol_indices(), tensor.row_indices(), tensor.values())))
+    if layout is not torch.strided or tensor.is_nested:  # jagged, mkldnn: its numbers
         return numel(tensor) * width
     count = reach = 1
     for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
@@ -67,6 +67,7 @@ def extent(tensor: Any) -> int:
     return min(count, reach) * width if count else 0
 
 
+@dataclass(eq=False, repr=False)
 class OpCall:
     """One call: `func` with its arguments, and its result `out`.
 
@@ -74,30 +75,24 @@ class OpCall:
     operator has no such argument.
     """
 
-    __slots__ = ("_names", "args", "func", "kwargs", "node", "out")
-
-    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, node: Any = None) -> None:
-        self.func, self.args, self.kwargs, self.out, self.node = func, args, kwargs, out, node
-        self._names: dict[str, Any] | None = None
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    out: Any
+    node: Any = None  # of autograd, in a backward pass
 
     @property
     def name(self) -> str:
         """The operator without its overload, such as ``aten::mm``."""
         return name_of(self.func)
 
-    @property
+    @cached_property
     def named(self) -> dict[str, Any]:
         """All arguments by their name in the operator's schema, defaults filled in."""
-        if self._names is None:
-            schema = getattr(self.func, "_schema", None)
-            names: dict[str, Any] = {}
-            for place, argument in enumerate(schema.arguments if schema is not None else ()):
-                if place < len(self.args) and not argument.kwarg_only:
-                    names[argument.name] = self.args[place]
-                else:
-                    names[argument.name] = self.kwargs.get(argument.name, argument.default_value)
-            self._names = names
-        return self._names
+        schema = getattr(self.func, "_schema", None)
+        arguments = schema.arguments if schema is not None else ()
+        by_place = dict(zip([each.name for each in arguments if not each.kwarg_only], self.args, strict=False))
+        return {each.name: self.kwargs.get(each.name, each.default_value) for each in arguments} | by_place
 
     def __getitem__(self, name: str) -> Any:
         return self.named[name]
@@ -147,13 +142,12 @@ class OpCall:
             return written, only
         receives = self.name.rsplit("::", 1)[-1] in RECEIVERS
         for argument in schema.arguments:
-            found = {id(tensor): tensor for tensor in tensors(self.named.get(argument.name))}
+            found = {id(tensor): tensor for tensor in tensors(self.named[argument.name])}
             if argument.alias_info is None or not argument.alias_info.is_write:
                 read |= found.keys()
-                continue
-            written.update(found)
-            if argument.is_out or receives:
-                only |= found.keys()
+            else:
+                written |= found
+                only |= found.keys() if argument.is_out or receives else set()
         return written, only - read  # x.copy_(x) reads after all
 
 

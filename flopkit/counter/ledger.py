@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from flopkit.counter.work import COUNTED, ELEMENTWISE, Work
@@ -23,7 +24,8 @@ class Entry:
     __slots__ = ("by_torch", "calculates", "func", "key", "op", "results", "work")
 
     def __init__(self, op: str, work: Work, func: Any = None, key: Any = None, by_torch: int | None = 0) -> None:
-        self.op, self.work, self.func, self.key, self.by_torch = op, work, func, key, by_torch
+        self.op, self.work, self.func, self.by_torch = op, work, func, by_torch
+        self.key = key  # the signature of the call, for tools that compare ledgers
         self.calculates = work.status in (COUNTED, ELEMENTWISE)
         self.results: Any = None  # how to make up what it returns, on meta
 
@@ -37,26 +39,23 @@ class Ledger:
     __slots__ = ("calls", "foreign", "unseen")
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[Entry, Where], int] = {}
+        self.calls = Counter[tuple[Entry, Where]]()
         self.foreign = False  # of a thread that the program started
-        self.unseen: dict[tuple[Entry, Where], int] = {}  # of the calls, those that torch's counter would not see
+        self.unseen = Counter[tuple[Entry, Where]]()  # of the calls, those that torch's counter would not see
 
     def add(self, entry: Entry, where: Where) -> None:
         """One more call."""
-        key = (entry, where)
-        self.calls[key] = self.calls.get(key, 0) + 1
+        self.calls[entry, where] += 1
 
     def hide(self, entry: Entry, where: Where) -> None:
         """The call that was just added ran inside an operator that had to be opened: a plain dispatch mode does not see it."""
-        key = (entry, where)
-        self.unseen[key] = self.unseen.get(key, 0) + 1
+        self.unseen[entry, where] += 1
 
     def take(self, other: Ledger) -> None:
         """Add all of *other*. What ran in a thread that the program started is seen by none that was entered in the first."""
-        unseen = other.calls if other.foreign else other.unseen
-        for mine, theirs in ((self.calls, other.calls), (self.unseen, unseen)):
-            for key, number in list(theirs.items()):
-                mine[key] = mine.get(key, 0) + number
+        calls, unseen = dict(other.calls), dict(other.unseen)  # a thread may be adding to its own
+        self.calls.update(calls)
+        self.unseen.update(calls if other.foreign else unseen)
 
 
 class Kept:

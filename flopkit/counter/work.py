@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from fractions import Fraction
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
-    "COUNTED", "ELEMENTWISE", "FREE", "PHASES", "UNKNOWN", "Number", "Work", "counted", "elementwise", "free", "settled", "unknown",
-]  # fmt: skip
+    "COUNTED",
+    "ELEMENTWISE",
+    "FREE",
+    "PHASES",
+    "UNKNOWN",
+    "Work",
+    "counted",
+    "elementwise",
+    "free",
+    "settled",
+    "unknown",
+]
 
 COUNTED = "counted"  # a formula gives its multiply-adds
 ELEMENTWISE = "element-wise"  # arithmetic outside of contractions: vector FLOPs
@@ -21,12 +29,6 @@ Number = Any  # counts are ints; half of an odd one is a Fraction
 
 PHASES = ("forward", "backward", "recompute", "optimizer")
 
-_NOTHING: Mapping[str, Number] = MappingProxyType({})
-
-
-def _nothing() -> Any:
-    return field(default_factory=lambda: _NOTHING)
-
 
 @dataclass(frozen=True)
 class Work:
@@ -35,11 +37,13 @@ class Work:
     status: str  # COUNTED, ELEMENTWISE, FREE or UNKNOWN
     # Multiply-adds that the mathematics asks for, and those that the kernel carries out, where nothing is said the same. They differ where a
     # kernel computes pairs that the mask hides, or gradients that nobody asked for.
-    model: Mapping[str, Number] = _nothing()
+    model: Mapping[str, Number] = field(default_factory=dict)
     executed: Any = None  # a mapping, too
-    recomputed: Mapping[str, Number] = _nothing()  # by a fused backward, besides: the scores of flash attention
-    vector: Mapping[str, Number] = _nothing()  # element-wise FLOPs
-    vector_recomputed: Mapping[str, Number] = _nothing()
+    recomputed: Mapping[str, Number] = field(
+        default_factory=dict
+    )  # by a fused backward, besides: flash attention's scores
+    vector: Mapping[str, Number] = field(default_factory=dict)  # element-wise FLOPs
+    vector_recomputed: Mapping[str, Number] = field(default_factory=dict)
     bytes: int = 0  # compulsory traffic
     kernel: str = ""  # that ran, where one operator has several
     note: str = ""  # what could not be known, e.g. a mask that is hidden in a tensor
@@ -49,14 +53,10 @@ class Work:
         if self.executed is None:
             object.__setattr__(self, "executed", self.model)
 
-    def __reduce__(self) -> Any:
-        values = [getattr(self, each.name) for each in fields(self)]
-        return Work, tuple([dict(value) if isinstance(value, Mapping) else value for value in values])
-
 
 def counted(macs: Number, bytes: int = 0, vector: float = 0) -> Work:
     """A contraction of *macs* multiply-adds."""
-    return Work(COUNTED, {"products": macs}, bytes=bytes, vector={"elementwise": vector} if vector else _NOTHING)
+    return Work(COUNTED, {"products": macs}, bytes=bytes, vector={"elementwise": vector} if vector else {})
 
 
 def elementwise(vector: float, bytes: int = 0) -> Work:
@@ -75,12 +75,5 @@ def unknown(bytes: int = 0) -> Work:
 
 
 def settled(number: Number) -> Number:
-    """*number* as an int where it is one.
-
-    >>> settled(Fraction(6, 2)), settled(2.5)
-    (3, 2.5)
-    """
-    if isinstance(number, int):
-        return number
-    whole = number.denominator == 1 if isinstance(number, Fraction) else number.is_integer()
-    return int(number) if whole else number
+    """*number*, an int, a float or a `Fraction`, as an int where it is one."""
+    return int(number) if number % 1 == 0 else number
