@@ -19,7 +19,7 @@ from flopkit.tables import Table
 __all__ = ["FORMATS", "by_module", "by_op", "calls", "format_of", "parts", "phase"]
 
 _FLOPS = ("flops", "model_flops", "vector_flops")
-_UNITS = {**dict.fromkeys((*_FLOPS, *PHASES), "FLOPs"), "share": "%", "bytes": "B", "intensity": "FLOP/B"}
+_UNITS = {**dict.fromkeys((*_FLOPS, *PHASES, "seen"), "FLOPs"), "share": "%", "bytes": "B", "intensity": "FLOP/B"}
 FORMATS: dict[str, Callable[[Any], str]] = {
     column: partial(units.format_value, unit=unit) for column, unit in _UNITS.items()
 }

@@ -6,15 +6,15 @@ takes what is not there for 0. The same registry is asked here, for each kind of
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from flopkit import units
+from flopkit.counter.breakdown import FORMATS
 from flopkit.counter.ledger import Ledger
-from flopkit.tables import Table
+from flopkit.tables import Table, as_html
 
 __all__ = ["Seen", "flops_of", "seen"]
 
@@ -60,9 +60,7 @@ class Seen:
 
     value: int
     flops: int  # executed, convention TORCH
-    rows: Sequence[
-        dict[str, Any]
-    ]  # operator, calls, flops (executed) and seen; attention is one row, whatever ran inside
+    rows: Sequence[dict[str, Any]]  # operator, calls, flops (executed) and seen; attention is one, whatever ran inside
 
     def __int__(self) -> int:
         return self.value
@@ -90,26 +88,26 @@ class Seen:
     def _table(self, caption: str, sign: int) -> Table:
         rows = [row for row in self.rows if sign * (row["flops"] - row["seen"]) > 0]
         rows.sort(key=lambda row: sign * (row["seen"] - row["flops"]))
-        return Table(rows, caption=caption, formats=dict.fromkeys(("flops", "seen"), _flops))
+        return Table(rows, caption=caption, formats=FORMATS)
 
-    def _line(self) -> str:
-        share = (
-            f"{units.format_value(self.share, '%')} of "
-            if self.share <= 1
-            else f"{units.format_value(self.share, '×')} "
-        )
-        return f"torch's FlopCounterMode would print {self.value:,} FLOPs, {share}the {_flops(self.flops)} of this run"
+    def _shown(self) -> tuple[str, list[Table]]:
+        """A line, and the tables below it."""
+        unit, of = ("%", " of") if self.share <= 1 else ("×", "")
+        share, flops = units.format_value(self.share, unit) + of, units.format_value(self.flops, "FLOPs")
+        line = f"torch's FlopCounterMode would print {self.value:,} FLOPs, {share} the {flops} of this run"
+        return line, [table for table in (self.missed, self.too_many) if len(table)]
 
     def __repr__(self) -> str:
-        return "\n".join([self._line(), *(str(table) for table in (self.missed, self.too_many) if len(table))])
+        line, tables = self._shown()
+        return "\n".join([line, *map(str, tables)])
 
     def _repr_html_(self) -> str:
-        tables = (table._repr_html_() for table in (self.missed, self.too_many) if len(table))
-        return f"<div>{html.escape(self._line())}</div>" + "".join(tables)
+        line, tables = self._shown()
+        return as_html([line], *tables)
 
 
 def seen(ledger: Ledger, tool: str) -> Seen:
-    """What torch's counter would print of these calls."""
+    """`Report.as_seen_by`."""
     if tool != "torch":
         raise ValueError(
             f"tool={tool!r}: a report knows what torch's own counter would print, as_seen_by('torch'); "
@@ -117,20 +115,16 @@ def seen(ledger: Ledger, tool: str) -> Seen:
         )
     whole = {entry.op for entry, where in ledger.calls if entry.func is None and not where.in_attention}
     rows: dict[str, dict[str, Any]] = {}
-    for (entry, where), calls in list(ledger.calls.items()):
+    for (entry, where), calls in ledger.calls.items():
         if entry.by_torch is None:
             raise ValueError(
                 f"torch's own formula for {entry.op} fails on such a call, and its FlopCounterMode with it"
             )
         op = ATTENTION if where.in_attention and entry.op not in whole else entry.op
         row = rows.setdefault(op, {"operator": op, "calls": 0, "flops": 0, "seen": 0})
-        row["seen"] += (calls - ledger.unseen.get((entry, where), 0)) * entry.by_torch
+        row["seen"] += (calls - ledger.unseen[entry, where]) * entry.by_torch
         if not where.in_attention:
             row["calls"] += calls
             row["flops"] += round(2 * calls * (sum(entry.work.executed.values()) + sum(entry.work.recomputed.values())))
     known = [row for row in rows.values() if row["flops"] or row["seen"]]
     return Seen(sum(row["seen"] for row in known), sum(row["flops"] for row in known), known)
-
-
-def _flops(value: Any) -> str:
-    return units.format_value(value, "FLOPs")

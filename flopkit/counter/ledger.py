@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from flopkit.counter.work import COUNTED, ELEMENTWISE, Work
 
@@ -58,15 +59,14 @@ class Ledger:
         self.unseen.update(calls if other.foreign else unseen)
 
 
+@dataclass
 class Kept:
     """What a report goes by once it has been pickled: a ledger that nothing is added to any more."""
 
-    closed = True
-
-    def __init__(self, ledger: Ledger, notes: set[str]) -> None:
-        self._ledger, self.notes = Ledger(), notes
-        self._ledger.take(ledger)
+    total: Ledger
+    notes: set[str]
+    closed: ClassVar[bool] = True
 
     def ledger(self) -> Ledger:
         """All calls."""
-        return self._ledger
+        return self.total

@@ -12,7 +12,7 @@ from flopkit.counter.breakdown import FORMATS
 from flopkit.counter.work import PHASES, UNKNOWN
 from flopkit.tables import Table
 
-__all__ = ["notes", "summary", "table", "with_calls"]
+__all__ = ["notes", "summary", "table"]
 
 ROWS = 12  # of the table that a report shows
 WRITTEN_OUT = (
@@ -33,7 +33,7 @@ def summary(report: Any) -> list[str]:
     vector, moved = show(report.vector_flops), show(report.bytes, unit="B")
     lines.append(f"{vector} element-wise, {moved}, {show(report.intensity, unit='FLOP/B')}")
     if missing := report.uncounted:
-        names = ", ".join(with_calls(row["operator"], row["calls"]) for row in missing[:5])
+        names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         share = show(report.coverage, unit="%")
         lines.append(
@@ -65,11 +65,6 @@ def _short(flops: Any) -> str:
     return units.format_value(flops, "FLOPs").removesuffix("FLOPs").removesuffix("FLOP").strip()
 
 
-def with_calls(what: str, calls: int) -> str:
-    """*what*, and how often it was called."""
-    return f"{what} ({calls:,} call{'s' * (calls != 1)})"
-
-
 def notes(report: Any) -> list[str]:
     """What single calls left unsaid, each with how many there were."""
     hidden = Counter[str]()
@@ -78,7 +73,7 @@ def notes(report: Any) -> list[str]:
             hidden[entry.work.note] += calls
     if report.convention.hidden != report.convention.scores and (calls := _written_out(report)):
         hidden[WRITTEN_OUT] = calls
-    return [with_calls(note, calls) for note, calls in hidden.items()]
+    return [f"{note} ({units.count(calls, 'calls')})" for note, calls in hidden.items()]
 
 
 def _written_out(report: Any) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from fractions import Fraction
 from operator import index
 from typing import Any
 
 from flopkit.cost import Cost
 from flopkit.counter.calls import OpCall, name_of
-from flopkit.counter.work import COUNTED, Work, counted
+from flopkit.counter.work import COUNTED, Work, counted, settled
 
 __all__ = ["FORMULAS", "explains", "formula", "forget", "theirs"]
 
@@ -115,12 +115,9 @@ def theirs(func: Any) -> Formula | None:
     """The user's formula for an operator or a kernel: of this overload first, of the operator next."""
     if not _THEIRS:
         return None
-    found = _THEIRS.get(_full_name(func)) if hasattr(func, "_schema") else None
-    if found is None:
-        found = _THEIRS.get(name_of(func))
-    if found is None and hasattr(func, "__hash__") and func.__hash__ is not None:
-        found = _THEIRS.get(func)
-    return found
+    keys: list[Any] = [_full_name(func)] if hasattr(func, "_schema") else []
+    keys += [name_of(func), *([func] if isinstance(func, Hashable) else [])]
+    return next((_THEIRS[key] for key in keys if key in _THEIRS), None)
 
 
 def _full_name(func: Any) -> str:
@@ -160,24 +157,24 @@ def _adapted(key: Any, function: Callable[..., Any], moved: Callable[..., Any] |
             # The numbers of a Cost by kind: which of them count is the report's convention.
             return Work(COUNTED, dict(found.macs_by_kind), vector=dict(found.vector_by_kind), bytes=bytes)
         flops = _whole(key, "FLOPs", found, "FLOPs as an int, or a Cost such as fk.matmul(...)")
-        return counted(flops // 2 if flops % 2 == 0 else Fraction(flops, 2), bytes)
+        return counted(settled(Fraction(flops, 2)), bytes)
 
     return work
 
 
 def _called(key: Any, function: Callable[..., Any]) -> Callable[[OpCall], Any]:
     """How to call a function of the user's with the arguments of an operator's call."""
-    parameters = inspect.signature(function).parameters.values()
-    anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    names = {p.name for p in parameters}
-    kernel = hasattr(key, "run")
-    launched = kernel and not anything  # of a kernel's arguments (block sizes, warps) it takes those that it names
-    takes_out = not kernel and (anything or "out" in names)
+    parameters = inspect.signature(function).parameters
+    anything = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
     def called(call: OpCall) -> Any:
-        extra = {"out": call.out} if takes_out and "out" not in call.named else {}
-        given = {name: v for name, v in call.kwargs.items() if name in names} if launched else call.kwargs
-        return function(*call.args, **given, **extra)
+        given = dict(call.kwargs)
+        if not hasattr(key, "run"):
+            if "out" not in call.named and (anything or "out" in parameters):
+                given["out"] = call.out
+        elif not anything:  # of a kernel's arguments (block sizes, warps) it takes those that it names
+            given = {name: value for name, value in given.items() if name in parameters}
+        return function(*call.args, **given)
 
     return called
 

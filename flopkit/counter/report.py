@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.conventions import EXACT, TORCH, Convention, as_convention
+from flopkit.conventions import EXACT, TORCH, Convention, as_convention, divided
 from flopkit.counter import breakdown, by_torch, printout
 from flopkit.counter.by_torch import Seen
 from flopkit.counter.ledger import Entry, Kept, Where
@@ -21,10 +21,6 @@ def _phase(name: str, doc: str) -> Any:
 
 class Report:
     """The FLOPs and bytes of a program that ran: the result of `flopkit.count` and `flopkit.counting`.
-
-    `model_flops` are the FLOPs of the forward and backward pass; divide them by time and peak for MFU. `flops` (or
-    `hardware_flops`) are those that were executed, including recomputation and the optimiser's products; use them for HFU.
-    `forward`, `backward`, `recompute` and `optimizer` are the parts, each a `Cost`.
 
     Inside ``with fk.counting() as report`` the numbers grow as the program runs. A report can be pickled, to save it or to collect
     the reports of several ranks.
@@ -45,12 +41,12 @@ class Report:
 
     @property
     def model_flops(self) -> Any:
-        """FLOPs of the model's forward and backward pass, without recomputation and the optimiser."""
+        """FLOPs of the model's forward and backward pass, without recomputation and the optimiser: over time and peak, MFU."""
         return settled(sum(part.calls * self.convention.flops(part.model) for part in breakdown.parts(self)))
 
     @property
     def hardware_flops(self) -> Any:
-        """FLOPs that were executed, in all phases. `flops` and `hardware_flops` are the same number."""
+        """FLOPs that were executed, in all phases: over time and peak, HFU. `flops` and `hardware_flops` are the same number."""
         return settled(sum(getattr(self, phase).flops for phase in PHASES))
 
     flops = hardware_flops
@@ -58,8 +54,7 @@ class Report:
     @property
     def macs(self) -> Any:
         """Multiply-adds that were executed: half of `flops` where one is two FLOPs."""
-        flops, each = self.flops, self.convention.fma
-        return settled(flops / each if flops % each else flops // each)
+        return divided(self.flops, self.convention.fma)
 
     @property
     def vector_flops(self) -> Any:
@@ -103,10 +98,8 @@ class Report:
     @property
     def coverage(self) -> float:
         """Share of the bytes that belong to known operators; 1.0 if nothing is uncounted."""
-        total = self.bytes
-        if not total:
-            return 1.0 if not self.uncounted else 0.0
-        return 1 - sum(row["bytes"] for row in self.uncounted) / total
+        missing = self.uncounted
+        return 1 - sum(row["bytes"] for row in missing) / self.bytes if self.bytes else float(not missing)
 
     @property
     def notes(self) -> list[str]:

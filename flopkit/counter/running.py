@@ -8,7 +8,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flopkit.counter.printout import with_calls
+from flopkit import units
+from flopkit.arithmetic import brief
 from flopkit.counter.report import Report
 from flopkit.counter.watch.compiler import left_to_python, uncompiled
 
@@ -32,8 +33,10 @@ class UncountedError(RuntimeError):
     """
 
     def __init__(self, report: Report) -> None:
-        rows = report.uncounted
-        names = ", ".join(f"{with_calls(row['operator'], row['calls'])}, {row['bytes']:,} bytes" for row in rows)
+        names = ", ".join(
+            f"{row['operator']} ({units.count(row['calls'], 'calls')}), {row['bytes']:,} bytes"
+            for row in report.uncounted
+        )
         super().__init__(
             f"not counted: {names}. Register a formula with @fk.formula(op), or pass strict=False to have them listed"
         )
@@ -94,7 +97,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
         )
     with _counting(strict, name=_name(fn)) as report:
         result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
-        if (late := _not_run(result)) is not None:
+        if late := _not_run(result):
             report.add_note(
                 f"{_name(fn)} returned {late}, which has not run to its end: what it does later is not counted; "
                 "run it in a function or in `with fk.counting()`"
@@ -206,8 +209,7 @@ def _shown(value: Any) -> str:
     """*value* in a message: a tensor by its shape, anything else cut short."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+    return brief(" ".join(repr(value).split()), 60)
 
 
 def _name(fn: Any) -> str:
@@ -216,15 +218,15 @@ def _name(fn: Any) -> str:
 
 _FUTURES = frozenset({"Future", "ApplyResult"})  # concurrent.futures, asyncio, torch.futures; multiprocessing.pool
 _LATER = (Iterator, types.CoroutineType, types.AsyncGeneratorType)
-_AT_HAND = tuple({type(iter(kind())) for kind in (list, tuple, set, dict, str, bytes)} | {type(iter(range(0)))})
 
 
-def _not_run(result: Any) -> str | None:
+def _not_run(result: Any) -> str:
     """What *result* is, if its work is still to come: a generator, a coroutine, ``map(...)``, a future; also where a list holds it."""
     for each in (result, *(result if isinstance(result, (list, tuple, set)) else ())):
-        pending = any(kind.__name__ in _FUTURES for kind in type(each).__mro__) and not (
-            each.done() if hasattr(each, "done") else each.ready()
-        )
-        if pending or (isinstance(each, _LATER) and not isinstance(each, _AT_HAND)):
+        if any(kind.__name__ in _FUTURES for kind in type(each).__mro__):
+            late = not (each.done() if hasattr(each, "done") else each.ready())
+        else:  # an iterator that knows how many are left, such as a list's, has them at hand
+            late = isinstance(each, _LATER) and not hasattr(each, "__length_hint__")
+        if late:
             return f"a {type(each).__name__}"
-    return None
+    return ""
