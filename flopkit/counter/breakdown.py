@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -129,10 +129,10 @@ def by_module(report: Any, depth: int | None) -> Table:
             row = rows.setdefault(".".join(names[:length]), dict.fromkeys(columns, 0))
             for name, amount in amounts.items():
                 row[name] += amount
-    whole, name_of = report.flops, _names(list(rows))
+    whole, names_of = report.flops, _names(rows.keys())
     shown = []
     for path in sorted(rows, key=lambda path: not path):
-        row, name = rows[path], name_of(path)
+        row, name = rows[path], names_of[path]
         if depth is None or name.count(".") + bool(name) <= depth:
             row.update({column: settled(n) for column, n in row.items()})
             row.update(module=name, share=row["flops"] / whole if whole else 0.0)
@@ -144,15 +144,12 @@ def by_module(report: Any, depth: int | None) -> Table:
     )  # fmt: skip
 
 
-def _names(paths: list[str]) -> Any:
-    """How a path is called: without the root's name, if there is one root that calls others."""
+def _names(paths: Collection[str]) -> dict[str, str]:
+    """What each path is called: without the root's name, if there is one root that calls others."""
     roots = {path.split(".", 1)[0] for path in paths if path}
     parents = roots if len(roots) == 1 else {path.split(".", 1)[0] for path in paths if "." in path}
-    root = next(iter(parents)) if len(parents) == 1 else None
-
-    def name(path: str) -> str:
-        if root is not None and (path == root or path.startswith(f"{root}.")):
-            return path[len(root) + 1 :]
-        return path or ("(no module)" if roots else "")
-
-    return name
+    names = {path: path or ("(no module)" if roots else "") for path in paths}
+    if len(parents) == 1:
+        (root,) = parents
+        names.update({path: path[len(root) + 1 :] for path in paths if f"{path}.".startswith(f"{root}.")})
+    return names

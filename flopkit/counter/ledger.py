@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from flopkit.counter.work import COUNTED, ELEMENTWISE, Work
@@ -19,30 +19,32 @@ class Where(NamedTuple):
     in_attention: bool = False
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Entry:
-    """A call of an operator with certain shapes, what it costs, and what torch's own counter says of it (`flopkit.counter.by_torch`)."""
+    """A call of an operator with certain shapes, and what it costs."""
 
-    __slots__ = ("by_torch", "calculates", "func", "key", "op", "results", "work")
+    op: str
+    work: Work
+    func: Any = None
+    key: Any = None  # its signature: nothing here asks for it, tools/golden.py compares by it
+    by_torch: int | None = 0  # what torch's own counter says of it; None: its formula fails
+    results: Any = None  # how to make up what it returns, on meta
+    calculates: bool = field(init=False)
 
-    def __init__(self, op: str, work: Work, func: Any = None, key: Any = None, by_torch: int | None = 0) -> None:
-        self.op, self.work, self.func, self.by_torch = op, work, func, by_torch
-        self.key = key  # the signature of the call, for tools that compare ledgers
-        self.calculates = work.status in (COUNTED, ELEMENTWISE)
-        self.results: Any = None  # how to make up what it returns, on meta
+    def __post_init__(self) -> None:
+        self.calculates = self.work.status in (COUNTED, ELEMENTWISE)
 
     def __reduce__(self) -> Any:  # to another process goes what it cost, and of the operator that there is one
         return Entry, (self.op, self.work, None if self.func is None else True, None, self.by_torch)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Ledger:
     """Calls by entry and place. One for each thread; `take` adds them up."""
 
-    __slots__ = ("calls", "foreign", "unseen")
-
-    def __init__(self) -> None:
-        self.calls = Counter[tuple[Entry, Where]]()
-        self.foreign = False  # of a thread that the program started
-        self.unseen = Counter[tuple[Entry, Where]]()  # of the calls, those that torch's counter would not see
+    calls: Counter[tuple[Entry, Where]] = field(default_factory=Counter)
+    unseen: Counter[tuple[Entry, Where]] = field(default_factory=Counter)  # of them, those hidden from torch's counter
+    foreign: bool = False  # of a thread that the program started
 
     def add(self, entry: Entry, where: Where) -> None:
         """One more call."""
