@@ -498,7 +498,8 @@ def test_what_has_not_run_is_not_counted_and_said():
     for lazy in (lambda: map(product, range(2)), lambda: filter(product, [1]), lambda: [map(product, range(2)), 0]):
         report = fk.count(lazy)
         assert report.flops == 0 and any("map" in note or "filter" in note for note in report.notes)
-    for plain in (lambda: iter([product()]), lambda: {"y": product()}, lambda: (product(), 1), lambda: [product()] * 9):
+    for plain in (lambda: iter([product()]), lambda: {"y": product()}, lambda: (product(), 1), lambda: [product()] * 9,
+                  lambda: iter({"y": product()}.values()), lambda: reversed([product()])):  # fmt: skip
         report = fk.count(plain)
         assert (report.flops, report.notes) == (UNIT, [])
 
