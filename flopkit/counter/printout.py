@@ -78,19 +78,12 @@ def notes(report: Any) -> list[str]:
 
 def _written_out(report: Any) -> int:
     """Calls of softmax beside batched products, less those of attention calls whose two products were counted by themselves."""
-    batched: set[str] = set()
-    softmaxes, of_calls = Counter[str](), Counter[str]()
+    softmaxes, batched, of_calls = Counter[str](), Counter[str](), Counter[str]()
     for entry, where, calls in report.lines():
-        if where.phase != "forward":
-            continue
-        if entry.op in ("_softmax", "_safe_softmax"):
+        if where.phase == "forward" and entry.op in ("_softmax", "_safe_softmax"):
             softmaxes[where.path] += calls
-        elif entry.op in ("bmm", "baddbmm") and "scores" in entry.work.model:
-            of_calls[where.path] += calls
-        elif entry.op in ("bmm", "baddbmm"):
-            batched.add(where.path)
-    return sum(
-        max(calls - of_calls[path] // 2, 0)
-        for path, calls in softmaxes.items()
-        if {path, path.rpartition(".")[0]} & batched
-    )
+        elif where.phase == "forward" and entry.op in ("bmm", "baddbmm"):
+            products = of_calls if "scores" in entry.work.model else batched
+            products[where.path] += calls
+    beside = [path for path in softmaxes if {path, path.rpartition(".")[0]} & batched.keys()]
+    return sum(max(softmaxes[path] - of_calls[path] // 2, 0) for path in beside)

@@ -33,8 +33,8 @@ def explains(*names: str) -> Callable[[Callable[[OpCall], Any]], Callable[[OpCal
             found = function(call)
             return found if isinstance(found, Work) else counted(found, call.bytes())
 
+        place = inspect.getfile(function)
         for name in names:
-            place = inspect.getfile(function)
             if _PLACES.setdefault(name, place) != place:  # a file that is loaded again says the same again
                 raise ValueError(f"two formulas explain {name}: in {_PLACES[name]} and {place}")
             FORMULAS[name] = work

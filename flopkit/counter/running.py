@@ -104,7 +104,6 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             )
             if isinstance(result, types.CoroutineType):
                 result.close()
-    del result
     return report
 
 
