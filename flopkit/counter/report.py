@@ -74,12 +74,9 @@ class Report:
     forward = _phase("forward", "The forward pass, as a `Cost`.")
     backward = _phase("backward", "The backward pass without the forward work that it recomputes.")
     recompute = _phase(
-        "recompute",
-        "Forward work that was recomputed: by checkpoints, and by flash attention's backward pass (the scores).",
+        "recompute", "Forward work done again: by checkpoints, and the scores by flash attention's backward."
     )
-    optimizer = _phase(
-        "optimizer", "Work inside an optimiser's step, without that of a closure, which counts as forward and backward."
-    )
+    optimizer = _phase("optimizer", "Work inside an optimiser's step; a closure's counts as forward and backward.")
 
     @property
     def uncounted(self) -> list[dict[str, Any]]:
