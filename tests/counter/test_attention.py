@@ -207,17 +207,6 @@ def test_a_tensor_that_is_given_twice_is_read_once(device, made):
     assert sum(row["bytes"] for row in core(after, "forward")) == 4 * each  # of the same sizes
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_a_tensor_that_is_given_twice_to_a_mapped_call_is_read_once(device):
-    x = torch.randn(3, B, H, 6, 8, device=device, requires_grad=True)
-    with fk.counting() as report:
-        torch.vmap(lambda q: F.scaled_dot_product_attention(q, q, q))(x).sum().backward()
-    each = 3 * 4 * B * H * 6 * 8
-    assert sum(row["bytes"] for row in core(report, "forward")) == 2 * each
-    assert sum(row["bytes"] for row in core(report, "backward")) == 6 * each
-
-
 class Labelled(torch.Tensor):
     pass
 

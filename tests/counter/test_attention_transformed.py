@@ -79,12 +79,12 @@ def test_a_causal_layer_under_transforms(device, need_weights, name):
     rest = ins * IN + outs * OUT
     assert report.model_flops == rest + cores * FULL
     exact = report.under(EXACT)
-    assert exact.model_flops == rest + cores * (FULL if need_weights else SEEN)
-    assert [("written out" in note) for note in exact.notes] == [True] * need_weights
-    of_attention = [row for row in report.by_op() if row["operator"] == "scaled_dot_product_attention"]
-    assert (
-        bool(of_attention) is not need_weights
-    )  # with weights the layer makes the products itself, and its mask is not seen
+    # With weights the layer makes the products itself, under `torch.vmap` on meta torch does: the mask is not seen.
+    written_out = need_weights or (device == "meta" and ("vmap" in name or name == "gradients of each sample"))
+    assert exact.model_flops == rest + cores * (FULL if written_out else SEEN)
+    assert [("written out" in note) for note in exact.notes] == [True] * written_out
+    of_attention = [row for row in report.by_op() if "scaled_dot_product" in row["operator"]]
+    assert bool(of_attention) is not written_out
 
 
 @DEVICES

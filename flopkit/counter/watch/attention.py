@@ -8,7 +8,6 @@ operators inside, in the backward pass, too, are known to be part of it.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,10 +15,11 @@ from typing import Any
 import torch
 
 from flopkit.counter.calls import OpCall, name_of
-from flopkit.counter.formulas.attention_kernels import BACKWARD, part_of, wanted_of_kernel
+from flopkit.counter.formulas.attention_kernels import BACKWARD, wanted_of_kernel
+from flopkit.counter.formulas.attention_shapes import Shape
 from flopkit.counter.formulas.attentions import KERNELS, backward_work, forward_work, split_of
 from flopkit.counter.ledger import Entry
-from flopkit.counter.watch.attention_calls import CallShape, assumed, chosen, is_chosen, read
+from flopkit.counter.watch.attention_calls import assumed, chosen, is_chosen, read
 from flopkit.counter.watch.autograd import current_node, graph_task, next_number, number_of
 from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.modules import Scope
@@ -35,11 +35,11 @@ class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
     __slots__ = (
-        "assumed", "first", "fused", "kernel", "last", "outer", "phase", "ran", "scored", "shape", "task", "whole",
+        "assumed", "first", "fused", "kernel", "last", "outer", "phase", "ran", "scored", "shape", "task",
     )  # fmt: skip
 
-    def __init__(self, call: CallShape, outer: Scope, phase: str, assumed: str) -> None:
-        self.shape, self.whole = call
+    def __init__(self, shape: Shape, outer: Scope, phase: str, assumed: str) -> None:
+        self.shape = shape
         self.outer = outer
         self.phase = phase
         self.assumed = assumed  # the kernel that nothing but products stands for, on meta; "" where all is as it runs
@@ -69,7 +69,7 @@ class Region:
         forced = state.watcher.attention
         self.kernel = (self.fused or self.assumed or "math") if forced == "auto" else forced
         ran, self.ran = self.ran, []
-        if not self.whole or not (ran or self.fused):  # counted one by one, or a cache gave the result
+        if not (ran or self.fused):  # a cache gave the result
             return
         # A checkpoint that has what it needs breaks off by an exception; a kernel that was at work has then done its all.
         math, broken = self.kernel.startswith("math"), error is not None and not self.fused
@@ -96,43 +96,34 @@ class Region:
         """Whether an operator inside of this call is accounted for by it; False where it counts by itself."""
         work, name = entry.work, name_of(func)
         if state.scope.region is self:
-            self._inside(state, entry, name, out, phase)
+            if name in KERNELS:
+                self.fused = self.assumed if out[0].device.type == "meta" else KERNELS[name]
+            if work.status != FREE:
+                self.ran.append(work)
+                if work.model and not self.scored:
+                    self.scored = next_number()
             return True
         if phase == "recompute":  # before the call is made again
             return False
         forced = state.watcher.attention
-        op = OP if self.whole else entry.op
         if name in BACKWARD:
-            if self.whole:
-                call = OpCall(func, args, kwargs, out, current_node())
-                kernel = self.kernel if forced == "auto" else forced
-                work = backward_work(part_of(self.shape, call), kernel, wanted_of_kernel(call))
-            self.put(state, work, phase, scope, op)
-        elif self.kernel.startswith("math") or not self.whole or self._is_second():
-            self.put(state, self._as_ran(work), phase, scope, op)
+            wanted = wanted_of_kernel(OpCall(func, args, kwargs, out, current_node()))
+            kernel = self.kernel if forced == "auto" else forced
+            self.put(state, backward_work(self.shape, kernel, wanted), phase, scope)
+        elif self.kernel.startswith("math") or self._is_second():
+            self.put(state, self._as_ran(work), phase, scope)
         elif self.fused and forced == "auto":  # what is around the kernel: casts, paddings
             return False
         elif work.model:  # products stand for a kernel that would have run (there is none on meta)
             task = graph_task()
             if self.task != task:
                 self.task = task
-                n = self._at_once(work)
-                whole = backward_work(self.shape.times(n, n, n, n), self.kernel)
-                self.put(state, replace(whole, model={}, executed=whole.executed), phase, scope)
+                whole = backward_work(self.shape, self.kernel)
+                for _ in range(self._at_once(work)):
+                    self.put(state, replace(whole, model={}, executed=whole.executed), phase, scope)
             model = split_of(work.model, self.shape)
             self.put(state, Work(COUNTED, model, {}, kernel=self.kernel, dtype=self.shape.dtype), phase, scope)
         return True
-
-    def _inside(self, state: Any, entry: Entry, name: str, out: Any, phase: str) -> None:
-        work = entry.work
-        if name in KERNELS:
-            self.fused = self.assumed if out[0].device.type == "meta" else KERNELS[name]
-        if not self.whole:
-            self.put(state, self._as_ran(work), phase, self.outer, entry.op)
-        elif work.status != FREE:
-            self.ran.append(work)
-            if work.model and not self.scored:
-                self.scored = next_number()
 
     def _is_second(self) -> bool:
         """Whether what is being differentiated now was made in a backward pass: no fused kernel knows its second derivative."""
@@ -147,8 +138,7 @@ class Region:
         node = current_node()
         of_scores = node is not None and number_of(node) < self.scored
         one = self.shape.pairs * (self.shape.head_dim if of_scores else self.shape.v_head_dim)
-        n, rest = divmod(int(sum(work.model.values())), one) if one else (1, 0)
-        return max(n, 1) if not rest else 1
+        return max(int(sum(work.model.values())) // max(one, 1), 1)
 
     def _as_ran(self, work: Work) -> Work:
         """An operator by itself: a product is one of scores, and computes the hidden ones, too."""
@@ -160,25 +150,25 @@ class Region:
             work, model=model, executed=executed, kernel=kernel, note=self.shape.note, dtype=self.shape.dtype
         )
 
-    def put(self, state: Any, work: Work, phase: str, scope: Scope, op: str = OP) -> None:
+    def put(self, state: Any, work: Work, phase: str, scope: Scope) -> None:
         """Enter a line of this call."""
-        entry = state.watcher.entries.setdefault((op, repr(work)), Entry(op, work))
+        entry = state.watcher.entries.setdefault((OP, repr(work)), Entry(OP, work))
         state.ledger.add(entry, scope.where(phase))
 
 
 def run(state: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a call of attention as one region."""
-    call = None
+    shape = None
     if not state.busy and state.scope.region is None:
         with torch.DisableTorchFunction():
-            call = read(*args, **kwargs)
-    if call is None:
+            shape = read(*args, **kwargs)
+    if shape is None:
         return func(*args, **kwargs)
     phase, scope = state.where()
     if scope.region is not None:  # called again in the backward pass of a call
         scope = scope.region.outer
-    region = Region(call, scope, phase, assumed(args[0] if args else kwargs["query"]))
-    if call.whole and region.assumed.startswith("flash") and is_chosen(state.watcher, (scope.path, call.shape)):
+    region = Region(shape, scope, phase, assumed(args[0] if args else kwargs["query"]))
+    if region.assumed.startswith("flash") and is_chosen(state.watcher, (scope.path, shape)):
         kernel = chosen(*args, **kwargs)
         if kernel is not None:
             return region.run(state, kernel, (), {})
@@ -199,11 +189,11 @@ def watched(func: Any) -> Any:
 
 
 # The keys under which autograd takes attention apart, one for each kind of device. What `torch.func` wraps has no device that autograd knows
-# of, if it is on meta (Other); under `torch.vmap` torch takes attention apart before that.
+# of, if it is on meta (Other).
 _DEVICES = ["CPU", "CUDA", "Meta", "Other", "NestedTensor"]
 if (_accelerator := torch.accelerator.current_accelerator()) is not None and _accelerator.type != "cuda":
     _DEVICES.append({"xpu": "XPU", "mps": "MPS", "hpu": "HPU", "xla": "XLA"}.get(_accelerator.type, "PrivateUse1"))
-_KEYS = (*(f"Autograd{device}" for device in _DEVICES), "FuncTorchVmapMode")
+_KEYS = [f"Autograd{device}" for device in _DEVICES]
 
 
 def install(changes: Changes) -> None:
@@ -211,11 +201,8 @@ def install(changes: Changes) -> None:
     library = torch.library.Library("aten", "IMPL")
     changes.callback(library._destroy)
     kernel = watched(torch.ops.aten.scaled_dot_product_attention.default.decompose)
-    with warnings.catch_warnings():
-        # torch says that it had a kernel for `torch.vmap`, too; it has it again afterwards
-        warnings.simplefilter("ignore", UserWarning)
-        for key in _KEYS:
-            library.impl(OP, kernel, key)
+    for key in _KEYS:
+        library.impl(OP, kernel, key)
     # Jagged tensors call it by this name.
     kernel = watched(torch.ops.aten._scaled_dot_product_attention_math.default.decompose)
     library.impl("_scaled_dot_product_attention_math", kernel, "AutogradNestedTensor")

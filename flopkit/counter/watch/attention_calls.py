@@ -4,60 +4,38 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from flopkit.counter.formulas.attention_shapes import Shape, in_common, of_lengths, shape_of
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
-from flopkit.counter.watch.internals import has_tangents, mapped_over, transformation, unwrapped
+from flopkit.counter.watch.internals import has_tangents, is_mapped, transformation
 from flopkit.counter.watch.modes import is_selective_checkpoint_around
 
-__all__ = ["CallShape", "assumed", "chosen", "is_chosen", "read"]
+__all__ = ["assumed", "chosen", "is_chosen", "read"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _known: dict[Any, Shape] = {}
 
 
-class CallShape(NamedTuple):
-    """The shape of a call, and whether that is the whole of it.
-
-    Where it is not (forward-mode gradients, tensors that are distributed), the operators inside count, and the shape only tells
-    which share of their pairs is visible.
-    """
-
-    shape: Shape
-    whole: bool = True
-
-
 # equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
 def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-         *rest: Any, **others: Any) -> CallShape | None:  # fmt: skip
-    """What the arguments of attention say; None where nothing can be said, and the operators inside speak for themselves."""
+         *rest: Any, **others: Any) -> Shape | None:  # fmt: skip
+    """What the arguments of attention say; None where the operators inside speak for themselves: under `torch.vmap` and with forward-mode
+    gradients, where they are others, and of tensors that run them by others yet (DTensors), where the kernel beneath is met."""
     three = (query, key, value)
-    plain = type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN
-    if not plain and not all(isinstance(t, torch.Tensor) for t in three):
+    if not all(isinstance(t, torch.Tensor) and not is_wrapper(type(t)) for t in three):
         return None
     if query.is_nested or key.is_nested or value.is_nested:
         return _nested(query, key, value, is_causal) if all(t.is_nested for t in three) else None
-    if min(query.dim(), key.dim(), value.dim()) < 2:
+    if min(query.dim(), key.dim(), value.dim()) < 2 or has_tangents() or any(map(is_mapped, three)):
         return None
     last = False
     if type(attn_mask).__name__ == "CausalBias":  # a mask that says what it is
         is_causal, last, attn_mask = True, attn_mask.variant.name == "LOWER_RIGHT", None
-    shape = _shape(query, key, value, is_causal, last, attn_mask)
-    if has_tangents() or (not plain and any(is_wrapper(type(t)) for t in three)):
-        return CallShape(shape, whole=False)
-    if transformation() is None:
-        return CallShape(shape)
-    # Under `torch.vmap` a call stands for as many as it is mapped over.
-    q, k, v = map(mapped_over, three)
-    every = {**q, **k, **v}
-    if set(q) | set(k) != set(every):  # the scores are the same for all values: they are computed once
-        return CallShape(shape, whole=False)
-    return CallShape(shape.times(*(prod(sizes.values()) for sizes in (every, q, k, v))))
+    return _shape(query, key, value, is_causal, last, attn_mask)
 
 
 def _shape(query: Any, key: Any, value: Any, causal: bool, last: bool, mask: Any) -> Shape:
@@ -98,19 +76,18 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-def _nested(query: Any, key: Any, value: Any, causal: bool) -> CallShape | None:
+def _nested(query: Any, key: Any, value: Any, causal: bool) -> Shape | None:
     """Sequences of unequal length, (batch, heads, length, size). A jagged tensor's reach their kernel in this layout, too."""
     if any(t.dim() != 4 or t.layout is not torch.strided for t in (query, key, value)):
         return None
     q, k, v = ([list(map(int, sizes)) for sizes in t._nested_tensor_size().tolist()] for t in (query, key, value))
     # equivalent: 0 -> 1 [4] | 0 -> 1 [5] (there is nothing then that it could be multiplied with)
     heads, kv_heads, d, dv = (t[0][place] if t else 0 for t, place in ((q, 0), (k, 0), (q, 2), (v, 2)))
-    shape = of_lengths(
+    return of_lengths(
         ((a[1], b[1]) for a, b in zip(q, k, strict=True)), heads=heads, kv_heads=kv_heads, head_dim=d, v_head_dim=dv,
         width=int(query.element_size()), causal=causal, note="", common=in_common(query, key, value),
         dtype=str(query.dtype).removeprefix("torch."),
     )  # fmt: skip
-    return CallShape(shape)
 
 
 # -- on meta, where no kernel runs ----------------------------------------------------------------------------------
@@ -120,7 +97,6 @@ _aten = torch.ops.aten
 
 def assumed(query: Any) -> str:
     """The kernel that is assumed where none runs; "" where all is as it runs."""
-    query = unwrapped(query)
     if query.device.type != "meta" and type(query).__name__ != "FakeTensor":
         return ""
     cuda: Any = torch.backends.cuda

@@ -13,8 +13,8 @@ import torch
 from torch.autograd import forward_ad
 
 __all__ = [
-    "COMPILED_CALL", "PACKAGES", "can_decompose", "has_kernel_for", "has_tangents", "indexing_by_tensors", "is_transformed",
-    "mapped_over", "transformation", "unwrapped", "without_dispatch",
+    "COMPILED_CALL", "PACKAGES", "can_decompose", "has_kernel_for", "has_tangents", "indexing_by_tensors", "is_mapped",
+    "is_transformed", "transformation", "without_dispatch",
 ]  # fmt: skip
 
 _functorch = torch._C._functorch
@@ -36,27 +36,18 @@ def has_kernel_for(op: Any, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
 
 
-# The public API transforms (`torch.vmap`, `torch.func.grad`). It does not say whether that is going on, or over which sizes.
+# The public API transforms (`torch.vmap`, `torch.func.grad`). It does not say whether that is going on.
 transformation = _functorch.peek_interpreter_stack  # the innermost that is at work; None where none is
 is_transformed = _functorch.is_functorch_wrapped_tensor
 
 
-def unwrapped(tensor: Any) -> Any:
-    """The tensor beneath all transformations."""
+def is_mapped(tensor: Any) -> bool:
+    """Whether `torch.vmap` maps over *tensor*, beneath whatever else transforms it."""
     while is_transformed(tensor):
-        tensor = _functorch.get_unwrapped(tensor)
-    return tensor
-
-
-def mapped_over(tensor: Any) -> dict[int, int]:
-    """The levels of `torch.vmap` that *tensor* is mapped over, and the size of each."""
-    found = {}
-    while is_transformed(tensor):
-        level, inner = _functorch.maybe_get_level(tensor), _functorch.get_unwrapped(tensor)
         if _functorch.is_batchedtensor(tensor):
-            found[level] = int(inner.shape[_functorch.maybe_get_bdim(tensor)])
-        tensor = inner
-    return found
+            return True
+        tensor = _functorch.get_unwrapped(tensor)
+    return False
 
 
 def has_tangents() -> bool:
