@@ -17,7 +17,6 @@ from flopkit.counter.watch.modes import is_selective_checkpoint_around
 __all__ = ["assumed", "chosen", "is_chosen", "read"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_known: dict[Any, Shape] = {}
 
 
 # equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
@@ -35,28 +34,8 @@ def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: flo
     last = False
     if type(attn_mask).__name__ == "CausalBias":  # a mask that says what it is
         is_causal, last, attn_mask = True, attn_mask.variant.name == "LOWER_RIGHT", None
-    return _shape(query, key, value, is_causal, last, attn_mask)
-
-
-def _shape(query: Any, key: Any, value: Any, causal: bool, last: bool, mask: Any) -> Shape:
-    """The shape of a call; one that was met before is known."""
     common = in_common(query, key, value, _same)
-    sign: Any = (
-        query.shape, query.stride(), query.dtype, key.shape, key.stride(), key.dtype, value.shape, value.stride(), value.dtype,
-        causal, last, mask is not None and 0 not in mask.shape, common,
-    )  # fmt: skip
-    try:
-        found = _known.get(sign)
-    except TypeError:  # a symbolic size
-        found = sign = None
-    if found is None:
-        found = shape_of(query, key, value, causal=causal, bottom_right=last, mask=mask, common=common)
-        if sign is not None:
-            # equivalent: 1024 -> 1025 (how many are remembered)
-            if len(_known) >= 1024:
-                _known.clear()
-            _known[sign] = found
-    return found
+    return shape_of(query, key, value, causal=is_causal, bottom_right=last, mask=attn_mask, common=common)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flopkit.counter import by_torch, registry
-from flopkit.counter.calls import OpCall, tensors
+from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas import rule_for
 from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.autograd import current_node, graph_task
@@ -47,7 +47,8 @@ def cached_rule(watcher: Watcher, func: Any) -> Any:
 def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any) -> Entry:
     """What a call costs: found among those that cost the same, or worked out."""
     if key is not None and rule.dynamic_shape:
-        key = (key, signature(out))
+        result = key_of(rule, (out,), None)
+        key = None if result is None else (key, result)
         known: Entry | None = rule.exact.get((key, floats)) if floats else rule.entries.get(key)
         if known is not None:
             return known
@@ -55,12 +56,11 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
     theirs = by_torch.flops_of(func, args, kwargs, out)
     if key is None:
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
-        shapes: Any
+        shapes = (func, key_of(rule, args, kwargs))
         try:
-            shapes = (func, signature(args), signature(kwargs))
             hash(shapes)
         except (TypeError, RuntimeError):
-            shapes = (func,)
+            shapes = (func, None)
         return watcher.entries.setdefault((shapes, repr(work), theirs), Entry(rule.op, work, func, shapes, theirs))
     entry = Entry(rule.op, work, func, (func, *key), theirs)
     if rule.fresh and on_meta(args):
@@ -99,93 +99,52 @@ def unknown_entry(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any
 
 # -- what calls have in common that cost the same ---------------------------------------------------------------------
 
-_SCALARS = frozenset({int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
-_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-_STRIDED = torch.strided
-
-
-def signature(value: Any) -> Any:
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if isinstance(value, torch.Tensor):
-        if value.layout is not _STRIDED:  # what it stores does not show in its shape
-            raise TypeError(value.layout)
-        return (value.shape, value.stride(), value.dtype)
-    if kind is float or kind is complex:
-        return kind, value == 0, value == 1  # beta=0: nothing is added to the product; p=1: no power is taken
-    if kind is torch.ScriptObject:  # packed weights come in a new wrapper at each call
-        return kind
-    if isinstance(value, (list, tuple)):
-        if value and type(value[0]) in (int, bool):  # a stride, a shape, a mask of outputs
-            return tuple(value)
-        return tuple([signature(item) for item in value])
-    if isinstance(value, dict):
-        return tuple([(name, signature(item)) for name, item in value.items()]) if value else ()
-    hash(value)
-    return value
-
-
-def _shapes(values: Any, parts: list[Any]) -> list[Any]:
-    """The signature of an element-wise operator: of a scalar it matters what kind it is, and whether it is 1 (as a factor often is)."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if value.layout is not _STRIDED:
-                raise TypeError(value.layout)
-            parts += (value.shape, value.stride(), value.dtype)
-        elif isinstance(value, (int, float, complex)):
-            parts += (type(value), value == 1)
-        elif isinstance(value, (list, tuple)):
-            parts.append(tuple(_shapes(value, [])))
-        else:
-            parts.append(value)
-    return parts
-
-
-def _same(args: Any) -> Any:
-    """Which arguments are one and the same tensor, for that is read once; None where each is another."""
-    if len(args) < 2:
-        if not args or not isinstance(args[0], (list, tuple)):
-            return None
-    elif len(args) == 2 and not isinstance(args[0], (list, tuple)):
-        return args[0] is args[1] or None
-    names = []
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            names.append(id(value))
-        elif value and type(value) in (list, tuple) and type(value[0]) is not int:
-            names += [id(tensor) for tensor in tensors(value)]
-    if len(set(names)) == len(names):
-        return None
-    first: dict[int, int] = {}
-    return tuple([first.setdefault(name, place) for place, name in enumerate(names)])
+_NUMBERS = frozenset({int, bool, float, complex})
 
 
 def key_of(rule: Any, args: Any, kwargs: Any) -> Any:
     """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
+    parts: list[Any] = []
+    ids: list[int] = []
     try:
-        if rule.elementwise:  # the values of scalars do not change what an element-wise operator costs
-            parts = _shapes(args, [_same(args)])
-            return tuple(_shapes(kwargs.values(), [*parts, *kwargs])) if kwargs else tuple(parts)
-        parts, names, nested = [], [], False
-        for value in args:  # as `signature` does, written out: this runs for every operator
-            kind = type(value)
-            if kind in _TENSORS:
-                if value.layout is not _STRIDED:
-                    return None
-                parts.append((value.shape, value.stride(), value.dtype))
-                names.append(id(value))
-            elif kind in _SCALARS:
-                parts.append(value)
-            elif kind is list and value and type(value[0]) is int:
-                parts.append(tuple(value))
-            else:
-                parts.append(signature(value))
-                nested = True
-        same = _same(args) if nested or len(set(names)) != len(names) else None
-        return tuple(parts), signature(kwargs) if kwargs else None, same
+        _describe(args, parts, ids, rule.elementwise)
+        if kwargs:
+            parts += kwargs
+            _describe(kwargs.values(), parts, ids, rule.elementwise)
     except (TypeError, RuntimeError):
         return None
+    if len(set(ids)) != len(ids):  # a tensor that is given twice is read once
+        first: dict[int, int] = {}
+        parts += ("same", tuple([first.setdefault(each, place) for place, each in enumerate(ids)]))
+    return tuple(parts)
+
+
+def _describe(values: Any, parts: list[Any], ids: list[int], roughly: bool) -> None:
+    """Put down shapes, number formats and scalars: of a float, and *roughly* of each number, only whether it is 0 (beta: nothing is added to
+    the product) or 1 (alpha: nothing is multiplied)."""
+    for value in values:
+        kind = type(value)
+        if isinstance(value, torch.Tensor):
+            if value.layout is not torch.strided:  # what it stores does not show in its shape
+                raise TypeError(value.layout)
+            parts += (value.shape, value.stride(), value.dtype)
+            ids.append(id(value))
+        elif kind in _NUMBERS and (roughly or kind is float or kind is complex):
+            parts += (kind, value == 0, value == 1)
+        elif kind is list or kind is tuple or kind is dict:
+            if value and type(next(iter(value))) in (int, bool):  # a stride, a shape, a mask of outputs
+                parts.append(tuple(value))
+                continue
+            inner: list[Any] = [*value] if kind is dict else []
+            _describe(value.values() if kind is dict else value, inner, ids, roughly)
+            parts.append(tuple(inner))
+        else:
+            parts.append(
+                kind if kind is torch.ScriptObject else value
+            )  # packed weights come in a new wrapper at each call
+
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def floats_in(args: Any, kwargs: Any) -> tuple[Any, ...]:
@@ -205,7 +164,7 @@ def on_meta(args: Any) -> bool:
     for value in args:
         for each in value if type(value) is list or type(value) is tuple else (value,):
             if isinstance(each, torch.Tensor):
-                if not each.is_meta or type(each) not in _TENSORS:
+                if not each.is_meta or type(each) not in _PLAIN:
                     return False
                 found = True
     return found

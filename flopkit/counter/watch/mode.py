@@ -14,9 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from flopkit.counter import registry
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.watch import attention, cache, decompose, launches, modes
-from flopkit.counter.watch.autograd import NEVER, graph_task, next_number
 from flopkit.counter.watch.cache import floats_in, key_of, made_up, on_meta
-from flopkit.counter.watch.modes import how_many_dispatch, how_many_functions
+from flopkit.counter.watch.modes import how_many_dispatch
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
 from flopkit.counter.work import Work
@@ -152,30 +151,23 @@ class Watcher(TorchDispatchMode):
         rule = self.rules.get(func)
         if rule is None or self.registered is not registry.edition:
             rule = cache.cached_rule(self, func)
-        if not rule.special:
-            pass
-        elif rule.attends and state.scope.region is None:  # in inference mode autograd does not take it apart
+        if rule.attends and state.scope.region is None:  # in inference mode autograd does not take it apart
             return attention.run(state, lambda *a, **k: self._open(state, func, a, k, rule), *args, **kwargs)
         elif rule.opens:
             if rule.whole is None or not decompose.has_kernel(func, args):
                 return self._open(state, func, args, kwargs, rule)
             rule = rule.whole
         key = entry = floats = out = None
-        free = not how_many_functions()  # a tensor's shape can be asked for without anybody else being asked first
         if rule.constant is None and not rule.data_dependent:
-            if free:
+            with DisableTorchFunction():  # a tensor is asked for its shape without anybody else being asked first
                 key = key_of(rule, args, kwargs)
-            else:
-                with DisableTorchFunction():
-                    key = key_of(rule, args, kwargs)
             floats = floats_in(args, kwargs) if rule.valued else None
             try:
                 entry = rule.exact.get((key, floats)) if floats else rule.entries.get(key)
             except (TypeError, RuntimeError):  # an argument that has no hash
                 key = None
-            if entry is not None and entry.results is not None and on_meta(args):
-                if not how_many_dispatch():  # a meta kernel only makes up a shape, slowly; this one was made up before
-                    out = made_up(entry.results)
+            if entry is not None and entry.results is not None and on_meta(args) and not how_many_dispatch():
+                out = made_up(entry.results)  # a meta kernel only makes up a shape, slowly; this one was made up before
         if out is None:
             state.busy += 1
             try:
@@ -186,27 +178,18 @@ class Watcher(TorchDispatchMode):
                 return func(*map(torch.as_tensor, args), **kwargs)
             finally:
                 state.busy -= 1
-        # This runs for every operator: `Scope.where`, `Ledger.add` and the usual case of `ThreadState.where` are written out.
-        if graph_task() == -1 and not state.optimizers and not state.began and state.timeline.lowest == NEVER:
-            state.nodes, phase, scope = next_number(), "forward", state.scope  # as `where` says
-        else:
-            phase, scope = state.where()
-        taken = False
+        phase, scope = state.where()
+        region, taken = scope.region, False
         if rule.constant is not None:
-            entry, taken = rule.constant, scope.region is not None
-        elif entry is None or scope.region is not None or rule.dynamic_shape or not free:
+            entry, taken = rule.constant, region is not None
+        elif entry is None or region is not None or rule.dynamic_shape:
             with DisableTorchFunction():
                 if entry is None or rule.dynamic_shape:
                     entry = cache.look_up(self, rule, func, args, kwargs, out, key, floats)
-                region = scope.region
                 taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
         state.arithmetic += entry.calculates
-        where = scope.last
-        if where is None or where.phase != phase or where.in_attention != taken:
-            where = scope.where(phase, taken)
-        calls = state.ledger.calls
-        line = (entry, where)
-        calls[line] = calls.get(line, 0) + 1
+        where = scope.where(phase, taken)
+        state.ledger.add(entry, where)
         if state.depth:
             state.ledger.hide(entry, where)
         self.seen += 1

@@ -8,13 +8,12 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
 
 __all__ = [
-    "dispatch_modes", "how_many_dispatch", "how_many_functions", "is_selective_checkpoint_around", "leave", "pop_dispatch", "push_dispatch",
+    "dispatch_modes", "how_many_dispatch", "is_selective_checkpoint_around", "leave", "pop_dispatch", "push_dispatch",
 ]  # fmt: skip
 
 push_dispatch = torch._C._push_on_torch_dispatch_stack
 pop_dispatch: Any = torch._C._pop_torch_dispatch_stack
 how_many_dispatch = torch._C._len_torch_dispatch_stack
-how_many_functions = torch._C._len_torch_function_stack
 _CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is recomputed
 
 
