@@ -124,7 +124,7 @@ def test_no_module_imports_itself_by_way_of_others():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watch/{name}" for name in ("mode", "cache", "autograd", "state", "modules", "changes", "patches", "modes", "threads", "decompose", "internals", "attention", "attention_calls", "flex", "launches")),
+        *(f"watch/{name}" for name in ("mode", "cache", "autograd", "state", "modules", "changes", "patches", "threads", "decompose", "internals", "attention", "attention_calls", "flex", "launches")),
         "formulas/block_masks",
     )
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """What torch keeps of modes at work is as before when counts that overlap are over, in whatever order they end."""
 
 import itertools
+import threading
 
 import pytest
 import torch
@@ -28,10 +29,10 @@ def test_counts_that_overlap(order):
     counts = [fk.counting() for _ in order]
     for each in counts:
         each.__enter__()
-    for n, i in enumerate(order):
-        assert _python_dispatch.is_in_torch_dispatch_mode(), n
+    for i in order:
         counts[i].__exit__(None, None, None)
     assert flags() == before
+    assert not _python_dispatch._get_current_dispatch_mode_stack()
 
 
 def test_a_mode_of_the_programs_own_that_is_entered_twice_and_stays():
@@ -39,9 +40,43 @@ def test_a_mode_of_the_programs_own_that_is_entered_twice_and_stays():
     count.__enter__()
     with own, own:
         count.__exit__(None, None, None)
-        assert _python_dispatch.is_in_torch_dispatch_mode()
+        assert _python_dispatch._get_current_dispatch_mode_stack() == [own, own]
         torch.ones(2) + 1
     assert flags() == before
+
+
+def test_counts_that_overlap_in_two_threads():
+    """The one that began first ends first; each stays in its thread."""
+    before = flags()
+    begun, ended = threading.Event(), threading.Event()
+
+    def other():
+        with fk.counting():
+            begun.set()
+            assert ended.wait(60)
+
+    thread = threading.Thread(target=other)
+    with fk.counting():
+        thread.start()
+        assert begun.wait(60)
+    ended.set()
+    thread.join()
+    assert flags() == before
+
+
+def test_a_mode_of_fake_tensors_that_outlives_the_count():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    fake = FakeTensorMode()
+    with fk.counting() as report:
+        fake.__enter__()
+        torch.ones(2, 3) @ torch.ones(3, 5)
+    try:
+        assert _python_dispatch._get_current_dispatch_mode_stack() == [fake]
+    finally:
+        fake.__exit__(None, None, None)
+    assert report.flops == 60
+    assert not _python_dispatch._get_current_dispatch_mode_stack()
 
 
 def test_what_is_compiled_afterwards_is_compiled():

@@ -360,10 +360,10 @@ class Replicated(nn.Module):
             return torch.cat(list(pool.map(lambda replica: replica(x), [self.copy(self.module) for _ in range(2)])))
 
 
-def test_replicas_have_their_originals_name():
+def test_replicas_stand_below_their_caller():
     model = Replicated(nn.Sequential(linear(), linear()))
     found = parts(fk.count(lambda: [model(data()) for _ in range(3)]))
-    assert found == {"": (12, 0), "module": (12, 0), "module.0": (6, 0), "module.1": (6, 0)}
+    assert found == {"": (12, 0), "(Sequential)": (12, 0), "(Sequential).0": (6, 0), "(Sequential).1": (6, 0)}
 
 
 def test_deep_nesting():

@@ -8,6 +8,6 @@
   backward pass of a custom function, steps of optimisers, compiled functions (`compiler`, too), higher-order operators, modes of fake
   tensors; attention's own kernel (`attention`), starting a thread or a task (`threads`), launches without an operator (`launches`).
 
-Names that torch does not publish stand in this folder alone, those that several files need in `internals`, `modes` and `autograd`; but what
+Names that torch does not publish stand in this folder alone, those that several files need in `internals` and `autograd`; but what
 describes an operator or a tensor (``_schema``, ``_values``) any file may use.
 """

@@ -11,8 +11,7 @@ import torch
 from flopkit.counter.formulas.attention_shapes import Shape, in_common, of_lengths, shape_of
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
-from flopkit.counter.watch.internals import has_tangents, is_mapped, transformation
-from flopkit.counter.watch.modes import is_selective_checkpoint_around
+from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, transformation
 
 __all__ = ["assumed", "chosen", "is_chosen", "read"]
 

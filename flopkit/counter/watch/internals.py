@@ -1,6 +1,6 @@
 """What torch does not publish and several files of the counter need, under names of our own.
 
-Those of one subject are in `autograd`, `modes` and `compiler`; one that is needed in a single place stands there.
+Those of one subject are in `autograd` and `compiler`; one that is needed in a single place stands there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
 
 __all__ = [
-    "COMPILED_CALL", "PACKAGES", "can_decompose", "has_kernel_for", "has_tangents", "indexing_by_tensors", "is_mapped",
-    "is_transformed", "transformation", "without_dispatch",
+    "COMPILED_CALL", "PACKAGES", "can_decompose", "dispatch_modes", "has_kernel_for", "has_tangents", "how_many_dispatch",
+    "indexing_by_tensors", "is_mapped", "is_selective_checkpoint_around", "is_transformed", "leave", "pop_dispatch", "push_dispatch",
+    "transformation", "without_dispatch",
 ]  # fmt: skip
 
 _functorch = torch._C._functorch
@@ -22,6 +24,28 @@ _functorch = torch._C._functorch
 # Modules of the compiler, named and not imported: importing one loads the compiler.
 PACKAGES = "torch._inductor.package.package"  # where the models are loaded that AOTInductor compiled
 COMPILED_CALL = "_dynamo/eval_frame.py"  # what a compiled function is called through
+
+# The stack of dispatch modes, of this thread.
+push_dispatch = torch._C._push_on_torch_dispatch_stack
+pop_dispatch: Any = torch._C._pop_torch_dispatch_stack
+how_many_dispatch = torch._C._len_torch_dispatch_stack
+_CHOOSING = frozenset(("_CachingTorchDispatchMode", "_CachedTorchDispatchMode"))  # forward, and when it is recomputed
+
+
+def leave(mode: Any) -> None:
+    """Take a mode off the stack, as often as it is there. Others that were entered after it stay (another count, in another task)."""
+    kept: list[Any] = []
+    while any(other is mode for other in dispatch_modes()):
+        if (top := pop_dispatch(None)) is not mode:
+            kept.append(top)
+    for other in reversed(kept):
+        push_dispatch(other)
+
+
+def is_selective_checkpoint_around() -> bool:
+    """Whether a mode is at work that asks of each operator whether its result is kept."""
+    return any(type(mode).__name__ in _CHOOSING for mode in dispatch_modes())
+
 
 # No dispatch mode sees what runs inside. The public API only enters and leaves a mode of your own.
 without_dispatch = torch._C._DisableTorchDispatch

@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.watch import attention, cache, decompose, launches, modes
+from flopkit.counter.watch import attention, cache, decompose, launches
 from flopkit.counter.watch.cache import floats_in, key_of, made_up, on_meta
-from flopkit.counter.watch.modes import how_many_dispatch
+from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, leave, pop_dispatch, push_dispatch
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
 from flopkit.counter.work import Work
@@ -52,7 +52,6 @@ class Watcher(TorchDispatchMode):
         self.progress, self.seen = progress, 0  # is told how many operators were seen
         self.notes: set[str] = set()
         self.local = threading.local()
-        self._home = threading.get_ident()
         self.states: list[ThreadState] = []  # one for each thread that was seen
         self._final: Ledger | None = None
         self._launchers = launches.loaded()
@@ -92,27 +91,18 @@ class Watcher(TorchDispatchMode):
         try:
             yield
         finally:
-            modes.leave(self)
+            leave(self)
             state.entered = False
             local.states = tuple(other for other in thread_states() if other is not state)
 
-    def is_at_home(self) -> bool:
-        """Whether this is the thread that counts, and none that it started."""
-        return threading.get_ident() == self._home
-
     def __enter__(self) -> Any:
-        """Watch this thread. torch's flags ("is any mode at work?") are one for all threads: only the thread that counts sets them. Another
-        may go on for long after the count, and an older torch would compile nothing until it ends."""
-        if self.is_at_home():
-            return super().__enter__()
-        modes.push_dispatch(self)
+        """Watch this thread. torch's own `__enter__` also sets flags for all threads, so that nothing is compiled; for that there is `patches`."""
+        push_dispatch(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self.is_at_home():
-            super().__exit__(*(error or (None, None, None)))
-        else:
-            modes.pop_dispatch(None)
+        if dispatch_modes()[-1:] == [self]:  # else its count is over
+            pop_dispatch(None)
 
     def finish(self) -> None:
         """Stop watching: keep what was added up, and let go of all that was only needed on the way."""

@@ -59,8 +59,8 @@ class Modules:
     ``Linear (2)``). One that is called by another is found among that one's descendants, so a module that two parents share has
     two names. Where the caller itself has several for it, the first in the order of `named_modules` is taken. A module that is called
     again in a backward pass (checkpointing) keeps the name it was called by before. What is not registered anywhere (a module in a
-    plain list, or made on the spot) stands below its caller as ``(Linear)``. A copy that data parallelism makes has its original's
-    name. A root that is gone leaves its name to the next of its class.
+    plain list, or made on the spot) stands below its caller as ``(Linear)``, and so does a copy that `torch.nn.DataParallel` makes. A root
+    that is gone leaves its name to the next of its class.
     """
 
     def __init__(self) -> None:
@@ -83,8 +83,6 @@ class Modules:
         parent = under.module() if under.module is not None else None
         if parent is not None:
             name = _name_below(under, parent, module)
-            if name is None and getattr(module, "_is_replica", False):
-                name = _name_of_original(parent, module)
             if name is not None:
                 return Scope(f"{under.path}.{name}", weakref.ref(module)) if name else under
         latest = self.latest.get(id(module))
@@ -128,21 +126,11 @@ def _keep(known: dict[int, Scope], module: Any, scope: Scope) -> None:
             del known[key]
 
 
-def _name_of_original(parent: Any, replica: Any) -> str | None:
-    """The name, seen from *parent*, of the module that *replica* was copied from: the first that has its class and its children."""
-    for name, child in parent.named_modules():
-        if name and type(child) is type(replica) and child._modules.keys() == replica._modules.keys():
-            return str(name)
-    return None
-
-
 def _name_below(under: Scope, parent: Any, module: Any) -> str | None:
     """The name of *module* as seen from *parent*, at *under*; empty for *parent* itself, None where it is not below."""
     name = under.names.get(id(module)) if under.names else None
     if name is None or _named(parent, name) is not module:
-        under.names = {}
-        for name, child in parent.named_modules():
-            under.names[id(child)] = name
+        under.names = {id(child): name for name, child in parent.named_modules()}
         name = under.names.get(id(module))
     return name
 

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from flopkit.counter.formulas import FLEX
 from flopkit.counter.watch import attention, decompose, flex, launches, threads
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
+from flopkit.counter.watch.internals import dispatch_modes
 from flopkit.counter.watch.mode import Watcher
-from flopkit.counter.watch.modes import dispatch_modes
 from flopkit.counter.watch.state import busy, custom_backwards, local, thread_states, watching
 
 __all__ = ["installed"]
@@ -75,7 +76,7 @@ def _install(changes: Changes) -> None:
         changes.replace(bias.CausalBias, "__new__", _making)
         changes.replace(bias.CausalBias, "_dispatch", lambda original: staticmethod(attention.watched(original)))
     if (fakes := sys.modules.get("torch._subclasses.fake_tensor")) is not None:
-        entered: dict[Any, list[contextlib.ExitStack]] = {}  # by mode, what is to be undone level by level
+        entered: dict[Any, list[contextlib.ExitStack]] = {}  # by mode and thread, what is to be undone level by level
         changes.replace(fakes.FakeTensorMode, "__enter__", functools.partial(_entering, entered))
         changes.replace(fakes.FakeTensorMode, "__exit__", functools.partial(_leaving, entered))
     for part in (attention, threads, launches):
@@ -88,21 +89,15 @@ def _calling(original: Any) -> Any:
     def _call_impl(module: Any, /, *args: Any, **kwargs: Any) -> Any:
         if is_tracing():  # a strict export traces through here
             return original(module, *args, **kwargs)
-        states = getattr(local, "states", None) or thread_states()
-        if len(states) == 1 and not states[0].watcher.closed:  # the usual case: a model has many modules
-            state = states[0]
-            state.call_module(module)
-            try:
-                return original(module, *args, **kwargs)
-            finally:
-                state.leave()
-        states = tuple([state for state in thread_states() if not state.watcher.closed])
-        for state in states:
-            state.call_module(module)
+        entered = []
         try:
+            for state in getattr(local, "states", None) or thread_states():
+                if not state.watcher.closed:
+                    state.call_module(module)
+                    entered.append(state)
             return original(module, *args, **kwargs)
         finally:
-            for state in states:
+            for state in entered:
                 state.leave()
 
     return _call_impl
@@ -190,7 +185,7 @@ def _entering(entered: Any, original: Any) -> Any:
         else:
             for state in thread_states():
                 undo.enter_context(state.watcher)
-        entered.setdefault(mode, []).append(undo)
+        entered.setdefault((mode, threading.get_ident()), []).append(undo)
         return found
 
     return __enter__
@@ -198,7 +193,7 @@ def _entering(entered: Any, original: Any) -> Any:
 
 def _leaving(entered: Any, original: Any) -> Any:
     def __exit__(mode: Any, *error: Any) -> Any:
-        if levels := entered.get(mode):  # else it was entered before counting began
+        if levels := entered.get((mode, threading.get_ident())):  # else it was entered before counting began
             levels.pop().close()
         return original(mode, *error)
 

@@ -15,7 +15,7 @@ import torch
 from flopkit.counter.ledger import Ledger
 from flopkit.counter.watch import autograd
 from flopkit.counter.watch.autograd import ENGINE, NEVER, AutogradTimeline, graph_task, next_number
-from flopkit.counter.watch.modes import dispatch_modes
+from flopkit.counter.watch.internals import dispatch_modes
 from flopkit.counter.watch.modules import OUTSIDE, Scope
 
 if TYPE_CHECKING:
