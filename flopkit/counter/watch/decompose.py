@@ -11,7 +11,7 @@ import torch
 from flopkit.counter.calls import tensors
 from flopkit.counter.watch.internals import can_decompose, has_kernel_for
 
-__all__ = ["EAGER", "chooses", "has_kernel", "inside_of", "is_wrapper"]
+__all__ = ["EAGER", "can_follow", "has_kernel", "inside_of", "is_wrapper"]
 
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
 _COMPOSITE = torch.DispatchKey.CompositeImplicitAutograd
@@ -80,7 +80,7 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     return lambda *a, **k: func.redispatch(keys, *a, **k)
 
 
-def chooses(func: Any, args: Any) -> bool:
+def can_follow(func: Any, args: Any) -> bool:
     """Whether *func* is control flow that can be followed now: its condition is a number, not a symbol.
 
     torch would trace every branch in order to differentiate one, and tracing is not what is to be counted.

@@ -72,7 +72,7 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
     theirs = by_torch.flops_of(func, args, kwargs, out)
     entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, theirs))
-    state.arithmetic += 1
+    state.calculations += 1
     state.ledger.add(entry, outer.where(phase))
     return out
 

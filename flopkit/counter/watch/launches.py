@@ -19,10 +19,10 @@ from flopkit.counter import registry
 from flopkit.counter.calls import OpCall, tensors
 from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.internals import PACKAGES
-from flopkit.counter.watch.state import busy, watching
+from flopkit.counter.watch.state import busy, counting_states
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["LATE", "MODULES", "install", "listing", "loaded"]
+__all__ = ["LATE", "MODULES", "install", "recorded_as_uncounted", "loaded"]
 
 # Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -60,7 +60,7 @@ def install(changes: Changes) -> None:
         (torch, FBGEMM, FBGEMM),
     ):
         if hasattr(owner, name):
-            changes.replace(owner, name, functools.partial(listing, op))
+            changes.replace(owner, name, functools.partial(recorded_as_uncounted, op))
     for kind in (torch.jit.ScriptFunction, torch.ScriptMethod):
         changes.replace(kind, "__call__", _scripting)
 
@@ -70,15 +70,15 @@ def _bytes(func: Any, args: Any, kwargs: Any, out: Any) -> int:
         return OpCall(func, args, kwargs, out).bytes()
 
 
-def listing(op: str, original: Any) -> Any:
+def recorded_as_uncounted(op: str, original: Any) -> Any:
     """*original*, each call of which is a row of `uncounted` under the name *op*."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        states = watching()
+        states = counting_states()
         with busy(states):
             out = original(*args, **kwargs)
         for state in states:
-            state.watcher.unseen(op, unknown(_bytes(original, args, kwargs, out)))
+            state.watcher.add_without_operator(op, unknown(_bytes(original, args, kwargs, out)))
         return out
 
     return call
@@ -86,13 +86,13 @@ def listing(op: str, original: Any) -> Any:
 
 def _launching(original: Any) -> Any:
     def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        states = [] if kwargs.get("warmup") else watching()
+        states = [] if kwargs.get("warmup") else counting_states()
         with busy(states):  # the kernels beneath, an autotuner's trials, the interpreter's own operators
             out = original(kernel, *args, **kwargs)
         given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
         name = getattr(_beneath(kernel)[-1], "__name__", type(kernel).__name__)
         for state in states:
-            state.watcher.unseen(f"triton.{name}", _work(kernel, args, given))
+            state.watcher.add_without_operator(f"triton.{name}", _work(kernel, args, given))
         return out
 
     return run
@@ -128,7 +128,7 @@ def _scripting(original: Any) -> Any:
 
     def __call__(script: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = original(script, *args, **kwargs)
-        states = watching()
+        states = counting_states()
         graph: Any = torch._C._last_executed_optimized_graph() if states else None
         if graph is None:
             return out
@@ -140,7 +140,7 @@ def _scripting(original: Any) -> Any:
         moved = _bytes(script, args, kwargs, out) if found else 0
         for state in states:
             for place, op in enumerate(found):
-                state.watcher.unseen(op, unknown(0 if place else moved))  # the bytes of the call, once
+                state.watcher.add_without_operator(op, unknown(0 if place else moved))  # the bytes of the call, once
         return out
 
     return __call__

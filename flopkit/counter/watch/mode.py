@@ -46,7 +46,7 @@ class Watcher(TorchDispatchMode):
         self.entries: dict[Any, Entry] = {}
         self.rules = cache.known_rules()
         self.registered = registry.edition
-        self.desugared: dict[Any, bool] = {}
+        self.wrappers: dict[Any, bool] = {}
         self.chosen: dict[Any, set[bool]] = {}  # calls of attention: whether a checkpoint that chooses was around
         self.closed = False
         self.progress, self.seen = progress, 0  # is told how many operators were seen
@@ -136,7 +136,7 @@ class Watcher(TorchDispatchMode):
         state = getattr(self.local, "state", None) or self.state
         if state.busy or self.closed:
             return func(*args, **kwargs)
-        if types and self._desugars(types):
+        if types and self._has_wrapper(types):
             return NotImplemented
         rule = self.rules.get(func)
         if rule is None or self.registered is not registry.edition:
@@ -177,21 +177,21 @@ class Watcher(TorchDispatchMode):
                 if entry is None or rule.dynamic_shape:
                     entry = cache.look_up(self, rule, func, args, kwargs, out, key, floats)
                 taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
-        state.arithmetic += entry.calculates
+        state.calculations += entry.calculates
         where = scope.where(phase, taken)
         state.ledger.add(entry, where)
-        if state.depth:
+        if state.hidden_depth:
             state.ledger.hide(entry, where)
         self.seen += 1
         if not self.seen & 127 and self.progress is not None:
             self.progress(self.seen)
         return out
 
-    def _desugars(self, types: Any) -> bool:
+    def _has_wrapper(self, types: Any) -> bool:
         """Whether a tensor subclass is at work that runs its operators by others: those are the ones to count."""
-        found = self.desugared.get(types)
+        found = self.wrappers.get(types)
         if found is None:
-            found = self.desugared[types] = any(decompose.is_wrapper(kind) for kind in types)
+            found = self.wrappers[types] = any(decompose.is_wrapper(kind) for kind in types)
             if any("DTensor" in kind.__name__ for kind in types):
                 self.notes.add(LOCAL)
         return found
@@ -201,20 +201,20 @@ class Watcher(TorchDispatchMode):
     def _open(self, state: ThreadState, func: Any, args: Any, kwargs: Any, rule: Any) -> Any:
         """Run an operator that no formula explains with its inside in view; it is unknown if no arithmetic was seen there."""
         kernel = decompose.inside_of(func, args, kwargs)
-        before = state.arithmetic
+        before = state.calculations
         if kernel is None:
             with busy([state]):
                 out = func(*args, **kwargs)
         else:
-            state.depth += not rule.composite
+            state.hidden_depth += not rule.composite
             try:
                 with self:
                     out = kernel(*args, **kwargs)
             finally:
-                state.depth -= not rule.composite
+                state.hidden_depth -= not rule.composite
             if out is NotImplemented or rule.composite:
                 return out
-        if state.arithmetic == before:
+        if state.calculations == before:
             with DisableTorchFunction():
                 entry = cache.unknown_entry(self, rule, func, args, kwargs, out)
             self._add(state, entry)
@@ -222,17 +222,17 @@ class Watcher(TorchDispatchMode):
             self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
         return out
 
-    def unseen(self, op: str, work: Work) -> None:
+    def add_without_operator(self, op: str, work: Work) -> None:
         """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
         state = self.state
         where = self._add(state, self.entries.setdefault((op, repr(work)), Entry(op, work)))
-        if state.depth:
+        if state.hidden_depth:
             state.ledger.hide(*where)
 
     def _add(self, state: ThreadState, entry: Entry) -> Any:
         """List a call, so that what it ran inside of need not be."""
         phase, scope = state.where()
-        state.arithmetic += 1
+        state.calculations += 1
         where = scope.where(phase)
         state.ledger.add(entry, where)
         return entry, where

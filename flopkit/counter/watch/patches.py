@@ -27,7 +27,7 @@ from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
 from flopkit.counter.watch.internals import dispatch_modes
 from flopkit.counter.watch.mode import Watcher
-from flopkit.counter.watch.state import busy, custom_backwards, local, thread_states, watching
+from flopkit.counter.watch.state import busy, counting_states, custom_backwards, local, thread_states
 
 __all__ = ["installed"]
 
@@ -205,14 +205,14 @@ def _higher_order(original: Any) -> Any:
 
     def __call__(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         run: Any = functools.partial(original, operator)
-        states = watching()
+        states = counting_states()
         if states and name_of(operator) in FLEX:
             for state in states:
                 run = functools.partial(flex.attention, state, operator, run)
-        elif states and decompose.chooses(operator, args):
+        elif states and decompose.can_follow(operator, args):
             run = decompose.EAGER[operator.name()]
         elif states and operator.name() in ("scan", "map_impl"):  # torch's own refuses to run under a mode
-            run = launches.listing(operator.name(), functools.partial(_without_modes, run))
+            run = launches.recorded_as_uncounted(operator.name(), functools.partial(_without_modes, run))
         return run(*args, **kwargs)
 
     return __call__

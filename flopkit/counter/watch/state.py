@@ -21,7 +21,7 @@ from flopkit.counter.watch.modules import OUTSIDE, Scope
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-__all__ = ["ThreadState", "busy", "custom_backwards", "local", "thread_states", "watching"]
+__all__ = ["ThreadState", "busy", "custom_backwards", "local", "thread_states", "counting_states"]
 
 local = threading.local()
 _grad_enabled = torch.is_grad_enabled
@@ -43,7 +43,7 @@ def thread_states() -> tuple[ThreadState, ...]:
     return found
 
 
-def watching() -> list[ThreadState]:
+def counting_states() -> list[ThreadState]:
     """Those of `thread_states` that count what is called now."""
     return [state for state in thread_states() if not state.watcher.closed and not state.busy]
 
@@ -72,8 +72,8 @@ class ThreadState:
     """What one watcher knows of one thread."""
 
     __slots__ = (
-        "arithmetic", "began", "busy", "depth", "entered", "ledger", "nodes", "optimizers", "recomputed", "scope", "stack", "timeline",
-        "watcher",
+        "began", "busy", "calculations", "entered", "hidden_depth", "last_number", "ledger", "optimizers", "recomputed", "scope", "stack",
+        "timeline", "watcher",
     )  # fmt: skip
 
     def __init__(self, watcher: Watcher, base: Scope) -> None:
@@ -84,12 +84,12 @@ class ThreadState:
         self.ledger = Ledger()
         self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
         self.entered = False
-        self.nodes = 0  # autograd's next number when last looked at
+        self.last_number = 0  # autograd's next number when last looked at
         self.began: dict[int, int] = {}  # the same when each of the backward passes under way came to this thread
         self.recomputed = False  # whether one of them made nodes that another may differentiate
-        self.arithmetic = 0  # operators with arithmetic so far: compared before and after an unknown one, it tells whether any ran inside
+        self.calculations = 0  # operators with arithmetic so far: compared before and after an unknown one, it tells whether any ran inside
         self.optimizers: list[Any] = []  # frames of the steps under way; None: inside of a closure
-        self.depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
+        self.hidden_depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
 
     def enter(self, scope: Scope, task: int) -> None:
         """Go into a module or an attention call."""
@@ -131,7 +131,7 @@ class ThreadState:
                 threads = (self,)
         # The forward pass may have run in another thread, as it does for every backward pass on a GPU. Each thread has numbers of its own.
         for state in threads:
-            made = state.made(number, task)
+            made = state.scope_if_made_here(number, task)
             if made is None:
                 continue
             state.timeline.lowest = min(state.timeline.lowest, number)
@@ -141,10 +141,10 @@ class ThreadState:
             found = made
         return found or OUTSIDE
 
-    def made(self, number: int, task: int) -> Scope | None:
+    def scope_if_made_here(self, number: int, task: int) -> Scope | None:
         """The scope of the node with this number, if this thread made one that the backward pass *task* can come to."""
         # A backward pass comes to nothing that is made after it began.
-        until = self.began.get(task, max(self.nodes, self.timeline.numbers[-1]))
+        until = self.began.get(task, max(self.last_number, self.timeline.numbers[-1]))
         return self.timeline.at(number) if number < until else None
 
     def begin(self, task: int) -> None:
@@ -164,7 +164,7 @@ class ThreadState:
         task = graph_task()
         optimizing = bool(self.optimizers) and self.in_optimizer()
         if task == -1:
-            self.nodes = next_number()
+            self.last_number = next_number()
             if self.began:
                 self.began.clear()
             if self.timeline.lowest != NEVER:
@@ -177,9 +177,9 @@ class ThreadState:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"
         scope = self.scope if self.stack and self.stack[-1][1] == task else self.of_node()
-        if _grad_enabled() and (nodes := next_number()) > self.nodes:
+        if _grad_enabled() and (nodes := next_number()) > self.last_number:
             # What was made for this operator will be differentiated, too.
-            self.nodes = nodes
+            self.last_number = nodes
             self.timeline.mark(nodes - 1, scope)
             self.recomputed = self.recomputed or phase == "backward"
         return phase, scope
