@@ -116,6 +116,15 @@ def test_sequences_one_behind_the_other_by_their_true_lengths():
     )
 
 
+def test_packed_sequences_are_aligned_with_the_first_key_or_the_last():
+    q, k, v = packed()
+    top_left = H * sum(j <= i for q, k in LENGTHS for i in range(q) for j in range(k))
+    assert top_left != PACKED_CAUSAL
+    for kind, visible in ((1, top_left), (2, PACKED_CAUSAL)):
+        found = flops(aten._efficient_attention_forward, q, k, v, None, CUQ, CUK, 3, 4, 0.0, kind, True)
+        assert found == (forward(PACKED, D, D), forward(visible, D, D)), kind
+
+
 def test_a_second_call_with_other_lengths_is_looked_at_again():
     q, k, v = packed()
     other = torch.tensor([0, 1, 5, 6], dtype=torch.int32)

@@ -88,3 +88,11 @@ def test_every_mode_has_the_same_rows(name):
         )
     assert found[1] == found[2]
     assert found[0][:2] == found[2][:2]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_linear_layer_adds_its_bias_and_nothing_else(bias):
+    w, b = torch.ones(30, 100), torch.ones(30)
+    with torch.inference_mode():
+        report = fk.count(F.linear, x, w, *[b] * bias, strict=True)
+    assert (report.flops, report.vector_flops) == (2 * 100 * 100 * 30, 100 * 30 * bias)
