@@ -164,7 +164,7 @@ def run(state: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
             shape = read(*args, **kwargs)
     if shape is None:
         return func(*args, **kwargs)
-    phase, scope = state.where()
+    phase, scope = state.phase_and_scope()
     if scope.region is not None:  # called again in the backward pass of a call
         scope = scope.region.outer
     region = Region(shape, scope, phase, assumed(args[0] if args else kwargs["query"]))

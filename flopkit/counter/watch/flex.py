@@ -51,7 +51,7 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
     first = next_number()
     with busy([state]):  # torch traces `score_mod` in order to differentiate it: that is not the program
         out = run(*args, **kwargs)
-    phase, scope = state.where()
+    phase, scope = state.phase_and_scope()
     region = scope.region
     outer = scope if region is None else region.outer
     backward = func.name().endswith("_backward")

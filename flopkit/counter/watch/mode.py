@@ -168,7 +168,7 @@ class Watcher(TorchDispatchMode):
                 return func(*map(torch.as_tensor, args), **kwargs)
             finally:
                 state.busy -= 1
-        phase, scope = state.where()
+        phase, scope = state.phase_and_scope()
         region, taken = scope.region, False
         if rule.constant is not None:
             entry, taken = rule.constant, region is not None
@@ -231,7 +231,7 @@ class Watcher(TorchDispatchMode):
 
     def _add(self, state: ThreadState, entry: Entry) -> Any:
         """List a call, so that what it ran inside of need not be."""
-        phase, scope = state.where()
+        phase, scope = state.phase_and_scope()
         state.calculations += 1
         where = scope.where(phase)
         state.ledger.add(entry, where)

@@ -19,23 +19,23 @@ __all__ = ["OUTSIDE", "Modules", "Scope"]
 class Scope:
     """A module path, and the attention call inside it, if any, that work belongs to. (A model has many: they hold little until asked.)"""
 
-    __slots__ = ("inside", "last", "module", "names", "path", "region")
+    __slots__ = ("children", "last", "module", "names", "path", "region")
 
     def __init__(
         self,
         path: str,
         module: weakref.ref[Any] | None = None,
         region: Any = None,
-        inside: dict[int, Scope] | None = None,
+        children: dict[int, Scope] | None = None,
     ) -> None:
         self.path, self.module, self.region = path, module, region
-        self.inside = inside  # scopes of the modules called from this one, by id
+        self.children = children  # scopes of the modules called from this one, by id
         self.names: dict[int, str] | None = None  # of the modules below this one, by id, as last looked up
         self.last: Where | None = None  # as last asked for
 
     def of_region(self, region: Any) -> Scope:
         """This scope inside of an attention call."""
-        return Scope(self.path, self.module, region, self.inside)
+        return Scope(self.path, self.module, region, self.children)
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This scope in *phase*, for the ledger; *taken*: of what an attention call takes for its own."""
@@ -73,9 +73,9 @@ class Modules:
         with self.lock:
             found = self._found(module, under, recomputed)
             if under.module is not None and found is not under:
-                if under.inside is None:
-                    under.inside = {}
-                _keep(under.inside, module, found)
+                if under.children is None:
+                    under.children = {}
+                _keep(under.children, module, found)
             _keep(self.latest, module, found)
         return found
 
@@ -102,7 +102,7 @@ class Modules:
                 return found
             if _is_gone(found):
                 found.module = weakref.ref(module)
-                found.inside = None
+                found.children = None
                 return found
             number += 1
             path = f"{name} ({number})"

@@ -106,7 +106,7 @@ class ThreadState:
         """Go into *module*."""
         task, stack = graph_task(), self.stack
         under = self.scope if task == -1 or (stack and stack[-1][1] == task) else self.of_node()
-        found = under.inside.get(id(module)) if under.inside else None
+        found = under.children.get(id(module)) if under.children else None
         if found is None or not found.holds(module):
             found = self.watcher.modules.scope_of(module, under, recomputed=task != -1)
         self.enter(found, task)
@@ -159,7 +159,7 @@ class ThreadState:
             del self.began[next(iter(self.began))]
         self.began[task] = number
 
-    def where(self) -> tuple[str, Scope]:
+    def phase_and_scope(self) -> tuple[str, Scope]:
         """Phase and scope of the operator that is running now; notes, too, that a backward pass began or ended."""
         task = graph_task()
         optimizing = bool(self.optimizers) and self.in_optimizer()
