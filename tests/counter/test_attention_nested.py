@@ -73,8 +73,7 @@ def test_attention(layout, dv):
     assert report.flops == report.model_flops == 2 * PAIRS * (D + dv)
     whole = report.under(fk.conventions.EXACT)
     assert whole.flops == 2 * PAIRS * (D + dv)
-    row = next(row for row in report.by_op() if row["operator"] == "scaled_dot_product_attention")
-    assert row["bytes"] == 4 * (2 * TOKENS * H * D + 2 * TOKENS * H * dv + 4 * PAIRS)
+    assert [row["operator"] for row in report.by_op() if row["flops"]] == ["matmul"]  # as on the CPU it runs: two products
 
     leaves = [t.detach().requires_grad_() for t in (q, k, v)]
     with fk.counting(strict=True) as report:

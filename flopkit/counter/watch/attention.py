@@ -190,10 +190,9 @@ def watched(func: Any) -> Any:
 
 # The keys under which autograd takes attention apart, one for each kind of device. What `torch.func` wraps has no device that autograd knows
 # of, if it is on meta (Other).
-_DEVICES = ["CPU", "CUDA", "Meta", "Other", "NestedTensor"]
+_DEVICES = ["CPU", "CUDA", "Meta", "Other"]
 if (_accelerator := torch.accelerator.current_accelerator()) is not None and _accelerator.type != "cuda":
     _DEVICES.append({"xpu": "XPU", "mps": "MPS", "hpu": "HPU", "xla": "XLA"}.get(_accelerator.type, "PrivateUse1"))
-_KEYS = [f"Autograd{device}" for device in _DEVICES]
 
 
 def install(changes: Changes) -> None:
@@ -201,8 +200,5 @@ def install(changes: Changes) -> None:
     library = torch.library.Library("aten", "IMPL")
     changes.callback(library._destroy)
     kernel = watched(torch.ops.aten.scaled_dot_product_attention.default.decompose)
-    for key in _KEYS:
-        library.impl(OP, kernel, key)
-    # Jagged tensors call it by this name.
-    kernel = watched(torch.ops.aten._scaled_dot_product_attention_math.default.decompose)
-    library.impl("_scaled_dot_product_attention_math", kernel, "AutogradNestedTensor")
+    for device in _DEVICES:
+        library.impl(OP, kernel, f"Autograd{device}")

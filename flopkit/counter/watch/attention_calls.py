@@ -1,4 +1,4 @@
-"""What a call of `scaled_dot_product_attention` says of itself: sizes, mask, how many calls it stands for, and which kernel is meant on meta."""
+"""What a call of `scaled_dot_product_attention` says of itself: sizes, mask, and which kernel is meant on meta."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.formulas.attention_shapes import Shape, in_common, of_lengths, shape_of
+from flopkit.counter.formulas.attention_shapes import Shape, in_common, shape_of
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
 from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, transformation
@@ -22,13 +22,11 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
          *rest: Any, **others: Any) -> Shape | None:  # fmt: skip
     """What the arguments of attention say; None where the operators inside speak for themselves: under `torch.vmap` and with forward-mode
-    gradients, where they are others, and of tensors that run them by others yet (DTensors), where the kernel beneath is met."""
+    gradients, where they are others, of nested tensors, and of those that run them by others yet (DTensors), where the kernel is met."""
     three = (query, key, value)
     if not all(isinstance(t, torch.Tensor) and not is_wrapper(type(t)) for t in three):
         return None
-    if query.is_nested or key.is_nested or value.is_nested:
-        return _nested(query, key, value, is_causal) if all(t.is_nested for t in three) else None
-    if min(query.dim(), key.dim(), value.dim()) < 2 or has_tangents() or any(map(is_mapped, three)):
+    if any(t.is_nested or t.dim() < 2 or is_mapped(t) for t in three) or has_tangents():
         return None
     last = False
     if type(attn_mask).__name__ == "CausalBias":  # a mask that says what it is
@@ -52,20 +50,6 @@ def _same(one: Any, other: Any) -> bool:
         return one.dtype is other.dtype and one.untyped_storage() is other.untyped_storage()
     except (NotImplementedError, RuntimeError):  # transformed: it has no storage of its own
         return False
-
-
-def _nested(query: Any, key: Any, value: Any, causal: bool) -> Shape | None:
-    """Sequences of unequal length, (batch, heads, length, size). A jagged tensor's reach their kernel in this layout, too."""
-    if any(t.dim() != 4 or t.layout is not torch.strided for t in (query, key, value)):
-        return None
-    q, k, v = ([list(map(int, sizes)) for sizes in t._nested_tensor_size().tolist()] for t in (query, key, value))
-    # equivalent: 0 -> 1 [4] | 0 -> 1 [5] (there is nothing then that it could be multiplied with)
-    heads, kv_heads, d, dv = (t[0][place] if t else 0 for t, place in ((q, 0), (k, 0), (q, 2), (v, 2)))
-    return of_lengths(
-        ((a[1], b[1]) for a, b in zip(q, k, strict=True)), heads=heads, kv_heads=kv_heads, head_dim=d, v_head_dim=dv,
-        width=int(query.element_size()), causal=causal, note="", common=in_common(query, key, value),
-        dtype=str(query.dtype).removeprefix("torch."),
-    )  # fmt: skip
 
 
 # -- on meta, where no kernel runs ----------------------------------------------------------------------------------
