@@ -245,3 +245,13 @@ def test_a_causal_mask_in_blocks_of_128_of_200_positions():
     assert report.under(EXACT).model_flops == 2 * (200 * 201 // 2) * 2 * 32
     full = fk.count(flex.flex_attention, q, k, v)
     assert full.model_flops == full.under(EXACT).model_flops == 2 * 200 * 200 * 2 * 32
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bf16"), (torch.float16, "fp16"), (None, "fp32")])
+def test_what_autocast_casts_runs_in_its_format(dtype, name):
+    q, k, v = three(128, 128)
+    with torch.autocast("cpu", dtype, enabled=dtype is not None):
+        report = fk.count(flex.flex_attention, q, k, v)
+    assert list(report.flops_by_dtype()) == [name]
+    (row,) = [row for row in report.by_op() if row["flops"]]
+    assert row["bytes"] == (2 if dtype else 4) * (4 * q.numel() + 4 * B * H * 128 * 128)  # uncompiled: the scores move

@@ -56,7 +56,7 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
     outer = scope if region is None else region.outer
     backward = func.name().endswith("_backward")
     with torch.DisableTorchFunction():
-        shape = _shape(args, backward)
+        shape = _shape(args, out, backward)
     if backward:
         kernel = region.kernel if isinstance(region, _Ran) else "flex"
     else:
@@ -77,11 +77,11 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
     return out
 
 
-def _shape(args: Any, backward: bool) -> Shape:
+def _shape(args: Any, out: Any, backward: bool) -> Shape:
     query, key, value = args[:3]
     mask, buffers = (args[9], args[13:14]) if backward else (args[4], args[8:9])
     shape = shape_of(query, key, value)
-    if not backward and (dtype := _cast_of(query)) is not None:  # each tensor is cast by itself
+    if not backward and (dtype := out[0].dtype) != query.dtype:  # autocast casts each tensor by itself
         old, new = int(query.element_size()), int(dtype.itemsize)
         sizes = {
             name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")
@@ -92,17 +92,6 @@ def _shape(args: Any, backward: bool) -> Shape:
     if pairs.visible is None:
         return replace(shape, note=pairs.note)
     return replace(shape, visible=pairs.visible, computed=pairs.computed, hides=True, note=pairs.note)
-
-
-def _cast_of(tensor: Any) -> Any:
-    """The dtype that autocast gives to this call; None where it leaves it as it is."""
-    device = tensor.device.type
-    if device == "meta" or not torch.amp.autocast_mode.is_autocast_available(device):
-        return None
-    if not torch.is_autocast_enabled(device) or tensor.dtype is torch.float64 or not tensor.dtype.is_floating_point:
-        return None
-    dtype = torch.get_autocast_dtype(device)
-    return None if dtype == tensor.dtype else dtype
 
 
 def _kernel(query: Any) -> str:
