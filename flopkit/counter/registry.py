@@ -19,7 +19,9 @@ Formula = Callable[[OpCall], Work]
 FORMULAS: dict[str, Formula] = {}  # ours, by the operator's name
 _PLACES: dict[str, str] = {}  # the file of each
 _THEIRS: dict[Any, Formula] = {}  # the user's, by name or by the kernel itself
-edition = object()  # another one whenever a formula is registered or dropped
+RULES: dict[
+    Any, Any
+] = {}  # what the counter knows of operators, by now: forgotten whenever a formula is registered or dropped
 
 
 def explains(*names: str) -> Callable[[Callable[[OpCall], Any]], Callable[[OpCall], Any]]:
@@ -94,11 +96,10 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
         raise TypeError(f"bytes={bytes!r}: must be a function of the operator's arguments that returns bytes as an int")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        global edition
         if not callable(function):
             raise TypeError(f"@fk.formula({key}) decorates a function of the operator's arguments, not {function!r}")
         _THEIRS[key] = _adapted(key, function, bytes)
-        edition = object()
+        RULES.clear()
         return function
 
     return register
@@ -106,9 +107,8 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
 
 def forget(op: Any) -> None:
     """Drop the formula that was registered for *op* with `formula`."""
-    global edition
     _THEIRS.pop(_key(op), None)
-    edition = object()
+    RULES.clear()
 
 
 def theirs(func: Any) -> Formula | None:

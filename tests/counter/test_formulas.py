@@ -108,6 +108,17 @@ def test_a_formula_for_a_known_operator_and_for_one_that_shows_its_inside():
     assert fk.count(lambda: X @ X.t()).flops == 2 * 4 * 4 * 8
 
 
+def test_a_formula_that_is_registered_and_dropped_while_counting():
+    with fk.counting() as report:
+        for flops in (None, 10, 20):
+            if flops:
+                fk.formula(opaque)(lambda a, flops=flops: flops)
+            opaque(X)
+        forget(opaque)
+        opaque(X)
+    assert (report.flops, report.uncounted[0]["calls"]) == (30, 2)
+
+
 @pytest.mark.parametrize("value", ["many", None, True, -2, 1.5, X])
 def test_a_formula_that_gives_no_count(value):
     try:

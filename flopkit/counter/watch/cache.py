@@ -11,37 +11,28 @@ from flopkit.counter import by_torch, registry
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas import rule_for
 from flopkit.counter.ledger import Entry
+from flopkit.counter.registry import RULES
 from flopkit.counter.watch.autograd import current_node, graph_task
 from flopkit.counter.work import COUNTED, Work, unknown
 
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-__all__ = ["cached_rule", "floats_in", "key_of", "known_rules", "look_up", "made_up", "on_meta", "unknown_entry"]
+__all__ = ["floats_in", "forget_if_many", "key_of", "look_up", "made_up", "on_meta", "rule_of", "unknown_entry"]
 
 _MANY_FLOATS = 200  # of an operator
 _MANY = 20_000  # shapes that are remembered from one count to the next
-_known: tuple[object, dict[Any, Any]] = (None, {})
 
 
-def known_rules() -> dict[Any, Any]:
-    """What is known of operators and shapes from earlier counts, as long as no formula was registered since."""
-    global _known
-    if _known[0] is not registry.edition or sum(len(rule.entries) for rule in list(_known[1].values())) > _MANY:
-        _known = (registry.edition, {})
-    return _known[1]
+def forget_if_many() -> None:
+    """What is known of operators and shapes is kept for later counts, up to a point."""
+    if sum(len(rule.entries) for rule in list(RULES.values())) > _MANY:
+        RULES.clear()
 
 
-def cached_rule(watcher: Watcher, func: Any) -> Any:
-    """How calls of *func* are counted."""
-    if watcher.registered is not registry.edition:
-        watcher.rules = known_rules()
-        watcher.entries.clear()
-        watcher.registered = registry.edition
-    rule = watcher.rules.get(func)
-    if rule is None:
-        rule = watcher.rules[func] = rule_for(func)
-    return rule
+def rule_of(func: Any) -> Any:
+    """How calls of *func*, which are not known yet, are counted."""
+    return RULES.setdefault(func, rule_for(func))
 
 
 def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any) -> Entry:

@@ -11,8 +11,8 @@ import torch
 from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flopkit.counter import registry
 from flopkit.counter.ledger import Entry, Ledger
+from flopkit.counter.registry import RULES
 from flopkit.counter.watch import attention, cache, decompose, launches
 from flopkit.counter.watch.cache import floats_in, key_of, made_up, on_meta
 from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, leave, pop_dispatch, push_dispatch
@@ -42,10 +42,9 @@ class Watcher(TorchDispatchMode):
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
         self.attention = attention
+        cache.forget_if_many()
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}
-        self.rules = cache.known_rules()
-        self.registered = registry.edition
         self.wrappers: dict[Any, bool] = {}
         self.chosen: dict[Any, set[bool]] = {}  # calls of attention: whether a checkpoint that chooses was around
         self.closed = False
@@ -115,7 +114,6 @@ class Watcher(TorchDispatchMode):
         if launches.loaded() != self._launchers:
             self.notes.add(launches.LATE)
         self.states.clear()
-        self.rules = {}
         self.entries.clear()
         self.chosen.clear()
         self.modules = Modules()
@@ -138,9 +136,7 @@ class Watcher(TorchDispatchMode):
             return func(*args, **kwargs)
         if types and self._has_wrapper(types):
             return NotImplemented
-        rule = self.rules.get(func)
-        if rule is None or self.registered is not registry.edition:
-            rule = cache.cached_rule(self, func)
+        rule = RULES.get(func) or cache.rule_of(func)
         if rule.attends and state.scope.region is None:  # in inference mode autograd does not take it apart
             return attention.run(state, lambda *a, **k: self._open(state, func, a, k, rule), *args, **kwargs)
         elif rule.opens:
