@@ -2,7 +2,8 @@
 
 The formulas of `flopkit.layers` (which check their sizes, and know bytes and parameters) and those of the counter (which read the sizes off
 tensors) both call them, so that each is written once. Products, convolutions and pairs take any reading of a number (int, array, symbol,
-parameter) and give multiply-adds; what follows LAPACK takes ints and gives FLOPs, as its sources do, for `nearest_even` to round.
+parameter) and give multiply-adds; bands, recurrent layers and what places and windows there are take ints; what follows LAPACK takes ints
+and gives FLOPs, as its sources do, for `nearest_even` to round.
 
 "LAWN 41" is LAPACK Working Note 41 (Blackford and Dongarra, *Installation Guide for LAPACK*, appendix C), "GVL" Golub and Van Loan,
 *Matrix Computations*.
@@ -10,15 +11,22 @@ parameter) and give multiply-adds; what follows LAPACK takes ints and gives FLOP
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from math import log2
+from itertools import zip_longest
+from math import log2, prod
 from typing import Any
 
 from flopkit.arithmetic import exact_div, maximum
 
 __all__ = [
-    "convolution", "eigh", "filters", "fourier", "lu", "nearest_even", "of_numbers", "product", "qr", "reflectors", "seen", "svd",
+    "Recurrent", "adaptive_taps", "band_keys", "band_pairs", "broadcast", "convolution", "eigh", "filters", "fourier", "levels", "lu",
+    "nearest_even", "of_numbers", "product", "qr", "reflectors", "seen", "svd",
 ]  # fmt: skip
+
+
+# -- products, convolutions, pairs --------------------------------------------------------------------------------
 
 
 def of_numbers(macs: Any, complex: bool) -> Any:
@@ -75,6 +83,126 @@ def seen(queries: Any, keys: Any) -> Any:
 def _triangle(n: Any) -> Any:
     n = maximum(n, 0)
     return exact_div(n * (n + 1), 2)
+
+
+def band_pairs(q: int, kv: int, left: int | None = None, right: int | None = None, offset: int = 0) -> int:
+    """Pairs (i, j) of *q* queries and *kv* keys with ``i + offset - left <= j <= i + offset + right``; None: no bound.
+
+    An *offset* of 0 aligns the first query with the first key (top-left), ``kv - q`` the last with the last (bottom-right).
+
+    >>> band_pairs(3, 5, right=0), band_pairs(3, 5, right=0, offset=2), band_pairs(3, 3, left=1, right=0)
+    (6, 12, 5)
+    """
+    upper = q * kv if right is None else _below(q, kv, offset + right)
+    lower = 0 if left is None else _below(q, kv, offset - left - 1)
+    return max(upper - lower, 0)
+
+
+def _below(q: int, kv: int, diagonal: int) -> int:
+    """Pairs with ``j - i <= diagonal``, less those whose keys lie beyond the last."""
+    return int(seen(q, q + diagonal) - seen(q, q + diagonal - kv))
+
+
+def band_keys(q: int, kv: int, left: int | None, right: int | None, offset: int) -> int:
+    """Keys that at least one of *q* queries sees under the same band.
+
+    >>> band_keys(1, 8192, left=1023, right=0, offset=8191)
+    1024
+    """
+    if q <= 0:
+        return 0
+    first = 0 if left is None else max(offset - left, 0)
+    last = kv - 1 if right is None else min(q - 1 + offset + right, kv - 1)
+    return max(last - first + 1, 0)
+
+
+# -- recurrent layers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """The size of a recurrent network, and its multiply-adds.
+
+    Each step of each direction takes ``gates·hidden·(inputs + fed back)``: what is fed back is the hidden state or, where that is projected
+    (``hidden·projected`` more), the projection.
+    """
+
+    gates: int  # LSTM 4, GRU 3, a plain layer 1
+    rows: int  # steps of all sequences together
+    batch: int  # sequences
+    inputs: int  # numbers of one step of the input
+    hidden: int  # numbers of a hidden state
+    layers: int = 1
+    directions: int = 1
+    projected: int = 0  # size of the projected hidden state; 0: it is not
+
+    def from_input(self, first: bool = True) -> int:
+        """With the weights of the input, those of the first layer left out where *first* is False."""
+        wide = self.directions * (self.projected or self.hidden)
+        sizes = (self.inputs if first else 0) + (self.layers - 1) * wide
+        return product(self.directions * self.rows, sizes, self.gates * self.hidden)
+
+    def from_state(self, rows: int) -> int:
+        """With the weights of the state in *rows* steps of each layer and direction."""
+        return product(self.layers * self.directions * rows, self.projected or self.hidden, self.gates * self.hidden)
+
+    @property
+    def projection(self) -> int:
+        """Of the projection."""
+        return self.units * self.projected
+
+    @property
+    def forward(self) -> int:
+        """Of the forward pass.
+
+        >>> Recurrent(gates=4, rows=5 * 2, batch=2, inputs=4, hidden=6).forward == 5 * 2 * 4 * 6 * (4 + 6)
+        True
+        """
+        return self.from_input() + self.from_state(self.rows) + self.projection
+
+    def backward(self, input: bool = True, weights: bool = True, state: bool = True) -> int:
+        """Of the gradients: of the input, of the weights, of the initial state."""
+        through = self.from_state(self.rows if state else self.rows - self.batch) if self.rows else 0
+        return self.from_input(input) + through + self.projection + (self.forward if weights else 0)
+
+    @property
+    def units(self) -> int:
+        """Hidden units of all layers, directions and steps."""
+        return self.layers * self.directions * self.rows * self.hidden
+
+
+# -- places and windows -------------------------------------------------------------------------------------------
+
+
+def broadcast(*shapes: Sequence[Any]) -> int:
+    """Numbers in the shape that *shapes* broadcast to.
+
+    >>> broadcast((5, 1, 3), (4, 1))
+    60
+    """
+    sizes = zip_longest(*(tuple(map(int, reversed(shape))) for shape in shapes), fillvalue=1)
+    return prod(0 if 0 in each else max(each) for each in sizes)
+
+
+def levels(n: int) -> int:
+    """⌈log₂ n⌉: compares that place a number among n − 1 others.
+
+    >>> [levels(n) for n in (1, 2, 3, 1024, 1025)]
+    [0, 1, 2, 10, 11]
+    """
+    return max(n - 1, 0).bit_length()
+
+
+def adaptive_taps(size: int, outputs: int) -> int:
+    """Elements along one dimension under all windows of adaptive pooling: window i goes from ⌊i·size/outputs⌋ to ⌈(i + 1)·size/outputs⌉.
+
+    >>> adaptive_taps(7, 1), adaptive_taps(8, 4), adaptive_taps(5, 3)
+    (7, 8, 7)
+    """
+    return sum(-(-(i + 1) * size // outputs) - i * size // outputs for i in range(outputs))
+
+
+# -- linear algebra, Fourier transforms ---------------------------------------------------------------------------
 
 
 def nearest_even(flops: float | Fraction) -> int:

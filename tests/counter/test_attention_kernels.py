@@ -9,10 +9,9 @@ import flopkit as fk
 from flopkit.conventions import EXACT
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas import attention_kernels, rule_for
-from flopkit.counter.formulas.attention_kernels import part_of
-from flopkit.counter.formulas.attention_shapes import Shape, of_lengths, shape_of
-from flopkit.counter.formulas.attentions import backward_work, split_of, wanted
-from flopkit.counter.formulas.visibility import band_pairs, lengths_from, visible_rows
+from flopkit.counter.formulas.attention_kernels import lengths_from, part_of
+from flopkit.counter.formulas.attentions import Shape, backward_work, of_lengths, shape_of, split_of, wanted
+from flopkit.macs import band_keys, band_pairs
 
 aten = torch.ops.aten
 B, H, Q, KV, D, DV = 2, 4, 6, 9, 8, 16
@@ -336,7 +335,7 @@ def test_bands_are_counted_as_one_counts_by_hand(q, kv):
                     if (left is None or j >= i + offset - left) and (right is None or j <= i + offset + right)
                 ]
                 assert band_pairs(q, kv, left, right, offset) == len(inside)
-                assert visible_rows(q, kv, left, right, offset) == len({j for _, j in inside})
+                assert band_keys(q, kv, left, right, offset) == len({j for _, j in inside})
 
 
 def test_every_kernel_that_torch_names_has_a_formula():

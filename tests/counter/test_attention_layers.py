@@ -7,7 +7,7 @@ from torch import nn
 import flopkit as fk
 from flopkit.conventions import EXACT
 from flopkit.counter.calls import OpCall
-from flopkit.counter.formulas.attention_layers import multi_head_attention
+from flopkit.counter.formulas.attention_kernels import multi_head_attention
 
 B, L, D, H, FF = 2, 6, 16, 4, 32
 PROJECTIONS = 4 * 2 * B * L * D * D

@@ -576,7 +576,7 @@ def test_a_backward_pass_in_autograds_own_thread(reentrant):
 
 def test_gradients_that_are_asked_for():
     """Of a node whose first inputs nobody follows, though it runs for a later one, all are taken to be asked for; so are they where no node is known."""
-    from flopkit.counter.formulas.gradients import asked
+    from flopkit.counter.formulas.attentions import asked
 
     class Node:
         next_functions = ((None, 0), (None, 0), (None, 0))

@@ -24,7 +24,7 @@ from flopkit.counter.work import Work, free, unknown
 __all__ = ["FLEX", "Rule", "rule_for"]
 
 # The files that register formulas when they are imported.
-_FILES = ("attention_kernels attention_layers convolutions images indexing linear_algebra losses_optimizers normalisations products "
+_FILES = ("attention_kernels convolutions images indexing linear_algebra losses_optimizers normalisations products "
           "quantised recurrent reductions sparse")  # fmt: skip
 MODULES = tuple(import_module(f"{__name__}.{name}") for name in _FILES.split())
 

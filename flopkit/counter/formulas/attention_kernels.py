@@ -8,29 +8,40 @@ cumulative lengths for sequences that lie one behind the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from flopkit.counter.calls import OpCall, extent, numel
-from flopkit.counter.formulas.attention_shapes import (  # fmt: skip
+from flopkit.counter.formulas.attentions import (
     HIDDEN_MASK,
-    UNKNOWN_LENGTHS,
+    KERNELS,
     Shape,
+    backward_work,
+    forward_work,
     in_common,
     of_lengths,
     shape_of,
-)
-from flopkit.counter.formulas.attentions import KERNELS, backward_work, forward_work, wanted
-from flopkit.counter.formulas.visibility import lengths_from, values_of
+    wanted,
+)  # fmt: skip
 from flopkit.counter.registry import explains
-from flopkit.counter.work import Work
+from flopkit.counter.work import COUNTED, Work
+from flopkit.layers.attentions import SCALE_FLOPS
+from flopkit.layers.normalisations import normalised
+from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 
-__all__ = ["BACKWARD", "BY_VALUE", "part_of", "shape_of_call", "wanted_of_kernel"]
+__all__ = ["BACKWARD", "BY_VALUE", "part_of", "wanted_of_kernel"]
+
+UNKNOWN_LENGTHS = (
+    "the lengths of the sequences have no values here: taken as unequal as their total and the longest allow"
+)
 
 # Which forward each backward is of. (Some of these names no operator has.)
 BACKWARD = {name.removesuffix("_forward") + "_backward": name for name in KERNELS}
 _PACKED = [name for name in KERNELS if "_scaled_dot_product_" not in name]
-BY_VALUE = frozenset((*_PACKED, *BACKWARD))
+_WHOLE_LAYERS = ("aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention")
+BY_VALUE = frozenset((*_PACKED, *BACKWARD, *_WHOLE_LAYERS))  # lengths are numbers in tensors
 
 
 @explains(*KERNELS)
@@ -58,23 +69,6 @@ def wanted_of_kernel(call: OpCall) -> tuple[bool, ...]:
     found = wanted(call)
     # equivalent: 3 -> 4 (both say it of the mask)
     return (*found[:3], bool(call.get("bias_requires_grad", False)))
-
-
-def part_of(shape: Shape, call: OpCall) -> Shape:
-    """What *call*, of a fused backward, differentiates of a call of attention of this *shape*: the whole, as a rule.
-
-    Under `torch.vmap` these kernels run once for each sample (torch has no batching rule for them), whichever way the forward ran.
-    """
-    grad = _first(call, "grad_out", "grad_out_")
-    if BACKWARD[call.name] in _PACKED or grad.is_nested or not (grad.numel() and shape.v_head_dim):
-        return shape
-    rows, whole = numel(grad) // int(grad.shape[-1]), shape.outputs // shape.v_head_dim
-    if rows == whole or not whole:
-        return shape
-    # Each run reads its own tensors, in the size that the program gave them: a kernel may have had its heads padded.
-    sizes = {"query": shape.head_dim, "key": shape.head_dim, "value": shape.v_head_dim}
-    q, k, v = (extent(call[name]) // int(call[name].shape[-1]) * size for name, size in sizes.items())
-    return replace(shape.part(rows, whole), q_bytes=q, k_bytes=k, v_bytes=v)
 
 
 def shape_of_call(call: OpCall) -> Shape:
@@ -131,3 +125,117 @@ def _band(call: OpCall) -> tuple[bool, int | None, int | None, bool]:
     both = call.get("window_size") or (call.get("window_size_left"), call.get("window_size_right"))
     left, right = (None if side is None or int(side) < 0 else int(side) for side in both)
     return bool(call["is_causal"]), left, right, not call.name.startswith("aten::_cudnn")
+
+
+def values_of(tensor: Any) -> list[int] | None:
+    """The whole numbers in *tensor*; None where it has none (meta and fake tensors, tensors under a transformation)."""
+    import torch
+
+    from flopkit.counter.watch.internals import is_transformed, without_dispatch
+
+    if tensor is None or tensor.device.type == "meta" or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if is_transformed(tensor):
+        return None
+    with without_dispatch():
+        found = tensor.detach().tolist()
+    return [int(number) for number in found]
+
+
+def lengths_from(offsets: Any, total: int, longest: int | None) -> tuple[Sequence[int], bool]:
+    """Lengths of sequences that lie one behind the other, of their cumulative *offsets*, and whether they are known.
+
+    Where the numbers cannot be read (meta, fake tensors), the sequences are taken to be as unequal as their total and the longest
+    allow, which counts too much rather than too little; where the longest is not said either, to be of one length.
+    """
+    found = values_of(offsets)
+    if found is not None:
+        return [b - a for a, b in pairwise(found)], True
+    batch = max(int(offsets.shape[0]) - 1, 0)
+    if batch == 0:
+        return [], True
+    if longest and batch * int(longest) >= total:
+        whole, rest = divmod(total, int(longest))
+        return ([int(longest)] * whole + [rest] + [0] * batch)[:batch], batch * int(longest) == total
+    each, rest = divmod(total, batch)
+    return [each + (place < rest) for place in range(batch)], batch == 1
+
+
+# -- whole layers of the inference fast path, projections included ------------------------------------------------
+#
+# Bytes are those of one operator: the tokens and every weight read once, the result written. What is between its products stays inside of
+# it. The operator gets but the tensor of a mask, so every position counts, also where the layer was told that it is causal.
+
+
+@explains("aten::_native_multi_head_attention")
+def multi_head_attention(call: OpCall) -> Work:
+    """Three projections, the scores and values, and the projection of the output.
+
+    Products: ``(3·tokens of q, k, v + tokens of q)·embed_dim²`` multiply-adds. Vector: their biases, scale and softmax.
+    """
+    lengths = [_lengths(call[name]) for name in ("query", "key", "value")]
+    queries, tokens, width = sum(lengths[0]), sum(map(sum, lengths)), int(call["embed_dim"])
+    macs = tokens * int(call["qkv_weight"].shape[1]) * width + queries * width * width
+    return _layer(call, macs, (tokens + queries) * width, call["query"], lengths[1])
+
+
+@explains("aten::_transformer_encoder_layer_fwd")
+def encoder_layer(call: OpCall) -> Work:
+    """The same, two dense layers with an activation between them, two norms and two residual sums."""
+    source = call["src"]
+    width, inner, tokens = int(call["embed_dim"]), int(call["ffn_weight_1"].shape[0]), sum(_lengths(source))
+    activation = ACTIVATIONS["gelu" if call["use_gelu"] else "relu"].flops
+    biases, norms = tokens * (5 * width + inner), 2 * normalised(tokens * width, tokens, 2)
+    macs = tokens * (4 * width * width + 2 * width * inner)
+    return _layer(call, macs, biases + norms + tokens * (inner * activation + 2 * width), source, _lengths(source))
+
+
+def _layer(call: OpCall, macs: int, vector: int, tokens: Any, keys: list[int]) -> Work:
+    """*macs* and *vector* of what is around the scores and values of *tokens* that look at *keys*."""
+    queries, heads = _lengths(tokens), int(call.get("num_head") or call.get("num_heads"))
+    size = int(call["embed_dim"]) // heads
+    shape = of_lengths(
+        zip(queries, keys, strict=True), heads=heads, kv_heads=heads, head_dim=size, v_head_dim=size,
+        width=int(call["qkv_weight"].element_size()), note=HIDDEN_MASK if call["mask"] is not None else "",
+    )  # fmt: skip
+    pairs = shape.pairs
+    if (
+        tokens.is_nested and tokens.device.type == "cpu"
+    ):  # projections run on the tokens there are, scores on padded ones
+        # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
+        pairs = len(queries) * heads * max(queries, default=0) ** 2
+    return Work(
+        COUNTED,
+        {"products": macs, **shape.split(2 * size)},
+        executed={"products": macs, "scores": pairs * 2 * size},
+        vector={"elementwise": vector, "softmax": pairs * (SCALE_FLOPS + SOFTMAX_FLOPS)},
+        bytes=call.bytes(),
+        note=shape.note,
+    )
+
+
+def _lengths(tokens: Any) -> list[int]:
+    """Length of each sequence of (batch, length, features) tokens, nested or not."""
+    if tokens.is_nested:
+        return [int(size[0]) for size in tokens._nested_tensor_size().tolist()]
+    return [int(tokens.shape[1])] * int(tokens.shape[0])
+
+
+# -- one run of several -------------------------------------------------------------------------------------------
+
+
+def part_of(shape: Shape, call: OpCall) -> Shape:
+    """What *call*, of a fused backward, differentiates of a call of attention of this *shape*: the whole, as a rule.
+
+    Under `torch.vmap` these kernels run once for each sample (torch has no batching rule for them), whichever way the forward ran.
+    """
+    grad = _first(call, "grad_out", "grad_out_")
+    if BACKWARD[call.name] in _PACKED or grad.is_nested or not (grad.numel() and shape.v_head_dim):
+        return shape
+    rows, whole = numel(grad) // int(grad.shape[-1]), shape.outputs // shape.v_head_dim
+    if rows == whole or not whole:
+        return shape
+    # Each run reads its own tensors, in the size that the program gave them: a kernel may have had its heads padded.
+    sizes = {"query": shape.head_dim, "key": shape.head_dim, "value": shape.v_head_dim}
+    q, k, v = (extent(call[name]) // int(call[name].shape[-1]) * size for name, size in sizes.items())
+    return replace(shape.part(rows, whole), q_bytes=q, k_bytes=k, v_bytes=v)

@@ -9,9 +9,9 @@ from flopkit.counter.calls import OpCall, extent, numel
 from flopkit.counter.formulas.convolutions import convolution_macs
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted, elementwise, unknown
-from flopkit.macs import product
+from flopkit.macs import adaptive_taps, product
 
-__all__ = ["adaptive_taps"]
+__all__: list[str] = []
 
 # -- pooling -------------------------------------------------------------------------------------------------------
 
@@ -21,15 +21,6 @@ def _taps(call: OpCall, dims: int) -> int:
     kernel = call["kernel_size"]
     sizes = [int(k) for k in (kernel if isinstance(kernel, (list, tuple)) else [kernel])]
     return prod(sizes) if len(sizes) == dims else sizes[0] ** dims
-
-
-def adaptive_taps(size: int, outputs: int) -> int:
-    """Elements along one dimension under all windows of adaptive pooling: window i goes from ⌊i·size/outputs⌋ to ⌈(i + 1)·size/outputs⌉.
-
-    >>> adaptive_taps(7, 1), adaptive_taps(8, 4), adaptive_taps(5, 3)
-    (7, 8, 7)
-    """
-    return sum(-(-(i + 1) * size // outputs) - i * size // outputs for i in range(outputs))
 
 
 def _windows(image: Any, result: Any, dims: int) -> int:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
 from math import prod
-from typing import Any
 
 from flopkit.counter.calls import OpCall, extent, numel, tensors
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise, free
+from flopkit.macs import broadcast
 
-__all__ = ["PLACES", "broadcast"]
+__all__: list[str] = []
 
 # What the arguments that say where are called.
 PLACES = ("index", "indices", "mask")
@@ -90,16 +88,6 @@ def _named(call: OpCall, name: str) -> int:
     rest *= prod(map(int, target.shape[place:]))
     masks_cover = prod(numel(index) for index, masks in given if masks)
     return rest * masks_cover * broadcast(*(t.shape for t, masks in given if t is not None and not masks))
-
-
-def broadcast(*shapes: Sequence[Any]) -> int:
-    """Numbers in the shape that *shapes* broadcast to.
-
-    >>> broadcast((5, 1, 3), (4, 1))
-    60
-    """
-    sizes = zip_longest(*(tuple(map(int, reversed(shape))) for shape in shapes), fillvalue=1)
-    return prod(0 if 0 in each else max(each) for each in sizes)
 
 
 @explains("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward", "aten::_embedding_bag_backward")

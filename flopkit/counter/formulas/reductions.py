@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from math import inf
 
 from flopkit.counter.calls import OpCall, extent, numel, tensors
-from flopkit.counter.formulas.indexing import broadcast
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
+from flopkit.macs import broadcast, levels
 
-__all__ = ["SIMPLE", "levels"]
+__all__ = ["SIMPLE"]
 
 # FLOPs of an element of the first argument, of an element of the (first) result, and what they are. Sums start from zero, so n numbers take
 # n additions; a running sum has as many results as inputs; selecting takes a compare for each element, whatever the method; windows that
@@ -85,15 +85,6 @@ explains("aten::_foreach_max")(_simple("max"))
 
 
 # -- what is no row of a table --------------------------------------------------------------------------------
-
-
-def levels(n: int) -> int:
-    """⌈log₂ n⌉: compares that place a number among n − 1 others.
-
-    >>> [levels(n) for n in (1, 2, 3, 1024, 1025)]
-    [0, 1, 2, 10, 11]
-    """
-    return max(n - 1, 0).bit_length()
 
 
 @explains("aten::linalg_vector_norm", "aten::norm", "aten::native_norm", "aten::_foreach_norm", "aten::linalg__powsum",

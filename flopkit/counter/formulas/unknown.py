@@ -21,8 +21,8 @@ _REASONS = {
     "it times several kernels and returns the fastest one's number": "aten::_cslt_sparse_mm_search",
     "a kernel in a library's own layout, which few programs call by name; how large its packed tensors are does not show":
         "mkldnn::* mkldnn_prepacked::* mkl::* onednn::* aten::mkldnn_linear* aten::mkldnn_*pool*",
-    "eight- or sixteen-bit arithmetic beyond linear layers, convolutions, LSTM and GRU, products, sums and multiples":
-        "quantized::* _quantized::* aten::fbgemm_*",
+    "eight- or sixteen-bit arithmetic beyond linear layers, convolutions, products, sums and multiples":
+        "quantized::* _quantized::* aten::fbgemm_* aten::quantized_lstm aten::quantized_gru",
     "few programs call it, and nobody has written its formula":
         "aten::glu_*jvp aten::_histogramdd_* aten::hash_tensor aten::renorm* aten::embedding_renorm* aten::*segment_reduce* "
         "aten::multi_margin_loss* aten::fractional_max_pool?d* aten::_upsample_lanczos2d_aa* aten::batch_norm_update_stats "

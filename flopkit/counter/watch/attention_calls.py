@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from flopkit.counter.formulas.attention_shapes import Shape, in_common, shape_of
+from flopkit.counter.formulas.attentions import Shape, in_common, shape_of
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
 from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, transformation

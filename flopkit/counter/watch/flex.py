@@ -19,8 +19,7 @@ import torch
 
 from flopkit.counter import by_torch
 from flopkit.counter.calls import OpCall
-from flopkit.counter.formulas.attention_shapes import Shape, shape_of
-from flopkit.counter.formulas.attentions import backward_work, forward_work, wanted
+from flopkit.counter.formulas.attentions import Shape, backward_work, forward_work, shape_of, wanted
 from flopkit.counter.formulas.block_masks import pairs_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.autograd import current_node, next_number
