@@ -140,11 +140,11 @@ class Recurrent:
         """With the weights of the input, those of the first layer left out where *first* is False."""
         wide = self.directions * (self.projected or self.hidden)
         sizes = (self.inputs if first else 0) + (self.layers - 1) * wide
-        return product(self.directions * self.rows, sizes, self.gates * self.hidden)
+        return self.directions * self.rows * self.gates * self.hidden * sizes
 
     def from_state(self, rows: int) -> int:
         """With the weights of the state in *rows* steps of each layer and direction."""
-        return product(self.layers * self.directions * rows, self.projected or self.hidden, self.gates * self.hidden)
+        return self.layers * self.directions * rows * self.gates * self.hidden * (self.projected or self.hidden)
 
     @property
     def projection(self) -> int:

@@ -443,13 +443,8 @@ def test_backward_of_sampling_at_a_grid():
 def test_a_grid_is_a_product():
     """Two images, 35 positions of two coordinates, each of three multiply-adds."""
     theta, grid = numbers(2, 2, 3), numbers(2, 5, 7, 2)
-    for name, args, out in (
-        ("cudnn_affine_grid_generator", (theta, 2, 3, 5, 7), grid),
-        ("affine_grid_generator", (theta, [2, 3, 5, 7], False), grid),
-        ("cudnn_affine_grid_generator_backward", (grid, 2, 3, 5, 7), theta),
-    ):
-        work = by_hand(name, out, *args)
-        assert (work.model, work.bytes) == ({"products": 2 * 35 * 2 * 3}, 4 * (2 * 6 + 2 * 35 * 2))
+    work = by_hand("affine_grid_generator", grid, theta, [2, 3, 5, 7], False)
+    assert (work.model, work.bytes) == ({"products": 2 * 35 * 2 * 3}, 4 * (2 * 6 + 2 * 35 * 2))
 
 
 def test_a_bag_of_rows_with_weights():
@@ -593,9 +588,7 @@ def test_positions_of_a_grid():
         vector(F.grid_sample, image, grid, mode="bicubic", align_corners=False)
         == (10 + 2 * 25) * 50 + (4 * 7 + 7) * 150
     )
-    for name in ("cudnn_grid_sampler", "_grid_sampler_2d_cpu_fallback"):
-        args = (image, grid) if name.startswith("cudnn") else (image, grid, 0, 0, False)
-        assert by_hand(name, numbers(2, 3, 5, 5), *args).vector == {"elementwise": 18 * 50 + 7 * 150}
+    assert by_hand("cudnn_grid_sampler", numbers(2, 3, 5, 5), image, grid).vector == {"elementwise": 18 * 50 + 7 * 150}
 
 
 def test_gradients_of_padding_that_repeats():

@@ -91,12 +91,27 @@ RARE = {
     "embedding_renorm_": lambda: F.embedding(LABELS, TABLE.clone(), max_norm=1.0),
     "renorm": lambda: TABLE.renorm(2, 0, 1.0),
     "segment_reduce": lambda: torch.segment_reduce(TABLE, "sum", lengths=torch.tensor([2, 3])),
+    "ormqr": lambda: torch.ormqr(TABLE, torch.ones(4), torch.ones(5, 3)),
+    "linalg_ldl_factor_ex": lambda: torch.linalg.ldl_factor(torch.eye(3)),
+    "linalg_ldl_solve": lambda: torch.linalg.ldl_solve(
+        torch.eye(3), torch.ones(3, dtype=torch.int32), torch.ones(3, 2)
+    ),
+    "_fake_quantize_learnable_per_tensor_affine": lambda: torch._fake_quantize_learnable_per_tensor_affine(
+        TABLE, torch.ones(1), torch.zeros(1), 0, 9
+    ),
 }
 
 
 @pytest.mark.parametrize("name", RARE)
 def test_what_few_programs_call_is_listed(name):
     assert [row["operator"] for row in fk.count(RARE[name]).uncounted] == [name]
+
+
+@pytest.mark.parametrize("name", ["_sparse_semi_structured_mm", "_sparse_semi_structured_addmm", "_cslt_sparse_mm", "cudnn_affine_grid_generator",
+                                  "cudnn_affine_grid_generator_backward", "_grid_sampler_2d_cpu_fallback"])  # fmt: skip
+def test_what_no_kernel_here_runs_is_listed(name):
+    work = rule_for(getattr(torch.ops.aten, name).default).formula(OpCall(None, (TABLE,), {}, TABLE))
+    assert (work.status, work.bytes) == ("unknown", 2 * 4 * 20)  # read and written
 
 
 def test_a_product_that_is_fused_with_its_communication_is_not_taken_for_communication():

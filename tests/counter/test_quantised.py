@@ -101,18 +101,10 @@ def int4():
     return torch._weight_int4pack_mm_for_cpu(half(32, 64), packed, 32, half(2, 16, 2))
 
 
-def four_bits():
-    packed = torch.ops.aten._dyn_quant_pack_4bit_weight(
-        torch.zeros(16, 32, dtype=torch.uint8), torch.ones(16), None, 64, 64, 16
-    )
-    return torch.ops.aten._dyn_quant_matmul_4bit(torch.zeros(32, 64), packed, 64, 64, 16)
-
-
 KERNELS = {
     "_int_mm": lambda: torch._int_mm(eight(32, 64), eight(64, 16)),
     "_weight_int8pack_mm": lambda: torch._weight_int8pack_mm(half(32, 64), eight(16, 64), half(16)),
     "_weight_int4pack_mm_for_cpu": int4,
-    "_dyn_quant_matmul_4bit": four_bits,
 }
 
 
@@ -172,13 +164,6 @@ def test_scale_bias_and_activation_are_one_flop_a_number():
     assert fk.count(torch.ops.quantized.linear_relu_dynamic_fp16, x, packed).vector_flops == 3 * results
 
 
-@pytest.mark.skipif(not hasattr(torch.ops.aten, "_dyn_quant_matmul_4bit"), reason="torch 2.6 has no such operator")
-def test_four_bits_have_a_scale_and_quantise_rows_on_the_way_in():
-    with fk.counting() as report:
-        four_bits()
-    assert row(report, "_dyn_quant_matmul_4bit")["vector_flops"] == 32 * 16 + 32 * 64
-
-
 # -- what is no silent zero ---------------------------------------------------------------------------------------
 
 
@@ -215,7 +200,15 @@ def norm():
     return lambda: torch.ops.quantized.layer_norm(x, [6], None, None, 1e-5, 0.1, 0)
 
 
+def four_bits():
+    packed = torch.ops.aten._dyn_quant_pack_4bit_weight(
+        torch.zeros(16, 32, dtype=torch.uint8), torch.ones(16), None, 64, 64, 16
+    )
+    return lambda: torch.ops.aten._dyn_quant_matmul_4bit(torch.zeros(32, 64), packed, 64, 64, 16)
+
+
 RARE = {
+    "_dyn_quant_matmul_4bit": four_bits,
     "fbgemm_linear_fp16_weight_fp32_activation": fbgemm,
     "onednn.linear_dynamic_fp16": onednn_linear,
     "mkldnn_prepacked.conv2d_run": onednn_convolution,

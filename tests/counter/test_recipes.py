@@ -314,11 +314,6 @@ def restored(x):
     return (quantised(x) - 3) * 0.1
 
 
-def learned(x, g=1.0):
-    """Gradients, within the range: of x it is g; of the scale g·(x̂ − x)/scale, of the zero point nothing or g: each added to a sum."""
-    return Tally(0) + g * (restored(x) - x) / 0.1, Tally(0) + g
-
-
 def taken(definition, *given):
     with tally.counting() as ledger:
         definition(*given)
@@ -339,10 +334,6 @@ SCALES, ZEROS = SCALE.expand(10).contiguous(), ZERO.expand(10).contiguous()
         (aten.fake_quantize_per_tensor_affine_cachemask, (F32, 0.1, 3, -128, 127), restored),
         (aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams, (F32, SCALE, ZERO.int(), torch.ones(1).long(), -128, 127), restored),
         (aten.fake_quantize_per_channel_affine_cachemask, (F32, SCALES, ZEROS.int(), 1, -128, 127), restored),
-        (aten._fake_quantize_learnable_per_tensor_affine, (F32, SCALE, ZERO.float(), -128, 127), restored),
-        (aten._fake_quantize_learnable_per_channel_affine, (F32, SCALES, ZEROS.float(), 1, -128, 127), restored),
-        (aten._fake_quantize_learnable_per_tensor_affine_backward, (F32, F32, SCALE, ZERO.float(), -128, 127), learned),
-        (aten._fake_quantize_learnable_per_channel_affine_backward, (F32, F32, SCALES, ZEROS.float(), 1, -128, 127), learned),
     ],
 )  # fmt: skip
 def test_an_element_that_is_quantised(op, args, definition):

@@ -9,7 +9,7 @@ from programs import backward, count, leaf, row
 import flopkit as fk
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas.linear_algebra import triangular_solve
-from flopkit.counter.formulas.sparse import half_product, sparse_macs
+from flopkit.counter.formulas.products import sparse_macs
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Sparse .* tensor support is in beta", "ignore:.*invariant checks are implicitly disabled"
@@ -132,28 +132,6 @@ def test_bytes_are_those_of_what_is_stored():
     assert row(report, "mm")["bytes"] == stored + 4 * 2 * 4 * 7
 
 
-def test_two_of_four():
-    """The kept half of the weight is counted. No CPU kernel runs it, so the calls are made by hand."""
-    from flopkit.counter.calls import OpCall
-    from flopkit.counter.formulas import sparse
-
-    meta = dict(device="meta", dtype=torch.bfloat16)
-    x, weight, marks = (
-        torch.empty(8, 32, **meta),
-        torch.empty(64, 16, **meta),
-        torch.empty(64, 2, device="meta", dtype=torch.int16),
-    )
-    product = OpCall(
-        torch.ops.aten._sparse_semi_structured_mm.default, (weight, marks, x.T), {}, torch.empty(64, 8, **meta)
-    )
-    assert sparse.half_product(product).model["products"] == 8 * 64 * 32 // 2
-    assert sparse.half_product(product).vector.get("elementwise", 0) == 0
-    packed = OpCall(
-        torch.ops.aten._cslt_sparse_mm.default, (torch.empty(64, 18, **meta), x.T), {}, torch.empty(64, 8, **meta)
-    )
-    assert sparse.half_product_cslt(packed).model["products"] == 8 * 64 * 32 // 2
-
-
 def test_rows_that_hold_nothing():
     """The third row of the right side is empty; of the left side's two numbers one meets the first, which holds two."""
     a = torch.tensor([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]).to_sparse()
@@ -181,17 +159,6 @@ def test_triangles_of_complex_numbers():
     )
     call.out = (torch.ones(4, 3, dtype=torch.complex64), lower)
     assert triangular_solve(call).model == {"products": 4 * 3 * int((lower != 0).sum())}
-
-
-def test_two_of_four_and_what_is_added():
-    aten = torch.ops.aten
-    with torch.device("meta"):
-        weight, marks, bias = torch.empty(64, 32), torch.empty(64, 4), torch.empty(64)
-        b, out = torch.empty(64, 8), torch.empty(64, 8)
-        work = half_product(OpCall(aten._sparse_semi_structured_mm.default, (weight, marks, b), {}, out))
-        assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {})
-        work = half_product(OpCall(aten._sparse_semi_structured_addmm.default, (bias, weight, marks, b), {}, out))
-        assert (work.model, work.vector) == ({"products": 64 * 32 * 8}, {"elementwise": 64 * 8})
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc"])

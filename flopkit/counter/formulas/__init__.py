@@ -25,7 +25,7 @@ __all__ = ["FLEX", "Rule", "rule_for"]
 
 # The files that register formulas when they are imported.
 _FILES = ("attention_kernels convolutions images indexing linear_algebra losses_optimizers normalisations products "
-          "quantised recurrent reductions sparse")  # fmt: skip
+          "quantised recurrent reductions")  # fmt: skip
 MODULES = tuple(import_module(f"{__name__}.{name}") for name in _FILES.split())
 
 

@@ -132,11 +132,8 @@ _ROWS = {
     "quantize_per_tensor quantize_per_channel": Recipe(5, "divide, round, add, two compares"),
     "quantize_per_tensor_dynamic": Recipe(7, "minimum and maximum: two compares; divide, round, add, two compares"),
     "dequantize": Recipe(2, "subtract, multiply"),
-    "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask _fake_quantize_learnable_per_tensor_affine "
-    "_fake_quantize_learnable_per_channel_affine _fake_quantize_per_tensor_affine_cachemask_tensor_qparams":
-        Recipe(7, "divide, round, add, two compares, subtract, multiply"),
-    "_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward":
-        Recipe(12, "the forward's seven, two multiplies, subtract, two adds"),
+    "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
     # what torch does not tag as element-wise
     "batch_norm_elemt quantized_batch_norm": Recipe(
         lambda call: 2 + (call["weight"] is not None) + (call["bias"] is not None), "subtract, multiply, and the scale and shift"),

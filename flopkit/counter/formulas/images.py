@@ -78,8 +78,13 @@ _GRID = {(2, 0): (PIXEL_FLOPS, SUM_FLOPS, 4), (2, 1): (10, 0, 1), (2, 2): (60, 3
          (3, 1): (15, 0, 1)}  # fmt: skip
 
 
-@explains(*(f"aten::{name}{end}" for name in ("grid_sampler_2d", "grid_sampler_3d", "cudnn_grid_sampler", "_grid_sampler_2d_cpu_fallback")
-            for end in ("", "_backward")))  # fmt: skip
+@explains(
+    *(
+        f"aten::{name}{end}"
+        for name in ("grid_sampler_2d", "grid_sampler_3d", "cudnn_grid_sampler")
+        for end in ("", "_backward")
+    )
+)
 def grid_sampler(call: OpCall) -> Work:
     """FLOPs of each position of the grid, and of each element (`_GRID`). Bytes: the image and the grid once, the result.
 
@@ -95,11 +100,10 @@ def grid_sampler(call: OpCall) -> Work:
     return elementwise(place * (numel(grid) // dims) + each * elements, call.bytes())
 
 
-@explains("aten::affine_grid_generator", "aten::cudnn_affine_grid_generator", "aten::cudnn_affine_grid_generator_backward")  # fmt: skip
+@explains("aten::affine_grid_generator")
 def affine_grid(call: OpCall) -> Work:
-    """A matrix of each image times the base grid's positions: n·positions·d·(d + 1) multiply-adds; backward the same with the gradient."""
-    grid = call.get("grad")
-    theta, grid = (call["theta"], call.outputs[0]) if grid is None else (call.outputs[0], grid)
+    """A matrix of each image times the base grid's positions: n·positions·d·(d + 1) multiply-adds."""
+    theta, grid = call["theta"], call.outputs[0]
     return counted(product(numel(grid), int(theta.shape[-1]), 1), extent(theta) + extent(grid))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from flopkit import macs
 from flopkit.counter.calls import OpCall, extent, numel
-from flopkit.counter.formulas.sparse import is_sparse, stored
+from flopkit.counter.formulas.products import is_sparse, stored
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 
@@ -47,11 +47,6 @@ def _qr(one: One) -> Flops:
     return macs.qr(one.m, one.n) + (0 if mode == "r" else macs.reflectors(one.m, columns, k))
 
 
-def _apply_reflectors(one: One) -> Flops:
-    m, n, k = one.m, one.n, int(one.call["input2"].shape[-1])
-    return 4 * m * n * k - 2 * (n if one.call["left"] else m) * k * k
-
-
 def _least_squares(one: One) -> Flops:
     m, k = max(one.m, one.n), min(one.m, one.n)
     by_values = one.call["driver"] in ("gelsd", "gelss")
@@ -62,23 +57,20 @@ def _least_squares(one: One) -> Flops:
 # The argument that is the matrix, its FLOPs, and what they are.
 _ROWS: Mapping[str, tuple[str, Callable[[One], Flops], str]] = {
     # factorisations
-    "linalg_cholesky_ex cholesky linalg_ldl_factor_ex":
-        ("self", lambda a: Fraction(a.n**3, 3), "A = L·Lᵀ or L·D·Lᵀ: n³/3 (LAWN 41, potrf, sytrf)"),
+    "linalg_cholesky_ex cholesky": ("self", lambda a: Fraction(a.n**3, 3), "A = L·Lᵀ: n³/3 (LAWN 41, potrf)"),
     "linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet":
         ("A", lambda a: macs.lu(a.m, a.n), "A = P·L·U, and the determinant, which is read off it"),
     "geqrf": ("self", lambda a: macs.qr(a.m, a.n), "only R, and the reflectors that Q is made of"),
     "linalg_qr": ("A", _qr, "R, and Q put together from its reflectors where it is asked for (mode='r' does not)"),
     "linalg_householder_product":
         ("input", lambda a: macs.reflectors(a.m, a.n, int(a.call["tau"].shape[-1])), "Q from its reflectors"),
-    "ormqr": ("input3", _apply_reflectors, "k reflectors applied to an m × n matrix: 4·m·n·k − 2·n·k² from the left, "
-              "4·m·n·k − 2·m·k² from the right (LAWN 41, ormqr)"),
     # inverses and solves
     "linalg_inv_ex": ("A", lambda a: 2 * a.n**3, "the factorisation, and 4n³/3 more (LAWN 41, getrf and getri)"),
     "cholesky_inverse": ("self", lambda a: Fraction(2 * a.n**3, 3), "the inverse from Cholesky's factor: 2n³/3 (LAWN 41, potri)"),
     "_linalg_solve_ex": ("A", lambda a: macs.lu(a.n, a.n) + 2 * a.n * a.n * a.r,
                          "a factorisation, two triangular solves for each right-hand side: 2n³/3 + 2·n²·r (LAWN 41, gesv)"),
-    **{name: (factor, lambda a: 2 * a.n * a.n * a.r, "two triangular solves: 2·n²·r (LAWN 41, getrs, potrs, sytrs)") for name, factor in
-       {"linalg_lu_solve": "LU", "cholesky_solve": "input2", "_cholesky_solve_helper": "A", "linalg_ldl_solve": "LD"}.items()},
+    **{name: (factor, lambda a: 2 * a.n * a.n * a.r, "two triangular solves: 2·n²·r (LAWN 41, getrs, potrs)") for name, factor in
+       {"linalg_lu_solve": "LU", "cholesky_solve": "input2", "_cholesky_solve_helper": "A"}.items()},
     # eigenvalues and singular values
     "_linalg_eigh": ("A", lambda a: macs.eigh(a.n, a.call["compute_v"]), "of a symmetric matrix, with or without the vectors"),
     "linalg_eig": ("self", lambda a: 25 * a.n**3, "of any square matrix, by Hessenberg form and QR steps: 25n³ (GVL, section 7.5)"),

@@ -1,4 +1,4 @@
-"""Matrix products of every kind: `flopkit.macs.product`, the sizes read off the tensors; in groups, of three tensors, distances."""
+"""Matrix products of every kind: `flopkit.macs.product`, the sizes read off the tensors; sparse, in groups, of three tensors, distances."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.calls import OpCall, numel, tensors
-from flopkit.counter.formulas.sparse import is_sparse, sparse_macs, stored
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 from flopkit.macs import of_numbers, product
 
-__all__ = ["BY_VALUE", "FACTORS", "grouped_macs", "product_macs"]
+__all__ = ["BY_VALUE", "FACTORS", "is_sparse", "product_macs", "stored"]
 
 
 def product_macs(a: Any, b: Any) -> int:
@@ -100,13 +99,70 @@ def linear(call: OpCall) -> Work:
     return counted(_times(x, int(weight.shape[-1]), columns), call.bytes(), vector=vector)
 
 
-@explains("aten::linear_backward", "aten::matmul_backward")
+# The factors of the product whose gradients are taken, and which of those are needed.
+_GRADIENTS = {
+    "aten::linear_backward": ("grad_output", "weight", "output_mask"),
+    "aten::matmul_backward": ("self", "other", "mask"),  # of nested tensors
+    "aten::_sparse_mm_reduce_impl_backward": ("self", "weight", "output_mask"),
+}
+
+
+@explains(*_GRADIENTS)
 def product_backward(call: OpCall) -> Work:
-    """Each gradient of a factor is as much work as the product (of a linear layer, or of nested tensors); that of a bias is a sum."""
-    nested = "matmul" in call.name
-    a, b = (call["self"], call["other"]) if nested else (call["grad_output"], call["weight"])
-    for_a, for_b, *for_bias = map(int, call["mask" if nested else "output_mask"])
+    """Each gradient of a factor is as much work as the product; that of a linear layer's bias is a sum."""
+    a, b, wanted = (call[name] for name in _GRADIENTS[call.name])
+    for_a, for_b, *for_bias = map(int, wanted)
     return counted(product_macs(a, b) * (for_a + for_b), call.bytes(), vector=numel(a) * sum(for_bias) * _parts(a))
+
+
+# -- with a sparse matrix: a multiply-add for each stored number and each column that it meets --------------------
+
+
+def is_sparse(tensor: Any) -> bool:
+    """Whether *tensor* is stored as coordinates, or as compressed rows or columns."""
+    return str(tensor.layout).startswith("torch.sparse_")
+
+
+def stored(tensor: Any) -> int:
+    """Numbers that a sparse tensor holds, zeros inside of its blocks and duplicates included.
+
+    >>> import torch
+    >>> stored(torch.eye(4).to_sparse())
+    4
+    """
+    import torch
+
+    return numel(tensor._values() if tensor.layout is torch.sparse_coo else tensor.values())
+
+
+def sparse_macs(a: Any, b: Any) -> int:
+    """Multiply-adds of ``a @ b`` where one or both are sparse.
+
+    Sparse times dense: the stored numbers times the columns (2·nnz·n FLOPs). Sparse times sparse: each number of *a* in column k
+    meets the numbers that row k of *b* holds.
+
+    >>> import torch
+    >>> a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]).to_sparse()
+    >>> sparse_macs(a, torch.ones(2, 7)), sparse_macs(a, a)
+    (21, 4)
+    """
+    if is_sparse(a) and is_sparse(b):
+        rows = b.to_sparse_coo().coalesce().indices()[0]
+        columns = a.to_sparse_coo().coalesce().indices()[1]
+        macs = int(rows.bincount(minlength=int(b.shape[0]))[columns].sum())
+    elif is_sparse(a):
+        macs = stored(a) * (int(b.shape[-1]) if b.dim() > 1 else 1)
+    else:
+        macs = stored(b) * (int(a.shape[-2]) if a.dim() > 1 else 1)
+    return int(of_numbers(macs, a.dtype.is_complex))
+
+
+@explains("aten::sparse_sampled_addmm")
+def sampled(call: OpCall) -> Work:
+    """A product of two dense matrices where a sparse one has numbers: inner size multiply-adds for each of them."""
+    places, a = stored(call["self"]), call["mat1"]
+    macs = of_numbers(product(places, int(a.shape[-1]), 1), a.dtype.is_complex)
+    return counted(macs, call.bytes(), vector=places * (call["beta"] != 0))
 
 
 # -- in groups, such as a mixture's experts, and of scaled eight- and four-bit numbers -----------------------------

@@ -56,13 +56,6 @@ def product(call: OpCall) -> Work:
     return counted(results * int(rows.shape[-1]), call.bytes(), vector=results * ("_int_mm" not in call.name))
 
 
-@explains("aten::_dyn_quant_matmul_4bit")
-def four_bits(call: OpCall) -> Work:
-    """Rows that are quantised on the way in, times a packed weight of four-bit numbers."""
-    results = numel(call.outputs[0])
-    return counted(results * int(call["in_features"]), call.bytes(), vector=results + numel(call["inp"]))
-
-
 @explains(*(f"quantized::{what}{kind}{out}" for what in ("add", "mul") for kind in ("", "_scalar")
             for out in ("", "_out", "_relu", "_relu_out")))  # fmt: skip
 def element_by_element(call: OpCall) -> Work:

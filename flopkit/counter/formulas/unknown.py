@@ -26,7 +26,11 @@ _REASONS = {
     "few programs call it, and nobody has written its formula":
         "aten::glu_*jvp aten::_histogramdd_* aten::hash_tensor aten::renorm* aten::embedding_renorm* aten::*segment_reduce* "
         "aten::multi_margin_loss* aten::fractional_max_pool?d* aten::_upsample_lanczos2d_aa* aten::batch_norm_update_stats "
-        "aten::_sparse_semi_structured_linear aten::_mixed_dtypes_linear aten::_triton_* torchvision::ps_roi_align torchvision::_ps_roi_align_backward",
+        "aten::_sparse_semi_structured_linear aten::_mixed_dtypes_linear aten::_triton_* torchvision::ps_roi_align torchvision::_ps_roi_align_backward "
+        "aten::ormqr aten::linalg_ldl_factor_ex aten::linalg_ldl_solve aten::_fake_quantize_learnable_* aten::_dyn_quant_matmul_4bit "
+        "aten::cudnn_affine_grid_generator* aten::_grid_sampler_2d_cpu_fallback*",
+    "a matrix that keeps two numbers of four, which only some GPUs multiply; how wide it is does not always show in what is packed":
+        "aten::_sparse_semi_structured_mm aten::_sparse_semi_structured_addmm aten::_cslt_sparse_mm",
     "a product and its communication in one kernel":
         "symm_mem::fused_all_gather_matmul symm_mem::fused_all_gather_scaled_matmul symm_mem::fused_matmul_reduce_scatter "
         "symm_mem::fused_scaled_matmul_reduce_scatter symm_mem::_async_input_mm",
