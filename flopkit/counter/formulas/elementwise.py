@@ -9,7 +9,7 @@ from flopkit.counter.calls import OpCall, numel, tensors
 from flopkit.counter.work import Work, elementwise
 from flopkit.layers.pointwise import ACTIVATIONS
 
-__all__ = ["RECIPES", "Recipe", "is_pointwise", "plain", "vector_formula"]
+__all__ = ["RECIPES", "is_pointwise", "plain", "vector_formula"]
 
 _MEAN = 1  # torch's number for reduction="mean"
 
@@ -20,10 +20,6 @@ class Recipe(NamedTuple):
     flops: int | Callable[[OpCall], int]
     steps: str
 
-    def of(self, call: OpCall) -> int:
-        """FLOPs of one output element of *call*."""
-        return self.flops(call) if callable(self.flops) else self.flops
-
 
 def _scaled(name: str, without: int) -> Callable[[OpCall], int]:
     """One multiplication more where the factor *name* is not 1."""
@@ -33,15 +29,6 @@ def _scaled(name: str, without: int) -> Callable[[OpCall], int]:
         return without + (not (isinstance(factor, (int, float)) and factor == 1))
 
     return flops
-
-
-def _bounds(call: OpCall) -> int:
-    """A compare for each bound that is given."""
-    return sum(call.get(name) is not None for name in ("min", "max"))
-
-
-def _divided(call: OpCall) -> int:
-    return 1 + (call.get("rounding_mode") is not None)
 
 
 def _gelu(exact: int, tanh: int) -> Callable[[OpCall], int]:
@@ -60,7 +47,7 @@ _ROWS = {
     "_add_relu": Recipe(_scaled("alpha", 2), "add, compare; and multiply where alpha is not 1"),
     "addcmul addcdiv": Recipe(_scaled("value", 2), "multiply or divide, add; and multiply where value is not 1"),
     "lerp": Recipe(3, "start + weight·(end − start): subtract, multiply, add"),
-    "div": Recipe(_divided, "divide; and round where rounding_mode is given"),
+    "div": Recipe(lambda call: 1 + (call.get("rounding_mode") is not None), "divide; and round where rounding_mode is given"),
     "floor_divide": Recipe(2, "divide, round"),
     "remainder fmod": Recipe(4, "x − y·floor(x/y), or trunc: divide, round, multiply, subtract"),
     "frac": Recipe(2, "round, subtract"),
@@ -69,7 +56,7 @@ _ROWS = {
     "ldexp": Recipe(2, "power of two, multiply"),
     "_masked_scale native_dropout_backward": Recipe(2, "two multiplies"),
     # bounds
-    "clamp": Recipe(_bounds, "a compare for each bound that is given"),
+    "clamp": Recipe(lambda call: sum(call.get(name) is not None for name in ("min", "max")), "a compare for each bound that is given"),
     "heaviside hardtanh hardshrink hardtanh_backward hardshrink_backward softshrink_backward": Recipe(2, "two compares"),
     "nan_to_num": Recipe(3, "three compares"),
     # logarithms
@@ -83,7 +70,6 @@ _ROWS = {
         _gelu(ACTIVATIONS["gelu"].flops, ACTIVATIONS["gelu_tanh"].flops),
         f"{ACTIVATIONS['gelu'].steps}; approximate='tanh': {ACTIVATIONS['gelu_tanh'].steps}",
     ),
-    "threshold threshold_backward": Recipe(1, "compare"),
     "softshrink": Recipe(3, "two compares, subtract"),
     "prelu _prelu_kernel rrelu_with_noise leaky_relu_backward": Recipe(2, "compare, multiply"),
     "elu": Recipe(4, "compare, exponential, subtract, multiply"),
@@ -208,16 +194,12 @@ def vector_formula(func: Any, name: str) -> Callable[[OpCall], Work] | None:
     recipe = RECIPES.get(short, Recipe(1, "one operation"))
 
     def work(call: OpCall) -> Work:
-        flops = recipe.of(call)
+        flops = recipe.flops(call) if callable(recipe.flops) else recipe.flops
         if any(t.dtype.is_complex for t in tensors(call.args)):
             flops = _complex_flops(short, call, flops)
-        return elementwise(flops * sum(map(numel, _results(call))), call.bytes())
+        # The elements are those of the result or, where nothing is returned, of what is changed in place.
+        lists = "_foreach_" in call.name
+        results = list(tensors(call.out)) or list(tensors(call.args[0])) if lists else (call.outputs or call.inputs)[:1]
+        return elementwise(flops * sum(map(numel, results)), call.bytes())
 
     return work
-
-
-def _results(call: OpCall) -> list[Any]:
-    """The tensors that the elements are counted in: of the result or, where nothing is returned, what is changed in place."""
-    if "_foreach_" in call.name:
-        return list(tensors(call.out)) or list(tensors(call.args[0]))
-    return (call.outputs or call.inputs)[:1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import Any
 
 from flopkit.counter.calls import OpCall, extent, numel
 from flopkit.counter.formulas.convolutions import convolution_macs
@@ -16,29 +15,16 @@ __all__: list[str] = []
 # -- pooling -------------------------------------------------------------------------------------------------------
 
 
-def _taps(call: OpCall, dims: int) -> int:
-    """Elements of the window."""
-    kernel = call["kernel_size"]
-    sizes = [int(k) for k in (kernel if isinstance(kernel, (list, tuple)) else [kernel])]
-    return prod(sizes) if len(sizes) == dims else sizes[0] ** dims
+_POOLS = [
+    f"{kind}_pool{n}d"
+    for kind in ("avg", "adaptive_avg", "_adaptive_avg", "adaptive_max", "quantized_max")
+    for n in (1, 2, 3)
+]
+_POOLS += [f"{kind}_pool{n}d_backward" for kind in ("avg", "adaptive_avg", "_adaptive_avg") for n in (2, 3)]
+_POOLS += ["max_pool2d_with_indices", "max_pool3d_with_indices"]
 
 
-def _windows(image: Any, result: Any, dims: int) -> int:
-    """Elements under all windows of adaptive pooling (which may overlap), of all channels and images."""
-    taps = prod(adaptive_taps(int(i), int(o)) for i, o in zip(image.shape[-dims:], result.shape[-dims:], strict=True))
-    return int(taps * prod(int(n) for n in image.shape[:-dims]))
-
-
-_MEANS = ("avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d "
-          "_adaptive_avg_pool3d avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward "
-          "adaptive_avg_pool3d_backward")  # fmt: skip
-_MAXIMA = ("max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d quantized_max_pool1d "
-           "quantized_max_pool2d quantized_max_pool3d")  # fmt: skip
-
-
-@explains(
-    *(f"aten::{name}" for name in (*_MEANS.split(), *_MAXIMA.split())), "quantized::max_pool1d", "quantized::max_pool2d"
-)
+@explains(*(f"aten::{name}" for name in _POOLS), "quantized::max_pool1d", "quantized::max_pool2d")
 def pool(call: OpCall) -> Work:
     """A compare for each element of each window; of means an add, and a division. Backward, of means, the same.
 
@@ -48,7 +34,14 @@ def pool(call: OpCall) -> Work:
     # equivalent: 0 -> 1 (maxima and positions are as many)
     first = call.outputs[0]
     image, result = (call.get("self"), first) if gradient is None else (first, gradient)
-    taps = _windows(image, result, dims) if "adaptive" in call.name else numel(result) * _taps(call, dims)
+    if "adaptive" in call.name:  # windows may overlap
+        sizes = zip(image.shape[-dims:], result.shape[-dims:], strict=True)
+        taps = prod(map(int, image.shape[:-dims])) * prod(
+            adaptive_taps(int(size), int(outputs)) for size, outputs in sizes
+        )
+    else:
+        kernel = call["kernel_size"] if isinstance(call["kernel_size"], (list, tuple)) else [call["kernel_size"]]
+        taps = numel(result) * prod(map(int, kernel)) ** (dims // len(kernel))
     moved = call.bytes() if gradient is None else extent(gradient) + extent(first)
     return elementwise(taps + numel(result) * ("avg" in call.name), moved)
 

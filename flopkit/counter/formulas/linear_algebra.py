@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from flopkit import macs
 from flopkit.counter.calls import OpCall, extent, numel
+from flopkit.counter.formulas.elementwise import plain
 from flopkit.counter.formulas.products import is_sparse, stored
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
@@ -83,24 +84,18 @@ _ROWS: Mapping[str, tuple[str, Callable[[One], Flops], str]] = {
 ALGORITHMS = {name: row for names, row in _ROWS.items() for name in names.split()}
 
 
-def _algorithm(name: str) -> Callable[[OpCall], Work]:
-    matrix, flops, _ = ALGORITHMS[name]
-
-    def work(call: OpCall) -> Work:
-        sides = call.get("b")
-        return _each(call[matrix], flops(_one(call, matrix, call.outputs[0] if sides is None else sides)), call)
-
-    return work
+@explains(*(f"aten::{name}" for name in ALGORITHMS))
+def algorithm(call: OpCall) -> Work:
+    """A row of the table."""
+    matrix, flops, _ = ALGORITHMS[plain(call.name)]
+    sides = call.get("b")
+    return _each(call[matrix], flops(_one(call, matrix, call.outputs[0] if sides is None else sides)), call)
 
 
 def _each(matrix: Any, flops: Flops, call: OpCall) -> Work:
     """*flops* for each matrix of a batch."""
     flops = macs.nearest_even(macs.of_numbers(flops, matrix.dtype.is_complex))
     return counted(prod(map(int, matrix.shape[:-2])) * flops // 2, call.bytes())
-
-
-for _name in ALGORITHMS:
-    explains(f"aten::{_name}")(_algorithm(_name))
 
 
 @explains("aten::linalg_pinv")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from flopkit.counter.calls import OpCall, extent, numel, tensors
+from flopkit.counter.formulas.elementwise import plain
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 from flopkit.training.optimizers import ADAM as ADAM_FLOPS
@@ -24,18 +25,12 @@ LOSSES: Mapping[str, tuple[int, str]] = {
 }  # fmt: skip
 
 
-def _loss(name: str) -> Callable[[OpCall], Work]:
-    def work(call: OpCall) -> Work:
-        each, n = LOSSES[name][0], numel(call["self"])
-        flops = each + (call.get("weight") is not None) + 4 * (call.get("pos_weight") is not None)
-        reduction = int(call["reduction"])
-        return elementwise((flops + (reduction != _NONE)) * n + (reduction == _MEAN), call.bytes())
-
-    return work
-
-
-for _name in LOSSES:
-    explains(f"aten::{_name}")(_loss(_name))
+@explains(*(f"aten::{name}" for name in LOSSES))
+def loss(call: OpCall) -> Work:
+    """A row of the table: an operation more for a weight, four for a weight of the positive class."""
+    each = LOSSES[plain(call.name)][0] + (call.get("weight") is not None) + 4 * (call.get("pos_weight") is not None)
+    reduction = int(call["reduction"])
+    return elementwise((each + (reduction != _NONE)) * numel(call["self"]) + (reduction == _MEAN), call.bytes())
 
 
 @explains("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss_backward", "aten::nll_loss2d_backward")

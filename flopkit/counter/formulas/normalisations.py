@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from flopkit.counter.calls import OpCall, extent, numel
@@ -99,10 +100,7 @@ def _groups(call: OpCall) -> int:
     """Rows or groups that are normalised."""
     if "group" in call.name:
         return int(call["N"]) * int(call["group"])
-    rows = 1
-    for size in call["input"].shape[: call["input"].dim() - len(call["normalized_shape"])]:
-        rows *= int(size)
-    return rows
+    return prod(map(int, call["input"].shape[: call["input"].dim() - len(call["normalized_shape"])]))
 
 
 @explains("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward", "aten::native_group_norm_backward")

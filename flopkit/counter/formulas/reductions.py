@@ -5,10 +5,11 @@ What works element by element on its result stands in `elementwise`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 
 from flopkit.counter.calls import OpCall, extent, numel, tensors
+from flopkit.counter.formulas.elementwise import plain
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
@@ -64,24 +65,18 @@ _ROWS = {
 SIMPLE: Mapping[str, tuple[int, int, str]] = {name: row for names, row in _ROWS.items() for name in names.split()}
 
 
-def _simple(name: str) -> Callable[[OpCall], Work]:
+@explains(*(f"aten::{name}{end}" for name in SIMPLE for end in ("", "_")), "aten::_foreach_max")
+def simple(call: OpCall) -> Work:
+    """A row of the table; a complex number is two."""
+    name = plain(call.name)
     each, last, _ = SIMPLE[name]
-
-    def work(call: OpCall) -> Work:
-        several = isinstance(call.args[0], (list, tuple))
-        if name in ("max", "min") and not several and len(list(tensors(call.args))) > 1:  # element by element
-            return elementwise(numel(call.outputs[0]), call.bytes())
-        source = list(tensors(call.args[0]))
-        results = list(tensors(call.out)) if several else call.outputs[:1]
-        flops = each * sum(map(numel, source)) + last * sum(map(numel, results))
-        return elementwise(flops * (2 if any(t.dtype.is_complex for t in source) else 1), call.bytes())
-
-    return work
-
-
-for _name in SIMPLE:
-    explains(f"aten::{_name}", f"aten::{_name}_")(_simple(_name))
-explains("aten::_foreach_max")(_simple("max"))
+    several = isinstance(call.args[0], (list, tuple))
+    if name in ("max", "min") and not several and len(list(tensors(call.args))) > 1:  # element by element
+        return elementwise(numel(call.outputs[0]), call.bytes())
+    source = list(tensors(call.args[0]))
+    results = list(tensors(call.out)) if several else call.outputs[:1]
+    flops = each * sum(map(numel, source)) + last * sum(map(numel, results))
+    return elementwise(flops * (2 if any(t.dtype.is_complex for t in source) else 1), call.bytes())
 
 
 # -- what is no row of a table --------------------------------------------------------------------------------
