@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from flopkit.counter.watch.internals import indexing_by_tensors, without_dispatch
 
@@ -20,8 +20,8 @@ _EVERYTHING = 1 << 30  # the block size that says: no block mask
 UNSEEN = "the block mask has no values here: every position counts as visible"
 TOO_MANY = "the block mask is too large to look at pair by pair: whole blocks count as visible"
 
-# The function is kept, so that its name is not given to another.
-_seen: dict[Any, tuple[weakref.ref[Any], tuple[int, int, str], Any]] = {}
+# What was found, by a mask's first tensor. The function is kept, so that its name is not given to another.
+_seen: Any = WeakTensorKeyDictionary()
 
 
 class Pairs(NamedTuple):
@@ -42,20 +42,13 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
         return Pairs(None, None)
     if counts.device.type == "meta" or type(counts) is not torch.Tensor:
         return Pairs(None, None, UNSEEN)
-    key = (id(counts), counts._version, id(mask_mod), q, kv)
-    known = _seen.get(key)
-    if known is not None and known[0]() is counts:
-        found = known[1]
-    else:
-        for old, (held, _, _) in list(_seen.items()):  # other threads do the same
-            if held() is None:
-                _seen.pop(old, None)
+    known, key = _seen.setdefault(counts, {}), (counts._version, id(mask_mod), q, kv)
+    if key not in known:
         # Below the modes: looking is not part of the program.
         with torch.no_grad(), without_dispatch():
-            found = _look(inner, mask_mod, buffers, rows, columns, q, kv)
-        _seen[key] = (weakref.ref(counts), found, mask_mod)
+            known[key] = _look(inner, mask_mod, buffers, rows, columns, q, kv), mask_mod
+    (visible, computed, note), _ = known[key]
     times = (batch // max(int(counts.shape[0]), 1)) * (heads // max(int(counts.shape[1]), 1))
-    visible, computed, note = found
     return Pairs(visible * times, computed * times, note)
 
 

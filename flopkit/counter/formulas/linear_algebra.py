@@ -70,6 +70,8 @@ _ROWS: Mapping[str, tuple[str, Callable[[One], Flops], str]] = {
     "cholesky_inverse": ("self", lambda a: Fraction(2 * a.n**3, 3), "the inverse from Cholesky's factor: 2n³/3 (LAWN 41, potri)"),
     "_linalg_solve_ex": ("A", lambda a: macs.lu(a.n, a.n) + 2 * a.n * a.n * a.r,
                          "a factorisation, two triangular solves for each right-hand side: 2n³/3 + 2·n²·r (LAWN 41, gesv)"),
+    "linalg_solve_triangular": ("self", lambda a: a.n * a.n * a.r, "n²·r (LAWN 41, trtrs)"),
+    "triangular_solve": ("A", lambda a: a.n * a.n * a.r, "the same; where the matrix is sparse, two FLOPs for each number that it stores"),
     **{name: (factor, lambda a: 2 * a.n * a.n * a.r, "two triangular solves: 2·n²·r (LAWN 41, getrs, potrs)") for name, factor in
        {"linalg_lu_solve": "LU", "cholesky_solve": "input2", "_cholesky_solve_helper": "A"}.items()},
     # eigenvalues and singular values
@@ -87,9 +89,12 @@ ALGORITHMS = {name: row for names, row in _ROWS.items() for name in names.split(
 @explains(*(f"aten::{name}" for name in ALGORITHMS))
 def algorithm(call: OpCall) -> Work:
     """A row of the table."""
-    matrix, flops, _ = ALGORITHMS[plain(call.name)]
-    sides = call.get("b")
-    return _each(call[matrix], flops(_one(call, matrix, call.outputs[0] if sides is None else sides)), call)
+    name, flops, _ = ALGORITHMS[plain(call.name)]
+    matrix, sides = call[name], call.get("b")
+    if is_sparse(matrix):  # of a triangular solve
+        columns = int(call["self"].shape[-1])
+        return counted(macs.of_numbers(stored(matrix) * columns, matrix.dtype.is_complex), call.bytes())
+    return _each(matrix, flops(_one(call, name, call.outputs[0] if sides is None else sides)), call)
 
 
 def _each(matrix: Any, flops: Flops, call: OpCall) -> Work:
@@ -106,17 +111,6 @@ def pseudo_inverse(call: OpCall) -> Work:
     parts = macs.eigh(n, True) if call["hermitian"] else macs.svd(m, n, True)
     work = _each(a, parts + 2 * m * n * min(m, n), call)
     return replace(work, vector={"elementwise": min(m, n) * m * prod(batch)}, bytes=extent(a) + extent(call.outputs[0]))
-
-
-@explains("aten::linalg_solve_triangular", "aten::triangular_solve")
-def triangular_solve(call: OpCall) -> Work:
-    """n²·r (LAWN 41, trtrs); where the matrix is sparse, two FLOPs for each number that it stores."""
-    a = call.get("A", call["self"])
-    if is_sparse(a):
-        return counted(macs.of_numbers(stored(a) * int(call["self"].shape[-1]), a.dtype.is_complex), call.bytes())
-    # equivalent: 1 -> 2 (the matrix is square)
-    n = int(a.shape[-1])
-    return _each(a, n * n * _one(call, "A" if "A" in call.named else "self", call.outputs[0]).r, call)
 
 
 @explains("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")

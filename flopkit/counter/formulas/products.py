@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from flopkit.counter.calls import OpCall, numel, tensors
+from flopkit.counter.calls import OpCall, numel
+from flopkit.counter.formulas.elementwise import plain
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 from flopkit.macs import of_numbers, product
@@ -62,7 +63,7 @@ def of_two(call: OpCall) -> Work:
     `addbmm` also adds the products of the batch to each other. An activation in the same kernel is one more. `addr` is a column times a
     row, of inner size 1.
     """
-    name = call.name.removeprefix("aten::").removesuffix("_")
+    name = plain(call.name)
     a, b = (call[factor] for factor in FACTORS[name])
     more = max(int(a.shape[0]) - 1, 0) if name == "addbmm" else int(name == "_addmm_activation")
     macs = _times(a, 1, numel(b)) if name == "addr" else product_macs(a, b)
@@ -81,13 +82,6 @@ def _adds(call: OpCall, more: int) -> int:
 def _parts(tensor: Any) -> int:
     """Real numbers in one of *tensor*'s."""
     return 2 if tensor.dtype.is_complex else 1
-
-
-@explains("aten::_foreach_mm", "_native::_foreach_mm_native_0")
-def list_of_products(call: OpCall) -> Work:
-    """Products of matrices that stand in two lists."""
-    pairs = zip(tensors(call["self"]), tensors(call["mat2"]), strict=True)
-    return counted(sum(product_macs(a, b) for a, b in pairs), call.bytes())
 
 
 @explains("aten::linear")
@@ -220,11 +214,16 @@ def grouped(call: OpCall) -> Work:
     return counted(macs, call.bytes(), vector=vector)
 
 
-@explains("aten::_scaled_mm", "aten::_scaled_mm_v2")
-def scaled(call: OpCall) -> Work:
-    """A product of eight- or four-bit numbers; the scale of each result and a bias are one FLOP a number."""
-    results = numel(call.outputs[0])
-    return counted(results * _inner(call["self"]), call.bytes(), vector=results * (1 + (call["bias"] is not None)))
+_FEW_BITS = "_scaled_mm _scaled_mm_v2 _int_mm _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu " \
+            "_weight_int4pack_mm_with_scales_and_zeros"  # fmt: skip
+
+
+@explains(*(f"aten::{name}" for name in _FEW_BITS.split()), "quantized::matmul")
+def in_few_bits(call: OpCall) -> Work:
+    """A product of numbers of few bits, or with a weight of such; the scale of each result (plain integers have none) and a bias are one FLOP."""
+    rows, results = call.get("qa", call.get("input", call.get("self"))), numel(call.outputs[0])
+    vector = results * (("_int_mm" not in call.name) + (call.get("bias") is not None))
+    return counted(results * _inner(rows), call.bytes(), vector=vector)
 
 
 # -- of three tensors: what torch.nn.Bilinear runs -----------------------------------------------------------------
@@ -261,13 +260,7 @@ def _spread_sizes(tensor: Any, expanded: Any) -> list[int]:
     return sizes
 
 
-@explains(
-    "aten::_cdist_forward",
-    "aten::_euclidean_dist",
-    "aten::_cdist_backward",
-    "aten::_pdist_forward",
-    "aten::_pdist_backward",
-)
+@explains("aten::_euclidean_dist", *(f"aten::_{kind}dist_{way}" for kind in "cp" for way in ("forward", "backward")))
 def distances(call: OpCall) -> Work:
     """2·P·R·M FLOPs for P rows against R rows of M numbers, whatever the norm: a difference and a sum for each number of each pair of rows.
     The root of each pair is element-wise work. The gradient of one side is as much; torch calls it once for each.

@@ -1,4 +1,4 @@
-"""Products with integer and packed weights. A multiply-add of integers counts like any other."""
+"""Layers whose eight-bit weights are packed. A multiply-add of integers counts like any other."""
 
 from __future__ import annotations
 
@@ -46,14 +46,6 @@ def convolution(call: OpCall) -> Work:
     weight, bias = call.get("packed_weight", call.get("W_prepack")).unpack()
     positions = call.get("qx", call.get("qa")) if "transpose" in call.name else call.outputs[0]
     return _packed(call, convolution_macs(positions, weight), weight, bias)
-
-
-@explains("quantized::matmul", "aten::_int_mm", "aten::_weight_int8pack_mm", "aten::_weight_int4pack_mm",
-          "aten::_weight_int4pack_mm_for_cpu", "aten::_weight_int4pack_mm_with_scales_and_zeros")  # fmt: skip
-def product(call: OpCall) -> Work:
-    """Rows times a matrix in few bits: K multiply-adds for each result; a scale is one FLOP each. Plain integers have none."""
-    rows, results = call.get("qa", call.get("input", call.get("self"))), numel(call.outputs[0])
-    return counted(results * int(rows.shape[-1]), call.bytes(), vector=results * ("_int_mm" not in call.name))
 
 
 @explains(*(f"quantized::{what}{kind}{out}" for what in ("add", "mul") for kind in ("", "_scalar")

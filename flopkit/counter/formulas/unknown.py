@@ -29,6 +29,8 @@ _REASONS = {
         "aten::_sparse_semi_structured_linear aten::_mixed_dtypes_linear aten::_triton_* torchvision::ps_roi_align torchvision::_ps_roi_align_backward "
         "aten::ormqr aten::linalg_ldl_factor_ex aten::linalg_ldl_solve aten::_fake_quantize_learnable_* aten::_dyn_quant_matmul_4bit "
         "aten::cudnn_affine_grid_generator* aten::_grid_sampler_2d_cpu_fallback*",
+    "products of two lists of matrices, which few programs call; on a CPU the counter counts the products inside":
+        "aten::_foreach_mm _native::_foreach_mm_*",
     "a matrix that keeps two numbers of four, which only some GPUs multiply; how wide it is does not always show in what is packed":
         "aten::_sparse_semi_structured_mm aten::_sparse_semi_structured_addmm aten::_cslt_sparse_mm",
     "a product and its communication in one kernel":
@@ -42,7 +44,7 @@ _REASONS = {
 UNEXPLAINED: Mapping[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 # Their kernels call others, which are counted; the rest of the list is not looked into, for what is seen there is not all.
-OPENED = frozenset(("aten::linalg_matrix_exp",))
+OPENED = frozenset(("aten::linalg_matrix_exp", "aten::_foreach_mm"))
 
 
 def reason_for(name: str) -> str:
