@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import flopkit as fk
 from flopkit.counter.calls import OpCall
-from flopkit.counter.formulas.recurrent import library, library_backward
+from flopkit.counter.formulas import recurrent
 from flopkit.macs import Recurrent
 
 nn = torch.nn
@@ -178,12 +178,14 @@ LENGTHS = {True: [5, 2, 1], False: [5, 5, 5]}
 def test_cudnn(packed, projected):
     options = dict(num_layers=2, bidirectional=True, proj_size=projected)
     forward, back, of_input = truth("LSTM", LENGTHS[packed], **options)
-    ahead = library(by_hand("_cudnn_rnn", packed=packed, projected=projected))
+    ahead = recurrent.forward(by_hand("_cudnn_rnn", packed=packed, projected=projected))
     assert 2 * sum(ahead.model.values()) == forward
     for x, weights in itertools.product((True, False), (True, False)):
-        work = library_backward(by_hand("_cudnn_rnn_backward", [x, False, False, weights], packed, projected=projected))
+        work = recurrent.backward(
+            by_hand("_cudnn_rnn_backward", [x, False, False, weights], packed, projected=projected)
+        )
         assert 2 * sum(work.model.values()) == back - of_input * (not x) - forward * (not weights)
-    whole = library_backward(by_hand("_cudnn_rnn_backward", [True] * 4, packed, projected=projected))
+    whole = recurrent.backward(by_hand("_cudnn_rnn_backward", [True] * 4, packed, projected=projected))
     assert sum(whole.model.values()) == sum(whole.executed.values()) == forward  # 2 · FLOPs forward, as multiply-adds
 
 
@@ -194,7 +196,10 @@ def test_gates_of_each_kind(mode, kind):
         assert 2 * sizes.forward == truth(kind, steps, num_layers=2, bidirectional=True)[0]
     call = by_hand("_cudnn_rnn")
     call.kwargs["mode"] = mode
-    assert 2 * library(call).model["products"] == truth(kind, LENGTHS[False], num_layers=2, bidirectional=True)[0]
+    assert (
+        2 * recurrent.forward(call).model["products"]
+        == truth(kind, LENGTHS[False], num_layers=2, bidirectional=True)[0]
+    )
 
 
 @pytest.mark.parametrize(("mode", "cell"), [(0, 1 + 1), (1, 1 + 1), (2, 4 + 3 * 3 + 2 + 4), (3, 3 + 2 * 3 + 1 + 4)])
@@ -204,7 +209,7 @@ def test_element_wise_work_of_a_unit(mode, cell):
     for weights, biases in ((4, 2 * (1, 1, 4, 3)[mode]), (2, 0)):
         call = by_hand("_cudnn_rnn", layers=3)
         call.kwargs |= {"mode": mode, "weight": call.kwargs["weight"][:weights] * 3 * 2}
-        assert library(call).vector == {"elementwise": 3 * 2 * (5 * 3) * 6 * (cell + biases)}
+        assert recurrent.forward(call).vector == {"elementwise": 3 * 2 * (5 * 3) * 6 * (cell + biases)}
 
 
 def test_a_projection_of_three_layers():
@@ -216,16 +221,19 @@ def test_the_library_tells_biases_by_the_number_of_weights():
     """Two layers in two directions, 15 rows of 6 units: four weights for each with biases; projected and without biases three. Backward is taken
     as twice as many."""
     units = 2 * 2 * 15 * 6
-    assert library(by_hand("_cudnn_rnn")).vector == {"elementwise": units * (19 + 8)}
+    assert recurrent.forward(by_hand("_cudnn_rnn")).vector == {"elementwise": units * (19 + 8)}
     call = by_hand("_cudnn_rnn", projected=3)
     call.kwargs["weight"] = call.kwargs["weight"][:3] * 4
-    assert library(call).vector == {"elementwise": units * 19}
-    back = library_backward(by_hand("_cudnn_rnn_backward", [True] * 4))
+    assert recurrent.forward(call).vector == {"elementwise": units * 19}
+    back = recurrent.backward(by_hand("_cudnn_rnn_backward", [True] * 4))
     assert back.vector == {"elementwise": 2 * units * (19 + 8)}
 
 
 def test_a_library_without_a_buffer_reads_its_weights():
-    for name, formula, mask in (("_cudnn_rnn", library, None), ("_cudnn_rnn_backward", library_backward, [True] * 4)):
+    for name, formula, mask in (
+        ("_cudnn_rnn", recurrent.forward, None),
+        ("_cudnn_rnn_backward", recurrent.backward, [True] * 4),
+    ):
         call, apart = by_hand(name, mask), by_hand(name, mask)
         apart.kwargs["weight_buf"] = None
         assert formula(call).bytes == formula(apart).bytes  # the buffer holds the same weights, and is not read twice
@@ -234,11 +242,11 @@ def test_a_library_without_a_buffer_reads_its_weights():
 def test_a_call_without_steps():
     call = by_hand("_cudnn_rnn")
     call.kwargs["input"] = torch.empty(0, 3, 4, device="meta")
-    assert library(call).model == {"products": 0}
+    assert recurrent.forward(call).model == {"products": 0}
 
 
 def test_miopen_is_the_same_and_weights_are_read_once():
-    cudnn, miopen = library(by_hand("_cudnn_rnn")), library(by_hand("miopen_rnn"))
+    cudnn, miopen = recurrent.forward(by_hand("_cudnn_rnn")), recurrent.forward(by_hand("miopen_rnn"))
     assert cudnn.model == miopen.model
     call = by_hand("_cudnn_rnn")
     numbers = sum(w.numel() for w in call["weight"][:4]) + sum(

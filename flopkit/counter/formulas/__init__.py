@@ -41,9 +41,7 @@ class Rule:
     data_dependent: bool = False  # its cost depends on more than shapes and dtypes
     dynamic_shape: bool = False  # its result's shape depends on the data
     elementwise: bool = False  # the values of its scalars change nothing
-    whole: Rule | None = (
-        None  # where it is opened elsewhere: for tensors whose kind or device has a kernel of its own (nested ones, a GPU's)
-    )
+    whole: Rule | None = None  # for tensors that have a kernel of their own (nested ones, a GPU's); others are opened
     attends: bool = False  # it is attention as a whole, from which everything else follows
     fresh: bool = False  # what it returns is new, and follows from shapes, dtypes and arguments that are no tensors
     valued: bool = False  # a float may change what it costs or returns (the p of a distance, the scale of a new size)

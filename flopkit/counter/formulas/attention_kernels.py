@@ -33,9 +33,7 @@ from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 
 __all__ = ["BACKWARD", "BY_VALUE", "part_of", "wanted_of_kernel"]
 
-UNKNOWN_LENGTHS = (
-    "the lengths of the sequences have no values here: taken as unequal as their total and the longest allow"
-)
+UNKNOWN_LENGTHS = "the lengths of the sequences have no values here: taken as unequal as their total and the longest allow"  # fmt: skip
 
 # Which forward each backward is of. (Some of these names no operator has.)
 BACKWARD = {name.removesuffix("_forward") + "_backward": name for name in KERNELS}
@@ -199,9 +197,7 @@ def _layer(call: OpCall, macs: int, vector: int, tokens: Any, keys: list[int]) -
         width=int(call["qkv_weight"].element_size()), note=HIDDEN_MASK if call["mask"] is not None else "",
     )  # fmt: skip
     pairs = shape.pairs
-    if (
-        tokens.is_nested and tokens.device.type == "cpu"
-    ):  # projections run on the tokens there are, scores on padded ones
+    if tokens.is_nested and tokens.device.type == "cpu":  # there scores run on padded tokens, projections do not
         # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
         pairs = len(queries) * heads * max(queries, default=0) ** 2
     return Work(

@@ -98,11 +98,7 @@ class Shape:
 
 
 def in_common(q: Any, k: Any, v: Any, same: Callable[[Any, Any], bool] = operator.is_) -> str:
-    """Which of the three are one tensor: "qkv", "qk", "kv", "qv", or none of them.
-
-    >>> in_common("x", "y", "y")
-    'kv'
-    """
+    """Which of the three are one tensor: "qkv", "qk", "kv", "qv", or none of them."""
     if same(q, k):
         return "qkv" if same(k, v) else "qk"
     return "kv" if same(k, v) else "qv" if same(q, v) else ""
@@ -232,11 +228,7 @@ def wanted(call: OpCall) -> tuple[bool, ...]:
 
 
 def asked(node: Any, count: int) -> tuple[bool, ...]:
-    """Which of the first *count* inputs autograd needs a gradient of, for the node that is running; all where none is known.
-
-    >>> asked(None, 2)
-    (True, True)
-    """
+    """Which of the first *count* inputs autograd needs a gradient of, for the node that is running; all where none is known."""
     if node is None:
         return (True,) * count
     answers = [follower is not None and _runs(follower) for follower, _ in node.next_functions[:count]]

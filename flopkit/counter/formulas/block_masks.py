@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -52,9 +51,7 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
     return Pairs(visible * times, computed * times, note)
 
 
-def _look(
-    inner: list[Any], mask_mod: Callable[..., Any], buffers: tuple[Any, ...], *sizes: int
-) -> tuple[int, int, str]:
+def _look(inner: list[Any], mask_mod: Any, buffers: tuple[Any, ...], *sizes: int) -> tuple[int, int, str]:
     """Pairs that are visible, and those in blocks that are not skipped; a note where the first could not be told from the second."""
     full, partial = _blocks(inner[2], inner[3]), _blocks(inner[0], inner[1])
     whole, asked = _area(full, *sizes), _area(partial, *sizes)
@@ -81,9 +78,7 @@ def _area(blocks: Any, rows: int, columns: int, q: int, kv: int) -> int:
     return int((high * wide).sum())
 
 
-def _ask(
-    mask_mod: Callable[..., Any], buffers: tuple[Any, ...], blocks: Any, rows: int, columns: int, q: int, kv: int
-) -> int:
+def _ask(mask_mod: Any, buffers: tuple[Any, ...], blocks: Any, rows: int, columns: int, q: int, kv: int) -> int:
     """Pairs of these blocks that the function lets through, asked of each pair as FlexAttention does."""
     if blocks is None or not len(blocks):
         return 0

@@ -16,9 +16,7 @@ from flopkit.counter.work import Work, counted
 
 __all__ = ["convolution_macs"]
 
-PARTS = (
-    "a convolution of parts of complex tensors: a complex one runs as three real ones, and the model's FLOPs are theirs"
-)
+PARTS = "a convolution of parts of complex tensors: a complex one runs as three real ones, and the model's FLOPs are theirs"  # fmt: skip
 
 
 def convolution_macs(positions: Any, weight: Any, channels: int = 0) -> int:

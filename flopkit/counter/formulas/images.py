@@ -10,17 +10,12 @@ from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted, elementwise, unknown
 from flopkit.macs import adaptive_taps, product
 
-__all__: list[str] = []
-
 # -- pooling -------------------------------------------------------------------------------------------------------
 
 
-_POOLS = [
-    f"{kind}_pool{n}d"
-    for kind in ("avg", "adaptive_avg", "_adaptive_avg", "adaptive_max", "quantized_max")
-    for n in (1, 2, 3)
-]
-_POOLS += [f"{kind}_pool{n}d_backward" for kind in ("avg", "adaptive_avg", "_adaptive_avg") for n in (2, 3)]
+_MEANS = ("avg", "adaptive_avg", "_adaptive_avg")
+_POOLS = [f"{kind}_pool{n}d" for kind in (*_MEANS, "adaptive_max", "quantized_max") for n in (1, 2, 3)]
+_POOLS += [f"{kind}_pool{n}d_backward" for kind in _MEANS for n in (2, 3)]
 _POOLS += ["max_pool2d_with_indices", "max_pool3d_with_indices"]
 
 
@@ -35,10 +30,8 @@ def pool(call: OpCall) -> Work:
     first = call.outputs[0]
     image, result = (call.get("self"), first) if gradient is None else (first, gradient)
     if "adaptive" in call.name:  # windows may overlap
-        sizes = zip(image.shape[-dims:], result.shape[-dims:], strict=True)
-        taps = prod(map(int, image.shape[:-dims])) * prod(
-            adaptive_taps(int(size), int(outputs)) for size, outputs in sizes
-        )
+        sizes = zip(map(int, image.shape[-dims:]), map(int, result.shape[-dims:]), strict=True)
+        taps = prod(map(int, image.shape[:-dims])) * prod(adaptive_taps(size, outputs) for size, outputs in sizes)
     else:
         kernel = call["kernel_size"] if isinstance(call["kernel_size"], (list, tuple)) else [call["kernel_size"]]
         taps = numel(result) * prod(map(int, kernel)) ** (dims // len(kernel))

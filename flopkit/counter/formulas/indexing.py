@@ -9,8 +9,6 @@ from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise, free
 from flopkit.macs import broadcast
 
-__all__: list[str] = []
-
 # What the arguments that say where are called.
 PLACES = ("index", "indices", "mask")
 

@@ -34,14 +34,6 @@ class One(NamedTuple):
     call: OpCall
 
 
-def _one(call: OpCall, name: str, many: Any) -> One:
-    """The sizes of the argument *name*; *many* are the numbers of all right-hand sides."""
-    *batch, m, n = map(int, call[name].shape)
-    rows = prod(batch) * m
-    # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
-    return One(m, n, Fraction(numel(many), rows) if rows else 0, call)
-
-
 def _qr(one: One) -> Flops:
     k, mode = min(one.m, one.n), one.call["mode"]
     columns = one.m if mode == "complete" else k
@@ -90,11 +82,14 @@ ALGORITHMS = {name: row for names, row in _ROWS.items() for name in names.split(
 def algorithm(call: OpCall) -> Work:
     """A row of the table."""
     name, flops, _ = ALGORITHMS[plain(call.name)]
-    matrix, sides = call[name], call.get("b")
+    matrix, sides = call[name], call.outputs[0] if call.get("b") is None else call["b"]
     if is_sparse(matrix):  # of a triangular solve
         columns = int(call["self"].shape[-1])
         return counted(macs.of_numbers(stored(matrix) * columns, matrix.dtype.is_complex), call.bytes())
-    return _each(matrix, flops(_one(call, name, call.outputs[0] if sides is None else sides)), call)
+    *batch, m, n = map(int, matrix.shape)
+    rows = prod(batch) * m
+    # equivalent: 0 -> 1 (there is nothing then that it could be multiplied with)
+    return _each(matrix, flops(One(m, n, Fraction(numel(sides), rows) if rows else 0, call)), call)
 
 
 def _each(matrix: Any, flops: Flops, call: OpCall) -> Work:

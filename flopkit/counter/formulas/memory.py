@@ -10,7 +10,7 @@ from typing import Any
 from flopkit.counter.calls import OpCall, extent
 from flopkit.counter.work import Work, free
 
-__all__ = ["COPIES", "FILLS", "PARTS", "STILL", "formula_of", "is_view", "packs"]
+__all__ = ["formula_of", "is_view", "packs"]
 
 
 def _names(patterns: str) -> Callable[[str], object]:

@@ -11,8 +11,6 @@ from flopkit.counter.work import Work, elementwise
 from flopkit.layers.normalisations import batch_normalised, normalised, root_mean_squared
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 
-__all__: list[str] = []
-
 BATCH = "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training " \
         "_batch_norm_with_update _batch_norm_with_update_functional _batch_norm_no_update cudnn_batch_norm miopen_batch_norm"  # fmt: skip
 BATCH_BACKWARD = "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward"

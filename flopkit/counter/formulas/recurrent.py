@@ -28,64 +28,43 @@ CELL = (1 + 1, 1 + _TANH, 4 + 3 * _SIGMOID + 2 * _TANH + 4, 3 + 2 * _SIGMOID + _
 BY_VALUE = frozenset({"aten::mkldnn_rnn_layer_backward", "aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward"})
 
 
-def _vector(sizes: Recurrent, call: OpCall, biases: bool) -> int:
-    """Element-wise FLOPs of the forward pass, with two biases for each gate; the backward pass is taken as twice as many."""
-    return sizes.units * (CELL[int(call["mode"])] + 2 * sizes.gates * biases)
+def _read(call: OpCall) -> tuple[Recurrent, int, int]:
+    """The sizes, the element-wise FLOPs of the forward pass (two biases for each gate; the backward pass is taken as twice as many), and bytes.
 
-
-def _gradients(model: int, executed: int, vector: int, moved: int) -> Work:
-    return Work(COUNTED, {"products": model}, {"products": executed}, vector={"elementwise": 2 * vector}, bytes=moved)
-
-
-def _onednn(call: OpCall) -> tuple[Recurrent, int]:
-    """One layer in one direction, and its element-wise FLOPs; the input is (time, batch, size)."""
-    steps, batch, size = map(int, call["input"].shape)
-    sizes = Recurrent(GATES[int(call["mode"])], steps * batch, batch, size, int(call["hidden_size"]))
-    return sizes, _vector(sizes, call, bool(call["has_biases"]))
-
-
-@explains("aten::mkldnn_rnn_layer")
-def onednn(call: OpCall) -> Work:
-    """oneDNN's layer, in one direction."""
-    sizes, vector = _onednn(call)
-    return counted(sizes.forward, call.bytes(), vector=vector)
-
-
-@explains("aten::mkldnn_rnn_layer_backward")
-def onednn_backward(call: OpCall) -> Work:
-    """Its gradients, all of them whether asked for or not."""
-    sizes, vector = _onednn(call)
-    x, w_ih, w_hh, _, _, state, _ = asked(call.node, 7)
-    model = sizes.backward(x, weights=False, state=state)
-    model += sizes.from_input() * w_ih + sizes.from_state(sizes.rows) * w_hh
-    return _gradients(model, sizes.backward(), vector, call.bytes())
-
-
-def _library(call: OpCall) -> tuple[Recurrent, int, int]:
-    """All layers, their element-wise FLOPs, and bytes; the input is (time, batch, size), (batch, time, size), or packed: (all steps, size).
-
-    The weights are read once, though they come both apart and in one buffer.
+    The input is (time, batch, size), (batch, time, size), or packed: (all steps, size). oneDNN runs one layer in one direction, cuDNN and
+    MIOpen all of them: the weights come both apart and in one buffer, and are read once.
     """
-    *steps, size = map(int, call["input"].shape)
-    count, directions, buffer = int(call["num_layers"]), 1 + bool(call["bidirectional"]), call.get("weight_buf")
-    sizes = Recurrent(
-        GATES[int(call["mode"])], prod(steps), int(call["hx"].shape[1]), size, int(call["hidden_size"]), count, directions,
-        projected=int(call.get("proj_size") or 0),
-    )  # fmt: skip
-    moved = call.bytes() - (extent(buffer) if buffer is not None and call["weight"] else 0)
-    return sizes, _vector(sizes, call, biases=len(call["weight"]) >= 4 * count * directions), moved
+    *steps, inputs = map(int, call["input"].shape)
+    mode, hidden, moved = int(call["mode"]), int(call["hidden_size"]), call.bytes()
+    if "mkldnn" in call.name:
+        sizes, biases = Recurrent(GATES[mode], prod(steps), steps[1], inputs, hidden), bool(call["has_biases"])
+    else:
+        layers, directions, weights = int(call["num_layers"]), 1 + bool(call["bidirectional"]), call["weight"]
+        batch, projected, buffer = int(call["hx"].shape[1]), int(call.get("proj_size") or 0), call.get("weight_buf")
+        sizes = Recurrent(GATES[mode], prod(steps), batch, inputs, hidden, layers, directions, projected)
+        biases = len(weights) >= 4 * layers * directions
+        moved -= extent(buffer) if buffer is not None and weights else 0
+    return sizes, sizes.units * (CELL[mode] + 2 * sizes.gates * biases), moved
 
 
-@explains("aten::_cudnn_rnn", "aten::miopen_rnn")
-def library(call: OpCall) -> Work:
-    """cuDNN's and MIOpen's layers, all in one call."""
-    sizes, vector, moved = _library(call)
+@explains("aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn")
+def forward(call: OpCall) -> Work:
+    """One layer or all of them."""
+    sizes, vector, moved = _read(call)
     return counted(sizes.forward, moved, vector=vector)
 
 
-@explains("aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward")
-def library_backward(call: OpCall) -> Work:
-    """Their gradients: of the data in one call of the library, of the weights, where they are asked for, in another."""
-    sizes, vector, moved = _library(call)
-    x, state, _, weights = map(bool, call["output_mask"])
-    return _gradients(sizes.backward(x, weights, state), sizes.backward(True, weights, True), vector, moved)
+@explains(*BY_VALUE)
+def backward(call: OpCall) -> Work:
+    """Their gradients. oneDNN's takes all of them whether asked for or not; a library's those of the data in one call, those of the weights,
+    where they are asked for, in another."""
+    sizes, vector, moved = _read(call)
+    if "mkldnn" in call.name:
+        x, w_ih, w_hh, _, _, state, _ = asked(call.node, 7)
+        model = sizes.backward(x, weights=False, state=state)
+        model += sizes.from_input() * w_ih + sizes.from_state(sizes.rows) * w_hh
+        executed = sizes.backward()
+    else:
+        x, state, _, weights = map(bool, call["output_mask"])
+        model, executed = sizes.backward(x, weights, state), sizes.backward(True, weights, True)
+    return Work(COUNTED, {"products": model}, {"products": executed}, vector={"elementwise": 2 * vector}, bytes=moved)
