@@ -66,10 +66,8 @@ _ROWS = {
     "xlogy special_xlog1py special_entr": Recipe(2, "logarithm, multiply"),
     "sinc": Recipe(3, "multiply, sine, divide"),
     # activations (those of `flopkit.layers` below)
-    "gelu": Recipe(
-        _gelu(ACTIVATIONS["gelu"].flops, ACTIVATIONS["gelu_tanh"].flops),
-        f"{ACTIVATIONS['gelu'].steps}; approximate='tanh': {ACTIVATIONS['gelu_tanh'].steps}",
-    ),
+    "gelu": Recipe(_gelu(ACTIVATIONS["gelu"].flops, ACTIVATIONS["gelu_tanh"].flops),
+                   f"{ACTIVATIONS['gelu'].steps}; approximate='tanh': {ACTIVATIONS['gelu_tanh'].steps}"),
     "softshrink": Recipe(3, "two compares, subtract"),
     "prelu _prelu_kernel rrelu_with_noise leaky_relu_backward": Recipe(2, "compare, multiply"),
     "elu": Recipe(4, "compare, exponential, subtract, multiply"),
@@ -78,38 +76,29 @@ _ROWS = {
     "mish": Recipe(4, "x·tanh(log(1 + exp(x))): exponential, logarithm, tanh, multiply"),
     "log_sigmoid_forward": Recipe(4, "min(x, 0) − log(1 + exp(−|x|)): compare, exponential, logarithm, subtract"),
     "glu": Recipe(4, "a·sigmoid(b): exponential, add, divide, multiply"),
-    "native_dropout _fused_dropout": Recipe(
-        lambda call: 0 if call.get("train") is False else 2, "compare, multiply (the random number itself is not counted); a copy in evaluation"
-    ),
+    "native_dropout _fused_dropout": Recipe(lambda call: 0 if call.get("train") is False else 2,
+        "compare, multiply (the random number itself is not counted); a copy in evaluation"),
     # their gradients; g is the gradient of the output
     "sigmoid_backward": Recipe(3, "g·y·(1 − y): subtract, two multiplies"),
     "tanh_backward": Recipe(3, "g·(1 − y²): multiply, subtract, multiply"),
     "silu_backward": Recipe(8, "g·s·(1 + x·(1 − s)), s = 1/(1 + exp(−x)): three for s, subtract, add, three multiplies"),
-    "gelu_backward": Recipe(
-        _gelu(11, 18),
+    "gelu_backward": Recipe(_gelu(11, 18),
         "g·(Φ(x) + x·φ(x)): four for Φ, four for φ (two multiplies, exponential, multiply), multiply, add, multiply; "
-        "approximate='tanh': twelve multiplies, tanh, four adds, subtract",
-    ),
+        "approximate='tanh': twelve multiplies, tanh, four adds, subtract"),
     "_prelu_kernel_backward": Recipe(3, "compare, a multiply for each gradient"),
     "hardswish_backward": Recipe(5, "g·(x/3 + ½): two compares, divide, add, multiply"),
     "hardsigmoid_backward": Recipe(3, "g/6: two compares, divide"),
-    "rrelu_with_noise_backward": Recipe(
-        lambda call: 1 if call["training"] else 2, "multiply; in evaluation, where the noise is a number, compare and multiply"
-    ),
-    "elu_backward": Recipe(
-        lambda call: 3 if call["is_result"] else 4 + (call["input_scale"] != 1),
-        "compare, exponential, two multiplies, one more where input_scale is not 1; from the result y: compare, y + α, multiply",
-    ),
+    "rrelu_with_noise_backward": Recipe(lambda call: 1 if call["training"] else 2,
+        "multiply; in evaluation, where the noise is a number, compare and multiply"),
+    "elu_backward": Recipe(lambda call: 3 if call["is_result"] else 4 + (call["input_scale"] != 1),
+        "compare, exponential, two multiplies, one more where input_scale is not 1; from the result y: compare, y + α, multiply"),
     "softplus_backward": Recipe(6, "g·z/(1 + z), z = exp(β·x): compare, multiply, exponential, add, divide, multiply"),
     "log_sigmoid_backward": Recipe(5, "compare, add, divide, subtract, multiply"),
-    "mish_backward": Recipe(
-        15, "g·(t + x·s·(1 − t²)), t = tanh(softplus(x)): six for t, as where there is no kernel for it, three for s, four multiplies, subtract, add"
-    ),
+    "mish_backward": Recipe(15, "g·(t + x·s·(1 − t²)), t = tanh(softplus(x)): six for t, as where there is no kernel for it, three for s, "
+        "four multiplies, subtract, add"),
     # losses, before they are summed
-    "binary_cross_entropy_backward": Recipe(
-        lambda call: 6 + (call["weight"] is not None) + (call["reduction"] == _MEAN),
-        "g·(p − y)/(p·(1 − p)): two subtracts, multiply, compare, multiply, divide; a weight, and the mean, are a multiply more",
-    ),
+    "binary_cross_entropy_backward": Recipe(lambda call: 6 + (call["weight"] is not None) + (call["reduction"] == _MEAN),
+        "g·(p − y)/(p·(1 − p)): two subtracts, multiply, compare, multiply, divide; a weight, and the mean, are a multiply more"),
     "mse_loss_backward": Recipe(3, "2g·(x − y)/n: subtract, two multiplies"),
     "smooth_l1_loss_backward": Recipe(6, "subtract, two compares, divide, two multiplies"),
     "huber_loss_backward": Recipe(5, "subtract, two compares, two multiplies"),
@@ -121,8 +110,8 @@ _ROWS = {
     "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": Recipe(7, "divide, round, add, two compares, subtract, multiply"),
     # what torch does not tag as element-wise
-    "batch_norm_elemt quantized_batch_norm": Recipe(
-        lambda call: 2 + (call["weight"] is not None) + (call["bias"] is not None), "subtract, multiply, and the scale and shift"),
+    "batch_norm_elemt quantized_batch_norm": Recipe(lambda call: 2 + (call["weight"] is not None) + (call["bias"] is not None),
+        "subtract, multiply, and the scale and shift"),
     "_compute_linear_combination": Recipe(lambda call: 2 * int(call["coefficients"].shape[1]), "multiply and add for each of the terms"),
     "linalg_cross": Recipe(3, "two multiplies, subtract"),
     "__irshift__": Recipe(1, "shift"),

@@ -64,13 +64,10 @@ _GRID = {(2, 0): (PIXEL_FLOPS, SUM_FLOPS, 4), (2, 1): (10, 0, 1), (2, 2): (60, 3
          (3, 1): (15, 0, 1)}  # fmt: skip
 
 
-@explains(
-    *(
-        f"aten::{name}{end}"
-        for name in ("grid_sampler_2d", "grid_sampler_3d", "cudnn_grid_sampler")
-        for end in ("", "_backward")
-    )
-)
+_SAMPLERS = ("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::cudnn_grid_sampler")
+
+
+@explains(*_SAMPLERS, *(f"{name}_backward" for name in _SAMPLERS))
 def grid_sampler(call: OpCall) -> Work:
     """FLOPs of each position of the grid, and of each element (`_GRID`). Bytes: the image and the grid once, the result.
 

@@ -89,14 +89,13 @@ def norm(call: OpCall) -> Work:
 
     Of complex numbers |x| takes four and a compare two; |x|² is two multiplies and an add.
     """
-    p = call.get("ord", call.get("p"))
-    p = 2 if p is None else p
-    numbers = list(tensors(call.args[0]))
-    plain = p in (0, 1, inf, -inf)
-    each = 1 if plain and p != 0 else 2
+    given, numbers = call.get("ord", call.get("p")), list(tensors(call.args[0]))
+    p = 2 if given is None else given
+    rootless = p in (0, 1, inf, -inf)
+    each = 1 if rootless and p != 0 else 2
     if any(t.dtype.is_complex for t in numbers):
         each = {0: 3, 2: 4}.get(p, each + 4)
-    roots = 0 if plain or "powsum" in call.name else sum(map(numel, tensors(call.out)))
+    roots = 0 if rootless or "powsum" in call.name else sum(map(numel, tensors(call.out)))
     return elementwise(each * sum(map(numel, numbers)) + roots, call.bytes())
 
 
