@@ -61,21 +61,19 @@ class Shape:
     common: str = ""  # which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once
     dtype: str = ""  # number format of q, k and v, by torch's name
 
-    def split(self, each: float) -> dict[str, float]:
-        """*each* for every pair, by what the mask says of it."""
-        return self._split(each, self.visible)
+    def split(self, each: float, shown: int | None = None) -> dict[str, float]:
+        """*each* for every pair, by what the mask says of it, or as if it let *shown* of them through."""
+        shown = self.visible if shown is None else shown
+        hidden = {"hidden": (self.pairs - shown) * each} if self.hides else {}
+        return {"scores": shown * each, **hidden}
 
     def run(self, each: float) -> dict[str, float]:
         """The same, of what a fused kernel computes: where it skips whole blocks only, the rest of a block is computed, too."""
-        return self._split(each, self.visible if self.computed is None else self.computed)
+        return self.split(each, self.computed)
 
     def all(self, each: float) -> dict[str, float]:
         """*each* for every pair, none of them skipped."""
         return {"scores": self.pairs * each}
-
-    def _split(self, each: float, shown: int) -> dict[str, float]:
-        hidden = {"hidden": (self.pairs - shown) * each} if self.hides else {}
-        return {"scores": shown * each, **hidden}
 
     def read(self) -> int:
         """Bytes that one kernel reads of q, k and v: what two of them have in common once."""

@@ -8,7 +8,7 @@ from flopkit.counter.calls import OpCall, extent, numel, tensors
 from flopkit.counter.formulas.elementwise import plain
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
-from flopkit.training.optimizers import ADAM as ADAM_FLOPS
+from flopkit.training.optimizers import ADAM, DECAY
 
 __all__ = ["BY_VALUE", "LOSSES"]
 
@@ -73,10 +73,10 @@ def adam(call: OpCall) -> Work:
     Weight decay: 2 in Adam (multiply, add to the gradient), 1 in AdamW (multiply the parameter). AMSGrad: a compare. A gradient that
     is unscaled: a division. Not counted: the step's own few numbers, such as the bias corrections.
     """
-    decay = (1 if "adamw" in call.name else 2) if call["weight_decay"] else 0
+    decay = (DECAY if "adamw" in call.name else 2) if call["weight_decay"] else 0
     maxima, amsgrad = "max_exp_avg_sqs", bool(call["amsgrad"])
     states = ["exp_avgs", "exp_avg_sqs", *([maxima] if amsgrad else [])]
-    return _step(call, ADAM_FLOPS + decay + amsgrad, *states, unread="" if amsgrad else maxima)
+    return _step(call, ADAM + decay + amsgrad, *states, unread="" if amsgrad else maxima)
 
 
 @explains(*FUSED["sgd"])
