@@ -111,6 +111,7 @@ def test_what_few_programs_call_is_listed(name):
                                   "cudnn_affine_grid_generator_backward", "_grid_sampler_2d_cpu_fallback"])  # fmt: skip
 def test_what_no_kernel_here_runs_is_listed(name):
     work = rule_for(getattr(torch.ops.aten, name).default).formula(OpCall(None, (TABLE,), {}, TABLE))
+    assert reason_for(f"aten::{name}")
     assert (work.status, work.bytes) == ("unknown", 2 * 4 * 20)  # read and written
 
 
