@@ -15,7 +15,8 @@ from flopkit.macs import band_keys, band_pairs, broadcast
 from flopkit.training.backward import FLASH_SOFTMAX, ROW_SUM, SCORES_AGAIN, THROUGH_SOFTMAX
 
 __all__ = [
-    "HIDDEN_MASK", "KERNELS", "Shape", "asked", "backward_work", "forward_work", "in_common", "of_lengths", "shape_of", "split_of", "wanted",
+    "HIDDEN_MASK", "KERNELS", "Shape", "asked", "backward_work", "forward_work", "in_common", "of_lengths", "shape_of", "split_of",
+    "wanted",
 ]  # fmt: skip
 
 HIDDEN_MASK = "the mask is in a tensor: every position counts as visible"

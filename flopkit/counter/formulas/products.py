@@ -201,7 +201,7 @@ _FEW_BITS = "_scaled_mm _scaled_mm_v2 _int_mm _weight_int8pack_mm _weight_int4pa
 
 @explains(*(f"aten::{name}" for name in _FEW_BITS.split()), "quantized::matmul")
 def in_few_bits(call: OpCall) -> Work:
-    """A product of numbers of few bits, or with a weight of such; the scale of each result (plain integers have none) and a bias are one FLOP."""
+    """A product of numbers of few bits, or with a weight of such. A result's scale (plain integers have none) and a bias are one FLOP each."""
     rows, results = call.get("qa", call.get("input", call.get("self"))), numel(call.outputs[0])
     vector = results * (("_int_mm" not in call.name) + (call.get("bias") is not None))
     return counted(results * _inner(rows), call.bytes(), vector=vector)

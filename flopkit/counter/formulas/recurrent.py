@@ -1,6 +1,6 @@
-"""Recurrent layers that are one operator: `flopkit.macs.Recurrent`, the sizes read off the tensors. Packed sequences count their true lengths.
+"""Recurrent layers that are one operator: `flopkit.macs.Recurrent`, the sizes read off the tensors.
 
-Backward, the model's FLOPs are those of the gradients that are needed: of the weights, of the input where it needs one, of the hidden
+Packed sequences count their true lengths. Backward, the model's FLOPs are those of the gradients that are needed: of the weights, of the input where it needs one, of the hidden
 state from the last step to the second, and of the initial state only where it needs one (in `torch.nn.LSTM` without a given state it
 does not). So they equal what the same layer takes where it is decomposed, as on meta. Executed is what the kernel does: it always
 computes the gradient of the initial state, and oneDNN's that of the input, too.
@@ -29,7 +29,7 @@ BY_VALUE = frozenset({"aten::mkldnn_rnn_layer_backward", "aten::_cudnn_rnn_backw
 
 
 def _read(call: OpCall) -> tuple[Recurrent, int, int]:
-    """The sizes, the element-wise FLOPs of the forward pass (two biases for each gate; the backward pass is taken as twice as many), and bytes.
+    """The sizes, the element-wise FLOPs of the forward pass, with two biases for each gate, and bytes.
 
     The input is (time, batch, size), (batch, time, size), or packed: (all steps, size). oneDNN runs one layer in one direction, cuDNN and
     MIOpen all of them: the weights come both apart and in one buffer, and are read once.
@@ -56,8 +56,8 @@ def forward(call: OpCall) -> Work:
 
 @explains(*BY_VALUE)
 def backward(call: OpCall) -> Work:
-    """Their gradients. oneDNN's takes all of them whether asked for or not; a library's those of the data in one call, those of the weights,
-    where they are asked for, in another."""
+    """Their gradients. oneDNN takes all of them whether asked for or not; a library those of the data in one call, and those of the weights,
+    where they are asked for, in another. Element-wise work is taken as twice that of the forward pass."""
     sizes, vector, moved = _read(call)
     if "mkldnn" in call.name:
         x, w_ih, w_hh, _, _, state, _ = asked(call.node, 7)
