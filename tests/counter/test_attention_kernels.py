@@ -9,7 +9,7 @@ import flopkit as fk
 from flopkit.conventions import EXACT
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas import attention_kernels, rule_for
-from flopkit.counter.formulas.attention_kernels import lengths_from, part_of
+from flopkit.counter.formulas.attention_kernels import lengths_from
 from flopkit.counter.formulas.attentions import Shape, backward_work, of_lengths, shape_of, split_of, wanted
 from flopkit.macs import band_keys, band_pairs
 
@@ -353,37 +353,6 @@ def test_every_kernel_that_torch_names_has_a_formula():
 # One call, each of whose numbers can be told from the others.
 ONE = Shape(pairs=100, visible=60, head_dim=8, v_head_dim=16, q_bytes=7, k_bytes=11, v_bytes=13, o_bytes=17, outputs=19, width=2, hides=True,
             computed=70, unseen=23)  # fmt: skip
-
-
-def test_three_calls_at_once_that_share_a_tensor():
-    """Three times the queries' work; two different queries, five keys (hidden ones, too), one value are read."""
-    assert ONE.times(3, q=2, k=5, v=1) == Shape(
-        pairs=300, visible=180, head_dim=8, v_head_dim=16, q_bytes=14, k_bytes=55, v_bytes=13, o_bytes=51, outputs=57, width=2, hides=True,
-        computed=210, unseen=115,
-    )  # fmt: skip
-    assert Shape(*range(1, 11)).unseen == 0
-
-
-@pytest.mark.parametrize("padded", [0, 3])
-def test_a_kernel_that_runs_once_for_each_sample(padded):
-    """Three samples with one key for all: a run has a third of the work, and reads the key as well. Heads may be padded for a kernel."""
-    whole = Shape(pairs=3 * PAIRS, visible=3 * TOP_LEFT, head_dim=D, v_head_dim=DV, q_bytes=3 * 7, k_bytes=11, v_bytes=3 * 13,
-                  o_bytes=3 * 17, outputs=3 * B * H * Q * DV, width=2, hides=True, note="a note", computed=3 * (TOP_LEFT + 1))  # fmt: skip
-    q, k, v, grad = (empty(*s[:-1], s[-1] + padded) for s in (*HEADS_FIRST, (B, H, Q, DV)))
-    flash = aten._scaled_dot_product_flash_attention_backward.default
-    rest = (None, None, None, None, Q, KV, 0.0, False, None, None)
-    part = part_of(whole, OpCall(flash, (grad, q, k, v, *rest), {}, None))
-    assert part == Shape(
-        pairs=PAIRS, visible=TOP_LEFT, head_dim=D, v_head_dim=DV, q_bytes=2 * B * H * Q * D, k_bytes=2 * B * H * KV * D,
-        v_bytes=2 * B * H * KV * DV, o_bytes=17, outputs=B * H * Q * DV, width=2, hides=True, note="a note", computed=TOP_LEFT + 1,
-    )  # fmt: skip
-    all_three = empty(3 * B, H, Q, DV + padded)
-    assert part_of(whole, OpCall(flash, (all_three, q, k, v, *rest), {}, None)) is whole
-    assert part_of(whole, OpCall(flash, (grad[:0], q[:0], k, v, *rest), {}, None)) is whole
-    packed = OpCall(aten._flash_attention_backward.default, (grad, q, k, v, *rest), {}, None)
-    assert part_of(whole, packed) is whole  # sequences of unequal length, which no vmap takes apart
-    efficient = aten._scaled_dot_product_efficient_attention_backward.default
-    assert part_of(whole, OpCall(efficient, (grad, q, k, v, None, None), {}, None)) == part
 
 
 def test_products_inside_of_a_call_are_shared_out_as_its_pairs_are():

@@ -73,7 +73,9 @@ def test_attention(layout, dv):
     assert report.flops == report.model_flops == 2 * PAIRS * (D + dv)
     whole = report.under(fk.conventions.EXACT)
     assert whole.flops == 2 * PAIRS * (D + dv)
-    assert [row["operator"] for row in report.by_op() if row["flops"]] == ["matmul"]  # as on the CPU it runs: two products
+    assert [row["operator"] for row in report.by_op() if row["flops"]] == [
+        "matmul"
+    ]  # as on the CPU it runs: two products
 
     leaves = [t.detach().requires_grad_() for t in (q, k, v)]
     with fk.counting(strict=True) as report:
@@ -94,6 +96,13 @@ def test_attention_without_gradients(layout):
     for mode in (torch.no_grad, torch.inference_mode)[: 2 - (layout == "jagged")]:
         with mode():
             assert fk.count(F.scaled_dot_product_attention, q, k, v).model_flops == 4 * PAIRS * D
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layer_norm(layout):
+    norm, x = nn.LayerNorm(D), nested(layout, grad=False)
+    report, flat = fk.count(norm, x, strict=True), fk.count(norm, torch.ones(TOKENS, D))
+    assert report.vector_flops == flat.vector_flops > 5 * TOKENS * D
 
 
 def test_element_wise_work_is_that_of_the_numbers_there_are():

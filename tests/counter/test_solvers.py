@@ -195,6 +195,7 @@ def test_values_alone_are_counted_as_they_run(fn):
         assert fk.count(fn, matrix).flops == even(with_vectors)
     without = fk.count(torch.ops.aten._linalg_eigh, spd(7), "L", False)
     assert without.flops == even(Fraction(4 * 343, 3))
+    assert fk.count(torch.ops.aten._linalg_eigvals, spd(7)).flops == 10 * 343
 
 
 def test_powers_are_products():

@@ -47,10 +47,6 @@ class Rule:
     valued: bool = False  # a float may change what it costs or returns (the p of a distance, the scale of a new size)
     entries: dict[Any, Entry] = field(default_factory=dict)  # what was found for the shapes that were seen
     exact: dict[Any, Entry] = field(default_factory=dict)  # the same, where floats were among the arguments
-    special: bool = field(init=False)  # not just run and put down
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "special", self.attends or self.opens)
 
 
 def rule_for(func: Any) -> Rule:

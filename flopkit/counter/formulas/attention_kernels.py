@@ -31,7 +31,7 @@ from flopkit.layers.attentions import SCALE_FLOPS
 from flopkit.layers.normalisations import normalised
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 
-__all__ = ["BACKWARD", "BY_VALUE", "part_of", "wanted_of_kernel"]
+__all__ = ["BACKWARD", "BY_VALUE", "wanted_of_kernel"]
 
 UNKNOWN_LENGTHS = "the lengths of the sequences have no values here: taken as unequal as their total and the longest allow"  # fmt: skip
 
@@ -215,23 +215,3 @@ def _lengths(tokens: Any) -> list[int]:
     if tokens.is_nested:
         return [int(size[0]) for size in tokens._nested_tensor_size().tolist()]
     return [int(tokens.shape[1])] * int(tokens.shape[0])
-
-
-# -- one run of several -------------------------------------------------------------------------------------------
-
-
-def part_of(shape: Shape, call: OpCall) -> Shape:
-    """What *call*, of a fused backward, differentiates of a call of attention of this *shape*: the whole, as a rule.
-
-    Under `torch.vmap` these kernels run once for each sample (torch has no batching rule for them), whichever way the forward ran.
-    """
-    grad = _first(call, "grad_out", "grad_out_")
-    if BACKWARD[call.name] in _PACKED or grad.is_nested or not (grad.numel() and shape.v_head_dim):
-        return shape
-    rows, whole = numel(grad) // int(grad.shape[-1]), shape.outputs // shape.v_head_dim
-    if rows == whole or not whole:
-        return shape
-    # Each run reads its own tensors, in the size that the program gave them: a kernel may have had its heads padded.
-    sizes = {"query": shape.head_dim, "key": shape.head_dim, "value": shape.v_head_dim}
-    q, k, v = (extent(call[name]) // int(call[name].shape[-1]) * size for name, size in sizes.items())
-    return replace(shape.part(rows, whole), q_bytes=q, k_bytes=k, v_bytes=v)

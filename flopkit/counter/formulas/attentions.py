@@ -81,20 +81,6 @@ class Shape:
         k, v = self.k_bytes * ("qk" not in self.common), self.v_bytes * ("v" not in self.common)
         return self.q_bytes + k + v
 
-    def times(self, n: int, q: int, k: int, v: int) -> Shape:
-        """*n* such calls at once, for which *q*, *k* and *v* of the tensors are read."""
-        return replace(
-            self.part(n, 1), q_bytes=q * self.q_bytes, k_bytes=k * self.k_bytes, v_bytes=v * self.v_bytes, unseen=k * self.unseen
-        )  # fmt: skip
-
-    def part(self, rows: int, whole: int) -> Shape:
-        """The share that *rows* of the output are of the *whole*; what is read of keys and values is for the caller to say."""
-        return replace(
-            self, pairs=self.pairs * rows // whole, visible=self.visible * rows // whole,
-            outputs=self.outputs * rows // whole, o_bytes=self.o_bytes * rows // whole,
-            computed=None if self.computed is None else self.computed * rows // whole,
-        )  # fmt: skip
-
 
 def in_common(q: Any, k: Any, v: Any, same: Callable[[Any, Any], bool] = operator.is_) -> str:
     """Which of the three are one tensor: "qkv", "qk", "kv", "qv", or none of them."""

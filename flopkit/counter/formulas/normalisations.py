@@ -98,7 +98,7 @@ def _groups(call: OpCall) -> int:
     """Rows or groups that are normalised."""
     if "group" in call.name:
         return int(call["N"]) * int(call["group"])
-    return prod(map(int, call["input"].shape[: call["input"].dim() - len(call["normalized_shape"])]))
+    return numel(call["input"]) // max(prod(map(int, call["normalized_shape"])), 1)  # a nested tensor has no shape
 
 
 @explains("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward", "aten::native_group_norm_backward")

@@ -16,8 +16,7 @@ import torch
 
 from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.formulas.attention_kernels import BACKWARD, wanted_of_kernel
-from flopkit.counter.formulas.attention_shapes import Shape
-from flopkit.counter.formulas.attentions import KERNELS, backward_work, forward_work, split_of
+from flopkit.counter.formulas.attentions import KERNELS, Shape, backward_work, forward_work, split_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.attention_calls import assumed, chosen, is_chosen, read
 from flopkit.counter.watch.autograd import current_node, graph_task, next_number, number_of
