@@ -120,6 +120,20 @@ def test_no_module_imports_itself_by_way_of_others():
     list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the way round
 
 
+def test_in_the_counter_a_plain_name_is_for_another_file():
+    """What a single file of `watch` or `formulas` needs begins with an underscore; only formulas, which are registered, need not be called."""
+    files = {path: path.read_text("utf-8") for path in [*MODULES, *Path(__file__).parent.rglob("*.py")]}
+    for path, text in files.items():
+        if not {"watch", "formulas"} & set(path.parts) or "counter" not in path.parts or path.name == "__init__.py":
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name != "install":
+                if any("explains" in ast.dump(decorator) for decorator in node.decorator_list):
+                    continue
+                used = re.compile(rf"\b{path.stem} import [^\n]*\b{node.name}\b|\b{path.stem}\.{node.name}\b")
+                assert any(used.search(other) for file, other in files.items() if file != path), (path.name, node.name)
+
+
 # Modes of torch and what they call for every operator: loaded when counting begins, never before.
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"

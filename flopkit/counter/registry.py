@@ -24,22 +24,18 @@ RULES: dict[
 ] = {}  # what the counter knows of operators, by now: forgotten whenever a formula is registered or dropped
 
 
-def explains(*names: str) -> Callable[[Callable[[OpCall], Any]], Callable[[OpCall], Any]]:
-    """Register one of our formulas for the operators *names* (``aten::mm``), every overload of them.
+def explains(*names: str) -> Callable[[Formula], Formula]:
+    """Register one of our formulas for all overloads of the operators *names*: ``"mm bmm"``, of torch's own unless it says whose.
 
-    It takes an `OpCall` and gives a `Work`, or just the multiply-adds; the bytes are then the inputs and outputs, once each.
+    It takes an `OpCall` and gives a `Work`.
     """
 
-    def register(function: Callable[[OpCall], Any]) -> Callable[[OpCall], Any]:
-        def work(call: OpCall) -> Work:
-            found = function(call)
-            return found if isinstance(found, Work) else counted(found, call.bytes())
-
+    def register(function: Formula) -> Formula:
         place = inspect.getfile(function)
-        for name in names:
+        for name in [name if "::" in name else f"aten::{name}" for each in names for name in each.split()]:
             if _PLACES.setdefault(name, place) != place:  # a file that is loaded again says the same again
                 raise ValueError(f"two formulas explain {name}: in {_PLACES[name]} and {place}")
-            FORMULAS[name] = work
+            FORMULAS[name] = function
         return function
 
     return register

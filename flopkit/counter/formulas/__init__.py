@@ -21,8 +21,6 @@ from flopkit.counter.formulas.unknown import OPENED, reason_for
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import Work, free, unknown
 
-__all__ = ["FLEX", "Rule", "rule_for"]
-
 # The files that register formulas when they are imported.
 _FILES = ("attention_kernels convolutions images indexing linear_algebra losses_optimizers normalisations products "
           "quantised recurrent reductions")  # fmt: skip

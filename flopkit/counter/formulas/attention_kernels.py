@@ -31,8 +31,6 @@ from flopkit.layers.attentions import SCALE_FLOPS
 from flopkit.layers.normalisations import normalised
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 
-__all__ = ["BACKWARD", "BY_VALUE", "wanted_of_kernel"]
-
 UNKNOWN_LENGTHS = "the lengths of the sequences have no values here: taken as unequal as their total and the longest allow"  # fmt: skip
 
 # Which forward each backward is of. (Some of these names no operator has.)
@@ -101,7 +99,7 @@ def _keys(call: OpCall, key: Any, batch: int) -> tuple[list[int], bool]:
     """How many keys each sequence has, and whether that is known."""
     used = _first(call, "seqused_k", "seqlen_k")
     if used is not None:  # a cache: its room is longer than what is in it
-        found = values_of(used)
+        found = _values_of(used)
         longest = _number(call, "max_k", "max_seqlen_k") or 0
         return (found, True) if found is not None else ([longest] * batch, False)
     starts = _first(call, "cum_seq_k", "cu_seqlens_k", "cu_seq_k")
@@ -125,7 +123,7 @@ def _band(call: OpCall) -> tuple[bool, int | None, int | None, bool]:
     return bool(call["is_causal"]), left, right, not call.name.startswith("aten::_cudnn")
 
 
-def values_of(tensor: Any) -> list[int] | None:
+def _values_of(tensor: Any) -> list[int] | None:
     """The whole numbers in *tensor*; None where it has none (meta and fake tensors, tensors under a transformation)."""
     import torch
 
@@ -146,7 +144,7 @@ def lengths_from(offsets: Any, total: int, longest: int | None) -> tuple[Sequenc
     Where the numbers cannot be read (meta, fake tensors), the sequences are taken to be as unequal as their total and the longest
     allow, which counts too much rather than too little; where the longest is not said either, to be of one length.
     """
-    found = values_of(offsets)
+    found = _values_of(offsets)
     if found is not None:
         return [b - a for a, b in pairwise(found)], True
     batch = max(int(offsets.shape[0]) - 1, 0)
@@ -165,7 +163,7 @@ def lengths_from(offsets: Any, total: int, longest: int | None) -> tuple[Sequenc
 # it. The operator gets but the tensor of a mask, so every position counts, also where the layer was told that it is causal.
 
 
-@explains("aten::_native_multi_head_attention")
+@explains("_native_multi_head_attention")
 def multi_head_attention(call: OpCall) -> Work:
     """Three projections, the scores and values, and the projection of the output.
 
@@ -177,7 +175,7 @@ def multi_head_attention(call: OpCall) -> Work:
     return _layer(call, macs, (tokens + queries) * width, call["query"], lengths[1])
 
 
-@explains("aten::_transformer_encoder_layer_fwd")
+@explains("_transformer_encoder_layer_fwd")
 def encoder_layer(call: OpCall) -> Work:
     """The same, two dense layers with an activation between them, two norms and two residual sums."""
     source = call["src"]

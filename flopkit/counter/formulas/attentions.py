@@ -14,11 +14,6 @@ from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.macs import band_keys, band_pairs, broadcast
 from flopkit.training.backward import FLASH_SOFTMAX, ROW_SUM, SCORES_AGAIN, THROUGH_SOFTMAX
 
-__all__ = [
-    "HIDDEN_MASK", "KERNELS", "Shape", "asked", "backward_work", "forward_work", "in_common", "of_lengths", "shape_of", "split_of",
-    "wanted",
-]  # fmt: skip
-
 HIDDEN_MASK = "the mask is in a tensor: every position counts as visible"
 
 # What torch names its kernels. A name that begins with "math" moves the scores.
@@ -140,7 +135,7 @@ def of_lengths(
 # -- what a kernel does -------------------------------------------------------------------------------------------
 
 
-def softmax_of(pairs: Mapping[str, float]) -> dict[str, float]:
+def _softmax_of(pairs: Mapping[str, float]) -> dict[str, float]:
     """Element-wise work of pairs, under the kinds that it has."""
     return {SOFTMAX_KIND[kind]: n for kind, n in pairs.items()}
 
@@ -162,7 +157,7 @@ def forward_work(shape: Shape, kernel: str) -> Work:
         COUNTED,
         model=shape.split(each),
         executed=shape.all(each) if math else shape.run(each) if shape.computed is not None else None,
-        vector=softmax_of(shape.all(vector) if math else shape.run(vector)),
+        vector=_softmax_of(shape.all(vector) if math else shape.run(vector)),
         bytes=shape.read() + shape.o_bytes + (4 * shape.pairs * shape.width if math else 0),
         kernel=kernel,
         note=shape.note,
@@ -189,7 +184,7 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         scores = shape.pairs * shape.width
         moved = v * (scores + shape.o_bytes + shape.v_bytes) + inner * (shape.o_bytes + shape.v_bytes + 4 * scores)
         moved += (q + k) * (scores + shape.q_bytes + shape.k_bytes)
-        vector = softmax_of(shape.all(inner * THROUGH_SOFTMAX))
+        vector = _softmax_of(shape.all(inner * THROUGH_SOFTMAX))
         return replace(work, executed=shape.all(products), vector=vector, bytes=moved)
     twice = kernel.startswith("flex")
     gradients = shape.q_bytes + shape.k_bytes + shape.v_bytes + shape.unseen
@@ -197,8 +192,8 @@ def backward_work(shape: Shape, kernel: str, wanted: tuple[bool, ...] = (True, T
         work,
         executed=shape.run(2 * d + 2 * dv),
         recomputed=shape.run(d + twice * (d + dv)),
-        vector={**softmax_of(shape.run(FLASH_SOFTMAX)), "elementwise": ROW_SUM * shape.outputs},
-        vector_recomputed=softmax_of(shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX))),
+        vector={**_softmax_of(shape.run(FLASH_SOFTMAX)), "elementwise": ROW_SUM * shape.outputs},
+        vector_recomputed=_softmax_of(shape.run(SCORES_AGAIN + twice * (SCORES_AGAIN + FLASH_SOFTMAX))),
         bytes=shape.read() + 2 * shape.o_bytes + gradients,  # o_bytes: the output and its gradient are read
     )
 

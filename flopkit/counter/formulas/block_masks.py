@@ -9,8 +9,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from flopkit.counter.watch.internals import indexing_by_tensors, without_dispatch
 
-__all__ = ["LIMIT", "Pairs", "pairs_of"]
-
 # equivalent: 1 -> 2 | 28 -> 29 (how much is looked at, or at a time)
 LIMIT = 1 << 28  # pairs in partial blocks that are looked at one by one, at most
 # equivalent: 1 -> 2 | 21 -> 22 (how much is looked at, or at a time)

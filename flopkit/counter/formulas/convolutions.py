@@ -14,8 +14,6 @@ from flopkit.counter.calls import OpCall, extent, numel
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 
-__all__ = ["convolution_macs"]
-
 PARTS = "a convolution of parts of complex tensors: a complex one runs as three real ones, and the model's FLOPs are theirs"  # fmt: skip
 
 
@@ -50,7 +48,7 @@ _FORWARD = (
 )
 
 
-@explains(*(f"aten::{name}" for name in _FORWARD.split()))
+@explains(_FORWARD)
 def convolution(call: OpCall) -> Work:
     """``2·N·C_out·positions·(C_in/groups)·taps``, taps on padding included; transposed, of the input's positions.
 
@@ -65,7 +63,7 @@ def convolution(call: OpCall) -> Work:
     return replace(work, note=PARTS) if parts else work
 
 
-@explains("aten::convolution_backward", "aten::_slow_conv2d_backward")
+@explains("convolution_backward _slow_conv2d_backward")
 def convolution_backward(call: OpCall) -> Work:
     """One such product for the gradient of the input, one for the gradient of the weight; the bias's is a sum.
 

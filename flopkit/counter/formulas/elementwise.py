@@ -9,8 +9,6 @@ from flopkit.counter.calls import OpCall, numel, tensors
 from flopkit.counter.work import Work, elementwise
 from flopkit.layers.pointwise import ACTIVATIONS
 
-__all__ = ["RECIPES", "is_pointwise", "plain", "vector_formula"]
-
 _MEAN = 1  # torch's number for reduction="mean"
 
 

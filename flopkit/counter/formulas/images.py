@@ -19,7 +19,7 @@ _POOLS += [f"{kind}_pool{n}d_backward" for kind in _MEANS for n in (2, 3)]
 _POOLS += ["max_pool2d_with_indices", "max_pool3d_with_indices"]
 
 
-@explains(*(f"aten::{name}" for name in _POOLS), "quantized::max_pool1d", "quantized::max_pool2d")
+@explains(*_POOLS, "quantized::max_pool1d quantized::max_pool2d")
 def pool(call: OpCall) -> Work:
     """A compare for each element of each window; of means an add, and a division. Backward, of means, the same.
 
@@ -42,7 +42,9 @@ def pool(call: OpCall) -> Work:
 # -- a filter that widens, and sampling at a grid ------------------------------------------------------------------
 
 
-@explains(*(f"aten::_upsample_{kind}2d_aa{end}" for kind in ("bilinear", "bicubic") for end in ("", "_backward")))
+@explains(
+    "_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward"
+)
 def antialiased(call: OpCall) -> Work:
     """Columns, then rows: 2t − 1 FLOPs for a sum of t taps, with the filter's full width t = 2·⌈support·scale⌉ + 1 (an upper bound).
 
@@ -83,7 +85,7 @@ def grid_sampler(call: OpCall) -> Work:
     return elementwise(place * (numel(grid) // dims) + each * elements, call.bytes())
 
 
-@explains("aten::affine_grid_generator")
+@explains("affine_grid_generator")
 def affine_grid(call: OpCall) -> Work:
     """A matrix of each image times the base grid's positions: n·positions·d·(d + 1) multiply-adds."""
     theta, grid = call["theta"], call.outputs[0]
@@ -93,7 +95,7 @@ def affine_grid(call: OpCall) -> Work:
 # -- torchvision ---------------------------------------------------------------------------------------------------
 
 
-@explains("torchvision::deform_conv2d", "torchvision::_deform_conv2d_backward")
+@explains("torchvision::deform_conv2d torchvision::_deform_conv2d_backward")
 def deform_conv2d(call: OpCall) -> Work:
     """A convolution's ``2·N·C_out·positions·(C_in/groups)·taps``, of pixels that are read between pixels first (vector FLOPs).
 
@@ -110,7 +112,7 @@ def deform_conv2d(call: OpCall) -> Work:
     return counted(macs, call.bytes(), vector=PIXEL_FLOPS * offsets + each * columns + biases)
 
 
-@explains("torchvision::roi_align", "torchvision::_roi_align_backward")
+@explains("torchvision::roi_align torchvision::_roi_align_backward")
 def roi_align(call: OpCall) -> Work:
     """A mean of sampling_ratio² bilinear samples: 7 and an add each, and a division; 18 for the place of each sample of a box.
 

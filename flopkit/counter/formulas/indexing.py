@@ -21,14 +21,15 @@ def _read_places(call: OpCall) -> int:
 # -- reading --------------------------------------------------------------------------------------------------
 
 
-@explains("aten::embedding", "aten::index", "aten::_unsafe_index", "aten::index_select", "aten::gather", "aten::take",
-          "aten::take_along_dim", "aten::masked_scatter_backward", "aten::_unsafe_masked_index")  # fmt: skip
+@explains(
+    "embedding index _unsafe_index index_select gather take take_along_dim masked_scatter_backward _unsafe_masked_index"
+)
 def gathered(call: OpCall) -> Work:
     """Reads as much as comes out, and the indices; the rest of the source stays where it is."""
     return free(2 * sum(map(extent, call.outputs)) + _read_places(call))
 
 
-@explains("aten::_embedding_bag", "aten::_embedding_bag_forward_only", "aten::_embedding_bag_per_sample_weights_backward")  # fmt: skip
+@explains("_embedding_bag _embedding_bag_forward_only _embedding_bag_per_sample_weights_backward")
 def embedding_bag(call: OpCall) -> Work:
     """Sum, mean or maximum of rows: an add or a compare for each number read, a multiplication with weights of samples, a division in a mean.
 
@@ -48,7 +49,7 @@ _ADDING = "scatter_add index_add scatter_reduce index_reduce _unsafe_masked_inde
 _PUTTING = "scatter index_put _index_put_impl _unsafe_index_put index_copy index_fill masked_scatter put".split()
 
 
-@explains(*(f"aten::{name}{end}" for name in (*_ADDING, *_PUTTING) for end in ("", "_")))
+@explains(*(f"{name} {name}_" for name in (*_ADDING, *_PUTTING)))
 def scattered(call: OpCall) -> Work:
     """Reads the source and the indices and writes as many numbers as are named; where it adds, reads those, too: one FLOP each.
 
@@ -88,7 +89,7 @@ def _named(call: OpCall, name: str) -> int:
     return rest * masks_cover * broadcast(*(t.shape for t, masks in given if t is not None and not masks))
 
 
-@explains("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward", "aten::_embedding_bag_backward")
+@explains("embedding_dense_backward _embedding_bag_dense_backward _embedding_bag_backward")
 def spread(call: OpCall) -> Work:
     """A table of zeros is written, and the gradient's rows are added to it."""
     gradient = call.get("grad_output", call.get("grad"))
@@ -100,7 +101,7 @@ _TAKEN = [f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (
 _TAKEN += ["max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d"]
 
 
-@explains(*(f"aten::{name}_backward" for name in _TAKEN))
+@explains(*(f"{name}_backward" for name in _TAKEN))
 def returned(call: OpCall) -> Work:
     """Each gradient is added where its number came from, inside of a border or at a maximum. The input is not read: its shape is enough."""
     gradient = call["grad_output"]

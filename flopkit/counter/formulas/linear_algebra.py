@@ -20,8 +20,6 @@ from flopkit.counter.formulas.products import is_sparse, stored
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 
-__all__ = ["ALGORITHMS"]
-
 Flops = Fraction | int
 
 
@@ -78,7 +76,7 @@ _ROWS: Mapping[str, tuple[str, Callable[[One], Flops], str]] = {
 ALGORITHMS = {name: row for names, row in _ROWS.items() for name in names.split()}
 
 
-@explains(*(f"aten::{name}" for name in ALGORITHMS))
+@explains(*ALGORITHMS)
 def algorithm(call: OpCall) -> Work:
     """A row of the table."""
     name, flops, _ = ALGORITHMS[plain(call.name)]
@@ -98,7 +96,7 @@ def _each(matrix: Any, flops: Flops, call: OpCall) -> Work:
     return counted(prod(map(int, matrix.shape[:-2])) * flops // 2, call.bytes())
 
 
-@explains("aten::linalg_pinv")
+@explains("linalg_pinv")
 def pseudo_inverse(call: OpCall) -> Work:
     """``V·Σ⁻¹·Uᴴ``: thin singular value decomposition (of a Hermitian matrix its eigenvectors), and a product; Σ⁻¹ scales the vectors."""
     a = call["self"]
@@ -108,7 +106,7 @@ def pseudo_inverse(call: OpCall) -> Work:
     return replace(work, vector={"elementwise": min(m, n) * m * prod(batch)}, bytes=extent(a) + extent(call.outputs[0]))
 
 
-@explains("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
+@explains("_fft_c2c _fft_r2c _fft_c2r")
 def fourier_transform(call: OpCall) -> Work:
     """5·N·log₂N FLOPs each. N is the size of the input in the dimensions that are transformed; of a transform to real numbers, of the result.
 

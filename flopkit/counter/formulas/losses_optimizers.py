@@ -10,8 +10,6 @@ from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise
 from flopkit.training.optimizers import ADAM, DECAY
 
-__all__ = ["BY_VALUE", "LOSSES"]
-
 _NONE, _MEAN = 0, 1  # torch's numbers for reduction="none" and "mean"
 
 # FLOPs of an element before the reduction, and what they are. The reduction adds one an element, the mean a division.
@@ -25,7 +23,7 @@ LOSSES: Mapping[str, tuple[int, str]] = {
 }  # fmt: skip
 
 
-@explains(*(f"aten::{name}" for name in LOSSES))
+@explains(*LOSSES)
 def loss(call: OpCall) -> Work:
     """A row of the table: an operation more for a weight, four for a weight of the positive class."""
     each = LOSSES[plain(call.name)][0] + (call.get("weight") is not None) + 4 * (call.get("pos_weight") is not None)
@@ -33,7 +31,7 @@ def loss(call: OpCall) -> Work:
     return elementwise((each + (reduction != _NONE)) * numel(call["self"]) + (reduction == _MEAN), call.bytes())
 
 
-@explains("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss_backward", "aten::nll_loss2d_backward")
+@explains("nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward")
 def nll_loss(call: OpCall) -> Work:
     """The log-probability of the right answer, picked (a change of sign is free): one add a prediction and, for the mean, a division.
 

@@ -10,8 +10,6 @@ from typing import Any
 from flopkit.counter.calls import OpCall, extent
 from flopkit.counter.work import Work, free
 
-__all__ = ["formula_of", "is_view", "packs"]
-
 
 def _names(patterns: str) -> Callable[[str], object]:
     """Whether a name is one of *patterns*: ``*`` stands for anything, ``?`` for one character."""
@@ -80,17 +78,17 @@ def formula_of(func: Any, name: str) -> Callable[[OpCall], Work] | None:
 
     space, _, short = name.partition("::")
     if name.startswith(COMMUNICATION) or packs(name):
-        return copied
+        return _copied
     if name.startswith(_BOOKKEEPING):
         return lambda call: free()
     if space != "aten":
         return None
     takes = any("Tensor" in str(argument.type) for argument in func._schema.arguments if not argument.is_out)
     if FILLS(short) or not takes:
-        return filled
+        return _filled
     if PARTS(short):
-        return parts
-    return copied if COPIES(short) or torch.Tag.view_copy in getattr(func, "tags", ()) else None
+        return _parts
+    return _copied if COPIES(short) or torch.Tag.view_copy in getattr(func, "tags", ()) else None
 
 
 def packs(name: str) -> bool:
@@ -99,16 +97,16 @@ def packs(name: str) -> bool:
     return space in _LIBRARIES and re.search("prepack|unpack|_reorder_|make_quantized_cell_params", short) is not None
 
 
-def filled(call: OpCall) -> Work:
+def _filled(call: OpCall) -> Work:
     """Only writes; some return nothing."""
     return free(sum(map(extent, call.outputs or call.changed()[0].values())))
 
 
-def copied(call: OpCall) -> Work:
+def _copied(call: OpCall) -> Work:
     """Reads its inputs, writes its result."""
     return free(call.bytes())
 
 
-def parts(call: OpCall) -> Work:
+def _parts(call: OpCall) -> Work:
     """Reads as much as it writes."""
     return free(2 * sum(map(extent, call.outputs)))

@@ -30,7 +30,7 @@ def _channels(image: Any) -> int:
     return int(image.shape[1]) if image.dim() > 1 else 1
 
 
-@explains("aten::_log_softmax", "aten::_sparse_log_softmax", "aten::log_softmax")
+@explains("_log_softmax _sparse_log_softmax log_softmax")
 def log_softmax(call: OpCall) -> Work:
     """Compare, subtract, exponential, add, subtract: 5 an element; a logarithm a row."""
     source, dim = call.args[0], call["dim"]
@@ -41,7 +41,7 @@ def log_softmax(call: OpCall) -> Work:
 # -- batch normalisation --------------------------------------------------------------------------------------
 
 
-@explains(*(f"aten::{name}" for name in BATCH.split()))
+@explains(BATCH)
 def batch_norm(call: OpCall) -> Work:
     """As `flopkit.layers.normalisations.batch_norm`; running statistics are updated where there are some.
 
@@ -57,7 +57,7 @@ def batch_norm(call: OpCall) -> Work:
     return elementwise(flops, moved)
 
 
-@explains(*(f"aten::{name}" for name in BATCH_BACKWARD.split()))
+@explains(BATCH_BACKWARD)
 def batch_norm_backward(call: OpCall) -> Work:
     """Training: x̂ (2), the sums of g and of g·x̂ (3), the input's gradient (4) for each element, and 3 a channel.
 
@@ -77,7 +77,7 @@ def batch_norm_backward(call: OpCall) -> Work:
     return elementwise(each * numel(image) + (3 if trains else 4) * for_image * _channels(image), moved)
 
 
-@explains("aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts")
+@explains("batch_norm_gather_stats batch_norm_gather_stats_with_counts")
 def batch_norm_gather(call: OpCall) -> Work:
     """Statistics of several devices brought together: about ten FLOPs for each device and channel. The input is not read."""
     read = [call[name] for name in ("mean", "invstd", "running_mean", "running_var")]
@@ -87,7 +87,7 @@ def batch_norm_gather(call: OpCall) -> Work:
 # -- layer, group and RMS normalisation -----------------------------------------------------------------------
 
 
-@explains("aten::native_layer_norm", "aten::native_group_norm", "aten::_fused_rms_norm")
+@explains("native_layer_norm native_group_norm _fused_rms_norm")
 def norm(call: OpCall) -> Work:
     """As `flopkit.layers.normalisations` says of each. The statistics of each row or group are written, too."""
     flops = root_mean_squared if "rms" in call.name else normalised
@@ -101,7 +101,7 @@ def _groups(call: OpCall) -> int:
     return numel(call["input"]) // max(prod(map(int, call["normalized_shape"])), 1)  # a nested tensor has no shape
 
 
-@explains("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward", "aten::native_group_norm_backward")
+@explains("native_layer_norm_backward _fused_rms_norm_backward native_group_norm_backward")
 def norm_backward(call: OpCall) -> Work:
     """Layer norm: x̂ (2); g·x̂ summed (2) and g summed (1) for weight and bias; for the input g·w (1), its sums with 1 and with x̂ (3),
     two subtractions and two multiplications (4), and two divisions a row. RMS norm has no mean: 1, 2, and 1 + 2 + 3 with one division.
@@ -122,7 +122,7 @@ def norm_backward(call: OpCall) -> Work:
     return elementwise(each * numel(image) + rest * for_image, moved)
 
 
-@explains("aten::_weight_norm_interface", "aten::_weight_norm_interface_backward")
+@explains("_weight_norm_interface _weight_norm_interface_backward")
 def weight_norm(call: OpCall) -> Work:
     """g·v/‖v‖: multiply and add for the norm, a multiply for the result; a root and a division for each norm.
 

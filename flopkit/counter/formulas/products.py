@@ -12,14 +12,12 @@ from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted
 from flopkit.macs import of_numbers, product
 
-__all__ = ["BY_VALUE", "FACTORS", "is_sparse", "product_macs", "stored"]
 
-
-def product_macs(a: Any, b: Any) -> int:
+def _product_macs(a: Any, b: Any) -> int:
     """Multiply-adds of a matrix (or a batch of matrices) times a matrix or a vector, whatever their layouts.
 
     >>> import torch
-    >>> product_macs(torch.ones(3, 3), torch.ones(3, 5)), product_macs(torch.eye(3).to_sparse(), torch.ones(3, 5))
+    >>> _product_macs(torch.ones(3, 3), torch.ones(3, 5)), _product_macs(torch.eye(3).to_sparse(), torch.ones(3, 5))
     (45, 15)
     """
     if is_sparse(a) or is_sparse(b):
@@ -54,7 +52,7 @@ _ROWS = {
 FACTORS = {name: factors.split() for names, factors in _ROWS.items() for name in names.split()}
 
 
-@explains(*(f"aten::{name}{end}" for name in FACTORS for end in ("", "_")))
+@explains(*(f"{name} {name}_" for name in FACTORS))
 def of_two(call: OpCall) -> Work:
     """``out[..., m, n] = Σ_k a[..., m, k]·b[..., k, n]``, perhaps added to another: an element-wise add for each number, none where beta is 0.
 
@@ -64,7 +62,7 @@ def of_two(call: OpCall) -> Work:
     name = plain(call.name)
     a, b = (call[factor] for factor in FACTORS[name])
     more = max(int(a.shape[0]) - 1, 0) if name == "addbmm" else int(name == "_addmm_activation")
-    macs = _times(a, 1, numel(b)) if name == "addr" else product_macs(a, b)
+    macs = _times(a, 1, numel(b)) if name == "addr" else _product_macs(a, b)
     return counted(macs, call.bytes(), vector=_adds(call, more))
 
 
@@ -82,7 +80,7 @@ def _parts(tensor: Any) -> int:
     return 2 if tensor.dtype.is_complex else 1
 
 
-@explains("aten::linear")
+@explains("linear")
 def linear(call: OpCall) -> Work:
     """``x @ weight.T + bias``: a bias is one element-wise add a number."""
     x, weight = call["input"], call["weight"]
@@ -104,7 +102,7 @@ def product_backward(call: OpCall) -> Work:
     """Each gradient of a factor is as much work as the product; that of a linear layer's bias is a sum."""
     a, b, wanted = (call[name] for name in _GRADIENTS[call.name])
     for_a, for_b, *for_bias = map(int, wanted)
-    return counted(product_macs(a, b) * (for_a + for_b), call.bytes(), vector=numel(a) * sum(for_bias) * _parts(a))
+    return counted(_product_macs(a, b) * (for_a + for_b), call.bytes(), vector=numel(a) * sum(for_bias) * _parts(a))
 
 
 # -- with a sparse matrix: a multiply-add for each stored number and each column that it meets --------------------
@@ -139,7 +137,7 @@ def sparse_macs(a: Any, b: Any) -> int:
     return int(of_numbers(macs, a.dtype.is_complex))
 
 
-@explains("aten::sparse_sampled_addmm")
+@explains("sparse_sampled_addmm")
 def sampled(call: OpCall) -> Work:
     """A product of two dense matrices where a sparse one has numbers: inner size multiply-adds for each of them."""
     places, a = stored(call["self"]), call["mat1"]
@@ -199,7 +197,7 @@ _FEW_BITS = "_scaled_mm _scaled_mm_v2 _int_mm _weight_int8pack_mm _weight_int4pa
             "_weight_int4pack_mm_with_scales_and_zeros"  # fmt: skip
 
 
-@explains(*(f"aten::{name}" for name in _FEW_BITS.split()), "quantized::matmul")
+@explains(_FEW_BITS, "quantized::matmul")
 def in_few_bits(call: OpCall) -> Work:
     """A product of numbers of few bits, or with a weight of such. A result's scale (plain integers have none) and a bias are one FLOP each."""
     rows, results = call.get("qa", call.get("input", call.get("self"))), numel(call.outputs[0])
@@ -210,7 +208,7 @@ def in_few_bits(call: OpCall) -> Work:
 # -- of three tensors: what torch.nn.Bilinear runs -----------------------------------------------------------------
 
 
-@explains("aten::_trilinear")
+@explains("_trilinear")
 def trilinear(call: OpCall) -> Work:
     """A product of three tensors, summed over some dimensions: a multiply-add for each point of the space they span.
 
@@ -241,7 +239,7 @@ def _spread_sizes(tensor: Any, expanded: Any) -> list[int]:
     return sizes
 
 
-@explains("aten::_euclidean_dist", *(f"aten::_{kind}dist_{way}" for kind in "cp" for way in ("forward", "backward")))
+@explains("_euclidean_dist _cdist_forward _cdist_backward _pdist_forward _pdist_backward")
 def distances(call: OpCall) -> Work:
     """2·P·R·M FLOPs for P rows against R rows of M numbers, whatever the norm: a difference and a sum for each number of each pair of rows.
     The root of each pair is element-wise work. The gradient of one side is as much; torch calls it once for each.

@@ -9,8 +9,6 @@ from flopkit.counter.formulas.convolutions import convolution_macs
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, counted, elementwise, free
 
-__all__ = ["BY_VALUE"]
-
 _LINEAR = " _relu _leaky_relu _tanh _dynamic _relu_dynamic _dynamic_fp16 _relu_dynamic_fp16".split(" ")
 LINEAR = [f"quantized::linear{kind}" for kind in _LINEAR]
 CONVOLUTIONS = ["quantized::conv2d_add", "quantized::conv2d_add_relu"]
@@ -55,7 +53,7 @@ def element_by_element(call: OpCall) -> Work:
     return elementwise(numel(call.outputs[0]) * (1 + _activation(call)), call.bytes())
 
 
-@explains("quantized::cat", "quantized::cat_out")
+@explains("quantized::cat quantized::cat_out")
 def joined(call: OpCall) -> Work:
     """Tensors side by side: they only move, but for a new scale."""
     return free(call.bytes())

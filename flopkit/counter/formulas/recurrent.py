@@ -17,8 +17,6 @@ from flopkit.counter.work import COUNTED, Work, counted
 from flopkit.layers.pointwise import ACTIVATIONS
 from flopkit.macs import Recurrent
 
-__all__ = ["BY_VALUE"]
-
 GATES = (1, 1, 4, 3)  # by mode, which is the kind of layer: relu, tanh, LSTM, GRU
 _SIGMOID, _TANH = ACTIVATIONS["sigmoid"].flops, ACTIVATIONS["tanh"].flops
 # Element-wise FLOPs of a hidden unit in one step: the gates' two products are added, then
@@ -47,7 +45,7 @@ def _read(call: OpCall) -> tuple[Recurrent, int, int]:
     return sizes, sizes.units * (CELL[mode] + 2 * sizes.gates * biases), moved
 
 
-@explains("aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn")
+@explains("mkldnn_rnn_layer _cudnn_rnn miopen_rnn")
 def forward(call: OpCall) -> Work:
     """One layer or all of them."""
     sizes, vector, moved = _read(call)

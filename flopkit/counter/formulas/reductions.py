@@ -15,8 +15,6 @@ from flopkit.counter.work import Work, elementwise
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.macs import broadcast, levels
 
-__all__ = ["SIMPLE"]
-
 # FLOPs of an element of the first argument, of an element of the (first) result, and what they are. Sums start from zero, so n numbers take
 # n additions; a running sum has as many results as inputs; selecting takes a compare for each element, whatever the method; windows that
 # overlap are summed. Bytes are those of every operator.
@@ -65,7 +63,7 @@ _ROWS = {
 SIMPLE: Mapping[str, tuple[int, int, str]] = {name: row for names, row in _ROWS.items() for name in names.split()}
 
 
-@explains(*(f"aten::{name}{end}" for name in SIMPLE for end in ("", "_")), "aten::_foreach_max")
+@explains(*(f"{name} {name}_" for name in SIMPLE), "_foreach_max")
 def simple(call: OpCall) -> Work:
     """A row of the table; a complex number is two."""
     name = plain(call.name)
@@ -82,8 +80,7 @@ def simple(call: OpCall) -> Work:
 # -- what is no row of a table --------------------------------------------------------------------------------
 
 
-@explains("aten::linalg_vector_norm", "aten::norm", "aten::native_norm", "aten::_foreach_norm", "aten::linalg__powsum",
-          "aten::_foreach_powsum")  # fmt: skip
+@explains("linalg_vector_norm norm native_norm _foreach_norm linalg__powsum _foreach_powsum")
 def norm(call: OpCall) -> Work:
     """(Σ |x|ᵖ)^(1/p): power, add; a root. Of p = 1 an add, of ±∞ a compare, of 0 a compare and an add, without a root.
 
@@ -99,7 +96,7 @@ def norm(call: OpCall) -> Work:
     return elementwise(each * sum(map(numel, numbers)) + roots, call.bytes())
 
 
-@explains("aten::trace")
+@explains("trace")
 def trace(call: OpCall) -> Work:
     """The numbers on the diagonal are read and added."""
     matrix = call["self"]
@@ -108,8 +105,7 @@ def trace(call: OpCall) -> Work:
     return elementwise(flops, n * int(matrix.element_size()) + extent(call.outputs[0]))
 
 
-@explains("aten::sort", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
-          "aten::unique_dim", "aten::unique_dim_consecutive")  # fmt: skip
+@explains("sort _unique _unique2 unique_consecutive unique_dim unique_dim_consecutive")
 def sort(call: OpCall) -> Work:
     """⌈log₂ n⌉ compares for each of the n numbers of a row: what sorting by comparing takes. Consecutive: one."""
     source = call.args[0]
@@ -120,7 +116,7 @@ def sort(call: OpCall) -> Work:
     return elementwise(numel(source) * levels(n), call.bytes())
 
 
-@explains("aten::topk")
+@explains("topk")
 def topk(call: OpCall) -> Work:
     """A compare for each element to select, ⌈log₂ k⌉ for each of the k that are found, where they are sorted."""
     # equivalent: 0 -> 1 [1] (values and places are as many)
@@ -128,7 +124,7 @@ def topk(call: OpCall) -> Work:
     return elementwise(numel(call["self"]) + order, call.bytes())
 
 
-@explains("aten::searchsorted", "aten::bucketize", "aten::isin")
+@explains("searchsorted bucketize isin")
 def search(call: OpCall) -> Work:
     """Bisection: ⌈log₂(n + 1)⌉ compares for each number that is looked up among n, sorted ones or those of `isin`."""
     rows = call.get("sorted_sequence")
@@ -137,7 +133,7 @@ def search(call: OpCall) -> Work:
     return elementwise(numel(call.outputs[0]) * levels(n + 1), call.bytes())
 
 
-@explains("aten::dist", "aten::allclose")
+@explains("dist allclose")
 def compared(call: OpCall) -> Work:
     """‖x − y‖: subtract, power, add for each pair of numbers; a root. |x − y| ≤ a + r·|y|: subtract, multiply, add, compare, and an and."""
     pairs = broadcast(call.args[0].shape, call.args[1].shape)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-__all__ = ["OPENED", "UNEXPLAINED", "reason_for"]
-
 # The reason, and the operators: `*` stands for anything. What has a formula, or only moves (a weight that is packed), fits none of them.
 _REASONS = {
     "the work depends on the labels' values": "aten::_ctc_loss* aten::_cudnn_ctc_loss aten::miopen_ctc_loss aten::multilabel_margin_loss_*",

@@ -25,8 +25,6 @@ from flopkit.counter.watch.modules import Scope
 from flopkit.counter.watch.state import thread_states
 from flopkit.counter.work import COUNTED, FREE, Work
 
-__all__ = ["Region", "install", "run", "watched"]
-
 OP = "scaled_dot_product_attention"
 
 

@@ -13,8 +13,6 @@ from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
 from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, transformation
 
-__all__ = ["assumed", "chosen", "is_chosen", "read"]
-
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 

@@ -16,8 +16,6 @@ import torch
 if TYPE_CHECKING:
     from flopkit.counter.watch.modules import Scope
 
-__all__ = ["ENGINE", "NEVER", "AutogradTimeline", "current_node", "graph_task", "next_number", "number_of", "will_run"]
-
 current_node: Any = torch._C._current_autograd_node  # None where nothing is being differentiated
 graph_task = torch._C._current_graph_task_id  # which backward pass this is; -1 outside of any
 next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # of the node that this thread makes next

@@ -18,8 +18,6 @@ from flopkit.counter.work import COUNTED, Work, unknown
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-__all__ = ["floats_in", "forget_if_many", "key_of", "look_up", "made_up", "on_meta", "rule_of", "unknown_entry"]
-
 _MANY_FLOATS = 200  # of an operator
 _MANY = 20_000  # shapes that are remembered from one count to the next
 
@@ -55,7 +53,7 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
         return watcher.entries.setdefault((shapes, repr(work), theirs), Entry(rule.op, work, func, shapes, theirs))
     entry = Entry(rule.op, work, func, (func, *key), theirs)
     if rule.fresh and on_meta(args):
-        entry.results = recipe_of(out)
+        entry.results = _recipe_of(out)
     if not floats:
         rule.entries[key] = entry
         return entry
@@ -164,13 +162,13 @@ def on_meta(args: Any) -> bool:
 _META = torch.device("meta")
 
 
-def recipe_of(out: Any) -> Any:
+def _recipe_of(out: Any) -> Any:
     """How to make *out* again: shape, stride and number format of a strided meta tensor, of a tuple a list of these; None of anything else."""
     if isinstance(out, torch.Tensor):
         whole = type(out) is torch.Tensor and out.is_meta and out.layout is torch.strided and not out.is_quantized
         return (out.shape, out.stride(), out.dtype) if whole and out.storage_offset() == 0 else None
     if type(out) is tuple:
-        parts = [None if part is None else recipe_of(part) or False for part in out]
+        parts = [None if part is None else _recipe_of(part) or False for part in out]
         return None if False in parts else parts
     return None
 

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Changes", "lock"]
-
 lock = threading.RLock()
 
 

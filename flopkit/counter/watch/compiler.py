@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-__all__ = ["left_to_python", "uncompiled"]
-
 Function = TypeVar("Function")
 
 

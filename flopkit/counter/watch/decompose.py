@@ -11,8 +11,6 @@ import torch
 from flopkit.counter.calls import tensors
 from flopkit.counter.watch.internals import can_decompose, has_kernel_for
 
-__all__ = ["EAGER", "can_follow", "has_kernel", "inside_of", "is_wrapper"]
-
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
 _COMPOSITE = torch.DispatchKey.CompositeImplicitAutograd
 _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU", "meta": "Meta", "hpu": "HPU", "xla": "XLA"}

@@ -27,8 +27,6 @@ from flopkit.counter.watch.internals import COMPILED_CALL
 from flopkit.counter.watch.modules import Scope
 from flopkit.counter.watch.state import busy
 
-__all__ = ["attention"]
-
 
 class _Ran:
     """A call of FlexAttention, for its backward pass to find."""

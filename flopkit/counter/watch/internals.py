@@ -11,13 +11,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
-
-__all__ = [
-    "COMPILED_CALL", "PACKAGES", "can_decompose", "dispatch_modes", "has_kernel_for", "has_tangents", "how_many_dispatch",
-    "indexing_by_tensors", "is_mapped", "is_selective_checkpoint_around", "is_transformed", "leave", "pop_dispatch", "push_dispatch",
-    "transformation", "without_dispatch",
-]  # fmt: skip
+from torch.utils import _python_dispatch
 
 _functorch = torch._C._functorch
 
@@ -26,6 +20,7 @@ PACKAGES = "torch._inductor.package.package"  # where the models are loaded that
 COMPILED_CALL = "_dynamo/eval_frame.py"  # what a compiled function is called through
 
 # The stack of dispatch modes, of this thread.
+dispatch_modes = _python_dispatch._get_current_dispatch_mode_stack
 push_dispatch = torch._C._push_on_torch_dispatch_stack
 pop_dispatch: Any = torch._C._pop_torch_dispatch_stack
 how_many_dispatch = torch._C._len_torch_dispatch_stack

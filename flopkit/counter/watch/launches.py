@@ -22,8 +22,6 @@ from flopkit.counter.watch.internals import PACKAGES
 from flopkit.counter.watch.state import busy, counting_states
 from flopkit.counter.work import Work, unknown
 
-__all__ = ["LATE", "MODULES", "install", "recorded_as_uncounted", "loaded"]
-
 # Classes whose `run` launches a kernel, by the module they are in: compiled, tuned, chosen by heuristics, interpreted.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "triton.runtime.jit": ("JITFunction",),

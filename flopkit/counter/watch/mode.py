@@ -20,8 +20,6 @@ from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
 from flopkit.counter.work import Work
 
-__all__ = ["Watcher"]
-
 BY_ITS_INSIDE = (
     "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
     "seen (@fk.formula counts it)"

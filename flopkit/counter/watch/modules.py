@@ -13,8 +13,6 @@ from typing import Any
 
 from flopkit.counter.ledger import Where
 
-__all__ = ["OUTSIDE", "Modules", "Scope"]
-
 
 class Scope:
     """A module path, and the attention call inside it, if any, that work belongs to. (A model has many: they hold little until asked.)"""

@@ -29,10 +29,8 @@ from flopkit.counter.watch.internals import dispatch_modes
 from flopkit.counter.watch.mode import Watcher
 from flopkit.counter.watch.state import busy, counting_states, custom_backwards, local, thread_states
 
-__all__ = ["installed"]
-
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
-is_tracing = torch.compiler.is_dynamo_compiling
+_is_tracing = torch.compiler.is_dynamo_compiling
 TORCH = str(Path(torch.__file__).parent) + os.sep  # not torchvision, torchao, …
 
 _users = 0
@@ -87,7 +85,7 @@ def _calling(original: Any) -> Any:
     """Go into the module's scope, and leave it afterwards."""
 
     def _call_impl(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if is_tracing():  # a strict export traces through here
+        if _is_tracing():  # a strict export traces through here
             return original(module, *args, **kwargs)
         entered = []
         try:

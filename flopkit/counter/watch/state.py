@@ -21,8 +21,6 @@ from flopkit.counter.watch.modules import OUTSIDE, Scope
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-__all__ = ["ThreadState", "busy", "custom_backwards", "local", "thread_states", "counting_states"]
-
 local = threading.local()
 _grad_enabled = torch.is_grad_enabled
 
@@ -172,7 +170,7 @@ class ThreadState:
             return ("optimizer" if optimizing else "forward"), self.scope
         if optimizing:
             return "optimizer", self.scope if self.stack else OUTSIDE
-        phase = backward_or_recompute(sys._getframe(1).f_back)  # a thread of autograd's own has no Python below
+        phase = _backward_or_recompute(sys._getframe(1).f_back)  # a thread of autograd's own has no Python below
         if phase == "backward" and _grad_enabled() and (task, False) in custom_backwards()[-1:]:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"
@@ -190,7 +188,7 @@ class ThreadState:
             frame = self.optimizers[-1]
             if frame is None:  # inside of a closure, which has the phases of any other program
                 return False
-            if is_on_stack(frame):
+            if _is_on_stack(frame):
                 return True
             self.optimizers.pop()  # that step ended by an exception
         return False
@@ -202,7 +200,7 @@ _CHECKPOINT = re.compile(r"Checkpoint\w*\.backward$|\b_?recompute_fn$")
 _verdicts: dict[CodeType, str] = {}
 
 
-def backward_or_recompute(frame: FrameType | None) -> str:
+def _backward_or_recompute(frame: FrameType | None) -> str:
     """Whether an operator in a backward pass is part of it (``"backward"``) or forward work that is done once more (``"recompute"``).
 
     Autograd calls most operators from C++: the nearest Python frame is then the one that started the engine. Python code in between is a
@@ -230,7 +228,7 @@ def _judge(code: CodeType) -> str:
     return ""
 
 
-def is_on_stack(wanted: FrameType | CodeType, frame: Any = None) -> bool:
+def _is_on_stack(wanted: FrameType | CodeType, frame: Any = None) -> bool:
     """Whether *wanted* is among this thread's frames, or is the code of one."""
     frame = frame or sys._getframe(1)
     while frame is not None:
@@ -242,4 +240,4 @@ def is_on_stack(wanted: FrameType | CodeType, frame: Any = None) -> bool:
 
 def _is_nested(frame: Any) -> bool:
     """Whether a caller of *frame* started a backward pass: in a thread of autograd's own, one that runs within another."""
-    return is_on_stack(ENGINE, frame)
+    return _is_on_stack(ENGINE, frame)

@@ -11,8 +11,6 @@ from typing import Any
 from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.state import thread_states
 
-__all__ = ["install"]
-
 POOLS = frozenset({"concurrent.futures.thread", "multiprocessing.pool"})  # their tasks are watched one by one
 
 
