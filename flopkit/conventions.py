@@ -16,7 +16,7 @@ from flopkit.names import find
 
 __all__ = [
     "CHINCHILLA", "CHINCHILLA_TABLE", "DEEPSEEK", "EXACT", "FVCORE", "KAPLAN", "KINDS", "LLM_FOUNDRY", "MAXTEXT", "MAXTEXT_2024", "MEGATRON", "MEGATRON_2021", "MEGATRON_2022", "NANOGPT", "PALM", "SIX_N", "SIX_N_ACTIVE", "TORCH", "TORCHTITAN", "TORCHTITAN_2024", "VECTOR_KINDS", "VERL",
-    "Convention", "as_convention",
+    "Convention", "as_convention", "of_programs",
 ]  # fmt: skip
 
 KINDS: Mapping[str, str] = {
@@ -206,6 +206,25 @@ def as_convention(value: Any) -> Convention:
     raise TypeError(
         f"convention={value!r}: must be a flopkit.Convention or the name of one, e.g. fk.conventions.EXACT or 'TORCH'"
     )
+
+
+def of_programs(convention: Convention | str) -> Convention:
+    """As `as_convention`, of those by which a running program can be counted.
+
+    >>> of_programs("TORCH") is TORCH
+    True
+    """
+    convention = as_convention(convention)
+    asks = [kind for kind in ("router", "head", "embedding") if convention.share(kind) != EXACT.share(kind)]
+    if convention.of_models or asks:
+        needs, which = f"asks for the {' and the '.join(asks)}", "which of its operators that is"
+        if convention.of_models:
+            needs, which = "counts a model's parameters for each token", "which those are"
+        raise ValueError(
+            f"{convention} {needs}, and a running program does not say {which}; "
+            "use a model's formula, fk.load(name), under that convention"
+        )
+    return convention
 
 
 def total(values: Iterable[Any]) -> Any:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
-__all__ = ["DType", "bits", "canonical", "is_complex", "names", "nbytes", "real"]
+__all__ = ["DType", "bits", "canonical", "format_of", "is_complex", "names", "nbytes", "real"]
 
 
 class _HasBits(Protocol):
@@ -88,6 +88,20 @@ def canonical(dtype: DType) -> str:
     if key not in _BITS:
         raise ValueError(f"dtype={dtype!r} is not a known number format; {hint(key, _BITS, _ALIASES)}")
     return key
+
+
+_MADE_OF = {
+    "complex32": "fp16", "complex64": "fp32", "complex128": "fp64", "quint8": "int8", "qint8": "int8", "qint32": "int32",
+}  # fmt: skip
+
+
+def format_of(dtype: str) -> str:
+    """The format whose peak a product of numbers meets that torch calls *dtype*; fp32 where it has no name.
+
+    >>> format_of("bfloat16"), format_of("complex64"), format_of("qint8")
+    ('bf16', 'fp32', 'int8')
+    """
+    return _MADE_OF.get(dtype) or canonical(dtype or "fp32")
 
 
 def bits(dtype: DType) -> Any:

@@ -11,12 +11,12 @@ from flopkit import units
 from flopkit.cost import Cost
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import FREE, PHASES, UNKNOWN, settled
-from flopkit.dtypes import canonical
+from flopkit.dtypes import format_of
 from flopkit.rooflines import Calls
 from flopkit.sizes import choice
 from flopkit.tables import Table
 
-__all__ = ["FORMATS", "by_module", "by_op", "calls", "format_of", "parts", "phase"]
+__all__ = ["FORMATS", "by_module", "by_op", "calls", "parts", "phase"]
 
 _FLOPS = ("flops", "model_flops", "vector_flops")
 _UNITS = {**dict.fromkeys((*_FLOPS, *PHASES, "seen"), "FLOPs"), "share": "%", "bytes": "B", "intensity": "FLOP/B"}
@@ -25,9 +25,6 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 }
 
 SORTS = (*_FLOPS, "bytes", "calls", "operator")
-_MADE_OF = {
-    "complex32": "fp16", "complex64": "fp32", "complex128": "fp64", "quint8": "int8", "qint8": "int8", "qint32": "int32",
-}  # fmt: skip
 
 
 class Part(NamedTuple):
@@ -83,11 +80,6 @@ def calls(report: Any) -> Iterator[Calls]:
             flops = report.convention.flops(work.executed) + report.convention.flops(work.recomputed)
             format = format_of(work.dtype) if flops else ""
             yield Calls(entry.op, where.phase, calls, format, flops, work.bytes, work.status != UNKNOWN)
-
-
-def format_of(dtype: str) -> str:
-    """The format whose peak a product of such numbers meets."""
-    return _MADE_OF.get(dtype) or canonical(dtype or "fp32")
 
 
 def by_op(report: Any, sort: str) -> Table:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.conventions import EXACT, TORCH, Convention, as_convention, divided
+from flopkit.conventions import TORCH, Convention, divided, of_programs
 from flopkit.counter import breakdown, by_torch, printout
 from flopkit.counter.by_torch import Seen
 from flopkit.counter.ledger import Entry, Kept, Where
 from flopkit.counter.work import PHASES, UNKNOWN, settled
+from flopkit.dtypes import format_of
 from flopkit.rooflines import Timing, timing_of
 from flopkit.tables import Table, as_html
 
@@ -118,17 +119,7 @@ class Report:
         ValueError
             For a convention that needs what a program does not show, such as which product is the router's.
         """
-        convention = as_convention(convention)
-        asks = [kind for kind in ("router", "head", "embedding") if convention.share(kind) != EXACT.share(kind)]
-        if convention.of_models or asks:
-            needs, which = f"asks for the {' and the '.join(asks)}", "which of its operators that is"
-            if convention.of_models:
-                needs, which = "counts a model's parameters for each token", "which those are"
-            raise ValueError(
-                f"{convention} {needs}, and a running program does not say {which}; "
-                "use a model's formula, fk.load(name), under that convention"
-            )
-        other = Report(self._source, convention)
+        other = Report(self._source, of_programs(convention))
         other._read = self._read
         return other
 
@@ -194,7 +185,7 @@ class Report:
         found: dict[str, Any] = {}
         for part in breakdown.parts(self):
             if flops := self.convention.flops(part.model if model else part.macs):
-                format = breakdown.format_of(part.entry.work.dtype)
+                format = format_of(part.entry.work.dtype)
                 found[format] = found.get(format, 0) + part.calls * flops
         return {format: settled(flops) for format, flops in found.items()}
 

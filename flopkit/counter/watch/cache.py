@@ -79,13 +79,6 @@ def _work_of(rule: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Work:
     return replace(work, dtype=call.dtype) if work.status == COUNTED and not work.dtype else work
 
 
-def unknown_entry(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Entry:
-    """Of a call that nobody explains: its bytes."""
-    work = unknown(OpCall(func, args, kwargs, out).bytes())
-    theirs = by_torch.flops_of(func, args, kwargs, out)
-    return watcher.entries.setdefault((func, repr(work), theirs), Entry(rule.op, work, func, None, theirs))
-
-
 # -- what calls have in common that cost the same ---------------------------------------------------------------------
 
 _NUMBERS = frozenset({int, bool, float, complex})

@@ -210,7 +210,7 @@ class Watcher(TorchDispatchMode):
                 return out
         if state.calculations == before:
             with DisableTorchFunction():
-                entry = cache.unknown_entry(self, rule, func, args, kwargs, out)
+                entry = cache.look_up(self, rule, func, args, kwargs, out, None, None)
             self._add(state, entry)
         elif isinstance(func, torch._ops.OpOverload):
             self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
