@@ -44,7 +44,6 @@ class Rule:
     fresh: bool = False  # what it returns is new, and follows from shapes, dtypes and arguments that are no tensors
     valued: bool = False  # a float may change what it costs or returns (the p of a distance, the scale of a new size)
     entries: dict[Any, Entry] = field(default_factory=dict)  # what was found for the shapes that were seen
-    exact: dict[Any, Entry] = field(default_factory=dict)  # the same, where floats were among the arguments
 
 
 def rule_for(func: Any) -> Rule:

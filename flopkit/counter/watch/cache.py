@@ -18,8 +18,7 @@ from flopkit.counter.work import COUNTED, Work, unknown
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-_MANY_FLOATS = 200  # of an operator
-_MANY = 20_000  # shapes that are remembered from one count to the next
+_MANY = 20_000  # shapes and floats that are remembered, also from one count to the next
 
 
 def forget_if_many() -> None:
@@ -33,12 +32,12 @@ def rule_of(func: Any) -> Any:
     return RULES.setdefault(func, rule_for(func))
 
 
-def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any, floats: Any) -> Entry:
+def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
     """What a call costs: found among those that cost the same, or worked out."""
     if key is not None and rule.dynamic_shape:
         result = key_of(rule, (out,), None)
-        key = None if result is None else (key, result)
-        known: Entry | None = rule.exact.get((key, floats)) if floats else rule.entries.get(key)
+        key = None if result is None else (result, *key)
+        known: Entry | None = rule.entries.get(key)
         if known is not None:
             return known
     work = _work_of(rule, func, args, kwargs, out)
@@ -54,16 +53,14 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
     entry = Entry(rule.op, work, func, (func, *key), theirs)
     if rule.fresh and on_meta(args):
         entry.results = _recipe_of(out)
-    if not floats:
-        rule.entries[key] = entry
-        return entry
-    # One entry for all floats that change nothing: else a float that is another one in each step would make a line in each.
-    first: Entry = rule.entries.setdefault((key, True), entry)
-    if first.work == entry.work and first.results == entry.results:
-        entry = first
-    if len(rule.exact) > _MANY_FLOATS:
-        rule.exact.clear()
-    rule.exact[key, floats] = entry
+    if len(rule.entries) > _MANY:
+        rule.entries.clear()
+    if rule.valued:
+        # One entry for all floats that change nothing: else a float that is another one in each step would make a line in each.
+        first: Entry = rule.entries.setdefault((key[:-1], "any float"), entry)
+        if first.work == entry.work and first.results == entry.results:
+            entry = first
+    rule.entries[key] = entry
     return entry
 
 
@@ -98,6 +95,8 @@ def key_of(rule: Any, args: Any, kwargs: Any) -> Any:
     if len(set(ids)) != len(ids):  # a tensor that is given twice is read once
         first: dict[int, int] = {}
         parts += ("same", tuple([first.setdefault(each, place) for place, each in enumerate(ids)]))
+    if rule.valued:
+        parts.append(_floats_in(args, kwargs))
     return tuple(parts)
 
 
@@ -129,14 +128,14 @@ def _describe(values: Any, parts: list[Any], ids: list[int], roughly: bool) -> N
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-def floats_in(args: Any, kwargs: Any) -> tuple[Any, ...]:
-    """The floats among the arguments, which the key of a call leaves out."""
+def _floats_in(args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """The floats among the arguments, of which `_describe` says little."""
     found: list[Any] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) is float or type(value) is complex:
             found.append(value)
         elif type(value) is list or type(value) is tuple:
-            found += floats_in(value, None)
+            found += _floats_in(value, None)
     return tuple(found)
 
 

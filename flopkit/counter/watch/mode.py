@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.registry import RULES
 from flopkit.counter.watch import attention, cache, decompose, launches
-from flopkit.counter.watch.cache import floats_in, key_of, made_up, on_meta
+from flopkit.counter.watch.cache import key_of, made_up, on_meta
 from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, leave, pop_dispatch, push_dispatch
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
@@ -141,13 +141,12 @@ class Watcher(TorchDispatchMode):
             if rule.whole is None or not decompose.has_kernel(func, args):
                 return self._open(state, func, args, kwargs, rule)
             rule = rule.whole
-        key = entry = floats = out = None
+        key = entry = out = None
         if rule.constant is None and not rule.data_dependent:
             with DisableTorchFunction():  # a tensor is asked for its shape without anybody else being asked first
                 key = key_of(rule, args, kwargs)
-            floats = floats_in(args, kwargs) if rule.valued else None
             try:
-                entry = rule.exact.get((key, floats)) if floats else rule.entries.get(key)
+                entry = rule.entries.get(key)
             except (TypeError, RuntimeError):  # an argument that has no hash
                 key = None
             if entry is not None and entry.results is not None and on_meta(args) and not how_many_dispatch():
@@ -169,7 +168,7 @@ class Watcher(TorchDispatchMode):
         elif entry is None or region is not None or rule.dynamic_shape:
             with DisableTorchFunction():
                 if entry is None or rule.dynamic_shape:
-                    entry = cache.look_up(self, rule, func, args, kwargs, out, key, floats)
+                    entry = cache.look_up(self, rule, func, args, kwargs, out, key)
                 taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
         state.calculations += entry.calculates
         where = scope.where(phase, taken)
@@ -210,7 +209,7 @@ class Watcher(TorchDispatchMode):
                 return out
         if state.calculations == before:
             with DisableTorchFunction():
-                entry = cache.look_up(self, rule, func, args, kwargs, out, None, None)
+                entry = cache.look_up(self, rule, func, args, kwargs, out, None)
             self._add(state, entry)
         elif isinstance(func, torch._ops.OpOverload):
             self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
