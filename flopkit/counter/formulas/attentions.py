@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,11 +76,11 @@ class Shape:
         return self.q_bytes + k + v
 
 
-def in_common(q: Any, k: Any, v: Any, same: Callable[[Any, Any], bool] = operator.is_) -> str:
+def in_common(q: Any, k: Any, v: Any) -> str:
     """Which of the three are one tensor: "qkv", "qk", "kv", "qv", or none of them."""
-    if same(q, k):
-        return "qkv" if same(k, v) else "qk"
-    return "kv" if same(k, v) else "qv" if same(q, v) else ""
+    if q is k:
+        return "qkv" if k is v else "qk"
+    return "kv" if k is v else "qv" if q is v else ""
 
 
 def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, heads_first: bool = True,

@@ -13,8 +13,6 @@ from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
 from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, transformation
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-
 
 # equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
 def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
@@ -29,25 +27,7 @@ def read(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: flo
     last = False
     if type(attn_mask).__name__ == "CausalBias":  # a mask that says what it is
         is_causal, last, attn_mask = True, attn_mask.variant.name == "LOWER_RIGHT", None
-    common = in_common(query, key, value, _same)
-    return shape_of(query, key, value, causal=is_causal, bottom_right=last, mask=attn_mask, common=common)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two tensors are one, or show the same part of one storage in the same way.
-
-    Of a subclass, and of what is transformed, only whether they are one: their storage may be none, or tell nothing of what they hold.
-    """
-    if one is other:
-        return True
-    if not all(type(t) in _PLAIN or type(t).__name__ == "FakeTensor" for t in (one, other)):
-        return False
-    if one.shape != other.shape or one.stride() != other.stride() or one.storage_offset() != other.storage_offset():
-        return False
-    try:
-        return one.dtype is other.dtype and one.untyped_storage() is other.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # transformed: it has no storage of its own
-        return False
+    return shape_of(query, key, value, causal=is_causal, bottom_right=last, mask=attn_mask, common=in_common(*three))
 
 
 # -- on meta, where no kernel runs ----------------------------------------------------------------------------------
