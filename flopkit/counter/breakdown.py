@@ -16,8 +16,6 @@ from flopkit.rooflines import Calls
 from flopkit.sizes import choice
 from flopkit.tables import Table
 
-__all__ = ["FORMATS", "by_module", "by_op", "calls", "parts", "phase"]
-
 _FLOPS = ("flops", "model_flops", "vector_flops")
 _UNITS = {**dict.fromkeys((*_FLOPS, *PHASES, "seen"), "FLOPs"), "share": "%", "bytes": "B", "intensity": "FLOP/B"}
 FORMATS: dict[str, Callable[[Any], str]] = {

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-__all__ = ["OpCall", "extent", "name_of", "numel", "tensors"]
-
 
 def name_of(func: Any) -> str:
     """``aten::mm`` of ``torch.ops.aten.mm.default``: the operator without its overload.

@@ -8,8 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from flopkit.counter.work import COUNTED, ELEMENTWISE, Work
 
-__all__ = ["Entry", "Kept", "Ledger", "Where"]
-
 
 class Where(NamedTuple):
     """In which phase, in which module, and whether inside of an attention call that has a line of its own."""

@@ -12,8 +12,6 @@ from flopkit.counter.breakdown import FORMATS
 from flopkit.counter.work import PHASES, UNKNOWN
 from flopkit.tables import Table
 
-__all__ = ["notes", "summary", "table"]
-
 ROWS = 12  # of the table that a report shows
 WRITTEN_OUT = (
     "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"

@@ -6,20 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "COUNTED",
-    "ELEMENTWISE",
-    "FREE",
-    "PHASES",
-    "UNKNOWN",
-    "Work",
-    "counted",
-    "elementwise",
-    "free",
-    "settled",
-    "unknown",
-]
-
 COUNTED = "counted"  # a formula gives its multiply-adds
 ELEMENTWISE = "element-wise"  # arithmetic outside of contractions: vector FLOPs
 FREE = "free"  # no arithmetic: a view moves nothing, a copy or a gather moves bytes
