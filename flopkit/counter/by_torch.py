@@ -43,19 +43,14 @@ class Seen:
 
     Examples
     --------
-    Torch's counter has no formula for the fused attention of a CPU. On meta, and on a GPU, it has one.
+    Torch's counter has no formula for the fused attention of a CPU. (For a GPU's it has one.)
 
     >>> import torch, flopkit as fk
-    >>> from torch.nn import functional as F
-    >>> def seen(device):
-    ...     q = torch.ones(1, 2, 8, 4, device=device)
-    ...     attention = F.scaled_dot_product_attention
-    ...     report = fk.count(attention, q, q, q)
-    ...     return report.as_seen_by("torch")
-    >>> int(seen("cpu")), seen("cpu").flops, int(seen("meta")), seen("meta").flops
-    (0, 2048, 2048, 2048)
-    >>> seen("cpu").missed[0]["operator"]
-    'scaled_dot_product_attention'
+    >>> q = torch.ones(1, 2, 8, 4)
+    >>> attention = torch.nn.functional.scaled_dot_product_attention
+    >>> seen = fk.count(attention, q, q, q).as_seen_by("torch")
+    >>> int(seen), seen.flops, seen.missed[0]["operator"]
+    (0, 2048, 'scaled_dot_product_attention')
     """
 
     value: int

@@ -220,7 +220,7 @@ def check(pieces, n, needs, device):
         torch.overrides.has_torch_function,
     ) == PLAIN
     assert (torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()) == (0, 0)
-    assert (patches._users, patches._undo, mode.thread_states()) == (0, None, ())
+    assert (patches._users, list(patches._changes._exit_callbacks), mode.thread_states()) == (0, [], ())
 
 
 programs = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from([4, 6, 8])), min_size=1, max_size=6)

@@ -93,7 +93,7 @@ def snapshot(model, optimizer):
         },
         "stance": str(torch._dynamo.eval_frame._stance),
         "threads": threading.active_count(),
-        "watching": (mode.thread_states(), patches._users, patches._undo),
+        "watching": (mode.thread_states(), patches._users, list(patches._changes._exit_callbacks)),
         "compiler": torch._C._dynamo.eval_frame.get_eval_frame_callback(),
     }
 

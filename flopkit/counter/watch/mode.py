@@ -66,8 +66,7 @@ class Watcher(TorchDispatchMode):
         if found is None:
             found = self.local.state = ThreadState(self, OUTSIDE)
             self.states.append(found)
-            around = getattr(local, "states", ())
-            local.states = (*(state for state in around if not state.watcher.closed), found)
+            local.states = (*(state for state in local.states if not state.watcher.closed), found)
         return found
 
     @contextlib.contextmanager

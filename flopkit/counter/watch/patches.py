@@ -27,34 +27,31 @@ from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
 from flopkit.counter.watch.internals import dispatch_modes
 from flopkit.counter.watch.mode import Watcher
-from flopkit.counter.watch.state import busy, counting_states, custom_backwards, local, thread_states
+from flopkit.counter.watch.state import busy, counting_states, local, thread_states
 
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
 _is_tracing = torch.compiler.is_dynamo_compiling
 TORCH = str(Path(torch.__file__).parent) + os.sep  # not torchvision, torchao, …
 
 _users = 0
-_undo: Changes | None = None
+_changes = Changes()
 
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
     """Change what has to be changed until the last of those who count is done."""
-    global _users, _undo
-    with lock:
-        _users += 1
+    global _users
     try:
         with lock:
-            if _undo is None:
-                _undo = Changes()
-                _install(_undo)
+            _users += 1
+            if _users == 1:
+                _install(_changes)
         yield
     finally:
         with lock:
             _users -= 1
-            if _users == 0 and _undo is not None:
-                changes, _undo = _undo, None
-                changes.close()
+            if _users == 0:
+                _changes.close()
 
 
 def _install(changes: Changes) -> None:
@@ -89,7 +86,7 @@ def _calling(original: Any) -> Any:
             return original(module, *args, **kwargs)
         entered = []
         try:
-            for state in getattr(local, "states", None) or thread_states():
+            for state in local.states or thread_states():
                 if not state.watcher.closed:
                     state.call_module(module)
                     entered.append(state)
@@ -122,7 +119,7 @@ def _applying(original: Any) -> Any:
     """Remember that the backward pass of a custom function runs, and whether gradients were on when it began."""
 
     def apply(node: Any, *gradients: Any, **by_name: Any) -> Any:
-        inside = custom_backwards()
+        inside = local.custom_backwards
         task = graph_task()
         for state in thread_states():
             if task not in state.began:
@@ -263,7 +260,7 @@ def _eager(changes: Changes) -> None:
         def compile(*args: Any, **kwargs: Any) -> Any:
             nonlocal asked
             with lock:
-                if not asked and _undo is changes:  # else it was kept from a count that has ended
+                if _users and not asked:  # else it was kept from a count that has ended
                     asked = True
                     set_stance()
             return original(*args, **kwargs)

@@ -21,7 +21,6 @@ from flopkit.counter.watch.modules import OUTSIDE, Scope
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-local = threading.local()
 _grad_enabled = torch.is_grad_enabled
 
 SEVERAL_THREADS = (
@@ -31,9 +30,20 @@ SEVERAL_THREADS = (
 MOST_PASSES = 10_000  # starts of backward passes that are remembered; the next forward operator clears them
 
 
+class _Local(threading.local):
+    """Of one thread: what each watcher knows of it, and the backward passes of custom functions that it is in (graph task, gradients on)."""
+
+    def __init__(self) -> None:
+        self.states: tuple[ThreadState, ...] = ()
+        self.custom_backwards: list[tuple[int, bool]] = []
+
+
+local = _Local()
+
+
 def thread_states() -> tuple[ThreadState, ...]:
     """What each watcher knows of this thread."""
-    found: tuple[ThreadState, ...] = getattr(local, "states", ())
+    found = local.states
     if graph_task() != -1 and all(state.watcher.closed for state in found):
         # autograd's own thread, which no one entered: the modes came along
         modes: Any = dispatch_modes()
@@ -56,14 +66,6 @@ def busy(states: Iterable[ThreadState]) -> Iterator[None]:
     finally:
         for state in states:
             state.busy -= 1
-
-
-def custom_backwards() -> list[tuple[int, bool]]:
-    """The backward passes of custom functions that this thread is in: in which graph task, and whether with gradients on."""
-    found: list[tuple[int, bool]] | None = getattr(local, "custom", None)
-    if found is None:
-        found = local.custom = []
-    return found
 
 
 class ThreadState:
@@ -123,7 +125,7 @@ class ThreadState:
             self.timeline.lowest = min(self.timeline.lowest, number)
             return self.timeline.at(number) or OUTSIDE
         found: Scope | None = None
-        if (custom := custom_backwards()) and (around := custom[-1][0]) != task:
+        if (custom := local.custom_backwards) and (around := custom[-1][0]) != task:
             # A custom function differentiates, in its own backward pass, what it made there (checkpointing).
             if self.began.get(around, NEVER) <= number < self.began[task]:
                 threads = (self,)
@@ -171,7 +173,7 @@ class ThreadState:
         if optimizing:
             return "optimizer", self.scope if self.stack else OUTSIDE
         phase = _backward_or_recompute(sys._getframe(1).f_back)  # a thread of autograd's own has no Python below
-        if phase == "backward" and _grad_enabled() and (task, False) in custom_backwards()[-1:]:
+        if phase == "backward" and _grad_enabled() and (task, False) in local.custom_backwards[-1:]:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"
         scope = self.scope if self.stack and self.stack[-1][1] == task else self.of_node()
