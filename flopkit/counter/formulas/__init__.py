@@ -22,7 +22,7 @@ from flopkit.counter.ledger import Entry
 from flopkit.counter.work import Work, free, unknown
 
 # The files that register formulas when they are imported.
-_FILES = ("attention_kernels convolutions images indexing linear_algebra losses_optimizers normalisations products "
+_FILES = ("attention_kernels convolutions images linear_algebra losses_optimizers memory normalisations products "
           "quantised recurrent reductions")  # fmt: skip
 MODULES = tuple(import_module(f"{__name__}.{name}") for name in _FILES.split())
 
