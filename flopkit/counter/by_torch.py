@@ -112,9 +112,7 @@ def seen(ledger: Ledger, tool: str) -> Seen:
     rows: dict[str, dict[str, Any]] = {}
     for (entry, where), calls in ledger.calls.items():
         if entry.by_torch is None:
-            raise ValueError(
-                f"torch's own formula for {entry.op} fails on such a call, and its FlopCounterMode with it"
-            )
+            raise ValueError(f"torch's own formula for {entry.op} fails on such a call, and its counter with it")
         op = ATTENTION if where.in_attention and entry.op not in whole else entry.op
         row = rows.setdefault(op, {"operator": op, "calls": 0, "flops": 0, "seen": 0})
         row["seen"] += (calls - ledger.unseen[entry, where]) * entry.by_torch

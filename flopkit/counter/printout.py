@@ -13,9 +13,7 @@ from flopkit.counter.work import PHASES, UNKNOWN
 from flopkit.tables import Table
 
 ROWS = 12  # of the table that a report shows
-WRITTEN_OUT = (
-    "softmax beside batched products: if that is attention written out, its mask is not seen, and every position counts"
-)
+WRITTEN_OUT = "softmax beside batched products: if that is attention written out, all positions count, hidden ones, too"
 
 
 def summary(report: Any) -> list[str]:

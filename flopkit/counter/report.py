@@ -74,9 +74,7 @@ class Report:
 
     forward = _phase("forward", "The forward pass, as a `Cost`.")
     backward = _phase("backward", "The backward pass without the forward work that it recomputes.")
-    recompute = _phase(
-        "recompute", "Forward work done again: by checkpoints, and the scores by flash attention's backward."
-    )
+    recompute = _phase("recompute", "Forward work done again by checkpoints, and scores by flash attention's backward.")
     optimizer = _phase("optimizer", "Work inside an optimiser's step; a closure's counts as forward and backward.")
 
     @property

@@ -25,9 +25,7 @@ class Work:
     # kernel computes pairs that the mask hides, or gradients that nobody asked for.
     model: Mapping[str, Number] = field(default_factory=dict)
     executed: Any = None  # a mapping, too
-    recomputed: Mapping[str, Number] = field(
-        default_factory=dict
-    )  # by a fused backward, besides: flash attention's scores
+    recomputed: Mapping[str, Number] = field(default_factory=dict)  # by a fused backward, besides: attention's scores
     vector: Mapping[str, Number] = field(default_factory=dict)  # element-wise FLOPs
     vector_recomputed: Mapping[str, Number] = field(default_factory=dict)
     bytes: int = 0  # compulsory traffic

@@ -42,9 +42,7 @@ def pool(call: OpCall) -> Work:
 # -- a filter that widens, and sampling at a grid ------------------------------------------------------------------
 
 
-@explains(
-    "_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward"
-)
+@explains("_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward")  # fmt: skip
 def antialiased(call: OpCall) -> Work:
     """Columns, then rows: 2t − 1 FLOPs for a sum of t taps, with the filter's full width t = 2·⌈support·scale⌉ + 1 (an upper bound).
 

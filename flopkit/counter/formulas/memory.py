@@ -127,9 +127,7 @@ def _read_places(call: OpCall) -> int:
     return sum(map(extent, places.values()))
 
 
-@explains(
-    "embedding index _unsafe_index index_select gather take take_along_dim masked_scatter_backward _unsafe_masked_index"
-)
+@explains("embedding index _unsafe_index index_select gather take take_along_dim masked_scatter_backward _unsafe_masked_index")  # fmt: skip
 def gathered(call: OpCall) -> Work:
     """Reads as much as comes out, and the indices; the rest of the source stays where it is."""
     return free(2 * sum(map(extent, call.outputs)) + _read_places(call))

@@ -31,10 +31,6 @@ OP = "scaled_dot_product_attention"
 class Region:
     """One call of attention: which kernel ran it, and what of its backward pass has been seen."""
 
-    __slots__ = (
-        "assumed", "first", "fused", "kernel", "last", "outer", "phase", "ran", "scored", "shape", "task",
-    )  # fmt: skip
-
     def __init__(self, shape: Shape, outer: Scope, phase: str, assumed: str) -> None:
         self.shape = shape
         self.outer = outer
@@ -143,9 +139,8 @@ class Region:
         if not work.model or "scores" in work.model:
             return replace(work, kernel=kernel)
         model, executed = split_of(work.model, self.shape), {"scores": sum(work.model.values())}
-        return replace(
-            work, model=model, executed=executed, kernel=kernel, note=self.shape.note, dtype=self.shape.dtype
-        )
+        note, dtype = self.shape.note, self.shape.dtype
+        return replace(work, model=model, executed=executed, kernel=kernel, note=note, dtype=dtype)
 
     def put(self, state: Any, work: Work, phase: str, scope: Scope) -> None:
         """Enter a line of this call."""

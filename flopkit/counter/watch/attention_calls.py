@@ -11,7 +11,7 @@ import torch
 from flopkit.counter.formulas.attentions import Shape, in_common, shape_of
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
-from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, transformation
+from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, is_transformed
 
 
 # equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
@@ -63,9 +63,10 @@ def chosen(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: f
     asked for the products that torch makes of attention there, and never for the kernel, which has a shape on meta, too.
     """
     three = (query, key, value)
-    if transformation() is not None:
-        return None
-    if any(t.device.type != "meta" or t.dim() != 4 or t.is_nested or t.shape[0] != query.shape[0] for t in three):
+    if any(
+        is_transformed(t) or t.device.type != "meta" or t.dim() != 4 or t.is_nested or t.shape[0] != query.shape[0]
+        for t in three
+    ):
         return None
     if not enable_gqa and not query.shape[1] == key.shape[1] == value.shape[1]:
         return None

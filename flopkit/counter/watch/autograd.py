@@ -36,8 +36,6 @@ def number_of(node: Any) -> int:
 class AutogradTimeline:
     """Which scope was current when autograd gave out which sequence number, in one thread."""
 
-    __slots__ = ("lowest", "numbers", "passes", "scopes")
-
     def __init__(self, number: int, scope: Scope) -> None:
         self.numbers = array("q", [number])
         self.scopes: list[Scope] = [scope]

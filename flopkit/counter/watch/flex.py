@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,19 +23,16 @@ from flopkit.counter.formulas.attentions import Shape, backward_work, forward_wo
 from flopkit.counter.formulas.block_masks import pairs_of
 from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.autograd import current_node, next_number
-from flopkit.counter.watch.internals import COMPILED_CALL
 from flopkit.counter.watch.modules import Scope
 from flopkit.counter.watch.state import busy
 
 
+@dataclass
 class _Ran:
     """A call of FlexAttention, for its backward pass to find."""
 
-    __slots__ = ("kernel", "outer")
-
-    def __init__(self, kernel: str, outer: Scope) -> None:
-        self.kernel = kernel
-        self.outer = outer
+    kernel: str
+    outer: Scope
 
     def takes(self, *operator: Any) -> bool:
         """Whatever else runs in the backward pass counts by itself."""
@@ -102,7 +99,7 @@ def _kernel(query: Any) -> str:
         name = code.co_filename.replace("\\", "/")
         if code.co_name == "flex_attention" and name.endswith("nn/attention/flex_attention.py"):
             called = True
-        elif called and name.endswith(COMPILED_CALL):
+        elif called and name.endswith("_dynamo/eval_frame.py"):
             return "flex"
         frame = frame.f_back
     return "math" if called else "flex"

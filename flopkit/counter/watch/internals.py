@@ -15,10 +15,6 @@ from torch.utils import _python_dispatch
 
 _functorch = torch._C._functorch
 
-# Modules of the compiler, named and not imported: importing one loads the compiler.
-PACKAGES = "torch._inductor.package.package"  # where the models are loaded that AOTInductor compiled
-COMPILED_CALL = "_dynamo/eval_frame.py"  # what a compiled function is called through
-
 # The stack of dispatch modes, of this thread.
 dispatch_modes = _python_dispatch._get_current_dispatch_mode_stack
 push_dispatch = torch._C._push_on_torch_dispatch_stack
@@ -55,8 +51,7 @@ def has_kernel_for(op: Any, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
 
 
-# The public API transforms (`torch.vmap`, `torch.func.grad`). It does not say whether that is going on.
-transformation = _functorch.peek_interpreter_stack  # the innermost that is at work; None where none is
+# The public API transforms (`torch.vmap`, `torch.func.grad`). It does not say of a tensor whether it is.
 is_transformed = _functorch.is_functorch_wrapped_tensor
 
 

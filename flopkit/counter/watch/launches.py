@@ -16,9 +16,8 @@ from typing import Any
 import torch
 
 from flopkit.counter import registry
-from flopkit.counter.calls import OpCall, tensors
+from flopkit.counter.calls import OpCall
 from flopkit.counter.watch.changes import Changes
-from flopkit.counter.watch.internals import PACKAGES
 from flopkit.counter.watch.state import busy, counting_states
 from flopkit.counter.work import Work, unknown
 
@@ -35,9 +34,7 @@ _OF_TORCHSCRIPT = (
     "oneDNNFusionGroup", "StaticSubgraph",
 )  # fmt: skip
 LATE = "Triton was loaded while this was counted: kernels that were launched directly, if any, are not seen"
-DIFFERENTIATED = (
-    "TorchScript may have fused element-wise operators in a graph that it differentiates: those are not seen"
-)
+DIFFERENTIATED = "TorchScript may have fused element-wise operators of a graph that it differentiates: not seen"
 
 
 def loaded() -> list[str]:
@@ -54,7 +51,11 @@ def install(changes: Changes) -> None:
             elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` launches
                 changes.replace(kind, "__getitem__", _indexing)
     for owner, name, op in (
-        (getattr(sys.modules.get(PACKAGES), "AOTICompiledModel", None), "__call__", "inductor.AOTICompiledModel"),
+        (
+            getattr(sys.modules.get("torch._inductor.package.package"), "AOTICompiledModel", None),
+            "__call__",
+            "inductor.AOTICompiledModel",
+        ),
         (torch, FBGEMM, FBGEMM),
     ):
         if hasattr(owner, name):
@@ -113,12 +114,9 @@ def _beneath(kernel: Any) -> list[Any]:
 
 
 def _work(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
-    for each in _beneath(kernel):
-        formula = registry.theirs(each)
-        if formula is not None:
-            return formula(OpCall(kernel, args, kwargs, None))
-    found = {id(t): t for t in tensors((args, kwargs))}
-    return unknown(OpCall(kernel, tuple(found.values()), {}, None).bytes())
+    call = OpCall(kernel, args, kwargs, None)
+    formula = next(filter(None, map(registry.theirs, _beneath(kernel))), None)
+    return unknown(call.bytes()) if formula is None else formula(call)
 
 
 def _scripting(original: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from flopkit.counter.ledger import Where
@@ -19,21 +20,17 @@ class Scope:
 
     __slots__ = ("children", "last", "module", "names", "path", "region")
 
-    def __init__(
-        self,
-        path: str,
-        module: weakref.ref[Any] | None = None,
-        region: Any = None,
-        children: dict[int, Scope] | None = None,
-    ) -> None:
+    def __init__(self, path: str, module: Callable[[], Any] = lambda: None, region: Any = None) -> None:
         self.path, self.module, self.region = path, module, region
-        self.children = children  # scopes of the modules called from this one, by id
+        self.children: dict[int, Scope] | None = None  # scopes of the modules called from this one, by id
         self.names: dict[int, str] | None = None  # of the modules below this one, by id, as last looked up
         self.last: Where | None = None  # as last asked for
 
     def of_region(self, region: Any) -> Scope:
         """This scope inside of an attention call."""
-        return Scope(self.path, self.module, region, self.children)
+        inner = Scope(self.path, self.module, region)
+        inner.children = self.children
+        return inner
 
     def where(self, phase: str, taken: bool = False) -> Where:
         """This scope in *phase*, for the ledger; *taken*: of what an attention call takes for its own."""
@@ -44,7 +41,7 @@ class Scope:
 
     def holds(self, module: Any) -> bool:
         """Whether this is the scope of *module*."""
-        return self.module is not None and self.module() is module
+        return self.module() is module
 
 
 OUTSIDE = Scope("")
@@ -70,7 +67,7 @@ class Modules:
         """The scope of *module*, called from *under*, where that has none for it yet."""
         with self.lock:
             found = self._found(module, under, recomputed)
-            if under.module is not None and found is not under:
+            if under.module() is not None and found is not under:
                 if under.children is None:
                     under.children = {}
                 _keep(under.children, module, found)
@@ -78,7 +75,7 @@ class Modules:
         return found
 
     def _found(self, module: Any, under: Scope, recomputed: bool) -> Scope:
-        parent = under.module() if under.module is not None else None
+        parent = under.module()
         if parent is not None:
             name = _name_below(under, parent, module)
             if name is not None:
@@ -95,10 +92,10 @@ class Modules:
         number = 1
         while True:
             found = self.roots.get(path)
-            if found is None or (parent is not None and not _is_gone(found)):
+            if found is None or (parent is not None and found.module() is not None):
                 found = self.roots[path] = Scope(path, weakref.ref(module))
                 return found
-            if _is_gone(found):
+            if found.module() is None:
                 found.module = weakref.ref(module)
                 found.children = None
                 return found
@@ -106,12 +103,8 @@ class Modules:
             path = f"{name} ({number})"
 
 
-def _is_gone(scope: Scope) -> bool:
-    return scope.module is None or scope.module() is None
-
-
 def _is_below(root: Scope, module: Any) -> bool:
-    top = root.module() if root.module is not None else None
+    top = root.module()
     return top is not None and any(child is module for child in top.modules())
 
 
@@ -120,7 +113,7 @@ def _keep(known: dict[int, Scope], module: Any, scope: Scope) -> None:
     known[id(module)] = scope
     size = len(known)
     if size >= 64 and size & (size - 1) == 0:
-        for key in [key for key, old in known.items() if _is_gone(old)]:
+        for key in [key for key, old in known.items() if old.module() is None]:
             del known[key]
 
 

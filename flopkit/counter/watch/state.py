@@ -71,11 +71,6 @@ def busy(states: Iterable[ThreadState]) -> Iterator[None]:
 class ThreadState:
     """What one watcher knows of one thread."""
 
-    __slots__ = (
-        "began", "busy", "calculations", "entered", "hidden_depth", "last_number", "ledger", "optimizers", "recomputed", "scope", "stack",
-        "timeline", "watcher",
-    )  # fmt: skip
-
     def __init__(self, watcher: Watcher, base: Scope) -> None:
         self.watcher = watcher
         self.scope = base
