@@ -18,7 +18,7 @@ from flopkit.counter.work import COUNTED, Work, unknown
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-_MANY = 20_000  # shapes and floats that are remembered, also from one count to the next
+_MANY = 20_000  # shapes that are remembered from one count to the next
 
 
 def forget_if_many() -> None:
@@ -53,13 +53,11 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
     entry = Entry(rule.op, work, func, (func, *key), theirs)
     if rule.fresh and on_meta(args):
         entry.results = _recipe_of(out)
-    if len(rule.entries) > _MANY:
-        rule.entries.clear()
     if rule.valued:
         # One entry for all floats that change nothing: else a float that is another one in each step would make a line in each.
         first: Entry = rule.entries.setdefault((key[:-1], "any float"), entry)
-        if first.work == entry.work and first.results == entry.results:
-            entry = first
+        if first is not entry and first.work == entry.work and first.results == entry.results:
+            return first
     rule.entries[key] = entry
     return entry
 
