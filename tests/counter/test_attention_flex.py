@@ -255,3 +255,16 @@ def test_what_autocast_casts_runs_in_its_format(dtype, name):
     assert list(report.flops_by_dtype()) == [name]
     (row,) = [row for row in report.by_op() if row["flops"]]
     assert row["bytes"] == (2 if dtype else 4) * (4 * q.numel() + 4 * B * H * 128 * 128)  # uncompiled: the scores move
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_a_tensor_that_the_mask_captured_may_change(mode):
+    with mode():
+        width = torch.tensor(3)
+        block_mask = mask(lambda b, h, i, j: (i >= j) & (i - j < width))
+        seen = []
+        for each in (3, 5):
+            width.fill_(each)
+            report = fk.count(flex.flex_attention, *three(), block_mask=block_mask)
+            seen.append(report.under(EXACT).model_flops // (B * H * 4 * D))
+        assert seen == [sum(min(i + 1, each) for i in range(40)) for each in (3, 5)]

@@ -39,8 +39,11 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
         return Pairs(None, None)
     if counts.device.type == "meta" or type(counts) is not torch.Tensor:
         return Pairs(None, None, UNSEEN)
-    known, key = _seen.setdefault(counts, {}), (counts._version, id(mask_mod), q, kv)
-    if key not in known:
+    captured = [cell.cell_contents for cell in getattr(mask_mod, "__closure__", None) or ()]
+    tracked = [t for t in (counts, *buffers, *captured) if isinstance(t, torch.Tensor)]
+    versions = [-1 if t.is_inference() else t._version for t in tracked]  # an inference tensor does not say: look again
+    known, key = _seen.setdefault(counts, {}), (*versions, id(mask_mod), q, kv)
+    if key not in known or -1 in versions:
         # Below the modes: looking is not part of the program.
         with torch.no_grad(), without_dispatch():
             known[key] = _look(inner, mask_mod, buffers, rows, columns, q, kv), mask_mod
