@@ -257,11 +257,20 @@ def test_what_autocast_casts_runs_in_its_format(dtype, name):
     assert row["bytes"] == (2 if dtype else 4) * (4 * q.numel() + 4 * B * H * 128 * 128)  # uncompiled: the scores move
 
 
+WIDTH = torch.tensor(3)
+
+
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
-def test_a_tensor_that_the_mask_captured_may_change(mode):
+@pytest.mark.parametrize("name", ["captured", "global"])
+def test_a_tensor_that_the_mask_reads_may_change(mode, name):
     with mode():
-        width = torch.tensor(3)
-        block_mask = mask(lambda b, h, i, j: (i >= j) & (i - j < width))
+        width = torch.tensor(3) if name == "captured" else WIDTH
+        mods = {
+            "captured": lambda b, h, i, j: (i >= j) & (i - j < width),
+            "global": lambda b, h, i, j: (i >= j) & (i - j < WIDTH),
+        }
+        width.fill_(3)
+        block_mask = mask(mods[name])
         seen = []
         for each in (3, 5):
             width.fill_(each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import getclosurevars, isfunction
 from typing import Any, NamedTuple
 
 import torch
@@ -39,7 +40,8 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
         return Pairs(None, None)
     if counts.device.type == "meta" or type(counts) is not torch.Tensor:
         return Pairs(None, None, UNSEEN)
-    captured = [cell.cell_contents for cell in getattr(mask_mod, "__closure__", None) or ()]
+    named = getclosurevars(mask_mod) if isfunction(mask_mod) else None
+    captured = (*named.nonlocals.values(), *named.globals.values()) if named else ()
     tracked = [t for t in (counts, *buffers, *captured) if isinstance(t, torch.Tensor)]
     versions = [-1 if t.is_inference() else t._version for t in tracked]  # an inference tensor does not say: look again
     known, key = _seen.setdefault(counts, {}), (*versions, id(mask_mod), q, kv)

@@ -20,10 +20,7 @@ from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
 from flopkit.counter.work import Work
 
-BY_ITS_INSIDE = (
-    "counted by the operators of torch that ran inside it; arithmetic that it does besides, in NumPy or in a kernel of its own, is not "
-    "seen (@fk.formula counts it)"
-)
+BY_ITS_INSIDE = "counted by torch's operators inside it; arithmetic of its own is not seen (@fk.formula counts it)"
 LOCAL = "DTensor: what is counted is this rank's local work"
 # TorchScript compares the constants of a trace that never ran, and hands a mode numbers where these operators take tensors.
 _OF_CONSTANTS = (torch.ops.aten.equal.default, torch.ops.aten._local_scalar_dense.default)
