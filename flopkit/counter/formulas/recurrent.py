@@ -1,9 +1,9 @@
 """Recurrent layers that are one operator: `flopkit.macs.Recurrent`, the sizes read off the tensors.
 
-Packed sequences count their true lengths. Backward, the model's FLOPs are those of the gradients that are needed: of the weights, of the input where it needs one, of the hidden
-state from the last step to the second, and of the initial state only where it needs one (in `torch.nn.LSTM` without a given state it
-does not). So they equal what the same layer takes where it is decomposed, as on meta. Executed is what the kernel does: it always
-computes the gradient of the initial state, and oneDNN's that of the input, too.
+Packed sequences count their true lengths. Backward, the model's FLOPs are those of the gradients that are needed: of the weights, of the
+input where it needs one, of the hidden state from the last step to the second, and of the initial state only where it needs one (in
+`torch.nn.LSTM` without a given state it does not). So they equal what the same layer takes where it is decomposed, as on meta. Executed
+is what the kernel does: it always computes the gradient of the initial state, and oneDNN's that of the input, too.
 """
 
 from __future__ import annotations
