@@ -12,7 +12,7 @@ from flopkit.cost import Cost
 from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.work import COUNTED, Work, counted, settled
 
-__all__ = ["FORMULAS", "explains", "formula", "forget", "theirs"]
+__all__ = ["FORMULAS", "explains", "formula", "forget", "users_formula"]
 
 Formula = Callable[[OpCall], Work]
 
@@ -21,7 +21,7 @@ _PLACES: dict[str, str] = {}  # the file of each
 _THEIRS: dict[Any, Formula] = {}  # the user's, by name or by the kernel itself
 RULES: dict[
     Any, Any
-] = {}  # what the counter knows of operators, by now: forgotten whenever a formula is registered or dropped
+] = {}  # what the counter knows of operators; another one whenever a formula is registered or dropped
 
 
 def explains(*names: str) -> Callable[[Formula], Formula]:
@@ -94,8 +94,9 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):
             raise TypeError(f"@fk.formula({key}) decorates a function of the operator's arguments, not {function!r}")
+        global RULES
         _THEIRS[key] = _adapted(key, function, bytes)
-        RULES.clear()
+        RULES = {}
         return function
 
     return register
@@ -103,11 +104,12 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
 
 def forget(op: Any) -> None:
     """Drop the formula that was registered for *op* with `formula`."""
+    global RULES
     _THEIRS.pop(_key(op), None)
-    RULES.clear()
+    RULES = {}
 
 
-def theirs(func: Any) -> Formula | None:
+def users_formula(func: Any) -> Formula | None:
     """The user's formula for an operator or a kernel: of this overload first, of the operator next."""
     if not _THEIRS:
         return None

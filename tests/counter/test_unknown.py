@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import flopkit as fk
-from flopkit.counter.registry import RULES, forget
+from flopkit.counter import registry
+from flopkit.counter.registry import forget
 from flopkit.counter.watch import cache
 
 A, B = torch.ones(4, 8), torch.ones(8, 8)
@@ -375,9 +376,9 @@ def test_a_mistake_in_a_formula_of_ours_does_not_end_the_program(monkeypatch):
         lambda func: replace(original(func), formula=broken) if "mm" in str(func) else original(func),
     )
     a, b = torch.ones(3, 11), torch.ones(11, 2)
-    RULES.clear()
+    registry.RULES.clear()
     reports = [fk.count(lambda: (a @ b).relu()) for _ in range(2)]  # the second remembers the shapes of the first
-    RULES.clear()
+    registry.RULES.clear()
     for report in reports:
         assert report.uncounted == [{"operator": "mm", "calls": 1, "bytes": 4 * (33 + 22 + 6)}]
         assert report.notes == ["mm: flopkit's formula failed (IndexError: of ours); please report it (1 call)"]
@@ -400,9 +401,9 @@ def half(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def test_of_an_operator_that_is_counted_by_its_inside_a_note_says_so():
     report = fk.count(lambda: (half(A, B), half(A, B)))
     assert (report.flops, report.vector_flops, report.uncounted) == (0, 2 * 32, [])
-    assert [note for note in report.notes if note.startswith("unknown_tests.half: counted by torch's operators inside")], (
-        report.notes
-    )
+    assert [
+        note for note in report.notes if note.startswith("unknown_tests.half: counted by torch's operators inside")
+    ], report.notes
     assert any("counted by torch's operators" in line for line in report.summary())
     assert not fk.count(opaque, A, B).notes
     assert not fk.count(lambda: torch.nn.functional.gelu(A) @ B).notes

@@ -54,7 +54,8 @@ def rule_for(func: Any) -> Rule:
         return rule
     fresh = schema.name.startswith("aten::") and not schema.is_mutable and not rule.dynamic_shape
     new = schema.returns and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
-    return replace(rule, fresh=fresh and bool(new), valued=not rule.elementwise and _is_valued(schema))
+    valued = registry.users_formula(func) is not None or (not rule.elementwise and _is_valued(schema))
+    return replace(rule, fresh=fresh and bool(new), valued=valued)
 
 
 def _is_valued(schema: Any) -> bool:
@@ -75,9 +76,10 @@ def _explain(func: Any) -> Rule:
     op = name.replace("aten::", "").replace("::", ".")
     # Composite: torch itself defines it by others, in C++.
     composite = name.startswith("aten::") and internals.has_kernel_for(func, "CompositeImplicitAutograd")
-    by_formula = partial(Rule, op, dynamic_shape=torch.Tag.dynamic_output_shape in getattr(func, "tags", ()))
+    dynamic = torch.Tag.dynamic_output_shape in getattr(func, "tags", ()) or name == "aten::_pack_padded_sequence"
+    by_formula = partial(Rule, op, dynamic_shape=dynamic)
     by_inside = partial(Rule, op, _uncounted, opens=True)
-    if (mine := registry.theirs(func)) is not None:
+    if (mine := registry.users_formula(func)) is not None:
         return by_formula(mine)
     if (ours := registry.FORMULAS.get(name)) is not None:
         if name == "aten::linear" or not composite:
@@ -96,15 +98,16 @@ def _explain(func: Any) -> Rule:
             return by_inside(composite=True)
         return Rule(op, lambda call: free(), constant=Entry(op, free(), func))
     vector = elementwise.vector_formula(func, name)
+    scalars = all(str(argument.type) != "int" for argument in func._schema.arguments)  # else a dimension, such as glu's
     if vector is not None and not composite:
-        return by_formula(vector, elementwise=True)
+        return by_formula(vector, elementwise=scalars)
     if vector is None and reason:
         return by_formula(_uncounted)
     if (moved := memory.formula_of(func, name)) is not None:
         return by_inside(composite=True, whole=Rule(op, moved)) if composite else by_formula(moved)
     whole = None
     if vector is not None and internals.has_kernel_for(func, "CPU"):  # only a device without one takes it apart
-        whole = by_formula(vector, elementwise=True)
+        whole = by_formula(vector, elementwise=scalars)
     defined = internals.can_decompose(func)  # also by Python, and by those who wrote it
     return by_inside(composite=defined, whole=whole, attends=op == "scaled_dot_product_attention")
 

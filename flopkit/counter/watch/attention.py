@@ -7,6 +7,7 @@ operators inside, in the backward pass, too, are known to be part of it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import replace
@@ -152,7 +153,7 @@ def run(state: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a call of attention as one region."""
     shape = None
     if not state.busy and state.scope.region is None:
-        with torch.DisableTorchFunction():
+        with torch.DisableTorchFunction(), contextlib.suppress(RuntimeError):  # of a size that nobody knows yet
             shape = read(*args, **kwargs)
     if shape is None:
         return func(*args, **kwargs)

@@ -11,25 +11,26 @@ from flopkit.counter import by_torch, registry
 from flopkit.counter.calls import OpCall
 from flopkit.counter.formulas import rule_for
 from flopkit.counter.ledger import Entry
-from flopkit.counter.registry import RULES
 from flopkit.counter.watch.autograd import current_node, graph_task
 from flopkit.counter.work import COUNTED, Work, unknown
 
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
+_MANY_FLOATS = 200  # of an operator
 _MANY = 20_000  # shapes that are remembered from one count to the next
 
 
 def forget_if_many() -> None:
     """What is known of operators and shapes is kept for later counts, up to a point."""
-    if sum(len(rule.entries) for rule in list(RULES.values())) > _MANY:
-        RULES.clear()
+    if sum(len(rule.entries) for rule in list(registry.RULES.values())) > _MANY:
+        registry.RULES.clear()
 
 
 def rule_of(func: Any) -> Any:
     """How calls of *func*, which are not known yet, are counted."""
-    return RULES.setdefault(func, rule_for(func))
+    rules = registry.RULES  # it is another one as soon as somebody registers a formula
+    return rules.setdefault(func, rule_for(func))
 
 
 def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
@@ -41,23 +42,22 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
         if known is not None:
             return known
     work = _work_of(rule, func, args, kwargs, out)
-    theirs = by_torch.flops_of(func, args, kwargs, out)
+    torch_flops = by_torch.flops_of(func, args, kwargs, out)
     if key is None:
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
         shapes = (func, key_of(rule, args, kwargs))
-        try:
-            hash(shapes)
-        except (TypeError, RuntimeError):
-            shapes = (func, None)
-        return watcher.entries.setdefault((shapes, repr(work), theirs), Entry(rule.op, work, func, shapes, theirs))
-    entry = Entry(rule.op, work, func, (func, *key), theirs)
+        entry = Entry(rule.op, work, func, shapes, torch_flops)
+        return watcher.entries.setdefault((shapes, repr(work), torch_flops), entry)
+    entry = Entry(rule.op, work, func, (func, *key), torch_flops)
     if rule.fresh and on_meta(args):
         entry.results = _recipe_of(out)
     if rule.valued:
         # One entry for all floats that change nothing: else a float that is another one in each step would make a line in each.
         first: Entry = rule.entries.setdefault((key[:-1], "any float"), entry)
         if first is not entry and first.work == entry.work and first.results == entry.results:
-            return first
+            if len(rule.entries) > _MANY_FLOATS:
+                return first
+            entry = first
     rule.entries[key] = entry
     return entry
 
@@ -67,35 +67,41 @@ def _work_of(rule: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Work:
     try:
         work: Work = rule.formula(call)
     except Exception as error:  # a mistake of ours must not end the program of somebody else
-        if registry.theirs(func) is not None:
+        if registry.users_formula(func) is not None:
             raise
         failed = f"{rule.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it"
-        work = replace(unknown(call.bytes()), note=failed)
+        try:
+            work = replace(unknown(call.bytes()), note=failed)
+        except Exception:  # a size that nobody knows yet
+            work = replace(unknown(), note=failed)
     return replace(work, dtype=call.dtype) if work.status == COUNTED and not work.dtype else work
 
 
 # -- what calls have in common that cost the same ---------------------------------------------------------------------
 
 _NUMBERS = frozenset({int, bool, float, complex})
+_NAMELESS = frozenset({torch.ScriptObject, torch.Generator})  # packed weights come in a new wrapper at each call
 
 
 def key_of(rule: Any, args: Any, kwargs: Any) -> Any:
     """What two calls have in common that cost the same; None where that cannot be said (a symbolic size, a sparse tensor)."""
-    parts: list[Any] = []
+    parts: list[Any] = [torch.get_default_dtype()]  # of what an integer becomes
     ids: list[int] = []
     try:
         _describe(args, parts, ids, rule.elementwise)
         if kwargs:
             parts += kwargs
             _describe(kwargs.values(), parts, ids, rule.elementwise)
+        if len(set(ids)) != len(ids):  # a tensor that is given twice is read once
+            first: dict[int, int] = {}
+            parts += ("same", tuple([first.setdefault(each, place) for place, each in enumerate(ids)]))
+        if rule.valued:
+            parts.append(_floats_in(args, kwargs))
+        key = tuple(parts)
+        hash(key)
     except (TypeError, RuntimeError):
         return None
-    if len(set(ids)) != len(ids):  # a tensor that is given twice is read once
-        first: dict[int, int] = {}
-        parts += ("same", tuple([first.setdefault(each, place) for place, each in enumerate(ids)]))
-    if rule.valued:
-        parts.append(_floats_in(args, kwargs))
-    return tuple(parts)
+    return key
 
 
 def _describe(values: Any, parts: list[Any], ids: list[int], roughly: bool) -> None:
@@ -108,19 +114,18 @@ def _describe(values: Any, parts: list[Any], ids: list[int], roughly: bool) -> N
                 raise TypeError(value.layout)
             parts += (value.shape, value.stride(), value.dtype)
             ids.append(id(value))
-        elif kind in _NUMBERS and (roughly or kind is float or kind is complex):
-            parts += (kind, value == 0, value == 1)
+        elif kind in _NUMBERS:
+            known = (value == 0, value == 1) if roughly or kind is float or kind is complex else (value,)
+            parts += (kind, *known)
         elif kind is list or kind is tuple or kind is dict:
             if value and type(next(iter(value))) in (int, bool):  # a stride, a shape, a mask of outputs
-                parts.append(tuple(value))
+                parts.append((*value, *map(type, value)))  # to Python True, 1 and 1.0 are the same
                 continue
             inner: list[Any] = [*value] if kind is dict else []
             _describe(value.values() if kind is dict else value, inner, ids, roughly)
             parts.append(tuple(inner))
         else:
-            parts.append(
-                kind if kind is torch.ScriptObject else value
-            )  # packed weights come in a new wrapper at each call
+            parts.append(kind if kind in _NAMELESS else value)
 
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})

@@ -64,8 +64,8 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
         state.timeline.mark(first, outer.of_region(_Ran(kernel, outer)))
         state.timeline.mark(next_number(), state.scope)
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
-    theirs = by_torch.flops_of(func, args, kwargs, out)
-    entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, theirs))
+    torch_flops = by_torch.flops_of(func, args, kwargs, out)
+    entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, torch_flops))
     state.calculations += 1
     state.ledger.add(entry, outer.where(phase))
     return out
@@ -75,12 +75,12 @@ def _shape(args: Any, out: Any, backward: bool) -> Shape:
     query, key, value = args[:3]
     mask, buffers = (args[9], args[13:14]) if backward else (args[4], args[8:9])
     shape = shape_of(query, key, value)
-    if not backward and (dtype := out[0].dtype) != query.dtype:  # autocast casts each tensor by itself
-        old, new = int(query.element_size()), int(dtype.itemsize)
-        sizes = {
-            name: getattr(shape, name) // old * new for name in ("q_bytes", "k_bytes", "v_bytes", "o_bytes", "unseen")
-        }
-        shape = replace(shape, width=new, common="", dtype=str(dtype).removeprefix("torch."), **sizes)
+    dtype = query.dtype if backward else out[0].dtype
+    if any(t.dtype != dtype for t in args[:3]):  # autocast casts each tensor by itself
+        new, parts = int(dtype.itemsize), zip(args[:3], (shape.q_bytes, shape.k_bytes, shape.v_bytes), strict=True)
+        q_bytes, k_bytes, v_bytes = (size // int(t.element_size()) * new for t, size in parts)
+        shape = replace(shape, q_bytes=q_bytes, k_bytes=k_bytes, v_bytes=v_bytes, o_bytes=shape.outputs * new, width=new,
+                        dtype=str(dtype).removeprefix("torch."))  # fmt: skip
     batch, heads, q = (int(size) for size in query.shape[:3])
     pairs = pairs_of(mask, tuple(buffers[0]) if buffers else (), batch, heads, q, int(key.shape[2]))
     if pairs.visible is None:
@@ -99,7 +99,7 @@ def _kernel(query: Any) -> str:
         name = code.co_filename.replace("\\", "/")
         if code.co_name == "flex_attention" and name.endswith("nn/attention/flex_attention.py"):
             called = True
-        elif called and name.endswith("_dynamo/eval_frame.py"):
+        elif called and name.endswith("_dynamo/eval_frame.py") and "Disable" not in code.co_qualname:
             return "flex"
         frame = frame.f_back
     return "math" if called else "flex"

@@ -115,7 +115,7 @@ def _beneath(kernel: Any) -> list[Any]:
 
 def _work(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
     call = OpCall(kernel, args, kwargs, None)
-    formula = next(filter(None, map(registry.theirs, _beneath(kernel))), None)
+    formula = next(filter(None, map(registry.users_formula, _beneath(kernel))), None)
     return unknown(call.bytes()) if formula is None else formula(call)
 
 

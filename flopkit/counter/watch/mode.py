@@ -11,8 +11,8 @@ import torch
 from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from flopkit.counter import registry
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.registry import RULES
 from flopkit.counter.watch import attention, cache, decompose, launches
 from flopkit.counter.watch.cache import key_of, made_up, on_meta
 from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, leave, pop_dispatch, push_dispatch
@@ -108,6 +108,7 @@ class Watcher(TorchDispatchMode):
         if launches.loaded() != self._launchers:
             self.notes.add(launches.LATE)
         self.states.clear()
+        self.local = threading.local()
         self.entries.clear()
         self.chosen.clear()
         self.modules = Modules()
@@ -130,7 +131,7 @@ class Watcher(TorchDispatchMode):
             return func(*args, **kwargs)
         if types and self._has_wrapper(types):
             return NotImplemented
-        rule = RULES.get(func) or cache.rule_of(func)
+        rule = registry.RULES.get(func) or cache.rule_of(func)
         if rule.attends and state.scope.region is None:  # in inference mode autograd does not take it apart
             return attention.run(state, lambda *a, **k: self._open(state, func, a, k, rule), *args, **kwargs)
         elif rule.opens:
@@ -141,10 +142,7 @@ class Watcher(TorchDispatchMode):
         if rule.constant is None and not rule.data_dependent:
             with DisableTorchFunction():  # a tensor is asked for its shape without anybody else being asked first
                 key = key_of(rule, args, kwargs)
-            try:
-                entry = rule.entries.get(key)
-            except (TypeError, RuntimeError):  # an argument that has no hash
-                key = None
+            entry = rule.entries.get(key)
             if entry is not None and entry.results is not None and on_meta(args) and not how_many_dispatch():
                 out = made_up(entry.results)  # a meta kernel only makes up a shape, slowly; this one was made up before
         if out is None:
@@ -152,7 +150,7 @@ class Watcher(TorchDispatchMode):
             try:
                 out = func(*args, **kwargs)
             except RuntimeError:
-                if func not in _OF_CONSTANTS:
+                if func not in _OF_CONSTANTS or all(isinstance(each, torch.Tensor) for each in args):
                     raise
                 return func(*map(torch.as_tensor, args), **kwargs)
             finally:

@@ -61,7 +61,7 @@ class Modules:
     def __init__(self) -> None:
         self.roots: dict[str, Scope] = {}  # and what is registered nowhere
         self.latest: dict[int, Scope] = {}
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def scope_of(self, module: Any, under: Scope, recomputed: bool = False) -> Scope:
         """The scope of *module*, called from *under*, where that has none for it yet."""

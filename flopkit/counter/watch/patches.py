@@ -41,11 +41,12 @@ _changes = Changes()
 def installed() -> Iterator[None]:
     """Change what has to be changed until the last of those who count is done."""
     global _users
+    with lock:
+        if _users == 0:
+            _changes.close()  # where the last try failed halfway
+            _install(_changes)
+        _users += 1
     try:
-        with lock:
-            _users += 1
-            if _users == 1:
-                _install(_changes)
         yield
     finally:
         with lock:

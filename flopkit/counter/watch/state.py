@@ -193,7 +193,7 @@ class ThreadState:
 
 # -- what the Python stack tells -------------------------------------------------------------------------------------
 
-_CHECKPOINT = re.compile(r"Checkpoint\w*\.backward$|\b_?recompute_fn$")
+_CHECKPOINT = re.compile(r"Checkpoint(er|\w*Function)?\.backward$|\b_?recompute_fn$")
 _verdicts: dict[CodeType, str] = {}
 
 
@@ -202,7 +202,7 @@ def _backward_or_recompute(frame: FrameType | None) -> str:
 
     Autograd calls most operators from C++: the nearest Python frame is then the one that started the engine. Python code in between is a
     hook, the backward of a custom function, or a checkpoint, which is known by name: `torch.utils.checkpoint`, and the
-    ``Checkpoint…Function.backward`` of other libraries.
+    ``backward`` of a ``Checkpoint``, ``Checkpointer`` or ``Checkpoint…Function`` of other libraries.
     """
     while frame is not None:
         code = frame.f_code
