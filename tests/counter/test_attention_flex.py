@@ -248,8 +248,11 @@ def test_a_causal_mask_in_blocks_of_128_of_200_positions():
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bf16"), (torch.float16, "fp16"), (None, "fp32")])
-def test_what_autocast_casts_runs_in_its_format(dtype, name):
+@pytest.mark.parametrize("casts", ["qkv", "q", "kv", ""])
+def test_what_autocast_casts_runs_in_its_format(dtype, name, casts):
     q, k, v = three(128, 128)
+    if dtype is not None:  # some are cast already
+        q, k, v = (t if letter in casts else t.to(dtype) for letter, t in zip("qkv", (q, k, v), strict=True))
     with torch.autocast("cpu", dtype, enabled=dtype is not None):
         report = fk.count(flex.flex_attention, q, k, v)
     assert list(report.flops_by_dtype()) == [name]

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
 _MANY_FLOATS = 200  # of an operator
-_MANY = 20_000  # shapes that are remembered from one count to the next
-
-
-def forget_if_many() -> None:
-    """What is known of operators and shapes is kept for later counts, up to a point."""
-    if sum(len(rule.entries) for rule in list(registry.RULES.values())) > _MANY:
-        registry.RULES.clear()
+MANY = 20_000  # shapes that are remembered from one count to the next
 
 
 def rule_of(func: Any) -> Any:

@@ -37,7 +37,8 @@ class Watcher(TorchDispatchMode):
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
         self.attention = attention
-        cache.forget_if_many()
+        if sum(len(rule.entries) for rule in list(registry.RULES.values())) > cache.MANY:
+            registry.RULES.clear()
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}
         self.wrappers: dict[Any, bool] = {}

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 _grad_enabled = torch.is_grad_enabled
 
-SEVERAL_THREADS = (
-    "forward passes ran in several threads, and autograd's numbers do not say whose a node is: of the backward pass, what could be "
-    "another module's belongs to none"
-)
-MOST_PASSES = 10_000  # starts of backward passes that are remembered; the next forward operator clears them
+SEVERAL_THREADS = "forward passes ran in several threads: backward work that may be of two modules is given to none"
 
 
 class _Local(threading.local):
@@ -150,8 +146,6 @@ class ThreadState:
             self.began.clear()
             if not self.recomputed:  # what it recomputed was for them
                 self.timeline = AutogradTimeline(number, OUTSIDE)
-        if len(self.began) >= MOST_PASSES:
-            del self.began[next(iter(self.began))]
         self.began[task] = number
 
     def phase_and_scope(self) -> tuple[str, Scope]:
