@@ -106,6 +106,17 @@ def fast(layer, *args, **kwargs):
     return report
 
 
+def test_what_the_fast_path_does_element_by_element():
+    """Of each token: biases, two sums, two norms of D numbers; of each inner number its activation."""
+    layers = {
+        name: nn.TransformerEncoderLayer(D, H, FF, batch_first=True, activation=name).eval()
+        for name in ("relu", "gelu")
+    }
+    relu, gelu = (fast(layer, torch.randn(B, L, D)).vector_flops for layer in layers.values())
+    each = [fk.activation(name, elements=B * L * FF).vector_flops for name in ("relu", "gelu")]
+    assert gelu - relu == each[1] - each[0] > 0
+
+
 def test_the_fast_path_stays_the_fast_path():
     layer = nn.TransformerEncoderLayer(D, H, FF, batch_first=True).eval()
     x = torch.randn(B, L, D)

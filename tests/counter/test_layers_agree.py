@@ -69,12 +69,13 @@ def test_scale():
     assert counted(torch.mul, x, numbers(6, 1)) == formula(fk.scale(elements=300, factors=6, dtype="fp32"))
 
 
+@pytest.mark.parametrize("d", [50, 1])
 @pytest.mark.parametrize("weight, bias", [(True, True), (True, False), (False, False)])
-def test_layer_norm(weight, bias):
-    layer = nn.LayerNorm(50, elementwise_affine=weight, bias=bias, device="meta")
-    cost = fk.layer_norm(tokens=6, d=50, weight=weight, bias=bias, dtype="fp32")
+def test_layer_norm(weight, bias, d):
+    layer = nn.LayerNorm(d, elementwise_affine=weight, bias=bias, device="meta")
+    cost = fk.layer_norm(tokens=6, d=d, weight=weight, bias=bias, dtype="fp32")
     statistics = 2 * 6 * 4  # the kernel also writes each row's mean and reciprocal deviation, for a backward pass
-    assert counted(layer, numbers(2, 3, 50)) == (cost.vector_flops, cost.bytes + statistics)
+    assert counted(layer, numbers(2, 3, d)) == (cost.vector_flops, cost.bytes + statistics)
 
 
 @pytest.mark.parametrize("weight", [True, False])

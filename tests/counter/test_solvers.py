@@ -270,3 +270,10 @@ case("eigenvalues of a symmetric one", lambda: call(torch.linalg.eigvalsh, diago
 @pytest.mark.parametrize("name", TABLE)
 def test_flops(name, way):
     TABLE.check(name, way)
+
+
+def test_a_triangular_solve_by_its_old_name():
+    """n²·r, as the new one."""
+    a, b = torch.eye(7), torch.ones(7, 3)
+    old, new = fk.count(torch.triangular_solve, b, a), fk.count(L.solve_triangular, a, b, upper=True)
+    assert old.flops == new.flops == even(7 * 7 * 3)

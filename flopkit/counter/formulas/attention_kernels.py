@@ -172,6 +172,7 @@ def multi_head_attention(call: OpCall) -> Work:
     lengths = [_lengths(call[name]) for name in ("query", "key", "value")]
     queries, tokens, width = sum(lengths[0]), sum(map(sum, lengths)), int(call["embed_dim"])
     macs = tokens * int(call["qkv_weight"].shape[1]) * width + queries * width * width
+    # equivalent: 1 -> 2 (keys and values are as many)
     return _layer(call, macs, (tokens + queries) * width, call["query"], lengths[1])
 
 

@@ -49,10 +49,10 @@ class Shape:
     o_bytes: int
     outputs: int  # numbers of the output
     width: int  # bytes of a score
+    unseen: int  # bytes of keys and values that no query sees: not read, but their gradients, zeros, are written
     hides: bool = False  # whether the program says that some pairs are hidden
     note: str = ""  # what could not be known
     computed: int | None = None  # pairs that a kernel computes which skips what is hidden; None: the visible ones
-    unseen: int = 0  # bytes of keys and values that no query sees: not read, but their gradients, zeros, are written
     common: str = ""  # which of q, k and v are one tensor ("kv", "qkv"): a kernel reads it once
     dtype: str = ""  # number format of q, k and v, by torch's name
 
