@@ -272,6 +272,7 @@ def test_flops(name, way):
     TABLE.check(name, way)
 
 
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
 def test_a_triangular_solve_by_its_old_name():
     """n²·r, as the new one."""
     a, b = torch.eye(7), torch.ones(7, 3)
