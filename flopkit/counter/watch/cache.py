@@ -63,7 +63,8 @@ def _work_of(rule: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Work:
     except Exception as error:  # a mistake of ours must not end the program of somebody else
         if registry.users_formula(func) is not None:
             raise
-        failed = f"{rule.op}: flopkit's formula failed ({type(error).__name__}: {error}); please report it"
+        why = " ".join(str(error).split())[:120]
+        failed = f"{rule.op}: flopkit's formula failed ({type(error).__name__}: {why}); please report it"
         try:
             work = replace(unknown(call.bytes()), note=failed)
         except Exception:  # a size that nobody knows yet
