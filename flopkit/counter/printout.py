@@ -31,10 +31,8 @@ def summary(report: Any) -> list[str]:
     if missing := report.uncounted:
         names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        share = show(report.coverage, unit="%")
-        lines.append(
-            f"NOT COUNTED: {names}{more}; formulas cover {share} of the bytes. Register a formula with @fk.formula"
-        )
+        known = f"formulas cover {show(report.coverage, unit='%')} of the bytes"
+        lines.append(f"NOT COUNTED: {names}{more}; {known}. Register a formula with @fk.formula")
     else:
         lines.append("every operator is accounted for")
     return [line for line in [*lines, *report.notes] if line]

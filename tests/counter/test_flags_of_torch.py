@@ -88,3 +88,22 @@ def test_what_is_compiled_afterwards_is_compiled():
     second.__exit__(None, None, None)
     torch.compile(lambda a: a @ a + 1, backend=counting_backend(calls))(torch.ones(4, 4))
     assert calls == [1]
+
+
+def in_numpy(graph, inputs):
+    """A backend whose kernels no dispatcher sees."""
+    return lambda *tensors: (torch.from_numpy(tensors[0].numpy() * 2),)
+
+
+@pytest.mark.parametrize("stance", ["default", "eager_on_recompile"])
+def test_what_was_compiled_before_is_seen_whatever_the_program_tells_the_compiler(stance):
+    x = torch.ones(4, 4)
+    compiled = torch.compile(lambda a: (a.sin() * 2).relu() @ a, backend=in_numpy)
+    compiled(x)
+
+    def run():
+        with torch.compiler.set_stance(stance):
+            compiled(x)
+
+    report = fk.count(run, strict=True)
+    assert (report.flops, report.vector_flops) == (128, 3 * 16)

@@ -66,5 +66,5 @@ def test_a_formula_that_changes_is_seen(monkeypatch):
         from flopkit.counter.registry import forget
 
         forget(torch.ops.aten.mm)
-    assert same == signature and after != before
+    assert same.startswith(signature[:-1]) and after != before  # a formula of the user's is told the floats, too
     assert works() == [("mm", signature, before)]

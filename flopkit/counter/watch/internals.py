@@ -1,7 +1,4 @@
-"""What torch does not publish and several files of the counter need, under names of our own.
-
-Those of one subject are in `autograd` and `compiler`; one that is needed in a single place stands there.
-"""
+"""What torch does not publish and the counter needs, under names of our own. (Those of autograd are in `autograd`.)"""
 
 from __future__ import annotations
 

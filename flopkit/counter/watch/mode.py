@@ -90,7 +90,7 @@ class Watcher(TorchDispatchMode):
             local.states = tuple(other for other in thread_states() if other is not state)
 
     def __enter__(self) -> Any:
-        """Watch this thread. torch's own `__enter__` also sets flags for all threads, so that nothing is compiled; for that there is `patches`."""
+        """Watch this thread. torch's own `__enter__` would also set flags for all threads, of which `patches` sets one."""
         push_dispatch(self)
         return self
 

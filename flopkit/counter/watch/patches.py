@@ -1,8 +1,7 @@
 """What has to be changed in torch while something is counted, and is put back afterwards, whatever happens.
 
-A dispatch mode sees operators. It isn't told which module is called, which threads are started, that a call of attention begins, or that a
-custom function's backward pass runs its forward pass again. So while at least one count is running, those calls pass by here. Nothing is
-put on any module or tensor.
+A dispatch mode sees operators. It isn't told which module is called, which threads are started, or that a call of attention begins. So
+while at least one count is running, those calls pass by here. Nothing is put on any module or tensor.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _pop_mode_temporarily
 
 from flopkit.counter.calls import name_of
@@ -56,6 +56,10 @@ def installed() -> Iterator[None]:
 
 
 def _install(changes: Changes) -> None:
+    # While that flag says that a mode is at work, torch runs nothing that was compiled, also where the program asks for it (`set_stance`).
+    if (tell := getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)) is not None:
+        changes.callback(tell, _python_dispatch._is_in_any_mode_without_ignore_compile_internals)
+        tell(True)
     # What `Module.__call__` calls: to set a method with a name like that one, Python goes through all subclasses of the module.
     changes.replace(torch.nn.Module, "_call_impl", _calling)
     changes.replace(torch.nn.Module, "_compiled_call_impl", _Uncompiled)
@@ -87,7 +91,7 @@ def _calling(original: Any) -> Any:
             return original(module, *args, **kwargs)
         entered = []
         try:
-            for state in local.states or thread_states():
+            for state in thread_states():
                 if not state.watcher.closed:
                     state.call_module(module)
                     entered.append(state)
