@@ -3,6 +3,7 @@
 import itertools
 import threading
 
+import numpy
 import pytest
 import torch
 from programs import counting_backend
@@ -92,7 +93,7 @@ def test_what_is_compiled_afterwards_is_compiled():
 
 def in_numpy(graph, inputs):
     """A backend whose kernels no dispatcher sees."""
-    return lambda *tensors: (torch.from_numpy(tensors[0].numpy() * 2),)
+    return lambda *given: (torch.from_numpy(numpy.zeros((4, 4), "float32")),)
 
 
 @pytest.mark.parametrize("stance", ["default", "eager_on_recompile"])

@@ -30,7 +30,6 @@ from flopkit.counter.watch.mode import Watcher
 from flopkit.counter.watch.state import busy, counting_states, local, thread_states
 
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
-_is_tracing = torch.compiler.is_dynamo_compiling
 TORCH = str(Path(torch.__file__).parent) + os.sep  # not torchvision, torchao, …
 
 _users = 0
@@ -62,7 +61,7 @@ def _install(changes: Changes) -> None:
         tell(True)
     # What `Module.__call__` calls: to set a method with a name like that one, Python goes through all subclasses of the module.
     changes.replace(torch.nn.Module, "_call_impl", _calling)
-    changes.replace(torch.nn.Module, "_compiled_call_impl", _Uncompiled)
+    changes.replace(torch.nn.Module, "_compiled_call_impl", lambda original: _Uncompiled())
     custom = torch.autograd.function.BackwardCFunction
     for name in {"apply", "apply_boxed"} & vars(custom).keys():
         changes.replace(custom, name, _applying)
@@ -87,7 +86,7 @@ def _calling(original: Any) -> Any:
     """Go into the module's scope, and leave it afterwards."""
 
     def _call_impl(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if _is_tracing():  # a strict export traces through here
+        if torch.compiler.is_dynamo_compiling():  # a strict export traces through here
             return original(module, *args, **kwargs)
         entered = []
         try:
@@ -106,9 +105,6 @@ def _calling(original: Any) -> Any:
 class _Uncompiled:
     """Has `Module.__call__` pass over what `Module.compile` made, which holds the `_call_impl` of before. (A property would be one of the
     program's, to TorchScript.)"""
-
-    def __init__(self, original: Any) -> None:
-        pass
 
     def __get__(self, module: Any, kind: Any = None) -> None:
         return None
@@ -248,6 +244,12 @@ def _making(original: Any) -> Any:
     return staticmethod(__new__)
 
 
+@functools.cache
+def _pass_over_us() -> None:
+    """Have the compiler leave this package's own frames alone, also where the program asks it to compile what is counted."""
+    sys.modules["torch._dynamo.trace_rules"].add(__name__.partition(".")[0])
+
+
 def _eager(changes: Changes) -> None:
     """Compiled functions run as they were written, and stay compiled. The compiler is not loaded for that: only if somebody asks for it."""
 
@@ -255,6 +257,7 @@ def _eager(changes: Changes) -> None:
         stance = torch.compiler.set_stance("force_eager")
         stance.__enter__()
         changes.callback(stance.__exit__, None, None, None)
+        _pass_over_us()
 
     if "torch._dynamo" in sys.modules:
         set_stance()

@@ -21,8 +21,6 @@ from flopkit.counter.watch.modules import OUTSIDE, Scope
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
 
-_grad_enabled = torch.is_grad_enabled
-
 SEVERAL_THREADS = "forward passes ran in several threads: backward work that may be of two modules is given to none"
 
 
@@ -162,11 +160,11 @@ class ThreadState:
         if optimizing:
             return "optimizer", self.scope if self.stack else OUTSIDE
         phase = _backward_or_recompute(sys._getframe(1).f_back)  # a thread of autograd's own has no Python below
-        if phase == "backward" and _grad_enabled() and (task, False) in local.custom_backwards[-1:]:
+        if phase == "backward" and torch.is_grad_enabled() and (task, False) in local.custom_backwards[-1:]:
             # A custom function turned gradients on in its own backward pass: it runs something in order to differentiate it.
             phase = "recompute"
         scope = self.scope if self.stack and self.stack[-1][1] == task else self.of_node()
-        if _grad_enabled() and (nodes := next_number()) > self.last_number:
+        if torch.is_grad_enabled() and (nodes := next_number()) > self.last_number:
             # What was made for this operator will be differentiated, too.
             self.last_number = nodes
             self.timeline.mark(nodes - 1, scope)
