@@ -181,8 +181,7 @@ def watched(func: Any) -> Any:
     return attention
 
 
-# The keys under which autograd takes attention apart, one for each kind of device. What `torch.func` wraps has no device that autograd knows
-# of, if it is on meta (Other).
+# Under these keys autograd takes attention apart, one for each kind of device (Other: what `torch.func` wraps, on meta).
 _DEVICES = ["CPU", "CUDA", "Meta", "Other"]
 if (_accelerator := torch.accelerator.current_accelerator()) is not None and _accelerator.type != "cuda":
     _DEVICES.append({"xpu": "XPU", "mps": "MPS", "hpu": "HPU", "xla": "XLA"}.get(_accelerator.type, "PrivateUse1"))

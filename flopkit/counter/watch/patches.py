@@ -246,8 +246,9 @@ def _making(original: Any) -> Any:
 
 @functools.cache
 def _pass_over_us() -> None:
-    """Have the compiler leave this package's own frames alone, also where the program asks it to compile what is counted."""
-    sys.modules["torch._dynamo.trace_rules"].add(__name__.partition(".")[0])
+    """Have the compiler leave the counter's own frames alone, also where the program asks it to compile what is counted."""
+    for name in ("mode", "cache", "state", "attention"):
+        sys.modules["torch._dynamo.trace_rules"].add(f"flopkit.counter.watch.{name}")
 
 
 def _eager(changes: Changes) -> None:
