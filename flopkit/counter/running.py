@@ -96,7 +96,7 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
             "or use `with fk.counting() as report:` around your code"
         )
     with _counting(strict, name=_name(fn)) as report:
-        result = fn(*args, **kwargs)  # held until counting ends: what a caller would hold was written
+        result = fn(*args, **kwargs)  # kept until counting ends, as a caller would keep it
         if late := _not_run(result):
             report.add_note(
                 f"{_name(fn)} returned {late}, which has not run to its end: what it does later is not counted; "

@@ -2,7 +2,7 @@
 
 `rule_for` asks, in this order: has the user a formula, or have we? Is it a view, which costs nothing (`memory`)? Does it work element by
 element (`elementwise`)? Is it on the list of those that nobody explains (`unknown`)? Does it copy or fill (`memory`)? Where all of that is
-no, it is opened, and what runs inside counts. Ours stand by sense, many as rows of a table: `elementwise.RECIPES`, `reductions.SIMPLE`,
+no, it is opened, and what runs inside counts. Our formulas stand by subject, many as rows of tables: `elementwise.RECIPES`, `reductions.SIMPLE`,
 `linear_algebra.ALGORITHMS`, `products.FACTORS`, `losses_optimizers.LOSSES`.
 """
 
@@ -39,10 +39,10 @@ class Rule:
     data_dependent: bool = False  # its cost depends on more than shapes and dtypes
     dynamic_shape: bool = False  # its result's shape depends on the data
     elementwise: bool = False  # the values of its scalars change nothing
-    whole: Rule | None = None  # for tensors that have a kernel of their own (nested ones, a GPU's); others are opened
-    attends: bool = False  # it is attention as a whole, from which everything else follows
-    fresh: bool = False  # what it returns is new, and follows from shapes, dtypes and arguments that are no tensors
-    valued: bool = False  # a float may change what it costs or returns (the p of a distance, the scale of a new size)
+    own_kernel: Rule | None = None  # the rule for tensors that have a kernel of their own (nested ones, a GPU's)
+    is_attention: bool = False  # scaled_dot_product_attention itself
+    made_up: bool = False  # on meta its result can be made up: it is new, and follows from shapes, dtypes and scalars
+    floats_matter: bool = False  # to what it costs or returns (the p of a distance, the scale of a new size)
     entries: dict[Any, Entry] = field(default_factory=dict)  # what was found for the shapes that were seen
 
 
@@ -55,7 +55,7 @@ def rule_for(func: Any) -> Rule:
     fresh = schema.name.startswith("aten::") and not schema.is_mutable and not rule.dynamic_shape
     new = schema.returns and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
     valued = registry.users_formula(func) is not None or (not rule.elementwise and _is_valued(schema))
-    return replace(rule, fresh=fresh and bool(new), valued=valued)
+    return replace(rule, made_up=fresh and bool(new), floats_matter=valued)
 
 
 def _is_valued(schema: Any) -> bool:
@@ -85,7 +85,7 @@ def _explain(func: Any) -> Rule:
         if name == "aten::linear" or not composite:
             return by_formula(ours, data_dependent=name in BY_VALUE)
         # Where gradients can be asked for, torch takes it apart before anybody sees it. In inference mode the counter does: the same rows.
-        return by_inside(composite=True, whole=Rule(op, ours))
+        return by_inside(composite=True, own_kernel=Rule(op, ours))
     if name in FLEX:
         return Rule(op, _uncounted)  # met before, by `flopkit.counter.watch.flex`
     if name.startswith("prims::"):  # what torch writes decompositions in: on a real device each calls operators of aten
@@ -104,12 +104,12 @@ def _explain(func: Any) -> Rule:
     if vector is None and reason:
         return by_formula(_uncounted)
     if (moved := memory.formula_of(func, name)) is not None:
-        return by_inside(composite=True, whole=Rule(op, moved)) if composite else by_formula(moved)
-    whole = None
+        return by_inside(composite=True, own_kernel=Rule(op, moved)) if composite else by_formula(moved)
+    own_kernel = None
     if vector is not None and internals.has_kernel_for(func, "CPU"):  # only a device without one takes it apart
-        whole = by_formula(vector, elementwise=scalars)
+        own_kernel = by_formula(vector, elementwise=scalars)
     defined = internals.can_decompose(func)  # also by Python, and by those who wrote it
-    return by_inside(composite=defined, whole=whole, attends=op == "scaled_dot_product_attention")
+    return by_inside(composite=defined, own_kernel=own_kernel, is_attention=op == "scaled_dot_product_attention")
 
 
 def _uncounted(call: OpCall) -> Work:

@@ -36,7 +36,7 @@ class Region:
         self.shape = shape
         self.outer = outer
         self.phase = phase
-        self.assumed = assumed  # the kernel that nothing but products stands for, on meta; "" where all is as it runs
+        self.assumed = assumed  # the kernel that is assumed where none runs, on meta; else ""
         self.kernel = ""
         self.fused = ""  # the fused kernel that ran
         self.ran: list[Work] = []  # what ran inside

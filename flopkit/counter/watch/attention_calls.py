@@ -46,8 +46,8 @@ def assumed(query: Any) -> str:
 
 
 def is_chosen(watcher: Any, call: Any) -> bool:
-    """Whether a checkpoint that chooses is around *call* (its scope and shape); or always was until now, when another one, which was inside
-    of it, makes the call again by itself, and has to save what was saved then."""
+    """Whether a checkpoint that chooses is around *call* (its scope and shape); or was at each call so far: a plain
+    checkpoint inside of it that makes the call again has to save what was saved then."""
     around = is_selective_checkpoint_around()
     was = watcher.chosen.setdefault(call, set())
     if around or graph_task() == -1:

@@ -43,9 +43,9 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
         entry = Entry(rule.op, work, func, shapes, torch_flops)
         return watcher.entries.setdefault((shapes, repr(work), torch_flops), entry)
     entry = Entry(rule.op, work, func, (func, *key), torch_flops)
-    if rule.fresh and on_meta(args):
+    if rule.made_up and on_meta(args):
         entry.results = _recipe_of(out)
-    if rule.valued:
+    if rule.floats_matter:
         # One entry for all floats that change nothing: else a float that is another one in each step would make a line in each.
         first: Entry = rule.entries.setdefault((key[:-1], "any float"), entry)
         if first is not entry and first.work == entry.work and first.results == entry.results:
@@ -90,7 +90,7 @@ def key_of(rule: Any, args: Any, kwargs: Any) -> Any:
         if len(set(ids)) != len(ids):  # a tensor that is given twice is read once
             first: dict[int, int] = {}
             parts += ("same", tuple([first.setdefault(each, place) for place, each in enumerate(ids)]))
-        if rule.valued:
+        if rule.floats_matter:
             parts.append(_floats_in(args, kwargs))
         key = tuple(parts)
         hash(key)

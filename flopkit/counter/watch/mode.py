@@ -133,12 +133,12 @@ class Watcher(TorchDispatchMode):
         if types and self._has_wrapper(types):
             return NotImplemented
         rule = registry.RULES.get(func) or cache.rule_of(func)
-        if rule.attends and state.scope.region is None:  # in inference mode autograd does not take it apart
+        if rule.is_attention and state.scope.region is None:  # in inference mode autograd does not take it apart
             return attention.run(state, lambda *a, **k: self._open(state, func, a, k, rule), *args, **kwargs)
         elif rule.opens:
-            if rule.whole is None or not decompose.has_kernel(func, args):
+            if rule.own_kernel is None or not decompose.has_kernel(func, args):
                 return self._open(state, func, args, kwargs, rule)
-            rule = rule.whole
+            rule = rule.own_kernel
         key = entry = out = None
         if rule.constant is None and not rule.data_dependent:
             with DisableTorchFunction():  # a tensor is asked for its shape without anybody else being asked first
