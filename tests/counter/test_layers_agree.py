@@ -97,7 +97,7 @@ def test_rms_norm_in_one_operator(weight):
     operator = (
         torch.ops.aten._fused_rms_norm.default
     )  # a kernel on CUDA alone: elsewhere torch takes it apart before anybody sees it
-    work = rule_for(operator).whole.formula(OpCall(operator, args, {}, (numbers(2, 3, 50), numbers(2, 3, 1))))
+    work = rule_for(operator).own_kernel.formula(OpCall(operator, args, {}, (numbers(2, 3, 50), numbers(2, 3, 1))))
     assert (sum(work.vector.values()), work.bytes) == (cost.vector_flops, cost.bytes + root)
 
 
