@@ -123,3 +123,20 @@ def test_a_module_loses_what_was_compiled_of_it_while_counting():
 
     fk.count(program, x())
     assert "_compiled_call_impl" not in vars(model)
+
+
+def test_a_count_that_cannot_begin_leaves_nothing_changed(monkeypatch):
+    from flopkit.counter.watch import patches
+
+    before, start = torch.nn.Module._call_impl, threading.Thread.start
+
+    def fails(changes):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(patches.launches, "install", fails)
+        with pytest.raises(KeyboardInterrupt):
+            fk.count(torch.nn.Linear(2, 2), torch.ones(1, 2))
+    assert (torch.nn.Module._call_impl, threading.Thread.start) == (before, start)
+    assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+    assert fk.count(torch.nn.Linear(2, 2, bias=False), torch.ones(1, 2)).flops == 8

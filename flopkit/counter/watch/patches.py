@@ -42,8 +42,10 @@ def installed() -> Iterator[None]:
     global _users
     with lock:
         if _users == 0:
-            _changes.close()  # where the last try failed halfway
-            _install(_changes)
+            with contextlib.ExitStack() as halfway:
+                halfway.callback(_changes.close)
+                _install(_changes)
+                halfway.pop_all()
         _users += 1
     try:
         yield
@@ -103,8 +105,7 @@ def _calling(original: Any) -> Any:
 
 
 class _Uncompiled:
-    """Has `Module.__call__` pass over what `Module.compile` made, which holds the `_call_impl` of before. (A property would be one of the
-    program's, to TorchScript.)"""
+    """Has `Module.__call__` pass over what `Module.compile` made. (TorchScript would take a property for one of the program's.)"""
 
     def __get__(self, module: Any, kind: Any = None) -> None:
         return None
