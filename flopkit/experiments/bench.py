@@ -84,7 +84,7 @@ class Bench:
     def case(
         self, experiment: str, params: Mapping[str, Any], make: Callable[[], tuple[Any, ...]], dtype: str, *,
         flops: float | None = None, bytes: float | None = None, check: Callable[..., Any] | None = None,
-        time_budget: float | None = None, extra: Mapping[str, Any] | None = None,
+        time_budget: float | None = None, extra: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
     ) -> Record:  # fmt: skip
         """Measure one case, or hand back what is known of it.
 
@@ -106,8 +106,8 @@ class Bench:
             A function of the same arguments that gives the right result.
         time_budget : float, optional
             Seconds of this case where neither caller nor scale names any.
-        extra : Mapping[str, Any], optional
-            Further plain numbers to keep, such as ``{"model_flops": …}``.
+        extra : Mapping[str, Any] | Callable[[], Mapping[str, Any]], optional
+            Further plain numbers to keep, such as ``{"model_flops": …}``, or a function that finds them once the case is measured.
         """
         key = self.key(experiment, params, dtype)
         if key in self.known:
@@ -123,7 +123,8 @@ class Bench:
                 fn, *args = make()
             seconds = time_budget if self.time_budget is None else self.time_budget
             found = measure(fn, *args, time_budget=seconds, flops=flops, bytes=bytes, check=check)
-        return self.add(experiment, params, dtype, {**found.record(), "extra": dict(extra or {})})
+            more = extra() if callable(extra) else extra
+        return self.add(experiment, params, dtype, {**found.record(), "extra": dict(more or {})})
 
     def add(self, experiment: str, params: Mapping[str, Any], dtype: str, measured: Mapping[str, Any]) -> Record:
         """Keep what was *measured* of a case, by this bench or by a program that it started: ``{**measurement.record(), "extra": {…}}``."""

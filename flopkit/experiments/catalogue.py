@@ -22,6 +22,7 @@ NAMES = (
     "experts",
     "gpt_step",
     "cnns",
+    "cnn_operators",
     "fusion",
     "decode",
     "all_reduce",

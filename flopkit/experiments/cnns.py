@@ -45,7 +45,8 @@ def _case(bench: Bench, network: str, method: str, dtype: str, compiled: bool = 
     pixels = bench.pick(toy=64, cpu=64, gpu=224)
     batch = 1 if method == "one" else bench.pick(toy=2, cpu=4, gpu=64)
     batches = bench.pick(toy=2, cpu=2, gpu=8) if method == "epoch" else 1
-    net = functools.cache(lambda: _network(network, device, kind))
+    order = torch.contiguous_format if kind == torch.float32 else torch.channels_last  # matrix units want channels last
+    net = functools.cache(lambda: network_of(network, device).to(kind, memory_format=order))
 
     def right(labels: Any, images: Any) -> Any:
         """The losses in float64. That gradients were computed, the counted FLOPs show."""
@@ -56,8 +57,7 @@ def _case(bench: Bench, network: str, method: str, dtype: str, compiled: bool = 
     def make() -> tuple[Any, ...]:
         host = method == "epoch"  # whose images wait in the memory of the host
         images = [torch.randn(batch, 3, pixels, pixels, device="cpu" if host else device) for _ in range(batches)]
-        if kind != torch.float32:  # matrix units want channels last
-            images = [each.to(kind, memory_format=torch.channels_last) for each in images]
+        images = [each.to(kind, memory_format=order) for each in images]
         labels = torch.randint(1000, (batches, batch), device=device)
         # a rate of zero leaves the weights as they are, for the check; the optimiser does all of its work
         optimizer = torch.optim.SGD(net().parameters(), lr=0.0, momentum=0.9) if host else None
@@ -69,22 +69,22 @@ def _case(bench: Bench, network: str, method: str, dtype: str, compiled: bool = 
     return bench.case("cnns", params, make, dtype, check=right, time_budget=1, extra=extra)
 
 
-def _network(name: str, device: Any, kind: Any) -> Any:
-    """The network as torchvision has it, with random weights."""
+def network_of(name: str, device: Any) -> Any:
+    """The network as torchvision has it, with random weights, without what is random in a step."""
     import torch
 
     try:
         import torchvision
     except ImportError:
         raise ImportError("the networks need torchvision, which is not installed: pip install torchvision") from None
-    net = getattr(torchvision.models, name)().to(device, kind).train()
+    net = getattr(torchvision.models, name)().to(device).train()
     for layer in net.modules():
         if isinstance(layer, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             layer.p = 0.0  # the check in float64 would draw another mask
         # a block of a ResNet: untrained, a hundred layers multiply rounding errors by thousands
         if hasattr(layer, "downsample"):
             torch.nn.init.constant_(getattr(layer, "bn3", layer.bn2).weight, 0.2)
-    return net if kind == torch.float32 else net.to(memory_format=torch.channels_last)
+    return net
 
 
 def _steps(net: Any, device: Any, compiled: bool = False, optimizer: Any = None) -> Callable[..., Any]:

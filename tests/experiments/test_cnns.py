@@ -90,7 +90,7 @@ def test_the_compiled_network_runs_where_it_is_asked_for(monkeypatch):
 
 def test_a_step_leaves_the_weights_as_they_are():
     """Or the check of the same network would find other losses."""
-    net = cnns._network("mobilenet_v2", "cpu", torch.float32)
+    net = cnns.network_of("mobilenet_v2", "cpu")
     before = [each.clone() for each in net.parameters()]
     labels, images = torch.zeros(2, 2, dtype=torch.int64), list(torch.randn(2, 2, 3, 64, 64))
     cnns._steps(net, "cpu", optimizer=torch.optim.SGD(net.parameters(), lr=0.0, momentum=0.9))(labels, images)
@@ -103,4 +103,4 @@ def test_without_torchvision(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "torchvision", None)
     with pytest.raises(ImportError, match="pip install torchvision"):
-        cnns._network("resnet18", "cpu", torch.float32)
+        cnns.network_of("resnet18", "cpu")

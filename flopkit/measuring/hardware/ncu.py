@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +66,29 @@ def counters(capability: tuple[int, int]) -> dict[str, tuple[str, int]]:
     return tensor | {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": found for op, found in _CORES.items()}
 
 
-def command(folder: Path, capability: tuple[int, int]) -> list[str]:
-    """The command line that writes ``report.ncu-rep`` into *folder*."""
+def command(folder: Path, capability: tuple[int, int], program: Sequence[str] = ()) -> list[str]:
+    """The command line that writes ``report.ncu-rep`` of a program into *folder*. None named: that of the cases."""
     return [
         "ncu", "--profile-from-start", "off", "--replay-mode", "kernel", "--cache-control", "all", "--clock-control", "none",
         "--metrics", ",".join([*counters(capability), *MEMORY]), "-f", "-o", str(folder / "report"),
-        sys.executable, "-m", "flopkit.measuring.hardware.cases", str(folder),
+        *(program or (sys.executable, "-m", "flopkit.measuring.hardware.cases", str(folder))),
     ]  # fmt: skip
 
 
 def check(folder: Path) -> dict[str, Any]:
     """Run the cases under Nsight Compute on the CUDA device, keep its files in *folder*, and compare.
+
+    Raises
+    ------
+    OSError
+        Without ``ncu``, without the driver's permission, or if there is no report, with the reason.
+    """
+    watch(folder)
+    return compared(folder)
+
+
+def watch(folder: Path, program: Sequence[str] = ()) -> None:
+    """Run a program under Nsight Compute, and keep its report and its table, ``raw.csv``, in *folder*. None named: the cases.
 
     Raises
     ------
@@ -93,10 +105,9 @@ def check(folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     for old in ("report.ncu-rep", "raw.csv", "cases.json"):
         (folder / old).unlink(missing_ok=True)
-    _run(command(folder, torch.cuda.get_device_capability()), folder)
+    _run(command(folder, torch.cuda.get_device_capability(), program), folder)
     shown = ["ncu", "--import", str(folder / "report.ncu-rep"), "--csv", "--page", "raw", "--print-units", "base"]
     (folder / "raw.csv").write_text(_run(shown, folder), "utf-8")
-    return compared(folder)
 
 
 def _run(line: list[str], folder: Path) -> str:
@@ -147,6 +158,29 @@ def _number(cell: str, unit: str, name: str) -> float | None:
     return float(cell.replace(",", "")) * {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(unit.strip()[:1], 1)
 
 
+def groups(text: str) -> list[list[tuple[str, Values]]]:
+    """The kernels of a table of ncu, those behind each delimiter."""
+    found: list[list[tuple[str, Values]]] = []
+    for name, values in kernels(text):
+        if DELIMITER in name:
+            found.append([])
+        elif found:
+            found[-1].append((name, values))
+    return found
+
+
+def sums(ran: Iterable[Values], known: Mapping[str, tuple[str, int]]) -> tuple[dict[str, float], float | None]:
+    """Executed FLOPs by number format, and bytes of the memory, of some kernels; what a counter did not read is left out, or None."""
+    ran = list(ran)
+    missing = {name for name in (*known, *MEMORY) for values in ran if values.get(name) is None}
+    by_format: dict[str, float] = {}
+    for name in known.keys() - missing:
+        dtype, weight = known[name]
+        by_format[dtype] = by_format.get(dtype, 0) + weight * sum(values[name] or 0 for values in ran)
+    moved = None if missing & {*MEMORY} else sum(values[name] or 0 for values in ran for name in MEMORY)
+    return {name: flops for name, flops in sorted(by_format.items()) if flops}, moved
+
+
 def compared(folder: Path) -> dict[str, Any]:
     """Compare what ``raw.csv`` and ``cases.json`` in *folder* hold; no GPU is needed.
 
@@ -159,16 +193,11 @@ def compared(folder: Path) -> dict[str, Any]:
         about = json.loads((folder / "cases.json").read_text("utf-8"))
     except ValueError:
         raise ValueError(f"{folder / 'cases.json'} is not whole: run the counters again") from None
-    groups: list[list[Values]] = []
-    for name, values in kernels((folder / "raw.csv").read_text("utf-8")):
-        if DELIMITER in name:
-            groups.append([])
-        elif groups:
-            groups[-1].append(values)
+    found = [[values for _, values in each] for each in groups((folder / "raw.csv").read_text("utf-8"))]
     ran = [each["case"] for each in about["results"] if "error" not in each]
-    if len(groups) != len(ran) + 1 or groups[-1]:
-        raise ValueError(f"{folder} is not whole: of {len(ran) + 1} delimiter kernels {len(groups)} are there")
-    executed, known = dict(zip(ran, groups, strict=False)), counters(tuple(about["capability"]))
+    if len(found) != len(ran) + 1 or found[-1]:
+        raise ValueError(f"{folder} is not whole: of {len(ran) + 1} delimiter kernels {len(found)} are there")
+    executed, known = dict(zip(ran, found, strict=False)), counters(tuple(about["capability"]))
     rows = [_row(each, executed.get(each["case"], []), known) for each in about["results"]]
     return {"oracle": "Nsight Compute", "device": about["device"], "results": rows}
 
@@ -179,16 +208,12 @@ def _row(said: Mapping[str, Any], ran: list[Values], known: Mapping[str, tuple[s
     if "error" in said:
         return {**row, "verdict": "not run", "note": said["error"]}
     missing = {name for name in (*known, *MEMORY) for values in ran if values.get(name) is None}
-    by_format: dict[str, float] = {}
-    for name in known.keys() - missing:
-        dtype, weight = known[name]
-        by_format[dtype] = by_format.get(dtype, 0) + weight * sum(values[name] or 0 for values in ran)
-    row |= {"counted": said["counted"], "executed": {name: flops for name, flops in sorted(by_format.items()) if flops}}
+    by_format, moved = sums(ran, known)
+    row |= {"counted": said["counted"], "executed": by_format}
     lost = sorted(name for name in missing if name in MEMORY or known[name][0] == case.dtype)
-    if lost or not by_format.get(case.dtype):
+    if lost or moved is None or not by_format.get(case.dtype):
         why = f"ncu gave no value of {', '.join(lost)}" if lost else f"no counter of {case.dtype} moved"
         return {**row, "verdict": "not counted", "note": why}
-    moved = sum(values[name] or 0 for values in ran for name in MEMORY)
     ratio, share = by_format[case.dtype] / said["counted"]["flops"], moved / said["counted"]["bytes"]
     agrees = verdict((ratio, case.accepted), (share, case.bytes_accepted))
     return {**row, "ratio": ratio, "bytes": moved, "bytes_ratio": share, "verdict": agrees}
