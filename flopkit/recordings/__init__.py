@@ -5,9 +5,10 @@ from flopkit.recordings.comparing import Comparison, compare
 from flopkit.recordings.recorded import Recording
 from flopkit.recordings.search import datasets, find
 from flopkit.recordings.shelves import OWNERS, Case, recordings, records, shown_records
+from flopkit.recordings.traces import Sample, Trace, traces
 from flopkit.recordings.verdicts import VERDICTS
 
 __all__ = [
-    "KINDS", "OWNERS", "VERDICTS", "Case", "Comparison", "Dataset", "Recording", "compare", "dataset", "datasets", "find", "recordings", "records",
-    "shown_records",
+    "KINDS", "OWNERS", "VERDICTS", "Case", "Comparison", "Dataset", "Recording", "Sample", "Trace", "compare", "dataset", "datasets", "find",
+    "recordings", "records", "shown_records", "traces",
 ]  # fmt: skip
