@@ -24,7 +24,7 @@ from flopkit.__about__ import __version__
 from flopkit.conventions import as_convention
 from flopkit.devices import device, device_names
 from flopkit.diagnosis import doctor
-from flopkit.experiments import NAMES, Bench, experiment, record
+from flopkit.experiments import NAMES, Bench, experiment, record, under_counters
 from flopkit.experiments.bench import SCALES
 from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
@@ -159,6 +159,11 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("--list", action="store_true", help="the cases on a GPU and what is accepted; run nothing")
     watch.add_argument(
         "--out", metavar="FOLDER", help="where Nsight Compute's files go (default: beside your recordings)"
+    )
+    watch.add_argument(
+        "--step",
+        choices=tuple(under_counters.STEPS),
+        help="a training step instead of the cases, operator by operator; ncu needs about half a second for each",
     )
     watch.add_argument("--read", metavar="FOLDER", help="read such files again, from any machine; no GPU is needed")
     for added in (measure, keep, watch):
@@ -307,6 +312,10 @@ def _counters(asked: argparse.Namespace) -> tuple[Any, Table]:
         return cases, Table(
             cases, caption=f"{len(cases)} cases on a GPU: executed by its counters / counted by flopkit"
         )
+    if asked.step or (asked.read and under_counters.is_step(Path(asked.read))):
+        kept = Path(asked.read or asked.out or machine.folder() / "counters" / asked.step)
+        step = under_counters.compared(kept) if asked.read else under_counters.check(kept, asked.step)
+        return step, under_counters.shown(step)
     found = [ncu.compared(Path(asked.read))] if asked.read else checking.against_hardware(asked.device, asked.out)
     asked.failed = not checking.agreed(found)
     return found, checking.shown(found)

@@ -37,7 +37,9 @@ def run(bench: Bench) -> Iterator[Record]:
             for layout in ("NCHW", "NHWC"):
                 eager = _case(bench, network, dtype, layout, "eager")
                 yield eager
-                if bench.device.type == "cuda":  # of a graph the counter sees one launch, so it takes the work of the other
+                if (
+                    bench.device.type == "cuda"
+                ):  # of a graph the counter sees one launch, so it takes the work of the other
                     yield _case(bench, network, dtype, layout, "graph", eager["counted"])
 
 
@@ -82,7 +84,9 @@ def profiled(step: Callable[..., Any], given: Callable[[], tuple[Any, ...]]) -> 
     cuda = args[0].is_cuda
     step(*args)
     with profile(
-        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])], record_shapes=True, acc_events=True
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])],
+        record_shapes=True,
+        acc_events=True,
     ) as watched:
         for _ in range(STEPS):
             step(*args)

@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flopkit import units
 from flopkit.counter.running import count
 from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, take_step
 from flopkit.measuring.hardware import ncu
+from flopkit.tables import Table
 
-__all__ = ["STEPS", "check", "compared", "run_step", "watched"]
+__all__ = ["STEPS", "check", "compared", "is_step", "run_step", "shown", "watched"]
 
+TENSOR = ("bf16", "fp16", "fp8", "tf32", "fp64", "int8")  # formats that tensor cores multiply
 SECONDS = 90.0  # after which no further call is watched: what is left out is said
 
 
@@ -57,7 +60,9 @@ STEPS: dict[str, Callable[[Any, bool], Callable[[], Any]]] = {
 }  # fmt: skip
 
 
-def watched(run: Callable[[], Any], profiled: Callable[[Callable[[], Any]], Any], seconds: float = SECONDS) -> list[dict[str, Any]]:
+def watched(
+    run: Callable[[], Any], profiled: Callable[[Callable[[], Any]], Any], seconds: float = SECONDS
+) -> list[dict[str, Any]]:
     """Run a step; of each operator with certain shapes the first call goes through *profiled*.
 
     Returns
@@ -72,7 +77,7 @@ def watched(run: Callable[[], Any], profiled: Callable[[Callable[[], Any]], Any]
     lines: dict[Any, dict[str, Any]] = {}
     end = time.monotonic() + seconds
 
-    class Watch(TorchDispatchMode):
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             named = kwargs or {}
             leaves = tree_leaves((args, named))
@@ -98,7 +103,7 @@ def watched(run: Callable[[], Any], profiled: Callable[[Callable[[], Any]], Any]
             lines[key]["watched"] = True
             return profiled(lambda: func(*args, **named))
 
-    with Watch():
+    with Watch():  # type: ignore[no-untyped-call]
         run()
     return list(lines.values())
 
@@ -124,7 +129,11 @@ def run_step(folder: Path, name: str, seconds: float = SECONDS) -> None:
     whole = count(run).under("EXACT")
     lines = watched(run, profiled, seconds)
     profiled(lambda: None)  # a report without this delimiter is not whole
-    about = {"device": cuda.get_device_name(), "capability": cuda.get_device_capability(), "torch": str(torch.__version__)}
+    about = {
+        "device": cuda.get_device_name(),
+        "capability": cuda.get_device_capability(),
+        "torch": str(torch.__version__),
+    }
     counted = {"flops": whole.flops, "vector_flops": whole.vector_flops, "bytes": whole.bytes}
     text = json.dumps({**about, "step": name, "counted": counted, "lines": lines}, indent=1)
     (folder / "cases.json").write_text(text, "utf-8")
@@ -140,6 +149,14 @@ def check(folder: Path, name: str, seconds: float = SECONDS) -> dict[str, Any]:
     """
     ncu.watch(folder, [sys.executable, "-m", "flopkit.experiments.under_counters", str(folder), name, str(seconds)])
     return compared(folder)
+
+
+def is_step(folder: Path) -> bool:
+    """Whether the files in *folder* are of a training step, and not of the cases."""
+    try:
+        return "step" in json.loads((folder / "cases.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
 
 
 def compared(folder: Path) -> dict[str, Any]:
@@ -160,7 +177,35 @@ def compared(folder: Path) -> dict[str, Any]:
     for line, ran in zip(lines, groups, strict=False):
         line["executed"], line["memory"] = ncu.sums([values for _, values in ran], known)
         line["kernels"] = [name for name, _ in ran]
-    return {"oracle": "Nsight Compute", "step": about["step"], "device": about["device"], "torch": about["torch"], "counted": about["counted"], "results": about["lines"]}
+    return {
+        "oracle": "Nsight Compute",
+        "step": about["step"],
+        "device": about["device"],
+        "torch": about["torch"],
+        "counted": about["counted"],
+        "results": about["lines"],
+    }
+
+
+def shown(found: Mapping[str, Any]) -> Table:
+    """A row for each operator that was watched: what it executed over what was counted, of its products and of its bytes."""
+    rows = []
+    for line in (each for each in found["results"] if each["watched"]):
+        counted, tensor = line["counted"], sum(line["executed"].get(format, 0) for format in TENSOR)
+        rows.append(
+            {
+                "operator": line["operator"], "calls": line["calls"], "shapes": " ".join("×".join(map(str, s)) for s in line["shapes"][:2]),
+                "counted": units.si(counted["flops"], "FLOPs"),
+                "executed / counted": f"{tensor / counted['flops']:.4f}" if counted["flops"] else "",
+                "bytes": units.si(counted["bytes"], "B"),
+                "memory / counted": "" if line["memory"] is None else f"{line['memory'] / counted['bytes']:.2f}",
+            }
+        )  # fmt: skip
+    left = sum(bool(each["counted"]["bytes"]) and not each["watched"] for each in found["results"])
+    missing = f"; {left} more were not watched, for want of time" if left else ""
+    return Table(
+        rows, caption=f"{found['step']}, one training step on {found['device']}: {len(rows)} operators{missing}"
+    )
 
 
 if __name__ == "__main__":

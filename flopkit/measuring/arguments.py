@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_bytes", "copies", "place", "rotating", "storages", "tensors"]
+__all__ = ["allocated", "cache_bytes", "copies", "place", "rotating", "storages", "tensors", "used"]
 
 MOST = 16  # copies of the arguments
 ROOM = 2**30  # bytes that the copies may take
@@ -38,6 +38,27 @@ def place(found: Iterable[Any]) -> Any:
             f"tensors on {', '.join(sorted(map(str, others)))}: only calls on the CPU or one CUDA device are timed"
         )
     return others.pop() if others else torch.device("cpu")
+
+
+def allocated() -> dict[int, int]:
+    """How often torch has allocated memory on each CUDA device: a number that never falls."""
+    import torch
+
+    cuda: Any = torch.cuda
+    if not cuda.is_initialized():
+        return {}
+    return {each: cuda.memory_stats(each).get("allocation.all.allocated", 0) for each in range(cuda.device_count())}
+
+
+def used(before: Mapping[int, int]) -> Any | None:
+    """The one CUDA device on which torch has allocated since `allocated` gave *before*: there ran a call that neither takes nor gives a tensor.
+
+    None where there was none, or several.
+    """
+    import torch
+
+    grown = [each for each, count in allocated().items() if count > before.get(each, 0)]
+    return torch.device("cuda", grown[0]) if len(grown) == 1 else None
 
 
 def storages(found: Iterable[Any]) -> int:

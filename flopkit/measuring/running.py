@@ -44,7 +44,8 @@ def measure(
     The call is counted first and its result checked against float64, and once more in the end where that is quick. In between it runs until
     the clock is steady, and in rounds until the 95 % interval of the mean is within ±0.5 % or the budget is used up. Arguments are rotated
     through copies, so that a cache does not serve them. On a CUDA device, that of any of its tensors, calls are timed by events or, where they
-    are short, in a CUDA graph; on a CPU by the wall clock.
+    are short, in a CUDA graph; on a CPU by the wall clock. A call that neither takes nor gives a tensor, such as a step that holds its model
+    and data itself, runs on the device where it allocates memory.
 
     Parameters
     ----------
@@ -100,12 +101,18 @@ def measure(
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{name}={value!r}: must be positive and finite")
     results: list[Any] = []
+    before = arguments.allocated()
     work = count(lambda: results.append(fn(*args, **kwargs))).under(EXACT)
     given = arguments.tensors(args, kwargs)
     touched = [*given, *_held(fn), *arguments.tensors(results.pop())]
     where, whole, format = arguments.place(touched), arguments.storages(touched), _format(touched)
     cuda, cards = where.type == "cuda", cast(Any, torch.cuda)
-    hidden = not touched and cards.is_initialized()  # it may use a GPU, of which no tensor tells
+    if not touched:  # such as a step that holds its model and data itself
+        where = arguments.used(before) or where
+        cuda = where.type == "cuda"
+    hidden = (
+        not (touched or cuda) and cards.is_initialized()
+    )  # it may use a GPU, of which neither tensors nor allocations tell
     del touched  # the result needs memory
     tf32 = cuda and _tf32(work)
     with cards.device(where) if cuda else contextlib.nullcontext():

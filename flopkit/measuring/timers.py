@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -81,12 +82,14 @@ class CudaGraph(CudaEvents):
         self.unrolled = sets * math.ceil(UNROLLED / sets)
         cuda, graph = torch.cuda, torch.cuda.CUDAGraph()
         asked = cuda.get_sync_debug_mode()
-        try:
-            # What waits for the device cannot be captured, and a capture that fails leaves torch's random numbers unusable.
-            cuda.set_sync_debug_mode("error")
-            run()
-        finally:
-            cuda.set_sync_debug_mode(asked)
+        with warnings.catch_warnings():  # torch calls this switch a prototype, each time that it is set
+            warnings.filterwarnings("ignore", "Synchronization debug mode", UserWarning)
+            try:
+                # What waits for the device cannot be captured, and a capture that fails leaves torch's random numbers unusable.
+                cuda.set_sync_debug_mode("error")
+                run()
+            finally:
+                cuda.set_sync_debug_mode(asked)
         with (
             cuda.stream(cuda.current_stream()),
             cuda.graph(graph),

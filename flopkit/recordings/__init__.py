@@ -2,6 +2,7 @@
 
 from flopkit.recordings.collected import KINDS, Dataset, dataset
 from flopkit.recordings.comparing import Comparison, compare
+from flopkit.recordings.hardware_counts import HardwareCounts, hardware_counts
 from flopkit.recordings.recorded import Recording
 from flopkit.recordings.search import datasets, find
 from flopkit.recordings.shelves import OWNERS, Case, recordings, records, shown_records
@@ -9,6 +10,6 @@ from flopkit.recordings.traces import Sample, Trace, traces
 from flopkit.recordings.verdicts import VERDICTS
 
 __all__ = [
-    "KINDS", "OWNERS", "VERDICTS", "Case", "Comparison", "Dataset", "Recording", "Sample", "Trace", "compare", "dataset", "datasets", "find",
-    "recordings", "records", "shown_records", "traces",
+    "KINDS", "OWNERS", "VERDICTS", "Case", "Comparison", "Dataset", "HardwareCounts", "Recording", "Sample", "Trace", "compare", "dataset", "datasets", "find",
+    "hardware_counts", "recordings", "records", "shown_records", "traces",
 ]  # fmt: skip

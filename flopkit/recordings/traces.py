@@ -11,6 +11,8 @@ from typing import Any
 
 __all__ = ["Sample", "Trace", "traces"]
 
+CAPPED = 0x4  # NVML's bit for a power limit that holds the clock down
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -133,6 +135,9 @@ def _read(kept: dict[str, Any]) -> Iterator[Trace]:
     by, about = kept["attribution"], kept["provenance"]
     whose = f"recorded by {by['who']} on {by['machine']}, {about['when'][:10]}"
     for each in kept["traces"]:
-        samples = tuple(Sample(*values[:5], bool(values[5] & 0x4)) for values in each["samples"])
+        samples = tuple(
+            Sample(at, sm, memory, watts, celsius, bool(held_down & CAPPED))
+            for at, sm, memory, watts, celsius, held_down in each["samples"]
+        )
         seconds = tuple(nanoseconds / 1e9 for nanoseconds in each["nanoseconds"])
         yield Trace(whose, about["device"], each["dtype"], each["n"], each["data"], seconds, samples)

@@ -58,7 +58,7 @@ def card(monkeypatch, tmp_path):
         get_device_name=lambda where=None: "NVIDIA H100 80GB HBM3", get_device_capability=lambda where=None: (9, 0),
         get_device_properties=lambda where=None: about, synchronize=lambda: None, _sleep=lambda cycles: None,
         device=lambda where: contextlib.nullcontext(), stream=lambda stream: contextlib.nullcontext(), Stream=lambda: stream,
-        current_stream=lambda: stream, CUDAGraph=lambda: SimpleNamespace(replay=lambda: None), graph=lambda made: contextlib.nullcontext(),
+        is_current_stream_capturing=lambda: False, current_stream=lambda: stream, CUDAGraph=lambda: SimpleNamespace(replay=lambda: None), graph=lambda made: contextlib.nullcontext(),
     )  # fmt: skip
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)
@@ -68,6 +68,26 @@ def card(monkeypatch, tmp_path):
     monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
     with OnTheCpu():
         yield about
+
+
+def test_a_step_that_holds_its_own_tensors_is_timed_on_the_card_where_it_allocates(monkeypatch):
+    """On an H200 such a step was said to run on the processor, at 193 TFLOP/s, by the wall clock."""
+    x, made = torch.ones(32, 32, dtype=torch.bfloat16), []
+    monkeypatch.setattr(arguments, "place", lambda found: torch.device("cpu"))
+    counts = {0: lambda: 7, 1: lambda: len(made)}  # only the second card allocates
+    monkeypatch.setattr(arguments, "allocated", lambda: {each: count() for each, count in counts.items()})
+
+    def step():
+        made.append(1)
+        torch.mm(x, x)
+
+    found = fk.measure(step, time_budget=BUDGET)
+    assert found.device == fk.device("h100-sxm").title and found.mfu > 0
+    assert found.protocol["timer"] == "CUDA events behind a sleep" and not any("wall clock" in n for n in found.notes)
+    counts[0] = counts[1]
+    assert any(
+        "if a GPU ran" in note for note in fk.measure(step, time_budget=BUDGET).notes
+    )  # on two cards: on neither
 
 
 def test_a_product_is_held_against_the_datasheet():

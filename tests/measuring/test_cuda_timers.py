@@ -1,6 +1,7 @@
 """The timers of CUDA devices on a stand-in for `torch.cuda`: a device that works off a queue, while the host launches."""
 
 import contextlib
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -61,6 +62,9 @@ class Card:
                 card.stream = before
 
         def set_mode(mode):
+            warnings.warn(
+                "Synchronization debug mode is a prototype feature", UserWarning, stacklevel=2
+            )  # as torch does
             card.asked.append(mode)
             card.mode = mode
 

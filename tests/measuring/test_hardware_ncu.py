@@ -3,40 +3,17 @@
 The small tables here are written by the test in the form of ``ncu --csv --page raw``; a stand-in for ``ncu`` prints them.
 """
 
-import csv
-import io
 import json
 import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
+from ncu_table import BF16, READ, SPIN, N, op, table
 
 from flopkit.cli import main
 from flopkit.measuring.hardware import cases, checking, ncu
 from flopkit.measuring.hardware.cases import CASES, counted, prepared
-
-N = 4096
-BF16 = "sm__ops_path_tensor_src_bf16_dst_fp32.sum"
-SPIN = "void at::cuda::<unnamed>::spin_kernel(long)"
-
-
-def op(name):
-    return f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"
-
-
-def table(kernels, capability=(9, 0), units=None, leave_out=()):
-    """What ncu prints of kernels, ``(name, {counter: cell})``; counters that are not named have 0."""
-    named = dict.fromkeys([*ncu.counters(capability), *ncu.MEMORY, *(name for _, values in kernels for name in values)])
-    metrics = [name for name in named if name not in leave_out]
-    text = io.StringIO()
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(["ID", "Process ID", "Kernel Name", "Grid Size", *metrics])
-    if units is not None:
-        writer.writerow(["", "", "", "", *(units.get(name, "inst") for name in metrics)])
-    for i, (name, values) in enumerate(kernels):
-        writer.writerow([i, 77, name, "(132, 1, 1)", *(values.get(metric, 0) for metric in metrics)])
-    return f"==PROF== Connected to process 77\n{text.getvalue()}"
 
 
 def kept(folder, kernels, results, capability=(9, 0), **more):
@@ -49,7 +26,6 @@ def kept(folder, kernels, results, capability=(9, 0), **more):
 
 PRODUCT = {"case": "mm_bf16", "counted": {"flops": 2 * N**3, "bytes": 3 * 2 * N**2}}
 SUM = {"case": "add_fp32", "counted": {"flops": 2**27, "bytes": 3 * 4 * 2**27}}
-READ = {"dram__bytes_read.sum": f"{2 * 2 * N**2:,}", "dram__bytes_write.sum": f"{2 * N**2:,}"}
 
 
 def one(tmp_path, *kernels, said=PRODUCT, **more):

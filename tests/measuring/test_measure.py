@@ -164,6 +164,21 @@ def test_a_device_of_which_no_tensor_tells_is_waited_for(monkeypatch):
     assert fk.measure(torch.neg, torch.ones(4), time_budget=BUDGET).verdict == "ok" and not waited
 
 
+def test_where_torch_has_allocated(monkeypatch):
+    """Of two cards the one whose count has grown; before CUDA begins there is none."""
+    counts = {0: 3, 1: 5}
+    assert arguments.allocated() == {} and arguments.used({}) is None
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda each: {"allocation.all.allocated": counts[each]})
+    before = arguments.allocated()
+    assert arguments.used(before) is None
+    counts[1] += 1
+    assert arguments.used(before) == torch.device("cuda", 1)
+    counts[0] += 1
+    assert arguments.used(before) is None and arguments.used({0: 4}) == torch.device("cuda", 1)
+
+
 def test_the_format_of_given_flops_is_that_of_what_is_multiplied():
     tokens, table = torch.arange(4), torch.ones(4, dtype=torch.bfloat16)
     assert module._format([tokens, table]) == "bf16" and module._format([tokens]) == "fp32"

@@ -32,6 +32,9 @@ class Case:
     kind: str = "flops"  # what the count is: "flops", or "vector_flops" of element-wise work
     convention: str = "TORCH"
     bytes_accepted: tuple[float, float] | None = None  # traffic of the memory over the bytes counted
+    products: tuple[
+        tuple[int, int, int], ...
+    ] = ()  # rows, columns and inner size of its matrix products, in the order in which they run
 
 
 def verdict(*found: tuple[float, tuple[float, float] | None]) -> str:
@@ -106,13 +109,17 @@ def _recomputed(*x: Any) -> Any:
 EQUAL = (1.0, 1.0)
 SQUARES, RAGGED, HALF = ((4096, 4096),) * 2, ((4097, 4096), (4096, 4096)), ((2048, 2048),) * 2
 LONG, HEADS, MLP = ((2**27,),) * 2, ((2, 16, 4096, 128),) * 3, ((8192, 4096), (4096, 16384), (16384, 4096))
+WIDE, NARROW = (8192, 16384, 4096), (8192, 4096, 16384)  # forward, up and down; and the gradients of what goes in
+DOWN_WEIGHT, UP_WEIGHT = (16384, 4096, 8192), (4096, 16384, 8192)
+BACKWARD = (DOWN_WEIGHT, WIDE, UP_WEIGHT, NARROW)
+ONE, ONE_MORE = ((4096, 4096, 4096),), ((4097, 4096, 4096),)
 DENSE, DEPTHWISE = ((64, 128, 56, 56), (128, 128, 3, 3)), ((64, 512, 56, 56), (512, 1, 3, 3))
 CASES = {
     case.name: case
     for case in (
-        Case("mm_bf16", lambda a, b: a @ b, SQUARES, "bf16", EQUAL),
-        Case("mm_bf16_ragged", lambda a, b: a @ b, RAGGED, "bf16", (1, 1.07), "one more row of tiles"),
-        Case("mm_fp16", lambda a, b: a @ b, SQUARES, "fp16", EQUAL),
+        Case("mm_bf16", lambda a, b: a @ b, SQUARES, "bf16", EQUAL, products=ONE),
+        Case("mm_bf16_ragged", lambda a, b: a @ b, RAGGED, "bf16", (1, 1.07), "one more row of tiles", products=ONE_MORE),
+        Case("mm_fp16", lambda a, b: a @ b, SQUARES, "fp16", EQUAL, products=ONE),
         Case("mm_tf32", lambda a, b: a @ b, SQUARES, "tf32", EQUAL),
         Case("mm_fp32", lambda a, b: a @ b, SQUARES, "fp32", (1, 1.01), "the same units scale the result"),
         Case("mm_fp64", lambda a, b: a @ b, HALF, "fp64", (1, 1.01), "the same units scale the result"),
@@ -125,9 +132,9 @@ CASES = {
         Case("flash", _flash, HEADS, "bf16", (1, 1.05)),
         Case("flash_causal", lambda q, k, v: _flash(q, k, v, True), HEADS, "bf16", (1, 1.07), "blocks on the diagonal are whole", convention="EXACT"),
         Case("flash_fb", _flash, HEADS, "bf16", (1, 1.05), "the backward pass computes the scores again", trained=3),
-        Case("mlp_fb", _mlp, MLP, "bf16", EQUAL, trained=3),
-        Case("mlp_fb_checkpoint", _recomputed, MLP, "bf16", EQUAL, "what is recomputed counts", trained=3),
-        Case("first_layer_fb", lambda x, w: x @ w, MLP[:2], "bf16", EQUAL, "no gradient of the input", trained=1),
+        Case("mlp_fb", _mlp, MLP, "bf16", EQUAL, trained=3, products=(WIDE, NARROW, *BACKWARD)),
+        Case("mlp_fb_checkpoint", _recomputed, MLP, "bf16", EQUAL, "what is recomputed counts", trained=3, products=(WIDE, NARROW, WIDE, *BACKWARD)),
+        Case("first_layer_fb", lambda x, w: x @ w, MLP[:2], "bf16", EQUAL, "no gradient of the input", trained=1, products=(WIDE, UP_WEIGHT)),
     )
 }  # fmt: skip
 
