@@ -29,6 +29,8 @@ class HardwareCounts:
     steps : Mapping[str, list[Mapping[str, Any]]]
         By the name of a training step: its operators with their shapes, each with its *calls*, and what was counted and executed in one call.
         An operator that was not *watched* has no executed FLOPs.
+    programs : list[Mapping[str, Any]]
+        Small programs that were counted on the *cpu* and on the *gpu* of that machine, by name and number format: model FLOPs.
     busy : Mapping[str, Any]
         What NVML's GPM said of a product of large matrices: the share of the time in which the tensor cores were *busy*, at which *sm_mhz*.
 
@@ -45,6 +47,7 @@ class HardwareCounts:
     provenance: Mapping[str, Any]
     cases: Mapping[str, Mapping[str, Any]]
     steps: Mapping[str, list[Mapping[str, Any]]]
+    programs: list[Mapping[str, Any]]
     busy: Mapping[str, Any]
 
     def __repr__(self) -> str:
@@ -57,5 +60,5 @@ def hardware_counts() -> HardwareCounts:
     by, about = kept["attribution"], kept["provenance"]
     return HardwareCounts(
         f"recorded by {by['who']} on {by['machine']}, {about['when']}", about["device"], about,
-        {each["case"]: each for each in kept["cases"]}, {each["step"]: each["results"] for each in kept["steps"]}, kept["gpm"],
+        {each["case"]: each for each in kept["cases"]}, {each["step"]: each["results"] for each in kept["steps"]}, kept["programs"], kept["gpm"],
     )  # fmt: skip

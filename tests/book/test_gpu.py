@@ -1,79 +1,105 @@
-"""The page "What was never run on a GPU" names each file that has code for CUDA devices, and what it says of the counters is what they accept."""
+"""The page "What a GPU said": its tables are made from the recorded counts, and its sentences say what is in them."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
-import torch
-from torch.utils.flop_counter import FlopCounterMode
 
-from flopkit.measuring.hardware.cases import CASES, counted, prepared
+from flopkit.measuring.hardware.cases import CASES
+from flopkit.measuring.hardware.tiles import tiles
+from flopkit.recordings import hardware_counts, recordings
+from flopkit.recordings.recorded import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import said_by_gpu  # noqa: E402
+
+sys.path.pop(0)
 TEXT = (ROOT / "book" / "gpu.md").read_text("utf8")
-FOR_CUDA = re.compile(r"torch\.cuda|\bcuda\.\w|\"cuda\"|\"nccl\"|pynvml|\.is_cuda|\bcudart\b|\bgpu=|\"ncu\"")
+FOUND = hardware_counts()
 
 
-def for_cuda():
-    return {
-        str(path.relative_to(ROOT / "flopkit"))
-        for path in (ROOT / "flopkit").rglob("*.py")
-        if FOR_CUDA.search(path.read_text("utf8"))
-    }
+def rows(text):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
 
 
-def listed(text):
-    """Files and folders in the first column of the tables, each below the folder that the head of its table names."""
-    found = set()
-    for folder, rows in re.findall(r"^\| File in `flopkit/([\w/]*)`.*\n\|[:|-]+\n((?:\|.*\n)+)", text, re.M):
-        for row in rows.splitlines():
-            found |= {folder + name for name in re.findall(r"`([\w/.]+)`", row.split("|")[1])}
-    return found
+def test_each_program_has_its_row():
+    found = rows(said_by_gpu.cases())
+    assert list(said_by_gpu.PROGRAMS) == list(CASES) == list(FOUND.cases) and len(found) == len(CASES) == 18
+    assert "Eighteen small programs" in TEXT
+    for row, case in zip(found, CASES.values(), strict=True):
+        ratio = float(row[2].strip("*"))
+        assert ratio == pytest.approx(FOUND.cases[case.name]["ratio"], rel=1e-4)
+        low, high = case.accepted or (0.0, 9.0)
+        assert row[2].startswith("**") or low <= ratio <= high * (1 + 1e-9), row
 
 
-def missing(text):
-    files = listed(text)
-    folders = tuple(name for name in files if name.endswith("/"))
-    return sorted(name for name in for_cuda() if name not in files and not name.startswith(folders))
+def test_what_is_bold_is_explained_by_tiles():
+    bold = {case for row, case in zip(rows(said_by_gpu.cases()), CASES, strict=True) if row[2].startswith("**")}
+    assert bold == {"mm_bf16_ragged", "mlp_fb", "mlp_fb_checkpoint", "first_layer_fb"}
+    beyond = {name for name in bold if FOUND.cases[name]["ratio"] > CASES[name].accepted[1]}
+    assert beyond == bold - {"mm_bf16_ragged"} and "Three rows did not come out as expected" in TEXT
 
 
-def test_each_file_for_cuda_is_listed_and_each_listed_one_exists():
-    assert missing(TEXT) == []
-    assert len(listed(TEXT)) > 30 and [name for name in listed(TEXT) if not (ROOT / "flopkit" / name).exists()] == []
+def test_tables_of_the_step():
+    sums = rows(said_by_gpu.sums())
+    assert len(sums) == 5 and all(row[2] == row[3] for row in sums)
+    assert max(float(row[2]) for row in sums) == pytest.approx(4, abs=0.01) and sums[1][0].startswith("16 →")
+    norms = [float(row[2]) for row in rows(said_by_gpu.norms())]
+    assert norms == sorted(norms) and 1 <= norms[0] < 1.02 and norms[-1] == pytest.approx(1.4, abs=0.005)
+    largest = rows(said_by_gpu.norms())[-1][1]
+    assert largest == "77.07 MB"  # above the 60 MB of the cache, and all others below
+    assert sum(line["watched"] for line in FOUND.steps["mobilenet_v2"]) == 29 and "resnet50" not in FOUND.steps
 
 
-@pytest.mark.parametrize("name", ["timers.py", "ncu.py", "decode.py", "counter/"])
-def test_a_file_that_is_left_out_is_noticed(name):
-    assert missing(TEXT.replace(f"`{name}`", "something")) != []
+def test_the_sentences_say_what_was_counted():
+    products = [line for line in FOUND.steps["gpt_block"] if line["counted"]["flops"] and tiles(line["kernels"][0])]
+    assert len(products) == 15 and "all 15 products of a GPT block" in TEXT
+    one = FOUND.cases["first_layer_fb"]["kernels"][0]
+    assert one["kernel"].startswith("nvjet_sm90_tst_192x192_64x3_1x2_")
+    assert one["executed"]["bf16"] / (2 * 8192 * 16384 * 4096) == pytest.approx(1.04, abs=0.001)
+    share = {name: each["bytes_ratio"] for name, each in FOUND.cases.items()}
+    assert round(share["add_fp32"], 2) == round(share["mul_fp32"], 2) == 0.99 and round(share["mm_bf16"], 2) == 1.75
+    assert round(share["first_layer_fb"]) == 3 and share["flash"] < 1.01
+    assert round(FOUND.cases["flash_causal"]["ratio"], 3) == 1.031 and (3 * 56 - 2) ** 2 == 27556 and 9 * 56**2 == 28224
+    strange = max(
+        each["executed"]["fp16 vector"] / each["counted"]["flops"]
+        for name, each in FOUND.cases.items()
+        if CASES[name].dtype == "fp32" and "fp16 vector" in each["executed"]
+    )
+    assert 0.01 < strange < 0.1
+    clones = [line for line in FOUND.steps["mobilenet_v2"] if line["operator"] == "clone" and line["watched"]]
+    assert clones and all(line["memory"] == 0 and line["counted"]["bytes"] > 1e6 for line in clones)
 
 
-def test_the_page_says_what_is_accepted():
-    """Each interval of a case stands in the table, and the page says how many cases there are."""
-    table = TEXT.split("## What we expect")[1].split("\n## ")[0]
-    cells = {row.split("|")[2].strip() for row in table.splitlines() if row.startswith("| ")} - {"Executed / counted"}
-    said = {
-        "shown only" if c.accepted is None else " to ".join(f"{x:g}" for x in dict.fromkeys(c.accepted))
-        for c in CASES.values()
-    }
-    assert cells == said
-    assert len(CASES) == 18 and TEXT.count("eighteen") == 2
-    traffic = {case.bytes_accepted for case in CASES.values()} - {None}
-    assert traffic == {(0.9, 1.1)} and table.count("Memory traffic 0.9 to 1.1 of the count") == 2
+def test_counts_on_both_devices():
+    names = {each["program"] for each in FOUND.programs}
+    assert len(FOUND.programs) == 34 and len(names) == 17
+    assert all(each["cpu"] == each["gpu"] > 0 for each in FOUND.programs)
+    assert FOUND.busy["busy"] == 0.831 and FOUND.busy["sm_mhz"] == 1470 and round(FOUND.busy["ratio"], 3) == 1.005
 
 
-def test_what_the_page_says_of_torch():
-    """Where this fails, torch has mended its formula for groups, and the page is to say so."""
-    run = prepared(CASES["depthwise_fb"], "meta")
-    with FlopCounterMode(display=False) as theirs:
-        run()
-    times = theirs.get_total_flops() / counted(CASES["depthwise_fb"], run)["flops"]
-    assert f"counts {times:.0f} times as much" in TEXT and f"PyTorch {torch.__version__.rpartition('.')[0]} " in TEXT
+def test_what_was_recorded_is_said():
+    [one] = [each for each in recordings("ours") if each.provenance["type"] == "cuda"]
+    assert isinstance(one, Recording) and {each["verdict"] for each in one.results} == {"ok"}
+    said = said_by_gpu.recorded()
+    assert said.startswith(f"{len(one.results)} measurements of 13 experiments") and "2.11.0" in said
+    assert f"In {sum(not each['steady'] for each in one.results)} the times" in said
+    cnns = sum(each["experiment"] == "cnns" for each in one.results)
+    assert 54 - cnns == 8 and "Eight of the 54 cases of `cnns`" in TEXT
+    assert "all_reduce" not in {each["experiment"] for each in one.results}
+    clocks = [each["monitor"]["sm_mhz"]["median"] for each in one.results if each["experiment"] == "matmul_tiles"]
+    assert 1400 < min(clocks) and max(clocks) < 1700
 
 
 def test_the_command_stands_in_the_makefile():
     makefile = (ROOT / "Makefile").read_text("utf8")
     steps = makefile.split("\ngpu:")[1].split("\n\n")[0]
     assert "    make gpu\n" in TEXT
-    assert [steps.index(part) for part in ("pytest", "flopkit record", "flopkit counters")] == sorted(
-        steps.index(part) for part in ("pytest", "flopkit record", "flopkit counters")
-    )
+    order = [steps.index(part) for part in ("pytest", "flopkit record", "flopkit counters")]
+    assert order == sorted(order)
+
+
+def test_the_address_of_what_a_page_generates():
+    assert set(re.findall(r"said_by_gpu:(\w+)", TEXT)) <= {name for name in dir(said_by_gpu) if not name.startswith("_")}
