@@ -113,11 +113,19 @@ def test_nothing_is_nothing(places):
         records("matmul_sizes", owner="mine")
 
 
+# What a recording that comes with flopkit does not hold, and why.
+LACKS = {
+    "Intel(R) Xeon(R) Processor": {"cnn_operators"},  # an experiment that is younger than the recording
+    "NVIDIA H200": {"all_reduce"},  # one card alone has nobody to reduce with
+}
+
+
 def test_shipped_recordings_are_whole():
     """Of real sizes, by somebody who has a name, under a licence."""
-    assert recordings("ours")
+    assert {one.device for one in recordings("ours")} == set(LACKS)
     for one in recordings("ours"):
-        assert one.ceilings is not None and {each["experiment"] for each in one.results} == set(NAMES), one.path
+        held = {each["experiment"] for each in one.results}
+        assert one.ceilings is not None and held == set(NAMES) - LACKS[one.device], one.path
         assert one.results and one.provenance["scale"] != "toy"
         assert "not" not in one.attribution["who"] and "not" not in one.attribution["licence"], one.path
 
