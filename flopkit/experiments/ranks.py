@@ -82,7 +82,7 @@ def main(asked: str) -> None:
         tolerance = judging.TOLERANCE[str(torch_dtype(plan["dtype"]))]
         found = Measurement(
             name=params["what"], device=f"{params['ranks']} ranks over {params['backend']}", flops=flops, bytes=bytes, mfu=None, mbu=None,
-            verdict="ok" if error <= tolerance else "wrong", error=error if math.isfinite(error) else None, notes=tuple(notes),
+            verdict="wrong" if not error <= tolerance else "disturbed" if timing.disturbed else "ok", error=error if math.isfinite(error) else None, notes=tuple(notes),
             protocol={"timer": "CUDA events" if cuda else "wall clock", "warm_up_s": timing.warm_up}, **timing.statistics(),
         )  # fmt: skip
         print(json.dumps({**found.record(), "extra": {"wire_bytes": wire}}), flush=True)

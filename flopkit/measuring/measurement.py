@@ -38,7 +38,8 @@ class Measurement:
     steady : bool
         Whether the clock was steady when timing began.
     verdict : str
-        ``"ok"``, ``"wrong"`` (the result is) or ``"impossible"`` (the time is).
+        ``"ok"``, ``"wrong"`` (the result is), ``"impossible"`` (the time is) or ``"disturbed"`` (a few calls took so much longer than most
+        that the mean tells of them).
     error : float | None
         Relative error of the result, where it was checked.
     notes : tuple[str, ...]

@@ -20,6 +20,7 @@ ROUND = 0.3  # s, of at least, so that a state of the clock which holds for a wh
 CALLS = 20  # calls, where the budget allows them
 ROUNDS = (8, 24)  # with fewer, rounds that agree by chance end too soon; with more the interval hardly shrinks
 NARROW = 0.005  # half of the interval, over the mean
+DISTURBED = 1.2  # times the median: a mean above it comes from a few calls that something else held up
 BUDGET = 10.0  # s, where the caller names none
 
 # Two-sided 95 % quantiles of Student's t for 1 to 23 degrees of freedom.
@@ -87,6 +88,11 @@ class Timing:
         return ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]
 
     @property
+    def disturbed(self) -> bool:
+        """Whether a few calls took so much longer than most that the mean tells of them and not of the call."""
+        return self.mean > DISTURBED * self.median
+
+    @property
     def unsteady(self) -> list[str]:
         """A note, where the clock did not settle."""
         return [] if self.steady else [f"the clock was not steady after a warm-up of {self.warm_up:.1f} s"]
@@ -121,7 +127,8 @@ def timed(timer: Timer, budget: float | None = None, progress: Callable[[float],
     timer : Timer
         What is timed.
     budget : float, optional
-        Seconds for warm-up and rounds together. None: ten, and at least eight rounds however long they take.
+        Seconds for warm-up and rounds together. None: ten. There are at least eight rounds however long they take, unless a budget is given
+        of which a single call is more than an eighth.
     progress : Callable[[float], None], optional
         Called with the share of the budget that is used.
     """
@@ -159,7 +166,8 @@ def timed(timer: Timer, budget: float | None = None, progress: Callable[[float],
         means = [statistics.fmean(each) for each in rounds]
         if len(rounds) >= least and interval(means) <= NARROW * statistics.fmean(means):
             break
-        if len(rounds) >= (least if budget is None else 2) and spent >= whole:
+        few = budget is not None and calls == 1  # a slow call, and somebody who waits
+        if len(rounds) >= (2 if few else least) and spent >= whole:
             break
     told(1.0)
     return Timing(tuple(rounds), warm_up, steady)

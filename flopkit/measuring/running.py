@@ -68,7 +68,7 @@ def measure(
     -------
     Measurement
         With ``seconds``, ``seconds_ci``, ``flops_per_s``, ``mfu``, ``of_ceiling_flops``, ``verdict`` and ``notes``. The verdict is ``"wrong"`` where the result
-        is, and ``"impossible"`` where the fastest call took less than the device needs for a lower bound of the work: the FLOPs at the
+        is, ``"disturbed"`` where the mean is more than 1.2 times the median, and ``"impossible"`` where the fastest call took less than the device needs for a lower bound of the work: the FLOPs at the
         highest rate that the silicon can have, or the bytes of the call's own inputs and outputs, those that it touches and no cache can hold.
 
     Raises
@@ -129,9 +129,9 @@ def measure(
     seen = watch.summary(timing.warm_up)
     notes = [checked.note, watch.note, *_held_down(seen), *timing.unsteady]
     if len(timing.rounds) < protocol.ROUNDS[0]:
-        notes.append(f"{len(timing.rounds)} rounds only: the interval is wide; give a larger time_budget")
-    if abs(timing.mean / timing.median - 1) > 0.02:
-        notes.append("mean and median differ by more than 2 %: some calls took much longer")
+        notes.append(f"{len(timing.rounds)} rounds only: do not trust the interval; give a larger time_budget")
+    if not timing.disturbed and abs(timing.mean / timing.median - 1) > 0.02:
+        notes.append("mean and median differ by more than 2 %: the calls are not all of one kind")
     if cuda and timer.launch > LAUNCHED * timing.median:
         notes.append(f"launching a call takes the host {timer.launch:.3g} s: the device waits for that")
     if hidden:
@@ -168,6 +168,11 @@ def measure(
         mbu = moved / device.bandwidth / timing.mean
     if verdict == "ok" and max(of_bytes or 0.0, mbu or 0.0) > ABOVE:
         notes.append("more bytes/s than the memory moves: a cache serves some of them")
+    if verdict == "ok" and timing.disturbed:
+        verdict = "disturbed"
+        notes.append(
+            f"the mean is {timing.mean / timing.median:.2g} times the median: something else held up a few calls; close other programs and measure again"
+        )
     if checked.right is False:
         verdict = "wrong"
         notes.append(checked.note or f"the result is off by {checked.error:.2g} of its size")

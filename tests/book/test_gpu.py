@@ -89,6 +89,8 @@ def test_what_was_recorded_is_said():
     cnns = sum(each["experiment"] == "cnns" for each in one.results)
     assert 54 - cnns == 8 and "Eight of the 54 cases of `cnns`" in TEXT
     assert "all_reduce" not in {each["experiment"] for each in one.results}
+    rounds = [len(each["seconds"]["round_means"]) for each in one.results]
+    assert sum(6 <= each < 8 for each in rounds) > len(rounds) / 2 and "after six or seven rounds" in TEXT
     clocks = [each["monitor"]["sm_mhz"]["median"] for each in one.results if each["experiment"] == "matmul_tiles"]
     assert 1400 < min(clocks) and max(clocks) < 1700
 

@@ -164,6 +164,18 @@ def test_a_device_of_which_no_tensor_tells_is_waited_for(monkeypatch):
     assert fk.measure(torch.neg, torch.ones(4), time_budget=BUDGET).verdict == "ok" and not waited
 
 
+@pytest.mark.parametrize(
+    ("limit", "check", "verdict"), [(0.0, None, "disturbed"), (9.0, None, "ok"), (0.0, torch.zeros_like, "wrong")]
+)
+def test_a_disturbed_time_is_no_result(monkeypatch, limit, check, verdict):
+    """Any mean is above a limit of nothing. That the result is wrong weighs more."""
+    monkeypatch.setattr(module.protocol, "DISTURBED", limit)
+    found = fk.measure(torch.neg, torch.ones(64), check=check, time_budget=BUDGET)
+    assert found.verdict == verdict
+    if verdict != "wrong":
+        assert any("times the median" in note for note in found.notes) is (verdict == "disturbed")
+
+
 def test_where_torch_has_allocated(monkeypatch):
     """Of two cards the one whose count has grown; before CUDA begins there is none."""
     counts = {0: 3, 1: 5}

@@ -84,6 +84,19 @@ def test_no_call_is_dropped():
     assert timing.p10_p90 == (1e-3, 1e-3)
 
 
+@pytest.mark.parametrize(("slow", "disturbed"), [(20e-3, False), (50e-3, True)])
+def test_a_mean_that_tells_of_few_calls_is_disturbed(monkeypatch, slow, disturbed):
+    """One call in a hundred takes 20 or 50 times as long: the mean is 1.19 or 1.49 times the median."""
+    monkeypatch.setattr(protocol, "DISTURBED", 1.2)
+    assert timed(Simulated(lambda i: slow if i % 100 == 99 else 1e-3)).disturbed is disturbed
+
+
+def test_a_machine_that_slows_down_gets_its_rounds_all_the_same():
+    """Calls that take four times as long once the rounds have begun: with fewer, rounds agree by chance."""
+    for budget in (0.5, 5):
+        assert len(timed(Simulated(lambda i: 1e-3 if i < 300 else 4e-3), budget).rounds) >= protocol.ROUNDS[0]
+
+
 def test_a_budget_is_kept_and_slow_calls_get_fewer():
     for seconds, budget in ((1e-5, 2), (0.3, 5), (2, 10)):
         clock = Simulated(lambda i, seconds=seconds: seconds)
