@@ -303,15 +303,17 @@ def fastest_mode(device: Any, dtype: str) -> str:
 
 
 def measured_device(kept: Mapping[str, Any]) -> Device:
-    """The device ``"here"``: the best that was measured, as `flopkit.machine` keeps it. Refused results are left out.
+    """The device ``"here"``: the best that was measured, as `flopkit.machine` keeps it. Refused results are left out; a disturbed one, which
+    can only be too low, is not.
 
     Raises
     ------
     ValueError
-        If no matrix product, or no traffic, was measured with the verdict ``"ok"``.
+        If every matrix product, or all traffic, was measured with the verdict ``"wrong"`` or ``"impossible"``.
     """
-    peaks = {dtype: found["flops_per_s"] for dtype, found in kept["matmul"].items() if found["verdict"] == "ok"}
-    rates = [found["bytes_per_s"] for found in kept["traffic"].values() if found["verdict"] == "ok"]
+    holds = ("ok", "disturbed")
+    peaks = {dtype: found["flops_per_s"] for dtype, found in kept["matmul"].items() if found["verdict"] in holds}
+    rates = [found["bytes_per_s"] for found in kept["traffic"].values() if found["verdict"] in holds]
     if not peaks or not rates:
         raise ValueError(f"of {kept['title']} no ceiling was measured that holds: run flopkit.ceilings() again")
     threads = f", with {kept['threads']} threads" if kept["threads"] else ""

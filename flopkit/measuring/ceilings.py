@@ -198,7 +198,11 @@ def ceilings(
                 notes += _measured(moved, name, "bytes_per_s", work, part)
                 bar.update()
         launch = _launch(torch, where)
-    if unsure := [name for name, found in (matmul | moved).items() if not found["steady"] or _half(found) > SURE]:
+    if unsure := [
+        name
+        for name, found in (matmul | moved).items()
+        if not found["steady"] or _half(found) > SURE or found["verdict"] == "disturbed"
+    ]:
         notes.append(f"not sure, since times varied: {', '.join(unsure)}; close other programs and measure again")
     made = Ceilings(
         title=machine.title(where), kind=where.type, matmul=matmul, traffic=moved, launch_s=launch,

@@ -1,8 +1,8 @@
-"""A simulated clock, and how near five stopping rules come to its truth: the table behind the figure of the chapter on measuring.
+"""A simulated clock, and how near six stopping rules come to its truth: the table behind the figure of the chapter on measuring.
 
 The rules are those of the tools' own sources, each with its defaults: torch.utils.benchmark of torch 2.13, triton.testing.do_bench of
-Triton 3.5.1, the criterion "stdrel" of NVBench at commit 66212f1, and `flopkit.measure`. Only when to begin and when to stop is simulated,
-and which statistic is told: no launches, no caches, no discarded samples.
+Triton 3.5.1, the criterion "stdrel" of NVBench at commit 66212f1, and `flopkit.measure`; and each once more with 4.5 s for all.
+Only when to begin and when to stop is simulated, and which statistic is told: no launches, no caches, no discarded samples.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import csv
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 
-from flopkit.measuring.protocol import timed
+from flopkit.measuring.protocol import Timer, timed
 
-__all__ = ["RULES", "Clock", "Estimate", "Simulated", "clocks", "recorded"]
+__all__ = ["RULES", "SAME_TIME", "Clock", "Estimate", "Replay", "Simulated", "clocks", "recorded"]
 
 CALL = 1e-3  # s of a call when the clock is settled and nothing disturbs it
 JITTER = 0.01  # of a call's time, from call to call
@@ -30,6 +30,9 @@ DRIFTS = (-0.08, 0.0, 0.04, 0.08)
 SETTLES = (0.1, 0.5, 2.0)  # s
 STATES = ((0.0, 0.1), (0.01, 0.1), (0.01, 1.0))  # how far, and for how many seconds on average
 RUNS = 1000
+RUNS_SAME_TIME = 300
+# s that each rule is given where all get the same, warm-up and the rest: together about what `flopkit.measure` takes by itself.
+WARM, AFTER = 2.0, 2.5
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,43 @@ class Simulated:
             yield self._state
 
 
+class Replay:
+    """A timer that hands out calls that were recorded, in their order.
+
+    Parameters
+    ----------
+    seconds : Iterable[float]
+        Of each call.
+
+    Raises
+    ------
+    ValueError
+        Where more calls are asked for than are left.
+
+    Examples
+    --------
+    >>> timer = Replay([0.25, 0.5, 0.25])
+    >>> timer.calls(2), timer.now()
+    ([0.25, 0.5], 0.75)
+    """
+
+    def __init__(self, seconds: Iterable[float]) -> None:
+        self.recorded, self.count, self.seconds = tuple(seconds), 0, 0.0
+
+    def now(self) -> float:
+        """Seconds since the first call began."""
+        return self.seconds
+
+    def calls(self, count: int) -> list[float]:
+        """Seconds of each of the next *count* calls."""
+        found = list(self.recorded[self.count : self.count + count])
+        if len(found) < count:
+            raise ValueError(f"calls({count}): {len(self.recorded)} calls were recorded, {len(found)} are left")
+        self.count += count
+        self.seconds += math.fsum(found)
+        return found
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What a rule tells: the seconds of a call, half of the interval around them, and the seconds that it took in all."""
@@ -124,8 +164,11 @@ def _of_calls(samples: Sequence[float]) -> float:
     return float(Z * np.std(samples, ddof=1)) / math.sqrt(len(samples))
 
 
-def _torch(timer: Simulated, stop: Callable[[list[float]], bool], block: float) -> Estimate:
-    """torch.utils.benchmark.Timer: the size of a block is found by running ever larger ones, which is all of the warm-up."""
+def _torch(
+    timer: Timer, warm_up: int, block: float, least: float, stop: Callable[[list[float], float], bool]
+) -> Estimate:
+    """torch.utils.benchmark.Timer: the size of a block is found by running ever larger ones, its only warm-up but for a ``timeit(warm_up)``."""
+    timer.calls(warm_up)
     number = 1
     while True:
         taken = math.fsum(timer.calls(number))
@@ -133,44 +176,48 @@ def _torch(timer: Simulated, stop: Callable[[list[float]], bool], block: float) 
             break
         number *= 10
     blocks: list[float] = []
-    while not blocks or not stop(blocks):
-        blocks.append(math.fsum(timer.calls(number)))
+    total = 0.0
+    while total < least or not stop(blocks, total):
+        # several at once while half of the time left will do for them: that saves simulating each by itself
+        many = max(1, int((least - total) / 2 / taken)) if total < least else 1
+        calls = timer.calls(number * many)
+        blocks += [math.fsum(calls[i : i + number]) for i in range(0, len(calls), number)]
+        total = math.fsum(blocks) if many > 1 else total + blocks[-1]
     return Estimate(statistics.median(blocks) / number, _of_calls(blocks) / number, timer.now())
 
 
-def torch_blocked(timer: Simulated) -> Estimate:
-    """``Timer.blocked_autorange()``: blocks until they sum to 0.2 s; tells the median."""
-    return _torch(timer, lambda blocks: math.fsum(blocks) >= 0.2, block=0.2)
+def torch_blocked(timer: Timer, warm_up: int = 0, least: float = 0.2) -> Estimate:
+    """``Timer.blocked_autorange(min_run_time=least)``: blocks until they sum to so many seconds; tells the median."""
+    return _torch(timer, warm_up, least, least, lambda blocks, total: True)
 
 
-def torch_adaptive(timer: Simulated) -> Estimate:
-    """``Timer.adaptive_autorange()``: at least four blocks and 0.01 s, until the quartiles are within 10 % of the median, or 10 s."""
+def torch_adaptive(timer: Timer, warm_up: int = 0, least: float = 0.01) -> Estimate:
+    """``Timer.adaptive_autorange(min_run_time=least)``: at least four blocks, until the quartiles are within 10 % of the median, or 10 s."""
 
-    def stop(blocks: list[float]) -> bool:
-        total = math.fsum(blocks)
-        if len(blocks) > 3 and total >= 0.01:
+    def stop(blocks: list[float], total: float) -> bool:
+        if len(blocks) > 3:
             first, middle, third = statistics.quantiles(blocks, n=4, method="inclusive")
             if (third - first) / middle < 0.1:
                 return True
         return total > 10
 
-    return _torch(timer, stop, block=0.05)
+    return _torch(timer, warm_up, 0.05, least, stop)
 
 
-def triton(timer: Simulated) -> Estimate:
+def triton(timer: Timer, warm_up: float = 0.025, rep: float = 0.100) -> Estimate:
     """``triton.testing.do_bench(fn)``: a call, five to guess its time, 25 ms of warm-up, 100 ms of calls; tells the mean."""
     timer.calls(1)
     guess = math.fsum(timer.calls(5)) / 5
-    timer.calls(max(1, int(0.025 / guess)))
-    times = timer.calls(max(1, int(0.100 / guess)))
+    timer.calls(max(1, int(warm_up / guess)))
+    times = timer.calls(max(1, int(rep / guess)))
     return Estimate(statistics.fmean(times), _of_calls(times), timer.now())
 
 
-def nvbench(timer: Simulated) -> Estimate:
+def nvbench(timer: Timer, warm_up: int = 1, least: float = 0.5) -> Estimate:
     """NVBench's "stdrel": a call, then samples for 0.5 s, and until their deviation is below 0.5 % of the mean or steady; tells the mean."""
     import numpy as np
 
-    timer.calls(1)
+    timer.calls(warm_up)
     noises: deque[float] = deque(maxlen=512)
     count, mean, squares, ended = 0, 0.0, 0.0, False
     while not ended and mean * count <= 15:
@@ -181,31 +228,41 @@ def nvbench(timer: Simulated) -> Estimate:
             squares += step * (sample - mean)
             if count >= 5:
                 noises.append(math.sqrt(squares / (count - 1)) / mean)
-                if ended := mean * count > 0.5 and noises[-1] < 0.005:
+                if ended := mean * count > least and noises[-1] < 0.005:
                     break
-        ended |= mean * count > 0.5 and len(noises) > 64 and bool(np.std(noises, ddof=1) < 0.05 * np.mean(noises))
+        ended |= mean * count > least and len(noises) > 64 and bool(np.std(noises, ddof=1) < 0.05 * np.mean(noises))
     return Estimate(mean, Z * math.sqrt(squares / (count - 1) / count), timer.now())
 
 
-def flopkit(timer: Simulated) -> Estimate:
+def flopkit(timer: Timer, budget: float | None = None) -> Estimate:
     """`flopkit.measure`: warm-up until two windows agree, 8 to 24 rounds; tells the mean and Student's interval of the round means."""
-    found = timed(timer)
+    found = timed(timer, budget)
     return Estimate(found.mean, found.ci[1] - found.mean, timer.now())
 
 
-def flopkit_by_calls(timer: Simulated) -> Estimate:
+def flopkit_by_calls(timer: Timer, budget: float | None = None) -> Estimate:
     """The same calls as those of `flopkit.measure`, with the interval that they would have if each were independent."""
-    found = timed(timer)
+    found = timed(timer, budget)
     return Estimate(found.mean, _of_calls(found.calls), timer.now())
 
 
-RULES: dict[str, Callable[[Simulated], Estimate]] = {
+RULES: dict[str, Callable[[Timer], Estimate]] = {
     "torch blocked": torch_blocked,
     "torch adaptive": torch_adaptive,
     "Triton do_bench": triton,
     "NVBench stdrel": nvbench,
     "flopkit": flopkit,
     "flopkit, by calls": flopkit_by_calls,
+}
+# The same rules with the same time: 2 s of calls first, for which torch's Timer has `timeit`, and 2.5 s that count.
+FIRST = round(WARM / CALL)
+SAME_TIME: dict[str, Callable[[Timer], Estimate]] = {
+    "torch blocked": partial(torch_blocked, warm_up=FIRST, least=AFTER),
+    "torch adaptive": partial(torch_adaptive, warm_up=FIRST, least=AFTER),
+    "Triton do_bench": partial(triton, warm_up=WARM, rep=AFTER),
+    "NVBench stdrel": partial(nvbench, warm_up=FIRST, least=AFTER),
+    "flopkit": partial(flopkit, budget=WARM + AFTER),
+    "flopkit, by calls": partial(flopkit_by_calls, budget=WARM + AFTER),
 }
 
 
@@ -221,13 +278,20 @@ def clocks() -> list[Clock]:
 
 
 @cache
-def recorded() -> dict[tuple[Clock, str], dict[str, float]]:
-    """The table of all rules and clocks, each of a thousand runs: flopkit/data/stopping_rules.csv, which tools/simulate.py writes."""
+def recorded(same_time: bool = False) -> dict[tuple[Clock, str], dict[str, float]]:
+    """The table of all rules and clocks, of a thousand runs each or, with the same time, of 300: flopkit/data/stopping_rules.csv, which tools/simulate.py writes.
+
+    Parameters
+    ----------
+    same_time : bool, optional
+        Of the rules as `SAME_TIME` has them, about 4.5 s for each, instead of each with its defaults.
+    """
     table: dict[tuple[Clock, str], dict[str, float]] = {}
     text = files("flopkit").joinpath("data", "stopping_rules.csv").read_text("utf-8")
     for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
-        rule, spikes = row.pop("rule"), row.pop("spikes") == "yes"
-        values = {name: float(value) for name, value in row.items()}
-        drawn = {name: values.pop(name) for name in ("drift", "settles", "states", "hold")}
-        table[Clock(**drawn, spikes=spikes), rule] = values
+        rule, spikes, longer = row.pop("rule"), row.pop("spikes") == "yes", row.pop("same_time") == "yes"
+        if longer == same_time:
+            values = {name: float(value) for name, value in row.items()}
+            drawn = {name: values.pop(name) for name in ("drift", "settles", "states", "hold")}
+            table[Clock(**drawn, spikes=spikes), rule] = values
     return table

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flopkit import machine
 from flopkit.measuring.hardware.cases import CASES, Case, verdict
 from flopkit.measuring.hardware.tiles import whole
 
@@ -192,17 +193,33 @@ def compared(folder: Path) -> dict[str, Any]:
     ValueError
         If the two files do not belong together, or one is not whole.
     """
+    about = kept(folder)
     try:
-        about = json.loads((folder / "cases.json").read_text("utf-8"))
-    except ValueError:
+        found = groups(machine.text_of(folder / "raw.csv"))
+        ran = [each["case"] for each in about["results"] if "error" not in each]
+        if unknown := [name for name in ran if name not in CASES]:
+            raise ValueError(f"case={unknown[0]!r:.60} is not of this flopkit")
+        if len(found) != len(ran) + 1 or found[-1]:
+            raise ValueError(f"of {len(ran) + 1} delimiter kernels {len(found)} are there")
+        executed, known = dict(zip(ran, found, strict=False)), counters(tuple(about["capability"]))
+        rows = [_row(each, executed.get(each["case"], []), known) for each in about["results"]]
+        return {"oracle": "Nsight Compute", "device": str(about["device"]), "results": rows}
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise not_whole(folder, error) from error
+
+
+def kept(folder: Path) -> Any:
+    """What ``cases.json`` in *folder* holds."""
+    try:
+        return json.loads(machine.text_of(folder / "cases.json"))
+    except (ValueError, RecursionError):
         raise ValueError(f"{folder / 'cases.json'} is not whole: run the counters again") from None
-    found = groups((folder / "raw.csv").read_text("utf-8"))
-    ran = [each["case"] for each in about["results"] if "error" not in each]
-    if len(found) != len(ran) + 1 or found[-1]:
-        raise ValueError(f"{folder} is not whole: of {len(ran) + 1} delimiter kernels {len(found)} are there")
-    executed, known = dict(zip(ran, found, strict=False)), counters(tuple(about["capability"]))
-    rows = [_row(each, executed.get(each["case"], []), known) for each in about["results"]]
-    return {"oracle": "Nsight Compute", "device": about["device"], "results": rows}
+
+
+def not_whole(folder: Path, error: Exception) -> ValueError:
+    """What to say of files that do not belong together, are cut off, or of another flopkit."""
+    lacks = "lacks " * isinstance(error, KeyError)
+    return ValueError(f"{folder} is not whole: {lacks}{error}; run the counters again")
 
 
 def _row(
