@@ -1,8 +1,8 @@
 """The parts of the page "Claims checked", from the file of verdicts: Markdown, so that the book's search finds the claims."""
 
-from collections import Counter
-
 from flopkit.lessons.claims import VERDICTS, claims, sources
+
+GRAVE = ("wrong", "misleading")
 
 
 def texts():
@@ -19,15 +19,18 @@ def texts():
 
 
 def settled():
-    """How many verdicts of each kind; then the claims by source, each with its verdict, our number in words and the chapter."""
+    """How many verdicts of each kind and which, the gravest first; then the claims by source, each with its verdict, our number in words and the chapter."""
     done = [claim for claim in claims().values() if claim.verdict is not None]
-    kinds = Counter(claim.verdict for claim in done)
-    told = ", ".join(f"*{kind}* {kinds[kind]}" for kind in VERDICTS if kinds[kind])
-    return "\n".join([f"{len(done)} of {len(claims())} claims are settled: {told}.", "", *by_source(done, _settled)])
+    lines = [f"{len(done)} of {len(claims())} claims are settled:", ""]
+    for kind in (*GRAVE, *(kind for kind in VERDICTS if kind not in GRAVE)):
+        if own := [claim for claim in done if claim.verdict == kind]:
+            links = ", ".join(f'<a href="#{claim.id}">{claim.id}</a>' for claim in own)
+            lines.append(f"- *{kind}* ({len(own)}): {links}")
+    return "\n".join([*lines, "", *by_source(done, _settled)])
 
 
 def still_open():
-    """The others by source, each with the chapter that is to settle it."""
+    """The others by source; no chapter of the book settles them."""
     return "\n".join(by_source([claim for claim in claims().values() if claim.verdict is None], _open))
 
 
@@ -48,4 +51,4 @@ def _settled(claim):
 
 
 def _open(claim):
-    return [f'- <span id="{claim.id}">**{claim.id}**</span> {claim.claim} (Chapter {claim.chapter})']
+    return [f'- <span id="{claim.id}">**{claim.id}**</span> {claim.claim}']

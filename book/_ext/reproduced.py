@@ -33,17 +33,19 @@ def summary():
         return f"{sum(row.verdict == kind for row in found):,}"
 
     mosaic = [row for row in rows if row.table == "llm_foundry"]
+    assumed = sum(bool(row.assumed) and row.verdict == REPRODUCED for row in others)
     without_mosaic = len({row.table for row in others})
     return (
         f"{without_mosaic} of the {len(published.names())} tables have {len(others)} numbers between them. **{share(others, REPRODUCED)} of these are reproduced, "
-        f"{share(others, ROUNDING)} lie inside rounding, and {share(others, DIFFERENT)} don't come out.** The other table, MosaicML's, "
+        f"{share(others, ROUNDING)} lie inside rounding, and {share(others, DIFFERENT)} don't come out.** "
+        f"**In {assumed} of those that are reproduced, an input is our assumption: the source does not print it.** The other table, MosaicML's, "
         f"applies one formula to 216 runs. Of its {len(mosaic)} numbers, {share(mosaic, REPRODUCED)} are reproduced, "
         f"{share(mosaic, ROUNDING)} lie inside rounding, and {share(mosaic, DIFFERENT)} don't come out."
     )
 
 
 def tables():
-    """Each table: where it stands, what was compared, and the numbers that do not come out, each with its reason."""
+    """Each table: where it stands, what was compared, the numbers that do not come out, each with its reason, and those that rest on an assumption."""
     return "\n".join(line for name in published.names() for line in _one(name))
 
 
@@ -64,8 +66,10 @@ def _one(name):
     for why in dict.fromkeys(row.why for row in wrong):
         same = [row for row in wrong if row.why == why]
         lines += [f"*Not reproduced*: {why}.", "", *_shown(same), ""]
+    for assumed in dict.fromkeys(row.assumed for row in rows if row.assumed):
+        lines += [f"*Assumed*: {assumed}.", "", *_shown([row for row in rows if row.assumed == assumed]), ""]
     if len(rows) <= 40:
-        good = [row for row in rows if row.verdict != DIFFERENT]
+        good = [row for row in rows if row.verdict != DIFFERENT and not row.assumed]
         lines += ["<details><summary>The numbers that come out</summary>", "", *_shown(good), "", "</details>", ""]
     return lines
 

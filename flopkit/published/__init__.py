@@ -56,7 +56,7 @@ def rows(name: str) -> list[Row]:
 
 
 def check(name: str) -> Table:
-    """A table row by row: printed, ours, verdict and, where they differ, why.
+    """A table row by row: printed, ours, verdict, why they differ, and what we assumed where the source does not print an input.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def check(name: str) -> Table:
     lines = [
         {
             "row": row.row, "quantity": row.quantity, "printed": row.printed, "ours": _shown(row), "verdict": row.verdict,
-            "why": row.why if row.verdict == DIFFERENT else "",
+            "why": row.why if row.verdict == DIFFERENT else "", "assumed": row.assumed,
         }
         for row in rows(key)
     ]  # fmt: skip

@@ -33,6 +33,8 @@ class Row:
         Whether the author cuts digits off instead of rounding.
     why : str, optional
         Why ours differs. A row that does not agree must say it.
+    assumed : str, optional
+        What we took from elsewhere because the source does not print it. It is shown whatever the verdict.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class Row:
     ours: tuple[float, float]
     cut: bool = False
     why: str = ""
+    assumed: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:

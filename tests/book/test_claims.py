@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from chapters import calls, literal, notebooks
 
+import flopkit as fk
 from flopkit.lessons import claims, sources
+from flopkit.published.rows import read
 
 SETTLED = [claim for claim in claims().values() if claim.verdict is not None]
 
@@ -61,6 +63,54 @@ def test_the_page_shows_every_claim_once():
         assert claim.verdict in entry.lower() and claim.finding in entry and claim.ours in entry
         assert f'"{claim.page}.html#{claim.anchor}"' in entry
     assert f"{len(SETTLED)} of {len(claims())} claims are settled" in settled
+
+
+def test_the_verdicts_come_first_with_the_gravest_on_top():
+    """A line a verdict with a link to each of its claims, so that a reader need not walk through all of them."""
+    lines = [line for line in PAGE["settled"]().splitlines() if line.startswith("- *")]
+    kinds = [re.match(r"- \*([^*]+)\* \((\d+)\)", line) for line in lines]
+    assert [kind[1] for kind in kinds][:3] == ["wrong", "misleading", "holds"]
+    for kind, line in zip(kinds, lines, strict=True):
+        own = [claim.id for claim in SETTLED if claim.verdict == kind[1]]
+        assert re.findall(r'href="#(\w+)"', line) == own and int(kind[2]) == len(own)
+    assert sum(int(kind[2]) for kind in kinds) == len(SETTLED)
+
+
+def test_an_open_claim_promises_no_chapter_that_is_not_there():
+    assert "hapter" not in PAGE["still_open"]()
+    for claim in claims().values():
+        exists = any(book.name.startswith(f"{claim.chapter:02}_") for book in notebooks())
+        assert exists == (claim.verdict is not None), claim.id
+
+
+def test_a_text_that_says_for_whom_is_not_blamed_for_leaving_it_out():
+    """B17's text says "user-serving", and names Blackwell Ultra: the restatement keeps both, and the finding computes them."""
+    claim, model = claims()["B17"], fk.load("megatron-1t")
+
+    def step(device, count, **formats):
+        return fk.serving.decode(model, device, context=2048, count=count, **formats).tokens_per_s
+
+    def fewest(device, **formats):
+        return next(n for n in range(1, 999) if step(device, n, **formats) >= 1000)
+
+    assert "for a user" in claim.claim and "Blackwell Ultra" in claim.claim and "how many users" not in claim.finding
+    assert fk.device("gb300").bandwidth == fk.device("b200").bandwidth
+    assert fewest("b200", weights="fp8") == fewest("gb300", weights="fp8") == 130 and "130 of them" in claim.finding
+    assert fewest("gb300", weights="fp4") == 67 and "In fp4, 67 are enough" in claim.finding
+    assert f"{1000 / step('gb300', 72, weights='fp4'):.0%}" == "92%" and "92 % of it" in claim.finding
+
+
+def test_what_findings_say_of_other_tables():
+    """C1: what Meta and DeepSeek print beside MosaicML's runs. B10: the row that rests on an assumption. C2: which GPUs hold the step."""
+    meta = [row["mfu_pct"] for row in read("llama_3")["rows"]]
+    [deepseek] = [row[-2:] for row in read("deepseek_v3")["table4"] if row[0] == "MPFT"]
+    assert f"{min(meta)} to {max(meta)} %" in claims()["C1"].finding
+    assert all(f"{share:.2f} %" in claims()["C1"].finding for share in deepseek)
+    assert "That is one vendor." in claims()["C1"].finding
+    assert "if we assume its batch, 6 · 2²⁰ tokens" in claims()["B10"].finding
+    need = fk.load("llama-3-8b").train_memory(seq=8192).total
+    assert 2 * fk.device("h100-sxm").memory < need < fk.device("mi300x").memory
+    assert "Two H100s are too small for that, and one MI300X is not" in claims()["C2"].finding
 
 
 def test_our_number_is_told_in_words():

@@ -1,5 +1,6 @@
 """Each row of each published table: reproduced to the printed digit, inside what the rounding of its inputs allows, or listed here as different."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import flopkit as fk
 from flopkit import published
 from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, span
 
+EXTENSIONS = Path(__file__).parents[2] / "book" / "_ext"
 NUMBERS = {  # as many as the sources print, counted there
     "llm_foundry": 216 * 4, "narayanan_2021": 10 + 12 + 2, "korthikanti_2022": 4 * 2 + 1, "nanogpt": 17, "chinchilla_a4": 6,
     "palm_table_3": 6, "llama_3": 1, "deepseek_v3": 3 + 4 + 8, "pope_2022": 4, "gpt_fast": 25, "scaling_book": 10 + 13 + 10, "kipply": 4 + 4 + 2 + 11,
@@ -133,8 +135,32 @@ def test_a_table_names_its_source_and_an_unknown_one_is_told_near_names():
     table = published.check("PaLM table 3")
     assert "arXiv:2204.02311" in table.caption and len(table) == 6
     assert [row["why"] != "" for row in table] == [row["verdict"] == DIFFERENT for row in table]
+    assert [row["row"] for row in table if row["assumed"]] == ["Gopher"]
     with pytest.raises(ValueError, match="palm_table_3"):
         published.check("palm_table")
+
+
+def test_gopher_s_row_comes_out_under_an_assumption_that_is_shown(found):
+    """PaLM's paper gives steps a second and no batch. Read as 6,000,000, Gopher's "six million tokens" miss the printed 32.5 %."""
+    [gopher] = [row for row in found["palm_table_3"] if row.row == "Gopher"]
+    step = fk.load("gopher-280b").train_step(seq=2048).under("PALM")
+    by_batch = {
+        tokens: 100 * step.flops_per_token * 0.0152 * tokens / (4096 * 123e12)
+        for tokens in (6 * 2**20, 6_000_000, 3 * 2**20)
+    }
+    assert gopher.ours[0] == pytest.approx(by_batch[6 * 2**20]) and gopher.verdict == REPRODUCED
+    assert [f"{share:.1f}" for share in by_batch.values()] == ["32.5", "31.0", "16.2"]
+    assert "no batch" in gopher.assumed and "6 · 2²⁰" in gopher.assumed
+    assert "6,000,000 gives 31.0 %" in gopher.assumed and "gives 16.2 %" in gopher.assumed
+
+
+def test_the_page_shows_what_was_assumed_beside_the_numbers_that_come_out(found, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXTENSIONS))
+    page = runpy.run_path(str(EXTENSIONS / "reproduced.py"))
+    tables, summary = page["tables"](), page["summary"]()
+    assumed = [row for rows in found.values() for row in rows if row.assumed]
+    assert len(assumed) == 1 and all(tables.count(f"*Assumed*: {row.assumed}.") == 1 for row in assumed)
+    assert "**In 1 of those that are reproduced, an input is our assumption: the source does not print it.**" in summary
 
 
 def test_a_number_is_traced_to_the_conventions_that_give_it():

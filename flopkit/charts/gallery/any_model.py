@@ -203,7 +203,7 @@ def _refusal(s: Any, c: Mapping[str, Any]) -> Any:
     reasons = [
         (where(latent, 0, c["heads"] % c["kv_heads"]) > 0, "{kv_heads} key-value heads do not divide {heads} query heads."),
         (where(latent, 0, where(c["window"] < c["length"], c["windowed"], 0)) > c["layers"], "{windowed} windowed layers are more than all {layers}."),
-        (where(experts, c["dense"], 0) > c["layers"], "{dense} dense layers are more than all {layers}."),
+        (where(experts, c["dense"], 0) >= c["layers"], "{dense} dense layers leave none of {layers} for experts."),
         (where(experts, c["top_k"], 0) > c["experts"], "A token cannot choose {top_k} of {experts} experts."),
         (where(c["positions"] > 0, c["length"], 0) > c["positions"], "The model has learned positions for {positions} tokens, and a sequence has {length}."),
     ]  # fmt: skip
@@ -227,7 +227,9 @@ def cost_of_a_model(s: Any, **c: Any) -> None:
     device, count = c["device"], c["count"]
     s.a_second = s.a_token * c["rate"] / count
     s.mfu, s.hfu = s.a_second / device.peak, s.executed * c["rate"] / count / device.peak
-    s.possible = where(s.a_second <= device.limit, "yes", "no")
+    s.possible = where(
+        s.a_second > device.limit, "no", where(s.a_second > device.peak, "above the peak", "below the peak")
+    )
 
     s.weights_held, s.gradients_held, s.optimizer_held = (
         s.params * each / count for each in (c["states"].weight, c["states"].gradient, c["states"].optimizer)

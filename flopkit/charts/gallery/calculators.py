@@ -24,6 +24,7 @@ from flopkit.charts.gallery.any_model import (
 )  # fmt: skip
 from flopkit.charts.hardware import DEVICES, device_choice, peaks_note
 from flopkit.charts.panel import Control, Paste, along, choice, column, grouped, readout, slider, steps, switch
+from flopkit.models import load
 from flopkit.models.architectures import NUMBERS
 from flopkit.models.config_fields import Fields
 from flopkit.models.config_table import Value, either, reader_table, when
@@ -46,6 +47,8 @@ PRESETS = {
     "Qwen3-30B-A3B": "qwen3-30b-a3b", "Mistral-7B": "mistral-7b", "Mixtral-8x7B": "mixtral-8x7b", "Gemma-2-9B": "gemma-2-9b",
     "Gemma-3-27B": "gemma-3-27b", "OLMo-2-7B": "olmo-2-7b", "gpt-oss-120b": "gpt-oss-120b", "DeepSeek-V3": "deepseek-v3", "GPT-2": "gpt2",
 }  # fmt: skip
+RATE = 51000  # tokens/s of the first on eight H100s, an MFU of a third: an example, which the others follow
+LENGTH = 8192
 WINDOW = 4096  # where the control stands as long as no layer has one
 UNABLE = {
     "bert": "A bert is an encoder, which makes no text token by token: this figure has no control for that. In Python fk.from_hf reads it.",
@@ -102,7 +105,14 @@ def _preset(name: str) -> dict[str, Any]:
     config = hf_config(name)
     kind = config["model_type"]
     found = settings_of(NUMBERS[kind](Fields(config, kind)))
-    return found | ({"length": found["positions"]} if found["positions"] else {})
+    rate = {"rate": _rate(name, found["positions"] or LENGTH)}
+    return found | rate | ({"length": found["positions"]} if found["positions"] else {})
+
+
+def _rate(name: str, length: int) -> int:
+    """Tokens/s with the MFU that the first model has at RATE, to two digits."""
+    first = load(next(iter(PRESETS.values()))).train_step(seq=LENGTH)
+    return int(float(f"{RATE * first.flops_per_token / load(name).train_step(seq=length).flops_per_token:.1e}"))
 
 
 def _controls(start: Mapping[str, Any]) -> list[Control]:
@@ -119,13 +129,13 @@ def _controls(start: Mapping[str, Any]) -> list[Control]:
 
     return [
         *grouped("Run", [
-            size("length", "Sequence length", 128, 1048576, 1, value=8192, unit="tokens"),
+            size("length", "Sequence length", 128, 1048576, 1, value=LENGTH, unit="tokens"),
             size("batch", "Sequences on each device", 1, 64, 1, value=1),
             device_choice("device", "Device and number format", DEVICES),
             size("count", "Devices", 1, 16384, 1, value=8),
-            size("rate", "Training tokens/s, in all", 64, 16777216, 2, value=51000),
+            size("rate", "Training tokens/s, in all", 64, 16777216, 2, value=RATE),
             choice("recompute", "Recompute", list(POLICIES)),
-            choice("states", "Bytes of a parameter", STATES),
+            choice("states", "Training state, bytes per parameter", STATES),
         ]),
         *grouped("Decoding", [
             size("users", "Batch in decoding", 1, 4096, 1, value=1, unit="users"),
@@ -229,20 +239,28 @@ def calculator() -> Figure:
             readout("params", "Parameters"),
             readout("active", "Active for a token"),
             readout("a_token", "A training token", "FLOPs"),
-            readout("possible", "This rate is possible", text={"yes": "yes", "no": "no, too fast"}),
+            readout(
+                "possible",
+                "This rate is possible",
+                text={
+                    "below the peak": "in theory: below the peak",
+                    "above the peak": "not in practice: above the peak",
+                    "no": "no: above the limit",
+                },
+            ),
             readout("mfu", "MFU (EXACT)", "%"),
             readout("hfu", "HFU (EXACT)", "%"),
-            readout("weights_held", "Weights", "B"),
-            readout("gradients_held", "Gradients", "B"),
-            readout("optimizer_held", "Optimiser", "B"),
-            readout("activations", "Activations", "B"),
+            readout("weights_held", "Weights, each device", "B"),
+            readout("gradients_held", "Gradients, each device", "B"),
+            readout("optimizer_held", "Optimiser, each device", "B"),
+            readout("activations", "Activations, each device", "B"),
             readout("memory", "Training, each device", "B"),
-            readout("fits", "Fits", text=yes_no),
-            readout("decode_seconds", "Decoding, a step", "s"),
+            readout("fits", "Training fits on each device", text=yes_no),
+            readout("decode_seconds", "Decoding, a step at the roof", "s"),
             readout("bound", "Bound", text={"compute": "compute", "memory": "memory"}),
-            readout("decode_rate", "All users, tokens/s"),
-            readout("serving", "Weights and cache, in memory", "B"),
-            readout("serves", "Fit on all devices", text=yes_no),
+            readout("decode_rate", "All users at the roof, tokens/s"),
+            readout("serving", "Weights and cache, all devices", "B"),
+            readout("serves", "Serving fits on all devices", text=yes_no),
         ],
         rows=along("name", list(COUNTS), one_convention),
         chart=_chart,
@@ -252,10 +270,12 @@ def calculator() -> Figure:
             column("against", "By EXACT", "×"),
             column("share", "MFU", "%"),
         ],
-        caption="A training token is counted forward and backward, and nothing twice. MFU is its FLOPs at the throughput that you set, over the dense peak. A bar with an arrow at its number is longer than the chart. HFU adds recompute, and the scores that flash "
+        caption="A training token is counted forward and backward, and nothing twice. MFU is its FLOPs at the throughput that you set, over the dense peak. "
+        "That throughput is an example, not a measurement: a model of the list comes with one that takes a third of the peak of eight H100s. Set yours. "
+        "An arrow (→) marks a bar that leaves the chart. HFU adds recompute, and the scores that flash "
         "attention computes again. Memory as Model.train_memory counts it; weights, gradients and optimiser are shared evenly by all devices "
         "(ZeRO-3, FSDP), activations are those of one device’s sequences. Decoding with a context of the same length, spread evenly over all "
-        "devices, which exchange data in no time. So the time of a step is a lower bound, except for a mixture of experts: here its step reads the most experts that the batch can choose. "
+        "devices, which exchange data in no time. So the time of a step is a lower bound, except for a mixture of experts: we let a batch read as many experts as it could choose. "
         + peaks_note(DEVICES),
         height=330,
     )

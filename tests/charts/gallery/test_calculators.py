@@ -74,7 +74,8 @@ def test_models_that_no_configuration_says():
 def test_utilisation_is_the_doctor_s(device):
     told = fk.doctor(tokens_per_s=51000, model="llama-3-8b", seq=8192, device=device, count=8, recompute="full")
     found = FIGURE.at(recompute="full")
-    assert (found["mfu"], found["hfu"]) == pytest.approx((told.mfu, told.hfu)) and found["possible"] == "yes"
+    assert (found["mfu"], found["hfu"]) == pytest.approx((told.mfu, told.hfu))
+    assert found["possible"] == "below the peak"
     assert FIGURE.at(count=1, rate=51000)["possible"] == "no"
     with pytest.raises(ValueError, match="doctor|limit|physical|possible"):
         fk.mfu(found["a_token"] * 51000, seconds=1, device=device)
@@ -84,7 +85,8 @@ def test_utilisation_is_the_doctor_s(device):
     ({"kv_heads": 5}, "5 key-value heads do not divide 32 query heads."),
     ({"windowed": 40, "window": 64}, "40 windowed layers are more than all 32."),
     ({"experts": 4, "top_k": 8}, "A token cannot choose 8 of 4 experts."),
-    ({"experts": 4, "dense": 33}, "33 dense layers are more than all 32."),
+    ({"experts": 4, "dense": 33}, "33 dense layers leave none of 32 for experts."),
+    ({"experts": 4, "dense": 32}, "32 dense layers leave none of 32 for experts."),
     ({"positions": 1024}, "The model has learned positions for 1,024 tokens, and a sequence has 8,192 tokens."),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(wrong, why):
@@ -101,6 +103,35 @@ def test_what_the_texts_claim():
     cut = [row["name"] for row in FIGURE.rows(**FIGURE.presets["DeepSeek-V3"]) if row["drawn"] < row["flops"]]
     assert cut == ["6N, all parameters"] and not any(row["drawn"] < row["flops"] for row in bars.values())
     assert start["hfu"] > start["mfu"], "flash attention computes its scores again"
+
+
+def test_a_rate_above_the_peak_is_not_called_possible():
+    """An H100's peak assumes 1,830 MHz and its limit 1,980 MHz. Eight at 51.47 GFLOPs a token: the peak at 153,800 tokens/s, the limit at 166,400."""
+    found = {rate: FIGURE.at(rate=rate)["possible"] for rate in (153_000, 155_000, 166_000, 167_000)}
+    assert list(found.values()) == ["below the peak", "above the peak", "above the peak", "no"]
+    assert set(found.values()) == set(next(each for each in FIGURE.readouts if each.name == "possible").text)
+
+
+@pytest.mark.parametrize("title", PRESETS)
+def test_a_model_of_the_list_comes_with_a_rate_that_its_run_could_have(title):
+    """With Llama-3-8B's 51,000 tokens/s, Llama-3.1-405B had an MFU of 1,626 %. Each model now takes the same third of eight H100s."""
+    found = FIGURE.at(**FIGURE.presets[title])
+    assert found["mfu"] == pytest.approx(FIGURE.at()["mfu"], rel=0.05) and found["possible"] == "below the peak"
+    assert "a model of the list comes with one that takes a third of the peak of eight H100s" in FIGURE.caption
+    assert 0.33 < FIGURE.at()["mfu"] < 0.34 and FIGURE.settings()["count"] == 8
+
+
+def test_a_read_out_says_whose_number_it_is():
+    """The weights are one device's share, the cache is all devices'; "fits" says what and where, and a bound is called one."""
+    labels = {each.name: each.label for each in FIGURE.readouts}
+    for name in ("weights_held", "gradients_held", "optimizer_held", "activations", "memory", "fits"):
+        assert labels[name].endswith("each device"), name
+    for name in ("serving", "serves"):
+        assert labels[name].endswith("all devices"), name
+    for name in ("decode_seconds", "decode_rate"):
+        assert "at the roof" in labels[name], name
+    assert len(set(labels.values())) == len(labels) and "raining" in labels["fits"] and "erving" in labels["serves"]
+    assert FIGURE.at()["weights_held"] * 8 == 2 * FIGURE.at()["params"]
 
 
 def test_presets_are_whole_models():
@@ -128,12 +159,25 @@ def test_the_table_sets_controls_that_there_are_and_is_plain_data():
         assert set(acts["only"]) == set(ACTS) - {"relu"} and acts["else"] in acts["only"]
 
 
+def test_the_table_says_what_must_be_there_and_what_is_taken_for_it():
+    sets = {kind: entry["set"] for kind, entry in FIGURE.paste.table.items()}
+    for kind in ("qwen3", "gemma2", "gpt_oss"):
+        assert sets[kind]["head_dim"] == {"keys": ["head_dim", "d_kv"]}, kind
+    assert sets["mistral"]["kv_heads"] == {"keys": ["num_key_value_heads"], "missing": 8}
+    assert sets["llama"]["kv_heads"]["else"] == {"keys": ["num_attention_heads", "n_head", "n_heads", "num_heads"]}
+    assert sets["mistral"]["window"]["if"] == {"keys": ["sliding_window"], "missing": 4096, "else": 0}
+    assert sets["deepseek_v3"]["q_lora"] == {"keys": ["q_lora_rank"], "missing": 1536, "else": 0}
+    assert sets["llama"]["layers"]["most"] == 10_000
+
+
 def test_a_reader_does_not_branch_on_what_it_asks():
     with pytest.raises(TypeError, match="does not branch on what it reads"):
         bool(Value(keys=["tie_word_embeddings"]))
     asked = Value(keys=["a"])
     assert when(asked, 1, asked * 2).data == {"if": {"keys": ["a"]}, "then": 1, "or": {"times": [{"keys": ["a"]}, 2]}}
-    assert either(asked, asked / 2).data == {"keys": ["a"], "else": {"over": [{"keys": ["a"]}, 2]}}
+    maybe = Value(keys=["b"], else_=None)
+    assert either(maybe, asked / 2).data == {"keys": ["b"], "else": {"over": [{"keys": ["a"]}, 2]}}
+    assert either(asked, 5) is asked  # it must be there, so nothing stands for it
     assert (when(3, 1, 2), when(0, 1, 2), either(None, 5), either(4, 5)) == (1, 2, 5, 4)
     assert (
         reader_table(lambda numbers: {"width": numbers["d_model"]})["kimi_k2"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+import flopkit as fk
 from flopkit.charts import one_run
 from flopkit.charts.gallery.one_run import RECIPES
 
@@ -32,6 +33,22 @@ def test_every_recipe_by_hand():
         assert row["per_token"] == pytest.approx(flops, rel=1e-12), row["recipe"]
         peak = 1978.8e12 if "sparse" in row["recipe"] else 989.4e12
         assert row["called"] == pytest.approx(flops * 10000 / peak, rel=1e-12)
+
+
+def test_the_run_is_one_that_was_measured():
+    """torchtitan's table of December 2024: Llama-3.1-8B on eight H100s in bf16, compiled; its board is not the SXM that we divide by."""
+    [row] = [
+        row for row in fk.recordings.find(dataset="torchtitan", workload="llama-3.1-8b").rows
+        if row["table"] == "fsdp-8" and row["precision"] == "bf16" and "compile" in row["setting"]
+    ]  # fmt: skip
+    start = FIGURE.settings()
+    assert (start["tokens_per_s"], start["seq"], row["count"]) == (row["value"], row["seq"], 8)
+    for said in ("6,667 tokens/s", "torchtitan's authors", "December 2024", "eight H100s", "500 W"):
+        assert said in FIGURE.caption, said
+    assert "500 W" in row["device"]
+    now, old = (fk.load(name).train_step(seq=SEQ).flops_per_token for name in ("llama-3.1-8b", "llama-3-8b"))
+    assert FIGURE.at()["visible"] == pytest.approx(now) and now == old
+    assert {f"{bar['called']:.0%}" for bar in FIGURE.rows()} == {"17%", "32%", "35%", "39%", "41%"}
 
 
 def test_six_n_charges_a_look_up_where_the_two_tables_are_apart():

@@ -1,0 +1,69 @@
+"""The digits in the prose of README and of the pages "Hardware" and "Conventions", which have no cells to say them."""
+
+from pathlib import Path
+
+import flopkit as fk
+from flopkit.charts import one_run
+from flopkit.published import presets
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+def test_what_the_readme_says_of_one_run():
+    """The three shares of the preface's figure; the one that counts a multiply-add as one FLOP is a mistake and no convention."""
+    text = " ".join((BOOK.parent / "README.md").read_text("utf8").split())
+    called = {row["recipe"]: f"{row['called']:.0%}".replace("%", " %") for row in one_run().rows()}
+    wrong, ours, palm = (
+        called[name] for name in ("EXACT, a multiply-add as one", "visible scores (EXACT)", "6N and all scores (PaLM)")
+    )
+    assert f"That is {wrong}, {ours} or {palm} of the GPUs' peak" in text
+    assert f"{ours} and {palm} follow two conventions, and {wrong} is a mistake" in text and "a lie" not in text
+    assert f"{one_run().settings()['tokens_per_s']:,} tokens/s on each of eight H100s" in text
+    assert "*What does my model cost?*" in text, "the calculator is one of the ways in"
+
+
+def test_what_hardware_says_of_its_devices():
+    page = (BOOK / "hardware.md").read_text("utf8")
+    device = {name: fk.device(name) for name in fk.device_names()}
+    h100, h200 = device["h100-sxm"], device["h200"]
+    assert f"An H100 SXM has a ridge of {h100.ridge('bf16'):.0f}." in page
+    assert f"{1 - 1 / h100.ridge('bf16'):.1%}".replace("%", " %") + " of this device's arithmetic stays idle" in page
+    assert f"{h200.bandwidth / h100.bandwidth:.2f} times its bandwidth" in page
+    assert f"its ridge falls to {h200.ridge('bf16'):.0f}," in page
+    large = fk.matmul(m=8192, k=8192, n=8192)
+    assert large.intensity > 2000 > h100.ridge("bf16"), "thousands of FLOPs per byte"
+    peaks = [f"{device[name].peak('bf16') / 1e12:,.4g}" for name in ("h100-sxm", "h200", "h800-sxm", "gaudi-3")]
+    assert "{}, {} and {} TFLOP/s for H100, H200 and H800".format(*peaks) in page
+    assert f"and our source {peaks[3]}" in page and "1835 TFLOP/s" in device["gaudi-3"].notes
+    both = [each for each in device.values() if {"bf16", "fp16"} <= set(each.dtypes)]
+    assert both and all(each.peak("bf16") == each.peak("fp16") for each in both), "one peak for them"
+    p100 = device["p100-sxm"]
+    assert round(p100.peak("fp16") / p100.peak("fp32")) == 2
+    boards = [f"{device[name].bandwidth / 1e9:.0f}" for name in ("p100-sxm", "p100-pcie")]
+    assert "{} and {} GB/s for the two boards of the P100".format(*boards) in page
+
+
+def test_what_conventions_says_of_its_models():
+    page = (BOOK / "conventions.md").read_text("utf8")
+    steps = {name: fk.load(name).train_step(seq=seq) for name, seq in (("llama-3-8b", 8192), ("gpt2", 1024), ("deepseek-v3", 4096))}  # fmt: skip
+
+    def giga(model, convention):
+        return steps[model].under(convention).flops_per_token / 1e9
+
+    exact, torch, palm = (giga("llama-3-8b", name) for name in ("EXACT", "TORCH", "PALM"))
+    assert f"TORCH is {torch - exact:.1f} GFLOPs above EXACT" in page
+    assert f"PALM is another {palm - torch:.1f} above TORCH" in page
+    llama, gpt2, deepseek = (fk.load(name) for name in steps)
+    assert f"the embedding's {llama.vocab * llama.d_model / 1e6:.0f} million parameters" in page
+    head = 6 * gpt2.vocab * gpt2.d_model / 1e9 / giga("gpt2", "EXACT")
+    assert f"loses the head, {100 * head:.0f} % of the step" in page
+    assert f"has {deepseek.params / 1e9:.0f} billion parameters" in page
+    assert f"a token uses {deepseek.active_params / 1e9:.1f} billion" in page
+    times = giga("deepseek-v3", "SIX_N") / giga("deepseek-v3", "EXACT")
+    assert f"gives {times:.0f} times what EXACT gives" in page
+    same = {}
+    for name in presets():
+        same.setdefault(tuple(giga(model, name) for model in steps), []).append(name)
+    pairs = sorted(sorted(names) for names in same.values() if len(names) > 1)
+    assert pairs == [["DEEPSEEK", "MEGATRON"], ["MAXTEXT_2024", "TORCH"], ["MEGATRON_2021", "MEGATRON_2022"], ["PALM", "TORCHTITAN_2024"]]  # fmt: skip
+    assert "Four pairs of rows are equal." in page and "Twenty conventions" in page and len(presets()) == 20
