@@ -99,8 +99,8 @@ def eager_and_flash() -> Figure:
                 .encode(x=x, y=y, tooltip=tooltip)
             )
 
-        def dot(result: str, words: str, colour: str, edge: int, dy: int) -> list[Any]:
-            """A dot and its name, which stands left of it beyond *edge* tokens."""
+        def dot(result: str, words: str, colour: str, edge: int, dy: int, dy_left: int) -> list[Any]:
+            """A dot and its name, which stands left of it beyond *edge* tokens, and clear of the lines on either side."""
             here = s.now("tokens", seconds=getattr(s, result), label=words)
             side = {"expr": f"tokens > {edge} ? 'right' : 'left'"}
             look = {"color": colour, "fontWeight": 600, "align": side, "dx": {"expr": f"tokens > {edge} ? -9 : 9"}}
@@ -108,17 +108,21 @@ def eager_and_flash() -> Figure:
                 here.mark_point(size=150, color=colour, stroke=theme.PAPER, strokeWidth=2).encode(
                     x=x, y=y, tooltip=tooltip
                 ),
-                here.mark_text(dy=dy, **look).encode(x=x, y=y, text="label:N"),
+                here.mark_text(dy={"expr": f"tokens > {edge} ? {dy_left} : {dy}"}, **look).encode(
+                    x=x, y=y, text="label:N"
+                ),
             ]
 
+        dashed = s.now(tokens=256, seconds=6.0, label="dashed: time of the bytes")
         thin = {"strokeDash": [4, 3], "strokeWidth": 1.5}
         return alt.layer(
             curve("eager_traffic", color=theme.ORANGE, **thin),
             curve("flash_traffic", color=theme.BLUE, **thin),
             curve("eager", color=theme.ORANGE),
             curve("flash", color=theme.BLUE),
-            *dot("eager", "separate kernels", theme.ORANGE, 1024, -14),
-            *dot("flash", "flash", theme.BLUE, 24576, 15),
+            *dot("eager", "separate kernels", theme.ORANGE, 1024, -14, -14),
+            *dot("flash", "flash", theme.BLUE, 24576, 6, 32),
+            dashed.mark_text(color=theme.MUTED, align="left", dx=4).encode(x=x, y=y, text="label:N"),
         )
 
     return Figure(
@@ -158,5 +162,6 @@ def eager_and_flash() -> Figure:
         caption="One sequence, 32 heads, no mask, every tensor in the number format of the device. Dashed: bytes divided by the bandwidth. "
         "Separate kernels: two products and the softmax forward, four products and the softmax backward, each of them as long as its FLOPs or "
         "its bytes take. The flash kernel is counted with its least bytes; it reads keys and values more than once, if they are in no cache. "
-        "Vector FLOPs and starting a kernel are left out. " + peaks_note(),
+        "Vector FLOPs and starting a kernel are left out, and so are the softmax's exponentials, which have a slow unit of their own: with heads of 128 they take "
+        "half as long there as the forward pass's products on an H100 in bf16, and as long on a B200. " + peaks_note(),
     )

@@ -16,14 +16,15 @@ __all__ = ["layer_below_roof", "reached_roof"]
 
 SHARES = [0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
 LOW, HIGH = 1, 65536  # FLOPs per byte, of the axis
-DOWN = 1e11  # FLOP/s, of the axis
+DOWN = 1e10  # FLOP/s, of the axis
+LAUNCHES = [0.0, 2e-6, 5e-6, 1e-5, 2e-5]  # seconds
 ON_PAPER, REACHED = -1, 0  # places on the axis that move: the two ridge points
 
 
 def layer_below_roof(
-    s: Any, *, tokens: Any, features: Any, device: Any, of_peak: Any, of_bandwidth: Any, overlap: Any
+    s: Any, *, tokens: Any, features: Any, device: Any, of_peak: Any, of_bandwidth: Any, overlap: Any, launch: Any
 ) -> None:
-    """A square dense layer on a device that reaches shares of its peak and bandwidth, where part of the shorter time is hidden."""
+    """A square dense layer on a device that reaches shares of its peak and bandwidth, where part of the shorter time is hidden, after a launch."""
     cost = dense(tokens=tokens, d_in=features, d_out=features, dtype=device)
     s.flops = cost.flops
     s.bytes = cost.bytes
@@ -37,8 +38,11 @@ def layer_below_roof(
     s.ridge = s.reached_peak / s.reached_bandwidth
     reached = bound_by(s.flops, s.bytes, s.reached_peak, s.reached_bandwidth)
     s.hidden = overlap + 0
-    s.seconds = reached.seconds + (1 - s.hidden) * minimum(reached.compute_seconds, reached.memory_seconds)
-    s.bound = where(reached.compute_seconds >= reached.memory_seconds, "compute", "memory")
+    work = reached.seconds + (1 - s.hidden) * minimum(reached.compute_seconds, reached.memory_seconds)
+    s.seconds = launch + work
+    s.bound = where(
+        launch > work, "launch", where(reached.compute_seconds >= reached.memory_seconds, "compute", "memory")
+    )
     s.rate = s.flops / s.seconds
     s.used = s.rate / device.peak
     s.slower = s.seconds / s.least
@@ -54,7 +58,7 @@ def one_intensity(r: Any, *, place: Any, device: Any, **rest: Any) -> None:
 
 
 def reached_roof() -> Figure:
-    """The roof of a datasheet, that of the ceilings which are reached, the curve without full overlap, and a dense layer on it."""
+    """The roof of a datasheet, that of the ceilings which are reached, the curve without full overlap, and a dense layer on it or, by its launch, below."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -67,7 +71,7 @@ def reached_roof() -> Figure:
         y = {
             "title": "FLOP/s",
             "scale": alt.Scale(type="log", domain=[DOWN, 6e15], clamp=True),
-            "axis": alt.Axis(values=[1e11, 1e12, 1e13, 1e14, 1e15], format="~s"),
+            "axis": alt.Axis(values=[1e10, 1e11, 1e12, 1e13, 1e14, 1e15], format="~s"),
         }
         tooltip = [
             alt.Tooltip("per_byte:Q", title="FLOPs per byte", format=".4~s"),
@@ -97,19 +101,21 @@ def reached_roof() -> Figure:
             .encode(x=x, y=alt.Y("rate:Q", **y), text="label:N")
             for place, height, label, colour, align, dy in (
                 (HIGH, s.printed_peak, "datasheet", theme.MUTED, "right", -10),
-                (HIGH, 2.2e11, "reached, full overlap", theme.GREEN, "right", 0),
-                (HIGH, 2.2e11, "reached, this overlap", theme.BLUE, "right", -18),
+                (HIGH, 2.2e10, "reached, full overlap", theme.GREEN, "right", 0),
+                (HIGH, 2.2e10, "reached, this overlap", theme.BLUE, "right", -18),
             )
         ]
         return alt.layer(*lines, dot, *words)
 
-    h100 = "H100 SXM5 80 GB, bf16"
+    # A preset sets every control, so that its name never stands above another layer.
+    layer: dict[str, Any] = {"device": "H100 SXM5 80 GB, bf16", "tokens": 256, "features": 8192}
+    usual = {"of_peak": 0.8, "of_bandwidth": 0.85, "overlap": 0.5, "launch": 5e-6}
     return Figure(
         name="reached-roof",
         title="A layer below the roof: what is reached, and what overlaps",
         alt="A log-log plot of FLOP/s against arithmetic intensity with three lines: the roof of the datasheet of {device}, a dashed roof at "
         "{of_peak} of its peak and {of_bandwidth} of its bandwidth, and the curve that is reached where {overlap} of the shorter time is hidden, which bends below the dashed "
-        "corner unless all of it is. "
+        "corner unless all of it is. The layer's dot lies below the curve by the {launch} that its kernel takes to start. "
         "{tokens} through a layer of {features} have {intensity} and take {seconds}, at {used} of the peak, limited by {bound}.",
         model=layer_below_roof,
         controls=[
@@ -119,13 +125,14 @@ def reached_roof() -> Figure:
             slider("of_peak", "Of the peak, reached", SHARES, value=0.8, unit="%"),
             slider("of_bandwidth", "Of the bandwidth, reached", SHARES, value=0.85, unit="%"),
             slider("overlap", "Overlap", [0.0, 0.25, 0.5, 0.75, 1.0], value=0.5, unit="%"),
+            slider("launch", "Starting the kernel", LAUNCHES, value=5e-6, unit="s"),
         ],
         presets={
-            "On paper": {"device": h100, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 1.0},
-            "No overlap": {"device": h100, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 0.0},
-            "80 % and 85 %": {"device": h100, "of_peak": 0.8, "of_bandwidth": 0.85, "overlap": 1.0},
-            "One token": {"tokens": 1},
-            "Narrow": {"features": 256, "tokens": 65536},
+            "On paper": {**layer, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 1.0, "launch": 0.0},
+            "No overlap": {**layer, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 0.0, "launch": 0.0},
+            "One token": {**layer, **usual, "tokens": 1},
+            "Small: the launch sets the time": {**layer, **usual, "features": 512, "tokens": 64},
+            "Narrow: never compute-bound": {**layer, **usual, "features": 256, "tokens": 65536},
         },
         readouts=[
             readout("intensity", "Intensity", "FLOP/B"),
@@ -146,5 +153,6 @@ def reached_roof() -> Figure:
             column("bent", "With this overlap", "FLOP/s"),
         ],
         caption=f"{peaks_note()} The shares and the overlap are yours to choose: none of them was measured. Time here is the longer part, plus what is not hidden of "
-        "the shorter one. The data begin with the two ridge points. Starting a kernel, and the tiles that a kernel rounds sizes up to, are left out.",
+        "the shorter one, plus the start, which lowers the dot and not the curves: it weighs more on a small layer than on a large one of the same intensity. "
+        "The data begin with the two ridge points. The tiles that a kernel rounds sizes up to are left out.",
     )

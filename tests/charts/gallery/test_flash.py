@@ -59,3 +59,19 @@ def test_flash_is_never_slower_on_paper_unless_products_limit_both(device, head_
         found = FIGURE.at(tokens=tokens, head_dim=head_dim, device=device)
         assert found["eager_bytes"] > found["flash_bytes"] and found["flash"] >= found["flash_traffic"] * (1 - 1e-12)
         assert found["faster"] >= 6 / 7 - 1e-9
+
+
+def test_exponentials_beside_the_products_of_the_forward_pass():
+    """The caption's claim. A multiprocessor gives 16 exponentials a clock (CUDA C++ programming guide, throughput of arithmetic instructions, 7.5 to 10.0)."""
+    assert (
+        "half as long there as the forward pass's products on an H100 in bf16, and as long on a B200" in FIGURE.caption
+    )
+    pair = 2 * 2 * 128  # FLOPs of a pair of tokens forward, which has one exponential
+    for device, share in (("h100-sxm", 0.5), ("b200", 1)):
+        assert (1 / 16) / (pair / fk.device(device).derivation.flops_per_clock["bf16"]) == share
+
+
+def test_the_dashes_are_named_and_the_name_of_flash_moves_off_its_line():
+    pytest.importorskip("altair")
+    spec = str(FIGURE.spec())
+    assert "dashed: time of the bytes" in spec and "tokens > 24576 ? 32 : 6" in spec

@@ -15,11 +15,12 @@ COMPUTE, MEMORY = FLOPS / 989.4e12, BYTES / 3.35e12
 @pytest.mark.parametrize("of_peak", [0.5, 1.0])
 @pytest.mark.parametrize("of_bandwidth", [0.4, 1.0])
 @pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
-def test_a_layer_by_hand(of_peak, of_bandwidth, overlap):
-    found = FIGURE.at(device=H100, of_peak=of_peak, of_bandwidth=of_bandwidth, overlap=overlap)
+@pytest.mark.parametrize("launch", [0.0, 1e-5])
+def test_a_layer_by_hand(of_peak, of_bandwidth, overlap, launch):
+    found = FIGURE.at(device=H100, of_peak=of_peak, of_bandwidth=of_bandwidth, overlap=overlap, launch=launch)
     assert (found["flops"], found["bytes"]) == (FLOPS, BYTES)
     longer, shorter = sorted((COMPUTE / of_peak, MEMORY / of_bandwidth), reverse=True)
-    assert found["seconds"] == pytest.approx(longer + (1 - overlap) * shorter)
+    assert found["seconds"] == pytest.approx(launch + longer + (1 - overlap) * shorter)
     assert found["least"] == pytest.approx(max(COMPUTE, MEMORY))
     assert found["bound"] == ("compute" if COMPUTE / of_peak > MEMORY / of_bandwidth else "memory")
     assert found["used"] == pytest.approx(FLOPS / found["seconds"] / 989.4e12)
@@ -30,7 +31,7 @@ def test_a_layer_by_hand(of_peak, of_bandwidth, overlap):
     ("device", "known"), list(zip(FIGURE.controls["device"].options, [name for name, _ in DEVICES], strict=True))
 )
 def test_on_paper_it_is_the_roofline(device, known):
-    found = FIGURE.at(device=device, tokens=512, of_peak=1.0, of_bandwidth=1.0, overlap=1.0)
+    found = FIGURE.at(device=device, tokens=512, of_peak=1.0, of_bandwidth=1.0, overlap=1.0, launch=0.0)
     dtype = device.rpartition(" ")[2]
     cost = fk.dense(tokens=512, d_in=8192, d_out=8192, dtype=dtype)
     assert found["seconds"] == found["least"] == pytest.approx(fk.roofline(cost, known, dtype).seconds)
@@ -59,3 +60,26 @@ def test_both_roofs_have_their_corner(device, of_peak):
     assert corner[found["printed_ridge"]]["paper"] == pytest.approx(found["printed_peak"])
     assert corner[found["ridge"]]["roof"] == pytest.approx(found["reached_peak"])
     assert found["ridge"] == pytest.approx(found["printed_ridge"] * of_peak / 0.85)
+
+
+def test_no_layer_is_faster_than_its_launch():
+    """128 wide, one token on a T4: its bytes take a tenth of a microsecond, the start five."""
+    found = FIGURE.at(device="T4 16 GB, fp16", tokens=1, features=128, launch=5e-6)
+    assert found["least"] == pytest.approx(2 * (2 * 128 + 128**2) / 320e9) and found["least"] < 1.1e-7
+    assert 5e-6 < found["seconds"] < 5.2e-6 and found["bound"] == "launch"
+    small = FIGURE.presets["Small: the launch sets the time"]
+    assert FIGURE.at(**small)["bound"] == "launch" and FIGURE.at(**{**small, "features": 8192})["bound"] == "memory"
+
+
+def test_the_launch_moves_the_dot_and_no_curve():
+    still, started = (FIGURE.rows(launch=launch) for launch in (0.0, 1e-5))
+    assert [row["bent"] for row in still] == [row["bent"] for row in started]
+    assert FIGURE.at(launch=1e-5)["rate"] < FIGURE.at(launch=0.0)["rate"]
+
+
+def test_a_preset_sets_every_control():
+    """Or its name stays in the drop-down when the width or the device is another."""
+    for name, settings in FIGURE.presets.items():
+        assert settings.keys() == FIGURE.controls.keys(), name
+    narrow = FIGURE.at(**FIGURE.presets["Narrow: never compute-bound"])
+    assert narrow["bound"] == "memory" and narrow["intensity"] < 128
