@@ -1,14 +1,11 @@
 """Lessons: what a chapter says is what is computed, a guess reveals itself without a kernel, an exercise answers."""
 
-import json
 import re
-import runpy
 import subprocess
 import sys
 import tomllib
 from fractions import Fraction
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +13,6 @@ import pytest
 import flopkit as fk
 from flopkit import units
 from flopkit.lessons import (
-    NotYet,
-    check,
     cites,
     claims,
     claims as claims_room,  # the function
@@ -25,7 +20,6 @@ from flopkit.lessons import (
     numbers_in,
     predict,
     says,
-    solution,
     sources,
     verdict,
 )
@@ -285,174 +279,6 @@ def test_print_tells(chromium):
     page.set_content(f"<!doctype html><html lang=en><title>guess</title>{guess()._repr_html_()}")
     page.emulate_media(media="print")
     assert page.get_by_role("status").inner_text() == "Yes. It is 4, by this."
-    page.close()
-
-
-# -- exercises --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def forget(monkeypatch):
-    monkeypatch.setattr("flopkit.lessons.exercises._SOLUTIONS", {})
-
-
-def ask(answer, expected, **more):
-    solution("0.1", value=expected, **more)
-    return check("0.1", value=answer)
-
-
-RIGHT = [
-    (210, 210, {}),
-    (210.0, 210, {}),
-    (np.int64(210), np.float64(210), {}),
-    (2**60, 2**60, {}),
-    (0.1 + 0.2, 0.3, {}),
-    (1 / 3, Fraction(1, 3), {}),
-    (0.3333, 1 / 3, {"rel": 1e-3}),
-    ("Memory ", "memory", {}),
-    (True, True, {}),
-]
-WRONG = [
-    (105, 210, "105: half of what is asked$"),
-    (420, 210, "twice what is asked"),
-    (210_000, 210, r"factor of 1000\^1: a prefix"),
-    (0.21, 210, r"factor of 1000\^-1"),
-    (33.0, 0.33, "a hundred times what is asked: if it is in per cent, write the sign"),
-    (-210, 210, "right but for its sign"),
-    (209, 210, "close, but not to the last digit"),
-    (2**60 + 1, 2**60, "close, but not to the last digit"),
-    (300, 210, "300: too large"),
-    (1 / 210, 210, "the other way round"),
-    (0.7, 0.3, "what is left of the whole"),
-    (100, 210, "100: too small"),
-    (3, 0, "too large"),
-    (float("nan"), 210, "not what is asked for"),
-    ("compute", "memory", "compute: not what is asked for"),
-    ("many", 210, "not a number that can be read"),
-    (2, True, "not what is asked for"),
-]
-
-
-@pytest.mark.parametrize("answer, expected, more", RIGHT)
-def test_right(answer, expected, more):
-    assert repr(ask(answer, expected, **more)) == "Exercise 0.1, value: right"
-
-
-@pytest.mark.parametrize("answer, expected, hint", WRONG)
-def test_wrong(answer, expected, hint):
-    with pytest.raises(NotYet, match=hint) as error:
-        ask(answer, expected)
-    assert isinstance(error.value, AssertionError)
-    assert error.value._render_traceback_() == [f"Not yet: {error.value}"]
-
-
-def test_a_mistake_that_the_exercise_knows():
-    with pytest.raises(NotYet, match="value: 295: that is the ridge itself"):
-        ask(295, 325, hints={295: "that is the ridge itself"})
-    with pytest.raises(ValueError, match="hints: 325 is a right answer"):
-        ask(..., 325, hints={325: "no"})
-
-
-def test_two_answers_in_each_others_boxes():
-    solution("0.8", exact=0.594, torch=0.639, hints={0.594: "that is exact's", 0.639: "that is torch's"})
-    with pytest.raises(NotYet, match="exact: 0.639: that is torch's; torch: 0.594: that is exact's"):
-        check("0.8", exact=0.639, torch=0.594)
-    assert "torch: right" in repr(check("0.8", exact=0.594, torch=0.639))
-
-
-def test_the_tolerance_is_kept():
-    ask(0.335, 1 / 3, rel=0.01)
-    with pytest.raises(NotYet):
-        ask(0.335, 1 / 3, rel=0.001)
-    with pytest.raises(NotYet):
-        ask(0.3333333, 1 / 3)
-
-
-def test_a_wrong_answer_is_not_told_the_right_one():
-    with pytest.raises(NotYet) as error:
-        ask(7, 123456)
-    assert "123" not in str(error.value)
-
-
-@pytest.mark.parametrize("answer", [..., None])
-def test_not_answered_yet(answer):
-    assert repr(ask(answer, 210)) == "Exercise 0.1, value: not answered yet"
-
-
-def test_several_answers():
-    solution("0.1", flops=2, bound="memory")
-    assert repr(check("0.1", flops=2, bound=...)).split("\n") == [
-        "Exercise 0.1, flops: right",
-        "Exercise 0.1, bound: not answered yet",
-    ]
-    with pytest.raises(NotYet, match="flops: 1: half .*; bound: compute: not"):
-        check("0.1", flops=1, bound="compute")
-    with pytest.raises(ValueError, match="asks for flops, bound, and was given flops"):
-        check("0.1", flops=2)
-
-
-def test_no_exercise():
-    with pytest.raises(ValueError, match='exercise "0.2" is not known here: run the folded cell'):
-        check("0.2", flops=1)
-    with pytest.raises(ValueError, match="has no answer"):
-        solution("0.1")
-
-
-@pytest.mark.parametrize("rel", [-0.1, 1, True, "1%"])
-def test_bad_tolerance(rel):
-    with pytest.raises(ValueError, match="rel="):
-        solution("0.1", rel=rel, value=1)
-
-
-def test_a_notebook_shows_text_and_keeps_the_box_for_the_page():
-    page = ask(..., 210)._repr_html_()
-    assert "Exercise 0.1, <code>value</code>: not answered yet" in page and "<form hidden>" in page
-    assert "form" not in ask(210, 210)._repr_html_()
-
-
-TYPED = json.loads((Path(__file__).parent / "data" / "answers.json").read_text("utf8"))
-
-
-def keep(row):
-    """The exercise of a row; what is typed into it comes next."""
-    hints = dict(row.get("hints", []))
-    name = row.get("name", "value")
-    solution("0.1", hints=hints, **{name: row["answer"]}, **({"rel": row["rel"]} if "rel" in row else {}))
-    return name
-
-
-@pytest.mark.parametrize("row", TYPED, ids=lambda row: f"{row['answer']}-{row['typed']}")
-def test_an_answer_as_text_in_a_notebook(row):
-    """The browser reads the same rows, below."""
-    name = keep(row)
-    if row["says"] == "Right.":
-        assert repr(check("0.1", **{name: row["typed"]})) == f"Exercise 0.1, {name}: right"
-    else:
-        with pytest.raises(NotYet) as error:
-            check("0.1", **{name: row["typed"]})
-        assert str(error.value) == f"{name}: {row['typed']}: {row['says']}"
-
-
-@pytest.mark.browser
-def test_an_answer_in_the_page(chromium):
-    """The script says to each row what Python says, word for word."""
-    script = runpy.run_path(str(Path(__file__).parents[1] / "book" / "_ext" / "exercises.py"))["script"]()
-    boxes = []
-    for row in TYPED:
-        boxes.append(check("0.1", **{keep(row): ...})._repr_html_())
-    page = chromium.new_page()
-    page.set_content(
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>exercises</title><script>{script}</script>{''.join(boxes)}"
-    )
-    assert page.get_by_text("not answered yet").count() == 0
-    page.get_by_role("button").first.click()
-    assert page.get_by_role("status").first.inner_text() == "Type an answer first."
-    inputs, said = page.get_by_label("Exercise 0.1").all(), []
-    for box, row in zip(inputs, TYPED, strict=True):
-        box.fill(row["typed"])
-        box.press("Enter")
-    said = [line.removeprefix("Not yet: ") for line in page.get_by_role("status").all_inner_texts()]
-    assert dict(enumerate(said)) == dict(enumerate(row["says"] for row in TYPED))
     page.close()
 
 

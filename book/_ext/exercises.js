@@ -1,13 +1,14 @@
-// Answers to exercises in a page without a kernel: flopkit/lessons/answers.py, function by function. Patterns and words come from there,
-// by book/_ext/exercises.py; tests/data/answers.json tries both.
+// Answers to exercises in a page without a kernel: flopkit/lessons/typed.py and answers.py, function by function. Patterns and words come from
+// there, by book/_ext/exercises.py; tests/data/answers.json and exercises.json try both.
 (() => {
   const SHARED = {};
   const at = (pattern, text, position) => { const found = new RegExp(pattern, "y"); found.lastIndex = position; const match = found.exec(text); return match && { ...match, end: found.lastIndex }; };
   const whole = (pattern, text) => new RegExp(`^(?:${pattern})$`).exec(text);
   const near = (a, b, rel) => Math.abs(a - b) <= rel * Math.abs(b);
-  const exact = value => ({ value, digits: 99, half: 0 });
+  const say = (words, ...parts) => words.replace(/\{\}/g, () => parts.shift());
   const plain = text => SHARED.around.reduce((said, around) => said.replace(new RegExp(around, "g"), ""), text.trim().toLowerCase());
-  const point = literal => /^[1-9][0-9]{0,2}([,_ ][0-9]{3})+(?![0-9])/.test(literal) ? literal.replace(/[,_ ]/g, "") : literal.replace(",", ".");
+  const thousands = /^[1-9][0-9]{0,2}([,_ '’][0-9]{3})+(?![0-9])/;
+  const point = literal => thousands.test(literal) ? literal.replace(/[,_ '’]/g, "") : literal.replace(",", ".");
 
   // Arithmetic without eval: each takes the text and a position, and gives a value and the position behind it. What is no arithmetic throws.
   const sum = (text, from) => {
@@ -17,61 +18,113 @@
   };
   const term = (text, from) => {
     let [value, end] = factor(text, from), sign, right;
-    while (sign = at(" *([*/])", text, end)) { [right, end] = factor(text, sign.end); value = sign[1] === "*" ? value * right : value / right; }
+    while (sign = at(SHARED.times, text, end)) { [right, end] = factor(text, sign.end); value = sign[1] === "*" ? value * right : value / right; }
     return [value, end];
   };
   const factor = (text, from) => {
-    let value, end, found;
-    if (found = at(" *([-+])", text, from)) { [value, end] = factor(text, found.end); return [found[1] === "-" ? -value : value, end]; }
+    const sign = at(" *([-+])", text, from);
+    if (sign) { const [value, end] = factor(text, sign.end); return [sign[1] === "-" ? -value : value, end]; }
+    const [value, end] = atom(text, from), raised = at(" *\\*\\*", text, end);
+    if (!raised) return [value, end];
+    const [power, behind] = factor(text, raised.end);
+    return [value ** power, behind];
+  };
+  const atom = (text, from) => {
+    let found;
+    if (found = at(" *(exp|sqrt|√)", text, from)) { const [value, end] = atom(text, found.end); return [found[1] === "exp" ? Math.exp(value) : Math.sqrt(value), end]; }
     if (found = at(" *\\(", text, from)) {
-      [value, end] = sum(text, found.end);
-      if (!(found = at(" *\\)", text, end))) throw text;
-      end = found.end;
-    } else if (found = at(` *(${SHARED.literal})`, text, from)) { value = +point(found[1]); end = found.end; }
-    else throw text;
-    if (found = at(" *\\*\\*", text, end)) { const [power, behind] = factor(text, found.end); return [value ** power, behind]; }
-    return [value, end];
-  };
-
-  const scaleOf = unit => {
-    for (const [pattern, scales] of SHARED.units) { const found = whole(pattern, unit); if (found) return scales[found[1]]; }
-    throw unit;
-  };
-  const read = typed => {
-    let text = typed.trim();
-    text = text.charAt(0).toLowerCase() + text.slice(1);
-    const square = whole(SHARED.side, text);
-    if (square) return exact(+square[1]);
-    if (text.split(":").length === 2) {
-      const [left, right] = text.split(":").map(read);
-      return left && right && right.value ? right.value === 1 ? left : exact(left.value / right.value) : null;
+      const [value, end] = sum(text, found.end), closed = at(" *\\)", text, end);
+      if (!closed) throw text;
+      return [value, closed.end];
     }
-    for (const [pattern, into] of SHARED.rewritten) text = text.replace(new RegExp(pattern, "g"), into.replace(/\\(\d)/g, "$$$1"));
-    const literal = at(`-?(?:${SHARED.literal})`, text, 0);
-    let value, end, scale;
-    try { [value, end] = sum(text, 0); scale = scaleOf(text.slice(end).trim().toLowerCase()); } catch { return null; }
-    value *= scale;
-    if (!Number.isFinite(value)) return null;
-    if (!literal || literal.end !== end) return exact(value);
-    const [mantissa, power] = point(literal[0]).toLowerCase().split("e"), [before, behind = ""] = mantissa.split(".");
-    return { value, digits: (before + behind).replace(/^[-0]+/, "").length, half: 0.5 * scale * 10 ** ((power ?? 0) - behind.length) };
+    if (found = at(" *e(?= *\\*\\*)", text, from)) return [Math.E, found.end];
+    if (found = at(` *(${SHARED.literal})`, text, from)) return [+point(found[1]), found.end];
+    throw text;
   };
 
-  const remark = (text, { name, answer, rel, hints }) => {
-    if (typeof answer !== "number") return plain(text) === plain(String(answer)) ? "" : (hints.find(([key]) => plain(String(key)) === plain(text)) ?? [0, SHARED.other])[1];
-    const given = read(text);
-    if (!given) return SHARED.unread;
-    if (near(given.value, answer, Math.max(rel, 1e-9))) return "";
-    if (Math.abs(given.value - answer) <= given.half * (1 + 1e-9)) return given.digits > 1 ? "" : (hints.find(([key]) => key === given.value) ?? [0, SHARED.digit])[1];  // "1" for 0.72 may be a belief
-    const known = hints.filter(([key]) => typeof key === "number");
-    if (answer) known.push(...SHARED.factors.map(([by, said, asked, more]) => [by * answer, said + (new RegExp(asked).test(name) ? more : "")]), [1 / answer, SHARED.inverse]);
-    if (0 < answer && answer < 1) known.push([1 - answer, SHARED.rest]);
-    const hint = known.find(([value]) => near(given.value, value, 1e-3) || (given.digits > 1 && Math.abs(given.value - value) <= given.half));
+  const scaleOf = (rest, kind) => {
+    if (!rest) return 0;
+    const small = SHARED.unprefixed.includes(kind), every = Object.values(SHARED.kinds).flat();
+    const billion = ["", "bytes", "bytes/s"].includes(kind) || small ? [] : [SHARED.billion];
+    for (const [pattern, scales] of [...SHARED.kinds[kind] ?? [], ...billion, ...kind ? [] : every, ...small ? [] : [SHARED.alone]]) {
+      const found = whole(pattern + SHARED.end, rest);
+      if (found && (found[1] || pattern !== SHARED.alone[0])) return scales[found[1]];
+    }
+    const strict = SHARED.strict.includes(kind) || every.some(([pattern]) => whole(pattern + SHARED.end, rest));
+    return strict || /[0-9]/.test(rest) ? null : 0;
+  };
+  const read = (typed, box) => {
+    const { unit, kind, scale } = box;
+    let text = typed.trim().toLowerCase();
+    const square = kind === "side" && whole(SHARED.side, text);
+    if (square) return { value: +square[1], digits: 99, half: 0, zeros: 0, bare: true };
+    for (const [pattern, into] of SHARED.rewritten) text = text.replace(new RegExp(pattern, "g"), into.replace(/\\(\d)/g, "$$$1"));
+    if (["", "$"].includes(kind)) text = text.replace(new RegExp(SHARED.dollars), "");
+    if (text.split(":").length === 2) {
+      const [left, right] = text.split(":").map(part => read(part, box));
+      if (typeof left === "string" || typeof right === "string" || !right.value) return SHARED.unread;
+      return right.value === 1 ? left : { value: left.value / right.value, digits: 99, half: 0, zeros: 0, bare: false };
+    }
+    const literal = at(`-?(?:${SHARED.literal})`, text, 0);
+    let value, end;
+    try { [value, end] = sum(text, 0); } catch { return SHARED.unread; }
+    const rest = text.slice(end).trim();
+    let by = scaleOf(rest.replace(new RegExp(SHARED.beside, "g"), "").trim(), kind);
+    if (by === null) return !unit || /[0-9]/.test(rest) ? SHARED.unread : say(SHARED.foreign, unit === "×" ? "as a factor" : `in ${unit}`, typed.trim().slice(-rest.length));
+    const bare = by === 0;
+    by = bare ? 1 : by / scale;
+    value *= by;
+    if (!Number.isFinite(value)) return SHARED.unread;
+    if (!literal || literal.end !== end) return { value, digits: 99, half: 0, zeros: 0, bare };
+    const [mantissa, power] = point(literal[0]).split("e"), [before, behind = ""] = mantissa.split("."), figures = (before + behind).replace(/^[-0]+/, "");
+    const zeros = mantissa.includes(".") ? 0 : figures.length - figures.replace(/0+$/, "").length;
+    return { value, digits: figures.length, half: 0.5 * by * 10 ** ((power ?? 0) - behind.length), zeros, bare };
+  };
+
+  const chosen = (answer, { choices }) => {
+    const said = plain(answer), letter = whole(SHARED.letter, said), keys = Object.keys(choices);
+    const named = keys.filter(key => letter && plain(key) === (letter[1] || letter[2]));
+    return named.length ? named : keys.filter(key => [...choices[key], ...key.length > 1 ? [key] : []].some(word => new RegExp(`(?<![a-z])${word}(?![a-z])`).test(said)));
+  };
+  const ofWords = (typed, box) => {
+    const found = chosen(typed, box), said = [typed, ...found].map(plain);
+    if (found.length > 1) return say(SHARED.several, Object.keys(box.choices).join(", "));
+    if (said.includes(plain(String(box.answer)))) return "";
+    const hint = box.hints.find(([key]) => [String(key), ...chosen(String(key), box)].some(each => said.includes(plain(each)))), keys = Object.keys(box.choices);
+    return hint ? hint[1] : keys.length && !found.length ? say(SHARED.none, keys.join(", ")) : SHARED.other;
+  };
+  const apart = (value, answer) => answer && value / answer > 0 ? Math.abs(Math.log(value / answer)) : Infinity;
+  const remark = (typed, box) => {
+    const { answer, rel, kind, hints } = box;
+    if (typeof answer !== "number") return ofWords(typed, box);
+    const typed_ = read(typed, box);
+    if (typeof typed_ === "string") return typed_;
+    const readings = kind === "%" && typed_.bare ? [1, 0.01].map(by => ({ ...typed_, value: by * typed_.value / box.scale, half: by * typed_.half / box.scale })) : [typed_];
+    const exact = rel <= 1e-9 && Number.isInteger(answer), tolerance = exact && typed_.half === 0.5 ? 0 : Math.max(rel, 1e-9);
+    if (readings.some(each => near(each.value, answer, tolerance))) return "";
+    for (const each of readings) {
+      const rounded = [[each.digits, each.half], ...exact && !SHARED.strict.includes(kind) ? [] : [[each.digits - each.zeros, each.half * 10 ** each.zeros]]];
+      const enough = rounded.filter(([, half]) => Math.abs(each.value - answer) <= half * (1 + 1e-9));
+      if (enough.some(([digits]) => digits >= box.digits)) return "";
+      if (enough.length) return (hints.find(([key]) => key === each.value) ?? [0, say(SHARED.digit, SHARED.digits[box.digits])])[1];
+    }
+    return reason(readings, box);
+  };
+  const reason = (readings, { answer, rel, kind, unit, hints }) => {
+    const given = apart(readings[0].value, answer) <= apart(readings.at(-1).value, answer) ? readings[0] : readings.at(-1), known = [];
+    if (answer) known.push(...SHARED.factors.map(([by, said, kinds, more]) => [by * answer, said + (kinds.includes(kind) ? more : "")]), [1 / answer, SHARED.inverse]);
+    if (0 < answer && answer < 1 && ["", "%", "×"].includes(kind)) known.push([1 - answer, SHARED.rest]);
+    const own = hints.filter(([key]) => typeof key === "number");
+    const meets = (each, value) => near(each.value, value, 1e-3) || (each.digits > 1 && Math.abs(each.value - value) <= each.half);
+    const believed = readings.flatMap(each => own.filter(([value]) => meets(each, value)).map(([value, said]) => [Math.abs(each.value - value), said]));
+    if (believed.length) return believed.reduce((best, next) => next[0] < best[0] ? next : best)[1];  // the nearest of them
+    const hint = known.find(([value]) => meets(given, value));
     if (hint) return hint[1];
     if (near(given.value, answer, 0.03)) return SHARED.close;
-    const ratio = answer ? given.value / answer : 0, thousands = 0 < ratio && ratio < Infinity ? Math.round(Math.log10(ratio) / 3) : 0;
-    if (thousands && near(ratio, 1000 ** thousands, 1e-3)) return SHARED.power.replace("{}", thousands);
-    return given.value > answer ? SHARED.large : SHARED.small;
+    const ratio = answer ? given.value / answer : 0, power = 0 < ratio && ratio < Infinity ? Math.round(Math.log10(ratio) / 3) : 0;
+    const words = given.value > answer ? SHARED.large : SHARED.small;
+    if (!power || !near(ratio, 1000 ** power, Math.max(1e-3, rel, given.half / Math.abs(given.value)))) return words;
+    return say(SHARED.power, SHARED.powers[Math.abs(power)] ?? `10^${3 * Math.abs(power)}`, words) + (given.bare && SHARED.strict.includes(kind) ? say(SHARED.taken, unit) : "");
   };
 
   document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".fk-exercise").forEach(box => {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit.lessons.answers import remark
+from flopkit.lessons.boxes import Box, box_of
 
 __all__ = ["NotYet", "Reply", "check", "solution"]
 
@@ -27,6 +28,7 @@ class _Solution:
     answers: Mapping[str, Any]
     rel: float
     hints: Mapping[Any, str]
+    boxes: Mapping[str, Box]
 
 
 _SOLUTIONS: dict[str, _Solution] = {}
@@ -44,7 +46,8 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None 
     hints : Mapping[Any, str], optional
         What to say to a certain wrong answer, a number or text: ``{295: "that is the ridge point itself"}``.
     **answers : Any
-        The right answers by the names that the reader fills in: numbers or text.
+        The right answers by the names that the reader fills in: numbers or text. What their boxes are called, and in which unit a
+        bare number is read, stands in flopkit/data/exercises.toml.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None 
             remark(value, expected, rel, {}) for expected in kept.values()
         ):  # the answer of another box may be a hint
             raise ValueError(f"hints: {value!r} is a right answer, and gets the hint {hint!r}")
-    _SOLUTIONS[number] = _Solution(kept, rel, hints)
+    _SOLUTIONS[number] = _Solution(kept, rel, hints, {name: box_of(number, name) for name in kept})
 
 
 @dataclass(frozen=True)
@@ -78,23 +81,30 @@ class Reply:
     kept: _Solution
 
     def __repr__(self) -> str:
-        return "\n".join(f"Exercise {self.number}, {name}: {line}" for name, line in self.lines.items())
+        return "\n".join(f"{self._label(name)}: {line}" for name, line in self.lines.items())
 
     def _repr_html_(self) -> str:
         return "\n".join(self._line(name, line) for name, line in self.lines.items())
 
     def _line(self, name: str, line: str) -> str:
         """Text for a notebook. The script of the book takes the box out of the template, puts it in the text's place, and needs no kernel."""
-        shown = f"<p>Exercise {html.escape(self.number)}, <code>{html.escape(name)}</code>: {html.escape(line)}</p>"
+        label, box = html.escape(self._label(name)), self.kept.boxes[name]
+        shown = f"<p>{label}: {html.escape(line)}</p>"
         if line != _WAITING:
             return shown
-        expected = self.kept.answers[name]
-        kept = {"name": name, "answer": expected, "rel": self.kept.rel, "hints": list(self.kept.hints.items())}
+        kept = {
+            **box.kept(),
+            "answer": self.kept.answers[name],
+            "rel": self.kept.rel,
+            "hints": list(self.kept.hints.items()),
+        }
         return (
             f'<div class="fk-exercise" data-kept="{html.escape(json.dumps(kept))}">{shown}<form hidden>'
-            f"<label>Exercise {html.escape(self.number)}, <code>{html.escape(name)}</code>: "
-            "<input type=text autocomplete=off></label><button>Check</button><output></output></form></div>"
+            f"<label>{label}: <input type=text autocomplete=off></label><button>Check</button><output></output></form></div>"
         )
+
+    def _label(self, name: str) -> str:
+        return f"Exercise {self.number}, {self.kept.boxes[name]}"
 
 
 def check(number: str, **answers: Any) -> Reply:
@@ -106,7 +116,7 @@ def check(number: str, **answers: Any) -> Reply:
         The exercise: "2.1".
     **answers : Any
         The reader's, by the names that the exercise gives; ``...`` where there is none yet. A number may also be text
-        such as "33.55 MB", which is right where it is rounded correctly.
+        such as "33.55 MB" or "exp(-2)", and is right where it is rounded correctly. A share is right as 0.332, 33.2 and "33.2 %".
 
     Returns
     -------
@@ -125,13 +135,13 @@ def check(number: str, **answers: Any) -> Reply:
     --------
     >>> solution("0.1", flops=210)
     >>> check("0.1", flops=2 * 5 * 3 * 7)
-    Exercise 0.1, flops: right
+    Exercise 0.1, FLOPs: right
     >>> check("0.1", flops=...)
-    Exercise 0.1, flops: not answered yet
+    Exercise 0.1, FLOPs: not answered yet
     >>> check("0.1", flops=105)
     Traceback (most recent call last):
         ...
-    flopkit.lessons.exercises.NotYet: flops: 105: half of what is asked: multiply-adds, where FLOPs are asked for?
+    flopkit.lessons.exercises.NotYet: FLOPs: 105: half of what is asked: multiply-adds, where FLOPs are asked for?
     """
     if number not in _SOLUTIONS:
         raise ValueError(f'exercise "{number}" is not known here: run the folded cell above this one first')
@@ -145,8 +155,8 @@ def check(number: str, **answers: Any) -> Reply:
     for name, answer in answers.items():
         if answer is ... or answer is None:
             lines[name] = _WAITING
-        elif said := remark(answer, kept.answers[name], kept.rel, kept.hints, name):
-            wrong.append(f"{name}: {_shown(answer)}: {said}")
+        elif said := remark(answer, kept.answers[name], kept.rel, kept.hints, kept.boxes[name]):
+            wrong.append(f"{kept.boxes[name]}: {_shown(answer)}: {said}")
         else:
             lines[name] = "right"
     if wrong:

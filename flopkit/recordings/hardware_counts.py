@@ -55,7 +55,12 @@ class HardwareCounts:
 
 
 def hardware_counts() -> HardwareCounts:
-    """The counts that come with flopkit: of an NVIDIA H200, by Nsight Compute."""
+    """The counts that come with flopkit: of an NVIDIA H200, by Nsight Compute.
+
+    >>> found = hardware_counts()
+    >>> found.cases["add_fp32"]["ratio"]  # the sum of two arrays executes multiply-adds, x + 1 · y
+    2
+    """
     kept = json.loads(files("flopkit").joinpath("data/hardware_counts/nvidia-h200.json").read_text("utf-8"))
     by, about = kept["attribution"], kept["provenance"]
     return HardwareCounts(

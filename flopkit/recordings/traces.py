@@ -120,6 +120,11 @@ def traces(n: int | None = None, data: str | None = None) -> list[Trace]:
     ------
     ValueError
         Where there is none, with those that there are.
+
+    Examples
+    --------
+    >>> [(one.n, one.data, len(one.seconds)) for one in traces()]
+    [(6144, 'normal', 10000), (6144, 'zeros', 3000), (1024, 'normal', 10000)]
     """
     found: list[Trace] = []
     for file in sorted(files("flopkit").joinpath("data/traces").iterdir(), key=lambda each: each.name):

@@ -119,7 +119,8 @@ def online_softmax(tile: int = 128, head_dim: int = 128) -> Drawing:
         canvas.box(x + 22, 204, 44, 30, symbol, name="kept", colour=GREEN, fill=0.3, bold=True)
         canvas.text(x + 44, 248, words)
     canvas.text(left, 264, "kept for each query, corrected at each tile", anchor="start", colour=MUTED)
-    canvas.arrow(now, 169, now, 202, colour=GREEN, width=1.8, name="update")
+    for i in range(len(kept)):
+        canvas.arrow(now, 169, left + 94 * i + 44, 202, colour=GREEN, width=1.8, name="update")
     canvas.arrow(left + 94 * 2 + 44, 279, left + 94 * 2 + 44, 302, colour=ORANGE, width=1.8, name="written")
     canvas.text(left + 94 * 2 + 34, 292, "after the last tile", anchor="end", colour=ORANGE)
     canvas.text(left + 94 * 2 + 44, 314, "O / ℓ, to memory", name="result")

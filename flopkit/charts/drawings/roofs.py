@@ -80,10 +80,16 @@ def roof_lines(
     canvas.line(LEFT, BOTTOM, x(ridge), y(peak), colour=BLUE, width=3, name="memory")
     canvas.line(x(ridge), y(peak), RIGHT, y(peak), colour=ORANGE, width=3, name="peak")
     canvas.line(x(ridge), y(peak), x(ridge), BOTTOM, dash=True, name="ridge")
-    canvas.text(RIGHT, y(peak) - 13, f"peak {si(peak, 'FLOP/s')}", anchor="end", colour=ORANGE, bold=True, halo=True)
+    clear = (
+        (x(ridge) - 8, y(peak) - 13) if cache is None else (RIGHT, y(peak) + 14)
+    )  # of the memory's line beyond the peak
+    canvas.text(
+        *clear, f"peak {si(peak, 'FLOP/s')}", anchor="end", colour=ORANGE, bold=True, halo=True, name="peak's name"
+    )
     canvas.text(x(ridge) + 6, BOTTOM - 12, f"ridge {ridge:.0f}", anchor="start", halo=True)
     words = f"{si(bandwidth, 'B/s')} × intensity"
-    canvas.text(x(6) + 8, y(6 * bandwidth) + 10, words, anchor="start", colour=BLUE, halo=True)
+    at = 6 if layers else 3  # beside two tokens' name, or clear of the ridge's line
+    canvas.text(x(at) + 8, y(at * bandwidth) + 10, words, anchor="start", colour=BLUE, halo=True)
     told = []
     for tokens, d_in, d_out in layers:
         cost = dense(tokens=tokens, d_in=d_in, d_out=d_out, dtype=dtype)
