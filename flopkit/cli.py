@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from flopkit import machine, names, units
 from flopkit.__about__ import __version__
+from flopkit.arithmetic import ratio
 from flopkit.conventions import as_convention
 from flopkit.devices import device, device_names
 from flopkit.diagnosis import doctor
@@ -50,6 +51,9 @@ _EXAMPLES = {
     "record": "python -m flopkit record --list\npython -m flopkit record --only matmul_sizes --scale toy --out mine.json",
     "counters": "python -m flopkit counters --list\npython -m flopkit counters --list --json",
 }  # fmt: skip
+
+
+LONGEST = 2000  # characters of an error: what somebody gave may be a whole file
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,16 +87,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked = _parser().parse_args(argv)
         result, table = asked.run(asked)
         text = json.dumps(result, ensure_ascii=False, indent=1, default=float) if asked.json else str(table)
-        print(text, flush=True)
+        print(_harmless(text), flush=True)
     except BrokenPipeError:  # a reader such as head has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, ArithmeticError, OSError, RecursionError, ImportError) as error:
-        print(f"flopkit: {' '.join(str(error).split())}", file=sys.stderr)
+    except (ValueError, TypeError, ArithmeticError, OSError, RecursionError, ImportError, MemoryError) as error:
+        said = " ".join(str(error).split()) or "not enough memory"
+        said = said if len(said) <= LONGEST else f"{said[: LONGEST // 2]} … {said[-LONGEST // 2 :]}"
+        print(_harmless(f"flopkit: {said}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(f"flopkit: {stop or 'interrupted'}", file=sys.stderr)
         return 130
     return 1 if getattr(asked, "failed", False) else 0
+
+
+def _harmless(text: str) -> str:
+    """*text* as a terminal can show it: what would move its cursor, set its title or turn the line round is spelled out, as JSON spells it."""
+    return re.sub(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", lambda odd: f"\\u{ord(odd[0]):04x}", text
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -209,7 +222,7 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
     sizes = {"seq": asked.seq, "batch": asked.batch}
     found: dict[str, Any] = {"model": str(model), "convention": str(convention), **sizes}
-    found |= {"parameters": model.params, "active": model.active_params}
+    found |= {"parameters": model.params, "active": model.active_params, "notes": list(model.notes)}
     if asked.train:
         how: dict[str, Any] = {"recompute": asked.recompute or "none"}
         how |= {} if asked.lora is None else {"trained": LoRA(rank=asked.lora)}
@@ -228,17 +241,18 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
     else:
         cost = model.forward(**sizes).under(convention)
         tokens = asked.batch * (model.patches.tokens if model.patches else asked.seq)
-        found |= {"FLOPs": cost.flops, "FLOPs a token": cost.flops / tokens}
+        found |= {"FLOPs": cost.flops, "FLOPs a token": ratio(cost.flops, tokens)}
     if model.causal and model.head == "tokens":
         found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(
             context=1
         )  # without states of linear attention
     what = "training step" if asked.train else "forward"
     caption = f"{model}, {what}: {asked.batch:,} × {tokens // asked.batch:,} tokens, convention {convention}"
+    caption += "".join(f"; {note}" for note in model.notes)
     rows = [
         {"quantity": name, "value": _shown(name, value)}
         for name, value in found.items()
-        if name not in ("model", "convention", *sizes)
+        if name not in ("model", "convention", "notes", *sizes)
     ]
     return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
 
@@ -290,7 +304,7 @@ def _record(asked: argparse.Namespace) -> tuple[Any, Table]:
     about = {name: text for name in ("who", "machine", "licence") if (text := getattr(asked, name)) is not None}
     how = {"device": asked.device, "scale": asked.scale, "time_budget": asked.time_budget}
     device = machine.title(machine.place(asked.device))
-    path = asked.out or machine.folder() / f"{'-'.join(re.findall('[a-z0-9]+', device.lower()))}.json"
+    path = _named("out", asked.out) or machine.folder() / f"{'-'.join(re.findall('[a-z0-9]+', device.lower()))}.json"
     suite = record(path, only=wanted, attribution=about, **how)
     rows: list[dict[str, Any]] = [
         {
@@ -306,12 +320,21 @@ def _record(asked: argparse.Namespace) -> tuple[Any, Table]:
     return said, Table(rows, caption=f"{path}: {suite.recording!r}; {suite.new} of them new")
 
 
+def _named(option: str, path: str | None) -> str | None:
+    """A path that an option names; nothing is no path, as where a variable of the shell is not set."""
+    if path is not None and not path.strip():
+        raise ValueError(f"--{option} {path!r}: names no file or folder")
+    return path
+
+
 def _counters(asked: argparse.Namespace) -> tuple[Any, Table]:
     if asked.list:
         cases = checking.expected()
         return cases, Table(
             cases, caption=f"{len(cases)} cases on a GPU: executed by its counters / counted by flopkit"
         )
+    for option in ("read", "out"):
+        _named(option, getattr(asked, option))
     if asked.step or (asked.read and under_counters.is_step(Path(asked.read))):
         kept = Path(asked.read or asked.out or machine.folder() / "counters" / asked.step)
         step = under_counters.compared(kept) if asked.read else under_counters.check(kept, asked.step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -12,7 +13,7 @@ from flopkit import units
 from flopkit.arithmetic import brief, is_zero, ratio, reading, same, unmixed
 from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention, divided, total
 from flopkit.dtypes import DType, nbytes
-from flopkit.sizes import Count, offence, size
+from flopkit.sizes import Count, offence, short, size
 from flopkit.tables import Table
 
 __all__ = ["Cost"]
@@ -68,6 +69,9 @@ class Cost:
     __array_ufunc__ = None  # a NumPy array on the left hands the product to __rmul__
 
     def __post_init__(self) -> None:
+        for name in ("macs_by_kind", "vector_by_kind", "params_by_role"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise TypeError(f"{name}={short(getattr(self, name))}: must be a dictionary of amounts")
         for found, known in ((self.macs_by_kind, KINDS), (self.vector_by_kind, VECTOR_KINDS)):
             for kind in found:
                 if kind not in known:
@@ -76,7 +80,20 @@ class Cost:
             reading(*(n for part in self.parts for n in part._numbers()))
         else:
             unmixed(*self._numbers())
+            self._refuse_what_is_no_amount()
         object.__setattr__(self, "convention", as_convention(self.convention))
+
+    def _refuse_what_is_no_amount(self) -> None:
+        work = (
+            *self.macs_by_kind.values(),
+            *self.vector_by_kind.values(),
+        )  # rows that no token fills may be fewer than none
+        for least, amounts in ((-math.inf, work), (0, (self.bytes, *self.params_by_role.values()))):
+            for n in amounts:
+                if n is None or isinstance(n, str) or (_known(n) and not n >= least):
+                    raise ValueError(
+                        f"{self.name!r:.60} has an amount of {short(n)}: each must be a number, bytes at least 0"
+                    )
 
     def __eq__(self, other: object) -> bool:
         return same(vars(self), vars(other)) if isinstance(other, Cost) else NotImplemented

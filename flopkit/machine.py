@@ -6,12 +6,14 @@ import json
 import os
 import platform
 import re
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FORM", "folder", "keep_ceilings", "kind", "memory", "place", "read_ceilings", "threads", "title"]
+__all__ = [
+    "FORM", "folder", "keep_ceilings", "kind", "memory", "place", "read_ceilings", "text_of", "threads", "title", "write_whole",
+]  # fmt: skip
 
 FORM = "flopkit ceilings 1"  # the first line of a file of ceilings: it changes when the file's form does
 
@@ -19,9 +21,60 @@ HELD = {"title": str, "when": str, "threads": int | None, "memory": float | None
 
 
 def folder() -> Path:
-    """Where the reader's own measurements are kept: ``$FLOPKIT_RECORDINGS``, else ``~/.flopkit/recordings``."""
+    """Where the reader's own measurements are kept: ``$FLOPKIT_RECORDINGS``, else ``~/.flopkit/recordings``.
+
+    Raises
+    ------
+    ValueError
+        Where the variable names what is no folder.
+    """
     named = os.environ.get("FLOPKIT_RECORDINGS")
-    return Path(named).expanduser() if named else Path.home() / ".flopkit" / "recordings"
+    try:
+        found = Path(named or "~/.flopkit/recordings").expanduser()
+    except RuntimeError as error:  # ~somebody who is not known here, or no home
+        raise ValueError(f"FLOPKIT_RECORDINGS={named!r}: {error}; let it name a folder") from None
+    if found.exists() and not found.is_dir():
+        raise ValueError(f"FLOPKIT_RECORDINGS={named!r}: {found} is no folder; let it name one, existing or not")
+    return found
+
+
+def text_of(path: Path) -> str:
+    """The text of a file. A pipe or a device, which may have no end, is not opened.
+
+    Raises
+    ------
+    OSError
+        Where there is no such file, or something else.
+    ValueError
+        For what is no UTF-8, with its path.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is no file, but a folder, a pipe or a device: name a file")
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text: {error}") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, all or nothing: whoever reads it, or ends this program, meets the old one or the new one. A link stays one.
+
+    It is written under a name that nobody can know before, and takes the permissions of the old one.
+    """
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
+    try:
+        with written.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            written.chmod(path.stat().st_mode & 0o777)
+        os.replace(written, path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
 
 
 def kind() -> str:
@@ -90,15 +143,7 @@ def threads(where: Any) -> int | None:
 def keep_ceilings(found: Mapping[str, Any]) -> Path:
     """Write ceilings where `read_ceilings` finds them; whoever reads meanwhile finds the old file or the new one, whole."""
     path = _path(found["title"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, written = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(json.dumps({"form": FORM, **found}, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        os.replace(written, path)
-    except BaseException:
-        Path(written).unlink(missing_ok=True)
-        raise
+    write_whole(path, json.dumps({"form": FORM, **found}, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return path
 
 
@@ -112,12 +157,17 @@ def read_ceilings(where: Any = None) -> dict[str, Any] | None:
     """
     path = _path(title(where))
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(text_of(path))
         if found.pop("form") != FORM or not all(isinstance(found[name], kind) for name, kind in HELD.items()):
             raise ValueError("not the form of this version")
+        for rate, roofs in (("flops_per_s", found["matmul"]), ("bytes_per_s", found["traffic"])):
+            if odd := [
+                name for name, roof in roofs.items() if not (isinstance(roof["verdict"], str) and 0 < roof[rate] < 1e30)
+            ]:
+                raise ValueError(f"{odd[0]} has no verdict or no {rate}")
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(
             f"{path} does not hold ceilings as this version of flopkit writes them ({reason}): "

@@ -77,12 +77,10 @@ def seen(queries: Any, keys: Any) -> Any:
     >>> seen(4, 4), seen(1, 4), seen(4, 2)
     (10, 4, 3)
     """
-    return _triangle(keys) - _triangle(keys - queries)
-
-
-def _triangle(n: Any) -> Any:
-    n = maximum(n, 0)
-    return exact_div(n * (n + 1), 2)
+    most, least = maximum(keys, 0), maximum(keys - queries, 0)
+    return exact_div(
+        (most - least) * (most + least + 1), 2
+    )  # and not T − T: in a sweep the difference of two large floats is lost
 
 
 def band_pairs(q: int, kv: int, left: int | None = None, right: int | None = None, offset: int = 0) -> int:

@@ -12,13 +12,13 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from flopkit.arithmetic import brief, reading
 from flopkit.names import hint
 
 __all__ = [
-    "Count", "Factor", "Flag", "Size", "Sizes", "Whole", "checked", "choice", "divides", "factor", "flag", "number", "offence", "pair",
+    "Count", "Factor", "Flag", "Size", "Sizes", "Whole", "checked", "choice", "divides", "factor", "flag", "number", "offence", "pair", "short",
     "size", "spread",
 ]  # fmt: skip
 
@@ -52,6 +52,9 @@ Sizes: TypeAlias = Size | Sequence[Size]
 
 Whole: TypeAlias = int
 """A `Size` where a sweep or a symbol has no place: for an algorithm that runs."""
+
+LARGEST = 10**30
+"""Of larger sizes the products, in a sweep, would leave what a float holds."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,7 +97,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             if check is None:
                 raise TypeError(_unknown(function.__name__, name, list(checks)))
             # equivalent: 1 -> 2 (a size of 1 is looked at more closely, and passes)
-            if type(value) is not int or value < 1 or check is flag:
+            if type(value) is not int or not 1 <= value <= LARGEST or check is flag:
                 sizes[name] = check(name, value)
         return function(*args, **sizes)
 
@@ -116,17 +119,21 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
     """
     kind = reading(value)
     if kind == "altair":
+        if not hasattr(value, "__mul__"):  # alt.expr("p * 2") is a finished expression, of which no other is made
+            raise TypeError(f"{name}={short(value)}: must be a parameter, such as altair.param(...), or made of such")
         return value
     if kind == "sympy":
         return _symbol(name, value, minimum)
     if isinstance(value, tuple):
-        raise TypeError(f"{name}={_short(value)}: one whole number is wanted here, not a pair")
+        raise TypeError(f"{name}={short(value)}: one whole number is wanted here, not a pair")
     if isinstance(value, list) or type(value).__module__.startswith("pandas"):
-        raise TypeError(f"{name}={_short(value)}: for a sweep pass a NumPy array, e.g. numpy.array([1, 2, 4])")
+        raise TypeError(f"{name}={short(value)}: for a sweep pass a NumPy array, e.g. numpy.array([1, 2, 4])")
     if kind == "numpy" and getattr(value, "ndim", False):
         return _sweep(name, value, minimum)
     if kind == "numpy":
         value = value.item()
+    elif hasattr(value, "is_meta") and value.is_meta:
+        raise TypeError(f"{name}={short(value)}: a tensor on meta has no value; pass an int")
     return _whole(name, value, minimum)
 
 
@@ -142,9 +149,7 @@ def number(name: str, value: Any, *, minimum: int = 1) -> int:
     """
     value = size(name, value, minimum=minimum)
     if not isinstance(value, int):
-        raise TypeError(
-            f"{name}={_short(value)}: one whole number is wanted here, not a sweep or a symbol; pass an int"
-        )
+        raise TypeError(f"{name}={short(value)}: one whole number is wanted here, not a sweep or a symbol; pass an int")
     return value
 
 
@@ -152,7 +157,7 @@ def _whole(name: str, value: Any, minimum: int) -> int:
     if isinstance(value, bool):
         raise TypeError(f"{name}={value}: a size must be a whole number, not a bool")
     if isinstance(value, str):
-        raise TypeError(f"{name}={value!r}: a size must be a whole number, not text; pass int({value!r})")
+        raise TypeError(f"{name}={short(value)}: a size must be a whole number, not text; pass int({short(value)})")
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{name}={value}: a size must be a finite whole number")
@@ -161,9 +166,11 @@ def _whole(name: str, value: Any, minimum: int) -> int:
     try:
         whole = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}={_short(value)}: a size must be a whole number, not {type(value).__name__}") from None
+        raise TypeError(f"{name}={short(value)}: a size must be a whole number, not {type(value).__name__}") from None
     if whole < minimum:
-        raise ValueError(f"{name}={whole}: a size must be at least {minimum}")
+        raise ValueError(f"{name}={short(whole)}: a size must be at least {minimum}")
+    if whole > LARGEST:
+        raise ValueError(f"{name}={short(whole)}: a size must be at most {LARGEST:.0e}")
     return whole
 
 
@@ -172,6 +179,8 @@ def _sweep(name: str, values: Any, minimum: int) -> Any:
         raise TypeError(f"{name} has dtype {values.dtype}: a sweep of sizes must be an integer array")
     numbers = values.astype("float64")
     if numbers.size:
+        if numbers.max() > LARGEST and numbers.max() < math.inf:
+            raise ValueError(f"{name} contains {numbers.max():g}: a size must be at most {LARGEST:.0e}")
         wrong = numbers[~((numbers >= minimum) & (numbers == numbers.round()) & (numbers < math.inf))]
         if wrong.size:
             raise ValueError(f"{name} contains {wrong[0]:g}: each size must be a whole number of at least {minimum}")
@@ -179,17 +188,20 @@ def _sweep(name: str, values: Any, minimum: int) -> Any:
 
 
 def _symbol(name: str, value: Any, minimum: int) -> Any:
-    if not hasattr(value, "is_integer") or getattr(value, "is_Boolean", False):
-        raise TypeError(
-            f"{name}={_short(value)}: a size must be a whole number or a symbol, not {type(value).__name__}"
-        )
+    if not _symbolic(value):
+        raise TypeError(f"{name}={short(value)}: a size must be a whole number or a symbol, not {type(value).__name__}")
     if value.is_number:
         impossible = not (value.is_integer and value >= minimum)
     else:
         impossible = value.is_integer is False or value.is_negative or (minimum > 0 and value.is_nonpositive)
     if impossible:
-        raise ValueError(f"{name}={value}: a size must be a whole number of at least {minimum}")
-    return int(value) if value.is_number else value
+        raise ValueError(f"{name}={short(value)}: a size must be a whole number of at least {minimum}")
+    return _whole(name, int(value), minimum) if value.is_number else value
+
+
+def _symbolic(value: Any) -> bool:
+    """Whether something of SymPy stands for a number: no matrix, no relation, no truth value."""
+    return hasattr(value, "is_integer") and not any(getattr(value, no, False) for no in ("is_Boolean", "is_Relational"))
 
 
 def pair(name: str, value: Any) -> tuple[Any, Any]:
@@ -211,7 +223,7 @@ def spread(name: str, value: Any, axes: int, check: Callable[..., Any] = size) -
     """
     if isinstance(value, (tuple, list)):
         if len(value) != axes:
-            raise ValueError(f"{name}={_short(value)}: give one size, or {axes} of them")
+            raise ValueError(f"{name}={short(value)}: give one size, or {axes} of them")
         return tuple(check(f"{name}[{axis}]", one) for axis, one in enumerate(value))
     return (check(name, value),) * axes
 
@@ -223,11 +235,25 @@ def flag(name: str, value: Any) -> Any:
     1
     """
     kind = reading(value)
-    if kind == "altair" or (kind == "sympy" and not value.is_number):
+    if (kind == "sympy" and _symbolic(value) and not value.is_number) or (
+        kind == "altair" and hasattr(value, "__mul__")
+    ):
         return value
-    if isinstance(value, str) or getattr(value, "ndim", False) or value not in (0, 1):
-        raise TypeError(f"{name}={_short(value)}: must be True or False")
-    return int(value)
+    try:
+        known = not isinstance(value, str) and not getattr(value, "ndim", False) and bool(value in (0, 1))
+        return int(value) if known else _no_flag(name, value)
+    except (
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RuntimeError,
+    ):  # of what cannot be compared with a number
+        return _no_flag(name, value)
+
+
+def _no_flag(name: str, value: Any) -> NoReturn:
+    raise TypeError(f"{name}={short(value)}: must be True or False") from None
 
 
 def factor(name: str, value: Any, *, minimum: float = 0) -> Any:
@@ -251,12 +277,16 @@ def factor(name: str, value: Any, *, minimum: float = 0) -> Any:
         wrong = numbers[~((numbers > 0) & (numbers >= minimum) & (numbers < math.inf))]
         if wrong.size:
             raise ValueError(f"{name} contains {wrong[0]:g}: each must be a finite number {bound}")
+        if numbers.size and numbers.max() > LARGEST:
+            raise ValueError(f"{name} contains {numbers.max():g}: each must be at most {LARGEST:.0e}")
         return numbers
     plain = value.item() if kind == "numpy" else value
     if isinstance(plain, bool) or not isinstance(plain, (int, float, Fraction)):
-        raise TypeError(f"{name}={_short(value)}: must be a number, not {type(plain).__name__}")
+        raise TypeError(f"{name}={short(value)}: must be a number, not {type(plain).__name__}")
     if not (plain > 0 and minimum <= plain < math.inf):
         raise ValueError(f"{name}={plain}: must be a finite number {bound}")
+    if plain > LARGEST:
+        raise ValueError(f"{name}={short(plain)}: must be at most {LARGEST:.0e}")
     return Fraction(repr(plain)) if isinstance(plain, float) else plain
 
 
@@ -278,9 +308,9 @@ _ELSEWHERE = {  # what other libraries call it
 
 
 def _by_name(function: str, values: Sequence[Any], names: Sequence[str]) -> str:
-    given = ", ".join(f"{name}={_short(value)}" for name, value in zip(names, values, strict=False))
+    given = ", ".join(f"{name}={short(value)}" for name, value in zip(names, values, strict=False))
     if not names:
-        return f"{function} got {len(values)} more arguments than it takes: {', '.join(map(_short, values))}"
+        return f"{function} got {len(values)} more arguments than it takes: {', '.join(map(short, values))}"
     return f"{function} takes its sizes by name: {function}({given})"
 
 
@@ -341,5 +371,15 @@ def offence(wrong: Callable[..., Any], *sizes: Any) -> tuple[int, ...] | None:
     return None
 
 
-def _short(value: Any) -> str:
-    return brief(" ".join(repr(value).split()), longest=60)
+def short(value: Any) -> str:
+    """*value* for an error: in one line, and no longer than one.
+
+    >>> short([1, 2]), short(-(10**5000))
+    ('[1, 2]', '-1e+5000')
+    """
+    if isinstance(value, int) and abs(value) >= 10**60:  # Python prints no ints of more than 4300 digits
+        return f"{'-' * (value < 0)}1e+{int(abs(value).bit_length() * math.log10(2))}"
+    try:
+        return brief(" ".join(repr(value).split()), longest=60)
+    except Exception:  # somebody's own class
+        return f"<{type(value).__name__}>"

@@ -14,8 +14,10 @@ from types import SimpleNamespace
 
 import altair
 import numpy
+import pandas
 import pytest
 import sympy
+import torch
 from formulas import FORMULAS
 
 import flopkit as fk
@@ -323,3 +325,57 @@ def test_a_cost_that_a_parameter_has_swallowed_goes_no_further():
 def test_annotations_can_be_read():
     for name in ("dense", "attention", "mla", "conv2d"):
         assert typing.get_type_hints(getattr(fk, name))["dtype"]
+
+
+class Odd:
+    """Somebody's own class, which does not show itself."""
+
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        (10**400, "tokens=1e[+]400: a size must be at most 1e[+]30"),
+        (10**5000, "tokens=1e[+]5000: a size must be at most 1e[+]30"),  # more digits than Python prints
+        (-(10**5000), "tokens=-1e[+]5000: a size must be at least 1"),
+        (numpy.array([1, 1e300]), "tokens contains 1e[+]300: a size must be at most 1e[+]30"),
+        (sympy.Integer(10) ** 400, "tokens=1e[+]400: a size must be at most 1e[+]30"),
+        (sympy.Symbol("n") > 0, "tokens=n > 0: a size must be a whole number or a symbol"),
+        (altair.expr("p * 2"), "tokens=.*: must be a parameter, such as altair.param"),
+        (torch.tensor(8, device="meta"), "tokens=.*: a tensor on meta has no value; pass an int"),
+        (Odd(), "tokens=<Odd>: a size must be a whole number, not Odd"),
+        ("x" * 10**6, "tokens='x+[.]{3}: a size must be a whole number, not text"),
+    ],
+    ids=lambda value: str(type(value).__name__),
+)
+def test_what_can_be_no_size(value, message):
+    """Named in one short line, in each formula: so large that a sweep overflows, or no number at all."""
+    for call in (
+        lambda: fk.dense(tokens=value, d_in=numpy.array([2.0]), d_out=3),
+        lambda: fk.dense(tokens=value, d_in=2, d_out=3),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message) as caught:
+            call()
+        assert len(str(caught.value)) < 250 and "\n" not in str(caught.value)
+    assert fk.dense(tokens=10**30, d_in=2, d_out=3).flops == 12 * 10**30
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        sympy.Matrix([1, 2]), Decimal("sNaN"), sympy.true, pandas.NA, sympy.Symbol("n") > 0, torch.tensor(1, device="meta"), Odd(),
+        altair.expr("p"), None, 2, "no", [True],
+    ],
+    ids=lambda value: str(type(value).__name__),
+)  # fmt: skip
+def test_what_is_no_flag(value):
+    with pytest.raises(TypeError, match="^bias=.*: must be True or False$"):
+        fk.dense(tokens=1, d_in=1, d_out=1, bias=value)
+
+
+@pytest.mark.parametrize("value", [10**400, 1e308, numpy.array([1e300])], ids=["int", "float", "sweep"])
+def test_a_factor_that_is_too_large(value):
+    with pytest.raises(ValueError, match="capacity.*1e[+][34]0?[08].*at most 1e[+]30"):
+        fk.expert_load(tokens=8, experts=8, top_k=2, capacity=value)

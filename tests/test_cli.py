@@ -111,6 +111,47 @@ def test_count_a_config(capsys, tmp_path, monkeypatch):
     assert found["FLOPs"] == model.forward(seq=4096).flops
 
 
+def test_what_a_configuration_leaves_out_is_said(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    config = {key: value for key, value in fk.models.hf_config("mistral-7b").items() if key != "num_key_value_heads"}
+    path.write_text(json.dumps(config))
+    assert "num_key_value_heads is missing: 8, as transformers takes it" in said(
+        capsys, "count", str(path), "--seq", "8"
+    )
+    assert data(capsys, "count", str(path), "--seq", "8")["notes"] == [
+        "num_key_value_heads is missing: 8, as transformers takes it"
+    ]
+    assert data(capsys, "count", "gpt2", "--seq", "8")["notes"] == []
+
+
+def test_a_terminal_is_not_told_what_a_file_says(capsys, tmp_path):
+    """Escape sequences clear screens and set titles."""
+    path = tmp_path / "config.json"
+    evil = "\x1b[2J\x1b]0;pwned\x07evil\x9b\u202e"
+    path.write_text(json.dumps({**fk.models.hf_config("llama-3-8b"), "_name_or_path": evil}))
+    assert "\\u001b[2J\\u001b]0;pwned\\u0007evil\\u009b\\u202e, forward: 1 × 8 tokens" in said(
+        capsys, "count", str(path), "--seq", "8"
+    )
+    text = said(capsys, "count", str(path), "--seq", "8", "--json")
+    assert json.loads(text)["model"] == evil and not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+def test_an_error_does_not_repeat_a_whole_file(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    for changed in ({"model_type": "x" * 10**6}, {"hidden_size": "x" * 10**6}, {"hidden_act": "x" * 10**6}):
+        path.write_text(json.dumps({**fk.models.hf_config("llama-3-8b"), **changed}))
+        assert main(["count", str(path), "--seq", "8"]) == 2
+        assert len(capsys.readouterr().err) < 1000
+    assert main(["devices", "x" * 10**6]) == 2
+    assert len(capsys.readouterr().err) < 2100
+
+
+def test_out_of_memory_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr("flopkit.cli.the_model", lambda name: (_ for _ in ()).throw(MemoryError))
+    assert main(["count", "gpt2", "--seq", "8"]) == 2
+    assert capsys.readouterr().err == "flopkit: not enough memory\n"
+
+
 def test_linear_attention_has_no_cache_of_a_token_and_its_memory_is_not_known(capsys, tmp_path):
     config = {
         "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16,
@@ -212,6 +253,10 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["measure", "matmul_sizes", "--scale", "huge"], "invalid choice: 'huge'"),
         (["measure", "matmul_sizes", "--scale", "toy", "--time-budget", "-1"], "time_budget=-1"),
         (["record", "--only", "matmul_sizes,matmul", "--out", "x.json"], "did you mean matmul_"),
+        (["record", "--out", ""], "--out '': names no file or folder"),
+        (["counters", "--read", ""], "--read '': names no file or folder"),
+        (["counters", "--out", " "], "--out ' ': names no file or folder"),
+        (["count", "gpt2", "--seq", "8", "--batch", "1" + "0" * 400], "batch=1e+400: a size must be at most 1e+30"),
         (["measure", "ceilings", "--scale", "toy"], "--scale goes with an experiment"),
     ],
 )

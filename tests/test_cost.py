@@ -274,3 +274,20 @@ def test_no_more_is_saved_than_is_moved():
         add.fused(not_read=31)
     with pytest.raises(ValueError, match="not_written"):
         add.fused(not_written=-1)
+
+
+@pytest.mark.parametrize(
+    "amounts, error, message",
+    [
+        ({"bytes": -5}, ValueError, "'mine' has an amount of -5: each must be a number, bytes at least 0"),
+        ({"params_by_role": {"weight": -8}}, ValueError, "an amount of -8"),
+        ({"macs_by_kind": {"products": float("nan")}}, ValueError, "an amount of nan"),
+        ({"vector_by_kind": {"norm": None}}, ValueError, "an amount of None"),
+        ({"bytes": "x"}, ValueError, "an amount of 'x'"),
+        ({"params_by_role": 5}, TypeError, "params_by_role=5: must be a dictionary of amounts"),
+        ({"macs_by_kind": [8]}, TypeError, "macs_by_kind=.8.: must be a dictionary of amounts"),
+    ],
+)
+def test_what_is_no_cost(amounts, error, message):
+    with pytest.raises(error, match=message):
+        fk.Cost("mine", **amounts)

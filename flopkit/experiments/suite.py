@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,10 @@ NOBODY = "not named"
 
 class _AnotherRun(ValueError):
     """Somebody else has written to the file since this run last did."""
+
+
+class _NotKept(OSError):
+    """The file cannot be written to: what is measured from here on would be lost."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ def record(
     ValueError
         For a file that was recorded elsewhere, on another device, with other versions, switches or sizes, and for one to which another
         run writes at the same time; nothing of that run is lost.
+    OSError
+        For a file that cannot be written to, before anything is measured or when a case is to be kept.
     KeyboardInterrupt
         When the user stops it; the message says that nothing is lost.
 
@@ -97,6 +105,8 @@ def record(
     (3, 0, {})
     """
     path, wanted = Path(path), chosen(only)
+    if time_budget is not None and not 0 < time_budget < math.inf:
+        raise ValueError(f"time_budget={time_budget}: must be seconds, more than 0 and finite")
     bench = Bench(device, scale, time_budget=time_budget)
     here = {**provenance(bench.device), "scale": bench.scale}
     recording = _begun(path, here, attribution or {})
@@ -107,10 +117,16 @@ def record(
 
     def save(changed: Recording) -> None:
         nonlocal recording, written
-        if path.read_bytes() != written:
-            raise _AnotherRun(f"{path} was changed by another run: wait until it ends, or name another file")
-        recording = changed.write(path)
-        written = path.read_bytes()
+        try:
+            if path.read_bytes() != written:
+                raise _AnotherRun(f"{path} was changed by another run: wait until it ends, or name another file")
+            recording = changed.write(path)
+            written = path.read_bytes()
+        except OSError as error:
+            kept = f"{len(recording.results)} measurements are kept in it"
+            raise _NotKept(
+                f"{path} cannot be written to: {error}; {kept}: make room, then run the same command to go on"
+            ) from error
 
     bench.keep = lambda found: save(recording.added(found))
     try:
@@ -140,7 +156,7 @@ def _run(name: str, bench: Bench, failed: dict[str, str]) -> Iterator[Record]:
     """The records of an experiment; what ends it early, such as a package or memory that is missing, does not end the others."""
     try:
         yield from experiment(name).run(bench)
-    except _AnotherRun:
+    except (_AnotherRun, _NotKept):
         raise
     except Exception as error:
         failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -150,7 +166,7 @@ def _begun(path: Path, here: Mapping[str, Any], attribution: Mapping[str, str]) 
     """The recording to go on with: the one in the file, if it was made here, or an empty one."""
     if not path.exists():
         about = {"who": NOBODY, "machine": str(here["device"]), "licence": "not stated", **attribution}
-        return Recording(about, here).write(path)  # at once: a folder that cannot be written to is not to cost an hour
+        return Recording(about, here).write(path)  # at once, as below
     old = Recording.read(path)
     for name, value in here.items():
         if name != "when" and old.provenance[name] != value:
@@ -161,4 +177,5 @@ def _begun(path: Path, here: Mapping[str, Any], attribution: Mapping[str, str]) 
     for name, text in attribution.items():
         if old.attribution[name] != text:
             raise ValueError(f"{path} names {name}={old.attribution[name]!r}, not {text!r}: name another file")
-    return old
+    with tempfile.TemporaryFile(dir=path.resolve().parent):  # a folder that cannot be written to is not to cost an hour
+        return old

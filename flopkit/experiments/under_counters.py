@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flopkit import units
+from flopkit import machine, units
 from flopkit.counter.running import count
 from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, take_step
 from flopkit.measuring.hardware import ncu
@@ -154,8 +154,8 @@ def check(folder: Path, name: str, seconds: float = SECONDS) -> dict[str, Any]:
 def is_step(folder: Path) -> bool:
     """Whether the files in *folder* are of a training step, and not of the cases."""
     try:
-        return "step" in json.loads((folder / "cases.json").read_text("utf-8"))
-    except (OSError, ValueError):
+        return "step" in ncu.kept(folder)
+    except (OSError, ValueError, TypeError):
         return False
 
 
@@ -168,23 +168,20 @@ def compared(folder: Path) -> dict[str, Any]:
         ``step``, ``device``, and ``results``: for each operator and its shapes, what was counted and what was executed in one call, ``flops`` of the
         tensor cores by format, ``vector_flops``, and ``bytes`` of the memory; with the ``kernels`` that it ran, and its ``calls``.
     """
-    about = json.loads((folder / "cases.json").read_text("utf-8"))
-    known = ncu.counters(tuple(about["capability"]))
-    groups = ncu.groups((folder / "raw.csv").read_text("utf-8"))
-    lines = [line for line in about["lines"] if line["watched"]]
-    if len(groups) != len(lines) + 1 or groups[-1]:
-        raise ValueError(f"{folder} is not whole: of {len(lines) + 1} delimiter kernels {len(groups)} are there")
-    for line, ran in zip(lines, groups, strict=False):
-        line["executed"], line["memory"] = ncu.sums([values for _, values in ran], known)
-        line["kernels"] = [name for name, _ in ran]
-    return {
-        "oracle": "Nsight Compute",
-        "step": about["step"],
-        "device": about["device"],
-        "torch": about["torch"],
-        "counted": about["counted"],
-        "results": about["lines"],
-    }
+    about = ncu.kept(folder)
+    try:
+        known = ncu.counters(tuple(about["capability"]))
+        groups = ncu.groups(machine.text_of(folder / "raw.csv"))
+        lines = [line for line in about["lines"] if line["watched"]]
+        if len(groups) != len(lines) + 1 or groups[-1]:
+            raise ValueError(f"of {len(lines) + 1} delimiter kernels {len(groups)} are there")
+        for line, ran in zip(lines, groups, strict=False):
+            line["executed"], line["memory"] = ncu.sums([values for _, values in ran], known)
+            line["kernels"] = [name for name, _ in ran]
+        found = {name: about[name] for name in ("step", "device", "torch", "counted")}
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ncu.not_whole(folder, error) from error
+    return {"oracle": "Nsight Compute", **found, "results": about["lines"]}
 
 
 def shown(found: Mapping[str, Any]) -> Table:

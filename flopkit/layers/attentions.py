@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from flopkit.arithmetic import minimum
+from flopkit.arithmetic import maximum, minimum
 from flopkit.conventions import total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
@@ -76,7 +76,8 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
     (16, 10, 4)
     """
     if isinstance(mask, Window):
-        return seen(q, kv) - seen(q, kv - mask.width)
+        whole = maximum(minimum(q, kv - mask.width + 1), 0)  # queries that see as many keys as the window has
+        return whole * mask.width + seen(q - whole, minimum(kv, mask.width - 1))
     if choice_of_mask(mask) == "full":
         return q * kv
     return seen(q, kv)

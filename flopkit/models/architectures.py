@@ -13,6 +13,7 @@ from flopkit.models.model import Model
 from flopkit.models.numbers import transformer
 from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.names import hint
+from flopkit.sizes import factor
 
 __all__ = ["ARCHITECTURES", "NUMBERS", "SAME"]
 
@@ -20,7 +21,8 @@ __all__ = ["ARCHITECTURES", "NUMBERS", "SAME"]
 def _common(c: Fields, **changed: Any) -> dict[str, Any]:
     """What nearly all decoders say in the same words."""
     found = c.all("vocab", "d_model", "layers", "heads")
-    found |= {"kv_heads": c.get("num_key_value_heads"), "head_dim": c.get("head_dim"), "act": c.act()}
+    kv_heads = {"kv_heads": c.get("num_key_value_heads")} if "kv_heads" not in changed else {}
+    found |= kv_heads | {"head_dim": c.get("head_dim"), "act": c.act()}
     found["d_ff"] = c.need("d_ff") if "d_ff" not in changed else None
     return found | {"tied": c.flag("tie_word_embeddings")} | changed
 
@@ -31,13 +33,13 @@ def _llama(c: Fields) -> dict[str, Any]:
 
 
 def _mistral(c: Fields) -> dict[str, Any]:
-    return _common(c) | c.windows(c.need("layers"))
+    return _common(c, kv_heads=c.need("kv_heads")) | c.windows(c.need("layers"))
 
 
 def _mixtral(c: Fields) -> dict[str, Any]:
     experts = c.all("experts", "top_k")
     window = c.windows(c.need("layers"))
-    return _common(c, d_ff=None) | experts | {"expert_d_ff": c.need("d_ff")} | window
+    return _common(c, d_ff=None, kv_heads=c.need("kv_heads")) | experts | {"expert_d_ff": c.need("d_ff")} | window
 
 
 def _qwen_window(c: Fields) -> dict[str, Any]:
@@ -59,13 +61,15 @@ def _qwen2_moe(c: Fields) -> dict[str, Any]:
     # without a list, transformers 4 and 5 give the window to different layers
     window = c.windows(layers, switch="use_sliding_window", listed=True)
     shared = {"shared_gate": True, "shared_d_ff": c.need("shared_expert_intermediate_size", minimum=0)}
-    found = _common(c, qkv_bias=c.flag("qkv_bias", True), **shared) | c.all("experts", "top_k", "expert_d_ff")
+    attention = {"kv_heads": c.need("kv_heads"), "qkv_bias": c.flag("qkv_bias", True)}
+    found = _common(c, **attention, **shared) | c.all("experts", "top_k", "expert_d_ff")
     return found | c.crossed(window, c.sparse(layers))
 
 
 def _qwen3_moe(c: Fields) -> dict[str, Any]:
     layers, bias = c.need("layers"), c.flag("attention_bias")
-    found = _common(c, qkv_bias=bias, out_bias=bias, qk_norm="head") | c.all("experts", "top_k", "expert_d_ff")
+    found = _common(c, kv_heads=c.need("kv_heads"), qkv_bias=bias, out_bias=bias, qk_norm="head")
+    found |= c.all("experts", "top_k", "expert_d_ff")
     return found | c.crossed(c.windows(layers, switch="use_sliding_window"), c.sparse(layers))
 
 
@@ -73,7 +77,8 @@ def _gemma2(c: Fields) -> dict[str, Any]:
     c.refuse(use_bidirectional_attention=False)
     window = c.windows(c.need("layers"), every=2)
     tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
-    found = _common(c, tied=tied, norms="both", head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias)
+    heads = {"kv_heads": c.need("kv_heads"), "head_dim": c.need("head_dim")}
+    found = _common(c, tied=tied, norms="both", **heads, qkv_bias=bias, out_bias=bias)
     return found | window
 
 
@@ -81,9 +86,8 @@ def _gemma3(c: Fields) -> dict[str, Any]:
     c.refuse(use_bidirectional_attention=False)
     window = c.windows(c.need("layers"), every=6, every_key=("sliding_window_pattern", "_sliding_window_pattern"))
     tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
-    found = _common(
-        c, tied=tied, norms="both", qk_norm="head", head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias
-    )
+    heads = {"kv_heads": c.need("kv_heads"), "head_dim": c.need("head_dim")}
+    found = _common(c, tied=tied, norms="both", qk_norm="head", **heads, qkv_bias=bias, out_bias=bias)
     return found | window
 
 
@@ -94,9 +98,8 @@ def _olmo2(c: Fields) -> dict[str, Any]:
 
 def _gpt_oss(c: Fields) -> dict[str, Any]:
     bias = c.flag("attention_bias", True)
-    found = _common(
-        c, d_ff=None, head_dim=c.need("head_dim"), qkv_bias=bias, out_bias=bias, sinks=True, expert_bias=True
-    )
+    heads = {"kv_heads": c.need("kv_heads"), "head_dim": c.need("head_dim")}
+    found = _common(c, d_ff=None, **heads, qkv_bias=bias, out_bias=bias, sinks=True, expert_bias=True)
     experts = c.all("experts", "top_k") | {"expert_d_ff": c.need("d_ff")}
     return found | experts | c.windows(c.need("layers"), every=2)
 
@@ -128,8 +131,8 @@ def _qwen3_next(c: Fields, name: str) -> Model:
         heads=c.need("linear_num_value_heads"), k_heads=c.need("linear_num_key_heads"), k_dim=c.need("linear_key_head_dim"),
         v_dim=c.need("linear_value_head_dim"), conv=c.need("linear_conv_kernel_dim"),
     )  # fmt: skip
-    head_dim, turned = c.need("head_dim"), c.get("rope_parameters", {}).get("partial_rotary_factor")
-    turned = c.get("partial_rotary_factor", 0.25) if turned is None else turned
+    head_dim, turned = c.need("head_dim"), c.inside("rope_parameters").get("partial_rotary_factor")
+    turned = factor("partial_rotary_factor", c.get("partial_rotary_factor", 0.25) if turned is None else turned)
     full = Attention(
         **c.all("heads", "kv_heads"), head_dim=head_dim, rotary=int(head_dim * turned), qk_norm="head", gate=True
     )  # fmt: skip
@@ -157,7 +160,7 @@ def _mamba2(c: Fields, name: str) -> Model:
 
 def _mpt(c: Fields, name: str) -> Model:
     c.refuse(no_bias=True, embedding_fraction=1.0)
-    d_model, inside = c.need("d_model"), Fields(c.get("attn_config", {}), c.kind)
+    d_model, inside = c.need("d_model"), Fields(c.inside("attn_config"), c.kind)
     inside.refuse(attn_type="multihead_attention", qk_ln=False)
     return transformer(
         name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=c.count("expansion_ratio", 4) * d_model, act="gelu",
@@ -201,7 +204,7 @@ def _t5(c: Fields, name: str) -> Model:
 
 def _vit(c: Fields, name: str) -> Model:
     patches = Patches(image=c.need("image_size"), patch=c.need("patch_size"), channels=c.count("num_channels", 3))
-    classes = c.get("id2label")
+    classes = c.inside("id2label")
     return transformer(
         name=name, vocab=len(classes) if classes else c.need("classes"), **c.all("d_model", "layers", "heads", "d_ff"),
         act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=c.flag("qkv_bias", True), out_bias=True, rotary=0, norm="layer",

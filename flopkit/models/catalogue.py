@@ -15,7 +15,7 @@ from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
 from flopkit.models.numbers import transformer
-from flopkit.names import find
+from flopkit.names import find, plain
 
 __all__ = ["load", "model_names", "the_model"]
 
@@ -82,9 +82,12 @@ def the_model(model: Any) -> Model:
     """
     if isinstance(model, Model):
         return model
-    config = isinstance(model, (Mapping, PathLike)) or (
-        isinstance(model, str) and (model.endswith(".json") or Path(model).is_file())
-    )
+    if isinstance(model, str) and plain(model) not in map(
+        plain, model_names()
+    ):  # a name is no file that happens to be here
+        config = model.endswith(".json") or Path(model).is_file()
+    else:
+        config = isinstance(model, (Mapping, PathLike))
     return from_hf(model) if config else load(model)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from flopkit import sizes
 from flopkit.names import hint
 
-__all__ = ["ACTS", "ACT_KEYS", "KEYS", "LEFT_OUT", "WHOLE", "WINDOWED", "Fields"]
+__all__ = ["ACTS", "ACT_KEYS", "KEYS", "LEFT_OUT", "MOST_LAYERS", "WHOLE", "WINDOWED", "Fields"]
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
@@ -36,10 +36,26 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
 
+_QWEN = {"num_key_value_heads": 32, "sliding_window": 4096}
+_DEEPSEEK = {"q_lora_rank": 1536, "n_shared_experts": 2}
 LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
-    "gemma3_text": {"vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
-}
-"""What the published files of a family leave out where it is what transformers takes (``Gemma3TextConfig`` of transformers 5.23)."""
+    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096}, "mixtral": {"num_key_value_heads": 8},
+    "qwen2": _QWEN, "qwen2_moe": _QWEN | {"num_key_value_heads": 16}, "qwen3": _QWEN, "qwen3_moe": _QWEN | {"num_key_value_heads": 4},
+    "gemma2": {"num_key_value_heads": 4, "sliding_window": 4096},
+    "gemma3_text": {
+        "vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096,
+    },
+    "gpt_oss": {"num_key_value_heads": 8, "sliding_window": 128},
+    "deepseek_v2": _DEEPSEEK, "deepseek_v3": _DEEPSEEK | {"n_shared_experts": 1},
+}  # fmt: skip
+"""What transformers 5.23 takes for a key that is missing, where that is a number and no rule; ``null`` is another thing.
+
+Other sizes must be there. These may be missing: published files leave them out (Gemma 3), or the model could be read without them, as another one.
+"""
+
+LAYERS = (*KEYS["layers"], "num_decoder_layers")
+MOST_LAYERS = 10_000
+"""More layers are a slip of the keyboard, and readers list them one by one."""
 
 WINDOWED, WHOLE = "sliding_attention", "full_attention"
 """What ``layer_types`` calls a layer with a window, and one without."""
@@ -51,13 +67,24 @@ ACTS = {
 
 
 class Fields:
-    """A configuration that names the field it lacks."""
+    """A configuration that names the field it lacks.
 
-    def __init__(self, fields: Mapping[str, Any], kind: str) -> None:
+    *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for.
+    """
+
+    def __init__(self, fields: Mapping[str, Any], kind: str, left_out: Mapping[str, Any] | None = None) -> None:
         self.fields, self.kind = fields, kind
+        self.left_out, self.taken = left_out or {}, dict[str, Any]()
+
+    def said(self, key: str) -> Any:
+        """What stands under a key, None for nothing."""
+        if key in self.left_out and key not in self.fields:
+            self.taken[key] = self.left_out[key]
+            return self.left_out[key]
+        return self.fields.get(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        value = self.fields.get(key)
+        value = self.said(key)
         return default if value is None else value
 
     def flag(self, key: str, default: bool = False) -> Any:
@@ -65,18 +92,38 @@ class Fields:
 
     def count(self, key: str, default: Any, minimum: int = 1) -> Any:
         """A whole number that may be missing."""
-        return sizes.size(key, self.get(key, default), minimum=minimum)
+        return self.limited(key, sizes.size(key, self.get(key, default), minimum=minimum))
 
     def need(self, name: str, minimum: int = 1) -> Any:
         """A whole number that must be there."""
         key = self.key(name)
-        return sizes.size(key, self.fields[key], minimum=minimum)
+        return self.limited(key, sizes.size(key, self.said(key), minimum=minimum))
+
+    def limited(self, key: str, value: Any) -> Any:
+        """A number under *key*, which is no number of layers that nobody meant."""
+        if key in LAYERS and value > MOST_LAYERS:
+            raise ValueError(f"{key}={sizes.short(value)}: a model of more than {MOST_LAYERS:,} layers is not read")
+        return value
+
+    def listed(self, key: str) -> list[Any]:
+        """A list that may be missing."""
+        value = self.get(key, [])
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"{key}={sizes.short(value)}: must be a list")
+        return list(value)
+
+    def inside(self, key: str) -> Mapping[str, Any]:
+        """A configuration in the configuration, which may be missing."""
+        value = self.get(key, {})
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{key}={sizes.short(value)}: must be a dictionary")
+        return value
 
     def key(self, name: str) -> str:
         """The key under which a number stands, or an error that names all that it may have."""
         keys = KEYS.get(name, (name,))
         for key in keys:
-            if self.fields.get(key) is not None:
+            if self.said(key) is not None:
                 return key
         raise ValueError(
             f"the configuration of model_type={self.kind!r} lacks {' or '.join(map(repr, keys))}: write it in; "
@@ -87,9 +134,12 @@ class Fields:
         return {name: self.need(name) for name in names}
 
     def act(self, default: str = "silu") -> str:
-        said = next((self.fields[key] for key in ACT_KEYS if self.fields.get(key)), default)
+        key = next((key for key in ACT_KEYS if self.fields.get(key)), "activation")
+        said = self.fields.get(key, default)
+        if not isinstance(said, str):
+            raise TypeError(f"{key}={sizes.short(said)}: must be the name of an activation, such as {default!r}")
         if said not in ACTS:
-            raise ValueError(f"activation {said!r} is not known here; {hint(str(said), ACTS)}")
+            raise ValueError(f"activation {sizes.short(said)} is not known here; {hint(said, ACTS)}")
         return ACTS[said]
 
     def windows(
@@ -100,8 +150,7 @@ class Fields:
         *first*, *every_key*: keys of these numbers. *switch*: the key of a flag without which no layer has one. *listed*: nothing
         but ``layer_types`` says it.
         """
-        window = self.get("sliding_window")
-        if not window or (switch and not self.flag(switch)):
+        if (switch and not self.flag(switch)) or not (window := self.get("sliding_window")):
             return {}
         if listed:
             self.key("layer_types")
@@ -115,16 +164,16 @@ class Fields:
 
     def order(self, layers: int, kinds: tuple[str, ...], usual: list[str]) -> tuple[int, ...]:
         """The kind of each layer, as a place in *kinds*: what ``layer_types`` lists, else what is *usual*."""
-        types = self.get("layer_types") or usual
+        types = self.listed("layer_types") or usual
         if len(types) != layers:
             raise ValueError(f"layer_types has {len(types)} entries for {layers} layers")
-        if unknown := set(types) - set(kinds):
-            raise ValueError(f"layer_types: {sorted(unknown)[0]!r} is not described here")
+        if unknown := [each for each in types if each not in kinds]:
+            raise ValueError(f"layer_types: {sizes.short(unknown[0])} is not described here")
         return tuple(map(kinds.index, types))
 
     def sparse(self, layers: Any) -> dict[str, Any]:
         """Which layers have no experts, of Qwen's two ways to say so."""
-        only, step = self.get("mlp_only_layers", []), self.count("decoder_sparse_step", 1)
+        only, step = self.listed("mlp_only_layers"), self.count("decoder_sparse_step", 1)
         order = tuple(int(i not in only and (i + 1) % step == 0) for i in range(layers))
         return {"dense": order.count(0), "order": order} if order.count(0) else {}
 
@@ -139,12 +188,12 @@ class Fields:
 
     def dense_first(self, layers: Any, first: Any) -> dict[str, Any]:
         """The *first* layers have no experts."""
-        return {"dense": first, "order": (0,) * first + (1,) * (layers - first) if first else ()}
+        return {"dense": first, "order": (0,) * min(first, layers) + (1,) * (layers - first) if first else ()}
 
     def refuse(self, **usual: Any) -> None:
         """What a family may say and is not described here."""
         for key, value in usual.items():
             if self.get(key, value) != value:
                 raise ValueError(
-                    f"{key}={self.fields[key]!r}: a {self.kind} with that is not described here, only {value!r}"
+                    f"{key}={sizes.short(self.fields[key])}: a {self.kind} with that is not described here, only {value!r}"
                 )

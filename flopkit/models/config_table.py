@@ -4,6 +4,8 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
 
     4096, true, "RMSNorm"                 what a family always has
     {"keys": [...], "else": value}        the first of these keys that is there and not null; without "else" it must be there
+    {…, "missing": value}                 and this where none of the keys is there, not even as null
+    {…, "most": number}                   and more is refused
     {"flag": value}                       whether it is true
     {"times" | "less" | "over": [a, b]}   a product, a difference, a quotient without remainder
     {"least": [a, b]}, {"now": control}   the smaller of two; what a control of the form says at the moment
@@ -20,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit.models.architectures import NUMBERS, SAME
-from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, WHOLE, WINDOWED, Fields
+from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, MOST_LAYERS, WHOLE, WINDOWED, Fields
 
 __all__ = ["Value", "either", "reader_table", "when"]
 
@@ -54,15 +56,22 @@ class Asked(Fields):
         self.refused: list[dict[str, Any]] = []
 
     def get(self, key: str, default: Any = None) -> Any:
-        return Value(keys=[key], else_=LEFT_OUT.get(self.kind, {}).get(key, default))
+        return Value(keys=[key], **self._missing(key), else_=default)
 
     def count(self, key: str, default: Any, minimum: int = 1) -> Any:
         return self.get(key, default)
 
+    def listed(self, key: str) -> Any:
+        return self.get(key, [])
+
     def need(self, name: str, minimum: int = 1) -> Any:
         keys = KEYS.get(name, (name,))
+        most = {"most": MOST_LAYERS} if name == "layers" else {}
+        return Value(keys=list(keys), **self._missing(*keys), **most)
+
+    def _missing(self, *keys: str) -> dict[str, Any]:
         left_out = [value for key, value in LEFT_OUT.get(self.kind, {}).items() if key in keys]
-        return Value(keys=list(keys), **({"else_": left_out[0]} if left_out else {}))
+        return {"missing": left_out[0]} if left_out else {}
 
     def flag(self, key: str, default: bool = False) -> Any:
         return Value(flag=self.get(key, default))
@@ -83,7 +92,7 @@ class Asked(Fields):
         return windows | sparse
 
     def sparse(self, layers: Any) -> dict[str, Any]:
-        only, step = self.get("mlp_only_layers", []), self.get("decoder_sparse_step", 1)
+        only, step = self.listed("mlp_only_layers"), self.get("decoder_sparse_step", 1)
         return {"dense": layers - Value(multiples=step, upto=layers, from_=0, not_=only)}
 
     def dense_first(self, layers: Any, first: Any) -> dict[str, Any]:
@@ -109,7 +118,7 @@ def when(test: Any, then: Any, otherwise: Any) -> Any:
 def either(value: Any, otherwise: Any) -> Any:
     """*value* where there is one, else *otherwise*, in both readings."""
     if isinstance(value, Value):
-        if value.data.get("else") is not None:  # what a family always has
+        if value.data.get("else", value) is not None:  # what a family always has, or what must be there
             return value
         found = Value()
         found.data = {**value.data, "else": _data(otherwise)}

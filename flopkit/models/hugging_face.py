@@ -14,6 +14,7 @@ from flopkit.models.blocks import Block
 from flopkit.models.config_fields import LEFT_OUT, Fields
 from flopkit.models.model import Model
 from flopkit.names import hint
+from flopkit.sizes import flag, short
 
 __all__ = ["families", "from_hf"]
 
@@ -46,8 +47,9 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     Notes
     -----
     The values in a ``config.json`` are taken as they stand. A field that ``transformers`` would fill with a default of its own is an
-    error where the model needs it and the default is not a rule (heads of keys and values as many as heads, size of a head the width
-    by the heads), or its publisher leaves it out (Gemma 3). For a model of text and images the part for text is read.
+    error where the model needs it and the default is no rule (size of a head: the width by the heads). Some fields may be missing, heads of
+    keys and values and the window among them: then it is what ``transformers`` takes for this family, and ``Model.notes`` says so. For a
+    model of text and images the part for text is read.
 
     Examples
     --------
@@ -63,11 +65,11 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
                 f"{path}: there is no such file; give the path of a config.json, or load a model by its name: fk.load"
             )
         try:
-            config = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
+            config = json.loads(path.read_text("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(config, Mapping):
-        raise TypeError(f"config={config!r:.60}: must be a dictionary or the path of a config.json")
+        raise TypeError(f"config={short(config)}: must be a dictionary or the path of a config.json")
     if isinstance(config.get("text_config"), Mapping):
         config = {**config["text_config"], **{k: v for k, v in config.items() if k == "tie_word_embeddings"}}
     kind = config.get("model_type")
@@ -75,10 +77,11 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
         raise ValueError("the configuration has no 'model_type': give a whole config.json")
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
-        raise ValueError(f"model_type={kind!r} is not described here; {hint(kind, ARCHITECTURES)}")
-    c = Fields({**LEFT_OUT.get(family, {}), **config}, kind)
+        raise ValueError(f"model_type={short(kind)} is not described here; {hint(kind[:60], ARCHITECTURES)}")
+    c = Fields(config, kind, LEFT_OUT.get(family))
     model = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
-    return replace(model, mtp=_mtp_layer(c, model)) if mtp else model
+    notes = tuple(f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items())
+    return replace(model, notes=notes, mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -70,6 +70,8 @@ class Model:
         the head once more.
     source : str, optional
         Where the sizes come from.
+    notes : tuple[str, ...], optional
+        What a reader of its configuration took for what does not stand there.
 
     Examples
     --------
@@ -99,6 +101,7 @@ class Model:
     patches: Patches | None = None
     mtp: Block | None = None
     source: str = ""
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         for name in ("d_model", "vocab"):

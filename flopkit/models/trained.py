@@ -20,7 +20,7 @@ from flopkit.layers.products import dense
 from flopkit.models import walk
 from flopkit.models.kept import FROM_INPUT, layer_order
 from flopkit.models.parts import Part, Run, part
-from flopkit.sizes import Size, number, size
+from flopkit.sizes import Size, number, short, size
 from flopkit.training.memory import Kept, state_bytes
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ class LoRA:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", size("rank", self.rank))
-        targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
+        targets = (self.targets,) if isinstance(self.targets, str) else self.targets
+        if not isinstance(targets, (tuple, list)) or not all(isinstance(each, str) for each in targets):
+            raise TypeError(f"targets={short(targets)}: must be names of dense layers, such as ('q_proj', 'v_proj')")
+        targets = tuple(targets)
         object.__setattr__(self, "targets", targets)
         if not targets:
             raise ValueError(

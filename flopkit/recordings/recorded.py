@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from flopkit import machine
 
 __all__ = ["SCHEMA", "Recording"]
 
 SCHEMA = "flopkit.recording/1"
 EARLY = 0.98  # of the floor: a call may be so much faster by the resolution of the clock
+MOST = 1000  # of a peak or a ceiling: caches are not so much faster than memory
 Record = Mapping[str, Any]
 
 
@@ -82,7 +86,7 @@ class Recording:
         """
         path = Path(path)
         try:
-            data = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_number)
+            data = json.loads(machine.text_of(path), parse_constant=_no_number, object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is damaged or no recording: {error}; {_way_out(path)}") from error
         schema = data.get("schema") if isinstance(data, dict) else None
@@ -104,14 +108,8 @@ class Recording:
             The file; folders above it are made.
         """
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.data(), ensure_ascii=False, indent=1, allow_nan=False)
-        beside = path.with_name(f".{path.name}.part")
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        machine.write_whole(path, text + "\n")
         return _made(**{**vars(self), "path": path})
 
     def added(self, record: Record) -> Recording:
@@ -158,13 +156,27 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no number")
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands there twice")
+    return found
+
+
 def _faults(data: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the data of a recording, first things first."""
     yield from _against(_validator(""), data)
     for i, record in enumerate(data["results"]):
         yield from (f"results, {i}, {fault}" for fault in _contradictions(record))
-    named = [(r["experiment"], sorted(r["params"].items()), r["dtype"]) for r in data["results"]]
-    yield from (f"results, {i}: the case is there twice" for i, name in enumerate(named) if name in named[:i])
+    seen = set()
+    for i, record in enumerate(data["results"]):
+        name = (record["experiment"], tuple(sorted(record["params"].items())), record["dtype"])
+        if name in seen:
+            yield f"results, {i}: the case is there twice"
+        seen.add(name)
+    if (ceilings := data["ceilings"]) is not None:
+        yield from (f"ceilings, {fault}" for fault in _odd_ceilings(ceilings))
 
 
 def _faults_of(record: Record) -> Iterator[str]:
@@ -180,21 +192,53 @@ def _against(validator: Any, data: Any) -> Iterator[str]:
 
 def _contradictions(record: Record) -> Iterator[str]:
     """What does not follow from each other, as after a change by hand."""
-    seconds, counted, rates = record["seconds"], record["counted"], record["rates"]
     if record["case"] != ", ".join(f"{name}={value}" for name, value in record["params"].items()):
         yield f"case: {record['case']} is not what params say"
-    if (means := seconds["round_means"]) and not math.isclose(statistics.fmean(means), seconds["mean"], rel_tol=1e-6):
-        yield f"seconds: {seconds['mean']:.6g} s is not the mean of the rounds"
-    if not seconds["low"] <= seconds["mean"] <= seconds["high"]:
+    try:
+        yield from _odd_times(record["seconds"])
+        yield from _odd_rates(record)
+    except OverflowError as error:
+        yield f"a number in it is too large: {error}"
+
+
+def _odd_times(seconds: Mapping[str, Any]) -> Iterator[str]:
+    mean, median, fastest = (seconds[name] for name in ("mean", "median", "fastest"))
+    if (means := seconds["round_means"]) and not math.isclose(statistics.fmean(means), mean, rel_tol=1e-6):
+        yield f"seconds: {mean:.6g} s is not the mean of the rounds"
+    if not seconds["low"] <= mean <= seconds["high"]:
         yield "seconds: the mean is outside of its interval"
+    if not math.isclose(mean - seconds["low"], seconds["high"] - mean, rel_tol=1e-3, abs_tol=1e-6 * mean):
+        yield "seconds: the mean is not in the middle of its interval"
+    if not fastest <= min(mean, median) * (1 + 1e-9):
+        yield "seconds: the fastest call took longer than the mean or the median"
+    if median > 2 * mean * (1 + 1e-9):  # half of the calls took as long or longer
+        yield f"seconds: a median of {median:.6g} s is more than twice the mean"
+    ordered = [fastest, *seconds["p10_p90"][:1], median, *seconds["p10_p90"][1:]]
+    if any(a > b * (1 + 1e-9) for a, b in pairwise(ordered)) or ordered[-1] > 10 * mean * (1 + 1e-9):
+        yield "seconds: fastest call, median and tenths are not in order"
+
+
+def _odd_rates(record: Record) -> Iterator[str]:
+    seconds, counted, rates, floor = (record[name] for name in ("seconds", "counted", "rates", "floor"))
     for rate, amount in (("flops_per_s", "flops"), ("bytes_per_s", "bytes")):
         if not math.isclose(rates[rate] * seconds["mean"], counted[amount], rel_tol=1e-9):
             yield f"rates, {rate}: {rates[rate]:.6g} is not {counted[amount]:.6g} by {seconds['mean']:.6g} s"
-    if not seconds["fastest"] <= min(seconds["mean"], seconds["median"]) * (1 + 1e-9):
-        yield "seconds: the fastest call took longer than the mean or the median"
-    floor = record["floor"]
     if record["verdict"] == "ok" and floor is not None and seconds["fastest"] < EARLY * floor:
         yield f"verdict: {seconds['fastest']:.6g} s is below the floor of {floor:.6g} s and cannot be ok"
+    for share in ("mfu", "mbu", "of_ceiling_flops", "of_ceiling_bytes"):
+        if (rates.get(share) or 0) > MOST:
+            yield f"rates, {share}: {rates[share]:.6g} times what the device can do"
+
+
+def _odd_ceilings(ceilings: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        datetime.fromisoformat(ceilings["when"])
+    except ValueError:
+        yield f"when: {ceilings['when']!r:.60} is no time"
+    for rate, roofs in (("flops_per_s", ceilings["matmul"]), ("bytes_per_s", ceilings["traffic"])):
+        for name, roof in roofs.items():
+            if not roof.get("low", 0) <= roof[rate] <= roof.get("high", 1e30):
+                yield f"{name}: {roof[rate]:.6g} is outside of its interval"
 
 
 @cache

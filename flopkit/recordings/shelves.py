@@ -76,7 +76,7 @@ def recordings(owner: str) -> list[Recording]:
     """
     whose = names.find(owner, ("yours", "ours"), "an owner of recordings")
     place = machine.folder() if whose == "yours" else _shipped()
-    found = [Recording.read(path) for path in sorted(place.glob("[!.]*.json"))]
+    found = [Recording.read(path) for path in _kept(place)]
     return sorted(found, key=lambda one: str(one.provenance["when"]), reverse=True)
 
 
@@ -96,7 +96,7 @@ def records(
     dtype : str, optional
         Number format of the products.
     refused : bool, optional
-        Whether results that are wrong, impossible, above the peak or suspect are among them: they are not to be plotted.
+        Whether results that are wrong, impossible, disturbed, above the peak or suspect are among them: they are not to be plotted.
 
     Returns
     -------
@@ -151,6 +151,13 @@ def shown_records(found: Iterable[Mapping[str, Any]], caption: str = "") -> Tabl
     formats = {"time": units.seconds, **dict.fromkeys(("±", "MFU", "MBU"), units.percent)}
     formats |= {name: partial(units.si, unit=name) for name in ("FLOP/s", "B/s")}
     return Table(rows, caption=caption, columns=columns, formats=formats)
+
+
+def _kept(place: Path) -> list[Path]:
+    """The recordings in a folder, if it is there; one that may not be read is an error, and none that looks empty."""
+    if not place.exists():
+        return []
+    return sorted(path for path in place.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
 
 
 def _shipped() -> Path:

@@ -138,6 +138,42 @@ def test_two_runs_do_not_write_one_file(tmp_path, monkeypatch):
     assert Recording.read(path).attribution["who"] == "the other run"
 
 
+def test_a_file_that_cannot_be_written_to_ends_the_run(tmp_path, monkeypatch, capsys):
+    """Every further case would be measured and lost."""
+    path, measured, real = tmp_path / "mine.json", [], bench.measure
+    monkeypatch.setattr(bench, "measure", lambda *a, **k: measured.append(1) or real(*a, **k))
+
+    def full(*args):
+        if len(measured) == 2:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(machine.os, "fsync", full)
+    assert main([*RUN[3:], "--out", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{path} cannot be written to" in said and "No space left" in said
+    assert "1 measurements are kept in it: make room, then run the same command to go on" in said
+    assert len(measured) == 2 and len(Recording.read(path).results) == 1 and list(tmp_path.iterdir()) == [path]
+
+    def no_folder(*args, **kwargs):
+        raise PermissionError("no permission")
+
+    monkeypatch.setattr(
+        suite.tempfile, "TemporaryFile", no_folder
+    )  # when a run goes on, it is asked before an hour is spent
+    with pytest.raises(PermissionError, match="no permission"):
+        record(path, only=["matmul_sizes"], device="cpu", scale="toy")
+    assert len(measured) == 2
+
+
+@pytest.mark.parametrize("budget", ["nan", "inf", "-1", "0"])
+def test_a_budget_that_is_none_begins_no_recording(tmp_path, capsys, budget):
+    path = tmp_path / "mine.json"
+    assert (
+        main(["record", "--only", "matmul_sizes", "--scale", "toy", "--out", str(path), "--time-budget", budget]) == 2
+    )
+    assert "must be seconds, more than 0 and finite" in capsys.readouterr().err and not path.exists()
+
+
 def test_an_experiment_that_fails_ends_no_other(tmp_path, monkeypatch, capsys):
     real = experiment("matmul_sizes")
 

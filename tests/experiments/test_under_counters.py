@@ -88,5 +88,9 @@ def test_files_that_are_not_whole(kept):
     (kept / "raw.csv").write_text(table([(SPIN, {})]))
     with pytest.raises(ValueError, match="of 2 delimiter kernels 1 are there"):
         compared(kept)
+    for odd in ('{"step": 1}', '{"step": 1, "capability": 9}', '{"step": 1, "capability": [9, 0], "lines": [3]}'):
+        (kept / "cases.json").write_text(odd)
+        with pytest.raises(ValueError, match="is not whole: .*run the counters again"):
+            compared(kept)
     (kept / "cases.json").write_text("{")
     assert not is_step(kept) and not is_step(kept / "nowhere")

@@ -240,3 +240,15 @@ def test_the_math_kernel_reads_every_row_whatever_the_mask_hides():
     for mask in ("full", "causal", fk.window(4)):
         assert fk.attention(**sizes, mask=mask, kernel="math").bytes == rows + query_and_output + scores
     assert fk.attention(**sizes, mask=fk.window(4)).bytes == 2 * 8 * 4 * 128 * 2 + query_and_output
+
+
+def test_a_window_in_a_sweep_of_many_keys():
+    """What is far behind the window costs nothing, however many keys there are: no difference of two large floats."""
+    for kv in (10**9, 10**12, 10**15):
+        for q, width in ((1, 4), (4096, 4), (100, 10**6)):
+            exact = fk.visible_pairs(q, kv, fk.window(width))
+            assert exact == q * width == fk.visible_pairs(np.array([q]), np.array([kv]), fk.window(width))[0]
+            causal = fk.visible_pairs(np.array([q]), np.array([kv]), "causal")[0]
+            assert causal == pytest.approx(q * kv - q * (q - 1) // 2, rel=1e-15)
+    swept = fk.attention(batch=1, q=1, kv=np.array([10**9]), heads=1, head_dim=1, mask=fk.window(4))
+    assert swept.flops[0] == 16

@@ -288,6 +288,8 @@ def test_of_refused_ceilings_no_device_is_made():
 @pytest.mark.parametrize("spoil", [
     lambda text: text[: len(text) // 2], lambda text: "", lambda text: "[]", lambda text: "{}", lambda text: "\ufffd",
     lambda text: text.replace("flopkit ceilings 1", "flopkit ceilings 9"), lambda text: text.replace("threads", "fibres"),
+    lambda text: "[" * 100_000, lambda text: text.replace('"verdict"', '"said"'), lambda text: text.replace('"flops_per_s": ', '"flops_per_s": "x", "y": '),
+    lambda text: text.replace('"bytes_per_s": ', '"bytes_per_s": 1e308, "y": '),
 ])  # fmt: skip
 def test_a_spoilt_file_is_named_with_the_way_out(spoil):
     path = machine.keep_ceilings(some())
@@ -295,6 +297,15 @@ def test_a_spoilt_file_is_named_with_the_way_out(spoil):
     with pytest.raises(
         ValueError, match=r"ceilings/.*\.json does not hold ceilings.*flopkit\.ceilings\(\) measures them"
     ):
+        machine.read_ceilings("cpu")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name, which this system does not have")
+def test_a_pipe_instead_of_the_file_is_named():
+    path = machine.keep_ceilings(some())
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=r"does not hold ceilings.*is no file, but a folder, a pipe or a device"):
         machine.read_ceilings("cpu")
 
 

@@ -4,6 +4,7 @@ The small tables here are written by the test in the form of ``ncu --csv --page 
 """
 
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -209,6 +210,44 @@ def test_a_table_that_is_cut_off_anywhere_is_refused(tmp_path):
     (folder / "cases.json").write_text((folder / "cases.json").read_text()[:-9])
     with pytest.raises(ValueError, match="cases.json is not whole"):
         ncu.compared(folder)
+
+
+@pytest.mark.parametrize(
+    "about, says",
+    [
+        ({}, "lacks 'results'"), ([], "list"), (None, "NoneType"), ({"results": None}, "NoneType"), ({"results": [{}]}, "lacks 'case'"),
+        ({"results": [{"case": "of_tomorrow"}]}, "case='of_tomorrow' is not of this flopkit"), ({"results": [3]}, "int"),
+        ({"capability": [9, 0], "device": "x", "results": [{"case": "mm_bf16"}]}, "lacks 'counted'"),
+        ({"capability": 9, "device": "x", "results": [PRODUCT]}, "int"),
+        ({"capability": [9, 0], "results": [PRODUCT]}, "lacks 'device'"),
+        ({"capability": [9, 0], "device": "x", "results": [{**PRODUCT, "counted": {"flops": 0, "bytes": 0}}]}, "zero"),
+    ],
+)  # fmt: skip
+def test_files_of_another_form_are_named_in_one_line(tmp_path, capsys, about, says):
+    folder = kept(tmp_path / "a", [(SPIN, {}), ("gemm", {BF16: f"{2 * N**3:,}", **READ}), (SPIN, {})], [PRODUCT])
+    (folder / "cases.json").write_text(json.dumps(about))
+    assert main(["counters", "--read", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert (
+        said.count("\n") == 1
+        and f"{folder} is not whole: " in said
+        and says in said
+        and "run the counters again" in said
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name, which this system does not have")
+@pytest.mark.parametrize("name", ["cases.json", "raw.csv"])
+def test_what_is_no_file_is_not_opened(tmp_path, capsys, name):
+    folder = kept(tmp_path / "a", [(SPIN, {}), (SPIN, {})], [PRODUCT])
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert main(["counters", "--read", str(folder)]) == 2
+    assert "is no file, but a folder, a pipe or a device" in capsys.readouterr().err
+    (folder / name).unlink()
+    (folder / name).write_bytes(b"\xff\xfe")
+    assert main(["counters", "--read", str(folder)]) == 2
+    assert name in capsys.readouterr().err
 
 
 def test_a_cell_that_never_ends_is_no_smaller_number():

@@ -1,10 +1,12 @@
 """The models that are known by name: against what their makers print, and against transformers' own classes, to the last parameter."""
 
+import json
 import re
 
 import pytest
 
 import flopkit as fk
+from flopkit.models.catalogue import the_model
 from flopkit.models.configs import config_names, hf_config
 
 QUOTED = "its model card or paper, quoted at second hand"
@@ -241,3 +243,13 @@ def test_the_pass_at_full_size_is_that_of_transformers(name):
     model, ids = on_meta(name), torch.zeros(2, 64, dtype=torch.long, device="meta")
     report = fk.count(lambda: model(input_ids=ids))
     assert fk.load(name).forward(seq=64, batch=2).under("TORCH").flops == report.flops
+
+
+def test_a_name_is_no_file_that_happens_to_be_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    llama = hf_config("llama-3-8b")
+    for name in ("gpt2", "GPT-2", "mine", "mine.json"):
+        (tmp_path / name).write_text(json.dumps(llama), encoding="utf-8")
+    assert the_model("gpt2").name == the_model("GPT-2").name == "gpt2"
+    for given in ("mine", "mine.json", "./gpt2", tmp_path / "gpt2", llama):
+        assert the_model(given).params == 8_030_261_248

@@ -12,6 +12,7 @@ from flopkit.models.config_fields import LEFT_OUT
 MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 3, "n_heads": 4, "max_seq_len": 64}
 QWEN2_MOE = {
     "model_type": "qwen2_moe", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 4,
     "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
 }  # fmt: skip
 QWEN3_NEXT = {
@@ -114,6 +115,24 @@ def test_what_a_family_does_not_describe_is_refused(kind, key, value):
         ("llama", {"hidden_size": -4096}, r"hidden_size=-4096"),
         ("llama", {"intermediate_size": float("nan")}, r"intermediate_size=nan"),
         ("llama", {"vocab_size": 128256.5}, r"vocab_size=128256.5"),
+        ("llama", {"num_hidden_layers": 10**9}, r"num_hidden_layers=1000000000: a model of more than 10,000 layers is not read"),
+        ("qwen3_moe", {"num_hidden_layers": 10**15}, r"num_hidden_layers=1000000000000000: a model of more than 10,000 layers"),
+        ("deepseek_v3", {"first_k_dense_replace": 10**11}, r"dense=100000000000 is more than layers=61"),
+        ("t5", {"num_layers": 10**9}, r"num_layers=1000000000: a model of more than 10,000 layers"),
+        ("t5", {"num_decoder_layers": 10**9}, r"num_decoder_layers=1000000000: a model of more than 10,000 layers"),
+        ("qwen3_moe", {"mlp_only_layers": 5}, r"mlp_only_layers=5: must be a list"),
+        ("qwen3_moe", {"mlp_only_layers": "01"}, r"mlp_only_layers='01': must be a list"),
+        ("gpt_oss", {"layer_types": 24}, r"layer_types=24: must be a list"),
+        ("gpt_oss", {"layer_types": True}, r"layer_types=True: must be a list"),
+        ("gpt_oss", {"layer_types": [["full_attention"]] * 24}, r"layer_types: \['full_attention'\] is not described here"),
+        ("gpt_oss", {"layer_types": [{}, 1] * 12}, r"layer_types: {} is not described here"),
+        ("llama", {"hidden_act": ["silu"]}, r"hidden_act=\['silu'\]: must be the name of an activation, such as 'silu'"),
+        ("gemma2", {"hidden_activation": {"a": 1}}, r"hidden_activation={'a': 1}: must be the name of an activation"),
+        ("llama", {"hidden_act": "x" * 10**6}, r"activation 'x{50,60}\.\.\. is not known here"),
+        ("vit", {"id2label": 5}, r"id2label=5: must be a dictionary"),
+        ("mpt", {"attn_config": 5}, r"attn_config=5: must be a dictionary"),
+        ("qwen3_next", {"rope_parameters": 5}, r"rope_parameters=5: must be a dictionary"),
+        ("qwen3_next", {"partial_rotary_factor": "x"}, r"partial_rotary_factor='x': must be a number"),
         ("vit", {"patch_size": 15}, r"patch=15.*image=224"),
     ],
 )  # fmt: skip
@@ -158,6 +177,11 @@ def test_a_path(tmp_path):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=rf"{re.escape(str(path))}: not a JSON file: "):
             fk.from_hf(path)
+    path.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"{re.escape(str(path))}: not a JSON file: .*recursion"):
+        fk.from_hf(path)
+    path.write_text(json.dumps(ONE["llama"]), encoding="utf-8-sig")  # as Windows' editor saves it
+    assert fk.from_hf(path).params == 8_030_261_248
     path.write_text("[1, 2]", encoding="utf-8")
     with pytest.raises(TypeError, match=r"config=\[1, 2\]: must be a dictionary"):
         fk.from_hf(path)
@@ -185,16 +209,54 @@ def test_the_part_for_text_of_a_model_of_text_and_images():
 
 def test_what_the_published_files_of_gemma_3_leave_out():
     """The file of the 4B names these five numbers and no more; the others are what transformers takes."""
-    pytest.importorskip("transformers")
-    from transformers import Gemma3TextConfig
-
     said = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
-    whole = {"model_type": "gemma3", "text_config": said | {"model_type": "gemma3_text"}}
-    given = {key: getattr(Gemma3TextConfig(**said), key) for key in LEFT_OUT["gemma3_text"]}
-    assert given == LEFT_OUT["gemma3_text"]
-    model = fk.from_hf(whole)
+    model = fk.from_hf({"model_type": "gemma3", "text_config": said | {"model_type": "gemma3_text"}})
     assert model.forward(seq=4096).flops == fk.load("gemma-3-4b").forward(seq=4096).flops
     assert model.params == fk.load("gemma-3-4b").params
+    assert "vocab_size is missing: 262208, as transformers takes it" in model.notes and len(model.notes) == 4
+
+
+@pytest.mark.parametrize("kind", LEFT_OUT)
+def test_what_is_missing_is_what_transformers_takes(kind):
+    made = pytest.importorskip("transformers").AutoConfig.for_model(
+        kind, **{"use_sliding_window": True} if "qwen" in kind else {}
+    )
+    assert {key: getattr(made, key) for key in LEFT_OUT[kind]} == LEFT_OUT[kind]
+
+
+def test_heads_of_keys_and_values_that_are_missing():
+    """A number of the family in most, as many as heads in some; null is that rule where transformers has it, and else refused."""
+    for kind, config in ONE.items():
+        if "num_key_value_heads" not in config or kind.startswith(("deepseek", "qwen3_next")):
+            continue
+        missing = {key: value for key, value in config.items() if key != "num_key_value_heads"}
+        default = LEFT_OUT.get(kind, {}).get("num_key_value_heads", config["num_attention_heads"])
+        if config["num_attention_heads"] % default:
+            with pytest.raises(ValueError, match=f"kv_heads={default} does not divide heads"):
+                fk.from_hf(missing)
+        else:
+            model = fk.from_hf(missing)
+            assert {block.mixer.kv_heads for block, _ in model.blocks} == {default}, kind
+            assert model.notes == (f"num_key_value_heads is missing: {default}, as transformers takes it",) * (
+                kind in LEFT_OUT
+            )
+            assert model == fk.from_hf(missing | {"num_key_value_heads": default})
+        if kind in ("llama", "olmo2", "qwen2", "qwen3"):
+            heads = config["num_attention_heads"]
+            assert fk.from_hf(config | {"num_key_value_heads": None}).blocks[0][0].mixer.kv_heads == heads
+        else:
+            with pytest.raises(ValueError, match="lacks 'num_key_value_heads': write it in"):
+                fk.from_hf(config | {"num_key_value_heads": None})
+
+
+def test_a_latent_rank_and_shared_experts_that_are_missing():
+    """deepseek_v3 and v2 have one and two shared experts, and a rank of 1,536 for queries; null is none."""
+    for kind, shared in (("deepseek_v2", 2), ("deepseek_v3", 1)):
+        config = {key: value for key, value in ONE[kind].items() if key not in ("q_lora_rank", "n_shared_experts")}
+        model = fk.from_hf(config)
+        assert model.params == fk.from_hf(config | {"q_lora_rank": 1536, "n_shared_experts": shared}).params
+        assert len(model.notes) == 2
+        assert fk.from_hf(config | {"q_lora_rank": None}).blocks[0][0].mixer.q_lora is None
 
 
 def test_the_head_s_own_words_and_defaults_that_are_rules():
@@ -234,6 +296,11 @@ def test_windows_layer_by_layer():
     )
     assert windows(ONE["mistral"]) == [4096] * 32
     assert windows(ONE["mistral"] | {"sliding_window": None}) == [None] * 32
+    assert windows(without("mistral", "sliding_window")) == [4096] * 32
+    assert windows(without("gpt_oss", "sliding_window")) == [128, None] * 12
+    assert windows(without("gemma2", "sliding_window")) == [4096, None] * 21
+    assert windows(without("gemma3_text", "sliding_window"))[:6] == [4096] * 5 + [None]
+    assert windows(without("mixtral", "sliding_window")) == [None] * 32
     assert windows(ONE["mixtral"]) == [None] * 32
     assert windows(ONE["mistral"] | {"layer_types": ["full_attention"] * 32}) == [None] * 32
 
@@ -245,6 +312,9 @@ def test_qwen_has_windows_in_its_last_layers_where_it_says_so():
     assert (
         windows(ONE["qwen3"] | {"sliding_window": 64, "max_window_layers": 0, "use_sliding_window": True}) == [64] * 36
     )
+    wide = {k: v for k, v in said.items() if k != "sliding_window"}
+    assert windows(wide | {"use_sliding_window": True}) == [None] * 20 + [4096] * 8
+    assert windows(wide) == [None] * 28 and fk.from_hf(wide).notes == ()  # nobody asked for it
     with pytest.raises(ValueError, match="lacks 'max_window_layers'"):
         fk.from_hf(ONE["qwen2"] | {"use_sliding_window": True, "sliding_window": 4096})
 
@@ -287,6 +357,9 @@ def test_multi_token_prediction_is_data():
     for none in (older, older | {"num_nextn_predict_layers": 0}, ONE["llama"]):
         with pytest.raises(ValueError, match="^mtp=True: there is no layer for multi-token prediction$"):
             fk.from_hf(none, mtp=True)
+    for odd in ("no", 0.5, [], 2):
+        with pytest.raises(TypeError, match="^mtp=.*: must be True or False"):
+            fk.from_hf(ONE["deepseek_v3"], mtp=odd)
     with pytest.raises(ValueError, match="num_nextn_predict_layers=3: more than one layer"):
         fk.from_hf(older | {"num_nextn_predict_layers": 3}, mtp=True)
 

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import altair
 import pytest
 import torch
 from torch import nn
@@ -170,5 +171,8 @@ def test_bad_ranks_and_formats_are_refused():
         fk.LoRA(rank=0)
     with pytest.raises(ValueError, match="targets is empty"):
         fk.LoRA(rank=8, targets=())
+    for odd in (5, None, [1], {"q_proj"}, altair.param("p", value=8)):  # a parameter would be gone through for ever
+        with pytest.raises(TypeError, match="^targets=.*: must be names of dense layers"):
+            fk.LoRA(rank=8, targets=odd)
     with pytest.raises((ValueError, KeyError), match="fp7"):
         fk.LoRA(rank=8, base="fp7")

@@ -3,11 +3,14 @@
 import copy
 import json
 import math
+import os
+import time
 from importlib.resources import files
 
 import jsonschema
 import pytest
 
+from flopkit import machine
 from flopkit.experiments import record
 from flopkit.recordings import Recording, recorded
 
@@ -68,6 +71,15 @@ def test_another_form_is_named(tmp_path, text):
         Recording.read(tmp_path / "other.json")
 
 
+HELD = {"low": 1e9, "high": 2e9, "steady": True, "verdict": "ok"}
+ROOF = {
+    "title": "a CPU",
+    "when": "2026-01-01T00:00:00+00:00",
+    "threads": 2,
+    "memory": None,
+    "matmul": {},
+    "traffic": {},
+}
 CHANGES = [
     (("results", 0, "seconds", "mean"), -1.0, "results, 0, seconds, mean"),
     (("results", 0, "seconds", "mean"), 1e-9, "outside of its interval|is not"),
@@ -92,6 +104,29 @@ CHANGES = [
     (("provenance", "device"), "", "device"),
     (("attribution", "who"), "", "attribution, who"),
     (("unknown",), 1, "unknown"),
+    (("results", 0, "rates", "mfu"), 1e308, "rates, mfu: 1e\\+308 times what the device can do"),
+    (("results", 0, "rates", "mbu"), 1e308, "rates, mbu: 1e\\+308 times what the device can do"),
+    (("results", 0, "rates", "of_ceiling_flops"), 1e308, "rates, of_ceiling_flops: 1e\\+308 times"),
+    (("results", 0, "rates", "of_ceiling_bytes"), 1e308, "rates, of_ceiling_bytes: 1e\\+308 times"),
+    (("results", 0, "seconds", "low"), -1, "not in the middle of its interval"),
+    (("results", 0, "seconds", "high"), 1e308, "not in the middle of its interval"),
+    (("results", 0, "seconds", "median"), 1e308, "a median of 1e\\+308 s is more than twice the mean"),
+    (("results", 0, "seconds", "p10_p90"), [1e-9, 1e308], "fastest call, median and tenths are not in order"),
+    (("results", 0, "seconds", "p10_p90", 1), 1e308, "fastest call, median and tenths are not in order"),
+    (("results", 0, "floor"), 10**400, "a number in it is too large"),
+    (("results", 0, "seconds", "mean"), 10**400, "a number in it is too large|not the mean"),
+    (("results", 0, "seconds", "round_means"), [10**400, 1], "a number in it is too large|not the mean"),
+    (("ceilings",), {**ROOF, "when": "x"}, "ceilings, when: 'x' is no time"),
+    (
+        ("ceilings",),
+        {**ROOF, "matmul": {"fp32": {**HELD, "flops_per_s": 1e308}}},
+        "ceilings, fp32: 1e\\+308 is outside of its interval",
+    ),
+    (
+        ("ceilings",),
+        {**ROOF, "traffic": {"copy": {**HELD, "bytes_per_s": 1.0, "low": 2.0, "high": 1.0}}},
+        "ceilings, copy: 1 is outside",
+    ),
 ]
 
 
@@ -151,10 +186,10 @@ def test_an_interrupted_write_leaves_the_old_file(whole, tmp_path, monkeypatch):
     def fails(*args):
         raise OSError("no space left")
 
-    monkeypatch.setattr(recorded.os, "fsync", fails)
+    monkeypatch.setattr(machine.os, "fsync", fails)
     with pytest.raises(OSError, match="no space"):
         whole.write(path)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
 def test_without_jsonschema_the_way_out_is_named(whole, monkeypatch):
@@ -173,3 +208,58 @@ def test_an_error_that_is_no_number_is_left_to_its_note():
     found = fk.measure(torch.mm, torch.ones(4, 4), torch.ones(4, 4), time_budget=0.05, check=lambda a, b: torch.ones(3))
     assert found.error == math.inf and found.record()["error"] is None and found.verdict == "wrong"
     assert any("another form" in note for note in found.notes) and json.dumps(found.record(), allow_nan=False)
+
+
+def test_ceilings_that_agree_are_read(whole, tmp_path):
+    roof = {**ROOF, "matmul": {"fp32": {**HELD, "flops_per_s": 1.5e9}}}
+    path = tmp_path / "mine.json"
+    path.write_text(
+        json.dumps(changed(whole, "ceilings", to=roof)), encoding="utf-8-sig"
+    )  # as Windows' editor saves it
+    assert Recording.read(path).ceilings == roof
+
+
+def test_a_key_that_stands_there_twice_is_refused(whole, tmp_path):
+    """JSON takes the last one, and the records would be gone."""
+    path = tmp_path / "twice.json"
+    text = json.dumps(whole.data())
+    path.write_text(text[:-1] + ', "results": []}')
+    with pytest.raises(ValueError, match=r"twice\.json is damaged or no recording: 'results' stands there twice"):
+        Recording.read(path)
+
+
+def test_thousands_of_records_are_read_in_a_moment(whole):
+    data = whole.data()
+    one = data["results"][0]
+    many = [{**one, "params": {"n": n}, "case": f"n={n}"} for n in range(2000)]
+    begun = time.perf_counter()
+    assert next(recorded._faults({**data, "results": many}), None) is None
+    long = time.perf_counter() - begun
+    begun = time.perf_counter()
+    assert next(recorded._faults({**data, "results": many[:500]}), None) is None
+    assert long < 10 * (time.perf_counter() - begun)  # as many times as there are more records, about
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name, which this system does not have")
+def test_what_is_no_file_is_not_opened(whole, tmp_path):
+    """A pipe would wait for ever, /dev/zero fill the memory."""
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.json", tmp_path / "zero.json", tmp_path):
+        with pytest.raises(OSError, match=r"is no file, but a folder, a pipe or a device: name a file"):
+            Recording.read(path)
+
+
+def test_a_link_stays_one_and_nothing_else_is_written_to(whole, tmp_path):
+    """Not through a name that somebody could know: whoever made a link of it chose what is overwritten."""
+    precious, path = tmp_path / "precious", tmp_path / "x.json"
+    precious.write_text("mine")
+    (tmp_path / ".x.json.part").symlink_to(precious)
+    whole.write(path)
+    assert precious.read_text() == "mine" and Recording.read(path).results == whole.results
+    path.chmod(0o600)
+    (tmp_path / "link.json").symlink_to(path)
+    whole.added({**whole.results[0], "params": {"n": 5}, "case": "n=5"}).write(tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink() and len(Recording.read(path).results) == 4
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".x.json.part", "link.json", "precious", "x.json"]

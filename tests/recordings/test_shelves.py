@@ -90,6 +90,20 @@ def test_a_damaged_file_of_yours_is_an_error_and_no_silence(places):
         records("matmul_sizes")
 
 
+def test_a_folder_that_is_none_is_an_error_and_no_silence(places, monkeypatch, tmp_path):
+    """Else ours would be shown, as if there were none of the reader's."""
+    (tmp_path / "file").write_text("")
+    for named in (tmp_path / "file", "/dev/null", "~nobody-of-that-name/kept"):
+        monkeypatch.setenv("FLOPKIT_RECORDINGS", str(named))
+        with pytest.raises(ValueError, match="FLOPKIT_RECORDINGS='.*let it name"):
+            records("matmul_sizes")
+    monkeypatch.setattr(shelves.Path, "iterdir", lambda path: (_ for _ in ()).throw(PermissionError("no permission")))
+    places[0].mkdir()
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(places[0]))
+    with pytest.raises(PermissionError, match="no permission"):
+        records("matmul_sizes")
+
+
 def test_what_else_lies_in_the_folder_is_left_alone(measured, places):
     own, _ = places
     made(measured).write(own / "a.json")
