@@ -73,12 +73,18 @@ def kept_over_time(layers: int = 4, recompute: str = "none") -> Drawing:
     canvas.line(left, bottom + 104, left + len(passes) * side, bottom + 104, name="ground")
     canvas.text(left - 6, bottom + 72, "memory", anchor="end")
     top = max(range(len(sums)), key=lambda t: sums[t])
-    canvas.text(left + (top + 0.5) * side, bottom + 104 - 72 * sums[top] / (layers * whole) - 10, si(sums[top], "B"),
-                bold=True, halo=True, name="most")  # fmt: skip
+    canvas.text(forward - 4, bottom + 104 - 72 * sums[top] / (layers * whole) - 10, si(sums[top], "B"),
+                anchor="end", bold=True, halo=True, name="most")  # fmt: skip
+    if recompute == "full":  # as high as the tallest bar of the other picture
+        end = left + len(passes) * side
+        canvas.line(left, bottom + 32, end, bottom + 32, dash=True, name="without")
+        canvas.text(
+            end, bottom + 43, f"without recompute: {si(layers * whole, 'B')}", anchor="end", colour=MUTED, halo=True
+        )
     keys = (
         [(BLUE, "all of it kept")]
         if recompute == "none"
-        else [(BLUE, "in work"), (GREEN, "its input"), (ORANGE, "computed again")]
+        else [(BLUE, "in work"), (GREEN, "its input"), (ORANGE, "recomputed")]
     )
     place = 62.0
     for colour, words in keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from flopkit.arithmetic import maximum, where
+from flopkit.arithmetic import maximum, minimum, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
@@ -22,12 +22,10 @@ MODELS = {
     "GPT-3 175B": "gpt-3-175b",
 }
 POLICIES: dict[str, dict[str, int]] = {
-    "none": {"full": 0, "every": 0, "selective": 0},
-    "selective": {"full": 0, "every": 0, "selective": 1},
-    "sequential, k = 8": {"full": 0, "every": 8, "selective": 0},
-    "sequential, k = 4": {"full": 0, "every": 4, "selective": 0},
-    "sequential, k = 2": {"full": 0, "every": 2, "selective": 0},
-    "every layer": {"full": 1, "every": 0, "selective": 0},
+    "none": {"full": 0, "every": 0, "core": 0},
+    "attention core": {"full": 0, "every": 0, "core": 1},
+    "segments of 2 layers": {"full": 0, "every": 2, "core": 0},
+    "every layer": {"full": 1, "every": 0, "core": 0},
 }
 STATES = {
     "16 bytes: mixed, Adam": sum(state_bytes("mixed", "adam")),
@@ -37,6 +35,8 @@ STATES = {
 }
 MEMORIES = {"24 GB": 24e9, "40 GB": 40e9, "80 GB": 80e9, "141 GB": 141e9, "192 GB": 192e9}
 KERNELS = {"flash": 1, "math": 0}
+CHUNK = 1024
+LOSSES = {"all tokens at once": 0, f"chunks of {CHUNK:,} tokens": 1}
 
 
 @cache
@@ -56,7 +56,8 @@ def numbers(name: str) -> dict[str, Any]:
         "layer": one.layers // model.layers - sum(each.bytes for each in one.kept if each.core),
         "sums": sum(each.bytes for each in one.kept if each.core),
         "scores": sum(each.bytes for each in scores.kept if each.core),  # a pair
-        "ends": one.ends,
+        "logits": 4 * model.vocab,  # a tensor of them in fp32
+        "ends": one.ends - 4 * model.vocab,  # without the log-probabilities
         "products": (full - cores) // model.layers,
         "core": cores // model.layers,  # a pair
         "again": forward.scores_again.flops // model.layers,
@@ -66,35 +67,38 @@ def numbers(name: str) -> dict[str, Any]:
 
 
 def policy_of_a_step(
-    s: Any, *, model: Any, policy: Any, length: Any, batch: Any, kernel: Any, each_param: Any, gpus: Any, memory: Any
-) -> None:
-    """Memory of one GPU and FLOPs of one step under a recompute policy."""
+    s: Any, *, model: Any, policy: Any, length: Any, batch: Any, kernel: Any, loss: Any, each_param: Any, gpus: Any, memory: Any
+) -> None:  # fmt: skip
+    """Memory of one GPU at its fullest and FLOPs of one step under a recompute policy."""
     tokens, pairs, seen = batch * length, batch * length * length, batch * length * (length + 1) / 2
     core = where(kernel == 1, tokens * model.sums, pairs * model.scores)
     edge, layer = tokens * model.edge, tokens * model.layer + core
     each = where(policy.every > 0, policy.every, 1)
     segments = where(policy.every > 0, model.layers / each, 1)
     in_segments = (segments - 1) * edge + each * layer
-    apart = model.layers * (layer - policy.selective * core)
+    apart = model.layers * (layer - policy.core * core)
     s.kept = where(policy.full == 1, model.layers * edge, where(policy.every > 0, in_segments, apart))
-    s.back = where(policy.full == 1, layer - edge, policy.selective * core)
-    s.activations = s.kept + maximum(tokens * model.ends, s.back)
+    # log-probabilities, their gradient and that of the logits; when layers run again, these are gone
+    s.of_loss = 3 * model.logits * where(loss == 1, minimum(tokens, CHUNK), tokens)
+    s.one_chunk = where(tokens <= CHUNK, f"These are no more than {CHUNK:,} tokens, one chunk.", "")
+    s.back = where(policy.full == 1, layer - edge, policy.core * core)
+    s.rest = maximum(tokens * model.ends + s.of_loss, s.back)
+    s.activations = s.kept + s.rest
     s.states = each_param * model.params / gpus
     s.total = s.activations + s.states
     s.limit = 1 * memory
     s.used = s.total / memory
     s.fits = where(s.total <= memory, "yes", "no")
-    s.without = model.layers * layer + tokens * model.ends
+    s.without = model.layers * layer + tokens * model.ends + s.of_loss
     s.saved = 1 - s.activations / s.without
-    s.top = 1.22 * maximum(s.without + s.states, memory)
+    s.top = 1.3 * maximum(s.without + s.states, memory)
 
     of_layer, of_core = tokens * model.products + seen * model.core, seen * model.core
     forward = model.layers * of_layer + tokens * model.head
-    whole = policy.full * model.layers + where(
-        policy.every > 0, model.layers - each, 0
-    )  # layers that are computed again
-    ends = policy.full * model.layers + where(policy.every > 0, segments - 1, 0)  # and those whose last product is not
-    s.again = whole * of_layer - ends * tokens * model.last + policy.selective * model.layers * of_core
+    whole = policy.full * model.layers + where(policy.every > 0, model.layers - each, 0)  # layers that run again
+    # and those whose last product does not
+    ends = policy.full * model.layers + where(policy.every > 0, segments - 1, 0)
+    s.again = whole * of_layer - ends * tokens * model.last + policy.core * model.layers * of_core
     s.flash = kernel * model.layers * seen * model.again
     s.model_flops = 3 * forward
     s.hardware = s.model_flops + s.again + s.flash
@@ -109,7 +113,11 @@ def recompute_policies() -> Figure:
         alt = need("altair")
         from flopkit.arithmetic import vega
 
-        parts = {"states": "weights, gradients, optimiser", "activations": "activations"}
+        parts = {
+            "states": "weights, gradients, optimiser",
+            "kept": "kept by layers",
+            "rest": "loss, or a layer run again",
+        }
         y = alt.Y(
             "policy:N", title=None, sort=list(POLICIES),
             axis=alt.Axis(labelFontWeight={"condition": {"test": "datum.value == policy", "value": "bold"}, "value": "normal"}),
@@ -130,8 +138,8 @@ def recompute_policies() -> Figure:
                 color=alt.Color(
                     "label:N",
                     title=None,
-                    scale=alt.Scale(domain=list(parts.values()), range=[theme.BLUE, theme.ORANGE]),
-                    legend=alt.Legend(columns=2, symbolType="square", labelLimit=0),
+                    scale=alt.Scale(domain=list(parts.values()), range=[theme.BLUE, theme.ORANGE, theme.GREEN]),
+                    legend=alt.Legend(columns=1, symbolType="square", labelLimit=0),
                 ),
                 opacity=alt.condition("datum.policy == policy", alt.value(1), alt.value(0.55)),
                 order=alt.Order("place:Q"),
@@ -142,25 +150,23 @@ def recompute_policies() -> Figure:
                 ],
             )
         )
-        words = (
-            s.rows.transform_calculate(gigabytes="datum.total / 1e9", label="format(datum.executed, '.3f') + '×'")
-            .mark_text(align="left", dx=5, fontWeight=600)
-            .encode(y=y, x=alt.X("gigabytes:Q", **x), text="label:N")
-        )
-        limit = s.now(gigabytes=s.limit / 1e9)
-        rule = limit.mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5).encode(
-            x=alt.X("gigabytes:Q", **x)
-        )
-        return alt.layer(bars, rule, words)
+        # in a column of their own, beyond the longest bar and the limit
+        words = s.rows.transform_calculate(label="format(datum.executed, '.3f') + '×'")
+        words = words.mark_text(align="right", fontWeight=600).encode(y=y, x=alt.value("width"), text="label:N")
+        limit = s.now(gigabytes=s.limit / 1e9).transform_calculate(label="format(datum.gigabytes, '.0f') + ' GB'")
+        at = alt.X("gigabytes:Q", **x)
+        rule = limit.mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5).encode(x=at)
+        name = limit.mark_text(align="left", dx=4).encode(x=at, y=alt.value(7), text="label:N")
+        return alt.layer(bars, rule, name, words)
 
-    large = {"gpus": 512, "memory": "80 GB"}
+    one, large = {"batch": 1, "memory": "80 GB"}, {"batch": 1, "gpus": 512, "memory": "80 GB"}
     return Figure(
         name="recompute-policies",
         title="What each recompute policy leaves in memory, and what it executes",
-        alt="Stacked bars of the memory of one GPU, one bar a recompute policy: weights, gradients and optimiser, and activations. Beside each "
-        "bar stand the FLOPs executed for each FLOP of the model; a dashed line marks the memory of the GPU, {memory}. For {model} with "
-        "sequences of {length}, {batch} on each of {gpus}, {kernel} attention, {policy} takes {total}, {activations} of it activations, and "
-        "executes {executed} the model's FLOPs. It fits: {fits}.",
+        alt="Stacked bars of the memory of one GPU at its fullest, one bar a recompute policy: weights, gradients and optimiser; what the layers keep; "
+        "the loss, or a layer that runs again where that is more. Beside each bar stand the FLOPs executed for each FLOP of the model; a dashed "
+        "line marks the memory of the GPU, {memory}. For {model} with sequences of {length}, {batch} on each of {gpus}, {kernel} attention and "
+        "the loss of {loss}, {policy} takes {total}, {activations} of it activations, and executes {executed} the model's FLOPs. It fits: {fits}.",
         model=policy_of_a_step,
         controls=[
             choice("policy", "Recompute", POLICIES, value="every layer"),
@@ -168,16 +174,17 @@ def recompute_policies() -> Figure:
             slider("length", "Length", steps(512, 131072), value=8192, unit="tokens"),
             slider("batch", "Sequences on a GPU", steps(1, 64), value=1, unit="sequences"),
             choice("kernel", "Attention", KERNELS),
+            choice("loss", "Loss", LOSSES, idle="one_chunk"),
             choice("each_param", "A parameter takes", STATES),
             slider("gpus", "GPUs that share the states", steps(1, 1024), value=8, unit="GPUs"),
             choice("memory", "Memory of a GPU", MEMORIES, value="80 GB"),
         ],
         presets={
-            "Llama-3-8B on 8 GPUs": {"model": "Llama-3-8B", "length": 8192, "kernel": "flash", "gpus": 8},
-            "The same, scores kept": {"model": "Llama-3-8B", "length": 8192, "kernel": "math", "gpus": 8},
+            "Llama-3-8B on 8 GPUs": {"model": "Llama-3-8B", "length": 8192, "kernel": "flash", "gpus": 8, **one},
+            "The same, scores kept": {"model": "Llama-3-8B", "length": 8192, "kernel": "math", "gpus": 8, **one},
             "GPT-3 of 2020: short, no flash": {"model": "GPT-3 175B", "length": 2048, "kernel": "math", **large},
             "Llama-3-70B, long": {"model": "Llama-3-70B", "length": 32768, "kernel": "flash", **large},
-            "Qwen2.5-0.5B on one GPU": {"model": "Qwen2.5-0.5B", "length": 8192, "kernel": "flash", "gpus": 1},
+            "Qwen2.5-0.5B on one GPU": {"model": "Qwen2.5-0.5B", "length": 8192, "kernel": "flash", "gpus": 1, **one},
         },
         readouts=[
             readout("activations", "Activations", "B"),
@@ -198,11 +205,10 @@ def recompute_policies() -> Figure:
             column("executed", "Executed FLOPs over model FLOPs", "×"),
             column("passes", "In forward passes", "×"),
         ],
-        caption="Memory as Model.train_memory counts it: all parameters trained, activations in bf16 without dropout; no gradients of activations, "
-        "no work space, no buffers. FLOPs: matrix products, with the scores of the pairs that the mask lets through (EXACT). A checkpoint of layers stops early, as PyTorch’s non-reentrant one "
-        "does. Selective runs both products of the attention core again, as Megatron’s does; with the scores stored, early stop would leave out "
-        "the second and halve what it adds. Sequential, k: checkpoint_sequential with segments of k layers; its last segment has no checkpoint, so that all of it is kept, while “every layer” gives the last layer a checkpoint, too. Flash attention computes its scores again in every backward pass; this is among what is executed. The states are shared evenly "
-        "(ZeRO-3, FSDP), activations are not. GPT-2 and GPT-3 have learned positions for 1,024 and 2,048 tokens; longer sequences are counted "
-        "as if there were more.",
+        caption="Memory at its fullest: states and activations as Model.train_memory counts them, all parameters trained, bf16, no dropout, and two fp32 "
+        "gradients of the loss. Not counted: other gradients of activations, work space, buffers. FLOPs: matrix products under EXACT, with the "
+        "scores that flash attention repeats. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
+        "backward at once, as in torchtitan, and repeats nothing. The states are shared evenly "
+        "(ZeRO-3, FSDP), activations are not. GPT-2 and GPT-3 are counted past their learned positions, too.",
         height=270,
     )

@@ -28,6 +28,7 @@ DEVICES = {
     )
 }
 A100 = float(device("a100-sxm-80gb").peak("bf16"))
+FAR = 16  # a dot that is farther from the MFU than this factor stands at the edge, with an arrow
 MISTAKES = (
     "sparse peak",
     "MACs for FLOPs",
@@ -67,11 +68,12 @@ def utilisation_of(s: Any, *, model: Any, rate: Any, count: Any, seq: Any, devic
     s.idle_experts = 1 + 6 * model.idle / s.per_token
     s.ratio_a100 = device.peak / A100
     s.possible = where(s.each <= device.limit, "yes", "no")
-    ratios = [s.hidden, s.recompute, s.idle_experts, s.ratio_a100, count]
+    ratios = [s.hidden, s.recompute, s.idle_experts, s.ratio_a100, minimum(count, FAR)]
     s.most = reduce(maximum, ratios)
-    top, bottom = maximum(1, s.mfu * s.most), minimum(1, s.mfu * reduce(minimum, [s.scores, 1 / count, 1 / 2]))
-    margin = (top / bottom) ** 0.2  # a logarithmic axis: room for a dot's words, whatever the range
-    s.high, s.low = top * margin, bottom / margin
+    s.last = maximum(1, s.mfu * s.most)
+    s.first = minimum(1, s.mfu * reduce(minimum, [s.scores, 1 / minimum(count, FAR), 1 / 2]))
+    margin = (s.last / s.first) ** 0.2  # a logarithmic axis: room for a dot's words, whatever the range
+    s.high, s.low = s.last * margin, s.first / margin
 
 
 def ten_mistakes() -> Figure:
@@ -92,6 +94,8 @@ def ten_mistakes() -> Figure:
         )
         r.ratio = pick(mistake, dict(zip(MISTAKES, ratios, strict=True)))
         r.printed = r.mfu * r.ratio
+        r.place = minimum(maximum(r.printed, r.first), r.last)
+        r.beyond = where(r.printed > r.last, 1, where(r.printed < r.first, -1, 0))
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -108,19 +112,20 @@ def ten_mistakes() -> Figure:
         ]
         rows = s.rows
         shift = rows.mark_rule(color=theme.MUTED, strokeWidth=2).encode(
-            y=y, x=alt.X("printed:Q", **x), x2=alt.datum(alt.ExprRef(vega(s.mfu)))
+            y=y, x=alt.X("place:Q", **x), x2=alt.datum(alt.ExprRef(vega(s.mfu)))
         )
         dots = rows.mark_point(filled=True, size=75, opacity=1, color=theme.ORANGE).encode(
-            y=y, x=alt.X("printed:Q", **x), tooltip=tooltip
+            y=y, x=alt.X("place:Q", **x), tooltip=tooltip
         )
         texts = []
         for halo in ({"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):
             words = rows.transform_calculate(
-                label="'×' + format(datum.ratio, datum.ratio < 100 ? '.3~r' : ',.0f')"
+                label="(datum.beyond < 0 ? '← ' : '') + (datum.ratio < 0.01 ? '×1/' + format(1 / datum.ratio, ',.0f') :"
+                " '×' + format(datum.ratio, datum.ratio < 100 ? '.3~r' : ',.0f')) + (datum.beyond > 0 ? ' →' : '')"
             ).mark_text(dy=-10, fontWeight=600, color=theme.INK, **halo)
-            texts.append(words.encode(y=y, x=alt.X("printed:Q", **x), text="label:N"))
-        own = s.now(printed=s.mfu).mark_rule(color=theme.BLUE, strokeWidth=2.5).encode(x=alt.X("printed:Q", **x))
-        whole = s.now(printed=1).mark_rule(color=theme.INK, strokeDash=[4, 3]).encode(x=alt.X("printed:Q", **x))
+            texts.append(words.encode(y=y, x=alt.X("place:Q", **x), text="label:N"))
+        own = s.now(place=s.mfu).mark_rule(color=theme.BLUE, strokeWidth=2.5).encode(x=alt.X("place:Q", **x))
+        whole = s.now(place=1).mark_rule(color=theme.INK, strokeDash=[4, 3]).encode(x=alt.X("place:Q", **x))
         return alt.layer(whole, shift, own, *texts, dots)
 
     return Figure(
@@ -152,7 +157,8 @@ def ten_mistakes() -> Figure:
         chart=chart,
         table=[column("mistake", "Mistake"), column("ratio", "Ratio", "×"), column("printed", "MFU", "%")],
         caption="The throughput is an example except in the third preset, which is DeepSeek's published rate; they ran on H800s, whose peak is printed as 989 TFLOP/s, 0.04 % less than an H100's. "
-        "MFU is under EXACT, over the dense peak. Recompute runs every layer's forward pass again, but not the embedding and the head. "
+        "MFU is under EXACT, over the dense peak. Recompute runs every layer's forward pass again, to its end, but not the embedding and the head. "
+        f"An arrow marks a dot that is farther away than a factor of {FAR}. "
         + peaks_note([(name, dtype) for name, (_, dtype) in DEVICES.items()]),
         height=380,
     )  # fmt: skip

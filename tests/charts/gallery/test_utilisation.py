@@ -64,5 +64,16 @@ def test_the_axis_holds_every_dot():
         {"model": "DeepSeek-V3"},
     ):
         found = FIGURE.at(**settings)
-        shares = [row["printed"] for row in FIGURE.rows(**settings)]
-        assert found["low"] < min(shares) and max(*shares, 1) < found["high"]
+        places = [row["place"] for row in FIGURE.rows(**settings)]
+        assert found["low"] < min(places) and max(*places, 1) < found["high"]
+
+
+def test_a_dot_that_is_far_away_stands_at_the_edge():
+    """With 2,048 devices the two mixed-up counts of devices lie off the axis, and the others keep their places."""
+    for count, beyond in ((8, (0, 0)), (2048, (1, -1))):
+        found = FIGURE.at(count=count, rate=6375 * count)
+        rows = FIGURE.rows(count=count, rate=6375 * count)
+        assert tuple(row["beyond"] for row in rows[-2:]) == beyond
+        assert all(row["beyond"] == 0 and row["place"] == row["printed"] for row in rows[:-2])
+        if count == 2048:
+            assert [row["place"] for row in rows[-2:]] == pytest.approx([16 * found["mfu"], found["mfu"] / 16])
