@@ -151,7 +151,7 @@ def test_blocks_of_two_networks_by_hand():
     }
     flops = [mark for i in range(9) for mark in drawing.marks(f"FLOPs of {i}")]
     bars = [mark for i in range(9) for mark in drawing.marks(f"bytes of {i}")]
-    assert [mark.text for mark in flops if mark.kind == "text"] == ["0"] * 6
+    assert [mark.text for mark in flops if mark.kind == "text"] == ["few"] * 6  # their vector work is not counted, and it is not nothing
     numbers = [at * 2 * w] * 9
     numbers[0], numbers[3], numbers[6] = (moved for _, moved in products.values())
     numbers[7], numbers[8] = at * 2 * c, at * 3 * c
@@ -600,7 +600,11 @@ def test_numerators_by_hand():
         "model FLOPs, TORCH": 6 * matrices + scores,
         "6N + 12LHQT": 6 * 8_030_261_248 + scores,
         "executed, if no recompute": 6 * matrices + visible * 7 / 6,
-        "executed, if full recompute": 6 * matrices + visible * 7 / 6 + (6 * (matrices - 128256 * 4096) + visible) / 3,
+        # the last product of each layer's MLP does not run again
+        "executed, if full recompute": 6 * matrices
+        + visible * 7 / 6
+        + (6 * (matrices - 128256 * 4096) + visible) / 3
+        - 32 * 2 * 14336 * 4096,
     }
     widest = max(flops.values())
     for name, each in flops.items():
@@ -633,6 +637,9 @@ def test_kept_over_time_is_the_memory_of_its_layers(recompute, passes):
     assert max(held for _, held in heights) == most
     assert fk.units.si(most, "B") in drawing.title
     assert len(drawing.marks("pass")) == passes
+    if recompute == "full":  # the line is as high as the tallest bar without recompute
+        [line], [bar] = drawing.marks("without"), drawing.marks("memory at 0")
+        assert bar.y + bar.h - line.y == pytest.approx(scale * 4 * layer)
 
 
 # -- serving ------------------------------------------------------------------------------------------------------
@@ -741,6 +748,8 @@ def test_warm_up_shows_what_each_rule_takes():
     found = timed(timer)
     assert len(drawing.marks("round")) == len(found.rounds) and len(drawing.marks("window that agrees")) == 2
     assert len(drawing.marks("window")) + 2 == round(found.warm_up / 0.5)
+    assert [mark.text for mark in drawing.marks("key word")] == ["window", "two that agree", "round"]
+    assert len(drawing.marks("key")) == 3
     [last] = drawing.marks("round")[-1:]
     first, *_, end = drawing.marks("second")
     second = (end.x - first.x) / (len(drawing.marks("second")) - 1)
@@ -763,6 +772,10 @@ def test_intervals_are_those_of_the_same_calls():
     calls_half = 1.96 * statistics.stdev(found.calls) / len(found.calls) ** 0.5
     assert calls.h / unit == pytest.approx(2 * 100 * calls_half / 1e-3, rel=0.05)
     assert rounds.h / unit == pytest.approx(100 * (found.ci[1] - found.ci[0]) / 1e-3, rel=1e-6)
+    assert [mark.text for mark in drawing.marks("half")] == [
+        f"± {100 * half / found.mean:.2f} %" for half in (calls_half, found.ci[1] - found.mean)
+    ]
+    assert f"grey: mean of {len(found.rounds[0]) // 6} calls" in words(drawing)
     assert len(drawing.marks("round")) == len(found.rounds)
     lowest, highest = min(found.round_means), max(found.round_means)
     heights = [mark.y for mark in drawing.marks("round")]

@@ -33,7 +33,7 @@ def warm_up(seed: int = 4) -> Drawing:
     Examples
     --------
     >>> warm_up().title
-    'Three stopping rules end before the clock has settled; flopkit begins once it has'
+    'Three tools stop before the clock has settled; flopkit begins once it has'
     """
     whole("warm_up", "seed", seed, 0, 10**6)
     clock = Clock(drift=0.08, settles=0.5)
@@ -41,7 +41,7 @@ def warm_up(seed: int = 4) -> Drawing:
     found = timed(timer)
     seconds = timer.now()
     scale = (RIGHT - LEFT) / seconds
-    canvas = Canvas(272)
+    canvas = Canvas(292)
     top, bottom = 14.0, 104.0
 
     def height(call: float) -> float:
@@ -93,12 +93,18 @@ def warm_up(seed: int = 4) -> Drawing:
     for second in range(int(seconds) + 1):
         canvas.line(LEFT + second * scale, 261, LEFT + second * scale, 267, name="second")
         canvas.text(LEFT + second * scale + 3, 254, f"{second} s", anchor="start", colour=MUTED)
+    canvas.text(LEFT - 6, 283, "key", anchor="end", colour=MUTED)
+    x = LEFT
+    for words, colour, wide in (("window", MUTED, 48), ("two that agree", GREEN, 90), ("round", BLUE, 40)):
+        canvas.box(x, 277, 10, 12, name="key", colour=colour, fill=0.35)
+        canvas.text(x + 14, 283, words, anchor="start", name="key word")
+        x += 14 + wide + 10
     errors = {name: _off(RULES[rule](Simulated(clock, seed)).told / clock.mean - 1) for rule, name in SHOWN.items()}
     return Drawing(
         "warm-up",
-        "Three stopping rules end before the clock has settled; flopkit begins once it has",
+        "Three tools stop before the clock has settled; flopkit begins once it has",
         f"The time of a simulated call over {seconds:.1f} seconds: 8 % above the truth at first, settling with a time constant of half a second. Below it the part that each rule "
-        f"takes: {', '.join(f'{name} is off by {off}' for name, off in errors.items())}; flopkit waits for {windows} windows of half a second, until the last two agree, "
+        f"takes: {', '.join(f'{name} is off by {off}' for name, off in errors.items())}; flopkit waits for {windows} windows of half a second, until the last two, in green, agree, "
         f"and its {len(found.rounds)} rounds are off by {off}.",
         [canvas],
     )
@@ -122,7 +128,7 @@ def interval_of_rounds(seed: int = 0) -> Drawing:
     found = timed(Simulated(clock, seed))
     by_calls = RULES["flopkit, by calls"](Simulated(clock, seed)).half
     by_rounds = found.ci[1] - found.mean
-    canvas = Canvas(196)
+    canvas = Canvas(214)
     middle, unit = 86.0, 46.0 / 0.01  # pixels for a share of one
 
     def height(seconds: float) -> float:
@@ -132,24 +138,25 @@ def interval_of_rounds(seed: int = 0) -> Drawing:
         y = height(CALL * (1 + share))
         canvas.line(44, y, RIGHT, y, dash=share == 0, name="level", width=0.8)
         canvas.text(40, y, f"{share:+.0%}".replace("%", " %").replace("-", "−") if share else "truth", anchor="end")
-    wide = 196.0 / len(found.rounds)
+    wide, many = 196.0 / len(found.rounds), 6
     for i, each in enumerate(found.rounds):
         x = 48 + i * wide
-        many = 6
         for j in range(many):  # parts of a round: what its calls took
             part = each[j * len(each) // many : (j + 1) * len(each) // many]
             y = height(sum(part) / len(part))
             canvas.line(x + j * wide / many, y, x + (j + 1) * wide / many, y, colour=MUTED, width=1, name="part")
         y = height(sum(each) / len(each))
         canvas.line(x + 1, y, x + wide - 1, y, colour=BLUE, width=3, name="round")
-    for x, half, colour, name in ((266, by_calls, ORANGE, "over calls"), (322, by_rounds, BLUE, "over rounds")):
+    for x, half, colour, name in ((268, by_calls, ORANGE, "over calls"), (326, by_rounds, BLUE, "over rounds")):
         high, low = height(found.mean + half * 1), height(found.mean - half * 1)
         canvas.box(x - 9, high, 18, max(low - high, 2), name=name, colour=colour, fill=0.45)
         canvas.line(x - 14, height(found.mean), x + 14, height(found.mean), colour=colour, width=2, name="mean")
         canvas.text(x, 168, name.split()[0], name="label")
         canvas.text(x, 183, name.split()[1], name="label")
+        canvas.text(x, 202, f"± {100 * half / found.mean:.2f} %", colour=colour, name="half")
     canvas.text(48 + 98, 168, f"{len(found.rounds)} rounds of {len(found.rounds[0])} calls", name="label")
     canvas.text(48 + 98, 183, "blue: mean of a round", colour=BLUE)
+    canvas.text(48 + 98, 202, f"grey: mean of {len(found.rounds[0]) // many} calls", colour=MUTED, name="label")
     holds = [abs(found.mean - clock.mean) <= half for half in (by_calls, by_rounds)]
     return Drawing(
         "interval-of-rounds",

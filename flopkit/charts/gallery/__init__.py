@@ -19,6 +19,7 @@ from flopkit.charts.gallery.rest import layer_shares
 from flopkit.charts.gallery.roofs import reached_roof
 from flopkit.charts.gallery.serving import decode_throughput
 from flopkit.charts.gallery.study import utilisation_ceilings
+from flopkit.charts.gallery.trace import rate_and_clock
 from flopkit.charts.gallery.utilisation import ten_mistakes
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "layer_shares",
     "model_parts",
     "one_run",
+    "rate_and_clock",
     "reached_roof",
     "recompute_policies",
     "ten_mistakes",
