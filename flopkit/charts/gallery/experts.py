@@ -84,7 +84,9 @@ def one_share(r: Any, *, share: Any, experts: Any, capacity: Any, **_: Any) -> N
     held = ceil_div(share * r.ranks_used, BARS)
     r.until = share / BARS
     r.load = mean(low, high)
-    r.on_device = mean((held - 1) / r.ranks_used, held / r.ranks_used)
+    # what its device computes: under a capacity, each expert to its limit
+    offered = mean((held - 1) / r.ranks_used, held / r.ranks_used)
+    r.on_device = where(capacity > 0, r.limit, offered)
     beyond = where(capacity > 0, r.load - r.limit, 0)  # what is less than a rounding error is neither dropped nor empty
     r.over = where(beyond > 1e-12, beyond, 0)
     r.vacant = where(beyond < -1e-12, -beyond, 0)
@@ -104,10 +106,11 @@ def expert_loads() -> Figure:
         )
         title = "tokens, × average expert"
         kinds = {"kept": "tokens computed", "over": "tokens dropped", "vacant": "empty rows computed"}
+        of_device = "mean expert of each device"
         tooltip = [
             alt.Tooltip("until:Q", title="of the experts, up to", format=".1%"),
             alt.Tooltip("load:Q", title="tokens, × average", format=".3f"),
-            alt.Tooltip("on_device:Q", title="their device, × average", format=".3f"),
+            alt.Tooltip("on_device:Q", title="their device computes, × average", format=".3f"),
         ]
         bars = (
             s.rows.transform_calculate(start=f"datum.until - {1 / BARS}")
@@ -124,7 +127,9 @@ def expert_loads() -> Figure:
                 y=alt.Y("low:Q", title=title, scale=alt.Scale(zero=True)), y2="high:Q",
                 color=alt.Color(
                     "label:N", title=None,
-                    scale=alt.Scale(domain=list(kinds.values()), range=[theme.BLUE, theme.ORANGE, theme.AMBER]),
+                    scale=alt.Scale(
+                        domain=[*kinds.values(), of_device], range=[theme.BLUE, theme.ORANGE, theme.AMBER, theme.INK]
+                    ),
                     legend=alt.Legend(orient="bottom", columns=2, symbolType="square", labelFontSize=11),
                 ),
                 tooltip=tooltip,
@@ -132,8 +137,8 @@ def expert_loads() -> Figure:
         )  # fmt: skip
         line = (
             s.rows.transform_calculate(start=f"datum.until - {0.5 / BARS}")
-            .mark_line(color=theme.INK, strokeWidth=2, interpolate="step")
-            .encode(x=x, y=alt.Y("on_device:Q", title=title))
+            .mark_line(strokeWidth=2, interpolate="step")
+            .encode(x=x, y=alt.Y("on_device:Q", title=title), color=alt.datum(of_device))
         )
         return alt.layer(bars, line)
 
@@ -142,10 +147,10 @@ def expert_loads() -> Figure:
     return Figure(
         name="expert-loads",
         title="What an unequal load of the experts costs",
-        alt="Bars for the experts, the busiest on the left: the tokens of each over those of the average expert, and a line for the average "
-        "of each device. {experts} of {sizes}, of which a token chooses {top_k}, on {ranks} ({device}): the busiest device gets "
-        "{rank_imbalance} the average. With the capacity {capacity}, {dropped} of the chosen places are dropped and {empty} of the computed "
-        "rows are empty. The experts take {slowdown} as long as under a balanced load if they are compute-bound; they are bound by {bound}.",
+        alt="Bars for the experts, the busiest on the left: the tokens of each over those of the average expert, and a line for the mean "
+        "of what each device computes. {experts} of {sizes}, of which a token chooses {top_k}, on {ranks} ({device}): the busiest device computes "
+        "{slowdown} the rows of a balanced load. With the capacity {capacity}, {dropped} of the chosen places are dropped and {empty} of the computed "
+        "rows are empty. If they are compute-bound, the experts take as many times as long; they are bound by {bound}.",
         model=layer_of_experts,
         controls=[
             choice("sizes", "Experts as in", EXPERTS),
@@ -170,7 +175,6 @@ def expert_loads() -> Figure:
             readout("flops", "FLOPs computed", "FLOPs"),
             readout("bytes", "Bytes, as one operator", "B"),
             readout("per_expert", "Tokens of the average expert", "tokens"),
-            readout("rank_imbalance", "Busiest / average device", "×"),
             readout("slowdown", "Rows of the busiest device", "×"),
             readout("dropped", "Dropped", "%"),
             readout("empty", "Empty rows", "%"),
@@ -183,13 +187,13 @@ def expert_loads() -> Figure:
         table=[
             column("until", "Of the experts, up to", "%"),
             column("load", "Tokens, each", "×"),
-            column("on_device", "Their device", "×"),
+            column("on_device", "Their device computes", "×"),
             column("kept", "Computed", "×"),
             column("over", "Dropped", "×"),
             column("vacant", "Empty rows", "×"),
         ],
         caption="The load follows a formula: the busiest i of E experts together get the share (i/E)^a of the tokens, and a follows from the busiest expert. "
-        "Neighbours share a device, so the busiest experts lie together, as they do in the worst case. The line is the average of each device. No token chooses an "
+        "Neighbours share a device, so the busiest experts lie together, as they do in the worst case. A bar is the mean of a 64th of the experts, so the busiest expert itself stands higher. The line is the mean expert of each device, as computed. No token chooses an "
         "expert twice, so the skew is at most experts / chosen, and there are no more devices than experts. A capacity pads every expert to its limit. Bytes and "
         "times leave out sending tokens between devices, and shared experts; times also leave out the router. " + peaks_note(PAIRS),
         height=260,

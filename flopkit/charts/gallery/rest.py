@@ -30,8 +30,8 @@ DEVICES = (
     ("rtx-4090", "bf16"),
 )
 KINDS = {
-    "products": "matrix products",
-    "attention": "attention's products",
+    "products": "matmuls with weights",
+    "attention": "attention's matmuls",
     "softmax": "softmax",
     "norm": "norms",
     "activation": "SwiGLU",
@@ -151,38 +151,45 @@ def layer_shares() -> Figure:
 
     def chart(s: Any) -> Any:
         alt = need("altair")
-        return (
-            s.rows.transform_fold(list(KINDS), as_=["kind", "part"])
-            .transform_calculate(label=f"({KINDS})[datum.kind]", place=f"indexof({list(KINDS)}, datum.kind)")
-            .mark_bar()
-            .encode(
-                y=alt.Y("bar:N", title=None, sort=list(BARS)),
-                x=alt.X(
-                    "part:Q",
-                    title="share of the layer",
-                    axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1], domain=False),
-                    scale=alt.Scale(domain=[0, 1], nice=False),
-                ),
-                color=alt.Color(
-                    "label:N",
-                    title=None,
-                    scale=alt.Scale(domain=list(KINDS.values()), range=COLOURS),
-                    legend=alt.Legend(columns=2, columnPadding=8, symbolSize=70, labelFontSize=11, symbolType="square"),
-                ),
-                order=alt.Order("place:Q"),
-                tooltip=[
-                    alt.Tooltip("bar:N", title="of the layer's"),
-                    alt.Tooltip("label:N", title="work"),
-                    alt.Tooltip("part:Q", title="share", format=".2%"),
-                ],
-            )
+        shares = {
+            "title": "share of the layer",
+            "axis": alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1], domain=False),
+            "scale": alt.Scale(domain=[0, 1], nice=False),
+        }
+        y = alt.Y("bar:N", title=None, sort=list(BARS))
+        folded = s.rows.transform_fold(list(KINDS), as_=["kind", "part"]).transform_calculate(
+            label=f"({KINDS})[datum.kind]", place=f"indexof({list(KINDS)}, datum.kind)"
         )
+        bars = folded.mark_bar().encode(
+            y=y,
+            x=alt.X("part:Q", **shares),
+            color=alt.Color(
+                "label:N",
+                title=None,
+                scale=alt.Scale(domain=list(KINDS.values()), range=COLOURS),
+                legend=alt.Legend(columns=2, columnPadding=8, symbolSize=70, labelFontSize=11, symbolType="square"),
+            ),
+            order=alt.Order("place:Q"),
+            tooltip=[
+                alt.Tooltip("bar:N", title="of the layer's"),
+                alt.Tooltip("label:N", title="work"),
+                alt.Tooltip("part:Q", title="share", format=".2%"),
+            ],
+        )
+        numbers = folded.mark_text(color=theme.PAPER, fontWeight=600).encode(
+            y=y,
+            x=alt.X("part:Q", stack="zero", bandPosition=0.5, **shares),
+            detail="label:N",
+            order=alt.Order("place:Q"),
+            text=alt.condition("datum.part > 0.08", alt.Text("part:Q", format=".0%"), alt.value("")),
+        )
+        return alt.layer(bars, numbers)
 
     return Figure(
         name="layer-shares",
         title="A layer's FLOPs, bytes and least time, by kind of work",
         alt="Three stacked bars for one layer of {network} that reads {tokens}: its FLOPs, its bytes and its least time on {device}, each split "
-        "by kind of work; the data table has every share. Kernels: {fused}; scores {scores}. What is no matrix product does {rest_flops} of the "
+        "by kind of work; the data table has every share. Kernels: {fused}; scores {scores}. Everything but the matmuls does {rest_flops} of the "
         "FLOPs, moves {rest_bytes} of the bytes and takes {rest_seconds} of the least time.",
         model=layer_with_the_rest,
         controls=[
@@ -193,7 +200,7 @@ def layer_shares() -> Figure:
             device_choice(pairs=DEVICES),
         ],
         readouts=[
-            readout("rest_flops", "The rest, of the FLOPs", "%"),
+            readout("rest_flops", "All but matmuls, of the FLOPs", "%"),
             readout("rest_bytes", "of the bytes", "%"),
             readout("rest_seconds", "of the least time", "%"),
             readout("flops", "FLOPs of the layer", "FLOPs"),
@@ -206,9 +213,9 @@ def layer_shares() -> Figure:
             column("bar", "Share of"),
             *(column(kind, label[0].upper() + label[1:], "%") for kind, label in KINDS.items()),
         ],
-        caption="One sequence, forward pass, in bf16; a norm in separate steps moves fp32. The last two settings of the kernels add to those before: each residual sum with the norm after it in one kernel; then SwiGLU and the rotary turn inside the kernels of the products. Matrix and vector FLOPs together, under EXACT. "
+        caption="One sequence, forward pass, in bf16; shares above 8 % stand in the bars. A norm in separate steps moves fp32. The last two settings of the kernels add to those before: each residual sum with the norm after it in one kernel; then SwiGLU and the rotary turn inside the kernels of the matmuls. Matrix and vector FLOPs together, under EXACT. "
         "Every kernel reads its tensors from memory and writes its results there, and finds nothing in a cache. The least time is the sum over "
-        "kernels; it leaves out their start and the time of vector FLOPs, which is long for the softmax inside a flash kernel. "
+        "kernels; it leaves out their start, microseconds each, and the time of vector FLOPs, which is long for the softmax inside a flash kernel. "
         + peaks_note(DEVICES),
         height=150,
     )

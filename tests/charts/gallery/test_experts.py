@@ -56,8 +56,12 @@ def test_bars_hold_all_tokens(state):
     rows, found = FIGURE.rows(**state), FIGURE.at(**state)
     s = {**FIGURE.settings(), **state}
     assert math.isclose(sum(row["load"] for row in rows) / 64, 1, rel_tol=1e-9)
-    assert math.isclose(sum(row["on_device"] for row in rows) / 64, 1, rel_tol=1e-9)
-    assert math.isclose(rows[0]["on_device"], found["rank_imbalance"])
+    if s["capacity"] == "no limit":
+        assert math.isclose(sum(row["on_device"] for row in rows) / 64, 1, rel_tol=1e-9)
+        assert math.isclose(rows[0]["on_device"], found["rank_imbalance"])
+    else:
+        assert {row["on_device"] for row in rows} == {found["limit"]}, "each device computes each expert to its limit"
+    assert math.isclose(rows[0]["on_device"], found["slowdown"]), "the line begins at the busiest device's rows"
     if s["experts"] <= 64:
         assert math.isclose(rows[0]["load"], found["skewed"])
     for row in rows:

@@ -65,6 +65,15 @@ def test_six_n_of_each_model():
     assert every["of_gpt_2"] == pytest.approx(-0.1262, abs=5e-5)
 
 
+def test_a_window_bends_a_line():
+    """Of 62 layers of Gemma-3-27B, 52 see at most 1,024 tokens: 32 heads of 128, so a pair costs 6·2·4,096 FLOPs in training."""
+    model, length = fk.load("gemma-3-27b"), 131072
+    pairs = 10 * length * (length + 1) / 2 + 52 * (1024 * 1025 / 2 + (length - 1024) * 1024)
+    weights = model.params - sum(model.forward(seq=1).params_by_role[role] for role in ("norm",))
+    exact = 6 * weights + 6 * 2 * 4096 * pairs / length
+    assert ERRORS.at(length=length)["of_gemma_3_27b"] == pytest.approx(6 * model.params / exact - 1, rel=1e-6)
+
+
 def test_what_n_is():
     without, kaplan = list(ERRORS.controls["counted"].options)[1:]
     step = fk.load("llama-3-8b").train_step(seq=1024)

@@ -64,6 +64,19 @@ def test_the_bars_are_shares():
             assert sum(row[kind] for kind in KINDS) == pytest.approx(1, rel=1e-12)
 
 
+def test_each_share_is_written_in_its_own_segment():
+    """The numbers are stacked as the bars are, one for each kind, and a thin segment has none."""
+    bars, numbers = FIGURE.spec()["layer"]
+    assert numbers["encoding"]["x"]["stack"] == "zero" and numbers["encoding"]["x"]["bandPosition"] == 0.5
+    assert (
+        numbers["encoding"]["order"] == bars["encoding"]["order"] and numbers["encoding"]["detail"]["field"] == "label"
+    )
+    drawn = FIGURE.svg(scores=MATH)
+    shares = [row[kind] for row in FIGURE.rows(scores=MATH) for kind in KINDS]
+    assert sum(drawn.count(f">{100 * share:.0f} %<") > 0 for share in shares if share > 0.08) == 8
+    assert "87 %" in drawn and ">3 %<" not in drawn
+
+
 def test_steps_are_what_a_program_of_single_steps_moves():
     """The operators written in plain torch, counted as they run."""
     torch = pytest.importorskip("torch")
