@@ -151,7 +151,7 @@ def test_blocks_of_two_networks_by_hand():
     }
     flops = [mark for i in range(9) for mark in drawing.marks(f"FLOPs of {i}")]
     bars = [mark for i in range(9) for mark in drawing.marks(f"bytes of {i}")]
-    assert [mark.text for mark in flops if mark.kind == "text"] == ["few"] * 6  # their vector work is not counted, and it is not nothing
+    assert [mark.text for mark in flops if mark.kind == "text"] == ["few"] * 6  # vector work, not counted
     numbers = [at * 2 * w] * 9
     numbers[0], numbers[3], numbers[6] = (moved for _, moved in products.values())
     numbers[7], numbers[8] = at * 2 * c, at * 3 * c

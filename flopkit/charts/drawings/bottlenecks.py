@@ -128,7 +128,7 @@ def inverted_bottleneck(channels: int = 24, side: int = 56, batch: int = 64) -> 
     Examples
     --------
     >>> inverted_bottleneck().title
-    'Batch norms and activations: no FLOPs, 63.3 % of the bytes'
+    'Batch norms and activations: hardly any FLOPs, 63.3 % of the bytes'
     """
     for name, value, most in (("channels", channels, 1024), ("side", side, 1024), ("batch", batch, 2**20)):
         whole("inverted_bottleneck", name, value, 1, most)
@@ -147,7 +147,7 @@ def inverted_bottleneck(channels: int = 24, side: int = 56, batch: int = 64) -> 
         if wide:
             canvas.box(132, y, wide, 18, name=f"FLOPs of {i}", colour=ORANGE, fill=0.5, edge=0, round=0)
         else:
-            canvas.text(132, y + 9, "0", anchor="start", name=f"FLOPs of {i}", colour=MUTED)
+            canvas.text(132, y + 9, "few", anchor="start", name=f"FLOPs of {i}", colour=MUTED)
         where = 228, y, 66 * cost.bytes / most_bytes, 18
         canvas.box(*where, name=f"bytes of {i}", colour=ORANGE if product else BLUE, fill=0.5, edge=0, round=0)
         canvas.text(232 + where[2], y + 9, si(cost.bytes, "B"), anchor="start", name="amount")
@@ -162,7 +162,7 @@ def inverted_bottleneck(channels: int = 24, side: int = 56, batch: int = 64) -> 
     )
     return Drawing(
         "inverted-bottleneck",
-        f"Batch norms and activations: no FLOPs, {percent(plain / moved)} of the bytes",
+        f"Batch norms and activations: hardly any FLOPs, {percent(plain / moved)} of the bytes",
         f"Bars of FLOPs and bytes for the operators of a block with {channels} channels at its ends and {6 * channels} in its middle, {side} × {side} "
         f"maps, {batch} images in fp32: "
         + ", ".join(f"{name} {si(cost.flops, 'FLOPs')} and {si(cost.bytes, 'B')}" for name, _, cost in block)

@@ -188,7 +188,7 @@ def decode_throughput() -> Figure:
             "One user": {**llama, "model": "Llama 3 70B", "context": 8192, "batch": 1},
             "A batch of 128": {**llama, "model": "Llama 3 70B", "context": 8192, "batch": 128},
             "Short contexts": {**llama, "model": "Llama 3 70B", "context": 512, "batch": 1024},
-            "No grouped heads": {**llama, "model": "Llama 2 13B", "context": 8192, "batch": 64},
+            "No grouped heads": {**llama, "model": "Llama 2 13B", "context": 4096, "batch": 64},
             "Latent attention": {
                 **llama,
                 "model": "DeepSeek-V3",
@@ -221,7 +221,8 @@ def decode_throughput() -> Figure:
         ],
         caption="Upper bounds on tokens/s of dense models: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
         "communication between them. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
-        "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. "
+        "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. The bounds let attention "
+        "read while the dense layers compute; where one waits for the other, a large batch takes longer. Llama 2 13B is made for 4,096 tokens. "
         f"Megatron 1T is drawn without its table of learned positions, which ends at {load('megatron-1t').positions:,} tokens. "
         f"The ceiling is the limit of a large batch. Rates below 0.1 tokens/s are drawn at 0.1. {peaks_note(HARDWARE)}",
         height=320,

@@ -139,7 +139,8 @@ def utilisation_ceilings() -> Figure:
         chart=chart,
         table=[column("title", "Network"), column("its_ceiling", "Utilisation, at most", "%"), column("its_seconds", "Time, at least", "s")],
         caption="Forward and backward pass at 224 × 224, without the optimiser. Every operator runs by itself and finds nothing in a cache; the "
-        "least time is the sum of theirs, a bound and not a measurement. Depthwise convolutions run on the lanes, at the fp32 peak. All numbers "
+        "least time is the sum of theirs, a bound and not a measurement. Each map is counted once where it is read, though in training a batch norm has to read it twice. "
+        "Depthwise convolutions run on the lanes, at the fp32 peak. All numbers "
         "have the format that is chosen with the device. The batch is 64. The sliders shorten times and leave FLOPs and bytes as they are. " + source_note(DEVICES),
         height=380,
     )  # fmt: skip

@@ -1,5 +1,7 @@
 """Tokens a second over the batch, against fk.serving, which finds its bounds without the figure."""
 
+import random
+
 import pytest
 
 import flopkit as fk
@@ -58,3 +60,29 @@ def test_where_the_memory_is_full():
     most = fk.serving.largest_batch("llama-3-70b", "h100-sxm", context=8192, count=8)
     assert int(FIGURE.at(model="Llama 3 70B", context=8192)["most"]) == most
     assert FIGURE.at(**FIGURE.presets["One trillion, bf16"])["most"] == 0
+
+
+def test_no_preset_asks_more_of_a_model_than_it_was_made_for():
+    """Llama 2 ends at 4,096 tokens (its config.json: max_position_embeddings), which the caption says."""
+    [preset] = [chosen for chosen in FIGURE.presets.values() if chosen["model"] == "Llama 2 13B"]
+    assert preset["context"] <= 4096 and "Llama 2 13B is made for 4,096 tokens" in FIGURE.caption
+
+
+def test_dense_layers_and_attention_one_after_the_other_take_longer():
+    """The caption says that the bound lets them overlap: apart, each takes the longer of its arithmetic and its reading."""
+    model, card, sizes = fk.load("llama-3-70b"), fk.device("h100-sxm"), {"context": 512, "batch": 453}
+    step, read = model.decode(**sizes), model.kv_bytes(context=512, batch=453)
+    attention = 453 * 80 * 4 * 64 * 128 * 512  # users, layers, FLOPs a pair and number, heads, head dimension, tokens
+    apart = [(step.flops - attention, step.bytes - read), (attention, read)]
+    seconds = sum(max(f / 8 / card.peak("bf16"), m / 8 / card.bandwidth) for f, m in apart)
+    together = 1 / FIGURE.at(model="Llama 3 70B", **sizes, count=8)["each"]
+    assert seconds > 1.3 * together and "where one waits for the other" in FIGURE.caption
+
+
+@pytest.mark.parametrize("users", [8, 32, 128])
+def test_random_routing_touches_fewer_experts_than_the_batch_can_choose(users):
+    """The caption calls the curves of experts estimates; the walk draws each user's eight of 256."""
+    draw = random.Random(users)
+    touched = [len({e for _ in range(users) for e in draw.sample(range(256), 8)}) for _ in range(50)]
+    assert sum(touched) / 50 == pytest.approx(256 * (1 - (1 - 8 / 256) ** users), rel=0.03)
+    assert max(touched) < min(256, 8 * users) + (users > 64) and "those curves are estimates" in FIGURE.caption

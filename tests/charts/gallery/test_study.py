@@ -66,3 +66,14 @@ def test_shares_of_the_bytes():
     total = sum(part.bytes for part in parts)
     for share, some in (("plain_share", ("norm", "activation")), ("depthwise_share", ("depthwise",))):
         assert found[share] == pytest.approx(sum(p.bytes for p in parts if kinds[p.name] in some) / total, rel=1e-12)
+
+
+def test_the_caption_says_that_a_norm_has_to_read_its_maps_twice():
+    """A norm's bytes are those of one read: forward in and out, backward two in and one out; its mean needs the whole map before the first output."""
+    norms = [
+        part
+        for part in cnn("mobilenet_v2", batch=64, dtype="int8").parts
+        if cnn_kinds("mobilenet_v2")[part.name] == "norm"
+    ]
+    first, wide = norms[0], 64 * 32 * 112 * 112
+    assert 2 * wide <= first.bytes < 2.001 * wide and "a batch norm has to read it twice" in FIGURE.caption
