@@ -120,6 +120,8 @@ def by_module(report: Any, depth: int | None) -> Table:
             for name, amount in amounts.items():
                 row[name] += amount
     whole, names_of = report.flops, _names(rows.keys())
+    if depth == 0 and "" not in names_of.values():  # several models, or none
+        depth = 1
     shown = []
     for path in sorted(rows, key=lambda path: not path):
         row, name = rows[path], names_of[path]
@@ -138,7 +140,7 @@ def _names(paths: Collection[str]) -> dict[str, str]:
     """What each path is called: without the root's name, if there is one root that calls others."""
     roots = {path.split(".", 1)[0] for path in paths if path}
     parents = roots if len(roots) == 1 else {path.split(".", 1)[0] for path in paths if "." in path}
-    names = {path: path or ("(no module)" if roots else "") for path in paths}
+    names = {path: path or "(no module)" for path in paths}
     if len(parents) == 1:
         (root,) = parents
         names.update({path: path[len(root) + 1 :] for path in paths if f"{path}.".startswith(f"{root}.")})

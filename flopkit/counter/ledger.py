@@ -27,6 +27,7 @@ class Entry:
     key: Any = None  # its signature: nothing here asks for it, tools/golden.py compares by it
     by_torch: int | None = 0  # what torch's own counter says of it; None: its formula fails
     results: Any = None  # how to make up what it returns, on meta
+    conjugates: bool = False  # whether the kernel may have complex numbers to conjugate
     calculates: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -149,7 +149,7 @@ class Report:
         Parameters
         ----------
         depth : int, optional
-            How many levels to show. 0: the model alone; None: all.
+            How many levels to show. 0: the model alone, or each of several; None: all.
 
         Raises
         ------

@@ -149,7 +149,43 @@ def counting(*program: Any, strict: bool = False, attention: str = "auto") -> co
         raise TypeError(
             f"counting({what}): the program goes into the block, `with fk.counting() as report:`, or to fk.count(model, x)"
         )
-    return _counting(strict, attention)
+    return _Counting(strict, attention)
+
+
+class _Counting(contextlib.AbstractContextManager[Report]):
+    """What `counting` returns: each time that it is entered it begins a count of its own."""
+
+    def __init__(self, strict: bool, attention: str) -> None:
+        self._given = strict, attention
+        self._block: Any = None
+
+    @left_to_python
+    def __enter__(self) -> Report:
+        if self._block is not None:
+            raise RuntimeError(
+                "this fk.counting() is being entered already: call fk.counting() again for a block inside of it"
+            )
+        block = _counting(*self._given)
+        report = block.__enter__()
+        self._block = block
+        return report
+
+    @left_to_python
+    def __exit__(self, *error: Any) -> bool | None:
+        block, self._block = self._block, None
+        return block.__exit__(*error)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"fk.counting() has no {name!r}: the report has the numbers, `with fk.counting() as report:`"
+        )
+
+    def __call__(self, *program: Any) -> Any:
+        what = ", ".join(map(_shown, program))
+        raise TypeError(
+            f"fk.counting()({what}): no decorator, for the report would be lost: call fk.count(function, x), or write "
+            "`with fk.counting() as report:` around the call"
+        )
 
 
 @left_to_python
@@ -193,7 +229,7 @@ def _progress(name: str) -> Iterator[Callable[[int], None]]:
         if bar is None and time.monotonic() - start > 2:
             from tqdm.auto import tqdm
 
-            bar = tqdm(desc=f"counting {name}", unit=" operators", leave=False)
+            bar = tqdm(desc=f"counting {name}", unit=" operators", leave=False, disable=None)
         if bar is not None:
             bar.update(seen - bar.n)
 

@@ -74,8 +74,8 @@ class Answer:
         return f"<div>{html.escape(repr(self))}</div>"
 
 
-def ask(tool: str, model: Any, *inputs: Any) -> Answer:
-    """The number that an installed tool prints for ``model(*inputs)``, one forward pass.
+def ask(tool: str, model: Any, /, *inputs: Any, **named: Any) -> Answer:
+    """The number that an installed tool prints for ``model(*inputs, **named)``, one forward pass.
 
     It is called as its documentation says, quietly, with a copy of the model and its inputs, because tools leave traces on them (buffers,
     modes, hooks, values changed in place); what it replaced in torch is put back, and so is torch's random state. A plain function is not
@@ -94,6 +94,8 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
         A ``torch.nn.Module``; torch's two take any function.
     *inputs : Any
         What the model is called with. ptflops is given several by the names that ``forward`` has for them.
+    **named : Any
+        What the model is called with, by name. A tool that takes no names is given them in the order of ``forward``.
 
     Raises
     ------
@@ -117,10 +119,10 @@ def ask(tool: str, model: Any, *inputs: Any) -> Answer:
     """
     tool = tool_name(tool)
     with one_at_a_time:
-        return _ask(tool, model, inputs)
+        return _ask(tool, model, inputs, named)
 
 
-def _ask(tool: str, model: Any, inputs: tuple[Any, ...]) -> Answer:
+def _ask(tool: str, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Answer:
     known = tool_of(tool)
     module = load(known.package)
     if module is None:
@@ -131,7 +133,7 @@ def _ask(tool: str, model: Any, inputs: tuple[Any, ...]) -> Answer:
 
     try:
         with quiet(), put_back(), same_random_state():
-            value = known.call(module, *_copied(model, inputs))
+            value = known.call(module, *_copied(model, inputs, named))
     except _NoCopy as error:
         return answer(None, str(error))
     except Exception as error:  # a tool may fail in any way on a model it was not made for
@@ -143,22 +145,22 @@ class _NoCopy(ValueError):
     """A model, or what it is called with, that cannot be copied."""
 
 
-def _copied(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Both at once, so that a tensor that both of them hold is one tensor in the copies, too."""
+def _copied(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """All at once, so that a tensor that two of them hold is one tensor in the copies, too."""
     import torch
 
     computed = [
-        x for x in inputs if isinstance(x, torch.Tensor) and not x.is_leaf
+        x for x in (*inputs, *named.values()) if isinstance(x, torch.Tensor) and not x.is_leaf
     ]  # deepcopy takes leaves of a graph only
     memo: dict[int, Any] = {id(x): x.detach().clone().requires_grad_() for x in computed}
     try:
-        model, inputs = copy.deepcopy((model, inputs), memo)
+        copies: tuple[Any, tuple[Any, ...], dict[str, Any]] = copy.deepcopy((model, inputs, named), memo)
     except Exception as error:  # anybody's __deepcopy__
         raise _NoCopy(
             f"{type(model).__name__} and its inputs cannot be copied ({_line(error)}), and each tool is given a copy; what a function "
             'uses is not copied: "torch" and "torch.profiler" can be asked about lambda: model(*inputs)'
         ) from error
-    return model, inputs
+    return copies
 
 
 def _first_cause(error: BaseException) -> BaseException:
@@ -175,8 +177,8 @@ def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"
 
 
-def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) -> Table:
-    """Every tool's number for ``model(*inputs)``, one forward pass, beside what really ran.
+def ask_all(model: Any, /, *inputs: Any, tools: str | Iterable[str] | None = None, **named: Any) -> Table:
+    """Every tool's number for ``model(*inputs, **named)``, one forward pass, beside what really ran.
 
     One row for each tool, which is asked as `ask` does.
 
@@ -188,6 +190,8 @@ def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) 
         What the model is called with.
     tools : str | Iterable[str], optional
         Names as `ask` has them, or one name; None: all. One that is missing is a row that says how to install it.
+    **named : Any
+        What the model is called with, by name.
 
     Raises
     ------
@@ -214,18 +218,19 @@ def ask_all(model: Any, *inputs: Any, tools: str | Iterable[str] | None = None) 
     torch 8192 1.0
     torch.profiler 8192 1.0
     """
-    from flopkit.counter.running import count
+    from flopkit.counter.running import counting
 
     if not isinstance(tools, Iterable | None):
         raise TypeError(f"tools must be names, such as ['torch', 'fvcore'], and not of type {type(tools).__name__}")
     names = [tool_name(name) for name in (TOOLS if tools is None else [tools] if isinstance(tools, str) else tools)]
     with one_at_a_time, quiet(), same_random_state():
-        model_copy, inputs_copy = _copied(model, inputs)
-        report = count(model_copy, *inputs_copy)
+        model_copy, inputs_copy, named_copy = _copied(model, inputs, named)
+        with counting() as report:
+            model_copy(*inputs_copy, **named_copy)
     whole = report.forward.flops
     rows = []
     for name in names:
-        found = ask(name, model, *inputs)
+        found = ask(name, model, *inputs, **named)
         share = None if found.flops is None or not whole else found.flops / whole
         rows.append(
             {

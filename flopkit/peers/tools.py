@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,15 +29,15 @@ class Tool:
         FLOPs that a multiply-add is in that number: 2, or 1 where it counts multiply-adds.
     backend : str
         At which level it watches, in its own words where it has a choice.
-    call : Callable[[Any, Any, tuple[Any, ...]], Any]
-        What gives the number, from the tool's module, a model and its inputs.
+    call : Callable[..., Any]
+        What gives the number, from the tool's module, a model, its inputs and those by name.
     """
 
     package: str
     unit: str
     fma: int
     backend: str
-    call: Callable[[Any, Any, tuple[Any, ...]], Any]
+    call: Callable[..., Any]
 
     @property
     def install(self) -> str:
@@ -75,50 +76,74 @@ def tool_name(name: Any) -> str:
     return find(name, TOOLS, "a known tool", argument="tool")
 
 
-def _torch(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
-    with module.FlopCounterMode(display=False) as counter:
-        model(*inputs)
+def _in_order(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """All inputs by position, for a tool that takes no names."""
+    if not named:
+        return inputs
+    bound = inspect.signature(model.forward).bind(*inputs, **named)
+    bound.apply_defaults()
+    rest = {
+        p.name for p in bound.signature.parameters.values() if p.kind is p.VAR_KEYWORD and not bound.kwargs.get(p.name)
+    }
+    if set(bound.kwargs) - rest:
+        raise TypeError(f"this tool takes inputs by position, and {', '.join(bound.kwargs)} can be given by name only")
+    return bound.args
+
+
+def _uncompiled() -> Any:
+    """Around a tool that is a dispatch mode: under one nothing compiled runs, and the compiler would remember for good that it did not."""
+    import torch
+
+    return torch.compiler.set_stance("force_eager")
+
+
+def _torch(module: Any, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    with _uncompiled(), module.FlopCounterMode(display=False) as counter:
+        model(*inputs, **named)
     return counter.get_total_flops()
 
 
-def _profiler(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
+def _profiler(module: Any, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], with_flops=True) as found:
-        model(*inputs)
+        model(*inputs, **named)
     return sum(event.flops for event in found.key_averages())
 
 
-def _fvcore(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
-    counter = module.FlopCountAnalysis(model, inputs)
+def _fvcore(module: Any, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    counter = module.FlopCountAnalysis(model, _in_order(model, inputs, named))
     return counter.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none").total()
 
 
-def _ptflops(backend: str) -> Callable[[Any, Any, tuple[Any, ...]], Any]:
-    def call(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
-        given: Any = inputs[0] if len(inputs) == 1 else None
+def _ptflops(backend: str) -> Callable[..., Any]:
+    def call(module: Any, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        given: Any = inputs[0] if len(inputs) == 1 and not named else None
         if given is None:  # several go by name
-            given = dict(zip(inspect.signature(model.forward).parameters, inputs, strict=False))
-        return module.get_model_complexity_info(
-            # equivalent: 1 -> 2 (the size is asked for, and not used)
-            model, (1,), input_constructor=lambda size: given, as_strings=False, print_per_layer_stat=False,
-            verbose=False, backend=backend,
-        )[0]  # fmt: skip
+            given = dict(zip(inspect.signature(model.forward).parameters, inputs, strict=False)) | named
+        with _uncompiled() if backend == "aten" else contextlib.nullcontext():
+            return module.get_model_complexity_info(
+                # equivalent: 1 -> 2 (the size is asked for, and not used)
+                model, (1,), input_constructor=lambda size: given, as_strings=False, print_per_layer_stat=False,
+                verbose=False, backend=backend,
+            )[0]  # fmt: skip
 
     return call
 
 
-def _thop(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
-    return module.profile(model, inputs=inputs, verbose=False)[0]
+def _thop(module: Any, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    return module.profile(model, inputs=_in_order(model, inputs, named), verbose=False)[0]
 
 
-def _calflops(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
-    return module.calculate_flops(model, args=list(inputs), print_results=False, output_as_string=False)[0]
+def _calflops(module: Any, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    return module.calculate_flops(
+        model, args=list(inputs), kwargs=dict(named), print_results=False, output_as_string=False
+    )[0]
 
 
-def _torchinfo(module: Any, model: Any, inputs: tuple[Any, ...]) -> Any:
+def _torchinfo(module: Any, model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     # equivalent: 0 -> 1 (what a tool writes is held back)
-    return module.summary(model, input_data=list(inputs), verbose=0).total_mult_adds
+    return module.summary(model, input_data=list(_in_order(model, inputs, named)), verbose=0).total_mult_adds
 
 
 TOOLS: Mapping[str, Tool] = MappingProxyType(

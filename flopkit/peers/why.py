@@ -36,14 +36,34 @@ def reason(answer: Any, report: Any) -> str:
     if str(answer.version).split("+")[0] != known.get("version"):
         return f"{NOT_KNOWN} of this version"
     unseen: dict[str, int] = {}
-    for row in report.by_op():
+    ran = [row for row in report.by_op() if row["phase"] == "forward"]
+    for row in ran:
         name = f"{row['operator']}, {row['kernel']}" if row["kernel"] else row["operator"]
-        if row["phase"] == "forward" and row["flops"] and (name in known["zero"] or row["operator"] in known["zero"]):
+        if row["flops"] and (name in known["zero"] or row["operator"] in known["zero"]):
             unseen[row["operator"]] = unseen.get(row["operator"], 0) + row["flops"]
     found = [f"{op}: 0 ({units.si(flops, 'FLOPs')})" for op, flops in unseen.items()]
     left = answer.flops - (true - sum(unseen.values()))
     if left < -NEAR * true:
-        found.append(known.get("less", NOT_KNOWN))
+        found.append(_fitting("less", known, _is_missed(known, ran)))
     elif left > 0:
-        found.append(known.get("more", NOT_KNOWN))
+        found.append(_fitting("more", known, left <= _added_at_most(answer, known, report)))
     return "; ".join(found) or NOT_KNOWN
+
+
+def _fitting(which: str, known: Mapping[str, Any], fits: bool) -> str:
+    return str(known.get(which, NOT_KNOWN)) if fits else NOT_KNOWN
+
+
+def _is_missed(known: Mapping[str, Any], ran: list[Any]) -> bool:
+    """Whether what a tool leaves out may have been in the program: a convolution is a layer to each of them."""
+    said = known.get("less", "")
+    return (
+        {row["operator"] for row in ran if row["flops"]} != {"convolution"} or "convolution" in said or "batch" in said
+    )
+
+
+def _added_at_most(answer: Any, known: Mapping[str, Any], report: Any) -> float:
+    """What a tool may add: no more for each element-wise FLOP that ran than one of its units; a table's parameters without a bound."""
+    if "embedding" in known.get("more", "") and any(row["operator"] == "embedding" for row in report.by_op()):
+        return float("inf")
+    return float(2 // answer.fma * report.forward.vector_flops)

@@ -87,3 +87,35 @@ def test_wrong_arguments():
     with pytest.raises((TypeError, AttributeError)):
         fk.count(nn.Linear(8, 8), [1, 2, 3])
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_counting_as_torchs_counter_is_used():
+    x = torch.ones(4, 8)
+    counter = fk.counting()
+    with counter:
+        x @ x.T
+    for name in ("flops", "get_total_flops", "model_flops"):
+        with pytest.raises(
+            AttributeError, match=f"has no '{name}': the report has the numbers, `with fk.counting\\(\\) as"
+        ):
+            getattr(counter, name)
+    with pytest.raises(TypeError, match=r"no decorator.*call fk.count\(function, x\)"):
+
+        @counter
+        def step():
+            return x @ x.T
+
+
+def test_counting_may_be_entered_again():
+    x, flops = torch.ones(4, 8), []
+    counter = fk.counting()
+    for _ in range(2):
+        with counter as report:
+            x @ x.T
+        flops.append(report.flops)
+    assert flops == [2 * 4 * 4 * 8] * 2
+    with counter as report:
+        with pytest.raises(RuntimeError, match=r"entered already: call fk.counting\(\) again"):
+            counter.__enter__()
+        x @ x.T
+    assert report.flops == flops[0]

@@ -380,7 +380,19 @@ def test_work_outside_of_modules():
     model = linear()
     report = fk.count(lambda: model(data()) @ w)
     assert {row["module"]: row["flops"] / UNIT for row in report.by_module()} == {"": 1, "(no module)": 1}
-    assert [row["module"] for row in fk.count(lambda: data() @ w).by_module()] == [""]
+    assert [row["module"] for row in fk.count(lambda: data() @ w).by_module()] == ["(no module)"]
+    loss = model(data()).sum()
+    assert [row["module"] for row in fk.count(loss.backward).by_module()] == ["(no module)"]
+
+
+def test_at_depth_0_several_models_have_a_row_each():
+    one, two = nn.Sequential(linear()), nn.Sequential(linear(), linear())
+    with fk.counting() as report:
+        one(data())
+        two(data())
+    found = {row["module"]: row["flops"] / UNIT for row in report.by_module(depth=0)}
+    assert found == {"Sequential": 1, "Sequential (2)": 2, "(no module)": 0}
+    assert [row["module"] for row in fk.count(two, data()).by_module(depth=0)] == [""]
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

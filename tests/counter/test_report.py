@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import pickle
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -236,6 +237,9 @@ def test_a_long_count_shows_a_bar(monkeypatch, capsys):
 
     clock = iter(range(0, 10**6, 3))
     monkeypatch.setattr(running.time, "monotonic", lambda: next(clock))
+    fk.count(lambda: [torch.ones(1) + 1 for _ in range(300)])
+    assert capsys.readouterr().err == ""  # a file, a pipe
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     fk.count(lambda: [torch.ones(1) + 1 for _ in range(300)])
     assert "counting" in capsys.readouterr().err
     monkeypatch.setattr(running.time, "monotonic", lambda: 0)

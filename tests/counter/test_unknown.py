@@ -393,16 +393,10 @@ def test_an_odd_number_of_flops_is_exact():
     assert type(report.flops) is type(report.forward.flops) is int
 
 
-@torch.library.custom_op("unknown_tests::half", mutates_args=())
-def half(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return 0.5 * torch.from_numpy(a.numpy() @ b.numpy())
-
-
 def test_of_an_operator_that_is_counted_by_its_inside_a_note_says_so():
-    report = fk.count(lambda: (half(A, B), half(A, B)))
-    assert (report.flops, report.vector_flops, report.uncounted) == (0, 2 * 32, [])
+    report = fk.count(lambda: (inside(A, B), inside(A, B)))
     assert [
-        note for note in report.notes if note.startswith("unknown_tests.half: counted by torch's operators inside")
+        note for note in report.notes if note.startswith("unknown_tests.inside: counted by torch's operators inside")
     ], report.notes
     assert any("counted by torch's operators" in line for line in report.summary())
     assert not fk.count(opaque, A, B).notes

@@ -1,7 +1,7 @@
 """Seeing a program run: every operator as it is called, in which thread, for which module, in which pass.
 
 - `mode` is the dispatch mode that torch calls for each operator. The `cache` has what a formula said of such a call; an operator without a
-  formula is *opened*: its kernel runs with the mode on, and what it calls counts (`decompose`).
+  formula is *opened*: its kernel runs with the mode on, and what it calls counts (`decompose`); `origins` tells whether that was all of it.
 - `state` is what is known of one thread. Its `phase_and_scope` decides the phase, from what `autograd` is differentiating, the optimiser's
   steps under way and the Python stack; `modules` names the module. (`breakdown.parts` moves what a fused backward recomputes to its phase.)
 - `attention` is a call of attention as a whole (`attention_calls` reads its arguments), `flex` is FlexAttention.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flopkit.counter import by_torch, registry
-from flopkit.counter.calls import OpCall
+from flopkit.counter.calls import OpCall, tensors
 from flopkit.counter.formulas import rule_for
 from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.autograd import current_node, graph_task
@@ -43,6 +43,10 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
         entry = Entry(rule.op, work, func, shapes, torch_flops)
         return watcher.entries.setdefault((shapes, repr(work), torch_flops), entry)
     entry = Entry(rule.op, work, func, (func, *key), torch_flops)
+    # An operator that somebody else wrote may compute with complex numbers although it takes and returns none.
+    entry.conjugates = getattr(func, "namespace", "") != "aten" or any(
+        t.is_complex() for t in tensors((args, kwargs, out))
+    )
     if rule.made_up and on_meta(args):
         entry.results = _recipe_of(out)
     if rule.floats_matter:

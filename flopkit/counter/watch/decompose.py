@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from flopkit.counter.calls import tensors
-from flopkit.counter.watch.internals import can_decompose, has_kernel_for
+from flopkit.counter.watch.internals import can_decompose, conjugating, has_kernel_for
 
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
 _COMPOSITE = torch.DispatchKey.CompositeImplicitAutograd
@@ -38,6 +38,16 @@ def has_kernel(func: Any, args: Any) -> bool:
     return has_kernel_for(func, _DEVICES.get(first.device.type, "PrivateUse1"))
 
 
+def _conjugated(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """*kernel*, whose inside may conjugate and negate: what somebody else wrote, or what is given complex numbers."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with conjugating():
+            return kernel(*args, **kwargs)
+
+    return run
+
+
 def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     """What carries out *func* with the dispatcher watching what it calls; None where that cannot be.
 
@@ -46,15 +56,22 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     """
     if isinstance(func, torch._ops.HigherOrderOperator):
         kernel: Any = getattr(func, "py_kernels", {}).get(torch.DispatchKey.CompositeExplicitAutograd)
-        return EAGER.get(func.name(), kernel)
+        if getattr(kernel, "__module__", "") == "torch._higher_order_ops.base_hop":  # foreach_map
+            kernel = _call
+        kernel = {**EAGER, "strict_mode": _strict}.get(func.name(), kernel)
+        return None if kernel is None else _conjugated(kernel)
     if not isinstance(func, torch._ops.OpOverload):
         return None
     found = list(tensors((args, kwargs)))
     # Nested tensors have no shape to take an operator apart by, but kernels of their own.
     if can_decompose(func) and not any(t.is_nested for t in found):
         if has_kernel_for(func, _COMPOSITE.name):
-            return functools.partial(func._op_dk, _COMPOSITE)  # what torch runs; Python has another version of some
-        return func.decompose
+            # What torch runs; Python has another version of some.
+            run: Callable[..., Any] = functools.partial(func._op_dk, _COMPOSITE)
+        else:
+            run = func.decompose
+        plain = func.namespace == "aten" and not any(t.is_complex() for t in found)
+        return run if plain else _conjugated(run)
     if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
         return None
     if any(
@@ -75,7 +92,7 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         return None
     if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), best.name):
         return None
-    return lambda *a, **k: func.redispatch(keys, *a, **k)
+    return _conjugated(functools.partial(func.redispatch, keys))
 
 
 def can_follow(func: Any, args: Any) -> bool:
@@ -101,6 +118,15 @@ def _while_loop(condition: Any, body: Any, carried: Any, additional: Any = ()) -
         found = body(*carried, *additional)
         carried = tuple(found) if isinstance(found, (list, tuple)) else (found,)
     return carried
+
+
+def _call(function: Any, *operands: Any, **options: Any) -> Any:
+    """What most higher-order operators do. (torch's own kernels refuse to run under a mode, some of them.)"""
+    return function(*operands)
+
+
+def _strict(function: Any, operands: Any) -> Any:
+    return function(*operands)
 
 
 EAGER: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}

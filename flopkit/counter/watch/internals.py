@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +39,19 @@ def is_selective_checkpoint_around() -> bool:
 
 # No dispatch mode sees what runs inside. The public API only enters and leaves a mode of your own.
 without_dispatch = torch._C._DisableTorchDispatch
+
+# Below a dispatch mode torch leaves these keys out, so that what a kernel conjugates or negates inside stays as it was: it gives other
+# numbers (`torch.linalg.pinv` of a complex matrix). Torch publishes no way to take them in again.
+_LAZY = functools.reduce(
+    operator.or_, [torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)) for key in ("Conjugate", "Negative", "ZeroTensor")]
+)  # fmt: skip
+_included, _excluded = torch._C._dispatch_tls_local_include_set, torch._C._dispatch_tls_local_exclude_set
+
+
+def conjugating() -> Any:
+    """Inside, kernels conjugate and negate as they do where no mode is at work."""
+    return torch._C._ForceDispatchKeyGuard(_included(), _excluded() - _LAZY)
+
 
 # The public API takes an operator apart (`decompose`), and does not say whether that can be done. `torch.library.get_kernel`, younger than
 # torch 2.6, finds the kernel that would run, also where the operator has none of its own.

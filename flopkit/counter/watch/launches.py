@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from flopkit.counter import registry
 from flopkit.counter.calls import OpCall
@@ -33,6 +34,7 @@ _OF_TORCHSCRIPT = (
     "MKLDNNScalarMul", "MKLDNNLayerNorm", "TensorExprGroup", "TensorExprDynamicGroup", "FusionGroup", "CudaFusionGroup",
     "oneDNNFusionGroup", "StaticSubgraph",
 )  # fmt: skip
+AHEAD = "inductor.AOTCompiledFunction"
 LATE = "Triton was loaded while this was counted: kernels that were launched directly, if any, are not seen"
 DIFFERENTIATED = "TorchScript may have fused element-wise operators of a graph that it differentiates: not seen"
 
@@ -60,6 +62,10 @@ def install(changes: Changes) -> None:
     ):
         if hasattr(owner, name):
             changes.replace(owner, name, functools.partial(recorded_as_uncounted, op))
+    ahead = getattr(sys.modules.get("torch._dynamo.aot_compile"), "AOTCompiledFunction", None)
+    if ahead is not None:
+        changes.replace(ahead, "guard_check", _guarding)
+        changes.replace(ahead, "__call__", _running_ahead)
     for kind in (torch.jit.ScriptFunction, torch.ScriptMethod):
         changes.replace(kind, "__call__", _scripting)
 
@@ -117,6 +123,29 @@ def _work(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
     call = OpCall(kernel, args, kwargs, None)
     formula = next(filter(None, map(registry.users_formula, _beneath(kernel))), None)
     return unknown(call.bytes()) if formula is None else formula(call)
+
+
+def _guarding(original: Any) -> Any:
+    """A function that was compiled ahead of time takes tensors that a mode watches for others than it was compiled for."""
+
+    def guard_check(function: Any, *args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return original(function, *args, **kwargs)
+
+    return guard_check
+
+
+def _running_ahead(original: Any) -> Any:
+    """It runs as it is: its operators count, and kernels that its compiler may have made are listed, as one call."""
+
+    def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
+        out = original(function, *args, **kwargs)
+        if getattr(function._artifacts, "backend_name", "") not in ("eager", "aot_eager"):
+            for state in counting_states():
+                state.watcher.add_without_operator(AHEAD, unknown(_bytes(original, args, kwargs, out)))
+        return out
+
+    return __call__
 
 
 def _scripting(original: Any) -> Any:

@@ -12,15 +12,18 @@ from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
+from flopkit.counter.calls import OpCall
 from flopkit.counter.ledger import Entry, Ledger
-from flopkit.counter.watch import attention, cache, decompose, launches
+from flopkit.counter.watch import attention, cache, decompose, internals, launches
 from flopkit.counter.watch.cache import key_of, made_up, on_meta
 from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, leave, pop_dispatch, push_dispatch
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
+from flopkit.counter.watch.origins import Origins
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
 from flopkit.counter.work import Work
 
 BY_ITS_INSIDE = "counted by torch's operators inside it; arithmetic of its own is not seen (@fk.formula counts it)"
+IN_PART = "only a part of its arithmetic is seen, by torch's operators inside it (@fk.formula counts all)"
 LOCAL = "DTensor: what is counted is this rank's local work"
 # TorchScript compares the constants of a trace that never ran, and hands a mode numbers where these operators take tensors.
 _OF_CONSTANTS = (torch.ops.aten.equal.default, torch.ops.aten._local_scalar_dense.default)
@@ -129,7 +132,8 @@ class Watcher(TorchDispatchMode):
         kwargs = kwargs or {}
         state = getattr(self.local, "state", None) or self.state
         if state.busy or self.closed:
-            return func(*args, **kwargs)
+            with internals.conjugating():
+                return func(*args, **kwargs)
         if types and self._has_wrapper(types):
             return NotImplemented
         rule = registry.RULES.get(func) or cache.rule_of(func)
@@ -139,8 +143,9 @@ class Watcher(TorchDispatchMode):
             if rule.own_kernel is None or not decompose.has_kernel(func, args):
                 return self._open(state, func, args, kwargs, rule)
             rule = rule.own_kernel
-        key = entry = out = None
-        if rule.constant is None and not rule.data_dependent:
+        key = out = None
+        entry = rule.constant
+        if entry is None and not rule.data_dependent:
             with DisableTorchFunction():  # a tensor is asked for its shape without anybody else being asked first
                 key = key_of(rule, args, kwargs)
             entry = rule.entries.get(key)
@@ -149,7 +154,11 @@ class Watcher(TorchDispatchMode):
         if out is None:
             state.busy += 1
             try:
-                out = func(*args, **kwargs)
+                if entry is not None and not entry.conjugates:
+                    out = func(*args, **kwargs)
+                else:
+                    with internals.conjugating():
+                        out = func(*args, **kwargs)
             except RuntimeError:
                 if func not in _OF_CONSTANTS or all(isinstance(each, torch.Tensor) for each in args):
                     raise
@@ -159,7 +168,7 @@ class Watcher(TorchDispatchMode):
         phase, scope = state.phase_and_scope()
         region, taken = scope.region, False
         if rule.constant is not None:
-            entry, taken = rule.constant, region is not None
+            taken = region is not None
         elif entry is None or region is not None or rule.dynamic_shape:
             with DisableTorchFunction():
                 if entry is None or rule.dynamic_shape:
@@ -170,6 +179,9 @@ class Watcher(TorchDispatchMode):
         state.ledger.add(entry, where)
         if state.hidden_depth:
             state.ledger.hide(entry, where)
+            if state.origins:
+                with DisableTorchFunction():
+                    state.origins[-1].saw(func, args, kwargs, out, entry.work)
         self.seen += 1
         if not self.seen & 127 and self.progress is not None:
             self.progress(self.seen)
@@ -187,27 +199,32 @@ class Watcher(TorchDispatchMode):
     # -- operators that are opened ----------------------------------------------------------------------------
 
     def _open(self, state: ThreadState, func: Any, args: Any, kwargs: Any, rule: Any) -> Any:
-        """Run an operator that no formula explains with its inside in view; it is unknown if no arithmetic was seen there."""
+        """Run an operator that no formula explains with its inside in view; it is unknown if not all of its arithmetic was seen there."""
         kernel = decompose.inside_of(func, args, kwargs)
-        before = state.calculations
+        before, origins = state.calculations, None
         if kernel is None:
-            with busy([state]):
+            with busy([state]), internals.conjugating():
                 out = func(*args, **kwargs)
+        elif rule.composite:
+            with self:
+                return kernel(*args, **kwargs)
         else:
-            state.hidden_depth += not rule.composite
-            try:
-                with self:
-                    out = kernel(*args, **kwargs)
-            finally:
-                state.hidden_depth -= not rule.composite
-            if out is NotImplemented or rule.composite:
+            if isinstance(func, torch._ops.OpOverload) and func.namespace != "aten":
+                origins = Origins(args, kwargs)
+            with self, state.hidden(origins):
+                out = kernel(*args, **kwargs)
+            if out is NotImplemented:
                 return out
-        if state.calculations == before:
-            with DisableTorchFunction():
-                entry = cache.look_up(self, rule, func, args, kwargs, out, None)
-            self._add(state, entry)
-        elif isinstance(func, torch._ops.OpOverload):
-            self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
+        with DisableTorchFunction():
+            in_part = origins is not None and origins.only_in_part(func, args, kwargs, out)
+            if in_part or state.calculations == before:
+                if in_part and state.calculations != before:
+                    self.notes.add(f"{rule.op}: {IN_PART}")
+                self._add(state, cache.look_up(self, rule, func, args, kwargs, out, None))
+            elif isinstance(func, torch._ops.OpOverload):
+                self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
+            if state.origins:  # of the operator around
+                state.origins[-1].saw(func, args, kwargs, out, rule.formula(OpCall(func, args, kwargs, out)))
         return out
 
     def add_without_operator(self, op: str, work: Work) -> None:
@@ -216,6 +233,8 @@ class Watcher(TorchDispatchMode):
         where = self._add(state, self.entries.setdefault((op, repr(work)), Entry(op, work)))
         if state.hidden_depth:
             state.ledger.hide(*where)
+            for origins in state.origins:
+                origins.launches = True
 
     def _add(self, state: ThreadState, entry: Entry) -> Any:
         """List a call, so that what it ran inside of need not be."""

@@ -18,12 +18,13 @@ from flopkit.counter.ledger import Where
 class Scope:
     """A module path, and the attention call inside it, if any, that work belongs to. (A model has many: they hold little until asked.)"""
 
-    __slots__ = ("children", "last", "module", "names", "path", "region")
+    __slots__ = ("children", "families", "last", "module", "names", "path", "region")
 
     def __init__(self, path: str, module: Callable[[], Any] = lambda: None, region: Any = None) -> None:
         self.path, self.module, self.region = path, module, region
         self.children: dict[int, Scope] | None = None  # scopes of the modules called from this one, by id
         self.names: dict[int, str] | None = None  # of the modules below this one, by id, as last looked up
+        self.families = 0  # that had been registered then
         self.last: Where | None = None  # as last asked for
 
     def of_region(self, region: Any) -> Scope:
@@ -60,6 +61,8 @@ class Modules:
 
     def __init__(self) -> None:
         self.roots: dict[str, Scope] = {}  # and what is registered nowhere
+        self.families: list[Scope] = []  # of them, those that have modules below them
+        self.alone: dict[int, Scope] = {}  # and those that have none, by id
         self.latest: dict[int, Scope] = {}
         self.lock = threading.RLock()
 
@@ -84,7 +87,10 @@ class Modules:
         if latest is not None and (recomputed or parent is None) and latest.holds(module):
             return latest
         if recomputed or parent is not None:
-            root = next((r for r in self.roots.values() if _is_below(r, module)), None)
+            self.families = [root for root in self.families if root.module() is not None]
+            root = self.alone.get(id(module))
+            if root is None or not root.holds(module):
+                root = next((each for each in self.families if _is_below(each, module)), None)
             if root is not None:
                 return self._found(module, root, recomputed)
         name = type(module).__name__
@@ -93,19 +99,27 @@ class Modules:
         while True:
             found = self.roots.get(path)
             if found is None or (parent is not None and found.module() is not None):
-                found = self.roots[path] = Scope(path, weakref.ref(module))
-                return found
+                return self._root(Scope(path), module)
             if found.module() is None:
-                found.module = weakref.ref(module)
-                found.children = None
-                return found
+                return self._root(found, module)
             number += 1
             path = f"{name} ({number})"
+
+    def _root(self, scope: Scope, module: Any) -> Scope:
+        """*scope* as that of *module*, which is registered nowhere."""
+        scope.module, scope.children, scope.names = weakref.ref(module), None, None
+        self.roots[scope.path] = scope
+        if module._modules:
+            if scope not in self.families:
+                self.families.append(scope)
+        else:
+            _keep(self.alone, module, scope)
+        return scope
 
 
 def _is_below(root: Scope, module: Any) -> bool:
     top = root.module()
-    return top is not None and any(child is module for child in top.modules())
+    return top is not None and _name_below(root, top, module) is not None
 
 
 def _keep(known: dict[int, Scope], module: Any, scope: Scope) -> None:
@@ -119,11 +133,36 @@ def _keep(known: dict[int, Scope], module: Any, scope: Scope) -> None:
 
 def _name_below(under: Scope, parent: Any, module: Any) -> str | None:
     """The name of *module* as seen from *parent*, at *under*; empty for *parent* itself, None where it is not below."""
-    name = under.names.get(id(module)) if under.names else None
-    if name is None or _named(parent, name) is not module:
-        under.names = {id(child): name for name, child in parent.named_modules()}
-        name = under.names.get(id(module))
-    return name
+    name = under.names.get(id(module)) if under.names is not None else None
+    if name is not None and _named(parent, name) is module:
+        return name
+    if (
+        under.names is None or under.families != registered.families or module in registered
+    ):  # else it is where it was: nowhere
+        under.names, under.families = {id(child): name for name, child in parent.named_modules()}, registered.families
+    name = under.names.get(id(module))
+    return name if name is None or _named(parent, name) is module else None
+
+
+class _Registered:
+    """The modules that were given to another while somebody counts. One that was made on the spot is looked for among all others only once."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, weakref.ref[Any]] = {}
+        self.families = 0  # how many of them had modules of their own
+
+    def add(self, parent: Any, name: str, module: Any) -> None:
+        """torch tells of a module that is registered."""
+        if module is not None:
+            self.found[id(module)] = weakref.ref(module)
+            self.families += bool(module._modules)
+
+    def __contains__(self, module: Any) -> bool:
+        ref = self.found.get(id(module))
+        return ref is not None and ref() is module
+
+
+registered = _Registered()
 
 
 def _named(parent: Any, name: str) -> Any:

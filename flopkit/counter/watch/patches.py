@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_module_registration_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _pop_mode_temporarily
@@ -27,6 +28,7 @@ from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
 from flopkit.counter.watch.internals import dispatch_modes
 from flopkit.counter.watch.mode import Watcher
+from flopkit.counter.watch.modules import registered
 from flopkit.counter.watch.state import busy, counting_states, local, thread_states
 
 COMPILED = "a function was compiled before: of its backward pass the kernels that the compiler made are not seen"
@@ -64,6 +66,8 @@ def _install(changes: Changes) -> None:
     # What `Module.__call__` calls: to set a method with a name like that one, Python goes through all subclasses of the module.
     changes.replace(torch.nn.Module, "_call_impl", _calling)
     changes.replace(torch.nn.Module, "_compiled_call_impl", lambda original: _Uncompiled())
+    changes.callback(registered.found.clear)
+    changes.callback(register_module_module_registration_hook(registered.add).remove)
     custom = torch.autograd.function.BackwardCFunction
     for name in {"apply", "apply_boxed"} & vars(custom).keys():
         changes.replace(custom, name, _applying)

@@ -20,6 +20,7 @@ from flopkit.counter.watch.modules import OUTSIDE, Scope
 
 if TYPE_CHECKING:
     from flopkit.counter.watch.mode import Watcher
+    from flopkit.counter.watch.origins import Origins
 
 SEVERAL_THREADS = "forward passes ran in several threads: backward work that may be of two modules is given to none"
 
@@ -79,6 +80,19 @@ class ThreadState:
         self.calculations = 0  # operators with arithmetic so far: compared before and after an unknown one, it tells whether any ran inside
         self.optimizers: list[Any] = []  # frames of the steps under way; None: inside of a closure
         self.hidden_depth = 0  # operators around that were opened, and whose inside a dispatcher would not show
+        self.origins: list[Origins] = []  # of these, what was seen inside of those that somebody else wrote
+
+    @contextlib.contextmanager
+    def hidden(self, origins: Origins | None) -> Iterator[None]:
+        """Inside of an operator that was opened; *origins* is told what runs there."""
+        self.hidden_depth += 1
+        self.origins += [origins] if origins is not None else []
+        try:
+            yield
+        finally:
+            self.hidden_depth -= 1
+            if origins is not None:
+                self.origins.pop()
 
     def enter(self, scope: Scope, task: int) -> None:
         """Go into a module or an attention call."""
