@@ -39,6 +39,7 @@ def assets(app, config):
 
 def on_page(app, pagename, templatename, context, doctree):
     app.add_css_file("book.css")
+    app.add_js_file("searching.js")
     if MARK not in context.get("body", ""):
         return
     app.add_css_file("figure.css")

@@ -5,7 +5,8 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     4096, true, "RMSNorm"                 what a family always has
     {"keys": [...], "else": value}        the first of these keys that is there and not null; without "else" it must be there
     {…, "missing": value}                 and this where none of the keys is there, not even as null
-    {…, "most": number}                   and more is refused
+    {…, "most": number}                   and more is refused; a number of a configuration is whole and at least 1,
+    {…, "zero": true}                     or at least 0
     {"flag": value}                       whether it is true
     {"times" | "less" | "over": [a, b]}   a product, a difference, a quotient without remainder
     {"least": [a, b]}, {"now": control}   the smaller of two; what a control of the form says at the moment
@@ -59,7 +60,7 @@ class Asked(Fields):
         return Value(keys=[key], **self._missing(key), else_=default)
 
     def count(self, key: str, default: Any, minimum: int = 1) -> Any:
-        return self.get(key, default)
+        return Value(keys=[key], **self._missing(key), **_zero(minimum), else_=default)
 
     def listed(self, key: str) -> Any:
         return self.get(key, [])
@@ -67,7 +68,7 @@ class Asked(Fields):
     def need(self, name: str, minimum: int = 1) -> Any:
         keys = KEYS.get(name, (name,))
         most = {"most": MOST_LAYERS} if name == "layers" else {}
-        return Value(keys=list(keys), **self._missing(*keys), **most)
+        return Value(keys=list(keys), **self._missing(*keys), **most, **_zero(minimum))
 
     def _missing(self, *keys: str) -> dict[str, Any]:
         left_out = [value for key, value in LEFT_OUT.get(self.kind, {}).items() if key in keys]
@@ -79,13 +80,13 @@ class Asked(Fields):
     def windows(
         self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
     ) -> dict[str, Any]:  # fmt: skip
-        start = self.need(first) if first else 0
+        start = Value(least=[self.need(first, minimum=0), layers]) if first else 0
         period = Value(keys=list(every_key), else_=every) if every_key else every
         whole = Value(multiples=period, upto=layers, from_=start, not_=[])
         usual = self.need("layer_types") if listed else layers - start - whole
         there = Value(listed=["layer_types"], as_=WINDOWED, of=layers, known=[WINDOWED, WHOLE], else_=usual)
         window = self.get("sliding_window", 0)
-        wide = when(self.get(switch, False), window, 0) if switch else window
+        wide = when(self.flag(switch), window, 0) if switch else window
         return {"window": wide, "windowed": when(wide, there, 0)}
 
     def crossed(self, windows: dict[str, Any], sparse: dict[str, Any]) -> dict[str, Any]:
@@ -108,6 +109,10 @@ class Asked(Fields):
 
 _ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh")
 """Activations that keep the same activations in memory and cost the same FLOPs: not ReLU, whose backward pass needs no input."""
+
+
+def _zero(minimum: int) -> dict[str, Any]:
+    return {} if minimum else {"zero": True}
 
 
 def when(test: Any, then: Any, otherwise: Any) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,38 @@ def calculator_site(tmp_path_factory):
 
     pages = {"calculator.html": (SHARED, html.fragment(calculator()))}
     yield from _served(_folder(tmp_path_factory.mktemp("calculator"), pages))
+
+
+@pytest.fixture(scope="session")
+def search_site(tmp_path_factory):
+    """`search.html` and a `page.html` of 200 words, with Sphinx's scripts in the order of a built book."""
+    themes = Path(pytest.importorskip("sphinx").__file__).parent / "themes/basic/static"
+    folder = tmp_path_factory.mktemp("search")
+    ours = Path(__file__).parents[2] / "book/_static/searching.js"
+    for path in (*(themes / name for name in ("doctools.js", "sphinx_highlight.js", "searchtools.js")), ours):
+        shutil.copy(path, folder / path.name)
+    empty = {key: {} for key in ("alltitles", "indexentries", "objects", "objnames", "objtypes")}
+    index = {
+        "docnames": ["page"],
+        "filenames": ["page.md"],
+        "titles": ["A page"],
+        "terms": {"flop": 0},
+        "titleterms": {"page": 0},
+    }
+    (folder / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index | empty)})", "utf8")
+    (folder / "language_data.js").write_text("var stopwords = []; class Stemmer { stemWord = word => word; }", "utf8")
+    settings = {"URL_ROOT": "./", "BUILDER": "html", "FILE_SUFFIX": ".html", "LINK_SUFFIX": ".html"}
+    every = ["doctools.js", "sphinx_highlight.js", "searching.js"]
+    search = ["searchtools.js", "language_data.js", "searchindex.js"]
+    pages = {
+        "page.html": (every, f"<p>{' '.join(f'word{n:03}' for n in range(200))}</p>"),
+        "search.html": (every + search, '<div id="search-results"></div>'),
+    }
+    for name, (scripts, body) in pages.items():
+        head = f"<script>const DOCUMENTATION_OPTIONS = {json.dumps(settings)};</script>"
+        head += "".join(f'<script src="{each}"></script>' for each in scripts)
+        (folder / name).write_text(PAGE.format(head=head, body=body), "utf8")
+    yield from _served(folder)
 
 
 def _folder(folder, pages):

@@ -186,7 +186,7 @@ REFUSED = {
         {**hf_config("qwen3-30b-a3b"), "model_type": "qwen2_moe", "shared_expert_intermediate_size": 4096, "use_sliding_window": True, "sliding_window": 64},
         'lacks "layer_types"',
     ),
-    "text for a number": ({**LLAMA, "hidden_size": "4096"}, 'hidden_size is "4096": a whole number of at least 256 is wanted.'),
+    "text for a number": ({**LLAMA, "hidden_size": "4096"}, 'hidden_size is "4096": a whole number of at least 1 is wanted.'),
     "a negative size": ({**LLAMA, "num_hidden_layers": -1}, "num_hidden_layers is -1: a whole number of at least 1 is wanted."),
     "half a head": ({**LLAMA, "num_attention_heads": 31}, "4096 is not divisible by 31"),
     "another activation": ({**LLAMA, "hidden_act": "relu"}, 'hidden_act is "relu": a llama with that is not described here, only "silu"'),

@@ -183,6 +183,13 @@ def test_a_link_with_nonsense_is_ignored(open_page):
     compare(ROOFLINE, show(page, ROOFLINE.name), {})
 
 
+def test_a_link_with_a_name_of_every_object_is_ignored(open_page):
+    names = ("constructor", "__proto__", "toString", "hasOwnProperty")
+    page = open_page("figures.html?" + "&".join(f"{figure}.{name}=1" for figure in FIGURES for name in names))
+    for name, figure in FIGURES.items():
+        compare(figure, show(page, name), {})
+
+
 def test_without_clipboard_the_link_is_shown(open_page):
     page = open_page("figures.html")
     node = show(page, ROOFLINE.name)
@@ -425,16 +432,61 @@ def test_the_same_figure_twice(open_page):
     compare(figure, first, {})
 
 
-def test_when_vega_cannot_be_had_the_picture_stays(chromium, demo_site):
-    context = chromium.new_context()
-    page = context.new_page()
-    page.route("**/vega.js", lambda route: route.abort())
-    page.goto(f"{demo_site}/figures.html")
+POLICY = {
+    "Content-Security-Policy": "script-src 'self' 'unsafe-inline'"
+}  # Vega makes functions of text, which this forbids
+NO_VEGA = {
+    "its file is missing": ("**/vega.js", lambda route: route.abort()),
+    "a policy forbids it": ("**/figures.html*", lambda route: route.fulfill(response=route.fetch(), headers=POLICY | {"content-type": "text/html"})),
+}  # fmt: skip
+OFF = "The controls are off: what computes this figure did not run in this browser. It shows the settings that it began with."
+
+
+@pytest.mark.parametrize("why", NO_VEGA)
+def test_when_vega_cannot_run_the_picture_stays_and_the_controls_say_so(chromium, demo_site, why):
+    page = chromium.new_page()
+    page.route(*NO_VEGA[why])
+    page.goto(f"{demo_site}/figures.html?demo-roofline.tokens=4096")
     node = page.locator('figure[data-name="demo-roofline"]')
     page.wait_for_selector('figure[data-name="demo-roofline"][data-ready="failed"]')
     assert node.locator(".fk-chart > svg").is_visible() and ROOFLINE.texts()["flops"] in node.inner_text()
     assert node.locator(".fk-panel :is(input, select, button):visible").count() == 0
-    context.close()
+    assert node.locator(".fk-panel :is(input, select, button):enabled").count() == 0
+    assert node.locator(".fk-status").inner_text() == OFF
+    for name, text in ROOFLINE.setting_texts().items():  # not those of the link, whose results nobody computed
+        assert node.locator(f'.fk-control:has([name="{name}"]) .fk-value').text_content() == text
+    page.close()
+
+
+def test_a_figure_that_breaks_later_takes_its_results_away(chromium, demo_site):
+    page = chromium.new_page()
+    page.add_init_script("""window.views = [];
+      let make;
+      Object.defineProperty(window, "flopkitVega", {set(f) { make = (...all) => { views.push(f(...all)); return views.at(-1); }; }, get: () => make})""")
+    page.goto(f"{demo_site}/figures.html")
+    node = show(page, ROOFLINE.name)
+    page.evaluate("() => { for (const view of views) view.runAsync = () => Promise.reject(new Error('broken')); }")
+    node.locator('[name="tokens"]').evaluate("e => { e.value = 0; e.dispatchEvent(new Event('input')); }")
+    page.wait_for_selector(f'figure[data-name="{ROOFLINE.name}"][data-ready="failed"]')
+    assert node.locator(".fk-status").inner_text() == OFF
+    assert set(node.locator("data").all_inner_texts()) == {"–"} and node.locator(".fk-live").count() == 0
+    page.close()
+
+
+def test_one_figure_that_fails_leaves_the_others_alone(chromium, demo_site):
+    page = chromium.new_page()
+
+    def broken(route):
+        response = route.fetch()
+        route.fulfill(response=response, body=response.text().replace('class="fk-json">{', 'class="fk-json">', 1))
+
+    page.route("**/figures.html", broken)
+    page.goto(f"{demo_site}/figures.html")
+    node = page.locator(f'figure[data-name="{ROOFLINE.name}"][data-ready="failed"]')
+    node.wait_for()
+    assert node.locator(".fk-status").inner_text() == OFF
+    compare(FIGURES["demo-bars"], show(page, "demo-bars"), {})
+    page.close()
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])

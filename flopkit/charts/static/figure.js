@@ -68,6 +68,15 @@
     } catch (error) { failed(error); }
   });
 
+  /* What cannot compute has no controls: they would stand beside results of other settings. */
+  const STOPPED = "The controls are off: what computes this figure did not run in this browser. It shows the settings that it began with.";
+  function stop(figure, error) {
+    figure.dataset.ready = "failed";
+    all(figure, "input, select, button, textarea").forEach(each => { each.disabled = true; });
+    all(figure, ".fk-status, .fk-paste [role=status]").forEach(each => { each.textContent = STOPPED; });
+    console.error("flopkit figure", figure.dataset.name, error);
+  }
+
   function mount(figure) {
     const {spec, fluid, controls, alt, refused, presets, readouts, columns, rows, paste} = JSON.parse(figure.querySelector(".fk-json").textContent);
     const name = figure.dataset.name, one = what => figure.querySelector(what);
@@ -76,9 +85,10 @@
     const start = Object.fromEntries(Object.entries(controls).map(([key, c]) => [key, c.start]));
     const state = {}, said = {}, named = text => text.replace(/\{(\w+)\}/g, (_, name) => said[name]);
     const write = (node, text) => node.textContent === text || (node.textContent = text);
-    let view, busy = false, again = false;
+    let view, busy = false, again = false, stopped = false;
 
     function set(values) {
+      if (stopped) return;
       for (const [key, value] of Object.entries(values)) {
         const {values: options, unit} = controls[key], input = inputs[key], text = typeof value === "boolean" ? value ? "on" : "off" : format(value, unit);
         state[key] = value;
@@ -94,7 +104,7 @@
       }
       const fits = i => Object.entries(presets[i]).every(([key, value]) => state[key] === value);
       if (preset && !(preset.selectedIndex && fits(preset.selectedIndex - 1))) preset.selectedIndex = 1 + presets.findIndex((_, i) => fits(i));
-      update();
+      update().catch(failed);
     }
     async function update() {
       if (!view || busy) { again = true; return; }
@@ -141,10 +151,11 @@
     function fromLink() {
       const found = {};
       for (const [full, text] of new URLSearchParams(location.search)) {
-        const key = full.startsWith(name + ".") && full.slice(name.length + 1), values = controls[key]?.values ?? [];
-        const i = values.findIndex(value => String(value) === text);
+        const key = full.startsWith(name + ".") && full.slice(name.length + 1);
+        if (!Object.hasOwn(controls, key)) continue;
+        const {values} = controls[key], i = values.findIndex(value => String(value) === text);
         if (i >= 0) found[key] = values[i];
-        else if (paste && takes(key, +text)) found[key] = +text;
+        else if (paste && /^\d+$/.test(text) && takes(key, +text)) found[key] = +text;
       }
       return found;
     }
@@ -184,16 +195,25 @@
       }).observe(host);
       figure.dataset.ready = "yes";
     }
+    function failed(error) {
+      set(start);                                               // what is shown was computed for these, or is taken away
+      stopped = true;
+      one(".fk-live")?.remove();
+      if (figure.dataset.settled) all(figure, "data").forEach(data => { data.textContent = "–"; });
+      stop(figure, error);
+    }
     const near = new IntersectionObserver(entries => {
       if (!entries.some(entry => entry.isIntersecting)) return;
       near.disconnect();
-      draw().catch(error => { figure.dataset.ready = "failed"; console.error("flopkit figure", name, error); });
+      draw().catch(failed);
     }, {rootMargin: "600px"});
     near.observe(figure);
     return {set, state};
   }
 
-  const scan = () => all(document, "figure.fk-figure:not([data-ready])").forEach(mount);
+  const scan = () => all(document, "figure.fk-figure:not([data-ready])").forEach(figure => {
+    try { mount(figure); } catch (error) { stop(figure, error); }   // the others go on
+  });
   window.flopkitFigures = {scan, mount, format};
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", scan); else scan();
 })();

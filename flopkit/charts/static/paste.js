@@ -2,39 +2,72 @@
 window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) => {
   class Refused extends Error {}
   const refuse = text => { throw new Refused(text); };
-  const show = value => JSON.stringify(value) ?? "nothing";
+  const cut = text => text.length > 60 ? text.slice(0, 57) + "…" : text;
+  const show = value => cut(value instanceof Float || value === Infinity || value === -Infinity ? String(value) : JSON.stringify(value) ?? "nothing");
+  const MOST = 1_000_000;                                       // characters: a config.json has some thousands
+
+  /* A number that is written with a point or an exponent: no size, as in Python. */
+  class Float extends Number {
+    constructor(source) { super(source); this.source = source; }
+    toString() { return this.source; }
+  }
+  const parse = text => JSON.parse(text, (_, value, context) =>    // an old browser tells no source, and takes 4096.0 for 4096
+    typeof value === "number" && /[.e]/i.test(context?.source ?? "") ? new Float(context.source) : value);
+
+  /* What Python takes for true. */
+  const is = value => value !== null && typeof value === "object" ? value instanceof Float ? +value !== 0 : Object.keys(value).length > 0 : !!value;
+  const bit = value => typeof value === "boolean" ? +value : value;
+  const whole = (key, value, least = 1, most = Number.MAX_SAFE_INTEGER) => {
+    if (Number.isSafeInteger(value) && value >= least && value <= most) return value;
+    refuse(`${key} is ${show(value)}: ${typeof value === "number" && value > most ? `more than ${most.toLocaleString("en")} is not read` : `a whole number of at least ${least} is wanted`}.`);
+  };
+
+  /* The key of a value, and what stands there: [undefined, undefined] where nothing does, [undefined, value] for a family's own. */
+  function lookup({keys, missing}, config) {
+    if (missing !== undefined && !Object.hasOwn(config, keys[0])) return [undefined, missing];
+    const key = keys.find(key => config[key] != null);
+    return [key, key && config[key]];
+  }
 
   function find(value, config, kind) {
     const get = value => find(value, config, kind);
-    const number = value => {
-      const found = get(value);
-      if (typeof found === "number" && Number.isFinite(found)) return found;
-      refuse(`${value?.keys?.find(key => config[key] != null) ?? "a number"} is ${show(found)}: a number is wanted.`);
+    const raw = value => {                                      // a switch, a list: not a number yet
+      if (value && "if" in Object(value)) return raw(is(raw(value.if)) ? value.then : value.or);
+      if (Array.isArray(value) || !value?.keys) return get(value);
+      const [, said] = lookup(value, config);
+      return said === undefined && "else" in value ? get(value.else) : said;
     };
     if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
     if ("keys" in value) {
-      const key = value.keys.find(key => config[key] != null);
-      return key ? config[key] : "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: write it in; transformers fills such a gap with a default of its own.`);
+      const [key, said] = lookup(value, config);
+      if (said !== undefined) return whole(key, said, value.zero ? 0 : 1, value.most);
+      return "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: write it in; transformers fills such a gap with a default of its own.`);
     }
-    if ("flag" in value) return !!get(value.flag);
-    if ("if" in value) return get(get(value.if) ? value.then : value.or);
-    if ("times" in value) return number(value.times[0]) * number(value.times[1]);
-    if ("less" in value) return number(value.less[0]) - number(value.less[1]);
+    if ("flag" in value) {
+      const said = raw(value.flag);
+      return [0, 1].includes(bit(said)) ? !!said : refuse(`${value.flag.keys[0]} is ${show(said)}: true or false is wanted.`);
+    }
+    if ("if" in value) return get(is(raw(value.if)) ? value.then : value.or);
+    if ("times" in value) return get(value.times[0]) * get(value.times[1]);
+    if ("less" in value) return get(value.less[0]) - get(value.less[1]);
     if ("over" in value) {
-      const [a, b] = value.over.map(number);
+      const [a, b] = value.over.map(get);
       return a % b ? refuse(`${a} is not divisible by ${b}: the size of a head would not be whole.`) : a / b;
     }
-    if ("least" in value) return Math.min(...value.least.map(number));
+    if ("least" in value) return Math.min(...value.least.map(get));
     if ("now" in value) return state[value.now];
     if ("multiples" in value) {
-      const every = number(value.multiples), end = number(value.upto), not = get(value.not) ?? [];
+      const every = get(value.multiples), end = get(value.upto), not = raw(value.not);
+      if (!Array.isArray(not) || !not.every(Number.isSafeInteger)) refuse(`${value.not.keys[0]} is ${show(not)}: a list of whole numbers is wanted.`);
+      const left = new Set(not);
       let found = 0;
-      for (let i = number(value.from); every && i < end; i++) found += (i + 1) % every === 0 && !not.includes(i);
+      for (let i = get(value.from); every && i < end; i++) found += (i + 1) % every === 0 && !left.has(i);
       return found;
     }
     if ("listed" in value) {
-      const key = value.listed.find(key => config[key] != null), list = config[key], all = number(value.of);
-      if (!list) return get(value.else);
+      const [key, list] = lookup({keys: value.listed}, config), all = get(value.of);
+      if (key && !Array.isArray(list)) refuse(`${key} is ${show(list)}: a list is wanted.`);
+      if (!list?.length) return get(value.else);
       if (list.length !== all) refuse(`${key} has ${list.length} entries for ${all} layers.`);
       const odd = list.find(each => !value.known.includes(each));
       return odd === undefined ? list.filter(each => each === value.as).length : refuse(`${key}: this figure has no control for layers of the kind ${show(odd)}.`);
@@ -43,10 +76,14 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
   }
 
   function settings(text) {
+    if (text.length > MOST) refuse(`This has ${text.length.toLocaleString("en")} characters: paste one config.json, which has some thousands.`);
     let config;
-    try { config = JSON.parse(text); } catch (error) { refuse(`This is no JSON: ${error.message}.`); }
+    try { config = parse(text.replace(/^\uFEFF/, "")); } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;         // too deep
+      refuse(`This is no JSON: ${cut(error.message)}.`);
+    }
     if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("This is no JSON object: paste a whole config.json.");
-    if (config.text_config && typeof config.text_config === "object") {    // of a model of text and images, the part for text
+    if (config.text_config && typeof config.text_config === "object" && !Array.isArray(config.text_config)) {    // of a model of text and images, the part for text
       const {tie_word_embeddings: tied} = config;
       config = {...config.text_config, ...tied === undefined ? {} : {tie_word_embeddings: tied}};
     }
@@ -55,7 +92,7 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
     if (!Object.hasOwn(table, kind)) refuse(Object.hasOwn(unable, kind) ? unable[kind] : `The model_type ${show(kind)} is not described here. Known are ${Object.keys(table).join(", ")}.`);
     for (const {keys, only, ...rest} of known.refused) {
       const key = keys.find(key => config[key] != null), said = key ? config[key] : rest.else;
-      if (!only.some(each => show(each) === show(said))) refuse(`${key} is ${show(said)}: a ${kind} with that is not described here, only ${only.map(show).join(", ")}.`);
+      if (!only.some(each => bit(each) === bit(said))) refuse(`${key} is ${show(said)}: a ${kind} with that is not described here, only ${only.map(show).join(", ")}.`);
     }
     const found = {};
     for (const [name, value] of Object.entries(known.set)) {
@@ -69,15 +106,15 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
 
   const box = figure.querySelector(".fk-paste"), area = box.querySelector("textarea"), status = box.querySelector("[role=status]");
   area.addEventListener("input", () => {
-    if (!area.value.trim()) { status.textContent = ""; return; }
-    try {
-      const [kind, found] = settings(area.value);
-      move(found);
-      status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.`;
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      status.textContent = `${error.message} Nothing was changed.`;
+    status.textContent = "";
+    if (!area.value.trim()) return;
+    let kind, found;
+    try { [kind, found] = settings(area.value); } catch (error) {
+      status.textContent = `${error instanceof Refused ? error.message : "This could not be read."} Nothing was changed.`;
+      return;
     }
+    move(found);
+    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.`;
   });
   box.hidden = false;
 };

@@ -168,6 +168,8 @@ def test_the_table_says_what_must_be_there_and_what_is_taken_for_it():
     assert sets["mistral"]["window"]["if"] == {"keys": ["sliding_window"], "missing": 4096, "else": 0}
     assert sets["deepseek_v3"]["q_lora"] == {"keys": ["q_lora_rank"], "missing": 1536, "else": 0}
     assert sets["llama"]["layers"]["most"] == 10_000
+    assert sets["deepseek_v3"]["dense"] == {"keys": ["first_k_dense_replace"], "zero": True}
+    assert sets["qwen2"]["window"]["if"]["if"] == {"flag": {"keys": ["use_sliding_window"], "else": False}}
 
 
 def test_a_reader_does_not_branch_on_what_it_asks():

@@ -1,0 +1,188 @@
+"""The box for a config.json against `from_hf`: what a page takes, Python takes with the same numbers; and what no reader would paste."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import time
+
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("playwright.sync_api")
+
+from reader import compare, show
+
+import flopkit as fk
+from flopkit.charts import calculator
+from flopkit.models import config_names, hf_config
+from flopkit.models.architectures import NUMBERS
+
+pytestmark = pytest.mark.browser
+FIGURE = calculator()
+GONE = object()
+CHANGES = [GONE, None, 0, 1, [], {}, -1, "x", True, "false", 4096.0]
+
+
+@pytest.fixture(scope="session")
+def site(calculator_site):
+    return calculator_site
+
+
+# The page's own script on a copy of its figure, whose controls are not moved: what the box says to each text, and what it would set.
+READ = """texts => {
+  const read = window.flopkitPaste, figure = document.querySelector('figure').cloneNode(true);
+  delete figure.dataset.ready;
+  document.body.append(figure);
+  let found, said = [];
+  window.flopkitPaste = (figure, paste, tools) => read(figure, paste, {...tools, move: values => { found = values; }});
+  window.flopkitFigures.mount(figure);
+  window.flopkitPaste = read;
+  const area = figure.querySelector('.fk-paste textarea'), status = figure.querySelector('.fk-paste [role=status]');
+  for (const text of texts) {
+    found = null;
+    area.value = text;
+    area.dispatchEvent(new Event('input'));
+    said.push([status.textContent, found]);
+  }
+  figure.remove();
+  return said;
+}"""
+
+
+def keys_of(value, config):
+    """The keys that a table asks a configuration for; of several for one number the first, and those that are there."""
+    if isinstance(value, list):
+        return {key for each in value for key in keys_of(each, config)}
+    if not isinstance(value, dict):
+        return set()
+    asked = [] if "set" in value else [*value.get("keys", []), *value.get("listed", [])]
+    return {*asked[:1], *(set(asked) & set(config)), *keys_of(list(value.values()), config)}
+
+
+def changed():
+    """One configuration of each family, with each key that is read changed in turn, windows of Qwen switched on, too."""
+    for kind, config in {hf_config(name)["model_type"]: hf_config(name) for name in config_names()}.items():
+        if kind not in NUMBERS:
+            continue
+        keys = sorted(keys_of(FIGURE.paste.table[kind], config))
+        tried = [({}, key) for key in keys]
+        if kind.startswith("qwen"):
+            on = {"use_sliding_window": True, "sliding_window": 512, "max_window_layers": 20}
+            tried += [(on, key) for key in keys if key in on or key == "layer_types"]
+        for more, key in tried:
+            for value in CHANGES:
+                new = config | more | {key: value}
+                yield {k: v for k, v in new.items() if v is not GONE}, {**more, key: "gone" if value is GONE else value}
+        if kind.startswith("qwen"):  # the first with a window comes after the last layer
+            yield config | on | {"max_window_layers": 4096}, on | {"max_window_layers": 4096}
+        for many in (10_000, 10_001, 10**8, 10**15, 10**400):
+            yield (
+                config | {"num_hidden_layers": many},
+                {"num_hidden_layers": f"{many:.3g}" if many < 10**300 else "10**400"},
+            )
+
+
+@functools.cache
+def by_python(model, length):
+    return model.params, model.active_params, pytest.approx(model.train_step(seq=length).flops_per_token, rel=1e-12)
+
+
+@functools.cache
+def by_page(found):
+    result = FIGURE.at(**FIGURE.settings() | json.loads(found))
+    return result["refused"] or (result["params"], result["active"], result["a_token"])
+
+
+def read(config, length):
+    """The numbers that `from_hf` gives, or why it refuses."""
+    try:
+        return by_python(fk.from_hf(config), length)
+    except (ValueError, TypeError) as error:
+        return str(error)
+
+
+# What the page refuses and Python reads: sizes below the first step of a slider, experts that no layer has, and, where the activation or a
+# period should stand, what Python takes for nothing.
+NARROWER = re.compile(
+    r"\w+ is 1: a whole number of at least (16|64|128|256|1024) is wanted|.* leave none of .* for experts"
+    r"|(hidden_act|hidden_activation|activation_function|sliding_window_pattern) is (0|\[\]|\{\}): "
+)
+
+
+def test_the_page_and_python_read_every_change_alike(open_page):
+    configs, changes = zip(*changed(), strict=True)
+    assert len(configs) > 1500
+    wrong = []
+    said = open_page("calculator.html").evaluate(READ, [*map(json.dumps, configs)])
+    for config, change, (told, found) in zip(configs, changes, said, strict=True):
+        assert told.startswith("Read as a ") == (found is not None), told
+        assert found is not None or told.endswith(" Nothing was changed."), told
+        have, want = (
+            told if found is None else by_page(json.dumps(found)),
+            read(config, (found or {}).get("length", 8192)),
+        )
+        if have != want and not (isinstance(have, str) and (isinstance(want, str) or NARROWER.match(have))):
+            wrong.append((config["model_type"], change, have, want))
+    assert not wrong, f"{len(wrong)} of {len(configs)}:\n" + "\n".join(map(str, wrong))
+
+
+LLAMA, QWEN, GEMMA = hf_config("llama-3-8b"), hf_config("qwen3-30b-a3b"), hf_config("gemma-3-1b")
+HOSTILE = {
+    "a list that is a number": (QWEN | {"mlp_only_layers": 5}, "mlp_only_layers is 5: a list of whole numbers is wanted."),
+    "a list that is a dictionary": (QWEN | {"mlp_only_layers": {}}, "mlp_only_layers is {}: a list of whole numbers is wanted."),
+    "a list that is text": (QWEN | {"mlp_only_layers": "0123"}, 'mlp_only_layers is "0123": a list of whole numbers is wanted.'),
+    "layers that are text": (GEMMA | {"layer_types": "x" * 26}, f'layer_types is "{"x" * 26}": a list is wanted.'),
+    "layers that are none": (GEMMA | {"layer_types": {"length": 26}}, 'layer_types is {"length":26}: a list is wanted.'),
+    "a switch that is text": (LLAMA | {"tie_word_embeddings": "false"}, 'tie_word_embeddings is "false": true or false is wanted.'),
+    "a float": (LLAMA | {"hidden_size": 4096.0}, "hidden_size is 4096.0: a whole number of at least 1 is wanted."),
+    "many layers": (QWEN | {"num_hidden_layers": 10**15}, "num_hidden_layers is 1000000000000000: more than 10,000 is not read."),
+    "infinite": (LLAMA | {"vocab_size": 10**400}, "vocab_size is Infinity: more than 9,007,199,254,740,991 is not read."),
+    "a long list": (QWEN | {"num_hidden_layers": 10_000, "mlp_only_layers": [-1] * 150_000}, None),
+    "long text": (LLAMA | {"hidden_size": "9" * 900_000}, 'hidden_size is "99999'),
+    "a long name": (LLAMA | {"model_type": "\u05d0" * 900_000}, 'The model_type "\u05d0\u05d0'),
+    "deep": (json.dumps(LLAMA)[:-1] + ', "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "This could not be read."),
+    "deep in a field": (json.dumps(LLAMA)[:-1] + ', "head_dim": ' + "[" * 2_000 + "]" * 2_000 + "}", "head_dim is [[["),
+    "more than a megabyte": ("[" + " " * 1_000_000, "This has 1,000,001 characters: paste one config.json, which has some thousands."),
+    "text_config is a list": ({"model_type": "gemma3", "text_config": [1]}, 'The model_type "gemma3" is not described here.'),
+    "names of every object": ('{"model_type": "llama", "__proto__": {"hidden_size": 4096}}', 'lacks "hidden_size"'),
+}  # fmt: skip
+
+
+def test_whatever_cannot_be_read_is_refused_in_a_line_and_at_once(open_page):
+    """Also when a good paste stood there before; none leaves "Read as" or freezes the page."""
+    texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each, _ in HOSTILE.values()]
+    page, good = open_page("calculator.html"), json.dumps(LLAMA)
+    started = time.monotonic()
+    said = page.evaluate(READ, [each for text in texts for each in (good, text)])
+    assert time.monotonic() - started < 10
+    for (why, (_, sentence)), (before, _), (told, found) in zip(HOSTILE.items(), said[::2], said[1::2], strict=True):
+        assert before.startswith("Read as a llama"), why
+        if sentence is None:
+            assert told.startswith("Read as a"), (why, told)
+            continue
+        assert found is None and told.endswith(" Nothing was changed."), (why, told)
+        assert sentence in told and len(told) < 400, (why, told)
+
+
+def test_a_file_with_a_mark_of_its_byte_order_is_read(open_page):
+    [[told, _]] = open_page("calculator.html").evaluate(READ, ["\ufeff" + json.dumps(LLAMA)])
+    assert told.startswith("Read as a llama")
+
+
+def test_without_vega_the_box_is_off(chromium, site):
+    page = chromium.new_page()
+    page.route("**/vega.js", lambda route: route.abort())
+    page.goto(f"{site}/calculator.html")
+    page.wait_for_selector('figure[data-ready="failed"]')
+    assert page.locator(".fk-paste textarea").is_disabled()
+    assert page.locator(".fk-paste [role=status]").inner_text().startswith("The controls are off: ")
+    page.close()
+
+
+def test_only_digits_of_a_link_are_a_number(open_page):
+    page = open_page(
+        "calculator.html?calculator.experts=&calculator.vocab=1e5&calculator.heads=0x10&calculator.d_ff=+9000"
+    )
+    compare(FIGURE, show(page, FIGURE.name), {})
