@@ -39,7 +39,13 @@ def cases():
         each = found[name]
         ratio = f"{each['ratio']:.5g}"
         tiled = each.get("whole_tiles") == each["executed"][CASES[name].dtype] > each["counted"]["flops"]
-        row = title, expected(CASES[name]), f"**{ratio}**" if tiled else ratio, f"{each['bytes_ratio']:.2f}", WHY.get(name, "")
+        row = (
+            title,
+            expected(CASES[name]),
+            f"**{ratio}**" if tiled else ratio,
+            f"{each['bytes_ratio']:.2f}",
+            WHY.get(name, ""),
+        )
         rows.append(list(row))
     return table(rows)
 

@@ -134,7 +134,7 @@ class Fields:
         return {name: self.need(name) for name in names}
 
     def act(self, default: str = "silu") -> str:
-        key = next((key for key in ACT_KEYS if self.fields.get(key)), "activation")
+        key = next((key for key in ACT_KEYS if self.fields.get(key) is not None), "activation")
         said = self.fields.get(key, default)
         if not isinstance(said, str):
             raise TypeError(f"{key}={sizes.short(said)}: must be the name of an activation, such as {default!r}")
@@ -155,7 +155,7 @@ class Fields:
         if listed:
             self.key("layer_types")
         start = self.need(first, minimum=0) if first else 0
-        every = next((self.count(key, every) for key in every_key if self.fields.get(key)), every)
+        every = next((self.count(key, every) for key in every_key if self.fields.get(key) is not None), every)
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
         order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
         if order.count(0) in (0, layers):

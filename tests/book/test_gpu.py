@@ -104,4 +104,6 @@ def test_the_command_stands_in_the_makefile():
 
 
 def test_the_address_of_what_a_page_generates():
-    assert set(re.findall(r"said_by_gpu:(\w+)", TEXT)) <= {name for name in dir(said_by_gpu) if not name.startswith("_")}
+    assert set(re.findall(r"said_by_gpu:(\w+)", TEXT)) <= {
+        name for name in dir(said_by_gpu) if not name.startswith("_")
+    }

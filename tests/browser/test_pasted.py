@@ -107,7 +107,6 @@ def read(config, length):
 # period should stand, what Python takes for nothing.
 NARROWER = re.compile(
     r"\w+ is 1: a whole number of at least (16|64|128|256|1024) is wanted|.* leave none of .* for experts"
-    r"|(hidden_act|hidden_activation|activation_function|sliding_window_pattern) is (0|\[\]|\{\}): "
 )
 
 

@@ -252,7 +252,7 @@ def _making(original: Any) -> Any:
 @functools.cache
 def _pass_over_us() -> None:
     """Have the compiler leave the counter's own frames alone, also where the program asks it to compile what is counted."""
-    for name in ("mode", "cache", "state", "attention"):
+    for name in ("mode", "cache", "state", "attention", "internals", "decompose", "origins"):
         sys.modules["torch._dynamo.trace_rules"].add(f"flopkit.counter.watch.{name}")
 
 
