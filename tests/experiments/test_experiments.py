@@ -54,7 +54,8 @@ def test_a_recording_takes_them(ran):
 def test_its_results_are_right(ran):
     """On a CPU, whose peak is not known, no time is impossible: "ok" says that the results were right, or a note why they were not checked."""
     for record in ran[1]:
-        assert record["verdict"] == "ok", record["notes"]
+        allowed = {"ok", "disturbed"} if record["experiment"] == "all_reduce" else {"ok"}  # its ranks judge for themselves
+        assert record["verdict"] in allowed, record["notes"]
         assert record["error"] is not None or any("was not checked" in note for note in record["notes"])
 
 
