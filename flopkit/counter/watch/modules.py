@@ -123,11 +123,11 @@ def _is_below(root: Scope, module: Any) -> bool:
 
 
 def _keep(known: dict[int, Scope], module: Any, scope: Scope) -> None:
-    """Remember a module's scope, and forget, now and then, those of modules that are gone."""
+    """Remember a module's scope, and forget, now and then, those of modules that are gone. (A scope may be another module's by then.)"""
     known[id(module)] = scope
     size = len(known)
     if size >= 64 and size & (size - 1) == 0:
-        for key in [key for key, old in known.items() if old.module() is None]:
+        for key in [key for key, old in known.items() if id(old.module()) != key]:
             del known[key]
 
 
