@@ -47,7 +47,8 @@ def cases():
             WHY.get(name, ""),
         )
         rows.append(list(row))
-    return table(rows)
+    head, line, *body = table(rows).splitlines()
+    return "\n".join([head, line[: line.rindex("--:")] + ":-- |", *body])  # the last column holds words
 
 
 def sums():
