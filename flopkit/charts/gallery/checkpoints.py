@@ -118,9 +118,10 @@ def recompute_policies() -> Figure:
             "kept": "kept by layers",
             "rest": "loss, or a layer run again",
         }
+        # the extent: the name of the chosen policy is bold, and wider than Vega reckons with
         y = alt.Y(
             "policy:N", title=None, sort=list(POLICIES),
-            axis=alt.Axis(labelFontWeight={"condition": {"test": "datum.value == policy", "value": "bold"}, "value": "normal"}),
+            axis=alt.Axis(minExtent=128, labelFontWeight={"condition": {"test": "datum.value == policy", "value": "bold"}, "value": "normal"}),
         )  # fmt: skip
         scale = alt.Scale(domainMin=0, domainMax={"expr": f"({vega(s.top)}) / 1e9"}, nice=False)
         x = {"title": "GB of one GPU", "scale": scale, "axis": alt.Axis(format="~s", tickCount=5, labelBound=True)}
