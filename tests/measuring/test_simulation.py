@@ -152,19 +152,21 @@ AGAIN = [
 @pytest.mark.parametrize(("rule", "clock", "same_time"), AGAIN, ids=lambda value: str(value))
 def test_fresh_runs_agree_with_the_table(rule, clock, same_time):
     """Within four standard errors, of 150 fresh runs and of those in the table."""
-    runs = 150
+    stop = (SAME_TIME if same_time else RULES)[rule]
+    fresh = [stop(Simulated(clock, seed)) for seed in range(10**6, 10**6 + 150)]
     kept = recorded(same_time)[clock, rule]
-    fresh = simulate.trials(rule, clock, runs, first=10**6, same_time=same_time)
-    spread = (
-        max(kept["high"] - kept["low"], 1e-4) / 3.29
-    )  # of a normal law, from its twentieths; wider where it has tails
-    error = math.sqrt(1 / runs + 1 / (simulation.RUNS_SAME_TIME if same_time else simulation.RUNS))
-    assert abs(fresh["bias"] - kept["bias"]) < 4 * 1.5 * spread * error
+    more = 1 + 150 / (simulation.RUNS_SAME_TIME if same_time else simulation.RUNS)
+
+    def agree(values, told):
+        error = math.sqrt(statistics.variance(values) / 150 * more)
+        assert abs(statistics.fmean(values) - told) < 4 * error + 2e-5  # the table has five digits
+
+    agree([each.told / clock.mean - 1 for each in fresh], kept["bias"])
+    agree([each.half / clock.mean for each in fresh], kept["half"])
+    agree([each.spent for each in fresh], kept["seconds"])
     share = min(max(kept["covered"], 0.02), 0.98)
-    assert abs(fresh["covered"] - kept["covered"]) < 4 * math.sqrt(share * (1 - share)) * error
-    assert fresh["seconds"] == pytest.approx(kept["seconds"], rel=0.1)
-    # a dozen calls of which one in a hundred is interrupted: few runs have one, and then their interval is wide
-    assert fresh["half"] == pytest.approx(kept["half"], rel=0.6 if clock.spikes else 0.2)
+    covered = statistics.fmean(abs(each.told - clock.mean) <= each.half for each in fresh)
+    assert abs(covered - kept["covered"]) < 4 * math.sqrt(share * (1 - share) / 150 * more)
 
 
 def test_a_steady_clock_is_measured_well_by_every_rule():
