@@ -78,6 +78,10 @@ def pytest_configure(config):
     from flopkit.measuring import protocol
 
     protocol.DISTURBED = float("inf")
+    if config.pluginmanager.hasplugin("nbval"):
+        import executed
+
+        executed.install(config)
     if config.getoption("--report"):
         config.pluginmanager.register(Report(config.getoption("--report")), "report")
 
