@@ -1,5 +1,5 @@
-// Answers to exercises in a page without a kernel: flopkit/lessons/typed.py and answers.py, function by function. Patterns and words come from
-// there, by book/_ext/exercises.py; tests/data/answers.json and exercises.json try both.
+// Answers to exercises in a page without a kernel: flopkit/lessons/typed.py and answers.py, function by function. Patterns and words come
+// from notation.py and answers.py beside them, by book/_ext/exercises.py; tests/data/answers.json and exercises.json try both.
 (() => {
   const SHARED = {};
   const at = (pattern, text, position) => { const found = new RegExp(pattern, "y"); found.lastIndex = position; const match = found.exec(text); return match && { ...match, end: found.lastIndex }; };
@@ -46,20 +46,21 @@
     if (!rest) return 0;
     const small = SHARED.unprefixed.includes(kind), every = Object.values(SHARED.kinds).flat();
     const billion = ["", "bytes", "bytes/s"].includes(kind) || small ? [] : [SHARED.billion];
-    for (const [pattern, scales] of [...SHARED.kinds[kind] ?? [], ...billion, ...kind ? [] : every, ...small ? [] : [SHARED.alone]]) {
+    for (const [pattern, scales] of [...SHARED.kinds[kind] ?? [], ...billion, ...kind ? [] : every]) {
       const found = whole(pattern + SHARED.end, rest);
-      if (found && (found[1] || pattern !== SHARED.alone[0])) return scales[found[1]];
+      if (found) return scales[found[1]];
     }
-    const strict = SHARED.strict.includes(kind) || every.some(([pattern]) => whole(pattern + SHARED.end, rest));
-    return strict || /[0-9]/.test(rest) ? null : 0;
+    const [prefix, scales] = SHARED.alone, strict = SHARED.strict.includes(kind), found = whole(prefix + (strict ? "" : SHARED.end), rest);
+    if (found?.[1]) return small ? null : scales[found[1]];
+    const foreign = strict || every.some(([pattern]) => whole(pattern + SHARED.end, rest));
+    return foreign || /[0-9]/.test(rest) ? null : 0;
   };
   const read = (typed, box) => {
     const { unit, kind, scale } = box;
     let text = typed.trim().toLowerCase();
     const square = kind === "side" && whole(SHARED.side, text);
     if (square) return { value: +square[1], digits: 99, half: 0, zeros: 0, bare: true };
-    for (const [pattern, into] of SHARED.rewritten) text = text.replace(new RegExp(pattern, "g"), into.replace(/\\(\d)/g, "$$$1"));
-    if (["", "$"].includes(kind)) text = text.replace(new RegExp(SHARED.dollars), "");
+    for (const [pattern, into, ...kinds] of SHARED.rewritten) if (!kinds.length || kinds.includes(kind)) text = text.replace(new RegExp(pattern, "g"), into.replace(/\\(\d)/g, "$$$1"));
     if (text.split(":").length === 2) {
       const [left, right] = text.split(":").map(part => read(part, box));
       if (typeof left === "string" || typeof right === "string" || !right.value) return SHARED.unread;
@@ -70,7 +71,10 @@
     try { [value, end] = sum(text, 0); } catch { return SHARED.unread; }
     const rest = text.slice(end).trim();
     let by = scaleOf(rest.replace(new RegExp(SHARED.beside, "g"), "").trim(), kind);
-    if (by === null) return !unit || /[0-9]/.test(rest) ? SHARED.unread : say(SHARED.foreign, unit === "×" ? "as a factor" : `in ${unit}`, typed.trim().slice(-rest.length));
+    if (by === null) {
+      const found = typed.toLowerCase().lastIndexOf(rest);  // shown as it was written: "GB"
+      return !unit || /[0-9]/.test(rest) ? SHARED.unread : say(SHARED.foreign, unit === "×" ? "as a factor" : `in ${unit}`, found < 0 ? rest : typed.slice(found, found + rest.length));
+    }
     const bare = by === 0;
     by = bare ? 1 : by / scale;
     value *= by;
@@ -99,21 +103,24 @@
     if (typeof answer !== "number") return ofWords(typed, box);
     const typed_ = read(typed, box);
     if (typeof typed_ === "string") return typed_;
-    const readings = kind === "%" && typed_.bare ? [1, 0.01].map(by => ({ ...typed_, value: by * typed_.value / box.scale, half: by * typed_.half / box.scale })) : [typed_];
+    const readings = [typed_];
+    if (kind === "%" && typed_.bare) readings.push({ ...typed_, value: typed_.value / 100, half: typed_.half / 100 });
     const exact = rel <= 1e-9 && Number.isInteger(answer), tolerance = exact && typed_.half === 0.5 ? 0 : Math.max(rel, 1e-9);
     if (readings.some(each => near(each.value, answer, tolerance))) return "";
     for (const each of readings) {
-      const rounded = [[each.digits, each.half], ...exact && !SHARED.strict.includes(kind) ? [] : [[each.digits - each.zeros, each.half * 10 ** each.zeros]]];
+      const rounded = exact && SHARED.counted.includes(kind) && each.half > 0.5 ? [] : [[each.digits, each.half]];
+      if (!exact || SHARED.strict.includes(kind) && each.digits - each.zeros >= box.digits) rounded.push([each.digits - each.zeros, each.half * 10 ** each.zeros]);
       const enough = rounded.filter(([, half]) => Math.abs(each.value - answer) <= half * (1 + 1e-9));
       if (enough.some(([digits]) => digits >= box.digits)) return "";
       if (enough.length) return (hints.find(([key]) => key === each.value) ?? [0, say(SHARED.digit, SHARED.digits[box.digits])])[1];
     }
-    return reason(readings, box);
+    return reason(typed.trim(), readings, box);
   };
-  const reason = (readings, { answer, rel, kind, unit, hints }) => {
+  const reason = (text, readings, { answer, rel, kind, unit, hints }) => {
     const given = apart(readings[0].value, answer) <= apart(readings.at(-1).value, answer) ? readings[0] : readings.at(-1), known = [];
-    if (answer) known.push(...SHARED.factors.map(([by, said, kinds, more]) => [by * answer, said + (kinds.includes(kind) ? more : "")]), [1 / answer, SHARED.inverse]);
+    if (answer) known.push([1 / answer, SHARED.inverse], ...SHARED.factors.map(([by, said, kinds, more]) => [by * answer, said + (kinds.includes(kind) ? more : "")]));
     if (0 < answer && answer < 1 && ["", "%", "×"].includes(kind)) known.push([1 - answer, SHARED.rest]);
+    if (answer > 1 && kind === "×") known.push([answer - 1, SHARED.more]);
     const own = hints.filter(([key]) => typeof key === "number");
     const meets = (each, value) => near(each.value, value, 1e-3) || (each.digits > 1 && Math.abs(each.value - value) <= each.half);
     const believed = readings.flatMap(each => own.filter(([value]) => meets(each, value)).map(([value, said]) => [Math.abs(each.value - value), said]));
@@ -124,7 +131,8 @@
     const ratio = answer ? given.value / answer : 0, power = 0 < ratio && ratio < Infinity ? Math.round(Math.log10(ratio) / 3) : 0;
     const words = given.value > answer ? SHARED.large : SHARED.small;
     if (!power || !near(ratio, 1000 ** power, Math.max(1e-3, rel, given.half / Math.abs(given.value)))) return words;
-    return say(SHARED.power, SHARED.powers[Math.abs(power)] ?? `10^${3 * Math.abs(power)}`, words) + (given.bare && SHARED.strict.includes(kind) ? say(SHARED.taken, unit) : "");
+    const taken = given.bare && SHARED.strict.includes(kind) ? say(SHARED.taken, unit) : "";
+    return say(SHARED.power, SHARED.powers[Math.abs(power)] ?? `10^${3 * Math.abs(power)}`, words) + (power === 1 && text.split(",").length === 2 ? SHARED.comma : taken);
   };
 
   document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".fk-exercise").forEach(box => {

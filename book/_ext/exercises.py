@@ -1,6 +1,6 @@
 """Sphinx extension: what guesses and exercises of a page need, once a page; takeaways get a frame.
 
-The script of exercises (exercises.js, beside this file) gets the patterns and words of flopkit.lessons.check.
+The script of exercises (exercises.js, beside this file) gets the patterns and words of flopkit.lessons.answers.
 """
 
 import json

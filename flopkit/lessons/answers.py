@@ -1,7 +1,8 @@
 """What to say to an answer as people write it. `flopkit.lessons.typed` reads the numbers.
 
-The built page has no kernel: book/_ext/exercises.js does there what `remark` does here. It gets the patterns and the words from these two
-files, and both are tested with the rows of tests/data/answers.json and tests/data/exercises.json.
+The built page has no kernel: book/_ext/exercises.js does there what `remark` does here.
+It gets the patterns from `flopkit.lessons.notation` and the words from here. Both are
+tested with the rows of tests/data/answers.json and tests/data/exercises.json.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopkit.lessons.boxes import Box
-from flopkit.lessons.typed import READING, Typed, plain, read
+from flopkit.lessons.notation import READING
+from flopkit.lessons.typed import Typed, plain, read
 
 __all__ = ["SHARED", "remark"]
 
@@ -33,6 +35,7 @@ SHARED: dict[str, Any] = {
         [-1, "right but for its sign", [], ""],
     ],
     "inverse": "the other way round: divided by what should be divided?",
+    "more": "that is how much more, not how many times as much",
     "rest": "what is left of the whole: is the other part asked for?",
     "digit": "right so far, but give at least {} digits",
     "digits": {"2": "two", "3": "three", "4": "four"},
@@ -42,11 +45,12 @@ SHARED: dict[str, Any] = {
     "large": "too large",
     "small": "too small",
     "taken": ": without a unit it is read in {}",
+    "comma": ": a comma before three digits marks thousands, so write a decimal point",
     "other": "not what is asked for",
     "none": "none of the choices: give one of {}",
     "several": "more than one of the choices: give one of {}",
     # "(b)", "b)" or "b: the norm"; a letter and words need something between them, for "a cache" is no (a).
-    "letter": r"[(\[]?([a-z])[)\].:]*|[(\[]?([a-z])[)\].:]+ [^(]*",
+    "letter": r"[(\[]?([a-z])[)\].:]*|[(\[]?([a-z])(?:[)\].:]+| is) [^(]*",
 }
 
 
@@ -60,9 +64,7 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str], box
         return given
     readings = [given]
     if box.kind == "%" and given.bare:  # per cent or a share: right if either is
-        readings = [
-            given._replace(value=by * given.value, half=by * given.half) for by in (1 / box.scale, 0.01 / box.scale)
-        ]
+        readings.append(given._replace(value=given.value / 100, half=given.half / 100))
     whole = rel <= 1e-9 and float(expected).is_integer()
     unlike = (
         isinstance(answer, int) and whole and answer != expected and not given.zeros
@@ -71,9 +73,9 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str], box
     if not unlike and any(_near(each.value, expected, near) for each in readings):
         return ""
     for each in readings:
-        rounded = [(each.digits, each.half)]
-        if not whole or box.kind in SHARED["strict"]:
-            # 160 tokens are no rounded 161, but 5,900 may be a rounded 5,907, and 115,600,000 FLOPs are 115.6 MFLOPs
+        # Neither 160 nor 0.16k tokens are a rounded 161, but 5,900 may be a rounded 5,907, and 115,600,000 FLOPs are 115.6 MFLOPs.
+        rounded = [] if whole and box.kind in SHARED["counted"] and each.half > 0.5 else [(each.digits, each.half)]
+        if not whole or (box.kind in SHARED["strict"] and each.digits - each.zeros >= box.digits):
             rounded.append((each.digits - each.zeros, each.half * 10.0**each.zeros))
         enough = [digits for digits, half in rounded if abs(each.value - expected) <= half * (1 + 1e-9)]
         if unlike or not enough:
@@ -83,7 +85,7 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str], box
         known = (hint for key, hint in hints.items() if not isinstance(key, str) and each.value == key)
         # "1" for 0.72 may be a wrong belief and no rounding
         return next(known, str(SHARED["digit"]).format(SHARED["digits"][str(box.digits)]))
-    return _reason(readings, expected, rel, hints, box)
+    return _reason(text, readings, expected, rel, hints, box)
 
 
 def _of_words(answer: str, expected: str, hints: Mapping[Any, str], box: Box) -> str:
@@ -123,20 +125,22 @@ def _text(answer: Any) -> str:
     return str(int(answer)) if isinstance(answer, int) else repr(number)
 
 
-def _reason(readings: list[Typed], expected: float, rel: float, hints: Mapping[Any, str], box: Box) -> str:
+def _reason(text: str, readings: list[Typed], expected: float, rel: float, hints: Mapping[Any, str], box: Box) -> str:
     """Why a wrong number may have come out. A hint of the exercise goes first."""
     own: list[tuple[float, str]] = [(key, hint) for key, hint in hints.items() if not isinstance(key, str)]
     # Of 16.6, which may be per cent or a share, the nearer one is meant.
     given = min(readings, key=lambda each: _apart(each.value, expected))
     known: list[tuple[float, str]] = []
     if expected:
+        known = [(1 / expected, SHARED["inverse"])]
         known += [
             (factor * expected, said + (more if box.kind in kinds else ""))
             for factor, said, kinds, more in SHARED["factors"]
         ]
-        known += [(1 / expected, SHARED["inverse"])]
     if 0 < expected < 1 and box.kind in ("", "%", "×"):
-        known += [(1 - expected, SHARED["rest"])]
+        known.append((1 - expected, SHARED["rest"]))
+    if expected > 1 and box.kind == "×":
+        known.append((expected - 1, SHARED["more"]))
     believed = [(abs(each.value - value), said) for each in readings for value, said in own if _meets(each, value)]
     if believed:  # the nearest of them
         return min(believed, key=lambda hint: hint[0])[1]
@@ -151,8 +155,10 @@ def _reason(readings: list[Typed], expected: float, rel: float, hints: Mapping[A
         return words
     powers, power = SHARED["powers"], abs(thousands)
     times = powers[power] if power < len(powers) else f"10^{3 * power}"
-    taken = SHARED["taken"].format(box.unit) if given.bare and box.kind in SHARED["strict"] else ""
-    return str(SHARED["power"].format(times, words) + taken)
+    more = SHARED["taken"].format(box.unit) if given.bare and box.kind in SHARED["strict"] else ""
+    if thousands == 1 and text.count(",") == 1:
+        more = SHARED["comma"]
+    return str(SHARED["power"].format(times, words) + more)
 
 
 def _meets(given: Typed, value: float) -> bool:

@@ -21,14 +21,13 @@ _NAMES = {"flops": "FLOPs", "bytes": "bytes"}  # these say their unit
 class Box:
     """An answer that an exercise asks for.
 
-    ``unit`` is the one of a number without any, and ``digits`` how many it needs at least; ``in_per_cent`` where a share is kept as 2.09
-    and not as 0.0209. ``choices`` are letters or words, each with the words that also mean it.
+    ``unit`` is the one of a number without any, and ``digits`` how many it needs at least. ``choices`` are letters or words, each with
+    the words that also mean it.
     """
 
     label: str = ""
     unit: str = ""
     digits: int = 2
-    in_per_cent: bool = False
     choices: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -42,7 +41,7 @@ class Box:
     @property
     def scale(self) -> float:
         """What 1 of the kept answer is in its kind's own unit."""
-        return 0.01 if self.in_per_cent else kind_of(self.unit)[1]
+        return kind_of(self.unit)[1]
 
     def kept(self) -> dict[str, Any]:
         """What the page needs to know."""

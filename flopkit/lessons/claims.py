@@ -19,7 +19,9 @@ __all__ = ["VERDICTS", "Claim", "Source", "claims", "sources", "verdict"]
 VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked")
 
 # In the style of the element itself: JupyterLab and Colab do not have the book's. Plain colours and sides: JupyterLab drops what is newer.
-_FRAME = "padding:.6rem 1rem;border:1px solid #888;border-left:4px solid #888;border-radius:4px"
+_FRAME = "padding:.6rem 1rem;border:1px solid #888;border-left:4px solid {edge};border-radius:4px"
+# Of the edge; the word stands beside it. Each is seen on a light and on a dark page.
+_EDGES = {"holds": "#00875f", "holds under a named convention": "#00875f", "misleading": "#b87800", "wrong": "#d03a3a"}
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,9 @@ class Claim:
     def _repr_html_(self) -> str:
         # The anchor stands inside, so that a link to it opens the fold.
         found = html.escape(" ".join(part for part in (self.ours, self.finding) if part))
+        frame = _FRAME.format(edge=_EDGES.get(self.verdict or "", "#888"))
         folded = (
-            f'<details class="fk-claim" style="{_FRAME}"><summary><strong>Claim {self.id}</strong> ({self.verdict or "open"}): '
+            f'<details class="fk-claim" style="{frame}"><summary><strong>Claim {self.id}</strong> ({self.verdict or "open"}): '
             f'{html.escape(self.claim)}</summary><p id="{self.anchor}" style="margin:.4rem 0 0">{found} '
             f"The claim stands in {html.escape(self.source)}.</p></details>"
         )

@@ -52,7 +52,7 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None 
     Raises
     ------
     ValueError
-        Where there is no answer, or where a hint is for an answer that is right in every box.
+        Where there is no answer, or where a hint is for what is right in every box.
 
     Examples
     --------
@@ -64,12 +64,11 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None 
         raise ValueError(f'solution("{number}") has no answer: name one, e.g. solution("{number}", flops=210)')
     kept = {name: _plain(value) for name, value in answers.items()}
     hints = {_plain(value): hint for value, hint in (hints or {}).items()}
-    for value, hint in hints.items():
-        if not any(
-            remark(value, expected, rel, {}) for expected in kept.values()
-        ):  # the answer of another box may be a hint
+    asked = {name: box_of(number, name) for name in kept}
+    for value, hint in hints.items():  # the answer of another box may be a hint
+        if not any(remark(value, expected, rel, {}, asked[name]) for name, expected in kept.items()):
             raise ValueError(f"hints: {value!r} is a right answer, and gets the hint {hint!r}")
-    _SOLUTIONS[number] = _Solution(kept, rel, hints, {name: box_of(number, name) for name in kept})
+    _SOLUTIONS[number] = _Solution(kept, rel, hints, asked)
 
 
 @dataclass(frozen=True)

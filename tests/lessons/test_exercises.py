@@ -1,7 +1,9 @@
 """Exercises: an answer as people write it, what is said to it, and the same in a page without a kernel."""
 
 import ast
+import itertools
 import json
+import re
 import runpy
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from flopkit.lessons import NotYet, check, solution
 from flopkit.lessons.answers import SHARED, remark
 from flopkit.lessons.boxes import Box, box_of, boxes
-from flopkit.lessons.typed import READING
+from flopkit.lessons.notation import READING
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -78,6 +80,8 @@ def test_a_mistake_that_the_exercise_knows():
         ask(295, 325, hints={295: "that is the ridge itself"})
     with pytest.raises(ValueError, match="hints: 325 is a right answer"):
         ask(..., 325, hints={325: "no"})
+    with pytest.raises(ValueError, match="hints: 75 is a right answer"):  # per cent in a box for a share
+        solution("12.2", share=0.75, hints={75: "the % sign is missing"})
 
 
 def test_two_answers_in_each_others_boxes():
@@ -271,20 +275,38 @@ def test_no_word_of_the_script_hides_another():
     assert all(SHARED[name] is value for name, value in READING.items())
 
 
+@pytest.mark.parametrize("typed", ["0.16k", "1.6e2", "160"])
+def test_a_whole_number_of_things_is_not_rounded(typed):
+    assert remark(typed, 161, 1e-9, {}, Box("smallest batch", "tokens")) == "close, but not to the last digit"
+    assert remark(typed, 161.2, 1e-9, {}, Box("smallest batch", "tokens")) == ""
+
+
+def test_no_chapter_tells_how_to_write_an_answer():
+    """The boxes read every way: per cent or a share, with a unit or without, a letter or its word."""
+    told = r"(?:%|per cent) sign|with the sign|in per cent|with its unit|with letters|such as 0\.|give (?:it (?:in|as)|a fraction|its letter|decimals)"
+    for path in sorted((ROOT / "book").glob("*.ipynb")):
+        cells = json.loads(path.read_text("utf8"))["cells"]
+        for question, cell in itertools.pairwise(cells):
+            if "solution" in cell["metadata"].get("tags", []):
+                asked = "".join(question["source"] + cell["source"]).split("</details>")[-1]
+                assert not re.findall(told, asked, re.I), path.name
+
+
 def test_units_of_another_kind_are_refused():
     least = Box("least time", "µs")
     assert remark("0.128 ms", 128, 1e-9, {}, least) == ""
     assert remark("128 MB", 128, 1e-9, {}, least) == "asked for in µs: “MB” is something else"
     assert remark("128 parsecs", 128, 1e-9, {}, least) == "asked for in µs: “parsecs” is something else"
-    assert remark("12 GB", 12, 1e-9, {}, Box("ratio", "×")) == "asked for as a factor: “GB” is something else"
+    assert remark("12 GB!", 12, 1e-9, {}, Box("ratio", "×")) == "asked for as a factor: “GB” is something else"
+    assert remark("12 k", 0.12, 1e-9, {}, Box("share", "%")) == "asked for in %: “k” is something else"
+    assert remark("12 T images", 12e12, 1e-9, {}, Box("peak", "FLOP/s")).endswith("“T images” is something else")
+    assert remark("12 cents per thousand", 0.12, 1e-9, {}, Box("price", "dollars")).endswith("something else")
 
 
 @pytest.mark.parametrize("typed", ["33.2 %", "33.2", "0.332", 33.2, 0.332, "33.2 per cent", "33,2%"])
-@pytest.mark.parametrize("per_cent", [False, True])
-def test_one_rule_for_shares(typed, per_cent):
-    box = Box("MFU", "%", in_per_cent=per_cent)
-    right = 33.17 if per_cent else 0.3317
-    assert remark(typed, right, 1e-9, {}, box) == ""
-    colleague = {right / 2: "that is what the colleague says"}
-    assert remark("16.6", right, 1e-9, colleague, box) == "that is what the colleague says"
-    assert remark("10", right, 1e-9, {}, box) == "too small" and remark("37.3", right, 1e-9, {}, box) == "too large"
+def test_one_rule_for_shares(typed):
+    box = Box("MFU", "%")
+    assert remark(typed, 0.3317, 1e-9, {}, box) == ""
+    colleague = {0.3317 / 2: "that is what the colleague says"}
+    assert remark("16.6", 0.3317, 1e-9, colleague, box) == "that is what the colleague says"
+    assert remark("10", 0.3317, 1e-9, {}, box) == "too small" and remark("37.3", 0.3317, 1e-9, {}, box) == "too large"
