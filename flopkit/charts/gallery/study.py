@@ -39,6 +39,12 @@ def step(title: str, dtype: str) -> dict[str, tuple[Cost, ...]]:
 
 
 @cache
+def flops_of_image(title: str) -> Any:
+    """FLOPs of a training step, an image."""
+    return sum(part.flops for part in (*cnn(NETWORKS[title]).parts, *cnn_backward(NETWORKS[title]).parts))
+
+
+@cache
 def least_seconds(title: str, key: str, dtype: str, group: str) -> float:
     """The least time of the operators of a group on a device, an image."""
     rate = "fp32" if group == "depthwise" else dtype
@@ -66,8 +72,7 @@ def step_on_device(s: Any, *, network: Any, plain: Any, depthwise: Any, device: 
     for title, name in NETWORKS.items():
         there = {group: getattr(device, f"{name}_{group}") for group in GROUPS if step(title, "fp32")[group]}
         setattr(s, f"{name}_seconds", sum(seconds * left[group] for group, seconds in there.items()))
-        flops = sum(part.flops for part in cnn(NETWORKS[title]).parts + cnn_backward(NETWORKS[title]).parts)
-        setattr(s, f"{name}_ceiling", flops * counts.each / getattr(s, f"{name}_seconds") / device.peak)
+        setattr(s, f"{name}_ceiling", flops_of_image(title) * counts.each / getattr(s, f"{name}_seconds") / device.peak)
 
     def moved(*groups: str) -> Any:
         """Bytes of an image in these groups."""
@@ -99,8 +104,11 @@ def utilisation_ceilings() -> Figure:
 
     def chart(s: Any) -> Any:
         alt = need("altair")
-        bold = {"condition": {"test": "datum.value == network", "value": "bold"}, "value": "normal"}
-        y = alt.Y("title:N", title=None, sort=list(NETWORKS), axis=alt.Axis(labelFontWeight=bold))
+        bold, ink = (
+            {"condition": {"test": "datum.value == network", "value": chosen}, "value": other}
+            for chosen, other in (("bold", "normal"), (theme.ORANGE, theme.MUTED))
+        )
+        y = alt.Y("title:N", title=None, sort=list(NETWORKS), axis=alt.Axis(labelFontWeight=bold, labelColor=ink))
         axis = alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1], domain=False)
         x = alt.X(
             "its_ceiling:Q", title="utilisation, at most", axis=axis, scale=alt.Scale(domain=[0, 1.15], nice=False)

@@ -18,8 +18,15 @@ def states(figure):
         yield {name: rng.choice(control.options) for name, control in figure.controls.items()}
 
 
-def shown(figure, settings):
+def shown(figure, settings, seen={}):  # noqa: B006  what was worked out once
     """What a reader sees of these settings: the read-outs, and the table's rows; of rows along a choice the one that is chosen. None: refused."""
+    key = figure.name, *map(repr, settings.items())
+    if key not in seen:
+        seen[key] = _shown(figure, settings)
+    return seen[key]
+
+
+def _shown(figure, settings):
     results, rows = figure.at(**settings), figure.rows(**settings)
     if results.get(figure.refused):
         return None
