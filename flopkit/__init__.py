@@ -48,17 +48,14 @@ def _way_out(name: str) -> str:
     """What to type instead of a name that is not here."""
     if name.startswith("_"):  # tools ask for those
         return ""
-    import tomllib
     from importlib.util import find_spec
-
-    from flopkit.names import hint, plain
 
     if name.isidentifier() and find_spec(f"flopkit.{name}"):
         return f" yet: import flopkit.{name}"
-    for answer, elsewhere in tomllib.loads(_file("data/elsewhere.toml")).items():
-        if plain(name) in map(plain, elsewhere):
-            return f"; here it is {answer}"
-    return f"; {hint(name, __dir__())}"
+    from flopkit.names import elsewhere, hint
+
+    answer = elsewhere(name)
+    return f"; here it is {answer}" if answer else f"; {hint(name, __dir__(), listed='dir(flopkit)')}"
 
 
 def _file(path: str) -> str:

@@ -64,13 +64,14 @@ from flopkit.layers.pointwise import (
 from flopkit.layers.pooling import avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
 from flopkit.layers.positions import conv_output as conv_output
 from flopkit.layers.products import dense as dense, matmul as matmul
+from flopkit.layers.states import gated_delta as gated_delta, state_space as state_space
 from flopkit.measuring.ceilings import Ceilings as Ceilings, ceilings as ceilings
 from flopkit.measuring.measurement import Measurement as Measurement
 from flopkit.measuring.running import measure as measure
 from flopkit.models.catalogue import load as load, model_names as model_names
 from flopkit.models.hugging_face import from_hf as from_hf
+from flopkit.models.lora import LoRA as LoRA
 from flopkit.models.model import Model as Model
-from flopkit.models.trained import LoRA as LoRA
 from flopkit.peers.asking import ask as ask, ask_all as ask_all
 from flopkit.rooflines import roofline as roofline
 from flopkit.training.backward import (

@@ -22,13 +22,16 @@ __all__ = [
     "Reading",
     "brief",
     "ceil_div",
+    "divided",
     "exact_div",
     "is_zero",
     "log2",
     "maximum",
     "minimum",
     "reading",
+    "reduced",
     "same",
+    "total",
     "unmixed",
     "vega",
     "where",
@@ -251,6 +254,39 @@ def ratio(a: Any, b: Any) -> Any:
     if b == 0:
         return math.nan if a == 0 else math.inf
     return float(Fraction(a) / Fraction(b)) if isinstance(a, int) and isinstance(b, int) else a / b
+
+
+def total(values: Iterable[Any]) -> Any:
+    """The sum of *values*; a zero adds nothing, so that a formula stays as short as it can be.
+
+    >>> total([0, 3, 4])
+    7
+    """
+    found: Any = 0
+    for value in values:
+        found = value if is_zero(found) else found + value
+    return found
+
+
+def divided(value: Any, among: int) -> Any:
+    """*value* / *among*, an int where it is one, and exact where a double would round.
+
+    >>> divided(6, 2), divided(5, 2)
+    (3, 2.5)
+    """
+    if isinstance(value, int):
+        quotient, rest = divmod(value, among)
+        return value / among if rest and abs(value) < 2**53 else quotient if not rest else Fraction(value, among)
+    return reduced(value / among)
+
+
+def reduced(value: Any) -> Any:
+    """*value*, an int where it is a fraction of denominator 1, as two halves are.
+
+    >>> reduced(Fraction(4, 2)), reduced(Fraction(1, 2))
+    (2, Fraction(1, 2))
+    """
+    return int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
 
 
 def same(a: Any, b: Any) -> bool:

@@ -6,54 +6,65 @@ translating a cost is a weighted sum and nothing is recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from pkgutil import get_data
+from typing import Any, NamedTuple
 
-from flopkit.arithmetic import is_zero
-from flopkit.names import find
+from flopkit.arithmetic import divided as divided, reduced, total as total  # flopkit.models takes them from here
+from flopkit.names import find, hint
 
 __all__ = [
-    "CHINCHILLA", "CHINCHILLA_TABLE", "DEEPSEEK", "EXACT", "FVCORE", "KAPLAN", "KINDS", "LLM_FOUNDRY", "MAXTEXT", "MAXTEXT_2024", "MEGATRON", "MEGATRON_2021", "MEGATRON_2022", "NANOGPT", "PALM", "SIX_N", "SIX_N_ACTIVE", "TORCH", "TORCHTITAN", "TORCHTITAN_2024", "VECTOR_KINDS", "VERL",
-    "Convention", "as_convention", "of_programs",
+    "CHINCHILLA", "CHINCHILLA_TABLE", "DEEPSEEK", "EXACT", "FVCORE", "KAPLAN", "KINDS", "LLM_FOUNDRY", "MAXTEXT", "MAXTEXT_2024", "MEGATRON",
+    "MEGATRON_2021", "MEGATRON_2022", "NANOGPT", "PALM", "PRESETS", "SIX_N", "SIX_N_ACTIVE", "TORCH", "TORCHTITAN", "TORCHTITAN_2024",
+    "VECTOR_KINDS", "VERL", "Convention", "Kind", "as_convention", "of_programs",
 ]  # fmt: skip
 
-KINDS: Mapping[str, str] = {
-    "products": "matrix products and convolutions",
-    "scores": "attention, the pairs that the mask lets through",
-    "hidden": "attention, the pairs that the mask hides",
-    "router": "the router of a mixture of experts",
-    "head": "the product with the output vocabulary",
-    "embedding": "the input embedding, were it a one-hot product instead of a look-up",
-    "recompute": "scores that a flash kernel computes again in its backward pass",
-    "padding": "rows of experts that no token fills, under a capacity; less what it drops",
-    "tied": "the input embedding, were it a one-hot product, where the head has the same table",
-    "vectors": "norms and biases, were each of their parameters a multiply-add a token",
-    "positions": "learned positions, were each of their parameters a multiply-add a token",
-    "idle": "experts that a token does not choose, had it gone through them",
-    "pairs": "attention, all positions of the score matrix, were each of them one multiply-add",
-}
-"""The kinds of multiply-adds. Those from "tied" on, and "embedding", are not executed: some conventions count them all the same."""
 
-VECTOR_KINDS: Mapping[str, str] = {
-    "elementwise": "activations, biases, sums, pooling, positions, losses",
-    "norm": "normalisations",
-    "softmax": "scale and softmax of attention, the pairs that the mask lets through",
-    "hidden_softmax": "scale and softmax of attention, the pairs that the mask hides",
-    "routing": "softmax and choice of a router",
-}
-"""The kinds of element-wise work."""
+class Kind(NamedTuple):
+    """A kind of work: the key under which a `Cost` keeps it, and what it is."""
 
-_COUNTS_AS = {"softmax": "scores", "hidden_softmax": "hidden", "routing": "router"}  # the share that vector work takes
-_SHARED = tuple(kind for kind in KINDS if kind != "products")  # those of which a convention counts a share
-_OF_A_MODEL = (
-    "tied",
-    "vectors",
-    "positions",
-    "idle",
-    "pairs",
-)  # kinds that whole models keep, and single layers do not
+    name: str
+    text: str
+    executed: bool = True  # whether programs do it: some conventions count work that none does
+    of_model: bool = False  # whether whole models keep it, and single layers do not
+    shares: tuple[float, ...] = (1, 0, 0.5)  # how much of it a convention may count; a single share is nobody's choice
+    goes_with: str = ""  # of element-wise work: the multiply-adds whose share it takes
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _by_name(*kinds: Kind) -> Mapping[str, Kind]:
+    return {kind.name: kind for kind in kinds}
+
+
+KINDS: Mapping[str, Kind] = _by_name(
+    Kind("products", "matrix products and convolutions", shares=(1,)),
+    Kind("scores", "attention, the pairs that the mask lets through"),
+    Kind("hidden", "attention, the pairs that the mask hides"),
+    Kind("router", "the router of a mixture of experts"),
+    Kind("head", "the product with the output vocabulary"),
+    Kind("embedding", "the input embedding, were it a one-hot product instead of a look-up", executed=False),
+    Kind("recompute", "scores that a flash kernel computes again in its backward pass"),
+    Kind("padding", "rows of experts that no token fills, under a capacity; less what it drops", shares=(0,)),
+    Kind("tied", "the input embedding, were it a one-hot product, where the head has the same table", executed=False, of_model=True),
+    Kind("vectors", "norms and biases, were each of their parameters a multiply-add a token", executed=False, of_model=True),
+    Kind("positions", "learned positions, were each of their parameters a multiply-add a token", executed=False, of_model=True),
+    Kind("idle", "experts that a token does not choose, had it gone through them", executed=False, of_model=True),
+    Kind("pairs", "all positions of the score matrix, were each of them one multiply-add", executed=False, of_model=True,
+         shares=(1, 0, 0.5, 1.5)),
+)  # fmt: skip
+"""The kinds of multiply-adds, by name. Some are not executed, and some conventions count those, too."""
+
+VECTOR_KINDS: Mapping[str, Kind] = _by_name(
+    Kind("elementwise", "activations, biases, sums, pooling, positions, losses", shares=(1,)),
+    Kind("norm", "normalisations", shares=(1,)),
+    Kind("softmax", "scale and softmax of attention, the pairs that the mask lets through", goes_with="scores"),
+    Kind("hidden_softmax", "scale and softmax of attention, the pairs that the mask hides", goes_with="hidden"),
+    Kind("routing", "softmax and choice of a router", goes_with="router"),
+)
+"""The kinds of element-wise work, by name."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +87,11 @@ class Convention:
         The shares of query-key pairs that the mask lets through, and that it hides. ``1, 0`` counts the visible pairs,
         ``1, 1`` every position of the score matrix, ``0.5, 0.5`` half of them, whatever the mask. Their element-wise work
         (scale and softmax, in `Cost.vector_flops`) has the same shares.
-    router, head, embedding, recompute, padding : float, optional
-        The shares of work of that kind. No convention here counts *padding*: `Step.hardware_flops` adds it.
+    router, head, embedding, recompute : float, optional
+        The shares of work of that kind.
     tied, vectors, positions, idle, pairs : float, optional
         The shares of what a whole model keeps beside its work, for conventions that count parameters or positions and not
         what is executed: see `KINDS`. For *pairs* the share may be 1.5, which is three FLOPs a position.
-
     outside_again : bool, optional
         Whether full recompute in a training step repeats embedding and head, too.
 
@@ -110,7 +120,6 @@ class Convention:
     head: float = 1
     embedding: float = 0
     recompute: float = 1
-    padding: float = 0
     tied: float = 0
     vectors: float = 0
     positions: float = 0
@@ -125,13 +134,12 @@ class Convention:
             )
         if self.fma not in (1, 2) or type(self.fma) is not int:
             raise ValueError(f"fma={self.fma!r}: a multiply-add counts as 2 FLOPs or as 1")
-        for kind in _SHARED:
-            share = getattr(self, kind)
-            if kind == "pairs" and share == 1.5:
-                continue
-            if type(share) not in (bool, int, float) or share not in (0, 0.5, 1):
+        for name, kind in KINDS.items():
+            share = self.share(name)
+            if type(share) not in (bool, int, float) or share not in kind.shares:
+                more = "".join(f", here {each} too" for each in kind.shares if each > 1)
                 raise ValueError(
-                    f"{kind}={share!r}: a share is 1 (counts), 0 (does not count) or 0.5 (half of it counts)"
+                    f"{name}={share!r}: a share is 1 (counts), 0 (does not count) or 0.5 (half of it counts){more}"
                 )
 
     def share(self, kind: str) -> float:
@@ -142,9 +150,10 @@ class Convention:
         >>> TORCH.share("hidden_softmax"), EXACT.share("norm")
         (1, 1)
         """
-        if kind not in KINDS and kind not in VECTOR_KINDS:
-            raise KeyError(f"kind={kind!r} is not a kind of work; known: {', '.join((*KINDS, *VECTOR_KINDS))}")
-        share: float = getattr(self, _COUNTS_AS.get(kind, kind), 1)
+        known = KINDS.get(kind) or VECTOR_KINDS.get(kind)
+        if known is None:
+            raise KeyError(f"kind={kind!r} is not a kind of work; {hint(kind, (*KINDS, *VECTOR_KINDS))}")
+        share: float = known.shares[0] if len(known.shares) == 1 else getattr(self, known.goes_with or kind)
         return share
 
     @property
@@ -154,7 +163,7 @@ class Convention:
         >>> SIX_N.of_models, EXACT.of_models
         (True, False)
         """
-        return any(getattr(self, kind) for kind in _OF_A_MODEL)
+        return any(self.share(name) for name, kind in KINDS.items() if kind.of_model)
 
     def flops(self, macs_by_kind: Mapping[str, Any]) -> Any:
         """FLOPs of multiply-adds by kind: ``fma · Σ share · macs``.
@@ -178,7 +187,7 @@ class Convention:
         twice = [(int(2 * unit * self.share(kind)), amount) for kind, amount in amounts.items()]
         # equivalent: 2 -> 3 (the same value, by twice the sum)
         if all(weight % 2 == 0 for weight, _ in twice):
-            return _settled(total(_times(weight // 2, amount) for weight, amount in twice if weight))
+            return reduced(total(_times(weight // 2, amount) for weight, amount in twice if weight))
         return divided(total(_times(weight, amount) for weight, amount in twice if weight), 2)
 
     def __str__(self) -> str:
@@ -186,7 +195,7 @@ class Convention:
 
 
 def as_convention(value: Any) -> Convention:
-    """*value*, a convention or the name of one that stands in this module.
+    """*value*, a convention or the name of one in `PRESETS`.
 
     >>> as_convention("torch") is TORCH
     True
@@ -201,8 +210,7 @@ def as_convention(value: Any) -> Convention:
     if isinstance(value, Convention):
         return value
     if isinstance(value, str):
-        known = {name: each for name, each in globals().items() if isinstance(each, Convention)}
-        return known[find(value, known, "a convention", argument="convention")]
+        return PRESETS[find(value, PRESETS, "a convention", argument="convention")]
     raise TypeError(
         f"convention={value!r}: must be a flopkit.Convention or the name of one, e.g. fk.conventions.EXACT or 'TORCH'"
     )
@@ -227,142 +235,37 @@ def of_programs(convention: Convention | str) -> Convention:
     return convention
 
 
-def total(values: Iterable[Any]) -> Any:
-    """The sum of *values*; a zero adds nothing, so that a formula stays as short as it can be.
-
-    >>> total([0, 3, 4])
-    7
-    """
-    found: Any = 0
-    for value in values:
-        found = value if is_zero(found) else found + value
-    return found
-
-
-def divided(value: Any, among: int) -> Any:
-    """*value* / *among*, an int where it is one, and exact where a double would round.
-
-    >>> divided(6, 2), divided(5, 2)
-    (3, 2.5)
-    """
-    if isinstance(value, int):
-        quotient, rest = divmod(value, among)
-        return value / among if rest and abs(value) < 2**53 else quotient if not rest else Fraction(value, among)
-    return _settled(value / among)
-
-
-def _settled(value: Any) -> Any:
-    """An int again, where halves of odd counts have added up."""
-    return int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
-
-
 def _times(weight: int, amount: Any) -> Any:
     return amount if weight == 1 else weight * amount
 
 
-EXACT = Convention(
-    "EXACT",
-    "flopkit: a multiply-add is two FLOPs; attention counts the pairs that its mask lets through",
-)
-TORCH = Convention(
-    "TORCH",
-    "torch.utils.flop_counter: a multiply-add is two FLOPs; attention counts every position of the score matrix",
-    hidden=1,
-)
-FVCORE = Convention(
-    "FVCORE",
-    "fvcore.nn.FlopCountAnalysis: a multiply-add is one FLOP; attention counts every position of the score matrix",
-    fma=1,
-    hidden=1,
-)
+def _read() -> dict[str, Convention]:
+    import tomllib
 
-# Those of papers and training frameworks. A flash kernel's recompute is in none of them.
-KAPLAN = Convention(
-    "KAPLAN",
-    "Kaplan et al. 2020, arXiv:2001.08361, table 1: 2N + 2·layers·context·d_attn a token forward, N without embeddings and head; "
-    "one of attention's two products at all positions, which is as much as both at half of them",
-    scores=0.5, hidden=0.5, head=0, recompute=0,
-)  # fmt: skip
-PALM = Convention(
-    "PALM",
-    "Chowdhery et al. 2022, arXiv:2204.02311, appendix B: 6N + 12·layers·heads·head_dim·length a token, all parameters in N; "
-    "the paper has no experts, and here N leaves out those that a token does not use",
-    hidden=1, embedding=1, vectors=1, positions=1, recompute=0,
-)  # fmt: skip
-CHINCHILLA = Convention(
-    "CHINCHILLA",
-    "Hoffmann et al. 2022, arXiv:2203.15556, appendix F: layers, the embedding as a product, the head, and three FLOPs a score for the "
-    "softmax; every position of the score matrix",
-    hidden=1, embedding=1, tied=1, pairs=1.5, recompute=0,
-)  # fmt: skip
-CHINCHILLA_TABLE = Convention(
-    "CHINCHILLA_TABLE",
-    "Hoffmann et al. 2022, arXiv:2203.15556, the count that reproduces table A4: layers and softmax, neither embedding nor head",
-    hidden=1, head=0, pairs=1.5, recompute=0,
-)  # fmt: skip
-MEGATRON_2021 = Convention(
-    "MEGATRON_2021",
-    "Narayanan et al. 2021, arXiv:2104.04473, equation 3: layers and head, every position of the score matrix; the paper prints FLOPs with full recompute",
-    hidden=1, router=0, recompute=0,
-)  # fmt: skip
-MEGATRON_2022 = Convention(
-    "MEGATRON_2022",
-    "Korthikanti et al. 2022, arXiv:2205.05198, appendix A: layers and head, every position of the score matrix",
-    hidden=1, router=0, recompute=0,
-)  # fmt: skip
-MEGATRON = Convention(
-    "MEGATRON",
-    "Megatron-LM, num_floating_point_operations (2026): half of the scores whatever the mask, no router",
-    scores=0.5, hidden=0.5, router=0, recompute=0,
-)  # fmt: skip
-DEEPSEEK = Convention(
-    "DEEPSEEK",
-    "DeepSeek-AI 2025, arXiv:2505.09343, fitted to the rows of V2 and V3 in table 2: half of the scores, no router, as MEGATRON",
-    scores=0.5, hidden=0.5, router=0, recompute=0,
-)  # fmt: skip
-LLM_FOUNDRY = Convention(
-    "LLM_FOUNDRY",
-    "MosaicML llm-foundry, scripts/train/benchmarking: 6N + 12·layers·d_model·length a token, where d_model is heads·head_dim; all "
-    "parameters in N, learned positions and idle experts, too",
-    hidden=1, embedding=1, vectors=1, positions=1, idle=1, recompute=0, outside_again=True,
-)  # fmt: skip
-NANOGPT = Convention(
-    "NANOGPT",
-    "nanoGPT, model.py, estimate_mfu: 6N + 12·layers·heads·head_dim·length a token, N without learned positions",
-    hidden=1, embedding=1, vectors=1, recompute=0,
-)  # fmt: skip
-TORCHTITAN_2024 = Convention(
-    "TORCHTITAN_2024",
-    "torchtitan before pull request 280: 6N + 12·layers·heads·head_dim·length a token, embedding in N",
-    hidden=1, embedding=1, vectors=1, positions=1, recompute=0,
-)  # fmt: skip
-TORCHTITAN = Convention(
-    "TORCHTITAN",
-    "torchtitan since pull request 280 (for tied models since 3225, May 2026): N leaves out an input embedding that is not tied; layers with a sliding window count as full attention here",
-    hidden=1, vectors=1, positions=1, recompute=0,
-)  # fmt: skip
-MAXTEXT_2024 = Convention(
-    "MAXTEXT_2024",
-    "MaxText before pull request 1988 (July 2025): layers, router and head, every position of the score matrix",
-    hidden=1, recompute=0,
-)  # fmt: skip
-MAXTEXT = Convention(
-    "MAXTEXT",
-    "MaxText since pull request 1988 (July 2025): layers, router and head, half of the scores",
-    scores=0.5, hidden=0.5, recompute=0,
-)  # fmt: skip
-VERL = Convention(
-    "VERL",
-    "verl, FlopsCounter (since pull request 4959): half of the scores, router, and embedding and head as products",
-    scores=0.5, hidden=0.5, embedding=1, tied=1, recompute=0,
-)  # fmt: skip
-SIX_N = Convention(
-    "SIX_N",
-    "the rule of Kaplan et al. 2020, arXiv:2001.08361, here with all parameters in N: 2N a token forward, 6N with the backward pass",
-    scores=0, embedding=1, vectors=1, positions=1, idle=1, recompute=0,
-)  # fmt: skip
-SIX_N_ACTIVE = Convention(
-    "SIX_N_ACTIVE",
-    "the same with N the parameters that are active for a token: experts that it does not choose are left out",
-    scores=0, embedding=1, vectors=1, positions=1, recompute=0,
-)  # fmt: skip
+    text = (get_data("flopkit", "data/conventions.toml") or b"").decode()
+    return {name: Convention(name, **entry) for name, entry in tomllib.loads(text).items()}
+
+
+PRESETS: Mapping[str, Convention] = _read()
+"""The conventions that have a name, by it."""
+
+EXACT = PRESETS["EXACT"]
+TORCH = PRESETS["TORCH"]
+FVCORE = PRESETS["FVCORE"]
+KAPLAN = PRESETS["KAPLAN"]
+PALM = PRESETS["PALM"]
+CHINCHILLA = PRESETS["CHINCHILLA"]
+CHINCHILLA_TABLE = PRESETS["CHINCHILLA_TABLE"]
+MEGATRON_2021 = PRESETS["MEGATRON_2021"]
+MEGATRON_2022 = PRESETS["MEGATRON_2022"]
+MEGATRON = PRESETS["MEGATRON"]
+DEEPSEEK = PRESETS["DEEPSEEK"]
+LLM_FOUNDRY = PRESETS["LLM_FOUNDRY"]
+NANOGPT = PRESETS["NANOGPT"]
+TORCHTITAN_2024 = PRESETS["TORCHTITAN_2024"]
+TORCHTITAN = PRESETS["TORCHTITAN"]
+MAXTEXT_2024 = PRESETS["MAXTEXT_2024"]
+MAXTEXT = PRESETS["MAXTEXT"]
+VERL = PRESETS["VERL"]
+SIX_N = PRESETS["SIX_N"]
+SIX_N_ACTIVE = PRESETS["SIX_N_ACTIVE"]

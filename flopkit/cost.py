@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from flopkit import units
-from flopkit.arithmetic import brief, is_zero, ratio, reading, same, unmixed
-from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention, divided, total
+from flopkit.arithmetic import brief, divided, is_zero, ratio, reading, same, total, unmixed
+from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention
 from flopkit.dtypes import DType, nbytes
+from flopkit.names import hint
 from flopkit.sizes import Count, offence, short, size
 from flopkit.tables import Table
 
@@ -65,6 +66,8 @@ class Cost:
     convention: Convention = EXACT
     parts: tuple[Cost, ...] = ()
 
+    _open = False  # what `+` made: the next `+` takes its parts, and not it as one of them
+
     __hash__ = None  # type: ignore[assignment]  # it holds mappings
     __array_ufunc__ = None  # a NumPy array on the left hands the product to __rmul__
 
@@ -75,7 +78,7 @@ class Cost:
         for found, known in ((self.macs_by_kind, KINDS), (self.vector_by_kind, VECTOR_KINDS)):
             for kind in found:
                 if kind not in known:
-                    raise ValueError(f"kind={kind!r} is not a kind of work here; known: {', '.join(known)}")
+                    raise ValueError(f"kind={kind!r} is not a kind of work here; {hint(kind, known)}")
         if self.parts:  # which have been through the other branch themselves
             reading(*(n for part in self.parts for n in part._numbers()))
         else:
@@ -96,7 +99,9 @@ class Cost:
                     )
 
     def __eq__(self, other: object) -> bool:
-        return same(vars(self), vars(other)) if isinstance(other, Cost) else NotImplemented
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return same({**vars(self), "_open": False}, {**vars(other), "_open": False})
 
     # -- the numbers ------------------------------------------------------------------------------------------
 
@@ -172,13 +177,17 @@ class Cost:
                     "a cost and an expression do not add; if that was parameter * cost, write cost * parameter"
                 )
             return NotImplemented
-        return Cost.total("sum", (*self._terms(), *other._terms()))
+        return Cost.total("sum", (*self._terms(), *other._terms()))._opened()
 
     def __radd__(self, other: Any) -> Cost:
         return self if is_zero(other) else NotImplemented  # so that sum(costs) works
 
     def _terms(self) -> tuple[Cost, ...]:
-        return self.parts if self.name == "sum" and self.parts else (self,)
+        return self.parts if self._open else (self,)
+
+    def _opened(self, opened: bool = True) -> Cost:
+        object.__setattr__(self, "_open", opened)
+        return self
 
     def __mul__(self, times: Any) -> Cost:
         if isinstance(times, Cost):
@@ -191,7 +200,7 @@ class Cost:
             bytes=n * self.bytes,
             params_by_role={role: n * count for role, count in self.params_by_role.items()},
             parts=tuple(part * n for part in self.parts),
-        )
+        )._opened(self._open)
 
     __rmul__ = __mul__
 
@@ -258,24 +267,27 @@ class Cost:
         Raises
         ------
         ValueError
-            For a convention that counts parameters or positions, such as PALM, where this is a single layer with such: a whole
-            model, `flopkit.load`, keeps what it asks for.
+            For a convention that counts parameters or positions, such as PALM, where this
+            is a single layer with such: norms, biases, learned positions, experts; for
+            CHINCHILLA, scores. A whole model, `flopkit.load`, keeps what it asks for.
         """
         convention = as_convention(convention)
         if convention.of_models and not self.parts:
             self._ask_for_a_model(convention)
-        return replace(self, convention=convention, parts=tuple(part.under(convention) for part in self.parts))
+        parts = tuple(part.under(convention) for part in self.parts)
+        return replace(self, convention=convention, parts=parts)._opened(self._open)
 
     def _ask_for_a_model(self, convention: Convention) -> None:
-        wanted = [
-            kind
-            for kind, there in (("vectors", self.params_by_role), ("pairs", "scores" in self.macs_by_kind))
-            if there
+        has = {name for held in (self.macs_by_kind, self.params_by_role) for name, n in held.items() if not is_zero(n)}
+        missing = [
+            KINDS[kind].text.split(",")[0]
+            for kind, signs in _SIGNS.items()
+            if convention.share(kind) and kind not in self.macs_by_kind and any(has.issuperset(sign) for sign in signs)
         ]
-        if missing := [kind for kind in wanted if kind not in self.macs_by_kind and convention.share(kind)]:
+        if missing:
             raise ValueError(
-                f"{convention} counts {' and '.join(KINDS[kind].split(',')[0] for kind in missing)} in a way that {self.name} by itself "
-                "does not say: ask a whole model, e.g. fk.load('llama-3-8b').forward(seq=4096).under(...)"
+                f"{convention} counts {' and '.join(missing)} from per-token totals, which {self.name} alone does not have: "
+                f"use a whole model, e.g. fk.load('llama-3-8b').forward(seq=4096).under({str(convention)!r})"
             )
 
     # -- showing itself ---------------------------------------------------------------------------------------
@@ -340,6 +352,15 @@ class Cost:
             return ""
         other = TORCH if self.convention != TORCH else EXACT
         return f"; {amount(other.flops(self.macs_by_kind), 'FLOPs')} under {other}"
+
+
+# By what a single layer shows that it has some of a kind that only whole models keep: roles of parameters, kinds of work.
+_SIGNS = {
+    "vectors": ({"norm"}, {"bias"}),
+    "positions": ({"position"},),
+    "idle": ({"router", "products"},),
+    "pairs": ({"scores"}, {"hidden"}),
+}
 
 
 def _merge(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

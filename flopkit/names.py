@@ -1,14 +1,20 @@
-"""Names as people write them: case, space, ``_``, ``-`` and ``.`` do not matter, and an unknown one is told its neighbours."""
+"""Names as people write them, and suggestions for one that is not known.
+
+Case, space, ``_``, ``-`` and ``.`` do not matter.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain, takewhile
+from pkgutil import get_data
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["find", "hint", "plain"]
+__all__ = ["elsewhere", "find", "hint", "plain"]
 
+MOST = 8  # names in a suggestion
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -29,6 +35,7 @@ def find(
     argument: str = "name",
     aliases: Mapping[str, str] = _NONE,
     key: Callable[[str], str] = plain,
+    listed: str = "",
 ) -> str:
     """The one of the *known* names that *name* is a spelling of.
 
@@ -46,11 +53,14 @@ def find(
         Other names, and which of the known ones each stands for.
     key : Callable[[str], str], optional
         Names with the same key are the same name.
+    listed : str, optional
+        What lists all of them, for the error.
 
     Raises
     ------
     ValueError
-        For a name that is not known, with near ones.
+        For a name that is not known, with near ones, or with what to call where such
+        names are known (`elsewhere`).
     TypeError
         For what is no text.
 
@@ -64,31 +74,84 @@ def find(
     if name in known:
         return name
     spellings = _spellings(known, aliases, key)
-    meant = dict(spellings).get(key(name))
+    meant = {each.key: each.name for each in spellings}.get(key(name))
     if meant is None:
-        raise ValueError(f"{argument}={name!r} is not {what}; {_hint(key(name), spellings)}")
+        raise ValueError(f"{argument}={name!r} is not {what}; {_hint(key(name), spellings, elsewhere(name), listed)}")
     return meant
 
 
-def hint(name: Any, known: Iterable[Any], aliases: Mapping[str, str] = _NONE) -> str:
-    """What to say of a *name* that is not known: near ones, or all.
+def hint(name: Any, known: Iterable[Any], aliases: Mapping[str, str] = _NONE, listed: str = "") -> str:
+    """What to say of a *name* that is not known: near ones, the nearest first, or all.
+
+    At most eight of them. Those that begin with *name* come before those of its family
+    (llama-4, llama-3-8b), and these before those that only have letters in common.
 
     >>> hint("resnet", ["resnet18", "resnet50", "vgg16"]), hint("bert", ["vgg16", "vgg19"])
     ('did you mean resnet18 or resnet50?', 'known: vgg16, vgg19')
     """
-    return _hint(plain(str(name)), _spellings(map(str, known), aliases, plain))
+    return _hint(plain(str(name)), _spellings(map(str, known), aliases, plain), listed=listed)
 
 
-def _spellings(known: Iterable[str], aliases: Mapping[str, str], key: Callable[[str], str]) -> list[tuple[str, str]]:
-    return [(key(spelled), name) for spelled, name in (*((name, name) for name in known), *aliases.items())]
+def elsewhere(name: str) -> str:
+    """What to call for a *name* that other libraries or other rooms know, else nothing.
+
+    ``data/elsewhere.toml`` says it.
+
+    >>> elsewhere("BMM"), elsewhere("zzz")
+    ('fk.matmul(m=, k=, n=, batch=)', '')
+    """
+    import tomllib
+
+    answers = tomllib.loads((get_data("flopkit", "data/elsewhere.toml") or b"").decode())
+    rows = [(plain(other), answer) for answer, others in answers.items() for other in others]
+    exact = (answer for other, answer in rows if other == plain(name))
+    begun = (answer for other, answer in rows if other.endswith("*") and plain(name).startswith(other[:-1]))
+    return next(chain(exact, begun), "")
 
 
-def _hint(wanted: str, spellings: list[tuple[str, str]]) -> str:
-    from difflib import get_close_matches  # loaded when something is wrong, and not with every import
+class _Spelling(NamedTuple):
+    key: str
+    family: str  # the letters that it begins with, such as llama of llama-3-8b
+    name: str
 
-    near = [name for spelled, name in spellings if spelled == wanted]
-    near = near or [name for spelled, name in spellings if wanted and spelled.startswith(wanted)]
-    close = get_close_matches(wanted, [spelled for spelled, _ in spellings], n=4)
-    near = near or [name for match in close for spelled, name in spellings if spelled == match]
-    start, word, end = ("did you mean ", " or ", "?") if near else ("known: ", ", ", "")
-    return start + word.join(dict.fromkeys(near or [name for _, name in spellings])) + end
+
+def _spellings(known: Iterable[str], aliases: Mapping[str, str], key: Callable[[str], str]) -> list[_Spelling]:
+    spelled = ((name, name) for name in known)
+    return [_Spelling(key(one), _letters(one), name) for one, name in (*spelled, *aliases.items())]
+
+
+def _letters(text: str) -> str:
+    return re.split("[^a-z]", text.lower(), maxsplit=1)[0]
+
+
+def _hint(wanted: str, spellings: list[_Spelling], other: str = "", listed: str = "") -> str:
+    from difflib import SequenceMatcher  # loaded when something is wrong, and not with every import
+
+    def alike(each: _Spelling) -> tuple[float, int]:
+        """The share of letters in common, and how many equal ones they begin with."""
+        begin = takewhile(lambda pair: pair[0] == pair[1], zip(wanted, each.key, strict=False))
+        return SequenceMatcher(None, wanted, each.key).ratio(), len(list(begin))
+
+    def related(each: _Spelling) -> bool:
+        """Of one family, as llama-4 and llama-3-8b, h900 and h100-sxm."""
+        letters = _letters(wanted)
+        numbered = letters == _letters(each.key) and wanted[len(letters) :][:1].isdigit()
+        return numbered or (len(each.family) > 2 and wanted.startswith(each.family))
+
+    def names(found: Iterable[_Spelling]) -> list[str]:
+        return list(dict.fromkeys(each.name for each in sorted(found, key=alike, reverse=True)))
+
+    exact = [each for each in spellings if each.key == wanted]
+    begun = [each for each in spellings if wanted and each.key.startswith(wanted)]
+    near = _some(names(exact or begun or filter(related, spellings)))
+    if other and not near:
+        return f"here it is {other}"
+    near = near or names(each for each in spellings if alike(each)[0] >= 0.6)[:4]
+    if near:
+        return f"did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?"
+    lists = f"; {listed} lists them" if listed else ""
+    return f"known: {', '.join(_some(list(dict.fromkeys(each.name for each in spellings))))}{lists}"
+
+
+def _some(names: list[str]) -> list[str]:
+    return names if len(names) <= MOST else [*names[:MOST], f"{len(names) - MOST} more"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from flopkit.arithmetic import maximum, minimum
-from flopkit.conventions import total
+from flopkit.arithmetic import maximum, minimum, total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS

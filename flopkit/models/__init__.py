@@ -5,11 +5,11 @@ from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.hugging_face import families, from_hf
+from flopkit.models.lora import LoRA
 from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Model
-from flopkit.models.numbers import transformer
 from flopkit.models.recurrences import GatedDelta, StateSpace
-from flopkit.models.trained import LoRA
+from flopkit.models.transformer import transformer
 from flopkit.models.vision import cnn, cnn_names
 
 __all__ = [

@@ -10,8 +10,8 @@ from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
-from flopkit.models.numbers import transformer
 from flopkit.models.recurrences import GatedDelta, StateSpace
+from flopkit.models.transformer import transformer
 from flopkit.names import hint
 from flopkit.sizes import factor
 

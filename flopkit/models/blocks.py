@@ -1,50 +1,84 @@
-"""What a model is made of beside its sizes: its layers, and how images become tokens."""
+"""Building blocks of a model: layers and what their branches say of themselves, and how
+images become tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from flopkit.models.parts import Part, Run
 from flopkit.sizes import Size, choice, divides, number
+from flopkit.training.memory import Kept
 
-__all__ = ["Block", "Patches"]
+__all__ = ["MASK", "Block", "Branch", "Patches"]
+
+MASK = 1  # bytes of a position of a dropout mask
+
+
+class Branch(Protocol):
+    """What stands between the input of a branch and the sum that closes it: a mixer, an
+    MLP, a mixture of experts."""
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        """Its parts in the order in which they run, from what reads ``"input"`` to what
+        makes ``"output"``."""
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        """What its forward pass keeps for its backward pass, but for its input, which
+        is among what the layer keeps.
+
+        *kernel* and *dropout*: as in `Model.train_memory`.
+        """
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the cache for a sequence of *context* tokens."""
+        return 0
+
+    def handed_on(self, run: Run) -> Any:
+        """Bytes that the first layer makes for all layers, so that each layer's
+        checkpoint keeps them as an input."""
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One layer: a mixer, in which tokens meet, and an MLP or a mixture of experts, each closed by a residual sum.
+    """One layer: a mixer, in which tokens meet, and an MLP or a mixture of experts,
+    each closed by a residual sum.
 
     Parameters
     ----------
-    mixer : Any
-        How tokens meet.
-    mlp : Any, optional
+    mixer : Branch | None
+        How tokens meet. None: a part of a layer that is looked at alone.
+    mlp : Branch, optional
         What each token goes through by itself. None: the layer has none.
-    cross : Any, optional
+    cross : Branch, optional
         Attention to an encoder's output, between the two.
     norms : str, optional
-        Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each branch or sum), ``"both"``, or
-        ``"parallel"``: one norm, and both branches read its output (PaLM).
+        Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each
+        branch or sum), ``"both"``, or ``"parallel"``: one norm, and both branches read
+        its output (PaLM).
     """
 
-    mixer: Any
-    mlp: Any = None
-    cross: Any = None
+    mixer: Branch | None
+    mlp: Branch | None = None
+    cross: Branch | None = None
     norms: str = "pre"
 
     def __post_init__(self) -> None:
         choice("norms", self.norms, ("pre", "post", "both", "parallel"))
 
     @property
-    def branches(self) -> list[tuple[str, Any]]:
-        """The mixer, the cross-attention and the MLP, those that there are, each with its name."""
+    def branches(self) -> list[tuple[str, Branch]]:
+        """The mixer, the cross-attention and the MLP, whichever are present, each with
+        its name."""
         named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp))
         return [(name, branch) for name, branch in named if branch is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patches:
-    """An image cut into square patches, each brought to the model's width by one matrix (ViT).
+    """An image cut into square patches, each brought to the model's width by one matrix
+    (ViT).
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from typing import Any
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
-from flopkit.models.numbers import transformer
+from flopkit.models.transformer import transformer
 from flopkit.names import find, plain
 
 __all__ = ["load", "model_names", "the_model"]

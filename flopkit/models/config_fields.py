@@ -126,8 +126,8 @@ class Fields:
             if self.said(key) is not None:
                 return key
         raise ValueError(
-            f"the configuration of model_type={self.kind!r} lacks {' or '.join(map(repr, keys))}: write it in; "
-            "transformers fills such a gap with a default of its own, and its AutoConfig says which"
+            f"the configuration of model_type={self.kind!r} lacks {' or '.join(map(repr, keys))}: add it; "
+            "transformers' AutoConfig shows the default that it would use"
         )
 
     def all(self, *names: str) -> dict[str, Any]:
@@ -191,9 +191,9 @@ class Fields:
         return {"dense": first, "order": (0,) * min(first, layers) + (1,) * (layers - first) if first else ()}
 
     def refuse(self, **usual: Any) -> None:
-        """What a family may say and is not described here."""
+        """Values that a family allows and flopkit does not support."""
         for key, value in usual.items():
             if self.get(key, value) != value:
                 raise ValueError(
-                    f"{key}={sizes.short(self.fields[key])}: a {self.kind} with that is not described here, only {value!r}"
+                    f"{key}={sizes.short(self.fields[key])}: flopkit supports {self.kind} only with {key}={value!r}"
                 )

@@ -1,4 +1,5 @@
-"""The parts of a layer in which tokens meet: self-attention with its heads and masks, latent attention, cross-attention."""
+"""The parts of a layer in which tokens meet: self-attention with its heads and masks,
+latent attention, cross-attention."""
 
 from __future__ import annotations
 
@@ -6,21 +7,28 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from flopkit.arithmetic import is_zero, minimum
-from flopkit.cost import Cost
+from flopkit.dtypes import nbytes
 from flopkit.layers.attention_layers import mla
 from flopkit.layers.attentions import Mask, attention, window
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation
+from flopkit.models.blocks import MASK, Branch
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Count, Flag, Size, choice, divides, flag, size
+from flopkit.training.memory import Kept
 
 __all__ = ["Attention", "LatentAttention"]
 
+# What attention's core reads and makes, however its queries, keys and values came about.
+CORE: dict[str, Any] = {"role": "core", "reads": ("queries", "keys", "values"), "makes": ("heads",), "split": "inner"}
+OUT: dict[str, Any] = {"reads": ("heads",), "makes": ("output",), "split": "row", "unread": True}
+
 
 @dataclass(frozen=True, kw_only=True)
-class Attention:
-    """Attention of *heads* query heads over *kv_heads* heads of keys and values: MHA, GQA or MQA, whole or in a window.
+class Attention(Branch):
+    """Attention of *heads* query heads over *kv_heads* heads of keys and values: MHA,
+    GQA or MQA, whole or in a window.
 
     Parameters
     ----------
@@ -33,17 +41,21 @@ class Attention:
     qkv_bias, out_bias : Flag, optional
         Whether the projections add a bias.
     qk_norm : str, optional
-        ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight for all heads; ``"whole"``: one over all
-        heads together.
+        ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
+        for all heads; ``"whole"``: one over all heads together.
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
     gate : Flag, optional
-        Whether the queries' projection makes a gate of the same width, which multiplies the output of the heads.
+        Whether the queries' projection makes a gate of the same width, which multiplies
+        the output of the heads.
     position_buckets : Count, optional
-        Rows of a learned table of biases, one a head, that are added to the scores by distance (T5).
+        Rows of a learned table of biases, one a head, that are added to the scores by
+        distance (T5).
     position_keys : Flag, optional
-        Whether a matrix makes keys of relative positions, as in Transformer-XL (Gopher, Chinchilla). Its parameters count; what it
-        does does not: the product with the table of positions, once for all sequences, and the queries' products with these keys.
+        Whether a matrix makes keys of relative positions, as in Transformer-XL (Gopher,
+        Chinchilla). Its parameters count; what it does does not: the product with the
+        table of positions, once for all sequences, and the queries' products with these
+        keys.
     cross : bool, optional
         Whether keys and values come from an encoder's output.
     """
@@ -81,25 +93,33 @@ class Attention:
         return "causal" if self.window is None else window(self.window)
 
     def held(self, context: Any) -> Any:
-        """Numbers in the cache for a sequence of *context* tokens: keys and values of those that are still seen."""
+        """Numbers in the cache for a sequence of *context* tokens: keys and values of
+        those that are still seen."""
         rows = context if self.window is None else minimum(context, self.window)
         return rows * 2 * self.kv_heads * self.head_dim
 
+    def handed_on(self, run: Run) -> Any:
+        """Bytes of the biases of scores that one layer makes from its table for all
+        others (T5)."""
+        return 0 if is_zero(self.position_buckets) else nbytes(self.heads * run.q * run.kv, run.dtype)
+
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         heads, kv_heads, head_dim = self.heads, self.kv_heads, self.head_dim
-        kv = run.memory if self.cross else run.kv
+        kv = run.encoded if self.cross else run.kv
         # tokens that get keys and values here
-        fresh = run.tokens if not self.cross else run.batch * run.memory if run.new_memory else 0
-        found = [project("q_proj", run, d_model, (1 + self.gate) * heads * head_dim, self.qkv_bias)]
-        found += [
-            project(name, run, d_model, kv_heads * head_dim, self.qkv_bias, tokens=fresh)
-            for name in ("k_proj", "v_proj")
-            if not is_zero(fresh)
-        ]
+        fresh = run.tokens if not self.cross else 0 if run.decode else run.batch * run.encoded
+        source = ("encoded",) if self.cross else ("input",)
+        gate = () if is_zero(self.gate) else ("gate",)
+        made: dict[str, Any] = {"reads": ("input",), "makes": ("queries", *gate), "split": "column"}
+        found = [project("q_proj", run, d_model, (1 + self.gate) * heads * head_dim, self.qkv_bias, **made)]
+        for name, what in (("k_proj", "keys"), ("v_proj", "values")):
+            if not is_zero(fresh):
+                made = {"tokens": fresh, "reads": source, "makes": (what,), "split": "column"}
+                found.append(project(name, run, d_model, kv_heads * head_dim, self.qkv_bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
             turned = rotary(batch=run.batch, seq=run.q, heads=heads + kv_heads, head_dim=self.rotary, dtype=run.dtype)
-            found.append(part("rotary", turned, run.tokens))
+            found.append(part("rotary", turned, run.tokens, split="inner"))
         mask = self.mask(run)
         core = attention(
             batch=run.batch, q=run.q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mask=mask, dtype=run.dtype
@@ -115,30 +135,71 @@ class Attention:
             core = replace(core, params_by_role=extra)
         seen = "pairs" if mask != "full" else "batch·q·kv"
         cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self.held(run.kv))
-        found.append(
-            part(
-                "attention", core, run.tokens, cache=cache, formula=f"2·{seen}·{heads}·2·{head_dim}", flash_dim=head_dim
-            )
-        )
-        if not is_zero(self.gate):
+        formula = f"2·{seen}·{heads}·2·{head_dim}"
+        found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
+        if gate:
             gated = activation("sigmoid", elements=self.gate * run.tokens * heads * head_dim, dtype=run.dtype)
-            found.append(part("gate", gated, run.tokens))
-        return [*found, project("o_proj", run, heads * head_dim, d_model, self.out_bias)]
+            gates: dict[str, Any] = {"reads": ("gate", "heads"), "makes": ("heads",), "split": "inner"}
+            found.append(part("gate", gated, run.tokens, **gates))
+        return [*found, project("o_proj", run, heads * head_dim, d_model, self.out_bias, **OUT)]
 
     def _normed(self, run: Run, fresh: Any) -> list[Part]:
         """The norms of queries and keys, where there are any."""
         if not self.qk_norm:
             return []
         found = []
-        for name, tokens, heads in (("q_norm", run.tokens, self.heads), ("k_norm", fresh, self.kv_heads)):
-            rows, d = (tokens * heads, self.head_dim) if self.qk_norm == "head" else (tokens, heads * self.head_dim)
-            found.append(part(name, rms_norm(tokens=rows, d=d, dtype=run.dtype), tokens))
+        of_each = self.qk_norm == "head"
+        rows = (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
+        for name, what, tokens, heads in rows:
+            n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
+            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if of_each else "inner"}
+            found.append(part(name, rms_norm(tokens=n, d=d, dtype=run.dtype), tokens, role="norm", **made))
+        return found
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        if kernel == "flash" and not is_zero(self.position_buckets):
+            raise ValueError(
+                "kernel='flash': what such a kernel keeps of learned biases that are added to the scores (T5) is not known here; give kernel='math'"
+            )
+        kv = run.encoded if self.cross else run.kv
+        tokens, seen = run.tokens, run.batch * kv
+        queries, keys = tokens * self.heads, seen * self.kv_heads
+        found: list[Kept] = []
+        if self.qk_norm:
+            found.append(Kept("norms of queries and keys, inputs", nbytes((queries + keys) * self.head_dim, run.dtype)))
+            rows = queries + keys if self.qk_norm == "head" else tokens + seen
+            found.append(Kept("norms of queries and keys, statistics", nbytes(rows, "fp32")))
+        found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.head_dim, kernel, dropout)
+        if not is_zero(self.gate):
+            found.append(Kept("gate and gated output", nbytes(self.gate * 2 * queries * self.head_dim, run.dtype)))
         return found
 
 
+def _core(
+    run: Run, kv: Any, heads: Any, kv_heads: Any, head_dim: Any, v_head_dim: Any, kernel: str, dropout: bool
+) -> list[Kept]:
+    """What the core of attention keeps, its operands and its output among them."""
+    tokens, seen, dtype = run.tokens, run.batch * kv, run.dtype
+    found = [
+        Kept("queries", nbytes(tokens * heads * head_dim, dtype)),
+        Kept("keys", nbytes(seen * kv_heads * head_dim, dtype)),
+        Kept("values", nbytes(seen * kv_heads * v_head_dim, dtype)),
+    ]
+    if kernel == "flash":
+        found.append(Kept("log-sums of the scores", nbytes(tokens * heads, "fp32"), core=True))
+    else:
+        pairs = run.batch * heads * run.q * kv
+        found.append(Kept("softmax of the scores", nbytes(pairs, dtype), core=True))
+        if dropout:
+            found.append(Kept("scores, dropout mask", MASK * pairs, core=True))
+            found.append(Kept("scores after dropout", nbytes(pairs, dtype), core=True))
+    return [*found, Kept("output of the heads", nbytes(tokens * heads * v_head_dim, dtype))]
+
+
 @dataclass(frozen=True, kw_only=True)
-class LatentAttention:
-    """Multi-head latent attention (DeepSeek-V2 and V3): the cache holds one latent and one rope key a token. See `flopkit.mla`.
+class LatentAttention(Branch):
+    """Multi-head latent attention (DeepSeek-V2 and V3): the cache holds one latent and
+    one rope key a token. See `flopkit.mla`.
 
     Parameters
     ----------
@@ -168,40 +229,58 @@ class LatentAttention:
         return context * (self.kv_lora + self.qk_rope)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        form = "absorbed" if run.absorbed else "expanded"
         layer = mla(
             batch=run.batch, q=run.q, kv=run.kv, d_model=d_model, heads=self.heads, q_lora=self.q_lora, kv_lora=self.kv_lora,
             qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask="causal" if run.causal else "full",
-            form=form, dtype=run.dtype,
+            form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
-        cache = run.batch * self.held(run.kv)
-        return [
-            part(
-                each.name,
-                each,
-                run.tokens,
-                cache=cache if each.name == "attention" else 0,
-                formula=self._formula(each, d_model, form),
-                flash_dim=self.qk_nope + self.qk_rope,
-            )._replace(shape=self._widths(d_model).get(each.name, ()))
-            for each in layer.parts
-        ]
+        known = self._known(run, d_model)
+        return [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
 
-    def _widths(self, d_model: Any) -> dict[str, tuple[Any, Any]]:
-        """Features in and out of each of its products."""
-        queries, up = self.heads * (self.qk_nope + self.qk_rope), self.qk_nope + self.v_head_dim
+    def _known(self, run: Run, d_model: Any) -> dict[str, dict[str, Any]]:
+        """What `flopkit.mla` does not say of its parts: shapes, what each reads and
+        makes, and how it is divided."""
+        heads, rope = self.heads, self.qk_rope
+        queries, key, value = heads * (self.qk_nope + rope), self.qk_nope + rope, self.v_head_dim
+        core = CORE | {"cache": run.batch * self.held(run.kv), "flash_dim": key}
+        if run.decode:  # on the latents themselves
+            key, value = self.kv_lora + rope, self.kv_lora
+            core["reads"] = ("queries", "latent")
+
+        def product(d_in: Any, d_out: Any, reads: str, makes: str | tuple[str, ...], split: str) -> dict[str, Any]:
+            made = (makes,) if isinstance(makes, str) else makes
+            fields = {"role": "product", "shape": (d_in, d_out), "reads": (reads,), "makes": made, "split": split}
+            return {"formula": f"2·tokens·{d_in}·{d_out}"} | fields
+
+        def norm(what: str) -> dict[str, Any]:
+            return {"role": "norm", "reads": (what,), "makes": (what,)}
+
         return {
-            "q_proj": (d_model, queries), "q_down": (d_model, self.q_lora), "q_up": (self.q_lora, queries),
-            "kv_down": (d_model, self.kv_lora + self.qk_rope), "kv_up": (self.kv_lora, self.heads * up),
-            "key_absorb": (self.heads * self.qk_nope, self.kv_lora), "value_up": (self.heads * self.kv_lora, self.v_head_dim),
-            "o_proj": (self.heads * self.v_head_dim, d_model),
+            "q_proj": product(d_model, queries, "input", "queries", "column"),
+            "q_down": product(d_model, self.q_lora, "input", "latent of queries", "none"),
+            "q_norm": norm("latent of queries"),
+            "q_up": product(self.q_lora, queries, "latent of queries", "queries", "column"),
+            "kv_down": product(d_model, self.kv_lora + rope, "input", "latent", "none"),
+            "kv_norm": norm("latent"),
+            "rotary": {"split": "inner"},
+            "kv_up": product(self.kv_lora, heads * (self.qk_nope + self.v_head_dim), "latent", ("keys", "values"), "column"),
+            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner"),
+            "attention": core | {"formula": f"2·pairs·{heads}·({key} + {value})"},
+            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner"),
+            "o_proj": product(heads * self.v_head_dim, d_model, "heads", "output", "row") | OUT,
         }  # fmt: skip
 
-    def _formula(self, each: Cost, d_model: Any, form: str) -> str:
-        widths = self._widths(d_model)
-        if each.name == "attention":
-            key, value = self.qk_nope + self.qk_rope, self.v_head_dim
-            if form == "absorbed":
-                key, value = self.kv_lora + self.qk_rope, self.kv_lora
-            return f"2·pairs·{self.heads}·({key} + {value})"
-        return "2·tokens·{}·{}".format(*widths[each.name]) if each.name in widths else ""
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        tokens, dtype = run.tokens, run.dtype
+        found: list[Kept] = []
+        if self.q_lora is not None:
+            found.append(Kept("latent of queries, its norm's input", nbytes(tokens * self.q_lora, dtype)))
+            found.append(Kept("latent of queries", nbytes(tokens * self.q_lora, dtype), weights_of=("q_up",)))
+        norms = 1 if self.q_lora is None else 2
+        found += [
+            Kept("latent of keys and values, its norm's input", nbytes(tokens * self.kv_lora, dtype)),
+            Kept("latent of keys and values", nbytes(tokens * self.kv_lora, dtype), weights_of=("kv_up",)),
+            Kept("statistics of these norms", nbytes(norms * tokens, "fp32")),
+        ]
+        head_dim = self.qk_nope + self.qk_rope
+        return [*found, *_core(run, run.kv, self.heads, self.heads, head_dim, self.v_head_dim, kernel, dropout)]

@@ -1,22 +1,25 @@
-"""A whole model: what stands before the layers, the layers in their order, and what stands after them."""
+"""A whole model: what stands before the layers, the layers in their order, and what
+stands after them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from flopkit.conventions import total
+from flopkit.arithmetic import total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes
-from flopkit.models import kept, walk
-from flopkit.models.blocks import Block, Patches
+from flopkit.models import activations, passes
+from flopkit.models.display import in_a_line, model_table, summary
 from flopkit.models.feed_forward import Experts
+from flopkit.models.finetuning import adapted, training_of
+from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run
-from flopkit.models.recomputed import computed_again, policy_name
-from flopkit.models.trained import LoRA, training_of, walked
-from flopkit.sizes import Count, Factor, Flag, Size, choice, flag, offence, size
+from flopkit.models.recompute import computed_again, policy_name
+from flopkit.models.stack import Stack
+from flopkit.sizes import Count, Factor, Size, choice, offence, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory
 from flopkit.training.steps import Step
@@ -25,8 +28,9 @@ __all__ = ["Model"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
-    """A transformer as data: widths, the kinds of its layers, and what stands before and after them.
+class Model(Stack):
+    """A transformer as data: widths, the kinds of its layers, and what stands before
+    and after them.
 
     Parameters
     ----------
@@ -39,7 +43,8 @@ class Model:
     blocks : tuple[tuple[Block, Size], ...]
         The kinds of layers, each with how many there are: ``((Block(…), 32),)``.
     order : tuple[int, ...], optional
-        The kind of each layer in turn, as a place in *blocks*; for tables and comparisons, the numbers do not need it.
+        The kind of each layer in turn, as a place in *blocks*; for tables and
+        comparisons, the numbers do not need it.
     norm : str, optional
         ``"rms"`` or ``"layer"``.
     norm_bias : Flag, optional
@@ -47,10 +52,13 @@ class Model:
     final_norm : bool, optional
         Whether a norm stands after the last layer.
     tied : Flag, optional
-        Whether the head's matrix is the embedding's table, whose parameters then count once.
+        Whether the head's matrix is the embedding's table, whose parameters then count
+        once.
     head : str, optional
-        ``"tokens"``: a product with the vocabulary; ``"none"``: there is none; ``"mlm"``: a dense layer, an activation, a norm and a
-        product with the tied table that has a bias (BERT); ``"classes"``: a dense layer for the first token alone (ViT).
+        ``"tokens"``: a product with the vocabulary; ``"none"``: there is none;
+        ``"mlm"``: a dense layer, an activation, a norm and a product with the tied
+        table that has a bias (BERT); ``"classes"``: a dense layer for the first token
+        alone (ViT).
     head_bias : Flag, optional
         Whether the head's product adds a bias.
     positions : Size, optional
@@ -61,13 +69,14 @@ class Model:
         Whether a norm follows the embedding.
     causal : bool, optional
         Whether a token sees only those before it.
-    encoder : Model, optional
-        The encoder of an encoder-decoder; the rest describes the decoder. Their embedding is one.
+    encoder : Stack, optional
+        The encoder of an encoder-decoder; the rest describes the decoder. Their
+        embedding is one.
     patches : Patches, optional
         What makes tokens of an image.
     mtp : Block, optional
-        A layer for multi-token prediction: it joins the last layer's output and the next token's embedding by one matrix, and uses
-        the head once more.
+        A layer for multi-token prediction: it joins the last layer's output and the
+        next token's embedding by one matrix, and uses the head once more.
     source : str, optional
         Where the sizes come from.
     notes : tuple[str, ...], optional
@@ -82,56 +91,21 @@ class Model:
     True
     """
 
-    name: str
-    d_model: Size
-    vocab: Size = 1
-    blocks: tuple[tuple[Block, Size], ...]
-    order: tuple[int, ...] = ()
-    norm: str = "rms"
-    norm_bias: Flag = True
-    final_norm: bool = True
-    tied: Flag = False
-    head: str = "tokens"
-    head_bias: Flag = False
-    positions: Size | None = None
-    token_types: int = 0
-    embedding_norm: bool = False
-    causal: bool = True
-    encoder: Model | None = None
-    patches: Patches | None = None
-    mtp: Block | None = None
-    source: str = ""
-    notes: tuple[str, ...] = field(default=(), compare=False)
-
-    def __post_init__(self) -> None:
-        for name in ("d_model", "vocab"):
-            object.__setattr__(self, name, size(name, getattr(self, name)))
-        for name in ("tied", "norm_bias", "head_bias"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
-        choice("norm", self.norm, ("rms", "layer"))
-        choice("head", self.head, ("tokens", "none", "mlm", "classes"))
-        counted = tuple((block, size("layers", layers, minimum=0)) for block, layers in self.blocks)
-        object.__setattr__(self, "blocks", counted)
-
-    # -- what it is made of -----------------------------------------------------------------------------------
-
-    @property
-    def layers(self) -> Any:
-        """How many layers there are, without those of the encoder."""
-        return total(layers for _, layers in self.blocks)
-
     @cached_property
     def params(self) -> Any:
-        """Trainable numbers, with input embedding and head; a tied table counts once."""
-        return self._token.params
+        """Trainable numbers, with input embedding and head; a tied table counts
+        once."""
+        return passes.token(self).params
 
     @cached_property
     def active_params(self) -> Any:
-        """Trainable numbers that work for a token: all but the experts that it does not choose."""
-        return self.params - self._token.macs_by_kind.get("idle", 0)
+        """Trainable numbers that work for a token: all but the experts that it does not
+        choose."""
+        return self.params - passes.token(self).macs_by_kind.get("idle", 0)
 
     def trained_params(self, trained: str | int | LoRA = "all") -> Any:
-        """How many numbers a step trains that is asked for with the same *trained*, as in `train_step`.
+        """How many numbers a step trains that is asked for with the same *trained*, as
+        in `train_step`.
 
         >>> from flopkit import LoRA, load
         >>> load("gpt-3-175b").trained_params(LoRA(rank=8))  # 37.7 million in Hu et al. 2022, table 4
@@ -139,20 +113,17 @@ class Model:
         """
         return training_of(self, trained).params()
 
-    @property
-    def _token(self) -> Cost:
-        """The pass of a single token."""
-        return self.forward() if self.patches else self.forward(seq=1)
-
     # -- the pass ---------------------------------------------------------------------------------------------
 
     def forward(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16") -> Cost:
-        """The forward pass over *batch* sequences of *seq* tokens, the head on each of them.
+        """The forward pass over *batch* sequences of *seq* tokens, the head on each of
+        them.
 
         Parameters
         ----------
         seq : Size, optional
-            Tokens of a sequence; of an encoder-decoder, in each of the two. A model of images knows it from the image.
+            Tokens of a sequence; of an encoder-decoder, in each of the two. A model of
+            images knows it from the image.
         batch : Size, optional
             Sequences.
         dtype : DType, optional
@@ -161,12 +132,13 @@ class Model:
         Returns
         -------
         Cost
-            Of the whole batch, under EXACT. Its parts are the embedding, the layers of each kind, norm and head. Bytes: each operator
-            by itself.
+            Of the whole batch, under EXACT. Its parts are the embedding, the layers of
+            each kind, norm and head. Bytes: each operator by itself.
 
         Notes
         -----
-        Not counted: the loss, dropout, soft caps of scores or logits, building masks and tables of angles, copies.
+        Not counted: the loss, dropout, soft caps of scores or logits, building masks
+        and tables of angles, copies.
         """
         run = self._whole(seq, batch, dtype)
         return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))
@@ -177,11 +149,16 @@ class Model:
     ) -> Step:  # fmt: skip
         """One training step over *batch* sequences of *seq* tokens.
 
-        FLOPs: forward as `forward` counts it; backward, where all is trained, twice as much, since each product comes back as two
-        (the first product of a model of images as one, for its input needs no gradient). Where a part is frozen, its weight has no
-        gradient, and where nothing before it is trained, its input has none. Recompute: nothing (``"none"``), scores and values of attention (``"selective"``), the forward pass of
-        every layer (``"full"``), or of all layers but the last *k* (a number *k*: segments of so many layers, of which
-        ``checkpoint_sequential`` computes each but the last again), and besides the scores that a flash kernel computes again.
+        FLOPs: forward as `forward` counts it; backward, where all is trained, twice as
+        much, since each product comes back as two (the first product of a model of
+        images as one, for its input needs no gradient). Where a part is frozen, its
+        weight has no gradient, and where nothing before it is trained, its input has
+        none.
+        Recompute: nothing (``"none"``), scores and values of attention
+        (``"selective"``), the forward pass of every layer (``"full"``), or of all
+        layers but the last *k* (a number *k*: segments of so many layers, of which
+        ``checkpoint_sequential`` computes each but the last again), and besides the
+        scores that a flash kernel computes again.
 
         Parameters
         ----------
@@ -192,17 +169,22 @@ class Model:
         recompute : str or int, optional
             ``"none"``, ``"selective"``, ``"full"``, or how many layers make a segment.
         early_stop : bool, optional
-            Whether a checkpointed part is computed again only as far as the backward pass needs it, as PyTorch's non-reentrant
-            checkpoint does: the last product of an MLP at its end is left out. The core of ``"selective"`` is counted whole in
-            any case: Megatron's checkpoint runs it to its end, and so must one around a flash kernel.
+            Whether a checkpointed part is computed again only as far as the backward
+            pass needs it, as PyTorch's non-reentrant checkpoint does: the last product
+            of an MLP at its end is left out. The core of ``"selective"`` is counted
+            whole in any case: Megatron's checkpoint runs it to its end, and so must one
+            around a flash kernel.
         dtype : DType, optional
             Number format of weights and activations.
         trained : str | int | LoRA, optional
-            ``"all"``; ``"head"``: the head alone; a number: so many last layers and what follows them; or adapters (`LoRA`), with all
-            else frozen. A layer without a backward pass is not computed again. A tied head trains the embedding, too.
+            ``"all"``; ``"head"``: the head alone; a number: so many last layers and
+            what follows them; or adapters (`LoRA`), with all else frozen. A layer
+            without a backward pass is not computed again. A tied head trains the
+            embedding, too.
         capacity : Factor, optional
-            The capacity factor of experts, as in `flopkit.moe`. Rows that no token fills count as hardware FLOPs and not as model FLOPs.
-            None: no limit, no padding.
+            The capacity factor of experts, as in `flopkit.moe`. Rows that no token
+            fills count as hardware FLOPs and not as model FLOPs. None: no limit, no
+            padding.
 
         Examples
         --------
@@ -214,36 +196,38 @@ class Model:
         policy = policy_name(recompute)
         run = replace(self._whole(seq, batch, dtype), capacity=self._capacity(capacity))
         training = training_of(self, trained)
-        parts = walked(self, run, training.lora)
-        layers = [each for each in parts if each.layer]
+        parts = adapted(self, run, training.lora)
+        layers = [each for each in parts if each.place == "layers"]
         again = computed_again(layers, recompute, early_stop, training)
 
         def work(name: str, costs: Iterable[Cost]) -> Cost:
             found = Cost.total(name, list(costs))
             return Cost(name, macs_by_kind=found.macs_by_kind, vector_by_kind=found.vector_by_kind)
 
-        forward = Cost.total("forward", [each.cost for each in parts])
         backward, flash = training.backward(parts)
-        outside = work("outside", (each.cost for each in parts if not each.layer))
         return Step(
-            f"{self.name}, training step",
-            run.tokens,
-            forward,
-            backward,
-            work(policy, again),
-            flash,
-            outside,
+            name=f"{self.name}, training step",
+            tokens=run.tokens,
+            forward=Cost.total("forward", [each.cost for each in parts]),
+            backward=backward,
+            checkpointed=work(policy, again),
+            scores_again=flash,
+            outside=work("outside", (each.cost for each in parts if each.place != "layers")),
+            full=recompute == "full",
         )
 
     def train_memory(
         self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", precision: str = "mixed",
         optimizer: str = "adam", kernel: str = "flash", dropout: bool = False, trained: str | int | LoRA = "all",
     ) -> Memory:  # fmt: skip
-        """Memory of one training step over *batch* sequences of *seq* tokens on one device.
+        """Memory of one training step over *batch* sequences of *seq* tokens on one
+        device.
 
-        Weights, gradients and optimiser: their bytes a parameter by *precision* and *optimizer*; 16 for ``"mixed"`` and ``"adam"``. Frozen
-        parameters have their weight alone.
-        Activations: every tensor that some operator keeps for its backward pass, once: see `Memory.layer_table` for the list.
+        Weights, gradients and optimiser: their bytes a parameter by *precision* and
+        *optimizer*; 16 for ``"mixed"`` and ``"adam"``. Frozen parameters have their
+        weight alone.
+        Activations: every tensor that some operator keeps for its backward pass, once:
+        see `Memory.layer_table` for the list.
 
         Parameters
         ----------
@@ -252,44 +236,62 @@ class Model:
         batch : Size, optional
             Sequences.
         recompute : str or int, optional
-            As in `train_step`. ``"full"`` keeps the input of every layer; a number *k* keeps the inputs of all segments but the last,
-            and all of the last.
+            As in `train_step`. ``"full"`` keeps the input of every layer; a number *k*
+            keeps the inputs of all segments but the last, and all of the last.
         precision : str, optional
-            ``"fp32"``, ``"mixed"`` (16-bit weights and gradients, a copy of the weights in fp32), ``"mixed-fp32-gradients"``, ``"bf16"``.
-            Activations are bf16 in all but the first.
+            ``"fp32"``, ``"mixed"`` (16-bit weights and gradients, a copy of the weights
+            in fp32), ``"mixed-fp32-gradients"``, ``"bf16"``. Activations are bf16 in
+            all but the first.
         optimizer : str, optional
             ``"adam"``, ``"adam-8bit"``, ``"momentum"`` or ``"sgd"``.
         kernel : str, optional
-            ``"flash"``, or ``"math"``, which keeps the softmax of all scores.
+            ``"flash"``, or ``"math"``, which keeps the softmax of all scores, and of a
+            layer with a state all that torch keeps.
         dropout : bool, optional
-            Whether dropout stands behind each branch and, with ``"math"``, behind the softmax; its masks take a byte a position.
+            Whether dropout stands behind each branch and, with ``"math"``, behind the
+            softmax; its masks take a byte a position.
         trained : str | int | LoRA, optional
             As in `train_step`. The input of a frozen dense layer is not kept for it.
 
         Raises
         ------
         ValueError
-            For a word that is not known, a number of layers that does not divide, or what is not known here: layers of linear attention,
-            a flash kernel for scores with learned biases (T5), segments of an encoder-decoder.
+            For a word that is not known, a number of layers that does not divide, or
+            what is not known here: a fused kernel of layers with a state or for scores
+            with learned biases (T5), segments of an encoder-decoder.
 
         Notes
         -----
-        Not counted: see `Memory`. Mixtures of experts hold the tokens of the chosen experts, spread evenly or not, without padding.
-        The lists of GPT, Llama, BERT, ViT and T5 layers, of latent attention and of experts agree to the byte with transformers' own
-        modules, less what those keep beyond need (norms written out in steps, masks; the tests name it).
-        Experts: the list is that of grouped products over the tokens in the order of their experts (``"grouped_mm"`` in transformers). A
-        loop over the experts that adds up by ``index_add_`` keeps the chosen experts' weighted outputs besides, and ``"batched_mm"`` a copy
-        of the matrices of each token's experts. Where the chosen probabilities are divided by their sum, that division keeps them once more.
-        Latent attention: values are counted by themselves, as if they were copied out of what ``kv_up`` makes; without a copy they hold
-        the keys beside them, heads · qk_nope numbers a token, and the latent holds the rope key, qk_rope numbers.
-        The first layer with adapters is taken for one like the others: it keeps what leads to an input that needs no gradient, too.
-        The layer for multi-token prediction counts among the ends: no policy computes it again. With ``"full"``, T5's learned biases are
-        inputs of checkpoints and count among the layers; masks and tables of angles, which could be, do not count.
+        Not counted: see `Memory`.
+        Mixtures of experts hold the tokens of the chosen experts, spread evenly or not,
+        without padding.
+        The lists of GPT, Llama, BERT, ViT and T5 layers, of latent attention and of
+        experts agree to the byte with transformers' own modules, less what those keep
+        beyond need (norms written out in steps, masks; the tests name it).
+        Experts: the list is that of grouped products over the tokens in the order of
+        their experts (``"grouped_mm"`` in transformers). A loop over the experts that
+        adds up by ``index_add_`` keeps the chosen experts' weighted outputs besides,
+        and ``"batched_mm"`` a copy of the matrices of each token's experts. Where the
+        chosen probabilities are divided by their sum, that division keeps them once
+        more.
+        Latent attention: values are counted by themselves, as if they were copied out
+        of what ``kv_up`` makes; without a copy they hold the keys beside them, heads ·
+        qk_nope numbers a token, and the latent holds the rope key, qk_rope numbers.
+        Layers with a state (gated delta rule, Mamba-2): with ``"math"`` the chunked
+        algorithm as transformers writes it out in torch, its copies in fp32 among it. A
+        fused kernel, which recomputes most of it, is not known here.
+        The first layer with adapters is taken for one like the others: it keeps what
+        leads to an input that needs no gradient, too.
+        The layer for multi-token prediction counts among the ends: no policy computes
+        it again.
+        With ``"full"``, T5's learned biases are inputs of checkpoints and count among
+        the layers; masks and tables of angles, which could be, do not count.
 
         References
         ----------
-        Korthikanti et al. 2022, section 4: 34 + 5·heads·seq/d_model bytes a token, feature and layer of a GPT with dropout, and
-        Rajbhandari et al. 2020, section 3, for the states.
+        Korthikanti et al. 2022, section 4: 34 + 5·heads·seq/d_model bytes a token,
+        feature and layer of a GPT with dropout, and Rajbhandari et al. 2020, section 3,
+        for the states.
 
         Examples
         --------
@@ -308,16 +310,17 @@ class Model:
             choice(name, value, tuple(known))
         run = self._whole(seq, batch, "fp32" if precision == "fp32" else "bf16")
         training = training_of(self, trained)
-        layers, again, one = kept.of_layers(self, run, recompute, kernel, dropout, training)
+        layers = activations.of_layers(training, run, recompute, kernel, dropout)
         weights, gradients, states = training.state_bytes(precision, optimizer)
         name = f"{self.name}, training step" + ("" if policy == "none" else f", recompute {policy}")
-        ends = kept.of_ends(self, run, training, kernel, dropout)
-        return Memory(name, weights, gradients, states, layers, ends, again, one)
+        ends = activations.of_ends(training, run, kernel, dropout)
+        return Memory(name, weights, gradients, states, layers.there, ends, layers.again, layers.kept)
 
     def prefill(
         self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", prefix: Count = 0
     ) -> Cost:
-        """The pass over *batch* prompts that fills the cache; the head runs on the last token of each.
+        """The pass over *batch* prompts that fills the cache; the head runs on the last
+        token of each.
 
         Parameters
         ----------
@@ -328,18 +331,20 @@ class Model:
         weights, kv : DType, optional
             Number formats of the weights and of the cache.
         prefix : Count, optional
-            Tokens of a sequence that lie in the cache already, from an earlier chunk or a prompt that others share.
+            Tokens of a sequence that lie in the cache already, from an earlier chunk or
+            a prompt that others share.
 
         Returns
         -------
         Cost
-            FLOPs under EXACT. Bytes: the weights that are read once and the cache, of which each number is read or written once; states
-            of linear attention are read and written.
+            FLOPs under EXACT. Bytes: the weights that are read once and the cache, of
+            which each number is read or written once; states of linear attention are
+            read and written.
 
         Notes
         -----
-        Not counted in the bytes: activations, logits among them, which can stay on the chip; scales of quantised numbers. So the bytes
-        are a lower bound.
+        Not counted in the bytes: activations, logits among them, which can stay on the
+        chip; scales of quantised numbers. So the bytes are a lower bound.
 
         Examples
         --------
@@ -350,7 +355,8 @@ class Model:
         True
         """
         prompt, prefix = size("prompt", prompt), size("prefix", prefix, minimum=0)
-        return self._served("prefill", size("batch", batch), prompt, prompt + prefix, weights, kv)
+        batch = size("batch", batch)
+        return self._served("prefill", Run(batch, prompt, prompt + prefix), batch, weights, kv)
 
     def decode(
         self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", new: Size = 1
@@ -366,17 +372,20 @@ class Model:
         weights, kv : DType, optional
             Number formats of the weights and of the cache.
         new : Size, optional
-            New tokens of each sequence: more than one where a step verifies drafted tokens. The head runs on each.
+            New tokens of each sequence: more than one where a step verifies drafted
+            tokens. The head runs on each.
 
         Returns
         -------
         Cost
-            FLOPs under EXACT; latent attention runs in its absorbed form. Bytes: as in `prefill`; of the experts, those of
-            ``min(experts, batch·new·top_k)`` are read, the most that so many tokens can reach.
+            FLOPs under EXACT; latent attention runs in its absorbed form. Bytes: as in
+            `prefill`; of the experts, those of ``min(experts, batch·new·top_k)`` are
+            read, the most that so many tokens can reach.
 
         Notes
         -----
-        Not counted in the bytes: activations, logits among them; scales of quantised numbers.
+        Not counted in the bytes: activations, logits among them; scales of quantised
+        numbers.
 
         Examples
         --------
@@ -388,12 +397,14 @@ class Model:
         tokens, whole = size("new", new), size("context", context)
         if offence(lambda part, all: part > all, tokens, whole):
             raise ValueError(f"new={new}: these tokens are part of the context={context}, which cannot be shorter")
-        return self._served("decode", size("batch", batch), tokens, whole, weights, kv)
+        run = Run(size("batch", batch), tokens, whole, decode=True)
+        return self._served("decode", run, run.tokens, weights, kv)
 
     def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType = "bf16") -> Any:
         """Bytes of the cache of *batch* sequences of *context* tokens.
 
-        Keys and values of every layer; a layer with a window keeps min(context, window) tokens, latent attention a latent and a rope key.
+        Keys and values of every layer; a layer with a window keeps min(context, window)
+        tokens, latent attention a latent and a rope key.
 
         Parameters
         ----------
@@ -412,19 +423,18 @@ class Model:
         """
         self._of_text("cache")
         context, batch = size("context", context), size("batch", batch)
-        numbers = total(layers * block.mixer.held(context) for block, layers in self.blocks)
-        if self.encoder is not None:  # keys and values of the encoder's output, as long as the text here
-            numbers = numbers + total(layers * block.cross.held(context) for block, layers in self.blocks)
+        # keys and values of an encoder's output are taken to be as long as the text here
+        branches = ((branch, layers) for block, layers in self.blocks for branch in (block.mixer, block.cross))
+        numbers = total(layers * branch.held(context) for branch, layers in branches if branch is not None)
         return nbytes(batch * numbers, dtype)
 
-    def _served(self, name: str, batch: Any, q: Any, kv: Any, weights: Any, cache: Any) -> Cost:
+    def _served(self, name: str, run: Run, head_tokens: Any, weights: Any, cache: Any) -> Cost:
         self._of_text(name)
-        run = Run(batch, q, kv, absorbed=name == "decode")
         if self.encoder is not None:
-            run = replace(run, memory=kv, new_memory=name == "prefill")
+            run = replace(run, encoded=run.kv)
         parts = [
             replace(each.cost, bytes=nbytes(each.weights, weights) + nbytes(each.cache, cache), parts=())
-            for each in replace(self, mtp=None).parts(run, head_tokens=run.tokens if run.absorbed else batch)
+            for each in passes.through(replace(self, mtp=None), run, head_tokens)
         ]
         return Cost.total(f"{self.name}, {name}", parts)
 
@@ -447,25 +457,24 @@ class Model:
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
-        run = Run(batch, seq, seq, causal=self.causal, dtype=dtype)
-        return run if self.encoder is None else replace(run, memory=seq)
+        encoded = None if self.encoder is None else seq
+        return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype)
 
-    def parts(self, run: Run, *, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
-        """The parts of a pass, each with the weights it reads and the numbers it leaves in the cache.
-
-        *head_tokens*: how many tokens the head is for, all of them where it is None. *lora*: adapters that stand in the layers.
-        """
-        return walk.through(self, run, run.tokens if head_tokens is None else head_tokens, lora)
+    def parts(self, run: Run) -> list[Part]:
+        """The parts of a pass, each with the weights it reads and the numbers it leaves
+        in the cache."""
+        return passes.through(self, run)
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer of a *kind*, a place in ``blocks``, by its parts."""
-        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, memory=seq, dtype=dtype)
-        return Cost.total("layer", (each.cost for each in walk.layer(self, self.blocks[kind][0], run)))
+        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=seq, dtype=dtype)
+        return Cost.total("layer", (each.cost for each in passes.layer(self, self.blocks[kind][0], run)))
 
     # -- showing itself ---------------------------------------------------------------------------------------
 
     def table(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16") -> Table:
-        """The forward pass over *batch* sequences of *seq* tokens, one row a part, the total last.
+        """The forward pass over *batch* sequences of *seq* tokens, one row a part, the
+        total last.
 
         Parameters
         ----------
@@ -479,13 +488,16 @@ class Model:
         Returns
         -------
         Table
-            Columns: *part*; *times*, how many equal ones there are; *formula*, the FLOPs of one of them in words of its sizes; *FLOPs*,
-            *params* and *bytes* of all of them together; the *share* of the total's FLOPs. A row of layers comes before the rows of what
-            is inside, which are set in; the column *level*, not shown, is 0 in rows that add up to the total. All under EXACT.
+            Columns: *part*; *times*, how many equal ones there are; *formula*, the
+            FLOPs of one of them in words of its sizes; *FLOPs*, *params* and *bytes* of
+            all of them together; the *share* of the total's FLOPs. A row of layers
+            comes before the rows of what is inside, which are set in; the column
+            *level*, not shown, is 0 in rows that add up to the total. All under EXACT.
 
         Notes
         -----
-        *tokens* in a formula are those of all sequences, *pairs* the query-key pairs of all sequences that the mask lets through.
+        *tokens* in a formula are those of all sequences, *pairs* the query-key pairs of
+        all sequences that the mask lets through.
 
         Examples
         --------
@@ -496,19 +508,13 @@ class Model:
         >>> rows[3]["part"], rows[3]["times"], rows[3]["formula"]
         ('  q_proj', 32, '2·tokens·4096·4096')
         """
-        from flopkit.models.shown import model_table
-
         return model_table(self, self._whole(seq, batch, dtype))
 
     def __str__(self) -> str:
         return self.name
 
     def __repr__(self) -> str:
-        from flopkit.models.shown import in_a_line
-
-        return in_a_line(self)
+        return in_a_line(self, self.params, self.active_params)
 
     def _repr_html_(self) -> str:
-        from flopkit.models.shown import summary
-
-        return summary(self)._repr_html_()
+        return summary(self, self.params, self.active_params)._repr_html_()

@@ -1,36 +1,63 @@
-"""What a walk over a model's layers takes along, and what it brings back."""
+"""What goes through a model's layers, and the parts that a pass finds there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from flopkit.arithmetic import exact_div
-from flopkit.conventions import total
+from flopkit.arithmetic import exact_div, total
 from flopkit.cost import Cost
 from flopkit.layers.attentions import SCALE_FLOPS
 from flopkit.layers.pointwise import SOFTMAX_FLOPS, residual
 from flopkit.layers.products import dense
 
-__all__ = ["Part", "Run", "part"]
+__all__ = ["SPLITS", "Part", "Place", "Role", "Run", "Split", "added", "part", "project"]
+
+Role: TypeAlias = Literal[
+    "product", "experts", "convolution", "core", "norm", "vector", "sum", "table", "adapter", "stack"
+]
+"""What a part is: a dense layer, experts, a convolution, what mixes tokens, a norm,
+element-wise work, the sum that closes a branch, the embedding's table, an adapter beside a
+dense layer, or a stack of equal layers."""
+
+Place: TypeAlias = Literal["", "before", "layers", "after", "head", "mtp"]
+"""Where a part of the whole model stands: before the layers, a stack of them, the norm after
+them, the head, or the layer for multi-token prediction. Empty: inside a layer."""
+
+Split: TypeAlias = Literal["none", "sequence", "column", "inner", "shared", "row", "vocab", "experts"]
+
+SPLITS: dict[Split, str] = {
+    "none": "whole on each device",
+    "sequence": "whole weights; its tokens can be divided (sequence parallelism)",
+    "column": "a dense layer whose outputs, weights and bias are divided; each device has the whole input",
+    "inner": "works on heads or features that column parts have divided; its weights, if any, belong to them",
+    "shared": "works on these, too, with weights that are whole on each device",
+    "row": "a dense layer whose inputs and weights are divided; the sum over the devices is its output, to which the bias is added once",
+    "vocab": "the rows of a table, the words of the head",
+    "experts": "whole experts",
+}  # fmt: skip
+"""How a part is divided among devices of tensor, sequence or expert parallelism."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What goes through the model: *batch* sequences of *q* new tokens, which see *kv* tokens, themselves included.
+    """What goes through the model: *batch* sequences of *q* new tokens, which see *kv*
+    tokens, themselves included.
 
     Parameters
     ----------
     batch, q, kv : Any
-        Sequences, new tokens of each, and tokens that each can see, those in the cache too. In training, kv is q.
+        Sequences, new tokens of each, and tokens that each can see, those in the cache
+        too. In training, kv is q.
     causal : bool, optional
         Whether a token sees only those before it (and itself).
-    absorbed : bool, optional
-        Whether latent attention runs on the latents themselves, as in decode.
-    memory : Any, optional
-        Tokens of the encoder's output that cross-attention sees; None where there is none.
-    new_memory : bool, optional
-        Whether keys and values of that output are made here (in decode they lie in the cache).
+    decode : bool, optional
+        Whether it is a step of decoding: latent attention runs on the latents
+        themselves, a state takes one token after another, and keys and values of the
+        encoder's output lie in the cache.
+    encoded : Any, optional
+        Tokens of the encoder's output that cross-attention sees; None where there is
+        none.
     dtype : Any, optional
         Number format of weights and activations.
     capacity : Any, optional
@@ -41,9 +68,8 @@ class Run:
     q: Any
     kv: Any
     causal: bool = True
-    absorbed: bool = False
-    memory: Any = None
-    new_memory: bool = True
+    decode: bool = False
+    encoded: Any = None
     dtype: Any = "bf16"
     capacity: Any = None
 
@@ -53,34 +79,58 @@ class Run:
         return self.batch * self.q
 
     @property
-    def encoded(self) -> Run:
-        """What goes through the encoder whose output is the memory."""
-        return Run(self.batch, self.memory, self.memory, causal=False, dtype=self.dtype)
+    def of_encoder(self) -> Run:
+        """What goes through the encoder."""
+        return Run(self.batch, self.encoded, self.encoded, causal=False, dtype=self.dtype)
 
 
 class Part(NamedTuple):
-    """A named piece of a layer: its cost, and what a program that keeps activations on the chip has to move for it."""
+    """A named piece of a layer: its cost, what a program that keeps activations on the
+    chip moves for it, and what it is for.
+
+    Its name is for tables and for `LoRA.targets`; what depends on the sort of part asks
+    the fields. *reads* and *makes* name what flows: ``"stream"``, which the sums add
+    to; ``"input"`` and ``"output"`` of a branch; what its parts hand on to each other,
+    such as ``"queries"``; ``"pixels"``, which have no gradient.
+    """
 
     cost: Cost
     weights: Any = 0  # numbers of weights that are read
     cache: Any = 0  # numbers of the cache that are moved: keys and values are read or written, states are both
     formula: str = ""  # its FLOPs in words of the sizes
+    role: Role = "vector"
+    reads: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+    unread: bool = False  # whether the sum behind it alone takes its output, which no backward pass reads then
+    split: Split = "none"  # how it is divided among devices, see `SPLITS`
+    place: Place = ""
     core: Cost | None = None  # attention's scores and values, which selective recompute computes again
     scores_again: Cost | None = None  # what a flash kernel computes again in its backward pass
-    layer: bool = False  # whether it is a stack of layers, which full recompute computes again
     inside: tuple[Any, ...] = ()  # of equal layers: the parts of one of them,
     times: Any = 1  # and how many layers there are
     shape: tuple[Any, ...] = ()  # of a dense layer: its features in and out
 
+    @property
+    def divided(self) -> Any:
+        """Parameters of which each device of a group has its share; the rest is whole
+        on each."""
+        params = self.cost.params
+        if self.split in ("none", "sequence", "shared"):
+            return 0
+        if self.role == "adapter":  # of its two matrices the one beside the divided features
+            return exact_div(params * self.shape[self.split == "column"], sum(self.shape))
+        return params - (self.cost.params_by_role.get("bias", 0) if self.split == "row" else 0)
 
-def part(
-    name: str, cost: Cost, tokens: Any, *, weights: Any = None, cache: Any = 0, formula: str = "", flash_dim: Any = 0
-) -> Part:
-    """A part under *name*, with the kinds of work that conventions ask for which count parameters or pairs.
 
-    A convention such as 6N takes each parameter for a multiply-add a token. Matrices do that work anyway; for the rest, norms, biases
-    and positions, their number times *tokens* is kept under kinds of their own, which EXACT does not count. Of attention, scores of
-    *flash_dim* features each are what a flash kernel computes again.
+def part(name: str, cost: Cost, tokens: Any, *, weights: Any = None, flash_dim: Any = 0, **fields: Any) -> Part:
+    """A part under *name*, with the kinds of work that conventions ask for which count
+    parameters or pairs.
+
+    A convention such as 6N takes each parameter for a multiply-add a token. Matrices do
+    that work anyway; for the rest, norms, biases and positions, their number times
+    *tokens* is kept under kinds of their own, which EXACT does not count. Of attention,
+    scores of *flash_dim* features each are what a flash kernel computes again.
+    *fields*: those of `Part`.
     """
     roles = cost.params_by_role
     kinds = dict(cost.macs_by_kind)
@@ -90,23 +140,26 @@ def part(
         kinds["positions"] = tokens * roles["position"]
     weights = cost.params if weights is None else weights
     if "scores" not in kinds:
-        return Part(replace(cost, name=name, macs_by_kind=kinds), weights, cache, formula)
+        return Part(replace(cost, name=name, macs_by_kind=kinds), weights, **fields)
     each = SCALE_FLOPS + SOFTMAX_FLOPS
     counted = (("scores", "softmax"), ("hidden", "hidden_softmax"))
     pairs = {kind: exact_div(cost.vector_by_kind[vector], each) for kind, vector in counted if kind in kinds}
     kinds["pairs"] = total(pairs.values())
     again = Cost("scores again", macs_by_kind={kind: n * flash_dim for kind, n in pairs.items()} | {"pairs": 0})
     core = Cost("core", macs_by_kind={kind: n for kind, n in kinds.items() if kind in ("scores", "hidden", "pairs")})
-    return Part(replace(cost, name=name, macs_by_kind=kinds), weights, cache, formula, core, again)
+    cost = replace(cost, name=name, macs_by_kind=kinds)
+    return Part(cost, weights, core=core, scores_again=again, **fields)
 
 
-def project(name: str, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tokens: Any = None) -> Part:
+def project(name: str, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tokens: Any = None, **fields: Any) -> Part:
     """A dense layer of a block, on each new token or on *tokens*."""
     rows = run.tokens if tokens is None else tokens
     cost = dense(tokens=rows, d_in=d_in, d_out=d_out, bias=bias, dtype=run.dtype)
-    return part(name, cost, rows, formula=f"2·tokens·{d_in}·{d_out}")._replace(shape=(d_in, d_out))
+    fields = {"formula": f"2·tokens·{d_in}·{d_out}", "role": "product", "shape": (d_in, d_out)} | fields
+    return part(name, cost, rows, **fields)
 
 
-def added(name: str, run: Run, d_model: Any) -> Part:
+def added(name: str, run: Run, d_model: Any, makes: tuple[str, ...] = ("stream",)) -> Part:
     """The sum that closes a residual branch."""
-    return part(name, residual(elements=run.tokens * d_model, dtype=run.dtype), run.tokens)
+    cost = residual(elements=run.tokens * d_model, dtype=run.dtype)
+    return part(name, cost, run.tokens, role="sum", reads=("stream", "output"), makes=makes, split="sequence")

@@ -1,18 +1,27 @@
-"""The parts of a layer in which tokens meet by way of a state: the gated delta rule (Qwen3-Next) and Mamba-2."""
+"""The parts of a layer in which tokens meet by way of a state: the gated delta rule
+(Qwen3-Next) and Mamba-2."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from flopkit.arithmetic import where
+from flopkit.arithmetic import ceil_div, where
+from flopkit.dtypes import nbytes
 from flopkit.layers.convolutions import conv1d
 from flopkit.layers.normalisations import rms_norm
+from flopkit.layers.states import gated_delta, state_space
+from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
-from flopkit.models.states import gated_delta, state_space
 from flopkit.sizes import Flag, Size, flag, size
+from flopkit.training.memory import Kept
 
 __all__ = ["GatedDelta", "StateSpace"]
+
+_IN: dict[str, Any] = {"reads": ("input",), "makes": ("mixed",), "split": "column"}
+_CORE: dict[str, Any] = {"role": "core", "reads": ("mixed",), "makes": ("heads",), "split": "inner"}
+_NORM: dict[str, Any] = {"role": "norm", "reads": ("heads", "mixed"), "makes": ("heads",), "split": "inner"}
+_OUT: dict[str, Any] = {"reads": ("heads",), "makes": ("output",), "split": "row", "unread": True}
 
 
 def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
@@ -27,17 +36,28 @@ def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
         bias=bias,
         dtype=run.dtype,
     )
-    return part("conv", cost, run.tokens, formula=f"2·tokens·{channels}·{kernel}")
+    fields: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",), "split": "inner"}
+    formula = f"2·tokens·{channels}·{kernel}"
+    return part("conv", cost, run.tokens, formula=formula, role="convolution", **fields)
+
+
+def _written_out(kernel: str, what: str) -> None:
+    if kernel == "flash":
+        raise ValueError(
+            f"kernel='flash': what a fused kernel keeps of {what} is not known here; give kernel='math', the algorithm written out in torch"
+        )
 
 
 def _moved(mixer: GatedDelta | StateSpace, run: Run) -> Any:
-    """Numbers of the cache that a pass moves: it writes all of them and, where tokens came before, reads the states, too."""
+    """Numbers of the cache that a pass moves: it writes all of them and, where tokens
+    came before, reads the states, too."""
     return run.batch * (mixer.held(run.kv) + where(run.kv > run.q, mixer.states, 0))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatedDelta:
-    """A gated delta rule with its projections, its convolution and its gate: see `flopkit.models.states.gated_delta`.
+class GatedDelta(Branch):
+    """A gated delta rule with its projections, its convolution and its gate: see
+    `flopkit.gated_delta`.
 
     Parameters
     ----------
@@ -64,7 +84,8 @@ class GatedDelta:
             object.__setattr__(self, name, size(name, getattr(self, name)))
 
     def held(self, context: Any) -> Any:
-        """Numbers in the cache, however long the sequence: the states, and the last inputs of the convolution."""
+        """Numbers in the cache, however long the sequence: the states, and the last
+        inputs of the convolution."""
         return self.states + self.conv * self._channels
 
     @property
@@ -80,23 +101,55 @@ class GatedDelta:
         values = self.heads * self.v_dim
         core = gated_delta(
             batch=run.batch, seq=run.q, heads=self.heads, k_heads=self.k_heads, k_dim=self.k_dim, v_dim=self.v_dim, chunk=self.chunk,
-            algorithm="recurrent" if run.absorbed else "chunked", dtype=run.dtype,
+            algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
         )  # fmt: skip
         core = replace(core, params_by_role={"bias": 2 * self.heads})  # the decay and the step of each head
         norm = rms_norm(tokens=run.tokens * self.heads, d=self.v_dim, dtype=run.dtype)
         return [
-            project("in_proj", run, d_model, self._channels + values),
-            project("gates_proj", run, d_model, 2 * self.heads),
+            project("in_proj", run, d_model, self._channels + values, **_IN),
+            project("gates_proj", run, d_model, 2 * self.heads, **_IN),
             _convolved(run, self._channels, self.conv, False),
-            part("gated_delta", core, run.tokens, cache=_moved(self, run), formula="gated delta rule"),
-            part("gated_norm", norm, run.tokens),
-            project("out_proj", run, values, d_model),
+            part("gated_delta", core, run.tokens, cache=_moved(self, run), formula="gated delta rule", **_CORE),
+            part("gated_norm", norm, run.tokens, **_NORM | {"split": "shared"}),  # one weight for all heads
+            project("out_proj", run, values, d_model, **_OUT),
+        ]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        """That of the chunked algorithm written out in torch, as transformers 5.23 runs
+        it without a kernel."""
+        _written_out(kernel, "the gated delta rule")
+        tokens, chunks = run.tokens, ceil_div(run.q, self.chunk)
+        each, padded = tokens * self.heads, run.batch * self.heads * chunks * self.chunk  # tokens and heads
+        keys, values, channels = padded * self.k_dim, padded * self.v_dim, self._channels
+        out = each * self.v_dim
+        return [
+            Kept("convolution, input", nbytes(tokens * channels, run.dtype)),
+            Kept("convolution, output", nbytes(run.batch * (run.q + self.conv - 1) * channels, run.dtype)),
+            Kept("weights of corrections", nbytes(each, run.dtype) + nbytes(padded, "fp32")),
+            Kept("decays, of each token and head", nbytes(each + self.heads, "fp32")),
+            Kept("decays, before their scale", nbytes(each + self.heads, "fp32"), weights_of=("gated_delta",)),
+            Kept("norms of queries and keys, inputs", nbytes(2 * each * self.k_dim, "fp32")),
+            Kept("norms of queries and keys, statistics", nbytes(2 * each, "fp32")),
+            Kept("queries; keys, plain and weighted", nbytes(3 * keys, "fp32")),
+            Kept("values", nbytes(values, "fp32")),
+            Kept("decays, within a chunk", nbytes(padded * self.chunk, "fp32")),
+            Kept("keys with keys and queries with keys, plain and decayed", nbytes(4 * padded * self.chunk, "fp32")),
+            Kept("decays, to the ends of a chunk", nbytes(3 * padded + run.batch * self.heads * chunks, "fp32")),
+            Kept("solutions of the triangular system", nbytes(values + keys, "fp32")),
+            Kept("queries and keys, decayed", nbytes(keys + where(chunks > 1, keys, 0), "fp32")),
+            Kept("states before each chunk", nbytes(run.batch * chunks * self.states, "fp32")),
+            Kept("corrections", nbytes(values, "fp32")),
+            Kept("gated norm, input", nbytes(out, "fp32")),
+            Kept("gated norm, statistics", nbytes(each, "fp32")),
+            Kept("gate, and what it multiplies", nbytes(2 * out, "fp32") + nbytes(out, run.dtype)),
+            Kept("output of the heads", nbytes(out, run.dtype), weights_of=("out_proj",)),
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateSpace:
-    """A Mamba-2 mixer with its projections, its convolution and its gate: see `flopkit.models.states.state_space`.
+class StateSpace(Branch):
+    """A Mamba-2 mixer with its projections, its convolution and its gate: see
+    `flopkit.state_space`.
 
     Parameters
     ----------
@@ -131,7 +184,8 @@ class StateSpace:
             object.__setattr__(self, name, flag(name, getattr(self, name)))
 
     def held(self, context: Any) -> Any:
-        """Numbers in the cache, however long the sequence: the states, and the last inputs of the convolution."""
+        """Numbers in the cache, however long the sequence: the states, and the last
+        inputs of the convolution."""
         return self.states + self.conv * self._channels
 
     @property
@@ -147,13 +201,46 @@ class StateSpace:
         inner = self.heads * self.head_dim
         core = state_space(
             batch=run.batch, seq=run.q, heads=self.heads, head_dim=self.head_dim, state=self.state, groups=self.groups, chunk=self.chunk,
-            algorithm="recurrent" if run.absorbed else "chunked", dtype=run.dtype,
+            algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
         )  # fmt: skip
         core = replace(core, params_by_role={"bias": 3 * self.heads})  # decay, step and skip of each head
         return [
-            project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias),
+            project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **_IN),
             _convolved(run, self._channels, self.conv, self.conv_bias),
-            part("state_space", core, run.tokens, cache=_moved(self, run), formula="state space, Mamba-2"),
-            part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens),
-            project("out_proj", run, inner, d_model, self.bias),
+            part("state_space", core, run.tokens, cache=_moved(self, run), formula="state space, Mamba-2", **_CORE),
+            part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **_NORM),
+            project("out_proj", run, inner, d_model, self.bias, **_OUT),
+        ]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        """That of the chunked algorithm written out in torch, as transformers 5.23 runs
+        it without a kernel: it repeats B and C
+        for each head, and lays out anew what a product reads (but for some of it where
+        the text is a single chunk)."""
+        _written_out(kernel, "Mamba-2")
+        tokens, chunks, inner = run.tokens, ceil_div(run.q, self.chunk), self.heads * self.head_dim
+        padded = run.batch * chunks * self.chunk
+        each, wide, among = padded * self.heads, padded * inner, padded * self.heads * self.chunk
+        own = ("state_space",)
+        copies = 0 if run.dtype == "fp32" else 1  # of what is not fp32 and enters arithmetic in fp32
+        return [
+            Kept("projections: gate, inputs, steps", nbytes(tokens * (inner + self._channels + self.heads), run.dtype)),
+            Kept("convolution, output", nbytes(run.batch * (run.q + self.conv - 1) * self._channels, run.dtype)),
+            Kept("steps", nbytes(2 * tokens * self.heads, run.dtype) + nbytes(tokens * self.heads, "fp32")),
+            Kept("inputs", nbytes(tokens * inner, "fp32")),
+            Kept("inputs, for the skip", nbytes(wide, "fp32"), weights_of=own),
+            Kept("inputs times their steps, twice laid out", nbytes(2 * wide, "fp32")),
+            Kept("decays, of each head", nbytes(self.heads, "fp32")),
+            Kept("decays, and steps for them", nbytes((copies * tokens + 1) * self.heads, "fp32"), weights_of=own),
+            Kept("decays, within a chunk", nbytes(among, "fp32")),
+            Kept("decays, to the ends of a chunk", nbytes(2 * each, "fp32")),
+            Kept("decays, between chunks", nbytes(run.batch * self.heads * (chunks + 1) * (chunks + 1), "fp32")),
+            Kept("B and C for each head, plain, decayed and laid out", nbytes(5 * each * self.state, "fp32")),
+            Kept("scores, plain and decayed", nbytes(2 * among, "fp32")),
+            Kept("states, of each chunk and before it", nbytes(run.batch * (2 * chunks + 1) * self.states, "fp32")),
+            Kept("what C takes of the states", nbytes(wide, "fp32")),
+            Kept("gate, and what it multiplies", nbytes((1 + copies) * tokens * inner + wide, "fp32")),
+            Kept("gated norm, input", nbytes(tokens * inner, "fp32")),
+            Kept("gated norm, statistics", nbytes(tokens * self.groups, "fp32")),
+            Kept("output of the heads", nbytes(tokens * inner, run.dtype), weights_of=("out_proj",)),
         ]

@@ -24,6 +24,7 @@ from flopkit.tally.pointwise import activation, cross_entropy, dropout, residual
 from flopkit.tally.pooling import avg_pool2d, max_pool2d
 from flopkit.tally.products import dense, dot, matmul
 from flopkit.tally.scalar import Tally, numbers, plain
+from flopkit.tally.states import gated_delta, state_space
 
 __all__ = [
     "Ledger",
@@ -46,6 +47,7 @@ __all__ = [
     "dropout",
     "elementwise",
     "embedding",
+    "gated_delta",
     "group_norm",
     "layer_norm",
     "learned_positions",
@@ -62,4 +64,5 @@ __all__ = [
     "scale",
     "sinusoidal_positions",
     "softmax",
+    "state_space",
 ]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from flopkit.arithmetic import ratio
-from flopkit.conventions import Convention, as_convention, total
+from flopkit.arithmetic import ratio, total
+from flopkit.conventions import Convention, as_convention
 from flopkit.cost import Cost, amount
 from flopkit.tables import Table
 
@@ -15,15 +15,15 @@ __all__ = ["POLICIES", "Step"]
 
 POLICIES = {
     "none": "everything that the backward pass needs is kept",
-    "selective": "attention's core, scores and values, is computed again",
-    "full": "every layer's forward pass is computed again, embedding and head are not",
+    "selective": "attention's core, scores and values, is recomputed",
+    "full": "every layer's forward pass is recomputed, embedding and head are not",
 }
-"""What of the forward pass is computed again in the backward pass."""
+"""What of the forward pass is recomputed in the backward pass."""
 
 
 @dataclass(frozen=True, repr=False)
 class Step:
-    """One training step of a whole model: a forward pass, a backward pass, and what is computed again in it.
+    """One training step of a whole model: a forward pass, a backward pass, and what is recomputed in it.
 
         model FLOPs = forward + backward
         hardware FLOPs = forward + backward + recompute + padding
@@ -37,12 +37,15 @@ class Step:
     forward, backward : Cost
         The two passes. Backward is two products for each of the forward pass where everything is trained.
     checkpointed : Cost
-        What the recompute policy computes again.
+        What the recompute policy recomputes.
     scores_again : Cost
-        The scores that a flash kernel computes again in its backward pass. EXACT, TORCH and FVCORE count them, an author's convention
+        The scores that a flash kernel recomputes in its backward pass. EXACT, TORCH and FVCORE count them, an author's convention
         does not.
     outside : Cost, optional
-        Work outside of the layers, which the policy "full" does not repeat, but for a convention that says so (LLM_FOUNDRY).
+        Work outside of the layers, which the policy "full" does not repeat, but for a convention that says so
+        (LLM_FOUNDRY).
+    full : bool, optional
+        Whether that is the policy.
 
     Notes
     -----
@@ -68,6 +71,7 @@ class Step:
     checkpointed: Cost
     scores_again: Cost
     outside: Cost = field(default_factory=Cost)
+    full: bool = False
 
     @property
     def convention(self) -> Convention:
@@ -76,18 +80,21 @@ class Step:
 
     @property
     def recompute(self) -> Cost:
-        """What is computed again: by the policy and, where the convention counts that, by a flash kernel."""
+        """What is recomputed: by the policy and, where the convention counts that, by a flash kernel."""
         parts = [self.checkpointed]
         if self.convention.recompute:
             parts.append(self.scores_again)
-        if self.convention.outside_again and self.checkpointed.name == "full":
+        if self.convention.outside_again and self.full:
             parts.append(self.outside)
         return Cost.total("recompute", parts)
 
     @property
     def padding(self) -> Cost:
-        """Rows of experts that a capacity adds and no token fills, in all passes; less than nothing where it drops more than it adds.
-        Counted where a flash kernel's recompute is."""
+        """Rows of experts that a capacity adds and no token fills, in all passes.
+
+        Negative if more rows are dropped than added. Counted where a flash kernel's
+        recompute is.
+        """
         passes = (self.forward, self.backward, self.checkpointed) if self.convention.recompute else ()
         rows = total(each.macs_by_kind.get("padding", 0) for each in passes)
         return Cost("padding", macs_by_kind={"products": rows}, convention=self.convention)

@@ -24,10 +24,13 @@ def test_a_name_that_is_not_known_has_near_ones():
         hf_config("llama-3-7b")
     with pytest.raises(
         ValueError,
-        match=r"name='deepseek' is not a model .*; did you mean deepseek-v2 or deepseek-v2-lite or deepseek-v3\?$",
+        match=r"name='deepseek' is not a model .*; did you mean deepseek-v2, deepseek-v3 or deepseek-v2-lite\?$",
     ):
         config_source("deepseek")
-    with pytest.raises(ValueError, match=f"name='xyz' is not a model .*; known: {', '.join(config_names())}$"):
+    eight = ", ".join(config_names()[:8])
+    with pytest.raises(
+        ValueError, match=f"name='xyz' is not a model .*; known: {eight}, {len(config_names()) - 8} more$"
+    ):
         hf_config("xyz")
     with pytest.raises(TypeError, match="name=70 is not a model .*: must be a name, such as 'bert-base'"):
         hf_config(70)

@@ -83,7 +83,7 @@ REFUSED = {
     "kind, key, value", [(kind, *item) for kind, refused in REFUSED.items() for item in refused.items()]
 )
 def test_what_a_family_does_not_describe_is_refused(kind, key, value):
-    with pytest.raises(ValueError, match=rf"^{key}={value!r}: a {kind} with that is not described here, only "):
+    with pytest.raises(ValueError, match=rf"^{key}={value!r}: flopkit supports {kind} only with {key}="):
         fk.from_hf(ONE[kind] | {key: value})
 
 
@@ -100,8 +100,8 @@ def test_what_a_family_does_not_describe_is_refused(kind, key, value):
         ("mixtral", {"num_experts_per_tok": 9}, r"top_k=9 is more than experts=8"),
         ("qwen3_moe", {"num_experts_per_tok": 129}, r"top_k=129 is more than experts=128"),
         ("deepseek_v3", {"first_k_dense_replace": 62}, r"dense=62 is more than layers=61"),
-        ("mpt", {"attn_config": {"attn_type": "multiquery_attention"}}, r"attn_type='multiquery_attention': a mpt with that is not described here"),
-        ("mpt", {"attn_config": {"qk_ln": True}}, r"qk_ln=True: a mpt with that is not described here"),
+        ("mpt", {"attn_config": {"attn_type": "multiquery_attention"}}, r"attn_type='multiquery_attention': flopkit supports mpt only with attn_type='multihead_attention'"),
+        ("mpt", {"attn_config": {"qk_ln": True}}, r"qk_ln=True: flopkit supports mpt only with qk_ln=False"),
         ("qwen3_next", {"layer_types": ["full_attention"]}, r"layer_types has 1 entries for 4 layers"),
         ("qwen3_next", {"layer_types": ["full_attention", "sliding_attention"] * 2}, r"layer_types: 'sliding_attention' is not described here"),
         ("qwen3_next", {"full_attention_interval": 0}, r"full_attention_interval=0: a size must be at least 1"),
@@ -245,7 +245,7 @@ def test_heads_of_keys_and_values_that_are_missing():
             heads = config["num_attention_heads"]
             assert fk.from_hf(config | {"num_key_value_heads": None}).blocks[0][0].mixer.kv_heads == heads
         else:
-            with pytest.raises(ValueError, match="lacks 'num_key_value_heads': write it in"):
+            with pytest.raises(ValueError, match="lacks 'num_key_value_heads': add it"):
                 fk.from_hf(config | {"num_key_value_heads": None})
 
 

@@ -7,9 +7,10 @@ import torch
 from torch.utils.checkpoint import checkpoint_sequential
 
 import flopkit as fk
-from flopkit.models.kept import of_layers
+from flopkit.models import StateSpace
+from flopkit.models.activations import of_layers
+from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
-from flopkit.models.trained import training_of
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -159,8 +160,8 @@ def test_t5_keeps_what_the_list_says_and_what_transformers_writes_out(sizes):
 
 def test_cross_attention_keeps_keys_and_values_as_long_as_the_encoder_s_text():
     model, longer = fk.from_hf(T5), 24
-    run = Run(BATCH, SEQ, SEQ, memory=longer, dtype="fp32")
-    layers, *_ = of_layers(model, run, "none", "math", False, training_of(model, "all"))
+    run = Run(BATCH, SEQ, SEQ, encoded=longer, dtype="fp32")
+    layers = of_layers(training_of(model, "all"), run, "none", "math", False).there
     theirs, _ = built(T5, "math")
     ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
     found = kept(theirs, lambda: theirs(input_ids=ids.new_zeros(BATCH, longer), labels=ids, use_cache=False).loss)
@@ -340,6 +341,30 @@ def test_early_stop_is_what_torch_does(reentrant):
     assert report.model_flops == step.under("TORCH").model_flops
 
 
+MAMBA = {
+    "model_type": "mamba2", "vocab_size": VOCAB, "hidden_size": WIDTH, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16, "state_size": 24,
+    "n_groups": 2, "expand": 2, "conv_kernel": 4, "chunk_size": 8, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", [LLAMA, MAMBA], ids=["llama", "mamba2"])
+def test_early_stop_leaves_out_the_last_product_whatever_its_name(sizes):
+    """The difference alone, for transformers' Mamba-2 executes more than the algorithm."""
+    executed = {}
+    for reentrant in (True, False):
+        model, run = built(sizes, "math")
+        model.activation_checkpointing_enable({"use_reentrant": reentrant})
+        with fk.counting() as report:
+            run().backward()
+        executed[reentrant] = report.recompute.flops
+    last = 2 * TOKENS * {"llama": 80, "mamba2": 64}[sizes["model_type"]] * WIDTH * sizes["num_hidden_layers"]
+    whole, short = (
+        fk.from_hf(sizes).train_step(seq=SEQ, batch=BATCH, recompute="full", early_stop=stop).recompute.flops
+        for stop in (False, True)
+    )
+    assert whole - short == last == executed[True] - executed[False]
+
+
 BEHIND = {  # what reads the output of the last product: a norm, the weights of the experts
     "gemma2": {
         "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 64, "max_position_embeddings": 128, "attn_logit_softcapping": None,
@@ -497,3 +522,87 @@ def test_beside_adapters_no_input_of_a_frozen_layer_is_kept(targets):
     assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE + angles - first
     adapters = fk.from_hf(LLAMA).trained_params(lora) * 4
     assert (memory.weights, memory.gradients, memory.optimizer) == (full.weights + adapters, adapters, 2 * adapters)
+
+
+def test_an_adapter_of_the_dense_layers_keeps_nothing_in_layers_of_experts():
+    """What it keeps beside an adapter of attention: one layer of four has a ``gate_proj``."""
+    sizes = {name: value for name, value in DEEPSEEK.items() if name != "num_nextn_predict_layers"} | {"head_dim": 4}
+    found, told = [], []
+    for targets in (("o_proj",), ("o_proj", "gate_proj")):
+        model, run = built(sizes, "math")
+        model.requires_grad_(False)
+        for layer in model.model.layers:
+            for group in (layer.self_attn, layer.mlp):
+                for name in targets:
+                    if hasattr(group, name):
+                        setattr(group, name, Adapted(getattr(group, name), 4))
+        found.append(kept(model, run))
+        told.append(ours(sizes, kernel="math", trained=fk.LoRA(rank=4, targets=targets)).layers)
+    assert found[1] - found[0] == told[1] - told[0] == TOKENS * (WIDTH + 4) * 4
+
+
+HYBRID = QWEN2 | {
+    "model_type": "qwen3_next", "head_dim": 16, "num_hidden_layers": 1, "linear_num_value_heads": 6, "linear_num_key_heads": 2,
+    "linear_key_head_dim": 7, "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4, "layer_types": ["linear_attention"],
+}  # fmt: skip
+
+
+def surplus(mixer, seq, dtype):
+    """Numbers of 4 bytes that transformers keeps beside the list: the gated norm's output before its weight, for the norm is written out;
+    and in fp32, where nothing is copied to be so, all of a wider tensor of which only a part is read."""
+    tokens, wide = BATCH * seq, dtype == "fp32"
+    if isinstance(mixer, StateSpace):
+        return tokens * (mixer.heads * mixer.head_dim + (2 * mixer.groups * mixer.state if wide else 0))
+    values = tokens * mixer.heads * mixer.v_dim
+    cut = wide and mixer.heads == mixer.k_heads  # else the heads of queries and keys are repeated, and all is copied
+    return (values if wide else values // 2) + (values + tokens * mixer._channels if cut else 0)
+
+
+LENGTHS = [(family, dtype, seq) for family, dtype, lengths in (
+    ("mamba2", "fp32", (9, 16, 20, 64)), ("mamba2", "bf16", (9, 16, 20, 64)),  # with a single chunk some layouts are the same
+    ("qwen3_next", "fp32", (1, 20, 140)), ("qwen3_next", "bf16", (1, 20, 64, 128, 140)),  # padding brings keys and queries in order
+) for seq in lengths]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "dtype", "seq"), LENGTHS)
+@pytest.mark.parametrize("heads", ["more values", "as many"])
+def test_layers_with_a_state_keep_what_the_list_says(family, dtype, seq, heads):
+    """transformers' modules in which the algorithm is written out, with a last chunk that is full or not."""
+    if family == "mamba2":
+        sizes = MAMBA | {"num_hidden_layers": 1, "n_groups": 4 if heads == "as many" else 2}
+    else:
+        sizes = HYBRID | {"linear_num_key_heads": 6 if heads == "as many" else 2}
+    model, _ = built(sizes, "math")
+    mixer = model.backbone.layers[0].mixer if family == "mamba2" else model.model.layers[0].linear_attn
+    torch_dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    x = torch.ones(BATCH, seq, WIDTH, dtype=torch_dtype, requires_grad=True)
+    ours = fk.from_hf(sizes).blocks[0][0].mixer
+    listed = sum(each.bytes for each in ours.kept(Run(BATCH, seq, seq, dtype=dtype), WIDTH, "math", False))
+    found = kept(mixer.to(torch_dtype), lambda: mixer(x))
+    assert found == listed + x.nbytes + 4 * surplus(ours, seq, dtype)
+
+
+def test_a_model_with_states_keeps_what_its_layers_keep():
+    """Mamba-2 as a whole, with norms as in Llama."""
+    memory, mixer = ours(MAMBA, kernel="math"), fk.from_hf(MAMBA).blocks[0][0].mixer
+    more = (3 + 1) * WIDTH * TOKENS + 3 * surplus(mixer, SEQ, "fp32")
+    assert kept(*built(MAMBA, "math")) == memory.layers + memory.ends + LOSS_SCALE + 4 * more
+    full = ours(MAMBA, kernel="math", recompute="full")
+    assert full.layers == 3 * TOKENS * WIDTH * 4
+    for sizes in (MAMBA, HYBRID):
+        with pytest.raises(ValueError, match="kernel='flash': what a fused kernel keeps of .* give kernel='math'"):
+            ours(sizes)
+
+
+def test_beside_adapters_of_a_state_nothing_is_kept_for_frozen_weights():
+    """Mamba-2 with adapters beside its first projections: no input of its skip, and nothing of the first norm."""
+    model, run = built(MAMBA, "math")
+    model.requires_grad_(False)
+    for layer in model.backbone.layers:
+        layer.mixer.in_proj = Adapted(layer.mixer.in_proj, 4)
+    memory, mixer = (
+        ours(MAMBA, kernel="math", trained=fk.LoRA(rank=4, targets="in_proj")),
+        fk.from_hf(MAMBA).blocks[0][0].mixer,
+    )
+    wider, first = 3 * (surplus(mixer, SEQ, "fp32") - TOKENS * 64), TOKENS * WIDTH + TOKENS
+    assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE + 4 * (wider - first)

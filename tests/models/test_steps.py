@@ -8,8 +8,8 @@ import torch
 import vega
 
 import flopkit as fk
+from flopkit import gated_delta, state_space
 from flopkit.models import transformer
-from flopkit.models.states import gated_delta, state_space
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 

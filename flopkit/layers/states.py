@@ -1,11 +1,11 @@
-"""Linear attention: a state of fixed size instead of scores. Gated delta rule and Mamba-2, token by token or in chunks."""
+"""Linear attention: a state of fixed size instead of scores. Gated delta rule and
+Mamba-2, token by token or in chunks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import ceil_div
-from flopkit.conventions import divided
+from flopkit.arithmetic import ceil_div, divided
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.sizes import Size, checked, choice, divides
@@ -28,19 +28,24 @@ def gated_delta(
     chunk: Size = 64,
     dtype: DType = "bf16",
 ) -> Cost:
-    """The core of a gated delta rule (Gated DeltaNet, Qwen3-Next): each head keeps a state of k_dim × v_dim numbers.
+    """The core of a gated delta rule (Gated DeltaNet, Qwen3-Next): each head keeps a
+    state of k_dim × v_dim numbers.
 
-    FLOPs, for each token and head, in two algorithms that give the same output,
+    FLOPs: for each token and head, in two algorithms that give the same output,
 
-    - ``"recurrent"``, token by token: ``2·3·k_dim·v_dim``: what the state holds for the key, its correction, and what it holds for
-      the query;
-    - ``"chunked"``, in chunks of *chunk* tokens: ``2·(chunk·(2·k_dim + v_dim) + 3·k_dim·v_dim) + chunk·(k_dim + v_dim)``: within a
-      chunk keys with keys, queries with keys and what they take of the values; reading the state twice and updating it; and solving
-      a triangular system for the chunk's keys and values. A last chunk that is not full is padded.
+    - ``"recurrent"``, token by token: ``2·3·k_dim·v_dim``: what the state holds for the
+      key, its correction, and what it holds for the query;
+    - ``"chunked"``, in chunks of *chunk* tokens:
+      ``2·(chunk·(2·k_dim + v_dim) + 3·k_dim·v_dim) + chunk·(k_dim + v_dim)``: within a
+      chunk keys with keys, queries with keys and what they take of the values; reading
+      the state twice and updating it; and solving a triangular system for the chunk's
+      keys and values. A last chunk that is not full is padded.
 
-    Vector FLOPs, ``"recurrent"``: ``2·k_dim·v_dim + 3·v_dim`` a token and head: the state decays and takes the correction; the
-    correction is a difference, times its weight. Those of ``"chunked"`` are not counted.
-    Bytes: queries, keys, values and output once; with ``"recurrent"`` the state of each sequence read and written once.
+    Vector FLOPs, ``"recurrent"``: ``2·k_dim·v_dim + 3·v_dim`` a token and head: the
+    state decays and takes the correction; the correction is a difference, times its
+    weight; the output is scaled. Those of ``"chunked"`` are not counted.
+    Bytes: queries, keys, values and output once; with ``"recurrent"`` the state of each
+    sequence read and written once.
     Parameters: none; projections and convolution are layers of their own.
 
     Parameters
@@ -52,7 +57,8 @@ def gated_delta(
     k_dim, v_dim : Size
         Features of a query or key, and of a value.
     k_heads : Size, optional
-        Heads of queries and keys where fewer, which changes only the bytes. None: as many as *heads*.
+        Heads of queries and keys where fewer, which changes only the bytes. None: as
+        many as *heads*.
     algorithm : str, optional
         ``"chunked"``, for training and prefill, or ``"recurrent"``, for decoding.
     chunk : Size, optional
@@ -63,17 +69,21 @@ def gated_delta(
     Raises
     ------
     ValueError or TypeError
-        For a bad size, k_heads not dividing heads, an unknown algorithm, a complex dtype.
+        For a bad size, k_heads not dividing heads, an unknown algorithm, a complex
+        dtype.
 
     Notes
     -----
-    Not counted: decays, norms of queries and keys, states of chunks that a program keeps for its backward pass. A program that
-    inverts the triangular matrix instead does the solving twice over.
+    Not counted: decays, norms of queries and keys, states of chunks that a program
+    keeps for its backward pass. Solving is ``chunk²`` FLOPs a column, as LAPACK counts
+    it: those of a matrix whose diagonal is not 1. A program that inverts the matrix
+    instead does the solving twice over.
 
     References
     ----------
-    Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks, arXiv:2412.06464, equations 10 and following; the chunked form as
-    ``torch_chunk_gated_delta_rule`` of transformers 5.23 has it.
+    Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks, arXiv:2412.06464, equations
+    10 and following; the chunked form as ``torch_chunk_gated_delta_rule`` of
+    transformers 5.23 has it.
 
     Examples
     --------
@@ -112,19 +122,24 @@ def state_space(
     chunk: Size = 256,
     dtype: DType = "bf16",
 ) -> Cost:
-    """The core of Mamba-2: each head keeps a state of head_dim × state numbers, which decays by one factor a token.
+    """The core of Mamba-2: each head keeps a state of head_dim × state numbers, which
+    decays by one factor a token.
 
-    FLOPs, for each token, in two algorithms that give the same output,
+    FLOPs: for each token, in two algorithms that give the same output,
 
-    - ``"recurrent"``, token by token: ``2·heads·2·head_dim·state``: the state takes the token, and gives the output;
-    - ``"chunked"``, in chunks of *chunk* tokens: ``2·(groups·chunk·state + heads·(chunk·head_dim + 2·head_dim·state))``: C with B and
-      its product with the inputs within a chunk; the state that a chunk makes, and what it takes of the state before. Whole chunks
-      are computed, without leaving out what their mask hides; a last chunk that is not full is padded.
+    - ``"recurrent"``, token by token: ``2·heads·2·head_dim·state``: the state takes the
+      token, and gives the output;
+    - ``"chunked"``, in chunks of *chunk* tokens:
+      ``2·(groups·chunk·state + heads·(chunk·head_dim + 2·head_dim·state))``: C with B
+      and its product with the inputs within a chunk; the state that a chunk makes, and
+      what it takes of the state before. Whole chunks are computed, without leaving out what
+      their mask hides; a last chunk that is not full is padded.
 
-    Vector FLOPs, ``"recurrent"``: ``heads·head_dim·(state + 1)`` a token: the decay of the state, and the input times its step.
-    Those of ``"chunked"`` are not counted.
-    Bytes: inputs, B, C and output once; with ``"recurrent"`` the state of each sequence read and written once. Parameters: none;
-    projections and convolution are layers of their own.
+    Vector FLOPs, ``"recurrent"``: ``heads·head_dim·(state + 1)`` a token: the decay of
+    the state, and the input times its step. Those of ``"chunked"`` are not counted.
+    Bytes: inputs, B, C and output once; with ``"recurrent"`` the state of each sequence
+    read and written once.
+    Parameters: none; projections and convolution are layers of their own.
 
     Parameters
     ----------
@@ -146,11 +161,13 @@ def state_space(
     Raises
     ------
     ValueError or TypeError
-        For a bad size, groups not dividing heads, an unknown algorithm, a complex dtype.
+        For a bad size, groups not dividing heads, an unknown algorithm, a complex
+        dtype.
 
     Notes
     -----
-    Not counted: decays within a chunk, passing states from chunk to chunk, the skip connection D·x, the gate.
+    Not counted: decays within a chunk, passing states from chunk to chunk, the skip
+    connection D·x, the gate.
 
     References
     ----------

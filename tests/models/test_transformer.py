@@ -92,6 +92,12 @@ def test_what_cannot_be_is_refused(changed, message):
         transformer(**DENSE | changed)
 
 
+def test_as_many_windows_as_layers_is_a_window_in_each():
+    """Whatever number it is: Python keeps small ones once, large ones anew."""
+    sizes = DENSE | EXPERTS | {"layers": 600, "window": 4}
+    assert transformer(**sizes, windowed=int("600")) == transformer(**sizes)
+
+
 def test_keys_of_relative_positions_are_parameters_alone():
     """One more matrix of d_model × heads·head_dim a layer, which 6N counts and nothing executes."""
     plain, relative = (transformer(**DENSE, rotary=0, position_keys=keys) for keys in (False, True))

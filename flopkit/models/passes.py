@@ -1,68 +1,80 @@
-"""A walk through a model: what each part of it costs, from the embedding to the head."""
+"""A pass through a model, part by part, from the embedding to the head."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flopkit.arithmetic import is_zero, minimum
-from flopkit.conventions import total
+from flopkit.arithmetic import is_zero, minimum, total
 from flopkit.cost import Cost
 from flopkit.layers.convolutions import conv2d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
+from flopkit.models.blocks import Block
+from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run, added, part, project
+from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
-if TYPE_CHECKING:
-    from flopkit.models.blocks import Block
-    from flopkit.models.model import Model
-    from flopkit.models.trained import LoRA
-
-__all__ = ["layer", "through"]
+__all__ = ["layer", "through", "token"]
 
 
-def through(model: Model, run: Run, head_tokens: Any, lora: LoRA | None = None) -> list[Part]:
-    """The parts of a pass from the first to the last, the head for *head_tokens* tokens, with the adapters that there are."""
-    found = [] if model.encoder is None or not run.new_memory else _encoded(model, run)
+def token(model: Stack) -> Cost:
+    """The pass of one token, of a model of images that of one image."""
+    seq = 1 if model.patches is None else model.patches.tokens
+    run = Run(1, seq, seq, causal=model.causal, encoded=seq)
+    return Cost.total(model.name, (each.cost for each in through(model, run)))
+
+
+def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
+    """The parts of a pass from the first to the last.
+
+    *head_tokens*: how many tokens the head is for, all of them where it is None.
+    *lora*: adapters that stand in the layers.
+    """
+    found = [] if model.encoder is None or run.decode else _encoded(model, run)
     found += _entered(model, run)
     for kind, (block, layers) in enumerate(model.blocks):
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
         inside = layer(model, block, run)
         found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers))
     if model.final_norm:
-        found.append(_normed(model, "norm", run))
-    found += _head(model, run, head_tokens)
+        found.append(_normed(model, "norm", run, place="after"))
+    found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
     if model.mtp is not None:
         found.append(_more_tokens(model, run))
     return found
 
 
-def layer(model: Model, block: Block, run: Run) -> list[Part]:
+def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     """The parts of one layer."""
     found: list[Part] = []
+    before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
+    summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
     for place, (name, branch) in enumerate(block.branches):
         if block.norms in ("pre", "both") or (block.norms == "parallel" and place == 0):
-            found.append(_normed(model, f"{name}_norm", run))
+            found.append(_normed(model, f"{name}_norm", run, **before))
         found += branch.parts(run, model.d_model)
         if block.norms == "both":
-            found.append(_normed(model, f"{name}_post_norm", run))
-        found.append(added(f"{name}_sum", run, model.d_model))
+            found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
+        found.append(added(f"{name}_sum", run, model.d_model, summed))
         if block.norms == "post":
-            found.append(_normed(model, f"{name}_norm", run))
+            found.append(_normed(model, f"{name}_norm", run, reads=("stream",), makes=summed))
     return found
 
 
-def _normed(model: Model, name: str, run: Run, tokens: Any = None) -> Part:
+def _normed(model: Stack, name: str, run: Run, tokens: Any = None, **fields: Any) -> Part:
     rows = run.tokens if tokens is None else tokens
     if model.norm == "rms":
-        return part(name, rms_norm(tokens=rows, d=model.d_model, dtype=run.dtype), rows)
-    return part(name, layer_norm(tokens=rows, d=model.d_model, bias=model.norm_bias, dtype=run.dtype), rows)
+        cost = rms_norm(tokens=rows, d=model.d_model, dtype=run.dtype)
+    else:
+        cost = layer_norm(tokens=rows, d=model.d_model, bias=model.norm_bias, dtype=run.dtype)
+    return part(name, cost, rows, role="norm", split="sequence", **fields)
 
 
-def _entered(model: Model, run: Run) -> list[Part]:
+def _entered(model: Stack, run: Run) -> list[Part]:
     tokens, d_model = run.tokens, model.d_model
     if model.patches is not None:
         side = model.patches.image // model.patches.patch
@@ -73,61 +85,64 @@ def _entered(model: Model, run: Run) -> list[Part]:
         conv = replace(conv, params_by_role={**conv.params_by_role, "position": d_model})  # the class token
         taps = model.patches.channels * model.patches.patch**2
         formula = f"2·batch·{side * side}·{taps}·{d_model}"
-        found = [part("patches", conv, run.batch * side * side, formula=formula)]
+        rows, fields = run.batch * side * side, {"role": "convolution", "reads": ("pixels",), "place": "before"}
+        found = [part("patches", conv, rows, formula=formula, **fields)]
     else:
         table = embedding(tokens=tokens, vocab=model.vocab, d_model=d_model, dtype=run.dtype)
         kind = {"embedding": (1 - model.tied) * tokens * model.vocab * d_model}
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * d_model
-        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, weights=tokens * d_model)]
+        fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
+        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
         if model.token_types:
             types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)
             types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
-            found.append(part("token_types", types, tokens))
+            found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
         if wrong := offence(lambda kv, positions: kv > positions, run.kv, model.positions):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
         learned = learned_positions(
             batch=run.batch, seq=run.q, positions=model.positions, d_model=d_model, dtype=run.dtype
         )
-        found.append(part("positions", learned, tokens, weights=minimum(run.q, model.positions) * d_model))
+        rows = minimum(run.q, model.positions)
+        found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.embedding_norm:
-        found.append(_normed(model, "embedding_norm", run))
+        found.append(_normed(model, "embedding_norm", run, place="before"))
     return found
 
 
-def _encoded(model: Model, run: Run) -> list[Part]:
+def _encoded(model: Stack, run: Run) -> list[Part]:
     assert model.encoder is not None
-    found = model.encoder.parts(run.encoded)
+    found = through(model.encoder, run.of_encoder)
     found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
     return [each._replace(cost=each.cost.named(f"encoder, {each.cost.name}")) for each in found]
 
 
-def _head(model: Model, run: Run, tokens: Any) -> list[Part]:
+def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     d_model = model.d_model
-    found: list[Part] = []
     if model.head == "none":
-        return found
+        return []
     if model.head == "classes":
-        head = project("head", run, d_model, model.vocab, 1, tokens=run.batch)
-        return [head._replace(formula=f"2·batch·{d_model}·{model.vocab}")]
+        formula = f"2·batch·{d_model}·{model.vocab}"
+        return [project("head", run, d_model, model.vocab, 1, tokens=run.batch, formula=formula, place="head")]
+    found: list[Part] = []
     if model.head == "mlm":
+        act = activation("gelu", elements=tokens * d_model, dtype=run.dtype)
         found += [
-            project("transform", run, d_model, d_model, 1, tokens=tokens),
-            part("transform_act", activation("gelu", elements=tokens * d_model, dtype=run.dtype), tokens),
-            _normed(model, "transform_norm", run, tokens),
+            project("transform", run, d_model, d_model, 1, tokens=tokens, place="head"),
+            part("transform_act", act, tokens, place="head"),
+            _normed(model, "transform_norm", run, tokens, place="head"),
         ]
-    product, rows, *_ = project("head", run, d_model, model.vocab, model.head_bias, tokens=tokens)
-    macs = dict(product.macs_by_kind)
+    head = project("head", run, d_model, model.vocab, model.head_bias, tokens=tokens, place="head", split="vocab")
+    macs, roles = dict(head.cost.macs_by_kind), dict(head.cost.params_by_role)
     macs["head"] = macs.pop("products")
-    roles = dict(product.params_by_role)
     roles["head"] = (1 - model.tied) * roles.pop("weight")
-    cost = replace(product, macs_by_kind=macs, params_by_role=roles)
-    return [*found, Part(cost, rows, 0, f"2·tokens·{d_model}·{model.vocab}")]
+    return [*found, head._replace(cost=replace(head.cost, macs_by_kind=macs, params_by_role=roles))]
 
 
-def _more_tokens(model: Model, run: Run) -> Part:
-    """The layer that predicts one token more, with two norms, a matrix that joins, a norm and the head once more."""
+def _more_tokens(model: Stack, run: Run) -> Part:
+    """The layer that predicts one token more, with two norms, a matrix that joins, a
+    norm and the head once more."""
     assert model.mtp is not None
     inside = [_normed(model, name, run) for name in ("token_norm", "hidden_norm")]
     inside.append(project("join", run, 2 * model.d_model, model.d_model))
@@ -136,7 +151,7 @@ def _more_tokens(model: Model, run: Run) -> Part:
     inside += [
         each._replace(cost=replace(each.cost, params_by_role={})) for each in _head(model, run, run.tokens)
     ]  # the same matrix
-    return _repeated("mtp", inside, 1)._replace(layer=False)
+    return _repeated("mtp", inside, 1)._replace(place="mtp")
 
 
 def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
@@ -151,9 +166,9 @@ def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
         summed(each.cost for each in parts).named(name),
         times * total(each.weights for each in parts),
         times * total(each.cache for each in parts),
-        core=summed(each.core for each in parts),
         scores_again=summed(each.scores_again for each in parts),
-        layer=True,
+        role="stack",
+        place="layers",
         inside=tuple(parts),
         times=times,
     )

@@ -1,26 +1,27 @@
-"""How a model shows itself: a line, a few rows of its sizes, and the table of all its parts."""
+"""How a model shows itself: a line, a few rows of its sizes, and the table of all its
+parts."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopkit.arithmetic import ratio
 from flopkit.cost import Cost, amount
+from flopkit.models import passes
+from flopkit.models.parts import Part, Run
+from flopkit.models.stack import Stack
 from flopkit.tables import Table
-
-if TYPE_CHECKING:
-    from flopkit.models.model import Model
-    from flopkit.models.parts import Part, Run
 
 __all__ = ["in_a_line", "model_table", "summary"]
 
 _COLUMNS = ["part", "times", "formula", "FLOPs", "share", "params", "bytes"]
 
 
-def model_table(model: Model, run: Run) -> Table:
-    """The pass that *run* describes, one row a part, the total last: what `Model.table` shows, and says of its columns."""
-    parts = model.parts(run)
+def model_table(model: Stack, run: Run) -> Table:
+    """The pass that *run* describes, one row a part, the total last: what `Model.table`
+    shows, and says of its columns."""
+    parts = passes.through(model, run)
     total = Cost.total("total", (each.cost for each in parts))
     rows = [row for each in parts for row in _rows(each, each.times, 0, total.flops)]
     rows.append(_row("total", 1, "", total, total.flops, 0))
@@ -46,11 +47,13 @@ def _row(name: str, times: Any, formula: str, cost: Cost, whole: Any, level: int
     }  # fmt: skip
 
 
-def summary(model: Model) -> Table:
-    """What a model is, one row a size.
+def summary(model: Stack, params: Any, active: Any) -> Table:
+    """What a model of *params* parameters is, *active* of them working for a token, one
+    row a size.
 
     >>> from flopkit.models import transformer
-    >>> print(summary(transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, kv_heads=2, d_ff=96)))
+    >>> small = transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, kv_heads=2, d_ff=96)
+    >>> print(summary(small, small.params, small.active_params))
     small
     size        value
     parameters  74,560
@@ -60,28 +63,28 @@ def summary(model: Model) -> Table:
     heads       4, 2 for keys and values
     vocabulary  100
     """
-    sizes = {"parameters": amount(model.params), "active": amount(model.active_params)} | _sizes(model)
+    sizes = {"parameters": amount(params), "active": amount(active)} | _sizes(model)
     if model.source:
         sizes["source"] = model.source
     return Table([{"size": name, "value": value} for name, value in sizes.items()], caption=model.name)
 
 
-def in_a_line(model: Model) -> str:
+def in_a_line(model: Stack, params: Any, active: Any) -> str:
     """The same in one line.
 
     >>> from flopkit.models import transformer
-    >>> in_a_line(transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96))
+    >>> small = transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96)
+    >>> in_a_line(small, small.params, small.active_params)
     'small: 82,752 parameters, layers 2, width 64, heads 4, vocabulary 100'
     """
-    active = amount(model.active_params)
-    words = [f"{amount(model.params)} parameters"]
-    if active != amount(model.params):
-        words.append(f"{active} of them active")
+    words = [f"{amount(params)} parameters"]
+    if amount(active) != amount(params):
+        words.append(f"{amount(active)} of them active")
     words += [f"{name} {value}" for name, value in _sizes(model).items()]
     return f"{model.name}: {', '.join(words)}" + (f" [{model.source}]" if model.source else "")
 
 
-def _sizes(model: Model) -> dict[str, str]:
+def _sizes(model: Stack) -> dict[str, str]:
     """Layers, width, heads and vocabulary, in words."""
     layers = amount(model.layers)
     if model.encoder is not None:

@@ -1,108 +1,20 @@
-"""The edge where a caller's arguments are checked, so that formulas need no branches.
-
-Every message names the argument, the value and the way out. Symbols and Altair parameters have no
-value yet and pass.
-"""
+"""Checks of one argument each: what passes, and as what."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import operator
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, NoReturn
 
 from flopkit.arithmetic import brief, reading
-from flopkit.names import hint
 
-__all__ = [
-    "Count", "Factor", "Flag", "Size", "Sizes", "Whole", "checked", "choice", "divides", "factor", "flag", "number", "offence", "pair", "short",
-    "size", "spread",
-]  # fmt: skip
-
-
-class Size(Protocol):
-    """A whole number of at least 1: an int (exact), a NumPy array of them (a sweep), a SymPy symbol or an Altair parameter.
-
-    To a type checker it is whatever can be added, subtracted, multiplied and divided: text and None are not.
-    """
-
-    def __add__(self, other: Any, /) -> Any: ...
-    def __radd__(self, other: Any, /) -> Any: ...
-    def __sub__(self, other: Any, /) -> Any: ...
-    def __rsub__(self, other: Any, /) -> Any: ...
-    def __mul__(self, other: Any, /) -> Any: ...
-    def __rmul__(self, other: Any, /) -> Any: ...
-    def __truediv__(self, other: Any, /) -> Any: ...
-
-
-Count: TypeAlias = Size
-"""A `Size` that may be 0."""
-
-Flag: TypeAlias = bool | Size
-"""True or False, or a parameter that holds 1 or 0."""
-
-Factor: TypeAlias = float | Size
-"""A positive number that need not be whole, such as 1.25, or a sweep or symbol of such."""
-
-Sizes: TypeAlias = Size | Sequence[Size]
-"""One `Size` for every axis, or a tuple or list with one for each."""
-
-Whole: TypeAlias = int
-"""A `Size` where a sweep or a symbol has no place: for an algorithm that runs."""
+__all__ = ["choice", "divides", "factor", "flag", "number", "offence", "pair", "positive", "short", "size", "spread"]
 
 LARGEST = 10**30
 """Of larger sizes the products, in a sweep, would leave what a float holds."""
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Check the arguments of a formula where a caller hands them over: those annotated `Size`, `Count`, `Flag` or `Whole`.
-
-    The formula then gets ints, float64 arrays or symbols, and 1 or 0 for a switch. Others are left to the formula. Annotations are
-    read as they are written, so the module has ``from __future__ import annotations``.
-
-    >>> @checked
-    ... def square(*, side: Size, bias: Flag = False):
-    ...     return side * side + bias
-    >>> square(side=3, bias=True)
-    10
-    >>> square(side=0)
-    Traceback (most recent call last):
-        ...
-    ValueError: side=0: a size must be at least 1
-    >>> square(3)
-    Traceback (most recent call last):
-        ...
-    TypeError: square takes its sizes by name: square(side=3)
-    """
-    checks = {name: _CHECKS.get(text, _trust) for name, text in function.__annotations__.items() if name != "return"}
-    by_place = function.__code__.co_argcount
-    signature = inspect.signature(function)  # as it is written: True, and not 1
-    defaults = function.__kwdefaults__ or {}
-    defaults.update({name: flag(name, value) for name, value in defaults.items() if checks[name] is flag})
-
-    @functools.wraps(function)
-    def edge(*args: P.args, **sizes: P.kwargs) -> R:
-        if len(args) > by_place:
-            raise TypeError(_by_name(function.__name__, args[by_place:], list(checks)[by_place:]))
-        if args:
-            args = tuple(check(name, value) for (name, check), value in zip(checks.items(), args, strict=False))  # type: ignore[assignment]
-        for name, value in sizes.items():
-            check = checks.get(name)
-            if check is None:
-                raise TypeError(_unknown(function.__name__, name, list(checks)))
-            # equivalent: 1 -> 2 (a size of 1 is looked at more closely, and passes)
-            if type(value) is not int or not 1 <= value <= LARGEST or check is flag:
-                sizes[name] = check(name, value)
-        return function(*args, **sizes)
-
-    edge.__signature__ = signature  # type: ignore[attr-defined]
-    return edge
 
 
 def size(name: str, value: Any, *, minimum: int = 1) -> Any:
@@ -135,10 +47,6 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
     elif hasattr(value, "is_meta") and value.is_meta:
         raise TypeError(f"{name}={short(value)}: a tensor on meta has no value; pass an int")
     return _whole(name, value, minimum)
-
-
-def _trust(name: str, value: Any) -> Any:
-    return value
 
 
 def number(name: str, value: Any, *, minimum: int = 1) -> int:
@@ -256,8 +164,83 @@ def _no_flag(name: str, value: Any) -> NoReturn:
     raise TypeError(f"{name}={short(value)}: must be True or False") from None
 
 
-def factor(name: str, value: Any, *, minimum: float = 0) -> Any:
-    """A positive number of at least *minimum*. A float is taken as the decimal that it prints, so that 1.1 of 10 is 11.
+def positive(
+    name: str, value: Any, unit: str = "", *, zero: bool = False, sweep: bool = False, most: float = sys.float_info.max, instead: str = "",
+) -> Any:  # fmt: skip
+    """Check that *value* is a finite number above 0: ints and fractions stay, the rest is a float.
+
+    Parameters
+    ----------
+    name : str
+        What the caller's argument is called.
+    value : Any
+        The number.
+    unit : str, optional
+        What it is a number of, for the error.
+    zero : bool, optional
+        Whether it may be 0, too.
+    sweep : bool, optional
+        Whether it may be an array of such numbers, a symbol or a parameter.
+    most : float, optional
+        The largest that will do: what a float holds.
+    instead : str, optional
+        What else would do, for the error.
+
+    Raises
+    ------
+    ValueError
+        For a number that is negative, infinite, NaN or too large, and for 0 where that
+        is not allowed.
+    TypeError
+        For what is no number.
+
+    Examples
+    --------
+    >>> positive("seconds", 1.5, "seconds")
+    1.5
+    >>> positive("seconds", 0, "seconds")
+    Traceback (most recent call last):
+        ...
+    ValueError: seconds=0: must be a finite number of seconds above 0
+    """
+    kind, of = reading(value), unit and f" of {unit}"
+    must = f"must be a finite number{of} {'of at least 0' if zero else 'above 0'}"
+    if sweep and (kind == "altair" or (kind == "sympy" and _symbolic(value) and not value.is_number)):
+        return value
+    if sweep and kind == "numpy" and value.ndim:
+        if value.dtype.kind not in "iuf":
+            raise TypeError(f"{name} has dtype {value.dtype}: must be an array of numbers{of}")
+        numbers = value.astype("float64")
+        wrong = numbers[~((numbers >= 0 if zero else numbers > 0) & (numbers < math.inf))]
+        if wrong.size:
+            raise ValueError(f"{name} contains {wrong[0]:g}: each {must}")
+        if numbers.size and numbers.max() > most:
+            raise ValueError(f"{name} contains {numbers.max():g}: each must be at most {most:.2g}")
+        return numbers
+    plain = value.item() if kind == "numpy" and not getattr(value, "ndim", False) else value
+    if not _is_number(plain):
+        raise TypeError(f"{name}={short(value)}: must be a number{of}{instead}, not {type(plain).__name__}")
+    found = plain if isinstance(plain, (int, Fraction)) else float(plain)
+    if not (0 < found < math.inf or (zero and found == 0)):
+        raise ValueError(f"{name}={short(plain)}: {must}")
+    if found > most:
+        raise ValueError(f"{name}={short(plain)}: must be at most {most:.2g}")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a float can be made of it, which is no text, switch, array or symbol."""
+    if (
+        isinstance(value, (bool, str, complex))
+        or reading(value) in ("numpy", "altair")
+        or getattr(value, "ndim", False)
+    ):
+        return False
+    return bool(value.is_number) if reading(value) == "sympy" and _symbolic(value) else hasattr(value, "__float__")
+
+
+def factor(name: str, value: Any) -> Any:
+    """A positive number. A float is taken as the decimal that it prints, so that 1.1 of 10 is 11.
 
     >>> factor("capacity", 1.1) * 10
     Fraction(11, 1)
@@ -266,59 +249,8 @@ def factor(name: str, value: Any, *, minimum: float = 0) -> Any:
         ...
     ValueError: capacity=-1: must be a finite number above 0
     """
-    kind = reading(value)
-    bound = f"of at least {minimum}" if minimum else "above 0"
-    if kind == "altair" or (kind == "sympy" and not value.is_number):
-        return value
-    if kind == "numpy" and getattr(value, "ndim", False):
-        if value.dtype.kind not in "iuf":
-            raise TypeError(f"{name} has dtype {value.dtype}: must be an array of numbers")
-        numbers = value.astype("float64")
-        wrong = numbers[~((numbers > 0) & (numbers >= minimum) & (numbers < math.inf))]
-        if wrong.size:
-            raise ValueError(f"{name} contains {wrong[0]:g}: each must be a finite number {bound}")
-        if numbers.size and numbers.max() > LARGEST:
-            raise ValueError(f"{name} contains {numbers.max():g}: each must be at most {LARGEST:.0e}")
-        return numbers
-    plain = value.item() if kind == "numpy" else value
-    if isinstance(plain, bool) or not isinstance(plain, (int, float, Fraction)):
-        raise TypeError(f"{name}={short(value)}: must be a number, not {type(plain).__name__}")
-    if not (plain > 0 and minimum <= plain < math.inf):
-        raise ValueError(f"{name}={plain}: must be a finite number {bound}")
-    if plain > LARGEST:
-        raise ValueError(f"{name}={short(plain)}: must be at most {LARGEST:.0e}")
-    return Fraction(repr(plain)) if isinstance(plain, float) else plain
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "Size": size,
-    "Size | None": lambda name, value: None if value is None else size(name, value),
-    "Count": functools.partial(size, minimum=0),
-    "Factor": factor,
-    "Factor | None": lambda name, value: None if value is None else factor(name, value),
-    "Flag": flag,
-    "Whole": number,
-}
-
-_ELSEWHERE = {  # what other libraries call it
-    "in_features": "d_in", "out_features": "d_out", "in_channels": "c_in", "out_channels": "c_out", "kernel_size": "kernel",
-    "batch_size": "batch", "num_heads": "heads", "n_heads": "heads", "num_key_value_heads": "kv_heads", "embed_dim": "d_model",
-    "hidden_size": "d_model", "seq_len": "q", "seq": "q", "is_causal": "mask", "causal": "mask", "num_experts": "experts",
-}  # fmt: skip
-
-
-def _by_name(function: str, values: Sequence[Any], names: Sequence[str]) -> str:
-    given = ", ".join(f"{name}={short(value)}" for name, value in zip(names, values, strict=False))
-    if not names:
-        return f"{function} got {len(values)} more arguments than it takes: {', '.join(map(short, values))}"
-    return f"{function} takes its sizes by name: {function}({given})"
-
-
-def _unknown(function: str, name: str, names: Sequence[str]) -> str:
-    if name == "convention":
-        return f"{function} has no argument 'convention': it answers under EXACT; {function}(...).under(convention) translates"
-    elsewhere = {other: own for other, own in _ELSEWHERE.items() if own in names}
-    return f"{function} has no argument {name!r}; {hint(name, names, elsewhere)}"
+    found = positive(name, value, sweep=True, most=LARGEST)
+    return Fraction(repr(found)) if isinstance(found, float) else found
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:

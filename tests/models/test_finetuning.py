@@ -103,6 +103,22 @@ def test_layers_without_a_backward_pass_are_not_computed_again(trained):
         assert step.under(convention).model_flops == report.under(convention).model_flops
 
 
+@pytest.mark.parametrize("targets", ["down_proj", "q_proj"])
+def test_where_the_last_product_has_an_adapter_its_second_matrix_is_left_out(targets):
+    lora = fk.LoRA(rank=RANK, targets=targets)
+    executed = {}
+    for stop in (True, False):
+        model = built(lora)
+        for layer in model.model.layers:
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+        with set_checkpoint_early_stop(stop):
+            executed[stop] = counted(model).hardware_flops
+        step = fk.from_hf(SIZES).train_step(seq=SEQ, batch=BATCH, trained=lora, recompute="full", early_stop=stop)
+        assert step.under("TORCH").hardware_flops == executed[stop]
+    spared = {"down_proj": RANK * 32, "q_proj": 80 * 32}[targets]
+    assert executed[False] - executed[True] == 3 * 2 * SEQ * BATCH * spared
+
+
 def test_the_first_product_of_a_model_of_images_has_no_gradient_of_its_input():
     model = transformers.AutoModelForImageClassification.from_config(transformers.AutoConfig.for_model(**VIT)).train()
     with fk.counting() as report:
@@ -125,6 +141,78 @@ def test_experts_and_several_kinds_of_layers():
     v3 = fk.load("deepseek-v3")  # three dense layers stand before 58 with experts
     sparse = v3.trained_params(58) - v3.trained_params("head") - v3.d_model
     assert v3.trained_params(61) - v3.trained_params(58) + sparse == v3.params - 2 * v3.vocab * v3.d_model - v3.d_model
+
+
+LATENT = SIZES | {
+    "model_type": "deepseek_v2", "num_key_value_heads": 4, "head_dim": 4, "q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4, "v_head_dim": 12, "moe_intermediate_size": 24, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+    "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
+
+
+def counted(model):
+    ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+    with fk.counting() as report:
+        model(input_ids=ids, use_cache=False).logits.sum().backward()
+    return report.under("TORCH")
+
+
+@pytest.mark.parametrize(
+    ("target", "theirs"),
+    [("q_proj", "q_proj"), ("kv_down", "kv_a_proj_with_mqa"), ("kv_up", "kv_b_proj"), ("o_proj", "o_proj")],
+)
+def test_in_the_first_layer_of_latent_attention_only_what_is_behind_an_adapter_has_a_gradient(target, theirs):
+    model = built("head", LATENT)
+    model.lm_head.requires_grad_(False)
+    for layer in model.model.layers:
+        setattr(layer.self_attn, theirs, Adapted(getattr(layer.self_attn, theirs)))
+    report = counted(model)
+    step = fk.from_hf(LATENT).train_step(seq=SEQ, batch=BATCH, trained=fk.LoRA(rank=RANK, targets=target))
+    assert step.under("TORCH").model_flops == report.model_flops
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("o_proj",), ("down_proj",), EVERY], ids=str)
+def test_where_both_branches_read_one_norm_neither_waits_for_the_other(targets):
+    """Cohere's layers: in the first one the MLP reads nothing that attention's adapters change."""
+    sizes = {name: SIZES[name] for name in SIZES if name != "model_type"} | {"pad_token_id": 0}
+    lora = fk.LoRA(rank=RANK, targets=targets)
+    report = counted(built(lora, sizes | {"model_type": "cohere"}))
+    ours = fk.models.transformer(
+        d_model=32, vocab=96, layers=3, heads=4, kv_heads=2, d_ff=80, norms="parallel", norm="layer", norm_bias=False, tied=True
+    )  # fmt: skip
+    step = ours.train_step(seq=SEQ, batch=BATCH, trained=lora).under("TORCH")
+    assert (step.model_flops, step.forward.flops) == (report.model_flops, report.forward.flops)
+
+
+STATES = {
+    "qwen3_next": SIZES | {
+        "model_type": "qwen3_next", "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+        "shared_expert_intermediate_size": 40, "num_hidden_layers": 4, "linear_num_value_heads": 4, "linear_num_key_heads": 2,
+        "linear_key_head_dim": 8, "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4,
+    },
+    "mamba2": {
+        "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16,
+        "state_size": 24, "n_groups": 2, "expand": 2, "conv_kernel": 4, "chunk_size": 8, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", STATES)
+def test_a_frozen_state_passes_both_gradients_of_its_products_on(family):
+    """What all weights' gradients cost: what transformers executes beside the algorithm is the same with and without them, but for
+    its convolutions, which run on past the last token."""
+    sizes = STATES[family]
+    everything, model = built("all", sizes), built("all", sizes)
+    model.requires_grad_(False)
+    for name, module in list(model.named_modules()):
+        if name.endswith(("in_proj_qkvz", "mixer.in_proj")):
+            setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], Adapted(module))
+    ours, lora = fk.from_hf(sizes), fk.LoRA(rank=RANK, targets="in_proj")
+    mixer, layers = ours.blocks[0][0].mixer, ours.blocks[0][1]
+    past = 2 * BATCH * layers * mixer.conv * (mixer.conv - 1) * mixer._channels
+    whole, step = (ours.train_step(seq=SEQ, batch=BATCH, trained=each).under("TORCH") for each in ("all", lora))
+    theirs = counted(everything).model_flops - counted(model).model_flops
+    assert whole.model_flops - step.model_flops == theirs - past
 
 
 def test_as_printed():

@@ -1,10 +1,11 @@
-"""A transformer from a few numbers: what a ``config.json`` says, and what the controls of a calculator hold."""
+"""A transformer from a few numbers: what a ``config.json`` says, and what the controls
+of a calculator hold."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import exact_div, is_zero, maximum
+from flopkit.arithmetic import exact_div, is_zero, maximum, same
 from flopkit.models.blocks import Block
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import Attention, LatentAttention
@@ -51,7 +52,8 @@ def transformer(
     norms: str = "pre",
     **rest: Any,
 ) -> Model:
-    """A model of equal layers, of two kinds of layers, or of dense ones and mixtures of experts, each with and without a window.
+    """A model of equal layers, of two kinds of layers, or of dense ones and mixtures of
+    experts, each with and without a window.
 
     Parameters
     ----------
@@ -64,13 +66,15 @@ def transformer(
     head_dim : Size, optional
         Features of a head. None: d_model / heads.
     d_ff : Size, optional
-        Hidden features of the MLP. A model whose layers are all mixtures of experts has none.
+        Hidden features of the MLP. A model whose layers are all mixtures of experts has
+        none.
     act : str, optional
         The activation, as `flopkit.activation` calls it.
     gated : bool, optional
         Whether MLPs and experts have a third matrix.
     mlp_bias, qkv_bias, out_bias : Flag, optional
-        Whether the dense layers of the MLP, the projections to queries, keys and values, and the output projection add a bias.
+        Whether the dense layers of the MLP, the projections to queries, keys and
+        values, and the output projection add a bias.
     qk_norm : str, optional
         As `Attention` has it.
     rotary : Count, optional
@@ -84,9 +88,11 @@ def transformer(
     windowed : Count, optional
         How many layers have the window. None: all of them.
     q_lora, kv_lora, qk_nope, qk_rope, v_head_dim : Size, optional
-        As `LatentAttention` has them; where *kv_lora* is given, the layers are of that sort.
+        As `LatentAttention` has them; where *kv_lora* is given, the layers are of that
+        sort.
     experts, top_k, expert_d_ff : Size, optional
-        Experts to choose from, chosen for each token, and hidden features of each, in all layers but *dense* ones.
+        Experts to choose from, chosen for each token, and hidden features of each, in
+        all layers but *dense* ones.
     shared_d_ff : Count, optional
         Hidden features of the MLP that all tokens share.
     shared_gate, expert_bias : Flag, optional
@@ -94,8 +100,9 @@ def transformer(
     dense : Count, optional
         Layers with an MLP in a model of experts.
     dense_windowed : Count, optional
-        How many of them have the window, where only some layers have one. The places in ``order=`` are then: dense layers with the window,
-        dense ones without, experts with it, experts without, those of the four that there are.
+        How many of them have the window, where only some layers have one. The places in
+        ``order=`` are then: dense layers with the window, dense ones without, experts
+        with it, experts without, those of the four that there are.
     norms : str, optional
         As `Block` has it.
     **rest : Any
@@ -104,7 +111,8 @@ def transformer(
     Raises
     ------
     ValueError or TypeError
-        For a bad size, heads that do not divide, more windowed or dense layers than there are, both without *dense_windowed*, a number that is missing.
+        For a bad size, heads that do not divide, more windowed or dense layers than
+        there are, both without *dense_windowed*, a number that is missing.
 
     Examples
     --------
@@ -155,7 +163,7 @@ def transformer(
         raise ValueError(
             f"dense_windowed={wrong[0]} cannot be with dense={wrong[2]}, windowed={wrong[3]} and layers={layers}"
         )
-    if windowed is layers:
+    if same(windowed, layers):
         mixer, windowed = narrow, 0
     if is_zero(windowed):
         kinds = [(mixer, plain, dense), (mixer, sparse, layers - dense)]

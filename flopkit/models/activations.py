@@ -1,0 +1,172 @@
+"""What the forward pass of a training step keeps for its backward pass, tensor by
+tensor.
+
+The account is that of PyTorch, operator by operator: each keeps what its own backward
+pass reads, and a tensor that two of them keep counts once. A norm and a flash kernel
+are one operator each; an activation, and the product with a gate, are operators of
+their own. Each branch knows what it keeps: see `Branch.kept`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import Any, NamedTuple
+
+from flopkit.arithmetic import is_zero, maximum, total, where
+from flopkit.dtypes import nbytes
+from flopkit.models.blocks import MASK, Block
+from flopkit.models.finetuning import Training
+from flopkit.models.parts import Part, Run
+from flopkit.models.recompute import segments
+from flopkit.models.stack import Stack
+from flopkit.training.memory import Kept
+
+__all__ = ["Layers", "boundary", "of_ends", "of_layer", "of_layers", "under_policy"]
+
+
+def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -> list[Kept]:
+    """What one layer keeps. Its input is among it: the first norm's, or where norms
+    come last the first branch's."""
+    wide = nbytes(run.tokens * model.d_model, run.dtype)
+    readers = [_readers(branch.parts(run, model.d_model)) for _, branch in block.branches]
+    if block.norms == "parallel":
+        readers = [tuple(name for names in readers for name in names)]
+    found: list[Kept] = []
+    for place, (name, branch) in enumerate(block.branches):
+        if block.norms != "parallel" or place == 0:
+            found += _normed(model, f"{name}_norm", run)
+            found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
+        found += branch.kept(run, model.d_model, kernel, dropout)
+        if dropout:
+            found.append(Kept(f"{name}, dropout mask", MASK * run.tokens * model.d_model))
+        if block.norms == "both":
+            found += _normed(model, f"{name}_post_norm", run)
+    return found
+
+
+def _readers(parts: list[Part]) -> tuple[str, ...]:
+    """The parts that read what their branch begins with."""
+    return tuple(each.cost.name for each in parts if "input" in each.reads)
+
+
+class Layers(NamedTuple):
+    """Bytes of all layers when the backward pass begins, bytes that recompute brings
+    back at most, and what one layer of the
+    first kind keeps."""
+
+    there: Any
+    again: Any
+    kept: tuple[Kept, ...]
+
+
+def of_layers(training: Training, run: Run, recompute: str | int, kernel: str, dropout: bool) -> Layers:
+    """What the layers keep. Those of an encoder are among them, and what stands behind
+    it, for every layer of the decoder reads
+    that."""
+    model = training.model
+    lists, counts = [], []
+    stacks = [(training, run)]
+    between: Any = 0
+    if model.encoder is not None:
+        encoder = replace(training, model=model.encoder)
+        stacks.append((encoder, run.of_encoder))
+        between = of_ends(encoder, run.of_encoder, kernel, dropout) + boundary(model, run.of_encoder)
+    for what, inside in stacks:
+        for (block, _), groups in zip(what.model.blocks, what.groups(), strict=True):
+            whole = of_layer(what.model, block, inside, kernel, dropout)
+            narrow = what.narrow(block, inside)
+            for trained in (True, False):
+                found = [group.layers for group in groups if group.trained == trained and not is_zero(group.layers)]
+                if found:
+                    lists.append([*(each for each in whole if what.keeps(each, trained)), *narrow])
+                    counts.append(total(found))
+    if not lists:  # the head alone is trained
+        return Layers(0, 0, ())
+    each = [total(kept.bytes for kept in layer) for layer in lists]
+    core = [total(kept.bytes for kept in layer if kept.core) for layer in lists]
+    edge = boundary(model, run)
+    if not isinstance(recompute, int):
+        if recompute == "full":
+            between = between + total(_handed_on(what.model, inside) for what, inside in stacks)
+        there, again = under_policy(recompute, counts, each, core, edge)
+        return Layers(there + between, again, tuple(lists[0]))
+    cut = [total(each[kind] for kind in segment) for segment in segments(training, recompute)]
+    there = (len(cut) - 1) * edge + cut[-1]
+    # segment i is computed again on top of the inputs of i segments before it; its own input is in its list
+    again = reduce(maximum, (i * edge + segment - there for i, segment in enumerate(cut[:-1])), 0)
+    return Layers(there, again, tuple(lists[0]))
+
+
+def under_policy(recompute: str, counts: list[Any], each: list[Any], core: list[Any], edge: Any) -> tuple[Any, Any]:
+    """Bytes of all layers when the backward pass begins, and bytes that recompute
+    brings back at most.
+
+    Of each kind of layer: how many there are, what one keeps, what of it lies inside
+    attention; *edge*: the input of a layer.
+    """
+    if recompute == "none":
+        return total(n * a for n, a in zip(counts, each, strict=True)), 0
+    if recompute == "selective":
+        apart = (n * (a - c) for n, a, c in zip(counts, each, core, strict=True))
+        return total(apart), reduce(maximum, _there(counts, core))
+    return total(counts) * edge, reduce(maximum, _there(counts, [a - edge for a in each]))
+
+
+def _there(counts: list[Any], values: list[Any]) -> list[Any]:
+    """The values of those kinds of layers that there are: a parameter may say that
+    there are none."""
+    return values if len(values) == 1 else [where(n > 0, each, 0) for n, each in zip(counts, values, strict=True)]
+
+
+def _handed_on(model: Stack, run: Run) -> Any:
+    """Bytes that the first layer makes for all others, whose checkpoints keep them as
+    an input."""
+    block, count = model.blocks[0]
+    return 0 if is_zero(model.layers - count) else total(branch.handed_on(run) for _, branch in block.branches)
+
+
+def boundary(model: Stack, run: Run) -> Any:
+    """Bytes of the input of a layer, which is what a checkpoint keeps of it."""
+    return nbytes(run.tokens * model.d_model, run.dtype)
+
+
+def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
+    """Bytes that are kept before and after the layers: the pixels of images, norms,
+    what the head and the loss keep, and all of the
+    layer for multi-token prediction."""
+    model = training.model
+    reached = any(not is_zero(count) for count in training.reached)
+    norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
+    normed = total(kept.bytes for kept in _normed(model, "norm", run))
+    found = norms * normed + _head(training, run)
+    if model.patches is not None and training.all:
+        found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+    if model.mtp is not None:
+        # three norms, the input of one of which (before or after the last norm) is kept anyway; and two outputs side by side, for "join"
+        joined = 3 * normed - boundary(model, run) + 2 * boundary(model, run)
+        layer = total(each.bytes for each in of_layer(model, model.mtp, run, kernel, dropout))
+        found = found + joined + layer + _head(training, run)
+    return found
+
+
+def _head(training: Training, run: Run) -> Any:
+    """Bytes of the head's input, and of the log-probabilities of the loss in fp32. A
+    head for classes reads the first token alone, but
+    as a view of all of them."""
+    model = training.model
+    if model.head == "none":
+        return 0
+    rows, wide = run.batch if model.head == "classes" else run.tokens, boundary(model, run)
+    found = nbytes(rows * model.vocab, "fp32") + (wide if training.head else 0)
+    if model.head == "mlm":  # a dense layer, the activation and the norm
+        found = found + (wide if training.head else 0) + wide
+        found = found + total(kept.bytes for kept in _normed(model, "transform_norm", run))
+    return found
+
+
+def _normed(model: Stack, name: str, run: Run) -> list[Kept]:
+    """The input of a norm, and mean and deviation of each row."""
+    rows = 1 if model.norm == "rms" else 2
+    wide = Kept(f"{name}, input", nbytes(run.tokens * model.d_model, run.dtype))
+    return [wide, Kept(f"{name}, statistics", nbytes(rows * run.tokens, "fp32"))]

@@ -1,0 +1,84 @@
+"""Low-rank adapters beside frozen weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from flopkit.arithmetic import exact_div
+from flopkit.cost import Cost
+from flopkit.dtypes import DType, bits
+from flopkit.layers.pointwise import residual
+from flopkit.layers.products import dense
+from flopkit.models.parts import Part, Run, part
+from flopkit.sizes import Size, short, size
+
+__all__ = ["LoRA"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoRA:
+    """Low-rank adapters: beside a frozen matrix of d_in × d_out stands the product of
+    two trained ones, d_in × rank and rank × d_out.
+
+    Parameters
+    ----------
+    rank : Size
+        Columns of the first, rows of the second.
+    targets : str or tuple[str, ...], optional
+        The dense layers that get one, by the names that `Model.table` shows, in every
+        layer of the model.
+    base : DType, optional
+        Number format in which the frozen weights are stored, such as ``"int4"``
+        (QLoRA). None: that of the step's precision.
+
+    References
+    ----------
+    Hu et al. 2022, section 4.1: queries and values are the targets there. Dettmers et
+    al. 2023 for 4-bit weights, all dense layers.
+
+    Examples
+    --------
+    >>> import flopkit as fk
+    >>> llama = fk.load("llama-3-8b")
+    >>> adapters = fk.LoRA(rank=16)
+    >>> llama.trained_params(adapters)
+    6815744
+    >>> step = llama.train_step(seq=2048, trained=adapters)
+    >>> round(step.backward.flops / step.forward.flops, 3)  # the frozen weights have no gradient
+    1.032
+    """
+
+    rank: Size
+    targets: str | tuple[str, ...] = ("q_proj", "v_proj")
+    base: DType | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rank", size("rank", self.rank))
+        targets = (self.targets,) if isinstance(self.targets, str) else self.targets
+        if not isinstance(targets, (tuple, list)) or not all(isinstance(each, str) for each in targets):
+            raise TypeError(f"targets={short(targets)}: must be names of dense layers, such as ('q_proj', 'v_proj')")
+        targets = tuple(targets)
+        object.__setattr__(self, "targets", targets)
+        if not targets:
+            raise ValueError(
+                "targets is empty: name the dense layers that get an adapter, such as ('q_proj', 'v_proj')"
+            )
+        if self.base is not None:
+            bits(self.base)  # or an error that names it
+
+    def beside(self, parts: list[Part], run: Run) -> list[Part]:
+        """*parts* of a layer, each target followed by its adapter."""
+        found: list[Part] = []
+        for each in parts:
+            found.append(each)
+            if each.cost.name in self.targets and each.shape:
+                d_in, d_out = each.shape
+                tokens = exact_div(each.cost.macs_by_kind["products"], d_in * d_out)
+                low = dense(tokens=tokens, d_in=d_in, d_out=self.rank, dtype=run.dtype)
+                high = dense(tokens=tokens, d_in=self.rank, d_out=d_out, dtype=run.dtype)
+                joined = residual(elements=tokens * d_out, dtype=run.dtype)
+                cost = replace(Cost.total("adapter", [low, high, joined]), parts=())
+                formula = f"2·tokens·{self.rank}·({d_in} + {d_out})"
+                made = part(f"{each.cost.name}_lora", cost, tokens, formula=formula, role="adapter", shape=each.shape)
+                found.append(made._replace(reads=each.reads, makes=each.makes, split=each.split, unread=each.unread))
+        return found

@@ -1,0 +1,64 @@
+"""A model as data: widths, the kinds of its layers, and what stands before and after
+them. `Model` adds what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flopkit.arithmetic import total
+from flopkit.models.blocks import Block, Patches
+from flopkit.sizes import Flag, Size, choice, flag, number, size
+
+__all__ = ["Stack"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """The sizes of a `Model`, whose docstring says what each of them means."""
+
+    name: str
+    d_model: Size
+    vocab: Size = 1
+    blocks: tuple[tuple[Block, Size], ...]
+    order: tuple[int, ...] = ()
+    norm: str = "rms"
+    norm_bias: Flag = True
+    final_norm: bool = True
+    tied: Flag = False
+    head: str = "tokens"
+    head_bias: Flag = False
+    positions: Size | None = None
+    token_types: int = 0
+    embedding_norm: bool = False
+    causal: bool = True
+    encoder: Stack | None = None
+    patches: Patches | None = None
+    mtp: Block | None = None
+    source: str = ""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "vocab"):
+            object.__setattr__(self, name, size(name, getattr(self, name)))
+        for name in ("tied", "norm_bias", "head_bias"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        choice("norm", self.norm, ("rms", "layer"))
+        choice("head", self.head, ("tokens", "none", "mlm", "classes"))
+        counted = tuple((block, size("layers", layers, minimum=0)) for block, layers in self.blocks)
+        object.__setattr__(self, "blocks", counted)
+
+    @property
+    def layers(self) -> Any:
+        """How many layers there are, without those of the encoder."""
+        return total(layers for _, layers in self.blocks)
+
+    def layer_order(self, asked: str) -> tuple[int, ...]:
+        """The kind of each layer in turn, as a place in ``blocks``; *asked* names the
+        argument that needs it."""
+        counts = [number("layers", layers) for _, layers in self.blocks]
+        layers = sum(counts)
+        order = self.order or ((0,) * layers if len(counts) == 1 else ())
+        if len(order) != layers:
+            raise ValueError(f"{asked}: the order of the layers of {self.name} is not known; give order= to the Model")
+        return order
