@@ -31,7 +31,7 @@ from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.hardware import checking, ncu
 from flopkit.models.catalogue import the_model
-from flopkit.models.trained import LoRA
+from flopkit.models.lora import LoRA
 from flopkit.recordings import shown_records
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
@@ -134,10 +134,13 @@ def _parser() -> argparse.ArgumentParser:
         help="a training step, its memory with Adam in mixed precision; not a forward pass",
     )
     count.add_argument(
-        "--recompute", choices=tuple(POLICIES), help="what a training step computes again (default none)"
+        "--recompute", choices=tuple(POLICIES), help="recomputation policy of the training step (default none)"
     )
     count.add_argument(
-        "--lora", type=int, metavar="RANK", help="train adapters of this rank beside queries and values, nothing else"
+        "--lora",
+        type=int,
+        metavar="RANK",
+        help="train only LoRA adapters of this rank on the query and value projections",
     )
     count.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
 
@@ -155,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--reported", help="an MFU that somebody reported: 0.41, 41 or 41%%")
 
     measure = command(
-        "measure", "One experiment on this machine, kept nowhere; or its ceilings, which are kept.", _measure
+        "measure", "Run one experiment without saving it, or measure and save this machine's ceilings.", _measure
     )
     measure.add_argument("experiment", help=f"ceilings, or one of {', '.join(NAMES)}")
     keep = command("record", "The experiments on this machine, kept in a file; a second run goes on with it.", _record)
@@ -216,7 +219,7 @@ def _devices(asked: argparse.Namespace) -> tuple[Any, Table]:
 def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
     for option in ("recompute", "lora"):
         if getattr(asked, option) is not None and not asked.train:
-            raise ValueError(f"--{option} goes with --train: it changes nothing of a forward pass")
+            raise ValueError(f"--{option} goes with --train: it does not affect a forward pass")
     model, convention = the_model(asked.model), as_convention(asked.convention)
     if asked.seq is None and model.patches is None:
         raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
@@ -283,7 +286,7 @@ def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:
 def _measure(asked: argparse.Namespace) -> tuple[Any, Any]:
     if names.find(asked.experiment, (*NAMES, "ceilings"), "an experiment", argument="experiment") == "ceilings":
         if asked.scale is not None:
-            raise ValueError("--scale goes with an experiment: ceilings have no sizes of their own choice")
+            raise ValueError("--scale goes with an experiment: it does not apply to ceilings")
         roof = ceilings(asked.device, time_budget=asked.time_budget)
         return roof.record(), roof
     one = experiment(asked.experiment)

@@ -14,6 +14,7 @@ from typing import Any
 
 from flopkit import machine, names, units
 from flopkit.derivations import Derivation, Limit, number_format
+from flopkit.sizes import positive
 from flopkit.tables import Table
 
 __all__ = ["Derivation", "Device", "Limit", "device", "device_names", "fastest_mode", "measured_device"]
@@ -98,7 +99,9 @@ class Device:
             raise TypeError(f"sparse={sparse!r}: give number formats in a list, e.g. sparse=[{sparse!r}]")
         if derivation is not None and not isinstance(derivation, Derivation):
             raise TypeError(f"derivation={derivation!r}: must be a flopkit.devices.Derivation")
-        peaks = {number_format(dtype): _rate(f"peak[{dtype!r}]", rate, "FLOP/s") for dtype, rate in peak.items()}
+        peaks = {
+            number_format(dtype): float(positive(f"peak[{dtype!r}]", rate, "FLOP/s")) for dtype, rate in peak.items()
+        }
         twice = frozenset(number_format(dtype) for dtype in sparse)
         if len(peaks) < len(peak):
             raise ValueError(f"peak={dict(peak)!r}: two of these names are the same number format; give each one peak")
@@ -110,9 +113,11 @@ class Device:
             name=name,
             title=title or name,
             vendor=vendor,
-            bandwidth=_rate("bandwidth", bandwidth, "bytes/s"),
-            memory=None if memory is None else _rate("memory", memory, "bytes"),
-            link_bandwidth=None if link_bandwidth is None else _rate("link_bandwidth", link_bandwidth, "bytes/s"),
+            bandwidth=float(positive("bandwidth", bandwidth, "bytes/s")),
+            memory=None if memory is None else float(positive("memory", memory, "bytes")),
+            link_bandwidth=None
+            if link_bandwidth is None
+            else float(positive("link_bandwidth", link_bandwidth, "bytes/s")),
             source=source,
             notes=notes,
             derivation=derivation,
@@ -280,7 +285,8 @@ def device(name: str | Device | None = None) -> Device:
         return name
     if isinstance(name, str) and names.plain(name) == "here":
         return _here()
-    return _catalogue()[names.find(name, _catalogue(), "a device in the data", aliases=_aliases(), key=_key)]
+    known, listed = _catalogue(), "flopkit.device_names()"
+    return known[names.find(name, known, "a device in the data", aliases=_aliases(), key=_key, listed=listed)]
 
 
 def device_names() -> list[str]:
@@ -315,7 +321,7 @@ def measured_device(kept: Mapping[str, Any]) -> Device:
     peaks = {dtype: found["flops_per_s"] for dtype, found in kept["matmul"].items() if found["verdict"] in holds}
     rates = [found["bytes_per_s"] for found in kept["traffic"].values() if found["verdict"] in holds]
     if not peaks or not rates:
-        raise ValueError(f"of {kept['title']} no ceiling was measured that holds: run flopkit.ceilings() again")
+        raise ValueError(f"no valid ceiling was measured for {kept['title']}: run flopkit.ceilings() again")
     threads = f", with {kept['threads']} threads" if kept["threads"] else ""
     return Device(
         "here",
@@ -364,14 +370,6 @@ def _current() -> Device:
 def _key(name: str) -> str:
     """A name without what names leave out: case, spaces, punctuation, maker and brand."""
     return re.sub(r"^(nvidia|amd|google|intel|habana)?(tesla|geforce|instinct|cloud)?(?=.)", "", names.plain(name))
-
-
-def _rate(name: str, value: Any, unit: str) -> float:
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or getattr(value, "ndim", False):
-        raise TypeError(f"{name}={value!r}: must be a number of {unit}")
-    if not 0 < float(value) < float("inf"):
-        raise ValueError(f"{name}={value!r}: must be a positive, finite number of {unit}")
-    return float(value)
 
 
 # -- the data ---------------------------------------------------------------------------------------------------

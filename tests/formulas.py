@@ -125,6 +125,19 @@ def turning(rng: random.Random, top: int) -> dict[str, int]:
     return names("batch", "seq", "heads")(rng, top) | {"head_dim": 2 * rng.randint(1, top)}
 
 
+def delta(rng: random.Random, top: int) -> dict[str, int]:
+    """Even chunks: of an odd one, solving is half a multiply-add more."""
+    k_heads = rng.randint(1, 3)
+    sizes = names("batch", "seq", "k_dim", "v_dim")(rng, top)
+    return sizes | {"k_heads": k_heads, "heads": k_heads * rng.randint(1, 3), "chunk": 2 * rng.randint(1, 4)}
+
+
+def space(rng: random.Random, top: int) -> dict[str, int]:
+    groups = rng.randint(1, 3)
+    sizes = names("batch", "seq", "head_dim", "state")(rng, top)
+    return sizes | {"groups": groups, "heads": groups * rng.randint(1, 3), "chunk": rng.randint(1, 6)}
+
+
 BIASED = dict(switches=("bias",), variants=({}, {"bias": True}, {"dtype": "fp4"}))
 MASKS = ({}, {"mask": "causal"}, {"mask": "causal", "kernel": "math"})
 
@@ -143,6 +156,8 @@ FORMULAS: dict[str, Formula] = {
     "multi_head_attention crossing": Formula(fk.multi_head_attention, crossing),
     "mla": Formula(fk.mla, latent, ({}, {"form": "absorbed"}, {"mask": "full"})),
     "mla with latent queries": Formula(fk.mla, latent_queries, ({}, {"form": "absorbed"})),
+    "gated_delta": Formula(fk.gated_delta, delta, ({}, {"algorithm": "recurrent"})),
+    "state_space": Formula(fk.state_space, space, ({}, {"algorithm": "recurrent"})),
     "moe": Formula(fk.moe, mixture, ({}, {"gated": False}, {"capacity": 1.25}, {"capacity": 0.7}), ("gated",)),
     "embedding": Formula(fk.embedding, names("tokens", "vocab", "d_model")),
     "learned_positions": Formula(fk.learned_positions, positions),

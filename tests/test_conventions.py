@@ -6,7 +6,8 @@ from fractions import Fraction
 import pytest
 
 import flopkit as fk
-from flopkit.conventions import EXACT, FVCORE, KINDS, TORCH, VECTOR_KINDS, Convention, divided
+from flopkit.arithmetic import divided
+from flopkit.conventions import EXACT, FVCORE, KINDS, PRESETS, TORCH, VECTOR_KINDS, Convention
 
 COST = fk.Cost(
     "one of each",
@@ -44,7 +45,6 @@ SHARES = [
     "head",
     "embedding",
     "recompute",
-    "padding",
     "tied",
     "vectors",
     "positions",
@@ -59,6 +59,19 @@ def test_a_field_is_the_share_of_a_kind(kind):
         assert worth(Convention("in", "a test", fma=fma, **{kind: 1}))[kind] == fma
         assert worth(Convention("out", "a test", fma=fma, **{kind: 0}))[kind] == 0
     assert worth(Convention("half", "a test", **{kind: 0.5}))[kind] == 1
+
+
+def test_padding_is_hardware_flops_and_nobody_s_share():
+    """Each expert of Mixtral gets 16 of 64 tokens' choices and computes 20 rows; backward is twice forward. Counted once, whatever counts."""
+    by_hand = 3 * 32 * 8 * (20 - 16) * 2 * 3 * 4096 * 14336  # passes, layers, experts, rows, FLOPs of a row
+    every = Convention("every kind", "a test", **dict.fromkeys(SHARES, 1))
+    step = fk.load("mixtral-8x7b").train_step(seq=64, capacity=1.25)
+    for convention in (EXACT, TORCH, FVCORE, every):
+        each = step.under(convention)
+        assert each.padding.flops == by_hand * convention.fma // 2
+        assert each.hardware_flops == each.model_flops + each.recompute.flops + each.padding.flops
+        assert each.model_flops == fk.load("mixtral-8x7b").train_step(seq=64).under(convention).model_flops
+    assert not hasattr(every, "padding") and every.share("padding") == 0
 
 
 def test_half_of_the_scores():
@@ -133,6 +146,31 @@ def test_each_preset_names_its_source():
         assert getattr(fk.conventions, convention.name) is convention
 
 
+def test_a_preset_has_its_name_in_the_data_and_in_the_module():
+    here = {name: value for name, value in vars(fk.conventions).items() if isinstance(value, Convention)}
+    assert here == dict(PRESETS) and set(PRESETS) <= set(fk.conventions.__all__)
+    assert all(each.name == name and len(each.source) > 20 for name, each in PRESETS.items())
+
+
+def test_a_convention_has_a_share_of_every_kind_that_leaves_a_choice():
+    fields = [field.name for field in dataclasses.fields(Convention)]
+    assert set(fields) - {"name", "source", "fma", "outside_again"} == {
+        name for name, kind in KINDS.items() if len(kind.shares) > 1
+    }
+    assert [kind.name for kind in (KINDS | VECTOR_KINDS).values()] == [*KINDS, *VECTOR_KINDS]
+    assert {kind.goes_with for kind in VECTOR_KINDS.values()} - {""} <= set(KINDS)
+
+
+def test_three_flops_a_position_are_for_the_softmax_of_chinchilla_alone():
+    assert Convention("softmax", "a test", pairs=1.5).flops({"pairs": 10}) == 30
+    with pytest.raises(ValueError, match="pairs=2: a share is 1 .*, here 1.5 too"):
+        Convention("wrong", "a test", pairs=2)
+    with pytest.raises(
+        ValueError, match=r"idle=1.5: a share is 1 \(counts\), 0 \(does not count\) or 0.5 \(half of it counts\)$"
+    ):
+        Convention("wrong", "a test", idle=1.5)
+
+
 def test_a_convention_is_a_value():
     assert dataclasses.replace(TORCH) == TORCH != EXACT
     assert len({EXACT, TORCH, dataclasses.replace(EXACT)}) == 2
@@ -164,9 +202,9 @@ def test_what_is_no_field(fields, message):
 
 
 def test_unknown_kinds_are_refused():
-    with pytest.raises(KeyError, match="kind='product' is not a kind of work; known: products"):
+    with pytest.raises(KeyError, match="kind='product' is not a kind of work; did you mean products"):
         EXACT.share("product")
-    with pytest.raises(ValueError, match="kind='product' is not a kind of work here; known: products"):
+    with pytest.raises(ValueError, match="kind='product' is not a kind of work here; did you mean products"):
         fk.Cost("wrong", macs_by_kind={"product": 1})
     with pytest.raises(ValueError, match="kind='products' is not a kind of work here; known: elementwise, norm"):
         fk.Cost("wrong", vector_by_kind={"products": 1})

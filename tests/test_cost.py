@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import random
 from fractions import Fraction
 
 import altair
@@ -9,11 +10,13 @@ import numpy
 import pytest
 import sympy
 import vega
+from formulas import FORMULAS
 from hypothesis import given, settings, strategies as st
 
 import flopkit as fk
 from flopkit.arithmetic import vega as expression_of
 from flopkit.conventions import EXACT, FVCORE, TORCH
+from flopkit.published import presets
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 QUANTITIES = ("flops", "macs", "vector_flops", "bytes", "params")
@@ -65,6 +68,24 @@ def test_a_sum_keeps_its_parts():
     assert [part.name for part in (named + UP).parts] == ["block", "up"]
     assert [part.convention for part in named.under(TORCH).parts] == [TORCH, TORCH]
     assert [part.flops for part in (2 * named).parts] == [2 * UP.flops, 2 * CORE.flops]
+
+
+def test_a_total_called_sum_is_one_part_like_any_other():
+    for name in ("sum", "mlp"):
+        both = fk.Cost.total(name, [UP, CORE])
+        assert [part.name for part in (both + UP).parts] == [name, "up"]
+        assert [part.name for part in (UP + both).parts] == ["up", name]
+    total = UP + CORE
+    for other in (total * 2, total.under(TORCH), copy.deepcopy(total)):
+        assert [part.name for part in (other + UP.under(other.convention)).parts] == ["up", "core", "up"]
+    assert [part.name for part in (total.named("block") + UP).parts] == ["block", "up"]  # a name of its own: one part
+    assert total == fk.Cost.total("sum", [UP, CORE])  # how they came about is no part of the value
+
+
+def test_what_a_kernel_saves_is_saved_in_a_sum_too():
+    kernel = (UP + CORE).fused(not_read=4, not_written=6)
+    for total in (kernel + UP, UP + kernel, 1 * kernel + UP):
+        assert total.bytes == 2 * UP.bytes + CORE.bytes - 20 and len(total.parts) == 2
 
 
 def test_a_total_of_one_part():
@@ -265,6 +286,48 @@ def test_fusing_in_the_other_readings():
 
     assert int(together(n).subs(n, 5)) == together(counts)[1] == together(5) == 2 * (4 * 40 + 8)
     assert vega.evaluate(expression_of(together(parameter)), {"n": 5}) == together(5)
+
+
+# What a single layer has and does not say how often: by presets that count it, a refusal that names it, and by no other one.
+OF_PARAMETERS = {"PALM", "LLM_FOUNDRY", "NANOGPT", "TORCHTITAN_2024", "TORCHTITAN", "SIX_N", "SIX_N_ACTIVE"}
+ASKED = {
+    "norms and biases": OF_PARAMETERS,
+    "learned positions": OF_PARAMETERS - {"NANOGPT"},
+    "experts that a token does not choose": {"LLM_FOUNDRY", "SIX_N"},
+    "all positions of the score matrix": {"CHINCHILLA", "CHINCHILLA_TABLE"},
+}
+HAS = {
+    "moe": ["experts that a token does not choose"], "learned_positions": ["learned positions"],
+    **{name: ["all positions of the score matrix"] for name in ("attention", "multi_head_attention", "mla")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_preset_refuses_a_layer_for_what_the_layer_has_and_for_nothing_else(name):
+    formula = FORMULAS[name]
+    sizes = formula.draw(random.Random(name), 6)
+    for switched in (False, True):
+        cost = formula.cost(sizes, **dict.fromkeys(formula.switches, switched))
+        vectors = any(cost.params_by_role.get(role) for role in ("norm", "bias"))
+        has = HAS.get(formula.function.__name__, []) + ["norms and biases"] * vectors
+        for preset in presets():
+            wanted = [what for what in ASKED if what in has and preset in ASKED[what]]
+            try:
+                cost.under(preset)
+                found = []
+            except ValueError as error:
+                found = [what for what in ASKED if what in str(error)]
+                assert str(error).startswith(f"{preset} counts {' and '.join(wanted)} from per-token totals, which ")
+            assert found == wanted, (name, preset, switched)
+
+
+def test_a_dense_layer_has_neither_norm_nor_bias():
+    one = fk.dense(tokens=3, d_in=2, d_out=5)
+    assert one.under("PALM").flops == one.under("SIX_N").flops == 2 * 3 * one.params == one.flops
+    table = fk.embedding(tokens=3, vocab=7, d_model=2)
+    assert table.under("PALM").flops == 2 * 3 * table.params and table.under("MEGATRON").flops == 0
+    with pytest.raises(ValueError, match="NANOGPT counts norms and biases"):
+        (one + fk.rms_norm(tokens=3, d=2)).under("NANOGPT")
 
 
 def test_no_more_is_saved_than_is_moved():

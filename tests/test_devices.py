@@ -165,10 +165,12 @@ def test_a_device_is_taken_as_it_is():
 @pytest.mark.parametrize(
     "name, hint",
     [
-        ("h100", "did you mean h100-sxm or h100-pcie or h100-nvl?"),
-        ("a100", "a100-sxm-40gb or a100-sxm-80gb or a100-pcie-40gb or a100-pcie-80gb"),
+        ("h100", "did you mean h100-sxm, h100-nvl or h100-pcie?"),
+        ("a100", "a100-sxm-40gb, a100-sxm-80gb, a100-pcie-40gb or a100-pcie-80gb?"),
         ("rtx 4080", "rtx-4090"),
         ("NVIDIA H200 NVL", "h200"),
+        ("h1000", "did you mean h100-sxm,"),  # h100 before p100, whose name has more of its letters
+        ("warp drive", "; flopkit.device_names() lists them"),
         ("warp drive", "known: p100-sxm"),
         ("", "known: p100-sxm"),
     ],
@@ -214,10 +216,10 @@ def test_one_of_your_own():
     [
         ({"peak": 989e12}, "peak=.*give FLOP/s by number format"),
         ({"peak": {}}, "peak=.*give FLOP/s by number format"),
-        ({"peak": {"bf16": -1}}, r"peak\['bf16'\]=-1: must be a positive"),
-        ({"peak": {"bf16": float("nan")}}, r"peak\['bf16'\]=nan: must be a positive, finite"),
+        ({"peak": {"bf16": -1}}, r"peak\['bf16'\]=-1: must be a finite number of FLOP/s above 0"),
+        ({"peak": {"bf16": float("nan")}}, r"peak\['bf16'\]=nan: must be a finite"),
         ({"peak": {"bf17": 1e12}}, "dtype='bf17'"),
-        ({"bandwidth": 0}, "bandwidth=0: must be a positive"),
+        ({"bandwidth": 0}, "bandwidth=0: must be a finite number of bytes/s above 0"),
         ({"bandwidth": "3 TB/s"}, "bandwidth='3 TB/s': must be a number of bytes/s"),
         ({"memory": True}, "memory=True: must be a number of bytes"),
         ({"name": 3}, "name=3: must be text"),

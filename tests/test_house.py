@@ -138,7 +138,7 @@ def test_in_the_counter_a_plain_name_is_for_another_file():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watch/{name}" for name in ("mode", "cache", "autograd", "state", "modules", "changes", "patches", "threads", "decompose", "internals", "attention", "attention_calls", "flex", "launches", "origins")),
+        *(f"watch/{name}" for name in ("mode", "cache", "autograd", "state", "modules", "changes", "patches", "threads", "decompose", "internals", "attention", "attention_calls", "flex", "launches", "origins", "chunked")),
         "formulas/block_masks",
     )
 }  # fmt: skip

@@ -23,7 +23,7 @@ from flopkit.lessons import (
     sources,
     verdict,
 )
-from flopkit.lessons.claims import Claim
+from flopkit.lessons.claims import VERDICTS, Claim
 
 CLAIMS_ROOM = sys.modules["flopkit.lessons.claims"]
 
@@ -307,6 +307,25 @@ def test_a_verdict_that_the_file_confirms(one_claim):
     frame = re.search(r"style=\"([^\"]*)\"", page)[1]
     assert "border:1px solid" in frame and "color-mix" not in frame and "inline" not in frame, "JupyterLab drops these"
     assert repr(claim).endswith("(an old text) holds. Our number: 1.2×, wet < dry. By touch.")
+
+
+def test_the_edge_of_a_claim_tells_its_verdict(one_claim):
+    """By a colour that is seen on a white and on a dark page (3:1); the word stands in the line, for whoever sees no colours."""
+
+    def light(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    edges = {}
+    for word in (*VERDICTS, None):
+        page = one_claim(verdict=word)._repr_html_()
+        assert f"({word or 'open'})" in page
+        edges[word] = re.search(r"border-left:4px solid (#\w+)", page)[1]
+    assert edges["holds"] == edges["holds under a named convention"]
+    assert len({edges[word] for word in ("holds", "misleading", "wrong", None)}) == 4
+    for edge in (edge for word, edge in edges.items() if word in ("holds", "misleading", "wrong")):
+        assert 1.05 / (light(edge) + 0.05) >= 3 and (light(edge) + 0.05) / (light("#121212") + 0.05) >= 3, edge
 
 
 @pytest.mark.parametrize(

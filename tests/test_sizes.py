@@ -1,11 +1,18 @@
 """The edge: what passes, and as what. What is refused stands in test_bad_input."""
 
+from __future__ import annotations
+
+import math
+import typing
+from decimal import Decimal
+from fractions import Fraction
+
 import altair
 import numpy
 import pytest
 import sympy
 
-from flopkit.sizes import choice, divides, flag, number, pair, size, spread
+from flopkit.sizes import Size, checked, choice, divides, factor, flag, number, pair, positive, size, spread
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "int64", "uint64"])
@@ -111,3 +118,88 @@ def test_a_long_value_is_cut():
         with pytest.raises(TypeError) as caught:
             size("n", ["x" * letters])
         assert str(caught.value).startswith(f"n={shown}: for a sweep pass")
+
+
+def test_an_annotation_that_is_not_known_is_refused_where_it_is_written():
+    def optional(*, n: typing.Optional[Size] = None): ...  # noqa: UP045
+    def quoted(*, n: "Size"): ...  # noqa: UP037
+    def misspelt(*, n: Seize): ...  # noqa: F821
+    def bare(*, n): ...
+
+    for function in (optional, quoted, misspelt, bare):
+        with pytest.raises(
+            TypeError, match=rf"{function.__name__}: n is (not )?annotated.*; write one of Size, Size \| None, .*DType"
+        ):
+            checked(function)
+    typed = eval("lambda *, n: n")
+    typed.__annotations__ = {"n": Size}
+    with pytest.raises(TypeError, match="from __future__ import annotations"):
+        checked(typed)
+
+
+def test_what_may_be_left_out_is_checked_where_it_is_given():
+    @checked
+    def cube(*, n: Size | None = None) -> typing.Any:
+        return n
+
+    assert cube() is None and cube(n=3) == 3
+    with pytest.raises(ValueError, match="n=-3: a size must be at least 1"):
+        cube(n=-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(3, 3), (1.5, 1.5), (Fraction(1, 3), Fraction(1, 3)), (Decimal("0.5"), 0.5), (numpy.float32(2), 2.0), (numpy.int64(7), 7),
+     (numpy.array(2.5), 2.5), (sympy.Rational(1, 4), 0.25), (5e-324, 5e-324), (1.7e308, 1.7e308)],
+)  # fmt: skip
+def test_a_positive_number(value, found):
+    for sweep in (False, True):
+        got = positive("n", value, sweep=sweep)
+        assert got == found and type(got) is type(found)
+
+
+def test_what_is_no_positive_number():
+    n, many = sympy.Symbol("n"), numpy.array([1.0, 2.0])
+    for wrong in (0, -1, math.nan, math.inf, -math.inf, numpy.float64(-2), sympy.Integer(-3)):
+        with pytest.raises(ValueError, match=r"rate=.*: must be a finite number of bytes/s above 0$"):
+            positive("rate", wrong, "bytes/s")
+    for wrong in (
+        "3 TB/s",
+        None,
+        True,
+        1j,
+        [1],
+        (1, 2),
+        numpy.True_,
+        sympy.true,
+        b"1",
+        many,
+        n,
+        altair.param(name="n", value=1),
+    ):
+        with pytest.raises(TypeError, match=r"rate=.*: must be a number of bytes/s or a Device, not \w+$"):
+            positive("rate", wrong, "bytes/s", instead=" or a Device")
+    assert positive("rate", n, sweep=True) is n and list(positive("rate", many, sweep=True)) == [1, 2]
+    for wrong in (numpy.array([1, 0]), numpy.array([2.0, math.nan])):
+        with pytest.raises(ValueError, match=r"rate contains (0|nan): each must be a finite number of bytes/s above 0"):
+            positive("rate", wrong, "bytes/s", sweep=True)
+    with pytest.raises(TypeError, match="rate has dtype <U1: must be an array of numbers of bytes/s"):
+        positive("rate", numpy.array(["1"]), "bytes/s", sweep=True)
+
+
+def test_a_number_that_may_be_nothing():
+    assert positive("bytes", 0, zero=True) == 0 and list(
+        positive("bytes", numpy.array([0, 3]), zero=True, sweep=True)
+    ) == [0, 3]
+    for wrong in (-1, numpy.array([0, -1])):
+        with pytest.raises(ValueError, match="must be a finite number of bytes of at least 0"):
+            positive("bytes", wrong, "bytes", zero=True, sweep=True)
+
+
+def test_a_factor_is_the_decimal_that_it_prints():
+    assert factor("capacity", 1.1) == Fraction(11, 10) and factor("capacity", 2) == 2
+    for large in (1e31, 10**31, numpy.array([1.0, 1e31])):
+        with pytest.raises(ValueError, match="capacity.*: (each )?must be at most 1e[+]30"):
+            factor("capacity", large)
+    with pytest.raises(ValueError, match=r"n=1e[+]400: must be at most 1\.8e[+]308"):
+        positive("n", 10**400)

@@ -154,3 +154,6 @@ def test_rows_of_a_word_are_folded_in_html_and_stand_in_the_text():
     )
     assert len(table) == 2 and "yours, fp32" in str(table)
     assert "<details>" not in Table(rows[:1], folded="yours")._repr_html_()
+    alone = Table(rows[1:], caption="two runs", folded="yours")._repr_html_()
+    assert re.findall("<summary>(.*?)</summary>", alone) == ["two runs: 1 row"]
+    assert alone.count("<table") == 1 and "<caption>" not in alone, "no table without rows above the fold"

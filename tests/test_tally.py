@@ -335,6 +335,42 @@ def test_mla_values(q, kv, q_lora, form):
     check(counted, mixed.transpose(1, 2).flatten(2) @ given["out"].T)
 
 
+ALGORITHMS = [("recurrent", 64), ("chunked", 2), ("chunked", 3), ("chunked", 8)]
+
+
+@pytest.mark.parametrize(("algorithm", "chunk"), ALGORITHMS)
+def test_gated_delta_values(algorithm, chunk):
+    """Yang et al. 2024, equation 10, as it is printed: S(α(1 − βkkᵀ)) + βvkᵀ; and the last chunk is not full."""
+    counted = tally.gated_delta(
+        batch=2, seq=5, heads=4, k_dim=3, v_dim=2, k_heads=2, algorithm=algorithm, chunk=chunk
+    )  # fmt: skip
+    given = tensors(counted)
+    q, k = (given[name].repeat_interleave(2, 1) for name in "qk")
+    state, right = torch.zeros(2, 4, 2, 3, dtype=torch.float64), []
+    for t in range(5):
+        decay, weight = (given[name][:, :, t, None, None] for name in ("decay", "weight"))
+        key, value = k[:, :, t, None, :], given["v"][:, :, t, :, None]
+        state = state @ (decay * (torch.eye(3, dtype=torch.float64) - weight * key.mT @ key)) + weight * value @ key
+        right.append((state @ q[:, :, t, :, None])[..., 0] / 3**0.5)
+    check(counted, torch.stack(right, 2))
+
+
+@pytest.mark.parametrize(("algorithm", "chunk"), ALGORITHMS)
+def test_state_space_values(algorithm, chunk):
+    """Dao and Gu 2024, equation 2: a decay and an input for each token, in two groups of two heads."""
+    counted = tally.state_space(
+        batch=2, seq=5, heads=4, head_dim=3, state=2, groups=2, algorithm=algorithm, chunk=chunk
+    )  # fmt: skip
+    given = tensors(counted)
+    b, c = (given[name].repeat_interleave(2, 1) for name in "bc")
+    state, right = torch.zeros(2, 4, 3, 2, dtype=torch.float64), []
+    for t in range(5):
+        decay, step = (given[name][:, :, t, None, None] for name in ("decay", "step"))
+        state = decay * state + step * given["x"][:, :, t, :, None] @ b[:, :, t, None, :]
+        right.append((state @ c[:, :, t, :, None])[..., 0])
+    check(counted, torch.stack(right, 2))
+
+
 @pytest.mark.parametrize("gated", [True, False])
 def test_moe_values(gated):
     counted = tally.moe(tokens=4, d_model=3, d_ff=5, experts=6, top_k=2, shared=1, gated=gated)

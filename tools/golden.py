@@ -64,6 +64,7 @@ def _work(work: Any) -> str:
         amounts(work.model),
         executed,
         amounts(work.recomputed),
+        *([amounts(work.ahead)] if work.ahead else []),
         *vector,
         str(work.bytes),
         work.kernel,

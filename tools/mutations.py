@@ -55,9 +55,10 @@ MODULES = [
     "flopkit/layers",
     "flopkit/models",
     "flopkit/serving",
+    "flopkit/sizes",
     "flopkit/utilization",
 ]
-MODULES += [f"flopkit/{name}.py" for name in ("arithmetic", "conventions", "cost", "macs", "rooflines/bounds", "sizes")]
+MODULES += [f"flopkit/{name}.py" for name in ("arithmetic", "conventions", "cost", "macs", "rooflines/bounds")]
 TESTS = "tests/counter tests/layers tests/models tests/serving tests/utilization tests/test_training.py tests/test_tally.py tests/test_readings.py tests/test_counted.py tests/test_sizes.py tests/test_cost.py tests/test_arithmetic.py tests/test_conventions.py tests/rooflines tests/test_bad_input.py flopkit"  # fmt: skip
 PYTEST = ["-m", "not browser and not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 

@@ -21,7 +21,7 @@ with sync_playwright() as p:
     figure.locator(".fk-live svg").wait_for()
     page.wait_for_timeout(500)
     page.add_style_tag(
-        content=".bd-header-article, .skip-link, #pst-skip-link, .fk-caption, .fk-data { display: none !important }"
+        content=".bd-header-article, .skip-link, #pst-skip-link, .fk-caption, .fk-data, .fk-readouts { display: none !important }"
     )
     figure.screenshot(path=PICTURE)
     browser.close()

@@ -8,7 +8,8 @@ from conventional import table
 import flopkit as fk
 from flopkit import units
 
-FORMATS = ("fp32", "bf16", "fp8")
+# what stands where no peak is known: every device has units for fp32 and 16 bit; those without a peak in fp8 have no units for it
+FORMATS = {"fp32": "?", "bf16": "?", "fp8": "–"}
 SOURCES = tomllib.loads((files("flopkit") / "data" / "devices.toml").read_text("utf-8"))["sources"].values()
 
 
@@ -18,15 +19,15 @@ def peaks():
     for name in fk.device_names():
         device = fk.device(name)
         half = next((key for key in ("bf16", "fp16") if key in device.dtypes), None)
-        shown = (half if key == "bf16" else key for key in FORMATS)
-        cells = [f"{device.peak(key) / 1e12:,.5g}" if key in device.dtypes else "–" for key in shown]
-        cells += [f"{device.memory / 1e9:,.4g}" if device.memory else "–", units.si(device.bandwidth, "B/s")]
-        rows.append([f"**{name}**", *cells, f"{device.ridge(half):,.0f}" if half else "–"])
+        shown = ((half if key == "bf16" else key, unknown) for key, unknown in FORMATS.items())
+        cells = [f"{device.peak(key) / 1e12:,.5g}" if key in device.dtypes else unknown for key, unknown in shown]
+        cells += [f"{device.memory / 1e9:,.4g}" if device.memory else "?", units.si(device.bandwidth, "B/s")]
+        rows.append([f"**{name}**", *cells, f"{device.ridge(half):,.0f}" if half else "?"])
     return table(rows)
 
 
 def sources():
-    """What each device's numbers were read in, and what its sources leave open."""
+    """What each device's numbers were read in, and what its sources leave open: a line a device, which unfolds."""
     lines = []
     for name in fk.device_names():
         device = fk.device(name)
@@ -34,5 +35,6 @@ def sources():
         for each in SOURCES:
             if "url" in each:
                 source = source.replace(each["title"], f"[{each['title']}]({each['url']})")
-        lines.append(" ".join(filter(None, (f"- **{name}**, {device.title}: {source}.", device.notes))))
+        text = " ".join(filter(None, (f"{source}.", device.notes)))
+        lines += [f"<details><summary>{name}: {device.title}</summary>", "", text, "", "</details>", ""]
     return "\n".join(lines)

@@ -15,8 +15,10 @@ def conventions():
 
 def kinds():
     """Markdown: the kinds of multiply-adds, then those of element-wise work."""
-    rows = [(kind, "`macs_by_kind`", what) for kind, what in KINDS.items()]
-    rows += [(kind, "`vector_by_kind`", what) for kind, what in VECTOR_KINDS.items()]
+    rows = [
+        (kind.name, "`macs_by_kind`", f"{kind}{'' if kind.executed else ' (not executed)'}") for kind in KINDS.values()
+    ]
+    rows += [(kind.name, "`vector_by_kind`", kind) for kind in VECTOR_KINDS.values()]
     return table(("Kind", "In", "What it is"), rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,11 @@ NAMED = ("m", "n", "k", "transposed", "groups", "row")  # columns that tell a pu
 
 RAISED = ", raised to the fastest dot"  # of a measured peak that was too low
 SHAPES = ("circle", "square", "diamond", "triangle-up")  # beside colours, for those who don't see them
+SIDES = {
+    "right": ("left", 7, 1),
+    "above": ("center", 0, -11),
+    "below": ("center", 0, 13),
+}  # of a dot: how its name is set
 
 
 @dataclass(frozen=True)
@@ -155,12 +161,15 @@ def published(cases: Iterable[Case]) -> list[Dots]:
 
 
 def on_one_roof(
-    layers: Sequence[Dots], title: str, conclusion: str, caption: str = "", height: int = 320, names: Mapping[str, str] | None = None
+    layers: Sequence[Dots], title: str, conclusion: str, caption: str = "", height: int = 320,
+    names: Mapping[str, str | tuple[str, str]] | None = None,
 ) -> Figure:  # fmt: skip
     """Measurements of several owners on one roofline.
 
     Devices differ, so each dot is a share of the roof of its own device, by datasheet or by measured ceilings: FLOP/s over the peak, and intensity
     over the ridge. The roof is then the same for all: it rises to 1 at the ridge and is flat from there on.
+
+    A page of the built book leaves the reader's own out, those whose owner begins with "your": they would be its builder's.
 
     Parameters
     ----------
@@ -174,9 +183,9 @@ def on_one_roof(
         A note below the chart, before the one on the ceilings.
     height : int, optional
         Height of the chart in pixels.
-    names : Mapping[str, str], optional
+    names : Mapping[str, str | tuple[str, str]], optional
         What is written beside a dot, by its label, or by owner and label, ``"whose: label"``; short and few, since names of near dots overlap.
-        Every dot says its label when it is pointed at.
+        ``(name, "above")`` and ``(name, "below")`` put it there, instead of right of the dot. Every dot says its label when it is pointed at.
 
     Raises
     ------
@@ -190,6 +199,8 @@ def on_one_roof(
     >>> [(row["intensity"], row["rate"]) for row in figure.data()]
     [(100.0, 0.5)]
     """
+    if os.environ.get("FLOPKIT_BOOK"):
+        layers = [layer for layer in layers if not layer.whose.startswith("your")]
     rows = [row for layer in layers for row in layer.placed()]
     keys = [row["key"] for row in rows]
     if not rows:
@@ -202,14 +213,14 @@ def on_one_roof(
     far = max(100.0, *(row["intensity"] for row in rows)) * 2
     tens = [10.0**k for k in range(-6, 7)]
     high = max(2.0, *(2 * row["rate"] for row in rows))
+    named = {row["key"]: _named((names or {}).get(row["key"], (names or {}).get(row["label"], ""))) for row in rows}
+    sides = sorted({side for each in named.values() for side in each})
 
     def row(r: Any, *, measurement: Any) -> None:
         for name in ("whose", "label", "intensity", "rate", "roof", "flops_per_s", "seconds", "ceilings"):
             setattr(r, name, pick(measurement, {each["key"]: each[name] for each in rows}))
-        if names:
-            r.named = pick(
-                measurement, {each["key"]: names.get(each["key"], names.get(each["label"], "")) for each in rows}
-            )
+        for side in sides:
+            setattr(r, side, pick(measurement, {each["key"]: named[each["key"]].get(side, "") for each in rows}))
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -240,14 +251,17 @@ def on_one_roof(
                 alt.Tooltip("ceilings:N", title="roof by"),
             ],
         )  # fmt: skip
-        if not names:
-            return alt.layer(roof, dots)
-        place = {"align": "left", "dx": 7, "dy": 1, "fontSize": 12}
         halo = {"stroke": theme.PAPER, "strokeWidth": 3, "strokeJoin": "round", "color": theme.PAPER}
         behind, text = (
-            s.rows.mark_text(**place, **how).encode(x=x, y=y, text="named:N") for how in (halo, {"color": theme.INK})
+            [
+                s.rows.mark_text(align=SIDES[side][0], dx=SIDES[side][1], dy=SIDES[side][2], fontSize=12, **how).encode(
+                    x=x, y=y, text=f"{side}:N"
+                )
+                for side in sides
+            ]
+            for how in (halo, {"color": theme.INK})
         )
-        return alt.layer(roof, behind, dots, text)
+        return alt.layer(roof, *behind, dots, *text)
 
     told = "; ".join(
         f"{layer.whose}: {layer.ceilings.removesuffix(RAISED)} roof{RAISED * layer.ceilings.endswith(RAISED)}"
@@ -263,3 +277,11 @@ def on_one_roof(
             column("seconds", "Time", "s"),
         ],
     )  # fmt: skip
+
+
+def _named(name: str | tuple[str, str]) -> dict[str, str]:
+    """What is written on a side of a dot; nothing where it has no name."""
+    text, side = (name, "right") if isinstance(name, str) else name
+    if side not in SIDES:
+        raise ValueError(f"names: {name!r}: the side must be one of {', '.join(SIDES)}")
+    return {side: text} if text else {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 INK = "#222832"
@@ -145,3 +146,25 @@ def log_scale(lo: float, hi: float) -> dict[str, Any]:
         values = [10.0**power for power in range(first, last + 1) if decades <= 8 or power % 3 == 0]
     values = [int(value) if value >= 1 else value for value in values if lo * (1 - 1e-9) <= value <= hi * (1 + 1e-9)]
     return {"scale": {"type": "log", "domain": [lo, hi], "nice": False}, "axis": {"values": values}}
+
+
+def words(rows: Any, look: Mapping[str, Any], ground: str = PAPER, **channels: Any) -> list[Any]:
+    """Words that may stand on lines: a halo in the colour of the ground, then the words; so they come after the lines."""
+    halo = {"stroke": ground, "strokeWidth": 4, "strokeJoin": "round"}
+    return [rows.mark_text(**look, **behind).encode(**channels) for behind in (halo, {})]
+
+
+def curves(
+    rows: Any, named: Mapping[str, tuple[str, str, list[int]]], value: str, mark: Mapping[str, Any], **channels: Any
+) -> Any:
+    """A line for each of several results of the rows, under one name as *value*, with a legend below.
+
+    *named* has each result's name, colour and dashes. Names beside lines that move would meet each other.
+    """
+    titles = {result: title for result, (title, *_) in named.items()}
+    legend = {"title": None, "orient": "bottom", "columns": 2, "symbolType": "stroke", "symbolSize": 500}
+    for channel, looks in zip(("color", "strokeDash"), list(zip(*named.values(), strict=True))[1:], strict=True):
+        scale = {"domain": [*titles.values()], "range": [*looks]}
+        channels[channel] = {"field": "curve", "type": "nominal", "legend": legend, "scale": scale}
+    folded = rows.transform_fold([*named], as_=["result", value])
+    return folded.transform_calculate(curve=f"({titles})[datum.result]").mark_line(**mark).encode(**channels)

@@ -12,7 +12,8 @@ from typing import Any
 from flopkit.devices import device as known_device
 from flopkit.diagnosis.mistakes import Mistake, in_jobs, in_peaks, in_units, in_work, pairs, ways_out
 from flopkit.models.catalogue import the_model
-from flopkit.sizes import choice, number
+from flopkit.sizes import choice, number, positive, short
+from flopkit.sizes.values import LARGEST
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
 from flopkit.utilization.shares import hfu, mfu
@@ -126,7 +127,8 @@ def doctor(
     count : int, optional
         Devices of the job.
     recompute : str, optional
-        ``"none"``, ``"selective"`` or ``"full"``, for HFU.
+        ``"none"``, ``"selective"`` or ``"full"``, for HFU. Full is to the end of every layer; PyTorch's own checkpoint stops early, which is
+        among the explanations.
     reported : float or str, optional
         The MFU that somebody reported: a share below 1 (``0.41``), per cent from 10 on (``41``), or text such as ``"5.6 %"``, which may be any.
         Its digits say how far off an explanation may be (0.4 is taken for 0.40), and a peak may have been rounded to three digits.
@@ -148,7 +150,8 @@ def doctor(
     >>> round(found.mfu, 3), found.verdict, found.explanations[0].name
     (0.347, 'possible', 'causal ×2: hidden pairs counted')
     """
-    rate, count, seq = _positive("tokens_per_s", tokens_per_s), number("count", count), number("seq", seq)
+    rate = float(positive("tokens_per_s", tokens_per_s, "tokens/s", most=float(LARGEST)))
+    count, seq = number("count", count), number("seq", seq)
     choice("recompute", recompute, tuple(POLICIES))
     model, card = the_model(model), known_device(device)
     said, tolerance = (None, 0.0) if reported is None else _share(reported)
@@ -185,20 +188,13 @@ def doctor(
     )  # fmt: skip
 
 
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or getattr(value, "ndim", False):
-        raise TypeError(f"{name}={value!r}: must be a number")
-    if not 0 < float(value) < math.inf:
-        raise ValueError(f"{name}={value!r}: must be more than 0, and finite")
-    return float(value)
-
-
 def _share(reported: Any) -> tuple[float, float]:
     """A reported MFU as a share, and how far from it a number may lie that is printed like this."""
-    text = str(reported).strip() if isinstance(reported, (str, int)) else repr(_positive("reported", reported))
+    given = reported if isinstance(reported, str) else positive("reported", reported, most=float(LARGEST))
+    text = str(given).strip() if isinstance(given, (str, int)) else repr(float(given))
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%?)", text)
-    if not match or float(match[1]) <= 0:
-        raise ValueError(f"reported={reported!r}: must be a share such as 0.41, or per cent such as '41 %'")
+    if not match or not 0 < float(match[1]) <= LARGEST:
+        raise ValueError(f"reported={short(reported)}: must be a share such as 0.41, or per cent such as '41 %'")
     value = Decimal(match[1])
     if not match[2] and 1 <= value < 10:
         raise ValueError(

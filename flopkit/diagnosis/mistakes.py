@@ -54,12 +54,17 @@ _WORK = {
 _NAMED = re.compile(r"(?:^|-)a?(\d+(?:\.\d+)?)b\b", re.IGNORECASE)  # llama-3-8b, qwen3-30b-a3b; of mixtral-8x7b nothing
 _AGAIN = "work that the backward pass computes again counts: executed FLOPs make HFU, and MFU leaves them out"
 _CORE = "; here attention's scores and values, as in Megatron-LM"
+_END = "; here every layer's forward pass to its end, as in Megatron and today's torchtitan"
+_STOP = "; here as PyTorch's own checkpoint, which leaves out the last product of an MLP"
+_FLASH = "flash attention's recompute counted (HFU)", "its backward computes the scores again"
 _FOURTH = "a fourth pass of the whole model, embedding and head too: 8 FLOPs a parameter for 6"
 
 
 def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list[Mistake]]:
     """What the numerator may be instead: with one thing done otherwise, and with two."""
     steps = {policy: model.train_step(seq=seq, recompute=policy) for policy in POLICIES}
+    steps["early"] = model.train_step(seq=seq, recompute="full", early_stop=True)
+    spares = steps["early"].checkpointed.flops < steps["full"].checkpointed.flops
     exact = _work("exact")
     base = steps["none"].under(exact).model_flops
     one: list[Mistake] = []
@@ -70,11 +75,13 @@ def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list
             continue  # no difference in this model, or the same as one above
         if name:
             one.append(Mistake(name, ratio, why))
-        again = [
-            (f"{policy} recompute counted (HFU)", policy, convention, reason)
-            for policy, reason in (("full", _AGAIN), ("selective", _AGAIN + _CORE))
-            if recompute in ("none", policy)
-        ]
+        again = []
+        if recompute != "selective":
+            again.append(("full recompute counted (HFU)", "full", convention, _AGAIN + _END))
+            if spares:
+                again.append(("full recompute counted, early stop (HFU)", "early", convention, _AGAIN + _STOP))
+        if recompute != "full":
+            again.append(("selective recompute counted (HFU)", "selective", convention, _AGAIN + _CORE))
         if recompute != "selective":
             again.append(("recompute counted as ×4/3 (HFU)", "full", replace(convention, outside_again=True), _FOURTH))
         for counted, policy, under, reason in again:
@@ -83,17 +90,17 @@ def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list
                 two.append(Mistake(f"{name}, and {counted}", more, f"{why}; {reason}"))
             else:
                 one.append(Mistake(counted, more, reason))
+                flash = steps[policy].under(replace(under, recompute=1)).hardware_flops / base
+                two.append(Mistake(f"{counted}, and {_FLASH[0]}", flash, f"{reason}; {_FLASH[1]}"))
     for billions in _NAMED.findall(model.name):
         ratio = 6e9 * float(billions) * seq / base
         if all(abs(ratio / known.ratio - 1) > 1e-3 for known in one):
             one.append(
                 Mistake(f"6N with the name's {billions}B for N", ratio, "the number in a model's name is rounded")
             )
-    flash = steps[recompute].hardware_flops / base
+    flash = steps["none"].hardware_flops / base
     if all(abs(flash / known.ratio - 1) > 1e-4 for known in one):
-        one.append(
-            Mistake("flash attention's recompute counted (HFU)", flash, "its backward computes the scores again")
-        )
+        one.append(Mistake(_FLASH[0], flash, _FLASH[1]))
     return one, two
 
 

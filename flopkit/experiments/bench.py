@@ -97,7 +97,8 @@ class Bench:
         make : Callable[[], tuple[Any, ...]]
             Gives the function and its arguments, ``(fn, *args)``; called only if the case is to be measured.
         dtype : str
-            Number format of the products: ``"tf32"`` and ``"fp32"`` set torch's switch while the case runs.
+            Number format of the products. While the case runs, torch may round products of fp32 to TF32, unless this is
+            ``"fp32"``: products of other formats may need some of fp32, too. The record's protocol says it.
         flops : float, optional
             FLOPs of a call. None: they are counted.
         bytes : float, optional
@@ -114,17 +115,17 @@ class Bench:
             return self.known[key]
         import torch
 
-        with (
-            tf32_allowed(dtype != "fp32"),
-            torch.no_grad(),
-        ):  # a step turns gradients on for itself, its check needs none
+        allowed = dtype != "fp32"
+        with tf32_allowed(allowed), torch.no_grad():  # a step turns gradients on for itself, its check needs none
             with same_random_state():
                 torch.manual_seed(0)  # the same weights in every run, and the caller's random numbers go on
                 fn, *args = make()
             seconds = time_budget if self.time_budget is None else self.time_budget
             found = measure(fn, *args, time_budget=seconds, flops=flops, bytes=bytes, check=check)
             more = extra() if callable(extra) else extra
-        return self.add(experiment, params, dtype, {**found.record(), "extra": dict(more or {})})
+        record = found.record()
+        protocol = {**record["protocol"], "tf32_allowed": allowed}
+        return self.add(experiment, params, dtype, {**record, "protocol": protocol, "extra": dict(more or {})})
 
     def add(self, experiment: str, params: Mapping[str, Any], dtype: str, measured: Mapping[str, Any]) -> Record:
         """Keep what was *measured* of a case, by this bench or by a program that it started: ``{**measurement.record(), "extra": {…}}``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from flopkit.experiments.catalogue import NAMES, experiment
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.provenance import provenance
 from flopkit.recordings.recorded import Recording
+from flopkit.sizes import positive
 
 __all__ = ["Suite", "chosen", "record"]
 
@@ -105,8 +105,8 @@ def record(
     (3, 0, {})
     """
     path, wanted = Path(path), chosen(only)
-    if time_budget is not None and not 0 < time_budget < math.inf:
-        raise ValueError(f"time_budget={time_budget}: must be seconds, more than 0 and finite")
+    if time_budget is not None:
+        positive("time_budget", time_budget, "seconds")
     bench = Bench(device, scale, time_budget=time_budget)
     here = {**provenance(bench.device), "scale": bench.scale}
     recording = _begun(path, here, attribution or {})

@@ -1,4 +1,4 @@
-"""The clock: how long a call really takes, how sure that is, and whether it can be."""
+"""The clock: how long a call takes, how certain the time is, and whether it is physically possible."""
 
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.running import measure

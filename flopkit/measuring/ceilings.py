@@ -21,6 +21,7 @@ from flopkit.measuring import workloads
 from flopkit.measuring.arguments import rotating
 from flopkit.measuring.running import measure
 from flopkit.measuring.timers import timer_for
+from flopkit.sizes import positive
 from flopkit.tables import Table
 
 __all__ = ["Ceilings", "ceilings"]
@@ -169,8 +170,8 @@ def ceilings(
     import torch
 
     where = machine.place(device)
-    if time_budget is not None and not time_budget > 0:
-        raise ValueError(f"time_budget={time_budget!r}: must be positive")
+    if time_budget is not None:
+        positive("time_budget", time_budget, "seconds")
     chosen = _chosen(where, dtypes)
     seconds = BUDGET[where.type] if time_budget is None else time_budget
     passes = 2 if seconds >= TWICE else 1

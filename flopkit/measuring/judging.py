@@ -16,7 +16,6 @@ __all__ = ["Checked", "at_rates", "check_result", "floor", "known"]
 # The error of a right result, as ‖result − reference‖ / ‖reference‖, by the format that it comes in.
 TOLERANCE = {"torch.float64": 1e-10, "torch.float32": 1e-4, "torch.float16": 5e-3, "torch.bfloat16": 2e-2}
 TF32 = 3e-3  # of fp32 where products may round their operands to tf32
-EARLY = 0.98  # of the floor: a call may be so much faster by the resolution of the clock
 
 
 class Checked(NamedTuple):

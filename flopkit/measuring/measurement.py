@@ -1,4 +1,4 @@
-"""A measurement: how long a call takes, how sure that is, what rate it makes, and whether it can be."""
+"""A measurement: how long a call takes, how certain the time is, its rate, and whether that is physically possible."""
 
 from __future__ import annotations
 

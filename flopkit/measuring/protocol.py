@@ -131,6 +131,11 @@ def timed(timer: Timer, budget: float | None = None, progress: Callable[[float],
         of which a single call is more than an eighth.
     progress : Callable[[float], None], optional
         Called with the share of the budget that is used.
+
+    Raises
+    ------
+    RuntimeError
+        If half of the calls took no time, by a clock that stands still or goes back.
     """
     start = timer.now()
     whole = BUDGET if budget is None else budget
@@ -146,6 +151,8 @@ def timed(timer: Timer, budget: float | None = None, progress: Callable[[float],
     last, steady = None, False
     while True:
         median = statistics.median(_for(timer, window))
+        if median <= 0:
+            raise RuntimeError(f"half of the calls took {median:.3g} s: the clock stands still or goes back")
         if last is not None and abs(median - last) <= SAME * last:
             steady = True
             break

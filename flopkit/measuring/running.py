@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -20,6 +19,7 @@ from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.monitor import Monitor
 from flopkit.measuring.timers import timer_for
 from flopkit.measuring.workloads import tf32_switches
+from flopkit.sizes import positive
 
 __all__ = ["measure"]
 
@@ -80,7 +80,7 @@ def measure(
 
     Notes
     -----
-    Where the device is not in flopkit's table, as CPUs are not, its peak is not known: there is no MFU, and no time is impossible.
+    Where the device is not in flopkit's table, as CPUs are not, its peak is not known: there is no MFU, and no time above 0 is impossible.
     What runs on another stream than the current one is not timed.
 
     Examples
@@ -97,9 +97,13 @@ def measure(
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, measure(fn, x)")
     if check is not None and not callable(check):
         raise TypeError(f"check={check!r}: must be a function of the same arguments")
-    for name, value in (("time_budget", time_budget), ("flops", flops), ("bytes", bytes)):
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{name}={value!r}: must be positive and finite")
+    for name, value, unit in (
+        ("time_budget", time_budget, "seconds"),
+        ("flops", flops, "FLOPs"),
+        ("bytes", bytes, "bytes"),
+    ):
+        if value is not None:
+            positive(name, value, unit)
     results: list[Any] = []
     before = arguments.allocated()
     work = count(lambda: results.append(fn(*args, **kwargs))).under(EXACT)
@@ -144,6 +148,9 @@ def measure(
     if flops is None and not work.lines():
         notes.append("no operator of torch ran, and nothing else is counted")
     verdict = "ok"
+    if timing.fastest <= 0:
+        verdict = "impossible"
+        notes.append(f"the fastest call took {timing.fastest:.3g} s: the clock stood still or went back; measure again")
     of_flops = of_bytes = mfu = mbu = least = None
     if (kept := _own(where, notes)) is not None:
         of_bytes = moved / kept.bandwidth / timing.mean
@@ -160,7 +167,7 @@ def measure(
         moving = min(_least_bytes(arguments.storages(given), whole, len(sets), where), work.bytes)
         notes += (unknown := _unknown(work))
         least, bound = judging.floor(device, {} if unknown else formats, moving, tf32)
-        if timing.fastest < judging.EARLY * least:
+        if timing.fastest < machine.EARLY * least:
             verdict = "impossible"
             notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
         model = work.flops_by_dtype(model=True) if flops is None else formats

@@ -60,18 +60,32 @@ def torch_dtype(dtype: str) -> Any:
 
 @contextlib.contextmanager
 def tf32_allowed(allowed: bool) -> Iterator[None]:
-    """Products and convolutions of float32 may, or may not, round their operands to tf32 on a GPU that has it."""
+    """Products and convolutions of float32 may, or may not, round their operands to tf32 on a GPU that has it. Afterwards torch has the
+    switches that it had."""
     import torch
 
-    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = tf32_switches()
-    for switch in switches:
-        switch.allow_tf32 = allowed
+    backends: Any = torch.backends
+    products = convolutions = None
+    with contextlib.suppress(RuntimeError):  # an older name cannot be read where a newer one said something else
+        products = torch.get_float32_matmul_precision()
+    with contextlib.suppress(RuntimeError):
+        convolutions = backends.cudnn.allow_tf32
+    switches: list[Any] = []
+    if hasattr(backends.cudnn, "conv"):  # since torch 2.9
+        switches = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul]
+    precisions = [switch.fp32_precision for switch in switches]
+    backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = allowed  # some of torch's compilers read these
+    for switch in switches[:3]:  # the last is a CPU's: the older name for products writes it, too
+        switch.fp32_precision = "tf32" if allowed else "ieee"
     try:
         yield
     finally:
-        for switch, was in zip(switches, before, strict=True):
-            switch.allow_tf32 = was
+        if products is not None:
+            torch.set_float32_matmul_precision(products)
+        if convolutions is not None:
+            backends.cudnn.allow_tf32 = convolutions
+        for switch, precision in zip(switches, precisions, strict=True):
+            switch.fp32_precision = precision
 
 
 def tf32_switches() -> tuple[bool, bool]:

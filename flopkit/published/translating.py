@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flopkit import conventions, units
+from flopkit.sizes import positive
 from flopkit.tables import Table
 
 __all__ = ["presets", "translate"]
@@ -16,7 +17,7 @@ def presets() -> dict[str, conventions.Convention]:
     >>> "PALM" in presets()
     True
     """
-    return {name: each for name, each in vars(conventions).items() if isinstance(each, conventions.Convention)}
+    return dict(conventions.PRESETS)
 
 
 def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
@@ -51,8 +52,7 @@ def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
     >>> [(row["convention"], row["counted as"]) for row in table if row["agrees"]][:2]
     [('MEGATRON', 'model FLOPs a token'), ('DEEPSEEK', 'model FLOPs a token')]
     """
-    if not printed > 0:
-        raise ValueError(f"printed={printed!r}: must be a positive number of FLOPs")
+    positive("printed", printed, "FLOPs")
     if not hasattr(work, "under"):
         raise TypeError(f"work={work!r:.60}: must be a Step or a Cost, e.g. fk.load('llama-3-8b').train_step(seq=8192)")
     rows = []

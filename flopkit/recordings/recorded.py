@@ -20,7 +20,6 @@ from flopkit import machine
 __all__ = ["SCHEMA", "Recording"]
 
 SCHEMA = "flopkit.recording/1"
-EARLY = 0.98  # of the floor: a call may be so much faster by the resolution of the clock
 MOST = 1000  # of a peak or a ceiling: caches are not so much faster than memory
 Record = Mapping[str, Any]
 
@@ -223,7 +222,7 @@ def _odd_rates(record: Record) -> Iterator[str]:
     for rate, amount in (("flops_per_s", "flops"), ("bytes_per_s", "bytes")):
         if not math.isclose(rates[rate] * seconds["mean"], counted[amount], rel_tol=1e-9):
             yield f"rates, {rate}: {rates[rate]:.6g} is not {counted[amount]:.6g} by {seconds['mean']:.6g} s"
-    if record["verdict"] == "ok" and floor is not None and seconds["fastest"] < EARLY * floor:
+    if record["verdict"] == "ok" and floor is not None and seconds["fastest"] < machine.EARLY * floor:
         yield f"verdict: {seconds['fastest']:.6g} s is below the floor of {floor:.6g} s and cannot be ok"
     for share in ("mfu", "mbu", "of_ceiling_flops", "of_ceiling_bytes"):
         if (rates.get(share) or 0) > MOST:

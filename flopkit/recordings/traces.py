@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from flopkit.sizes import positive
+
 __all__ = ["Sample", "Trace", "traces"]
 
 CAPPED = 0x4  # NVML's bit for a power limit that holds the clock down
@@ -93,8 +95,7 @@ class Trace:
         >>> [(round(at, 2), round(rate / 1e12)) for at, rate in islice(traces(n=6144, data="normal")[0].rates(0.5), 2)]
         [(0.25, 679), (0.75, 639)]
         """
-        if not every > 0:
-            raise ValueError(f"every={every!r}: must be positive, in seconds")
+        positive("every", every, "seconds")
         began = 0
         for i, end in enumerate(self.ends):
             if end - (self.ends[began - 1] if began else 0.0) >= every or i == len(self.seconds) - 1:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flopkit import devices, units
 from flopkit.arithmetic import brief, maximum, minimum, ratio, reading, same, unmixed, where
+from flopkit.sizes import positive
 
 __all__ = ["Roofline", "bound_by", "roofline"]
 
@@ -133,9 +134,8 @@ def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
     'compute'
     """
     unmixed(flops, bytes, peak, bandwidth)
-    for name, rate in (("peak", peak), ("bandwidth", bandwidth)):
-        if reading(rate) == "plain" and not rate > 0:
-            raise ValueError(f"{name}={rate!r}: a device does something in a second; give a positive number")
+    for name, rate, unit in (("peak", peak, "FLOP/s"), ("bandwidth", bandwidth, "bytes/s")):
+        positive(name, rate, unit, sweep=True)
     compute_seconds, memory_seconds = flops / peak, bytes / bandwidth
     intensity = ratio(flops, bytes)
     return Roofline(

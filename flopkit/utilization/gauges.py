@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit import devices, units
-from flopkit.arithmetic import brief, reading, unmixed
-from flopkit.conventions import EXACT, TORCH, Convention, as_convention, total
+from flopkit.arithmetic import reading, total, unmixed
+from flopkit.conventions import EXACT, TORCH, Convention, as_convention
 from flopkit.cost import Cost
 from flopkit.derivations import number_format
-from flopkit.sizes import size
+from flopkit.sizes import positive, size
 
 __all__ = ["Gauge", "Utilization", "is_bare", "of_bytes", "of_flops"]
 
@@ -92,7 +91,7 @@ class Gauge:
 
     def share(self, seconds: Any) -> Any:
         """What took these seconds, as a share of the peak."""
-        seconds = _amount("seconds", seconds, "seconds", more_than_zero=True)
+        seconds = positive("seconds", seconds, "seconds", sweep=True)
         unmixed(self.at_peak, seconds)
         kind = reading(self.at_peak, seconds)
         if kind in ("sympy", "altair"):
@@ -147,7 +146,8 @@ class Gauge:
 def of_bytes(work: Any, device: Any, count: Any) -> Gauge:
     """The gauge of MBU."""
     work = work.bytes if reading(work) == "plain" and hasattr(work, "bytes") else work
-    moved, device, count = _amount("bytes", work, "bytes"), _device(device, "bandwidth"), size("count", count)
+    moved = positive("bytes", work, "bytes", zero=True, sweep=True)
+    device, count = _device(device, "bandwidth"), size("count", count)
     at_peak = _among(moved / device.bandwidth, count)
     return Gauge(
         "MBU", "B/s", moved, count, at_peak, at_peak / _ROUNDED, device.bandwidth, _title(device),
@@ -183,14 +183,16 @@ def _by_format(work: Any, which: str, device: Any, dtype: Any) -> dict[str, Any]
     """FLOPs, a multiply-add as two, by the number format whose peak they meet."""
     chosen = number_format("bf16" if dtype is None else dtype)
     if is_bare(work):
-        return {chosen: _amount("flops", work, "FLOPs, a Cost, a training step or a Report")}
+        instead = ", a Cost, a training step or a Report"
+        return {chosen: positive("flops", work, "FLOPs", zero=True, sweep=True, instead=instead)}
     if isinstance(work, Cost):
         kinds = {
             kind: macs for kind, macs in work.macs_by_kind.items() if which == "hardware_flops" or kind != "recompute"
         }
         found = {chosen: work.convention.flops(kinds)}
     elif not hasattr(work, "flops_by_dtype"):
-        found = {chosen: _amount(f"flops.{which}", getattr(work, which, work), "FLOPs")}
+        amount = getattr(work, which, work)
+        found = {chosen: positive(f"flops.{which}", amount, "FLOPs", zero=True, sweep=True)}
     else:
         found = work.flops_by_dtype(model=which == "model_flops")
         if dtype is not None:
@@ -229,26 +231,3 @@ def _peak(device: Any, dtype: str) -> Any:
 
 def _title(device: Any) -> str:
     return str(getattr(device, "title", "device"))
-
-
-def _amount(name: str, value: Any, what: str, more_than_zero: bool = False) -> Any:
-    """A number, an array of them, or a formula; no number is negative, infinite or NaN."""
-    kind, wrong = reading(value), "more than 0" if more_than_zero else "0 or more"
-    if kind in ("sympy", "altair"):
-        return value
-    if kind == "numpy" and value.ndim:
-        if value.dtype.kind not in "iuf":
-            raise TypeError(f"{name} has dtype {value.dtype}: must be an array of numbers")
-        values = value.astype("float64")
-        bad = values[~((values > 0 if more_than_zero else values >= 0) & (values < math.inf))]
-        if bad.size:
-            raise ValueError(f"{name} contains {bad[0]:g}: each must be {wrong}, and finite")
-        return values
-    if kind == "numpy":
-        value = value.item()
-    if isinstance(value, (bool, str, complex)) or not hasattr(value, "__float__") or getattr(value, "ndim", False):
-        raise TypeError(f"{name}={brief(repr(value), 60)}: must be a number of {what}")
-    found = value if isinstance(value, int) else float(value)
-    if not (0 < found < math.inf or (found == 0 and not more_than_zero)):
-        raise ValueError(f"{name}={value}: must be {wrong}, and finite")
-    return found

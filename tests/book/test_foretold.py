@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -96,9 +97,10 @@ def test_what_is_not_measured_is_the_cpu_or_two_gpus():
 
 def test_the_page_has_every_experiment_and_every_part():
     page = foretold.results()
+    as_written = re.sub(r" \[meant: .*?\]", "", page)
     for name in NAMES:
         asked = fk.experiments.experiment(name)
-        assert f"### {asked.title}" in page and asked.prediction in page
+        assert f"### {asked.title}" in page and asked.prediction in as_written
     found = {
         machine: [part for name in NAMES for part in foretold.parts_of(name, machine)] for machine in foretold.MACHINES
     }
@@ -244,3 +246,14 @@ def test_an_interval_decides(low, high, word):
 
 def test_a_quotient_is_as_unsure_as_its_parts():
     assert foretold.Span(4, 2, 6) / foretold.Span(2, 1, 4) == foretold.Span(2, 0.5, 6)
+
+
+def test_what_a_prediction_means_is_said_beside_it():
+    """The depthwise convolution has a factor of the channels fewer FLOPs, of each machine's."""
+    words, meant = foretold.MEANT["convolutions"]
+    assert list(foretold.MEANT) == ["convolutions"] and foretold.experiment("convolutions").prediction.count(words) == 1
+    assert f"{words} [meant: {meant}], but" in foretold.results()
+    for machine, share in (("h200", "1/256 of the FLOPs"), ("xeon", "1/128 on the CPU")):
+        of = foretold.Cases(foretold.ours("convolutions", machine))
+        few, many = (of(kind=kind, layout="NHWC")["counted"]["flops"] for kind in ("depthwise", "dense"))
+        assert meant.find(f"1/{many // few} ") == meant.index(share) and many % few == 0

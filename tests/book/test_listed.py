@@ -20,9 +20,10 @@ def rows(name, function):
 def test_every_kind_of_work_is_listed_where_it_belongs():
     lines = rows("listed", "kinds")
     assert len(lines) == len(KINDS) + len(VECTOR_KINDS)
-    for kind, what in (KINDS | VECTOR_KINDS).items():
-        [line] = [line for line in lines if line.startswith(f"| `{kind}` |")]
-        assert what in line and ("`macs_by_kind`" in line) == (kind in KINDS)
+    for kind in (KINDS | VECTOR_KINDS).values():
+        [line] = [line for line in lines if line.startswith(f"| `{kind.name}` |")]
+        assert kind.text in line and ("`macs_by_kind`" in line) == (kind.name in KINDS)
+        assert ("(not executed)" in line) == (not kind.executed)
 
 
 def test_every_convention_is_listed_with_its_source():

@@ -1,10 +1,17 @@
 """The digits in the prose of README and of the pages "Hardware" and "Conventions", which have no cells to say them."""
 
+import re
+import sys
 from pathlib import Path
 
 import flopkit as fk
 from flopkit.charts import one_run
 from flopkit.published import presets
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
+import hardware
+
+sys.path.pop(0)
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 
@@ -41,6 +48,36 @@ def test_what_hardware_says_of_its_devices():
     assert round(p100.peak("fp16") / p100.peak("fp32")) == 2
     boards = [f"{device[name].bandwidth / 1e9:.0f}" for name in ("p100-sxm", "p100-pcie")]
     assert "{} and {} GB/s for the two boards of the P100".format(*boards) in page
+
+
+def test_hardware_tells_no_units_from_no_source():
+    """Volta, Turing and Ampere have no units for fp8, nor have the P100, CDNA 2 and TPUs up to v5e; of TPUs and Gaudis nobody prints fp32."""
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in hardware.peaks().splitlines()[2:]]
+    columns = {
+        name: {row[0] for row in rows if row[at] == mark} for name, at, mark in (("fp32", 1, "?"), ("fp8", 3, "–"))
+    }
+    assert {name.split("-")[0] for name in columns["fp32"]} == {"tpu", "gaudi"}
+    old = r"p100|v100|t4|a10|rtx-30|mi250|tpu-v[34]|tpu-v5e"
+    assert columns["fp8"] == {name for name in fk.device_names() if re.match(old, name)}
+    assert sum(cell in "?–" for row in rows for cell in row) == len(columns["fp32"]) + len(columns["fp8"])
+    page = (BOOK / "hardware.md").read_text("utf8")
+    assert "A dash (–) means that the device has no such units." in page and "A question mark" in page
+
+
+def test_the_sources_of_each_device_fold():
+    text = hardware.sources()
+    assert re.findall(r"<summary>([^:]+): ", text) == list(fk.device_names()) and text.count("</details>") == len(
+        fk.device_names()
+    )
+
+
+def test_what_a_driver_reports():
+    """Of the H100 and the H200, in MiB, as nvidia-smi prints them."""
+    page = (BOOK / "hardware.md").read_text("utf8")
+    h100, h200 = (mib * 2**20 for mib in (81_559, 143_771))
+    assert f"{h100 / 1e9:.1f} for an H100, {h200 / 1e9:.1f} for an H200" in page
+    for reported, name in ((h100, "h100-sxm"), (h200, "h200")):
+        assert 0.06 < reported / fk.device(name).memory - 1 < 0.075
 
 
 def test_what_conventions_says_of_its_models():

@@ -26,7 +26,8 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def demo_folder(tmp_path_factory):
-    """`figures.html` as in the book (shared script), `live.html` as from two kernels (all inside), `twins.html` the same figure twice."""
+    """`figures.html` as in the book (shared script), `live.html` as from two kernels (all inside), `twins.html` the same figure twice,
+    `faulty.html` what a test must complain of."""
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     import demo_figure as demo
@@ -38,6 +39,7 @@ def demo_folder(tmp_path_factory):
         "figures.html": (SHARED, "<p>Words.</p>".join(map(html.fragment, figures))),
         "live.html": ("", html.standalone(figures[0]) + html.standalone(figures[1])),
         "twins.html": (SHARED, html.fragment(figures[1]) + html.fragment(figures[1])),
+        "faulty.html": (SHARED, "".join(html.fragment(demo.faulty(fault)) for fault in demo.FAULTS)),
     }
     return _folder(tmp_path_factory.mktemp("site"), pages)
 

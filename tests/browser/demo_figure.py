@@ -132,3 +132,46 @@ def calculator():
         readouts=[readout("days", "Training time", "s")],
         table=[column("gpus", "GPUs"), column("days", "Training time", "s")],
     )
+
+
+LONG = "first " * 39 + "first"  # in no chart is room for it
+# What a reader would stumble over, and how the tests complain of it; of the first there is nothing to say.
+FAULTS = {
+    "none": [],
+    "overlap": ['"first" and "second" overlap'],
+    "outside": [f'"{LONG}" leaves the picture'],
+    "struck": ['"first" is crossed by a line, var(--fk-blue)'],
+    "covered": ['"first" is crossed by a dot, var(--fk-green)'],
+    "keyless": ["nothing says what these colours mean: var(--fk-blue), var(--fk-orange)"],
+    "swatch": [],
+}
+
+
+def faulty(fault):
+    """Two lines with a legend, a name that stands on one of them, and one of the faults above."""
+
+    def chart(s):
+        kinds = {"upper": theme.BLUE, "lower": theme.ORANGE}
+        x, y = (alt.X("x:Q", scale=alt.Scale(domain=[0, 10])), alt.Y("y:Q", scale=alt.Scale(domain=[0, 10])))
+        legend = None if fault == "keyless" else alt.Legend(orient="bottom", symbolType="stroke", symbolOpacity=1)
+        scale = alt.Scale(domain=[*kinds], range=[*kinds.values()])
+        ends = [{"x": end, "y": at, "line": line} for line, at in (("upper", 6), ("lower", 2)) for end in (0, 10)]
+        lines = alt.Chart(alt.Data(values=ends)).mark_line(opacity=0.5 if fault == "swatch" else 1)
+        lines = lines.encode(x=x, y=y, color=alt.Color("line:N", title=None, scale=scale, legend=legend))
+
+        def name(words, right, up, first=0):
+            rows = alt.Chart(alt.Data(values=[{"x": right, "y": up, "words": words}]))
+            return theme.words(rows, {}, x=x, y=y, text="words:N")[first:]
+
+        dot = alt.Chart(alt.Data(values=[{"x": 3, "y": 4}])).mark_point(color=theme.GREEN, size=200)
+        more = {
+            "overlap": [*name("first", 3, 4), *name("second", 3.2, 4.1)],
+            "outside": name(LONG, 5, 9),
+            "struck": name("first", 5, 6, first=1),  # without its halo
+            "covered": [*name("first", 3, 4), dot.encode(x=x, y=y)],
+        }.get(fault, name("first", 5, 6))
+        return alt.layer(lines, *more)
+
+    return Figure(
+        name=f"demo-{fault}", title=f"A fault: {fault}", alt="Two lines.", model=lambda s: None, controls=[], chart=chart, height=200
+    )  # fmt: skip

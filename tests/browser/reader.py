@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+
+
+FAULTS = (Path(__file__).parent / "faults.js").read_text("utf8")
 
 
 def show(page, name, nth=0):
@@ -48,6 +52,20 @@ def turn(page, figure, node, settings):
     settle(page, node, settings)
 
 
+SET = """([node, indices]) => Object.entries(indices).forEach(([name, i]) => {
+  const e = node.querySelector(`.fk-control [name="${name}"]`), what = {range: 'value', checkbox: 'checked'}[e.type] ?? 'selectedIndex';
+  e[what] = what === 'checked' ? !!i : i;
+  e.dispatchEvent(new Event('input', {bubbles: true}));
+})"""
+
+
+def put(page, figure, node, settings):
+    """Set controls at once, faster than a hand."""
+    indices = {name: figure.controls[name].options.index(value) for name, value in settings.items()}
+    page.evaluate(SET, [node.element_handle(), indices])
+    settle(page, node, settings)
+
+
 def compare(figure, node, settings):
     """Every control and read-out says what Python says: the number behind the text, and the text."""
     want, texts = figure.at(**settings), figure.texts(**settings)
@@ -83,6 +101,13 @@ def compare_table(figure, node, settings):
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
     )
     assert have == want
+
+
+def look(node, settings):
+    """Nothing is in the way of reading the picture. Gives the colours of its legend and those of its marks."""
+    found = node.evaluate(FAULTS)
+    assert not found["faults"], f"{'; '.join(found['faults'])} at {settings}"
+    return set(found["swatches"]), set(found["marks"])
 
 
 def anything(figure, rng):

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("altair")
 pytest.importorskip("playwright.sync_api")
 
-from reader import PHONE, anything, compare, compare_table, css, is_close, pixels, settle, show, turn
+from reader import PHONE, anything, compare, compare_table, css, is_close, look, pixels, put, settle, show, turn
 
 from flopkit import charts
 from flopkit.charts import theme
@@ -44,6 +44,9 @@ FILLED = {
     "layer-shares": 0.65,
     "calculator": 0.35, "utilisation-ceilings": 0.6,
 }  # fmt: skip
+# How much of a chart's room lies under its lowest word.
+BELOW = """chart => { const room = chart.getBoundingClientRect(), words = [...chart.querySelectorAll("svg text")];
+  return (room.bottom - Math.max(...words.map(e => e.getBoundingClientRect().bottom))) / room.height; }"""
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +75,8 @@ def test_a_measured_figure_has_its_numbers_and_nothing_to_set(open_page, path, n
     node.locator(".fk-data > summary").click()
     dots = node.locator(".fk-live svg .mark-symbol.role-mark path")
     assert node.locator(".fk-data tbody tr").count() == dots.count() > 0
+    swatches, marks = look(node, {})
+    assert swatches <= marks
     said, head = node.inner_text(), node.locator(".fk-data thead th").first.inner_text().strip().lower()
     if head != "whose":  # a figure without a roof, such as rates over time
         return
@@ -84,6 +89,7 @@ def test_random_settings_give_what_python_gives(open_page, figures, path, name):
     page, figure, rng = open_page(path), made(figures, name), random.Random(name)
     node = show(page, name)
     compare(figure, node, {})
+    seen = [look(node, {})]
     if figure.table:
         node.locator(".fk-data > summary").click()
     for settings in [
@@ -94,19 +100,26 @@ def test_random_settings_give_what_python_gives(open_page, figures, path, name):
         compare(figure, node, settings)
         if figure.table:
             compare_table(figure, node, settings)
+        seen.append(look(node, settings))
+    swatches, marks = (set().union(*each) for each in zip(*seen, strict=True))
+    assert swatches <= marks, "a legend shows what no setting draws"
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize(("path", "name"), SHOWN)
-def test_the_picture_is_there(open_page, path, name, options, dark):
+def test_the_picture_is_there_and_can_be_read(open_page, figures, path, name, options, dark):
     page = open_page(path, color_scheme="dark" if dark else "light", **options)
+    below = [chart.evaluate(BELOW) for chart in page.locator(f'[data-name="{name}"] .fk-chart:not(.fk-none)').all()]
+    assert max(below, default=0) < 0.3, "a gap under the picture, while nothing is drawn"
     node = show(page, name)
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     if node.locator(".fk-none").count():
         return
     svg = node.locator(".fk-live svg")
     assert svg.bounding_box()["width"] > 300
+    inset = "e => e.getBoundingClientRect().x - e.closest('.cell_output').getBoundingClientRect().x"
+    assert node.evaluate(inset) == 0, "it begins where the text does, in the dark, too"
     assert css(page, node, "--fk-ink") == (theme.DARK[theme.INK] if dark else theme.INK)
     seen = pixels(svg.screenshot())
     ground, words = seen[0], theme.DARK[theme.MUTED] if dark else theme.MUTED
@@ -114,6 +127,13 @@ def test_the_picture_is_there(open_page, path, name, options, dark):
     inked = sum(max(abs(a - b) for a, b in zip(pixel, ground, strict=True)) > 60 for pixel in seen) / len(seen)
     assert 0.003 < inked < FILLED.get(name, LINES), f"{inked:.1%} of the picture is inked"
     assert sum(is_close(pixel, words) for pixel in seen) > 30
+    look(node, {})
+    if (path, name) in REMADE:
+        figure, rng = made(figures, name), random.Random(f"{name} {dark} {options}")
+        for _ in range(4):
+            settings = anything(figure, rng)
+            put(page, figure, node, settings)
+            look(node, settings)
 
 
 @pytest.mark.parametrize(("path", "name"), REMADE)

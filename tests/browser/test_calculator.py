@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("altair")
 pytest.importorskip("playwright.sync_api")
 
-from reader import compare, settle, show, turn
+from reader import PHONE, compare, settle, show, turn
 
 import flopkit as fk
 from flopkit.charts import calculator
@@ -127,6 +127,21 @@ def test_every_configuration_is_read_as_from_hf_reads_it(open_page):
         assert said(node, "params") == [model.params], name
 
 
+def test_on_a_phone_the_read_outs_stay_in_sight_and_the_bars_leave(open_page):
+    page = open_page("calculator.html", **PHONE)
+    node, height = show(page, FIGURE.name), PHONE["viewport"]["height"]
+    for group in node.locator("details.fk-group").all():
+        group.evaluate("e => { e.open = true }")
+    for control in node.locator(".fk-group input[type=range]").all():
+        for block in ("end", "start"):
+            control.evaluate("(e, block) => e.scrollIntoView({block})", block)
+            results, box = node.locator(".fk-readouts").bounding_box(), control.bounding_box()
+            chart = node.locator(".fk-chart").bounding_box()
+            assert 0 <= results["y"] and results["height"] <= height / 3, "they leave room for the controls"
+            assert chart["y"] + chart["height"] <= results["y"] + 1 and results["y"] + results["height"] <= box["y"]
+    assert results["y"] < 1 and chart["y"] + chart["height"] < 0
+
+
 def test_a_link_restores_what_was_pasted(open_page):
     page = open_page("calculator.html")
     node = show(page, FIGURE.name)
@@ -189,10 +204,10 @@ REFUSED = {
     "text for a number": ({**LLAMA, "hidden_size": "4096"}, 'hidden_size is "4096": a whole number of at least 1 is wanted.'),
     "a negative size": ({**LLAMA, "num_hidden_layers": -1}, "num_hidden_layers is -1: a whole number of at least 1 is wanted."),
     "half a head": ({**LLAMA, "num_attention_heads": 31}, "4096 is not divisible by 31"),
-    "another activation": ({**LLAMA, "hidden_act": "relu"}, 'hidden_act is "relu": a llama with that is not described here, only "silu"'),
+    "another activation": ({**LLAMA, "hidden_act": "relu"}, 'hidden_act is "relu": this box reads llama only with "silu"'),
     "a kind of layer": ({**GEMMA, "layer_types": ["full_attention", "chunked_attention"] * 13}, 'layer_types: this figure has no control for layers of the kind "chunked_attention".'),
     "a short list of layers": ({**GEMMA, "layer_types": ["full_attention"]}, "layer_types has 1 entries for 26 layers."),
-    "a bias": ({**hf_config("olmo-2-7b"), "attention_bias": True}, "attention_bias is true: a olmo2 with that is not described here, only false."),
+    "a bias": ({**hf_config("olmo-2-7b"), "attention_bias": True}, "attention_bias is true: this box reads olmo2 only with false."),
     "no JSON": ("hidden_size = 4096", "This is no JSON: "),
     "no object": ("[1, 2]", "This is no JSON object"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every drawing in a browser: no word leaves the picture or runs into another, none is too small on a phone, dark pages change the colours."""
+"""Every drawing in a browser: no word leaves the picture, runs into another or under a line, none is too small on a phone, dark pages change the colours."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import pytest
 
 pytest.importorskip("playwright.sync_api")
 
+from reader import FAULTS
+
 from flopkit import charts
 from flopkit.charts import drawings
+from flopkit.charts.drawings.canvas import Canvas
+from flopkit.charts.drawings.drawing import Drawing
 
 pytestmark = pytest.mark.browser
 STYLE = (Path(charts.__file__).parent / "static" / "figure.css").read_text("utf8")
@@ -59,9 +63,15 @@ WORDS = """() => [...document.querySelectorAll('.fk-sheets > svg')].map(svg => {
 
 
 @pytest.fixture(scope="module")
-def sheets(chromium):
-    """`sheets(drawing, width, dark) -> [frame and words of each canvas]`"""
+def page(chromium):
     page = chromium.new_page()
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def sheets(page):
+    """`sheets(drawing, width, dark) -> [frame and words of each canvas]`"""
 
     def open_(drawing, width, dark=False):
         page.set_viewport_size({"width": width, "height": 800})
@@ -72,13 +82,12 @@ def sheets(chromium):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         return page.evaluate(WORDS)
 
-    yield open_
-    page.close()
+    return open_
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("drawing", DRAWN, ids=lambda drawing: drawing.name)
-def test_words_have_room(sheets, drawing, width):
+def test_words_have_room(sheets, page, drawing, width):
     for sheet in sheets(drawing, width):
         left, top, right, bottom = sheet["frame"]
         scale = (right - left) / 360
@@ -95,6 +104,20 @@ def test_words_have_room(sheets, drawing, width):
                     )
                 ]
                 assert over[0] <= scale or over[1] <= 4 * scale, f"{one['text']!r} runs into {other['text']!r}"
+    assert page.locator("figure").evaluate(FAULTS)["faults"] == []
+
+
+def test_a_line_through_words_is_told(sheets, page):
+    canvas = Canvas(60)
+    for y, look in ((10, {}), (30, {"halo": True}), (50, {})):
+        canvas.line(6, y, 200, y)
+        if y == 50:
+            canvas.box(10, 42, 80, 16, fill=1, colour="#dfe3e8", edge=0)
+        canvas.text(20, y, f"words at {y}", anchor="start", **look)
+    sheets(Drawing("struck", "A title", "A line behind words, behind their halo, behind their box.", [canvas]), 390)
+    assert page.locator("figure").evaluate(FAULTS)["faults"] == [
+        '"words at 10" is crossed by a line, var(--fk-muted,#5b6472)'
+    ]
 
 
 def test_the_page_sets_the_ink(sheets):

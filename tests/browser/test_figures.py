@@ -12,7 +12,7 @@ pytest.importorskip("altair")
 pytest.importorskip("playwright.sync_api")
 
 import demo_figure as demo
-from reader import PHONE, anything, compare, compare_table, css, is_close, pixels, settle, show, turn
+from reader import FAULTS, PHONE, anything, compare, compare_table, css, is_close, pixels, settle, show, turn
 
 from flopkit import units
 from flopkit.charts import theme
@@ -90,6 +90,7 @@ def test_numbers_read_as_in_python(open_page):
         "params",
     ]
     cases = [[value, unit] for value in values for unit in (every if len(str(value)) < 9 else rng.sample(every, 3))]
+    cases += [[sign * value, "+%"] for value in values for sign in (1, -1)]
     have = open_page("figures.html").evaluate(
         "cases => cases.map(([value, unit]) => flopkitFigures.format(value, unit))", cases
     )
@@ -422,6 +423,17 @@ def test_a_live_figure_added_later_wakes_up(open_page, demo_folder):
     node = show(page, "demo-roofline")
     turn(page, ROOFLINE, node, {"tokens": 8})
     compare(ROOFLINE, node, {"tokens": 8})
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_what_a_reader_stumbles_over_is_told(open_page, dark):
+    """One fault in each of these figures, and the complaint that each would cause in the book."""
+    page = open_page("faulty.html")
+    page.evaluate("dark => document.documentElement.dataset.theme = dark ? 'dark' : 'light'", dark)
+    for fault, complaints in demo.FAULTS.items():
+        found = show(page, f"demo-{fault}").evaluate(FAULTS)
+        assert found["faults"] == complaints, fault
+        assert (set(found["swatches"]) <= set(found["marks"])) == (fault != "swatch"), found
 
 
 def test_the_same_figure_twice(open_page):

@@ -141,6 +141,10 @@ HOSTILE = {
     "a long list": (QWEN | {"num_hidden_layers": 10_000, "mlp_only_layers": [-1] * 150_000}, None),
     "long text": (LLAMA | {"hidden_size": "9" * 900_000}, 'hidden_size is "99999'),
     "a long name": (LLAMA | {"model_type": "\u05d0" * 900_000}, 'The model_type "\u05d0\u05d0'),
+    "a name": ("meta-llama/Llama-3.1-8B", "This looks like a model's name. Paste the contents of its config.json, or choose from the list."),
+    "a short name": (" llama-3-8b\n", "This looks like a model's name."),
+    "an address": ("https://huggingface.co/gpt2", "This looks like a model's name."),
+    "half a file": ('{"model_type":', "This is no JSON: "),
     "deep": (json.dumps(LLAMA)[:-1] + ', "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "This could not be read."),
     "deep in a field": (json.dumps(LLAMA)[:-1] + ', "head_dim": ' + "[" * 2_000 + "]" * 2_000 + "}", "head_dim is [[["),
     "more than a megabyte": ("[" + " " * 1_000_000, "This has 1,000,001 characters: paste one config.json, which has some thousands."),
@@ -168,6 +172,25 @@ def test_whatever_cannot_be_read_is_refused_in_a_line_and_at_once(open_page):
 def test_a_file_with_a_mark_of_its_byte_order_is_read(open_page):
     [[told, _]] = open_page("calculator.html").evaluate(READ, ["\ufeff" + json.dumps(LLAMA)])
     assert told.startswith("Read as a llama")
+
+
+@pytest.mark.parametrize("said, shown", [
+    ({"quant_method": "fp8", "fmt": "e4m3"}, "quantization_config (fp8) was not read"), ({"load_in_4bit": True}, "quantization_config was not read"),
+    ({"quant_method": ["awq"]}, "quantization_config was not read"), (None, ""),
+])  # fmt: skip
+def test_a_quantised_file_is_read_without_its_format(open_page, said, shown):
+    """Which weights have the format differs by file, so the reader sets it; the controls stay as they are."""
+    plain, quantised = json.dumps(LLAMA), json.dumps(LLAMA | {"quantization_config": said})
+    inside = json.dumps({"text_config": {**GEMMA, "quantization_config": said}})
+    told = open_page("calculator.html").evaluate(READ, [plain, quantised, inside])
+    assert told[0][1] == told[1][1]
+    for text, _ in told[1:]:
+        assert (
+            text.startswith("Read as a ")
+            and (shown or "controls set.") in text
+            and ("Weights stored in" in text) == bool(shown)
+        )
+    assert told[0][0].endswith("controls set.") and told[2][1] is not None
 
 
 def test_without_vega_the_box_is_off(chromium, site):

@@ -14,6 +14,8 @@ import pytest
 import flopkit as fk
 from flopkit import charts
 from flopkit.charts import drawings, theme
+from flopkit.charts.drawings.titles import model_title
+from flopkit.charts.gallery import rest
 from flopkit.peers.asking import sure
 from flopkit.peers.tools import TOOLS
 
@@ -119,7 +121,7 @@ def test_bytes_and_flops_by_hand():
 
 
 def test_norm_steps_are_what_torch_counts():
-    """Each step of the norm as a program of its own; a bar is as long as the bytes for each of its 2¹⁶ numbers."""
+    """Each step of the norm as a program of its own; a bar is as long as its bytes per element, of which there are 2¹⁶."""
     torch = pytest.importorskip("torch")
     with torch.device("meta"):
         narrow, gain = torch.empty(256, 256, dtype=torch.bfloat16), torch.empty(256, dtype=torch.bfloat16)
@@ -163,6 +165,18 @@ def test_blocks_of_two_networks_by_hand():
     both = drawings.bottlenecks()
     intensity = sum(done for done, _ in products.values()) / (4 * sum(numbers))
     assert f"{intensity:.3g} FLOPs per byte" in words(both)
+    said = {
+        name: ", ".join(mark.text for place in range(3) for mark in both.marks(f"operators {place} of {name}")).split(
+            ", "
+        )
+        for name in ("a bottleneck", "an inverted bottleneck")
+    }
+    named = {"batch norm": "norm", "activation": "act.", "residual sum": "sum", "depthwise 3 × 3": "depthwise"}
+    bars = [mark.text.partition(",")[0] for mark in drawing.canvases[0].marks if mark.kind == "text"][2:]
+    assert said["an inverted bottleneck"] == [named.get(bar, bar) for bar in bars if bar in named or bar == "1 × 1"]
+    assert said["a bottleneck"] == [word.replace("depthwise", "3 × 3") for word in said["an inverted bottleneck"]] + [
+        "act."
+    ]
     wide, thin = (both.marks(f"map 0 of {name}")[0].w for name in ("a bottleneck", "an inverted bottleneck"))
     assert wide / thin == pytest.approx(256 / 24)
     at, (n, m) = 64 * 56 * 56, (64, 256)
@@ -191,7 +205,38 @@ def test_layer_tensors_by_hand():
         bars = [mark.w for mark in sheet.marks if mark.name.startswith("bytes of")]
         assert sum(bars) == pytest.approx(pixels * at["bytes"], rel=1e-9)
         [said] = sheet.named("said")
-        assert said.text.endswith(f"the rest {100 * at['rest_bytes']:.1f} %")
+        assert said.text.endswith(f"other operators {100 * at['rest_bytes']:.1f} %")
+
+
+def test_orange_is_for_matmuls_in_all_figures_of_chapter_5():
+    steps, layer = drawings.norm_steps(), drawings.layer_tensors()
+    assert not {theme.ORANGE, theme.BLUE} & set(re.findall("#[0-9a-f]{6}", steps.html()))
+    matmuls = {"q, k, v", "q, k, v + rotary", "attention, flash", "o", "gate, up", "gate, up + SwiGLU", "down"}
+    for sheet in layer.canvases:
+        bars = {mark.name.removeprefix("bytes of "): mark for mark in sheet.marks if mark.name.startswith("bytes of ")}
+        assert {name for name, bar in bars.items() if theme.ORANGE in bar.svg} == {
+            name for name in bars if name in matmuls and "+" not in name
+        }
+        assert {name for name, bar in bars.items() if theme.BLUE in bar.svg} == set(bars) - matmuls
+    ranges = dict(zip(rest.KINDS, rest.COLOURS, strict=True))
+    assert ranges["products"] == theme.ORANGE and theme.ORANGE not in [
+        ranges[name] for name in ("norm", "sums", "rotary")
+    ]
+
+
+def test_models_have_the_names_that_people_write():
+    """A drawing says Llama-3-8B, not llama-3-8b, which is what `flopkit.load` takes."""
+    every = (
+        drawings.layer_tensors(), drawings.model_tree(), drawings.decode_bytes(), drawings.attention_layer(), drawings.numerators(),
+    )  # fmt: skip
+    for drawing in every:
+        said = " ".join([drawing.title, drawing.alt, words(drawing)])
+        assert [
+            name for name in fk.models.model_names() if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said)
+        ] == []
+    assert "29 % of GPT-2 and 0.349 % of GPT-3" in drawings.model_tree().title
+    titles = [model_title(name) for name in fk.models.model_names()]
+    assert len(set(titles)) == len(titles)
 
 
 def test_fused_chain_by_hand():
@@ -250,9 +295,10 @@ def test_routed_tokens_by_hand():
 def test_routed_tokens_without_a_limit_keep_all_rows():
     """It stands before a guess and before capacities are explained: nothing is dropped or empty, and no sentence compares the work."""
     drawing = drawings.routed_tokens()
-    for canvas, counts in zip(drawing.canvases, ([3, 3, 3, 3], [6, 2, 2, 2]), strict=True):
-        assert [mark.w / 18 for mark in canvas.named("kept")] == counts
-        assert not any(canvas.named(name) for name in ("dropped", "empty", "capacity"))
+    [skewed] = drawing.canvases  # the next figure has the balanced load beside it
+    assert [mark.w / 18 for mark in skewed.named("kept")] == [6, 2, 2, 2]
+    assert not any(skewed.named(name) for name in ("dropped", "empty", "capacity"))
+    assert "balanced, each would get 3" in drawing.alt
     assert not re.search("12|work|capacity|room", drawing.title + drawing.alt)
 
 
@@ -682,6 +728,11 @@ def test_model_tree_is_as_high_as_its_flops():
         assert mark.h == pytest.approx(model.h * macs / whole), mark.name
     assert stack.y == inside_layers[0].y and last.y == pytest.approx(stack.y + stack.h)
     assert sum(mark.h for mark in inside_layers) == pytest.approx(stack.h)
+    canvas = drawings.model_tree().canvases[1]  # GPT-3, where scores and head are too low for words inside
+    [border] = {part.x + part.w for part in canvas.named("MLP")}
+    for mark in canvas.marks:
+        if mark.text.startswith("↑"):
+            assert mark.x + mark.w <= border - 4, f"{mark.text}: clear of the border"
     assert "head  29 %" in words(drawing) and f"{2 * whole / 1e6:.0f} MFLOPs" in words(drawing)
 
 

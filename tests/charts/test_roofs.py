@@ -34,11 +34,29 @@ def test_the_plot_holds_every_dot_and_names_its_owner(layers):
 
 def test_a_name_stands_beside_the_dots_of_its_label(layers):
     plain = on_one_roof(layers, "A title", "A conclusion.")
-    named = on_one_roof(layers, "A title", "A conclusion.", names={"slow": "the slow one", "mine: slow": "my own"})
-    assert [row["named"] for row in named.data()] == ["the slow one", "", "my own"]
+    names = {"slow": "the slow one", "fast": ("the fast one", "below"), "mine: slow": "my own"}
+    named = on_one_roof(layers, "A title", "A conclusion.", names=names)
+    assert [(row["right"], row["below"]) for row in named.data()] == [
+        ("the slow one", ""), ("", "the fast one"), ("my own", "")
+    ]  # fmt: skip
     marks = [[layer["mark"]["type"] for layer in figure.spec()["layer"]] for figure in (plain, named)]
-    assert marks == [["line", "point"], ["line", "text", "point", "text"]]
-    assert {layer["encoding"]["text"]["field"] for layer in named.spec()["layer"][1::2]} == {"named"}
+    assert marks == [["line", "point"], ["line", "text", "text", "point", "text", "text"]]
+    texts = [layer for layer in named.spec()["layer"] if layer["mark"]["type"] == "text"]
+    dy = {layer["encoding"]["text"]["field"]: layer["mark"]["dy"] for layer in texts}
+    assert sorted(dy) == ["below", "right"] and dy["below"] > 10 > dy["right"]  # y runs downwards
+    with pytest.raises(ValueError, match=r"\('x', 'left'\): the side must be one of right, above, below"):
+        on_one_roof(layers, "A title", "A conclusion.", names={"slow": ("x", "left")})
+
+
+def test_a_page_of_the_book_leaves_its_builders_dots_out(layers, monkeypatch):
+    own = [Dots(whose, 1e9, 1e9, "measured").add("slow", 1e6, 1e6, 1e-3) for whose in ("yours: a CPU", "your run")]
+    owners = [
+        list(dict.fromkeys(row["whose"] for row in on_one_roof([*layers, *own], "A title", "A conclusion.").data()))
+        for page in ("", "1")
+        if monkeypatch.setenv("FLOPKIT_BOOK", page) is None
+    ]
+    assert owners == [["theirs", "mine", "yours: a CPU", "your run"], ["theirs", "mine"]]
+    assert "your" not in on_one_roof([*layers, *own], "A title", "A conclusion.").caption
 
 
 def test_nothing_and_twice_the_same_are_refused(layers):

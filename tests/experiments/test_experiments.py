@@ -46,6 +46,22 @@ def test_its_records_are_complete_and_plain(ran):
         assert record["seconds"]["mean"] > 0 and record["counted"]["flops"] >= 0 and record["counted"]["bytes"] > 0
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "tf32", "fp32"])
+def test_a_record_says_whether_tf32_was_allowed(dtype):
+    """As torch had it while the case ran, whatever it has before and afterwards."""
+    import torch
+
+    seen = set()
+
+    def run(x):
+        seen.add(torch.backends.cuda.matmul.allow_tf32)
+        return x @ x
+
+    record = Bench("cpu", "toy").case("matmul_sizes", {"n": 8}, lambda: (run, torch.ones(8, 8)), dtype)
+    assert seen == {record["protocol"]["tf32_allowed"]} == {dtype != "fp32"}
+    assert "timer" in record["protocol"]
+
+
 def test_a_recording_takes_them(ran):
     for record in ran[1]:
         assert list(recorded._faults_of(record)) == []
@@ -54,7 +70,8 @@ def test_a_recording_takes_them(ran):
 def test_its_results_are_right(ran):
     """On a CPU, whose peak is not known, no time is impossible: "ok" says that the results were right, or a note why they were not checked."""
     for record in ran[1]:
-        allowed = {"ok", "disturbed"} if record["experiment"] == "all_reduce" else {"ok"}  # its ranks judge for themselves
+        # the ranks of all_reduce judge for themselves
+        allowed = {"ok", "disturbed"} if record["experiment"] == "all_reduce" else {"ok"}
         assert record["verdict"] in allowed, record["notes"]
         assert record["error"] is not None or any("was not checked" in note for note in record["notes"])
 
@@ -78,7 +95,7 @@ def test_it_goes_on_where_it_was_interrupted(ran, monkeypatch):
 
     class Clock:
         def record(self):
-            return {"measured": True}
+            return {"measured": True, "protocol": {}}
 
     def ranks(cases, dtype, time_budget):
         yield from (measured.append(each) or {"measured": True} for each in cases)

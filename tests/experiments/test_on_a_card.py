@@ -29,6 +29,11 @@ class Event:
         return (other.at - self.at) * 1e3
 
 
+class Graph:
+    def replay(self):
+        pass
+
+
 class OnTheCpu(TorchFunctionMode):
     """What torch is to make on a CUDA device, it makes on the CPU."""
 
@@ -58,7 +63,7 @@ def card(monkeypatch, tmp_path):
         get_device_name=lambda where=None: "NVIDIA H100 80GB HBM3", get_device_capability=lambda where=None: (9, 0),
         get_device_properties=lambda where=None: about, synchronize=lambda: None, _sleep=lambda cycles: None,
         device=lambda where: contextlib.nullcontext(), stream=lambda stream: contextlib.nullcontext(), Stream=lambda: stream,
-        is_current_stream_capturing=lambda: False, current_stream=lambda: stream, CUDAGraph=lambda: SimpleNamespace(replay=lambda: None), graph=lambda made: contextlib.nullcontext(),
+        is_current_stream_capturing=lambda: False, current_stream=lambda: stream, CUDAGraph=Graph, graph=lambda made: contextlib.nullcontext(),
     )  # fmt: skip
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)

@@ -171,7 +171,7 @@ def test_a_budget_that_is_none_begins_no_recording(tmp_path, capsys, budget):
     assert (
         main(["record", "--only", "matmul_sizes", "--scale", "toy", "--out", str(path), "--time-budget", budget]) == 2
     )
-    assert "must be seconds, more than 0 and finite" in capsys.readouterr().err and not path.exists()
+    assert "must be a finite number of seconds above 0" in capsys.readouterr().err and not path.exists()
 
 
 def test_an_experiment_that_fails_ends_no_other(tmp_path, monkeypatch, capsys):

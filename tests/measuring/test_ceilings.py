@@ -185,6 +185,65 @@ def test_torch_is_left_with_the_switch_that_it_had():
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
+def precisions():
+    """What torch rounds numbers of fp32 to, as it reads by each of its names."""
+    backends = torch.backends
+    of_cudnn = (backends.cudnn, backends.cudnn.conv, backends.cudnn.rnn)
+    switches = (backends, backends.cuda.matmul, *of_cudnn, backends.mkldnn.matmul)
+    return [switch.fp32_precision for switch in switches]
+
+
+@pytest.fixture
+def as_torch_begins():
+    """Each test sets what it wants; afterwards torch has its defaults again."""
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.fp32_precision = "none"
+    for switch, precision in (
+        (torch.backends.cuda.matmul, "none"), (torch.backends.mkldnn.matmul, "none"),
+        (torch.backends.cudnn.conv, "tf32"), (torch.backends.cudnn.rnn, "tf32"),
+    ):  # fmt: skip
+        switch.fp32_precision = precision
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="torch before 2.9")
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda backends: None,
+        lambda backends: setattr(backends.cudnn.conv, "fp32_precision", "ieee"),
+        lambda backends: setattr(backends.cudnn.rnn, "fp32_precision", "ieee"),
+        lambda backends: setattr(backends.cuda.matmul, "fp32_precision", "tf32"),
+        lambda backends: setattr(backends, "fp32_precision", "tf32"),
+        lambda backends: setattr(backends, "fp32_precision", "ieee"),
+        lambda backends: torch.set_float32_matmul_precision("medium"),
+        lambda backends: setattr(backends.cudnn, "allow_tf32", False),
+    ],
+)
+def test_torch_is_left_with_the_precisions_that_it_had(as_torch_begins, prepare, allowed):
+    prepare(torch.backends)
+    before = precisions()
+    with workloads.tf32_allowed(allowed):
+        of_operators = [precisions()[place] for place in (1, 3, 4)]
+        assert [each == "tf32" for each in of_operators] == [allowed] * 3
+        # some of torch's compilers read the older names, which raise where they and the newer ones disagree
+        assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is allowed
+    assert precisions() == before
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="torch before 2.9")
+def test_the_older_names_read_as_before(as_torch_begins):
+    for precision in ("highest", "high", "medium"):
+        torch.set_float32_matmul_precision(precision)
+        for allowed in (True, False):
+            with workloads.tf32_allowed(allowed):
+                pass
+            assert torch.get_float32_matmul_precision() == precision
+            assert torch.backends.cudnn.allow_tf32 is True
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -279,7 +338,7 @@ def test_without_a_file_here_says_how_to_make_one():
 def test_of_refused_ceilings_no_device_is_made():
     bad = some()
     bad["matmul"] = {"fp32": bad["matmul"]["fp32"] | {"verdict": "wrong"}}
-    with pytest.raises(ValueError, match="no ceiling was measured that holds"):
+    with pytest.raises(ValueError, match="no valid ceiling was measured for "):
         fk.Ceilings(**bad).device()
     bad["matmul"]["fp32"]["verdict"] = "disturbed"  # on a busy machine: too low, and still a ceiling
     assert fk.Ceilings(**bad).device().peak("fp32") == bad["matmul"]["fp32"]["flops_per_s"]

@@ -234,6 +234,27 @@ def test_what_fails_fails_as_it_does_alone():
         fk.measure(torch.mm, torch.ones(2, 3), torch.ones(2, 3))
 
 
+@pytest.mark.parametrize("fastest", [0.0, -2e-5])
+def test_a_clock_that_goes_back_gives_no_result(small, monkeypatch, fastest):
+    class Clock:
+        def __init__(self):
+            self.clock = count()
+
+        def calls(self, n):
+            return [1e-3] * n if n < 3 else [fastest] + [1e-3] * (n - 1)
+
+        def now(self):
+            return float(next(self.clock))
+
+    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
+    found = fk.measure(torch.mm, *small, time_budget=30)
+    assert found.verdict == "impossible" and found.fastest == fastest
+    assert any(f"took {fastest:.3g} s: the clock stood still or went back" in note for note in found.notes)
+    monkeypatch.setattr(Clock, "calls", lambda self, n: [fastest] * n)
+    with pytest.raises(RuntimeError, match=f"half of the calls took {fastest:.3g} s: the clock"):
+        fk.measure(torch.mm, *small, time_budget=30)
+
+
 SLOW = fk.Device("slow card", peak={"fp32": 1e6}, bandwidth=1e6)
 
 

@@ -54,7 +54,7 @@ def test_a_device_without_a_peak_stays_without_a_share():
     ("asked", "message"),
     [
         (dict(workload="lama-3-8b"), "workload='lama-3-8b' is not a workload .* did you mean llama-3-8b"),
-        (dict(workload="resnet"), "did you mean resnet101 or .*resnet50"),
+        (dict(workload="resnet"), "did you mean resnet18, resnet34, resnet50, resnet101, .* or \\d+ more"),
         (dict(kind="train"), "did you mean training"),
         (dict(device="h1000"), "device='h1000' is in no published measurement; did you mean H100"),
         (dict(dataset="tim"), "did you mean timm"),

@@ -1,5 +1,6 @@
 """The roofline, by hand and in all four readings."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -136,9 +137,17 @@ def test_a_count_of_multiply_adds_meets_the_peak_as_two():
 def test_any_positive_rate_will_do():
     slow = bound_by(3, 2, 0.5, 0.25)
     assert (slow.compute_seconds, slow.memory_seconds, slow.seconds, slow.ridge) == (6, 8, 8, 2)
-    for peak, bandwidth, name in ((0, 1, "peak"), (1, 0, "bandwidth"), (-1, 1, "peak")):
-        with pytest.raises(ValueError, match=f"{name}=.*give a positive number"):
+    for peak, bandwidth, name in (
+        (0, 1, "peak"),
+        (1, 0, "bandwidth"),
+        (-1, 1, "peak"),
+        (math.nan, 1, "peak"),
+        (1, math.inf, "bandwidth"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}=.*must be a finite number of (FLOP|bytes)/s above 0"):
             bound_by(3, 2, peak, bandwidth)
+    with pytest.raises(ValueError, match="peak contains 0: each must be a finite number of FLOP/s above 0"):
+        bound_by(3, 2, np.array([1, 0]), 1)
 
 
 def test_a_long_formula_is_cut():

@@ -77,13 +77,15 @@ def bottlenecks(narrow: int = 64, channels: int = 24, side: int = 56, batch: int
     }
     blocks = [_block(widths, i == 1, side, batch) for i, widths in enumerate(ends.values())]
     many = max(max(widths) for widths in ends.values())
-    canvas = Canvas(276)
+    canvas = Canvas(336)
     for i, (title, widths) in enumerate(ends.items()):
         middle, colour = (90.0, 262.0)[i], (BLUE, ORANGE)[i]
         canvas.text(middle, 10, title, bold=True)
         canvas.text(middle, 28, ("ResNet-50's", "MobileNetV2's")[i], colour=MUTED)
+        products = ("1 × 1", ("3 × 3", "depthwise")[i], "1 × 1")
+        behind = ("norm, act.", "norm, act.", ("norm, sum, act.", "norm, sum")[i])
         for place, wide in enumerate(widths):
-            y, w = 48 + 50 * place, 150 * wide / many
+            y, w = 48 + 70 * place, 150 * wide / many
             canvas.box(middle - w / 2, y, w, 20, name=f"map {place} of {title}", colour=colour, fill=0.4)
             inside = w > 34
             canvas.text(
@@ -94,23 +96,19 @@ def bottlenecks(narrow: int = 64, channels: int = 24, side: int = 56, batch: int
                 name="channels",
             )
             if place < 3:
-                canvas.arrow(middle, y + 22, middle, y + 46)
-                canvas.text(
-                    middle + 8,
-                    y + 35,
-                    ("1 × 1", ("3 × 3", "depthwise")[i], "1 × 1")[place],
-                    anchor="start",
-                    colour=MUTED,
-                )
-        canvas.text(middle, 240, f"{_intensity(blocks[i]):.3g} FLOPs per byte", bold=True, name="intensity")
-    canvas.text(180, 266, "channels to scale; every operator by itself, in fp32", colour=MUTED)
+                canvas.arrow(middle, y + 22, middle, y + 66)
+                after: Any = {"anchor": "start", "colour": MUTED, "name": f"operators {place} of {title}"}
+                canvas.lines(middle + 8, y + 36, products[place], behind[place], **after)
+        canvas.text(middle, 300, f"{_intensity(blocks[i]):.3g} FLOPs per byte", bold=True, name="intensity")
+    canvas.text(180, 326, "channels to scale; every operator by itself, in fp32", colour=MUTED)
     return Drawing(
         "bottlenecks",
         f"A bottleneck does {_intensity(blocks[0]):.3g} FLOPs per byte, an inverted one {_intensity(blocks[1]):.3g}",
         "Two columns of four maps, as wide as their channels are many. "
         + " ".join(f"{title.capitalize()}: {', '.join(map(str, widths))} channels." for title, widths in ends.items())
-        + " The bottleneck's middle layer is a full 3 × 3 convolution, the inverted one's a depthwise one. Every operator by itself, norms and "
-        f"activations included, in fp32: {_intensity(blocks[0]):.3g} and {_intensity(blocks[1]):.3g} FLOPs per byte.",
+        + " The bottleneck's middle layer is a full 3 × 3 convolution, the inverted one's a depthwise one. A batch norm follows each layer, an activation "
+        "the first two; at the end the input is added, in the bottleneck before another activation. Every operator by itself, in fp32: "
+        f"{_intensity(blocks[0]):.3g} and {_intensity(blocks[1]):.3g} FLOPs per byte.",
         [canvas],
     )
 

@@ -52,7 +52,7 @@ def kept_over_time(layers: int = 4, recompute: str = "none") -> Drawing:
     forward = left + layers * side
     canvas.text(left + layers * side / 2, 10, "forward", bold=True)
     canvas.text((forward + left + len(passes) * side) / 2, 10, "backward", bold=True)
-    canvas.line(forward, 2, forward, bottom + 104, dash=True, name="turn")
+    canvas.line(forward, 19, forward, bottom + 104, dash=True, name="turn")
     for i in order:
         canvas.text(left - 6, 22 + (layers - i) * 30 + 13, f"layer {i}", anchor="end")
     for t, ((what, i), column) in enumerate(zip(passes, there, strict=True)):

@@ -110,7 +110,7 @@ def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawi
     flops = dict(zip((call for call, *_ in CALLS), (3 * square, core, square, mlp), strict=True))
     total = sum(flops.values())
     share = {tool: percent(sum(flops[call] for call, _, seen in CALLS if tool in seen) / total) for tool in COUNTERS}
-    left, step, wide = 115, 61, 58
+    left, step, wide = 124, 59, 56
     canvas = Canvas(314)
     for i, (tool, (floor, missing)) in enumerate(COUNTERS.items()):
         x, middle = left + step * i, left + step * i + wide / 2

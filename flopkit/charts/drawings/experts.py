@@ -16,7 +16,7 @@ CELL = 18
 
 
 def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float | None = None) -> Drawing:
-    """Tokens that each choose two experts: spread evenly, and with one expert that every token chooses.
+    """Tokens that each choose two experts, one of which all of them choose; under a capacity, beside an even spread.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float | None = No
     Examples
     --------
     >>> routed_tokens().title
-    'A balanced load, and a skewed one in which every token chooses expert 1'
+    'A skewed load, in which every token chooses expert 1'
     >>> routed_tokens(capacity=1.25).title
     'With room for 4 rows an expert, the skewed load drops 2 choices and leaves 6 rows empty'
     """
@@ -51,13 +51,15 @@ def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float | None = No
         whole("routed_tokens", "capacity", limit, 1, 8)
     even = [(2 * i % experts, (2 * i + 1) % experts) for i in range(tokens)]
     skewed = [(0, 1 + i % (experts - 1)) for i in range(tokens)]
-    canvases = [_routed(name, chosen, experts, limit) for name, chosen in (("balanced", even), ("skewed", skewed))]
+    loads = {"balanced": even, "skewed": skewed} if limit else {"skewed": skewed}
+    canvases = [_routed(name, chosen, experts, limit) for name, chosen in loads.items()]
     counts = [[sum(e in pair for pair in chosen) for e in range(experts)] for chosen in (even, skewed)]
     steep = expert_load(counts[1], capacity=capacity)
-    title = "A balanced load, and a skewed one in which every token chooses expert 1"
+    title = "A skewed load, in which every token chooses expert 1"
+    balanced = "in the upper picture, each gets" if limit else "balanced, each would get"
     alt = (
-        f"{tokens} tokens choose 2 of {experts} experts each, in two pictures. Balanced, each expert gets {counts[0][0]} rows. "
-        f"Skewed, the experts get {', '.join(map(str, counts[1]))}."
+        f"{tokens} tokens choose 2 of {experts} experts each. Skewed, the experts get {', '.join(map(str, counts[1]))} rows; "
+        f"{balanced} {counts[0][0]}."
     )
     if limit is not None:
         empty = experts * limit - 2 * tokens + steep.overflow
@@ -72,9 +74,9 @@ def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float | None = No
 def _routed(name: str, chosen: list[tuple[int, int]], experts: int, limit: int | None) -> Canvas:
     tokens = len(chosen)
     height = 30 * max(tokens, experts + 2)
-    canvas = Canvas(height + (84 if limit else 52))
+    canvas = Canvas(height + (92 if limit else 52))
     canvas.text(6, 10, f"{name}: {tokens} tokens, 2 of {experts} experts each", anchor="start", bold=True)
-    top, left, slots = 34, 128, 206
+    top, left, slots = 42 if limit else 34, 128, 206
     step = height / experts
     places = [top + height * (i + 0.5) / tokens for i in range(tokens)]
     middles = [top + step * (e + 0.5) for e in range(experts)]

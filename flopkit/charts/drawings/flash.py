@@ -21,10 +21,10 @@ def fused_chain() -> Drawing:
     Examples
     --------
     >>> fused_chain().title
-    'Three kernels move 12 bytes for each number, one fused kernel 4'
+    'Three kernels move 12 bytes per element, one fused kernel 4'
     """
-    one = activation("relu", elements=1)  # an operator of one input: a number read, a number written
-    number = nbytes(1, "bf16")
+    one = activation("relu", elements=1)  # an operator of one input: an element read, an element written
+    element = nbytes(1, "bf16")
     chain = len(OPERATORS) * one
     fused = chain.fused(not_written=len(OPERATORS) - 1, not_read=len(OPERATORS) - 1)
     canvas = Canvas(322)
@@ -40,7 +40,7 @@ def fused_chain() -> Drawing:
     def moved(x1: float, y1: float, x2: float, y2: float, name: str, colour: str) -> None:
         canvas.arrow(x1, y1, x2, y2, colour=colour, width=1.8, name=name)
         canvas.text(
-            (x1 + x2) / 2 + (8 if name == "written" else -8), (y1 + y2) / 2, str(number), colour=colour, halo=True
+            (x1 + x2) / 2 + (8 if name == "written" else -8), (y1 + y2) / 2, str(element), colour=colour, halo=True
         )
 
     rows(10, "one kernel for each operator")
@@ -53,7 +53,7 @@ def fused_chain() -> Drawing:
         canvas.box(left + 36, 92, 48, 28, operator, name="kernel", colour=GREEN, fill=0.3)
         moved(left + 22, 60, left + 46, 91, "read", BLUE)
         moved(left + 74, 91, left + step + 10, 60, "written", ORANGE)
-    canvas.text(58, 138, f"together {chain.bytes} bytes for each number", anchor="start", name="apart")
+    canvas.text(58, 138, f"together {chain.bytes} bytes per element", anchor="start", name="apart")
 
     rows(174, "one kernel for all operators")
     tensor(58, 174, "x")
@@ -65,12 +65,12 @@ def fused_chain() -> Drawing:
             canvas.arrow(102 + 74 * i - 24, 270, 102 + 74 * i - 2, 270, name="kept")
     moved(80, 224, 110, 251, "read", BLUE)
     moved(302, 251, 332, 224, "written", ORANGE)
-    canvas.text(58, 306, f"together {fused.bytes} bytes for each number", anchor="start", name="fused")
+    canvas.text(58, 306, f"together {fused.bytes} bytes per element", anchor="start", name="fused")
     return Drawing(
         "fused-chain",
-        f"Three kernels move {chain.bytes} bytes for each number, one fused kernel {fused.bytes}",
-        f"Three element-wise operators, {', '.join(OPERATORS)}, from x to y in bf16. As kernels of their own, each reads {number} bytes for each "
-        f"number from memory and writes {number} back, so that the tensors t1 and t2 are written and read again: together {chain.bytes} bytes. "
+        f"Three kernels move {chain.bytes} bytes per element, one fused kernel {fused.bytes}",
+        f"Three element-wise operators, {', '.join(OPERATORS)}, from x to y in bf16. As kernels of their own, each reads {element} bytes per "
+        f"element from memory and writes {element} back, so that the tensors t1 and t2 are written and read again: together {chain.bytes} bytes. "
         f"In one kernel x is read, t1 and t2 stay on the chip and y is written: together {fused.bytes} bytes.",
         [canvas],
     )

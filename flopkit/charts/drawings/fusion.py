@@ -7,7 +7,8 @@ from typing import Any
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.drawings.sizes import whole
-from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
+from flopkit.charts.drawings.titles import model_title
+from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.normalisations import rms_norm
@@ -16,7 +17,7 @@ from flopkit.units import count, percent, si
 
 __all__ = ["layer_tensors", "norm_steps"]
 
-# A step, and the formats of the whole tensors that it reads and writes; a number for each row is not drawn.
+# A step, and the formats of the whole tensors that it reads and writes; what is one element per row is not drawn.
 _STEPS = (
     ("to fp32", ("bf16",), ("fp32",)),
     ("square", ("fp32",), ("fp32",)),
@@ -28,7 +29,7 @@ _STEPS = (
 
 
 def norm_steps(d: int = 4096) -> Drawing:
-    """An RMS norm of bf16 numbers that computes in fp32: the bytes of each step by itself, and of one kernel for all steps.
+    """An RMS norm of a bf16 tensor, computed in fp32: the bytes of each step by itself, and of one kernel for all steps.
 
     Parameters
     ----------
@@ -38,23 +39,23 @@ def norm_steps(d: int = 4096) -> Drawing:
     Examples
     --------
     >>> norm_steps().title
-    'Step by step, an RMS norm moves 36 bytes for each number; one kernel moves 4'
+    'Step by step, an RMS norm moves 36 bytes per element; one kernel moves 4'
     """
     whole("norm_steps", "d", d, 64, 2**20)
     unit, left, top, high = 19.0, 86.0, 58.0, 28.0
     canvas = Canvas(top + high * (len(_STEPS) + 1) + 62)
-    canvas.text(0, 10, "bytes for each number of the row", anchor="start", bold=True)
-    canvas.box(left, 28, 12, 12, colour=BLUE, fill=0.45, edge=0)
+    canvas.text(0, 10, "bytes per element of the row", anchor="start", bold=True)
+    canvas.box(left, 28, 12, 12, colour=MUTED, fill=0.45, edge=0)
     canvas.text(left + 18, 34, "read", anchor="start")
-    canvas.box(left + 70, 28, 12, 12, colour=ORANGE, fill=0.45, edge=0)
+    canvas.box(left + 70, 28, 12, 12, colour=PURPLE, fill=0.45, edge=0)
     canvas.text(left + 88, 34, "written", anchor="start")
 
     def bar(y: float, name: str, read: int, written: int, bold: bool = False) -> None:
         canvas.text(left - 8, y + 10, name, anchor="end", bold=bold)
-        canvas.box(left, y, read * unit, 20, str(read), name=f"read by {name}", colour=BLUE, fill=0.45, edge=0)
+        canvas.box(left, y, read * unit, 20, str(read), name=f"read by {name}", colour=MUTED, fill=0.45, edge=0)
         if written:
             where = left + read * unit + 1, y, written * unit, 20
-            canvas.box(*where, str(written), name=f"written by {name}", colour=ORANGE, fill=0.45, edge=0)
+            canvas.box(*where, str(written), name=f"written by {name}", colour=PURPLE, fill=0.45, edge=0)
 
     moved = 0
     for i, (name, reads, writes) in enumerate(_STEPS):
@@ -68,8 +69,8 @@ def norm_steps(d: int = 4096) -> Drawing:
     canvas.text(left, y + 68, f"together {one} bytes, in one kernel", anchor="start", bold=True, name="fused")
     return Drawing(
         "norm-steps",
-        f"Step by step, an RMS norm moves {moved} bytes for each number; one kernel moves {one}",
-        "Bars of bytes read and written for each number of a row. "
+        f"Step by step, an RMS norm moves {moved} bytes per element; one kernel moves {one}",
+        "Bars of bytes read and written per element of a row. "
         + " ".join(
             f"{name.capitalize() if name[0].isalpha() else name}: {sum(nbytes(1, t) for t in reads)} read, {sum(nbytes(1, t) for t in writes)} written."
             for name, reads, writes in _STEPS
@@ -80,7 +81,7 @@ def norm_steps(d: int = 4096) -> Drawing:
 
 
 def layer_tensors(model: str = "llama-3-8b", tokens: int = 8192) -> Drawing:
-    """The bytes of each kernel of a layer: every operator a kernel, and with the operators between the products fused.
+    """The bytes of each kernel of a layer: every operator a kernel, and with the operators between the matmuls fused.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def layer_tensors(model: str = "llama-3-8b", tokens: int = 8192) -> Drawing:
     Examples
     --------
     >>> layer_tensors().title
-    'Fused, a layer of llama-3-8b moves 2.181 GB instead of 3.492 GB'
+    'Fused, a layer of Llama-3-8B moves 2.181 GB instead of 3.492 GB'
     """
     whole("layer_tensors", "tokens", tokens, 1, 2**20)
     net: Any = load(model)
@@ -125,32 +126,36 @@ def layer_tensors(model: str = "llama-3-8b", tokens: int = 8192) -> Drawing:
         ("gate, up + SwiGLU", (both + cost["swiglu"]).fused(not_written=2 * hidden, not_read=2 * hidden + stream)),
         ("down", cost["down_proj"]),
     ]
-    rest = {"residual sum", "norm", "rotary", "SwiGLU", "sum + norm"}
+    others = {"residual sum", "norm", "rotary", "SwiGLU", "sum + norm"}
     longest = max(each.bytes for _, each in apart)
     sheets, totals = [], []
     for title, kernels in (("each operator by itself", apart), ("sums, SwiGLU and rotary fused", fused)):
         canvas = Canvas(68 + 26 * len(kernels) + 34)
         canvas.text(0, 10, title, anchor="start", bold=True)
-        for x, colour, words in ((0, ORANGE, "products"), (92, BLUE, "the rest"), (172, GREEN, "both in one kernel")):
+        for x, colour, words in (
+            (0, ORANGE, "matmuls"),
+            (82, BLUE, "other operators"),
+            (204, GREEN, "both in one kernel"),
+        ):
             if colour != GREEN or kernels is fused:
                 canvas.box(x, 27, 12, 12, colour=colour, fill=0.5, edge=0)
                 canvas.text(x + 18, 33, words, anchor="start", colour=MUTED)
         for i, (name, each) in enumerate(kernels):
             y, wide = 56 + 26 * i, each.bytes / longest * 150
-            colour = BLUE if name in rest else ORANGE if "+" not in name else GREEN
+            colour = BLUE if name in others else ORANGE if "+" not in name else GREEN
             canvas.text(126, y + 9, name, anchor="end")
             canvas.box(134, y, wide, 18, name=f"bytes of {name}", colour=colour, fill=0.5, edge=0, round=0)
             canvas.text(140 + wide, y + 9, si(each.bytes, "B"), anchor="start", name="amount")
         total = Cost.total("layer", [each for _, each in kernels])
         totals.append(total.bytes)
-        own = sum(each.bytes for name, each in kernels if name in rest)
-        words = f"together {si(total.bytes, 'B')}, the rest {percent(own / total.bytes)}"
+        own = sum(each.bytes for name, each in kernels if name in others)
+        words = f"together {si(total.bytes, 'B')}, other operators {percent(own / total.bytes)}"
         canvas.text(0, 56 + 26 * len(kernels) + 16, words, anchor="start", bold=True, name="said")
         sheets.append(canvas)
     before, after = totals
     return Drawing(
         "layer-tensors",
-        f"Fused, a layer of {net.name} moves {si(after, 'B')} instead of {si(before, 'B')}",
+        f"Fused, a layer of {model_title(net.name)} moves {si(after, 'B')} instead of {si(before, 'B')}",
         f"Bars of bytes, {count(tokens, 'tokens')} in bf16. Each operator by itself: "
         + ", ".join(f"{name} {si(each.bytes, 'B')}" for name, each in apart)
         + ". Fused: "

@@ -7,6 +7,7 @@ from typing import Any
 from flopkit.arithmetic import exact_div
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
+from flopkit.charts.drawings.titles import model_title
 from flopkit.charts.theme import BLUE, MUTED, ORANGE
 from flopkit.models import Attention, load
 from flopkit.units import count, percent, si
@@ -84,7 +85,7 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     return Drawing(
         "attention-layer",
         f"At {count(tokens, 'tokens')} scores and values take {percent(core)} of the FLOPs of this attention layer",
-        f"In {net.name}, T tokens of {net.d_model} numbers become {mixer.heads} heads of queries and {mixer.kv_heads} of keys and of values, {mixer.head_dim} numbers each. "
+        f"In {model_title(net.name)}, T tokens of {net.d_model} numbers become {mixer.heads} heads of queries and {mixer.kv_heads} of keys and of values, {mixer.head_dim} numbers each. "
         f"Queries times keys make {mixer.heads} score matrices of T by T, {si(half, 'FLOPs')} at T = {count(tokens)} with the visible pairs counted; scores times values "
         f"take as much. The output projection brings the heads back to {net.d_model}. The four projections take {si(projections, 'FLOPs')}.",
         [canvas],

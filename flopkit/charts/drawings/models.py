@@ -7,6 +7,7 @@ from typing import Any
 
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
+from flopkit.charts.drawings.titles import model_title
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE
 from flopkit.layers.products import dense
 from flopkit.models import MLP, load
@@ -41,7 +42,7 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
     Examples
     --------
     >>> model_tree().title
-    "Height is a part's share: the head takes 29 % of gpt2 and 0.349 % of gpt-3-175b"
+    "Height is a part's share: the head takes 29 % of GPT-2 and 0.349 % of GPT-3"
     """
     if not 1 <= len(models) <= 2 or len(models) != len(tokens):
         raise ValueError(
@@ -59,12 +60,12 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
         parts = {part.name: part.flops for part in model.layer(seq=length).parts}
         head = forward.parts[-1].flops
         canvas = Canvas(HEIGHT + 92)
-        canvas.text(6, 10, f"{name}, {count(length)} tokens", anchor="start", bold=True)
+        canvas.text(6, 10, f"{model_title(name)}, {count(length)} tokens", anchor="start", bold=True)
         top = 28.0
         canvas.box(
             6,
             top,
-            78,
+            90,
             HEIGHT,
             "forward",
             si(forward.flops / length, "FLOPs"),
@@ -75,9 +76,9 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
         )
         high = HEIGHT * (forward.flops - head) / forward.flops
         canvas.box(
-            88,
-            top,
             100,
+            top,
+            88,
             high,
             f"{count(layers)} layers",
             percent(1 - head / forward.flops),
@@ -85,7 +86,7 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
             colour=MUTED,
             bold=True,
         )
-        _part(canvas, 88, top + high, 100, HEIGHT - high, "head", head / forward.flops, ORANGE)
+        _part(canvas, 100, top + high, 88, HEIGHT - high, "head", head / forward.flops, ORANGE)
         y = top
         for label, colour, names in GROUPS:
             share = layers * sum(parts.get(part, 0) for part in names) / forward.flops
@@ -97,8 +98,8 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
             6, bottom, 348, 34, "embedding, norms, biases, sums: no products, 0 FLOPs", name="nothing", colour=MUTED, fill=0, dash=True, size=12
         )  # fmt: skip
         canvases.append(canvas)
-        heads.append(f"{percent(head / forward.flops)} of {name}")
-        said.append(f"head {percent(head / forward.flops)}, in {name} at {count(length)} tokens;")
+        heads.append(f"{percent(head / forward.flops)} of {model_title(name)}")
+        said.append(f"head {percent(head / forward.flops)}, in {model_title(name)} at {count(length)} tokens;")
     return Drawing(
         "model-tree",
         f"Height is a part's share: the head takes {' and '.join(heads)}",
@@ -109,12 +110,13 @@ def model_tree(models: Sequence[str] = ("gpt2", "gpt-3-175b"), tokens: Sequence[
 
 
 def _part(canvas: Canvas, x: float, y: float, w: float, h: float, label: str, share: float, colour: str) -> None:
-    """A part as high as its share, its name inside where there is room, else below it."""
-    words, roomy = f"{label}  {percent(share)}", h >= 15
+    """A part as high as its share, its name inside where there is room, else the first word of it below."""
+    roomy = h >= 15
+    words = f"{label if roomy else label.split()[0]}  {percent(share)}"
     edge = 1.2 if h > 3 else 0
     canvas.box(x, y, w, h, *([words] if roomy else []), name=label, colour=colour, fill=0.28, edge=edge, size=12)
     if not roomy:
-        canvas.text(x + w, y + h + 10, f"↑ {words}", size=12, anchor="end")
+        canvas.text(x + w - 6, y + h + 10, f"↑ {words}", size=12, anchor="end")
 
 
 def six_flops() -> Drawing:

@@ -121,8 +121,12 @@ def bytes_and_flops(
         rest = (moving - weight) * scale
         canvas.box(left + weight * scale, y + 11, rest, 22, name="inputs and outputs", colour=BLUE, fill=0.1)
         canvas.box(left, y + 36, computing * scale, 22, name="arithmetic", colour=ORANGE, fill=0.45, edge=0)
-        for time, down, unit in ((moving, 22, si(cost.bytes, "B")), (computing, 47, si(cost.flops, "FLOPs"))):
-            start = left + 6 if time * scale > 170 else left + time * scale + 5
+        for time, parts, down, unit in (
+            (moving, [weight * scale, rest], 22, si(cost.bytes, "B")),
+            (computing, [computing * scale], 47, si(cost.flops, "FLOPs")),
+        ):
+            # in the first part that has room, else behind the bar
+            start = left + next((sum(parts[:i]) + 6 for i, part in enumerate(parts) if part > 120), sum(parts) + 5)
             canvas.text(start, y + down, f"{unit}: {seconds(time, 3)}", anchor="start")
     first, last = costs[0], costs[-1]
     return Drawing(

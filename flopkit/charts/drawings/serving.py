@@ -5,6 +5,7 @@ from __future__ import annotations
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
 from flopkit.charts.drawings.sizes import whole
+from flopkit.charts.drawings.titles import model_title
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.models.catalogue import load
 from flopkit.units import count, percent, si
@@ -91,7 +92,7 @@ def decode_bytes(model: str = "llama-3-8b", context: int = 8192, batches: tuple[
     caches = {batch: known.kv_bytes(context=context, batch=batch) for batch in batches}
     scale = 352 / max(moved.values())
     canvas = Canvas(26 + 52 * len(batches) + 26)
-    canvas.text(0, 10, f"{known.name}, {count(context, 'tokens')} each, bf16", anchor="start", bold=True)
+    canvas.text(0, 10, f"{model_title(known.name)}, {count(context, 'tokens')} each, bf16", anchor="start", bold=True)
     for i, (batch, whole_) in enumerate(moved.items()):
         y = 40 + 52 * i
         weights, cache = (whole_ - caches[batch]) * scale, caches[batch] * scale
@@ -114,6 +115,6 @@ def decode_bytes(model: str = "llama-3-8b", context: int = 8192, batches: tuple[
     return Drawing(
         "decode-bytes",
         f"A step reads the weights once and a cache for each user: {share} of its bytes at {count(last, 'users')}",
-        f"Bytes of a step of decoding {known.name} with {count(context, 'tokens')} each. {told}.",
+        f"Bytes of a step of decoding {model_title(known.name)} with {count(context, 'tokens')} each. {told}.",
         [canvas],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flopkit.charts.drawings.canvas import Canvas
 from flopkit.charts.drawings.drawing import Drawing
+from flopkit.charts.drawings.titles import model_title
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.devices import device as find
 from flopkit.models.catalogue import load
@@ -41,7 +42,9 @@ def numerators(
     """
     seq, rate, card = number("seq", seq), number("rate", rate), find(device)
     none = load(model).train_step(seq=seq)
-    full = load(model).train_step(seq=seq, recompute="full", early_stop=True)  # as torch.utils.checkpoint does
+    full = load(model).train_step(
+        seq=seq, recompute="full", early_stop=True
+    )  # as torch's checkpoint does with use_reentrant=False
     bars = [
         ("6N", "parameters times six", none.under("SIX_N").flops_per_token, BLUE),
         ("model FLOPs, EXACT", "visible pairs", none.flops_per_token, GREEN),
@@ -68,7 +71,7 @@ def numerators(
     return Drawing(
         "numerators",
         f"One throughput, one peak, six numerators: {shares[0]:.3g} to {shares[-1]:.3g} %",
-        f"Six bars of FLOPs a token for {model} at {seq:,} tokens, over the peak of one {card.title}. At {rate:,} tokens/s they make "
+        f"Six bars of FLOPs a token for {model_title(model)} at {seq:,} tokens, over the peak of one {card.title}. At {rate:,} tokens/s they make "
         + ", ".join(f"{name} {100 * flops * rate / peak:.1f} %" for name, _, flops, _ in bars)
         + ".",
         [canvas],

@@ -20,7 +20,7 @@ from flopkit.charts.gallery.roofs import reached_roof
 from flopkit.charts.gallery.serving import decode_throughput
 from flopkit.charts.gallery.study import utilisation_ceilings
 from flopkit.charts.gallery.trace import rate_and_clock
-from flopkit.charts.gallery.utilisation import ten_mistakes
+from flopkit.charts.gallery.utilisation import usual_mistakes
 
 __all__ = [
     "attention_crossing",
@@ -40,9 +40,9 @@ __all__ = [
     "rate_and_clock",
     "reached_roof",
     "recompute_policies",
-    "ten_mistakes",
     "six_n_error",
     "utilisation_ceilings",
     "stopping_rules",
+    "usual_mistakes",
     "what_counts",
 ]

@@ -13,13 +13,12 @@ from functools import reduce
 from typing import Any
 
 from flopkit import conventions
-from flopkit.arithmetic import exact_div, is_zero, maximum, minimum, reading, same, where
+from flopkit.arithmetic import exact_div, is_zero, maximum, minimum, reading, same, total, where
 from flopkit.charts.figure import pick
-from flopkit.conventions import total
 from flopkit.dtypes import nbytes
-from flopkit.models import MLP, Attention, Block, Experts, LatentAttention, Model, kept
+from flopkit.models import MLP, Attention, Block, Experts, LatentAttention, Model, activations
+from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
-from flopkit.models.trained import training_of
 from flopkit.rooflines import bound_by
 
 __all__ = [
@@ -172,10 +171,10 @@ def _kept(s: Any, n: Mapping[str, Any]) -> None:
         mixers = [kinds["heads"][0], *kinds["latent"]]
         makes = [("mixer", *each) for each in zip(sorts.items(), mixers, strict=True)]
         makes += [("mlp", *each) for each in zip(mlps.items(), kinds["mlp"], strict=True)]
-        found = {"ends": kept.of_ends(model, run, training_of(model, "all"), "flash", False)}
+        found = {"ends": activations.of_ends(training_of(model, "all"), run, "flash", False)}
         for branch, (name, count), (_, make) in makes:
             block = None if is_zero(count) else Block(**_branch(branch, make()), norms=PLACES[place])
-            tensors = [] if block is None else kept.of_layer(model, block, run, "flash", False)
+            tensors = [] if block is None else activations.of_layer(model, block, run, "flash", False)
             found[name] = total(each.bytes for each in tensors)
             found[f"{name}_core"] = total(each.bytes for each in tensors if each.core)
         return found
@@ -191,8 +190,8 @@ def _kept(s: Any, n: Mapping[str, Any]) -> None:
     s.kept_mixer, s.kept_core = mixer(""), mixer("_core")
     each = [s.kept_mixer + getattr(s, f"kept_{name}") for name in mlps]
     for policy in POLICIES:
-        layers, again = kept.under_policy(
-            policy, list(mlps.values()), each, [s.kept_core] * len(mlps), kept.boundary(_model(n), run)
+        layers, again = activations.under_policy(
+            policy, list(mlps.values()), each, [s.kept_core] * len(mlps), activations.boundary(_model(n), run)
         )
         setattr(s, f"activations_{policy}", layers + maximum(s.kept_ends, again))
 

@@ -143,12 +143,15 @@ def attention_pairs() -> Figure:
             .encode(x=x, x2=x2, y=y, y2=alt.Y2("bottom:Q"))
         )
         tall = (1 - top) * where(mask == "full", 0, 1)
-        hidden = (
-            s.now(left=0.97, down=top + (1 - top) * 0.185, label=where(tall > 0.5, "hidden by the mask", ""))
-            .mark_text(color=theme.MUTED, align="right")
-            .encode(x=x, y=y, text="label:N")
+        hidden = theme.words(
+            s.now(left=0.97, down=top + (1 - top) * 0.185, label=where(tall > 0.5, "hidden by the mask", "")),
+            {"color": theme.INK, "align": "right"},
+            theme.GRID,
+            x=x,
+            y=y,
+            text="label:N",
         )
-        return alt.layer(asked, seen, *lines, whole, before, earlier, hidden)
+        return alt.layer(asked, seen, *lines, whole, before, earlier, *hidden)
 
     # Sizes as in each model's published config.json.
     llama = {"cached": 0, "mask": "causal", "heads": 32, "sharing": FOUR, "head": "128"}

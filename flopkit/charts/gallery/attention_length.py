@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import ceil_div, vega, where
+from flopkit.arithmetic import ceil_div, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need
 from flopkit.charts.gallery.attention import EIGHT, FOUR, HEADS, MASKS, MHA, NO_WINDOW, SHARING, band, shared
@@ -93,50 +93,30 @@ def attention_crossing() -> Figure:
             alt.Tooltip("flops:Q", title="FLOPs", format=".4~s"),
         ]
 
-        def curve(result: str, **look: Any) -> Any:
-            return (
-                s.rows.transform_calculate(flops=f"datum.{result}")
-                .mark_line(clip=True, **look)
-                .encode(x=x, y=y, tooltip=tooltip)
+        curves = {
+            "rest": ("all other products", theme.GREEN, [1, 0]),
+            "torch": ("core, every score", theme.MUTED, [5, 4]),
+            "core": ("core, visible pairs", theme.BLUE, [1, 0]),
+        }
+        lines = theme.curves(s.rows, curves, "flops", {"clip": True}, x=x, y=y, tooltip=tooltip)
+
+        def met(at: Any, colour: str) -> Any:
+            there = s.now(length=at, flops=s.rest).transform_filter("datum.length >= 256 && datum.length <= 1048576")
+            return there.mark_point(filled=False, size=90, strokeWidth=2, color=colour).encode(
+                x=x, y=y, tooltip=tooltip
             )
 
-        def note(at: Any, flops: Any, label: Any, **look: Any) -> Any:
-            return s.now(length=at, flops=flops, label=label).mark_text(**look).encode(x=x, y=y, text="label:N")
-
-        def met(at: Any, colour: str, **look: Any) -> list[Any]:
-            there = s.now(length=at, flops=s.rest, label=alt.expr.format(alt.expr.ceil(at), ",")).transform_filter(
-                "datum.length >= 256 && datum.length <= 1048576"
-            )
-            return [
-                there.mark_point(filled=False, size=90, strokeWidth=2, color=colour).encode(x=x, y=y, tooltip=tooltip),
-                there.mark_text(color=colour, fontWeight=600, **look).encode(x=x, y=y, text="label:N"),
-            ]
-
-        def beside(at: Any, dx: int) -> dict[str, Any]:
-            """Right of a point, but left of one near the right edge."""
-            return {
-                "align": {"expr": vega(where(at > 100_000, "right", "left"))},
-                "dx": {"expr": vega(where(at > 100_000, -dx, dx))},
-            }
-
-        here = s.now("length", flops=s.core)
-        slope = s.torch / alt.param(name="length")
+        here = s.now("length", flops=s.core).transform_calculate(label="format(datum.length, ',') + ' tokens'")
+        # right of the dot below its line, near the right edge left of it above
+        place = {"align": ("right", "left"), "dx": (-12, 12), "dy": (-14, 14)}
+        side = {what: {"expr": f"length > 16384 ? {far!r} : {near!r}"} for what, (far, near) in place.items()}
+        look = {"color": theme.ORANGE, "fontWeight": 600, "fontSize": 13, **side}
         return alt.layer(
-            curve("rest", color=theme.GREEN),
-            curve("torch", color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5),
-            curve("core", color=theme.BLUE),
-            note(280, s.rest, "all other products", color=theme.GREEN, align="left", dy=-10),
-            note(180000, slope * 180000, "core, every score", color=theme.MUTED, align="right", dx=-8, dy=-8),
-            s.rows.transform_filter("datum.length == 1024")
-            .transform_calculate(label="'core, visible pairs'")
-            .mark_text(color=theme.BLUE, align="left", dx=14, dy=10)
-            .encode(x=x, y=alt.Y("core:Q", **theme.log_scale(5e4, 3e11)), text="label:N"),
-            *met(s.equal, theme.MUTED, align="right", dx=-6, dy=-12),
-            *met(s.meets, theme.BLUE, **beside(s.meets, 7), dy=14),
+            lines,
+            met(s.equal, theme.MUTED),
+            met(s.meets, theme.BLUE),
+            *theme.words(here, look, x=x, y=y, text="label:N"),
             here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y, tooltip=tooltip),
-            here.transform_calculate(label="format(datum.length, ',') + ' tokens'")
-            .mark_text(color=theme.ORANGE, fontWeight=600, fontSize=13, **beside(alt.param(name="length"), 14), dy=8)
-            .encode(x=x, y=y, text="label:N"),
         )
 
     def sizes(name: str) -> dict[str, Any]:

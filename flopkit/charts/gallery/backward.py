@@ -13,13 +13,14 @@ from flopkit.conventions import TORCH
 from flopkit.layers.attentions import attention
 from flopkit.layers.embeddings import embedding
 from flopkit.layers.products import dense
-from flopkit.models import load
+from flopkit.models import MLP, load
 from flopkit.training.backward import attention_backward, dense_backward
 
 __all__ = ["backward_stack", "step_of_llama"]
 
 LLAMA = load("llama-3-8b")
 [(BLOCK, LAYERS)] = LLAMA.blocks
+assert isinstance(BLOCK.mlp, MLP)
 WIDTH, HIDDEN, VOCABULARY = LLAMA.d_model, BLOCK.mlp.d_ff, LLAMA.vocab
 CORE = {name: getattr(BLOCK.mixer, name) for name in ("heads", "kv_heads", "head_dim")}
 QUERIES, KEYS = CORE["heads"] * CORE["head_dim"], CORE["kv_heads"] * CORE["head_dim"]

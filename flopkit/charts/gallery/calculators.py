@@ -211,10 +211,11 @@ def _chart(s: Any) -> Any:
             alt.Tooltip("share:Q", title="MFU", format=".1%"),
         ],
     )
-    over = {"dy": -7, "baseline": "middle", "color": theme.INK}
-    names = rows.mark_text(align="left", **over).encode(y=y, x=alt.value(0), text="name:N")
+    over = {"dy": -7, "baseline": "middle"}
+    ink = alt.condition("datum.ours", alt.value(theme.BLUE), alt.value(theme.INK))
+    names = rows.mark_text(align="left", **over).encode(y=y, x=alt.value(0), text="name:N", color=ink)
     said = rows.mark_text(align="right", fontWeight=600, **over).encode(
-        y=y, x=alt.value({"expr": "width"}), text="said:N"
+        y=y, x=alt.value({"expr": "width"}), text="said:N", color=ink
     )
     return alt.layer(bars, names, said)
 

@@ -107,7 +107,10 @@ def policy_of_a_step(
 
 
 def recompute_policies() -> Figure:
-    """Recompute policies side by side: memory of a GPU, and FLOPs executed for each FLOP of the model."""
+    """Recompute policies side by side: memory of a GPU, and FLOPs executed for each FLOP of the model.
+
+    GPT-2 and GPT-3 are counted past their learned positions, too.
+    """
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -210,6 +213,6 @@ def recompute_policies() -> Figure:
         "gradients of the loss. Not counted: other gradients of activations, work space, buffers. FLOPs: matrix products under EXACT, with the "
         "scores that flash attention repeats. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
         "backward at once, as in torchtitan, and repeats nothing. The states are shared evenly "
-        "(ZeRO-3, FSDP), activations are not. GPT-2 and GPT-3 are counted past their learned positions, too.",
+        "(ZeRO-3, FSDP), activations are not.",
         height=270,
     )

@@ -267,14 +267,13 @@ def what_counts() -> Figure:
         ink = alt.condition("datum.agrees == 'yes'", alt.value(theme.ORANGE), alt.value(theme.INK))
         dots = rows.mark_point(size=120).encode(x=x, y=y, color=colour, tooltip=tip)
         place = {"align": "left", "dx": 11, "fontSize": 12.5}
-        halo = rows.mark_text(**place, stroke=theme.PAPER, strokeWidth=9, strokeJoin="round")
-        words = [
-            halo.encode(x=x, y=y, text="value:N"),
-            rows.mark_text(**place).encode(x=x, y=y, text="value:N", color=ink),
-        ]
-        yours = s.now(prints=s.count).mark_rule(color=theme.ORANGE, strokeWidth=1.5).encode(x=x, tooltip=tip[1:])
+        words = theme.words(rows, place, x=x, y=y, text="value:N", color=ink)
+        line = s.now(prints=s.count, label="counted")
+        yours = line.mark_rule(color=theme.ORANGE, strokeWidth=1.5).encode(x=x, tooltip=tip[1:])
+        beside = {"align": {"expr": "count > top / 2 ? 'right' : 'left'"}}
+        name = line.mark_text(color=theme.ORANGE, **beside).encode(x=x, y=alt.value(-8), text="label:N")
         room = s.now(prints=s.top).mark_point(opacity=0).encode(x=x)
-        return alt.layer(room, yours, *words, dots)
+        return alt.layer(room, yours, name, *words, dots)
 
     works = _layers()
     return Figure(

@@ -41,8 +41,12 @@ READS = {
 CHANNELS = [16 * n for n in steps(1, 128, per_octave=2)]
 """Multiples of 16, as the channels of the presets are, so that each of the shares above is a whole number."""
 
-HALO = {"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}
-"""Behind a word, so that no line crosses it."""
+LINES = {
+    "memory": ("memory", theme.GREEN, [1, 0]),
+    "lanes": ("compute: lanes", theme.BLUE, [6, 4]),
+    "tensor": ("compute: tensor cores", theme.BLUE, [1, 0]),
+}
+"""Name and look of each result that is a line; a device without tensor cores has one line of compute."""
 
 
 def convolution_on_device(
@@ -67,11 +71,6 @@ def convolution_on_device(
     s.seconds = bound.seconds
     s.bound = bound.bound
     full = conv2d(**sizes, stride=stride, dtype=device)
-    lone = conv2d(**sizes, groups=channels, stride=stride, dtype=device)
-    s.depthwise_tensor = lone.flops / device.peak
-    s.full_lanes = full.flops / device.lanes
-    s.depthwise_memory = lone.bytes / device.bandwidth
-    s.full_memory = full.bytes / device.bandwidth
     s.fewer_flops = full.flops / s.flops
     s.less_time = bound_by(full.flops, full.bytes, device.peak, device.bandwidth).seconds / s.seconds
     s.place = where(s.read == 1, "depthwise", where(s.groups == 1, "full", "grouped"))
@@ -82,12 +81,11 @@ def convolution_cost() -> Figure:
 
     def chart(s: Any) -> Any:
         alt = need("altair")
-        channels = alt.param(name="channels")
         x = alt.X(
             "read:Q",
             title="input channels that each output reads",
             scale=alt.Scale(type="log", base=2, nice=False, padding=36),
-            axis=alt.Axis(format=",d", values=[1, 4, 16, 64, 256, 1024]),
+            axis=alt.Axis(format=",d", values=[1, 4, 16, 64, 256, 1024], labelBound=True),
         )
         scale = alt.Scale(type="log", nice=False, padding=30)
         axis = alt.Axis(
@@ -104,30 +102,7 @@ def convolution_cost() -> Figure:
             alt.Tooltip("flops:Q", title="FLOPs", format=".4~s"),
             alt.Tooltip("bytes:Q", title="bytes", format=".4~s"),
         ]
-        lines = [
-            s.rows.mark_line(color=colour, point={"color": colour, "size": 28}, **look).encode(
-                x=x, y=y(column), tooltip=tips
-            )
-            for column, colour, look in (
-                ("memory", theme.GREEN, {}),
-                ("lanes", theme.BLUE, {"strokeDash": [6, 4]}),
-                ("tensor", theme.BLUE, {}),
-            )
-        ]
-        apart = where(s.lanes > s.tensor, 1, 0)  # a device without tensor cores has one line
-        # between two lines of compute the name of memory fits at its end; where there is one, that ends beside it
-        bytes_to = s.now(read=channels, seconds=s.full_memory, label=where(apart == 1, "memory", ""))
-        bytes_from = s.now(read=1, seconds=s.depthwise_memory, label=where(apart == 1, "", "memory"))
-        arithmetic_from = s.now(
-            read=1,
-            seconds=s.depthwise_tensor,
-            label=where(apart == 1, "compute, on tensor cores", ""),
-        )
-        lanes_to = s.now(
-            read=channels, seconds=s.full_lanes, label=where(apart == 1, "compute, on ordinary lanes (fp32)", "")
-        )
-        # a single line has its name under its end: at its start it may lie on that of memory, above its end on that of the dot
-        single_to = s.now(read=channels, seconds=s.full_lanes, label=where(apart == 1, "", "compute"))
+        lines = theme.curves(s.rows, LINES, "least", {"point": {"size": 28}}, x=x, y=y("least"), tooltip=tips)
         here = s.now("read", "seconds", "groups", "place").transform_calculate(
             label="datum.place == 'grouped' ? format(datum.groups, ',') + ' groups' : datum.place"
         )
@@ -135,21 +110,8 @@ def convolution_cost() -> Figure:
             x=x, y=y("seconds"), tooltip=[*tips[:2], alt.Tooltip("seconds:Q", title="least time, s", format=".4~s")]
         )
         beside = {"expr": "place == 'depthwise' ? 'center' : 'right'"}
-        words = [
-            place.mark_text(**{"color": colour, "fontWeight": 600, **style, **halo}).encode(
-                x=x, y=y("seconds"), text="label:N"
-            )
-            for place, colour, style in (
-                (bytes_to, theme.GREEN, {"align": "right", "dx": 10, "dy": 14}),
-                (bytes_from, theme.GREEN, {"align": "left", "dx": 12, "dy": 14}),
-                (lanes_to, theme.BLUE, {"align": "right", "dx": -14, "dy": -6}),
-                (single_to, theme.BLUE, {"align": "right", "dx": 10, "dy": 34}),
-                (arithmetic_from, theme.BLUE, {"align": "left", "dx": 14, "dy": 5}),
-                (here, theme.ORANGE, {"align": beside, "dy": -18, "fontSize": 13}),
-            )
-            for halo in (HALO, {})
-        ]
-        return alt.layer(*lines, *words, dot)
+        style = {"color": theme.ORANGE, "fontWeight": 600, "fontSize": 13, "dy": -18, "align": beside}
+        return alt.layer(lines, *theme.words(here, style, x=x, y=y("seconds"), text="label:N"), dot)
 
     return Figure(
         name="convolution-cost",

@@ -66,11 +66,16 @@ def eight_tools() -> Figure:
             scale=alt.Scale(domain=[0, 1.35], nice=False),
             axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
         )
-        off = "abs(datum.share - 1) > within"
-        bars = s.rows.mark_bar(height=15).encode(
+        said = s.rows.transform_calculate(verdict="abs(datum.share - 1) > within ? 'wrong' : 'right'")
+        bars = said.mark_bar(height=15).encode(
             y=y,
             x=x,
-            color=alt.condition(off, alt.value(theme.ORANGE), alt.value(theme.BLUE)),
+            color=alt.Color(
+                "verdict:N",
+                title=None,
+                scale=alt.Scale(domain=["right", "wrong"], range=[theme.BLUE, theme.ORANGE]),
+                legend=alt.Legend(orient="bottom", symbolType="square"),
+            ),
             tooltip=[
                 alt.Tooltip("tool:N", title="tool"),
                 alt.Tooltip("printed:Q", title="it prints", format=","),

@@ -92,9 +92,7 @@ def dense_roofline() -> Figure:
         label = here.transform_calculate(label="format(datum.tokens, ',') + (datum.tokens == 1 ? ' token' : ' tokens')")
         style = {"color": theme.ORANGE, "fontWeight": 600, "fontSize": 13}
         names = [
-            label.transform_filter(f"datum.intensity {side} {vega(s.ridge)}")
-            .mark_text(**place, **style)
-            .encode(x=x, y=y, text="label:N")
+            word
             for side, place in (
                 ("<", {"align": "left", "dx": 9, "dy": 17}),  # below the slope
                 (
@@ -106,8 +104,15 @@ def dense_roofline() -> Figure:
                     },
                 ),  # above the roof
             )
+            for word in theme.words(
+                label.transform_filter(f"datum.intensity {side} {vega(s.ridge)}"),
+                place | style,
+                x=x,
+                y=y,
+                text="label:N",
+            )
         ]
-        return alt.layer(fall, roof, trail, *notes, dot, *names)
+        return alt.layer(fall, roof, trail, *notes, *names, dot)
 
     small, large, deepseek = (hf_config(name) for name in ("llama-3-8b", "llama-3-70b", "deepseek-v3"))
     return Figure(

@@ -107,6 +107,7 @@ def expert_loads() -> Figure:
         title = "tokens, × average expert"
         kinds = {"kept": "tokens computed", "over": "tokens dropped", "vacant": "empty rows computed"}
         of_device = "mean expert of each device"
+        shown = [kinds["kept"], of_device, kinds["over"], kinds["vacant"]]  # the last two under a capacity only
         tooltip = [
             alt.Tooltip("until:Q", title="of the experts, up to", format=".1%"),
             alt.Tooltip("load:Q", title="tokens, × average", format=".3f"),
@@ -128,7 +129,8 @@ def expert_loads() -> Figure:
                 color=alt.Color(
                     "label:N", title=None,
                     scale=alt.Scale(
-                        domain=[*kinds.values(), of_device], range=[theme.BLUE, theme.ORANGE, theme.AMBER, theme.INK]
+                        domain=alt.ExprRef(f"capacity == 'no limit' ? {shown[:2]} : {shown}"),
+                        range=[theme.BLUE, theme.INK, theme.ORANGE, theme.AMBER],
                     ),
                     legend=alt.Legend(orient="bottom", columns=2, symbolType="square", labelFontSize=11),
                 ),
@@ -140,7 +142,8 @@ def expert_loads() -> Figure:
             .mark_line(strokeWidth=2, interpolate="step")
             .encode(x=x, y=alt.Y("on_device:Q", title=title), color=alt.datum(of_device))
         )
-        return alt.layer(bars, line)
+        fit = {"type": "fit", "contains": "padding", "resize": True}  # the legend grows and shrinks
+        return alt.layer(bars, line).properties(autosize=fit)
 
     deepseek = {"sizes": "DeepSeek-V3", "experts": 256, "top_k": 8}
     mixtral = {"sizes": "Mixtral-8x7B", "experts": 8, "top_k": 2, "ranks": 8}
@@ -171,16 +174,12 @@ def expert_loads() -> Figure:
             "Mixtral, busiest 2×": {**mixtral, "tokens": 8192, "skew": 2, "capacity": "no limit"},
         },
         readouts=[
-            readout("useful", "FLOPs that the tokens need", "FLOPs"),
             readout("flops", "FLOPs computed", "FLOPs"),
-            readout("bytes", "Bytes, as one operator", "B"),
-            readout("per_expert", "Tokens of the average expert", "tokens"),
             readout("slowdown", "Rows of the busiest device", "×"),
             readout("dropped", "Dropped", "%"),
             readout("empty", "Empty rows", "%"),
             readout("seconds", "Busiest device, least time", "s"),
             readout("bound", "Limited by"),
-            readout("busy", "Of the peak, at most", "%"),
         ],
         rows=along("share", list(range(1, BARS + 1)), one_share),
         chart=chart,
@@ -188,9 +187,6 @@ def expert_loads() -> Figure:
             column("until", "Of the experts, up to", "%"),
             column("load", "Tokens, each", "×"),
             column("on_device", "Their device computes", "×"),
-            column("kept", "Computed", "×"),
-            column("over", "Dropped", "×"),
-            column("vacant", "Empty rows", "×"),
         ],
         caption="The load follows a formula: the busiest i of E experts together get the share (i/E)^a of the tokens, and a follows from the busiest expert. "
         "Neighbours share a device, so the busiest experts lie together, as they do in the worst case. A bar is the mean of a 64th of the experts, so the busiest expert itself stands higher. The line is the mean expert of each device, as computed. No token chooses an "

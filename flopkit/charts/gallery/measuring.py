@@ -72,7 +72,7 @@ def stopping_rules() -> Figure:
         # Stretched around zero, or the errors of tenths of a per cent would be dots without width beside those of 8 %.
         scale = alt.Scale(type="symlog", constant=0.002, domain=[-0.12, 6], nice=False)
         x: dict[str, Any] = {
-            "title": ["error, stretched around 0", "dot: mean; bar: 9 runs of 10"],
+            "title": ["error, stretched around 0", "orange: mean; blue: 9 runs of 10"],
             "scale": scale,
             "axis": alt.Axis(
                 labelExpr="datum.value ? format(datum.value, '+.0%') : '0'",

@@ -11,7 +11,7 @@ from flopkit.charts import theme
 from flopkit.charts.figure import Figure, need, pick
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.conventions import PALM, SIX_N, TORCH
-from flopkit.models import Model, load, transformer
+from flopkit.models import MLP, Model, load, transformer
 
 __all__ = ["model_parts", "six_n_error", "six_n_of_models", "training_token"]
 
@@ -159,6 +159,7 @@ def model_parts() -> Figure:
     def preset(name: str, length: int, family: str, sharing: str) -> dict[str, Any]:
         model = load(name)
         [(block, layers)] = model.blocks
+        assert isinstance(block.mlp, MLP)
         sizes = {
             "length": length,
             "layers": layers,
@@ -220,9 +221,10 @@ def model_parts() -> Figure:
     )
 
 
-MODELS = {"GPT-2": "gpt2", "GPT-2 XL": "gpt2-xl", "Llama-3-8B": "llama-3-8b", "Gemma-3-27B": "gemma-3-27b", "GPT-3": "gpt-3-175b", "Llama-3.1-405B": "llama-3.1-405b"}  # fmt: skip
-LINES = [theme.BLUE, theme.SKY, theme.ORANGE, theme.AMBER, theme.GREEN, theme.PURPLE]
-DASHES = [[1, 0], [6, 3], [2, 3], [12, 3], [9, 3, 2, 3], [4, 2]]
+MODELS = {"GPT-2": "gpt2", "GPT-2 XL": "gpt2-xl", "Llama-3-8B": "llama-3-8b", "Gemma-3-27B": "gemma-3-27b", "Llama-3.1-405B": "llama-3.1-405b", "GPT-3": "gpt-3-175b"}  # fmt: skip
+LINES = [theme.BLUE, theme.SKY, theme.ORANGE, theme.AMBER, theme.PURPLE, theme.GREEN]
+DASHES = [[1, 0], [6, 3], [2, 3], [12, 3], [4, 5], [9, 3, 2, 3]]
+SHOWN = {title: title + " (untied)" * (not load(name).tied) for title, name in MODELS.items()}
 PAIRS = {"visible ones (EXACT)": 1, "every score (TORCH)": 0}
 KINDS_OF_N = {
     "all parameters": {"embedding": 0, "head": 0},
@@ -254,7 +256,7 @@ def six_n_error() -> Figure:
 
     def chart(s: Any) -> Any:
         alt = need("altair")
-        names = {slug(title): title for title in MODELS}
+        names = {slug(title): shown for title, shown in SHOWN.items()}
         x = alt.X(
             "length:Q",
             title="length of the sequence (tokens)",
@@ -275,12 +277,14 @@ def six_n_error() -> Figure:
             "color": alt.Color(
                 "model:N",
                 title=None,
-                scale=alt.Scale(domain=list(MODELS), range=LINES),
+                scale=alt.Scale(domain=list(SHOWN.values()), range=LINES),
                 legend=alt.Legend(
-                    columns=2, symbolType="stroke", symbolSize=900, offset=36
+                    columns=2, symbolType="stroke", symbolSize=576, labelFontSize=11, offset=36
                 ),  # above the title of the axis; a swatch as long as a dash and its gap
             ),
-            "strokeDash": alt.StrokeDash("model:N", title=None, scale=alt.Scale(domain=list(MODELS), range=DASHES)),
+            "strokeDash": alt.StrokeDash(
+                "model:N", title=None, scale=alt.Scale(domain=list(SHOWN.values()), range=DASHES)
+            ),
         }
         tooltip = [
             alt.Tooltip("model:N", title="model"),
@@ -311,10 +315,13 @@ def six_n_error() -> Figure:
             choice("pairs", "Pairs of tokens that count", PAIRS),
             choice("counted", "N is", KINDS_OF_N),
         ],
-        readouts=[readout(slug(title), title, "%") for title in MODELS],
+        readouts=[readout(slug(title), shown, "+%") for title, shown in SHOWN.items()],
         rows=along("length", steps(256, 131072)),
         chart=chart,
-        table=[column("length", "Length", "tokens"), *(column(slug(title), title, "%") for title in MODELS)],
+        table=[
+            column("length", "Length", "tokens"),
+            *(column(slug(title), shown, "+%") for title, shown in SHOWN.items()),
+        ],
         caption="Training FLOPs of a token, all parameters trained, nothing recomputed. Sizes from the models' configs. Beyond the length that a "
         "model was made for, the line says what its layers would cost there; N keeps the positions that the model has. In five of six layers of Gemma-3-27B a token sees a window of 1,024.",
         height=320,

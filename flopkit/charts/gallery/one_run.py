@@ -74,7 +74,7 @@ def one_run() -> Figure:
         axis = {
             "title": "utilisation, as it would be reported",
             "scale": alt.Scale(domain=[0, alt.ExprRef(vega(s.end))], nice=False),
-            "axis": alt.Axis(format="%", tickCount=5),
+            "axis": alt.Axis(format="%", tickCount=5, labelBound=True),
         }
         tooltip = [
             alt.Tooltip("recipe:N", title="recipe"),
@@ -136,8 +136,8 @@ def one_run() -> Figure:
             column("divided_by", "Divided by", "FLOP/s"),
             column("called", "Utilisation", "%"),
         ],
-        caption=f"{RATE:,} tokens/s is what torchtitan's authors printed in December 2024 for eight H100s; put in your own. Theirs was a custom board of 500 W, but like them we divide by "
-        "the peak of the SXM. The read-outs 'Needed FLOP/s' and 'Can an H100 do that?' do not depend on your recipe: they count what every run must do, its matrix products and its visible "
+        caption=f"{RATE:,} tokens/s is what torchtitan's authors printed in December 2024 for eight H100s, and their configuration of this model has sequences of 8,192 tokens; put in your own. Theirs were SXM boards with "
+        "HBM2e, limited to 500 W, whose peak they do not know; like them we divide by the peak of the SXM. The read-outs 'Needed FLOP/s' and 'Can an H100 do that?' do not depend on your recipe: they count what every run must do, its matrix products and its visible "
         f"scores. No H100 exceeds its limit, {si(LIMIT, 'FLOP/s')} in dense bf16 at its highest clock. In practice, large matrix products stay below the peak. Sizes from the model's config. "
         + peaks_note([("h100-sxm", "bf16")]),
         height=360,

@@ -41,7 +41,7 @@ KINDS = {
 COLOURS = [theme.ORANGE, theme.AMBER, theme.PURPLE, theme.BLUE, theme.GREEN, theme.SKY, theme.MUTED]
 BARS = ("FLOPs", "bytes", "least time")
 STEPS = {"norm": 36, "rotary": 20, "activation": 10}
-"""Bytes for each number of an operator's output where every step of it is a kernel of its own, in bf16; a residual sum is one step.
+"""Bytes per element of an operator's output where every step of it is a kernel of its own, in bf16; a residual sum is one step.
 
 A norm: to fp32 (2 + 4), square (4 + 4), mean (4), scale (4 + 4), to bf16 (4 + 2), gain (2 + 2). Rotary: two products with cosines and
 sines (4 + 4), halves exchanged (2 + 4), their sum (6). SwiGLU: silu (4), product (6).

@@ -16,7 +16,7 @@ __all__ = ["layer_below_roof", "reached_roof"]
 
 SHARES = [0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
 LOW, HIGH = 1, 65536  # FLOPs per byte, of the axis
-DOWN = 1e10  # FLOP/s, of the axis
+DOWN = 1e11  # FLOP/s, of the axis
 LAUNCHES = [0.0, 2e-6, 5e-6, 1e-5, 2e-5]  # seconds
 ON_PAPER, REACHED = -1, 0  # places on the axis that move: the two ridge points
 
@@ -71,7 +71,7 @@ def reached_roof() -> Figure:
         y = {
             "title": "FLOP/s",
             "scale": alt.Scale(type="log", domain=[DOWN, 6e15], clamp=True),
-            "axis": alt.Axis(values=[1e10, 1e11, 1e12, 1e13, 1e14, 1e15], format="~s"),
+            "axis": alt.Axis(values=[1e11, 1e12, 1e13, 1e14, 1e15], format="~s"),
         }
         tooltip = [
             alt.Tooltip("per_byte:Q", title="FLOPs per byte", format=".4~s"),
@@ -101,8 +101,8 @@ def reached_roof() -> Figure:
             .encode(x=x, y=alt.Y("rate:Q", **y), text="label:N")
             for place, height, label, colour, align, dy in (
                 (HIGH, s.printed_peak, "datasheet", theme.MUTED, "right", -10),
-                (HIGH, 2.2e10, "reached, full overlap", theme.GREEN, "right", 0),
-                (HIGH, 2.2e10, "reached, this overlap", theme.BLUE, "right", -18),
+                (HIGH, 1.8e11, "reached, full overlap", theme.GREEN, "right", 0),
+                (HIGH, 1.8e11, "reached, this overlap", theme.BLUE, "right", -18),
             )
         ]
         return alt.layer(*lines, dot, *words)

@@ -31,6 +31,7 @@ HARDWARE = (
     ("mi300x", "bf16"), ("l4", "bf16"), ("rtx-4090", "bf16"),
 )  # fmt: skip
 LOWEST = 0.1  # tokens/s, of the axis
+MOST = 4096  # users, of the axis
 
 
 def drawn(title: str) -> Model:
@@ -77,6 +78,12 @@ def decode_of_models(
     s.limit = s.alone / (s.cached + s.row)
     s.ridge = device.peak / device.bandwidth
     s.reaches = where(s.limit > s.ridge, "with a large enough batch", "with no batch")
+    # of experts a large batch reads all, so from there on the bytes grow by each user's alone
+    sizes: dict[str, Any] = {"context": context, "batch": MOST, "weights": weights, "kv": cache}
+    s.read = _each(model, lambda m: m.decode(**sizes).bytes) - MOST * (s.cached + s.row)
+    spare = where(s.limit > s.ridge, s.alone - s.ridge * (s.cached + s.row), 1)
+    s.first = where(s.limit > s.ridge, s.ridge * s.read / spare, 0)  # the batch from which on a step is compute-bound
+    s.top = 10 * maximum(s.ceiling, 1)  # of the axis
 
 
 def one_batch(
@@ -94,13 +101,13 @@ def decode_throughput() -> Figure:
         x = alt.X(
             "users:Q",
             title="batch (users)",
-            scale=alt.Scale(type="log", domain=[1, 4096]),
+            scale=alt.Scale(type="log", domain=[0.7, MOST], nice=False),
             axis=alt.Axis(values=[1, 4, 16, 64, 256, 1024, 4096], format=",d"),
         )
         y = {
             "title": "tokens/s, at most",
-            "scale": alt.Scale(type="log", domain=[LOWEST, 1e7]),
-            "axis": alt.Axis(values=[1, 10, 100, 1e3, 1e4, 1e5, 1e6], format="~s", grid=True),
+            "scale": alt.Scale(type="log", domain=[LOWEST, alt.ExprRef(vega(s.top))], nice=False),
+            "axis": alt.Axis(values=[10.0**power for power in range(8)], format="~s", grid=True),
         }
         tooltip = [
             alt.Tooltip("users:Q", title="users", format=","),
@@ -116,16 +123,19 @@ def decode_throughput() -> Figure:
             )
             marks += [line, dots]
         ceiling = (
-            alt.Chart(alt.Data(values=[{"users": 1}, {"users": 4096}]))
+            alt.Chart(alt.Data(values=[{"users": 1}, {"users": MOST}]))
             .transform_calculate(level=vega(maximum(s.ceiling, LOWEST)))
             .mark_line(color=theme.MUTED, strokeDash=[5, 4])
             .encode(x=x, y=alt.Y("level:Q", **y))
         )
-        full = (
-            alt.Chart(alt.Data(values=[{"level": LOWEST}, {"level": 1e7}]))
-            .transform_calculate(users=vega(minimum(maximum(s.most, 1), 4096)))
-            .mark_line(color=theme.MUTED, strokeDash=[2, 3])
+        most, first = (minimum(maximum(users, 1), MOST) for users in (s.most, s.first))
+        full, busy = (
+            alt.Chart(alt.Data(values=[{"high": 0}, {"high": 1}]))
+            .transform_calculate(users=vega(users), level=f"datum.high ? {vega(s.top)} : {LOWEST}")
+            .transform_filter(when)
+            .mark_line(color=theme.MUTED, strokeDash=dash)
             .encode(x=x, y=alt.Y("level:Q", **y))
+            for users, when, dash in ((most, "true", [2, 3]), (first, f"first > 0 && first <= {MOST}", [8, 3]))
         )
         here = s.now("all", "each", "high", "low", "bound", users=s.now_batch)
         now = [
@@ -134,24 +144,29 @@ def decode_throughput() -> Figure:
             )
             for name, colour in (("high", theme.BLUE), ("low", theme.ORANGE))
         ]
-        words = [
-            s.now(users=1.15, level=maximum(s.ceiling, LOWEST), label="ceiling, all users")
-            .mark_text(color=theme.MUTED, align="left", dy=-8)
-            .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
-            s.now(users=minimum(maximum(s.most, 1), 4096), level=0.2, label=where(s.most < 1, "nothing fits", "memory full"))
-            .mark_text(color=theme.MUTED, align={"expr": "most > 60 ? 'right' : 'left'"}, dx={"expr": "most > 60 ? -5 : 5"})
-            .encode(x=x, y=alt.Y("level:Q", **y), text="label:N"),
+        said: list[tuple[Any, str, dict[str, Any]]] = [
+            (s.now(users=1.15, level=maximum(s.ceiling, LOWEST), label="ceiling, all users"), "level",
+             {"color": theme.MUTED, "align": "left", "dy": -8}),
             *(
-                s.rows.transform_filter(f"datum.users == {place}")
-                .transform_calculate(label=f"'{label}'")
-                .mark_text(color=colour, fontWeight=600, fontSize=13, dy=14, dx=dx, align=align)
-                .encode(x=x, y=alt.Y(f"{name}:Q", **y), text="label:N")
-                for name, colour, label, place, align, dx in (
-                    ("high", theme.BLUE, "all users", 16, "left", 6), ("low", theme.ORANGE, "one user", 64, "right", -4),
+                (s.now(users=users, level=level).transform_calculate(label=label), "level",
+                 {"color": theme.MUTED, "align": {"expr": f"{name} > 60 ? 'right' : 'left'"}, "dx": {"expr": f"{name} > 60 ? -5 : 5"}})
+                for name, users, level, label in (
+                    ("most", most, 0.2, "most < 1 ? 'nothing fits' : 'memory full: ' + format(floor(most), ',')"),
+                    ("first", first, s.top / 2, f"first > 0 ? 'compute-bound from ' + format(ceil(first), ',') + (first > {MOST} ? ' →' : '') : ''"),
                 )
             ),
+            *(
+                (s.rows.transform_filter(f"datum.users == {place}").transform_calculate(label=f"'{label}'"), height,
+                 {"color": colour, "fontWeight": 600, "fontSize": 13, "align": "left", "dx": 6, "dy": dy})
+                for height, colour, label, place, dy in (("high", theme.BLUE, "all users", 16, 14), ("low", theme.ORANGE, "one user", 64, -11))
+            ),
         ]  # fmt: skip
-        return alt.layer(ceiling, full, *marks, *now, *words)
+        words = [
+            word
+            for rows, height, look in said
+            for word in theme.words(rows, look, x=x, y=alt.Y(f"{height}:Q", **y), text="label:N")
+        ]
+        return alt.layer(ceiling, full, busy, *marks, *now, *words)
 
     def model(s: Any, *, batch: Any, **rest: Any) -> None:
         decode_of_models(s, batch=batch, **rest)
@@ -170,12 +185,12 @@ def decode_throughput() -> Figure:
         name="decode-throughput",
         title="What one user gets and what all get, by the batch",
         alt="Two curves over the batch, both axes logarithmic: tokens a second for one user, which falls, and for all users, which rises towards "
-        "a dashed ceiling; a dotted line marks the batch at which the memory is full. {model} on {count} × {device}, {context} each, weights in {weights}: with a "
+        "a dashed ceiling; a dotted line marks the batch at which the memory is full, a dashed one the batch from which on a step is compute-bound. {model} on {count} × {device}, {context} each, weights in {weights}: with a "
         "batch of {batch}, one user gets at most {each} tokens a second and all together {all}, bound by {bound}. The ceiling is {ceiling}.",
         model=model,
         controls=[
             choice("model", "Model", list(MODELS), value="Llama 3 70B"),
-            slider("batch", "Batch", steps(1, 4096), value=1, unit="users"),
+            slider("batch", "Batch", steps(1, MOST), value=1, unit="users"),
             slider("context", "Context", steps(128, 131072), value=8192, unit="tokens"),
             choice("weights", "Weights stored in", WEIGHTS),
             choice("cache", "Cache stored in", CACHE),
@@ -207,10 +222,10 @@ def decode_throughput() -> Figure:
             readout(
                 "reaches", "Compute-bound", text={name: name for name in ("with a large enough batch", "with no batch")}
             ),
-            readout("memory", "Weights and caches, in memory", "B"),
-            readout("fits", "Fits in the memory", text={"yes": "yes", "no": "no"}),
+            readout("memory", "Weights and caches, all devices", "B"),
+            readout("fits", "Fits on all devices", text={"yes": "yes", "no": "no"}),
         ],
-        rows=along("users", steps(1, 4096), one_batch),
+        rows=along("users", steps(1, MOST), one_batch),
         chart=chart,
         table=[
             column("users", "Batch"),

@@ -1,4 +1,4 @@
-"""The figure of the chapter on utilisation: tokens a second in, MFU out, and what ten usual mistakes make of it."""
+"""The figure of the chapter on utilisation: tokens a second in, MFU out, and what usual mistakes make of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.devices import device
 from flopkit.models.catalogue import load
 
-__all__ = ["ten_mistakes", "utilisation_of"]
+__all__ = ["usual_mistakes", "utilisation_of"]
 
 MODELS = {"llama-3-8b": "Llama-3-8B", "llama-3-70b": "Llama-3-70B", "llama-3.1-405b": "Llama-3.1-405B", "qwen2.5-7b": "Qwen2.5-7B",
           "mixtral-8x7b": "Mixtral-8x7B", "qwen3-30b-a3b": "Qwen3-30B-A3B", "deepseek-v3": "DeepSeek-V3"}  # fmt: skip
@@ -36,7 +36,8 @@ MISTAKES = (
     "hidden pairs counted",
     "scores left out",
     "embedding counted",
-    "recompute counted",
+    "recompute, to the end",
+    "recompute, early stop",
     "idle experts counted",
     "per-job rate, one peak",
     "per-GPU rate, all peaks",
@@ -44,10 +45,16 @@ MISTAKES = (
 
 
 def _model(name: str) -> dict[str, float]:
-    """Multiply-adds of one token's forward pass by kind; the scores are those of one pair, and grow with the length."""
+    """Multiply-adds of one token's forward pass by kind; the scores are those of one pair, and grow with the length.
+
+    *spared* are those that a full recompute leaves out where it stops early.
+    """
     macs = load(name).forward(seq=1).macs_by_kind
+    to_the_end, early = (
+        load(name).train_step(seq=1, recompute="full", early_stop=stop).checkpointed.flops for stop in (False, True)
+    )
     found = {kind: float(macs.get(kind, 0)) for kind in ("products", "router", "head", "embedding", "idle")}
-    return {**found, "pair": float(macs["scores"])}
+    return {**found, "pair": float(macs["scores"]), "spared": (to_the_end - early) / 2}
 
 
 def _device(name: str, dtype: str) -> dict[str, float]:
@@ -65,6 +72,7 @@ def utilisation_of(s: Any, *, model: Any, rate: Any, count: Any, seq: Any, devic
     s.scores = 1 - 6 * model.pair * (seq + 1) / 2 / s.per_token
     s.embedding = 1 + 6 * model.embedding / s.per_token
     s.recompute = 1 + 2 * layers / s.per_token
+    s.early_stop = s.recompute - 2 * model.spared / s.per_token
     s.idle_experts = 1 + 6 * model.idle / s.per_token
     s.ratio_a100 = device.peak / A100
     s.possible = where(s.each <= device.limit, "yes", "no")
@@ -72,12 +80,12 @@ def utilisation_of(s: Any, *, model: Any, rate: Any, count: Any, seq: Any, devic
     s.most = reduce(maximum, ratios)
     s.last = maximum(1, s.mfu * s.most)
     s.first = minimum(1, s.mfu * reduce(minimum, [s.scores, 1 / minimum(count, FAR), 1 / 2]))
-    margin = (s.last / s.first) ** 0.2  # a logarithmic axis: room for a dot's words, whatever the range
+    margin = (s.last / s.first) ** 0.4  # a logarithmic axis: room for the words beside a dot, on a phone, too
     s.high, s.low = s.last * margin, s.first / margin
 
 
-def ten_mistakes() -> Figure:
-    """A measured rate of tokens, its MFU, and the MFU under each of ten usual mistakes."""
+def usual_mistakes() -> Figure:
+    """A measured rate of tokens, its MFU, and the MFU under each of the usual mistakes."""
 
     def row(r: Any, *, mistake: Any, count: Any, **_: Any) -> None:
         ratios = (
@@ -88,6 +96,7 @@ def ten_mistakes() -> Figure:
             r.scores,
             r.embedding,
             r.recompute,
+            r.early_stop,
             r.idle_experts,
             count,
             1 / count,
@@ -122,17 +131,29 @@ def ten_mistakes() -> Figure:
             words = rows.transform_calculate(
                 label="(datum.beyond < 0 ? '← ' : '') + (datum.ratio < 0.01 ? '×1/' + format(1 / datum.ratio, ',.0f') :"
                 " '×' + format(datum.ratio, datum.ratio < 100 ? '.3~r' : ',.0f')) + (datum.beyond > 0 ? ' →' : '')"
-            ).mark_text(dy=-10, fontWeight=600, color=theme.INK, **halo)
-            texts.append(words.encode(y=y, x=alt.X("place:Q", **x), text="label:N"))
-        own = s.now(place=s.mfu).mark_rule(color=theme.BLUE, strokeWidth=2.5).encode(x=alt.X("place:Q", **x))
+            )
+            for rule, place in (
+                ("datum.beyond == 0 && datum.ratio >= 1", {"align": "left", "dx": 8}),
+                ("datum.beyond == 0 && datum.ratio < 1", {"align": "right", "dx": -8}),
+                ("datum.beyond != 0", {"dy": -10}),
+            ):
+                beside = words.transform_filter(rule).mark_text(
+                    **{"baseline": "middle", "fontWeight": 600, "color": theme.INK, **place, **halo}
+                )
+                texts.append(beside.encode(y=y, x=alt.X("place:Q", **x), text="label:N"))
+        mfu = s.now(place=s.mfu, label="MFU")
+        own = mfu.mark_rule(color=theme.BLUE, strokeWidth=2.5).encode(x=alt.X("place:Q", **x))
+        name = mfu.mark_text(color=theme.BLUE, fontWeight=600).encode(
+            x=alt.X("place:Q", **x), y=alt.value(-8), text="label:N"
+        )
         whole = s.now(place=1).mark_rule(color=theme.INK, strokeDash=[4, 3]).encode(x=alt.X("place:Q", **x))
-        return alt.layer(whole, shift, own, *texts, dots)
+        return alt.layer(whole, shift, own, name, *texts, dots)
 
     return Figure(
-        name="ten-mistakes",
-        title="Tokens a second in, MFU out, and ten usual mistakes",
-        alt="Training {model} at {rate} on {count} of the {device}, {seq}: the MFU is {mfu}. Ten dots show what it would be called after each of "
-        "ten usual mistakes; the data table has their ratios. A mistake is the same distance on this logarithmic axis at every throughput.",
+        name="usual-mistakes",
+        title="Tokens a second in, MFU out, and eleven usual mistakes",
+        alt="Training {model} at {rate} on {count} of the {device}, {seq}: the MFU is {mfu}. Eleven dots show what it would be called after each of "
+        "the usual mistakes; the data table has their ratios. A mistake is the same distance on this logarithmic axis at every throughput.",
         model=utilisation_of,
         controls=[
             choice("model", "Model", {title: _model(name) for name, title in MODELS.items()}),
@@ -157,7 +178,7 @@ def ten_mistakes() -> Figure:
         chart=chart,
         table=[column("mistake", "Mistake"), column("ratio", "Ratio", "×"), column("printed", "MFU", "%")],
         caption="The throughput is an example except in the third preset, which is DeepSeek's published rate; they ran on H800s, whose peak is printed as 989 TFLOP/s, 0.04 % less than an H100's. "
-        "MFU is under EXACT, over the dense peak. Recompute runs every layer's forward pass again, to its end, but not the embedding and the head. "
+        "MFU is under EXACT, over the dense peak. Recompute runs every layer's forward pass again, but not the embedding and the head: to its end, as in Megatron and today's torchtitan, or stopped early, as PyTorch's own checkpoint does. "
         f"An arrow marks a dot that is farther away than a factor of {FAR}. "
         + peaks_note([(name, dtype) for name, (_, dtype) in DEVICES.items()]),
         height=380,

@@ -47,6 +47,7 @@
     if (v !== v) return "–";
     unit = ALIAS[unit] ?? unit;
     if (unit === "%") return plain(v, 3, 2) + " %";
+    if (unit === "+%") return (v = +v.toFixed(4), v > 0 ? "+" : "") + plain(v, 9, 2) + " %";
     if (unit === "×") return plain(v, 3) + "×";
     if (unit === "s") return seconds(v);
     return unit !== "FLOP/B" && PREFIXED.test(unit) ? si(v, unit) : join(plain(v, 4), unit);

@@ -41,7 +41,7 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
     if ("keys" in value) {
       const [key, said] = lookup(value, config);
       if (said !== undefined) return whole(key, said, value.zero ? 0 : 1, value.most);
-      return "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: write it in; transformers fills such a gap with a default of its own.`);
+      return "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: add it; transformers' AutoConfig shows the default that it would use.`);
     }
     if ("flag" in value) {
       const said = raw(value.flag);
@@ -80,19 +80,20 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
     let config;
     try { config = parse(text.replace(/^\uFEFF/, "")); } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;         // too deep
+      if (/^[^\s{}[\]"']+$/.test(text.trim())) refuse("This looks like a model's name. Paste the contents of its config.json, or choose from the list.");
       refuse(`This is no JSON: ${cut(error.message)}.`);
     }
     if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("This is no JSON object: paste a whole config.json.");
     if (config.text_config && typeof config.text_config === "object" && !Array.isArray(config.text_config)) {    // of a model of text and images, the part for text
-      const {tie_word_embeddings: tied} = config;
-      config = {...config.text_config, ...tied === undefined ? {} : {tie_word_embeddings: tied}};
+      const {tie_word_embeddings: tied, quantization_config: format} = config;
+      config = {...config.text_config, ...tied === undefined ? {} : {tie_word_embeddings: tied}, ...format == null ? {} : {quantization_config: format}};
     }
     const kind = config.model_type, known = table[kind];
     if (typeof kind !== "string") refuse("This configuration has no \"model_type\": paste a whole config.json.");
     if (!Object.hasOwn(table, kind)) refuse(Object.hasOwn(unable, kind) ? unable[kind] : `The model_type ${show(kind)} is not described here. Known are ${Object.keys(table).join(", ")}.`);
     for (const {keys, only, ...rest} of known.refused) {
       const key = keys.find(key => config[key] != null), said = key ? config[key] : rest.else;
-      if (!only.some(each => bit(each) === bit(said))) refuse(`${key} is ${show(said)}: a ${kind} with that is not described here, only ${only.map(show).join(", ")}.`);
+      if (!only.some(each => bit(each) === bit(said))) refuse(`${key} is ${show(said)}: this box reads ${kind} only with ${only.map(show).join(", ")}.`);
     }
     const found = {};
     for (const [name, value] of Object.entries(known.set)) {
@@ -101,20 +102,21 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
       if (!(values.includes(found[name]) || takes(name, found[name])))
         refuse(`${value?.keys?.find(key => config[key] != null) ?? name} is ${show(found[name])}: a whole number of at least ${values[0]} is wanted.`);
     }
-    return [kind, found];
+    return [kind, found, config.quantization_config];
   }
 
   const box = figure.querySelector(".fk-paste"), area = box.querySelector("textarea"), status = box.querySelector("[role=status]");
   area.addEventListener("input", () => {
     status.textContent = "";
     if (!area.value.trim()) return;
-    let kind, found;
-    try { [kind, found] = settings(area.value); } catch (error) {
+    let kind, found, format;
+    try { [kind, found, format] = settings(area.value); } catch (error) {
       status.textContent = `${error instanceof Refused ? error.message : "This could not be read."} Nothing was changed.`;
       return;
     }
     move(found);
-    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.`;
+    const method = typeof format?.quant_method === "string" ? ` (${cut(format.quant_method)})` : "";
+    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.${format == null ? "" : ` Its quantization_config${method} was not read: set “Weights stored in”.`}`;
   });
   box.hidden = false;
 };

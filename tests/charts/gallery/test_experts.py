@@ -75,3 +75,15 @@ def test_what_the_chapter_reads_off():
     skewed = FIGURE.at(**FIGURE.presets["DeepSeek-V3, busiest 4×"])
     assert round(skewed["slowdown"], 3) == 1.682 and skewed["bound"] == "compute"
     assert FIGURE.at(**FIGURE.presets["Decoding, 128 sequences"])["bound"] == "memory"
+
+
+def test_the_figure_shows_what_there_is():
+    """Six read-outs are two rows on a phone; the legend and the table name no dropped and empty rows where there are none."""
+    assert len(FIGURE.readouts) <= 6
+    for name, settings in FIGURE.presets.items():
+        capped = settings["capacity"] != "no limit"
+        drawn = FIGURE.svg(**settings)
+        assert "tokens computed" in drawn and "mean expert of each device" in drawn
+        assert ("tokens dropped" in drawn, "empty rows computed" in drawn) == (capped, capped), name
+        rows = FIGURE.rows(**settings)
+        assert all(any(row[shown.name] for row in rows) for shown in FIGURE.table), name

@@ -1,10 +1,22 @@
 """The figures of a whole model, against the trees of the published models and against arithmetic by hand."""
 
+import re
+
 import pytest
 
 import flopkit as fk
-from flopkit.charts import model_parts, six_n_error
-from flopkit.charts.gallery.models import COUNTS, EXACT_ROW, KAPLAN_ROW, MODELS, PALM_ROW, SIX_N_ROW, TORCH_ROW, slug
+from flopkit.charts import model_parts, six_n_error, theme
+from flopkit.charts.gallery.models import (
+    COUNTS,
+    DASHES,
+    EXACT_ROW,
+    KAPLAN_ROW,
+    MODELS,
+    PALM_ROW,
+    SIX_N_ROW,
+    TORCH_ROW,
+    slug,
+)
 
 PARTS, ERRORS = model_parts(), six_n_error()
 PRESETS = {
@@ -95,3 +107,18 @@ def test_longer_sequences_always_lower_the_line():
         values = [row[slug(title)] for row in ERRORS.rows()]
         assert values == sorted(values, reverse=True), title
         assert -1 < values[-1] and values[0] < 0.25  # the axis holds them
+
+
+def test_lines_are_told_apart_and_the_untied_are_named():
+    """Lines end in round caps, which close a gap that is no wider than they are."""
+    width = theme.config()["line"]["strokeWidth"]
+    assert theme.config()["line"]["strokeCap"] == "round"
+    assert all(gap > width for dash in DASHES if dash != [1, 0] for gap in dash[1::2]), "a dashed line that looks solid"
+    untied = [title for title, name in MODELS.items() if not fk.load(name).tied]
+    assert untied == ["Llama-3-8B", "Llama-3.1-405B"]
+    assert {shown.label for shown in ERRORS.readouts if "(untied)" in shown.label} == {
+        f"{title} (untied)" for title in untied
+    }
+    near = ERRORS.texts(length=4096)
+    assert near["of_gpt_2"].startswith("−") and ERRORS.texts(length=256)["of_llama_3_8b"].startswith("+")
+    assert all(re.fullmatch(r"[+−]\d+(\.\d\d?)? %", text) for text in near.values()), near

@@ -83,3 +83,14 @@ def test_a_preset_sets_every_control():
         assert settings.keys() == FIGURE.controls.keys(), name
     narrow = FIGURE.at(**FIGURE.presets["Narrow: never compute-bound"])
     assert narrow["bound"] == "memory" and narrow["intensity"] < 128
+
+
+def test_the_axis_begins_where_lines_do():
+    """The lowest line begins at its bandwidth × one FLOP per byte, less than a decade above the foot of the axis."""
+    y = FIGURE.spec()["layer"][0]["encoding"]["y"]
+    low, _high = y["scale"]["domain"]
+    devices = FIGURE.controls["device"].options
+    least = min(FIGURE.rows(device=device, of_bandwidth=0.4, overlap=0.0)[2]["bent"] for device in devices)
+    assert low <= least < 10 * low and min(y["axis"]["values"]) == low
+    small = FIGURE.at(**FIGURE.presets["Small: the launch sets the time"])
+    assert small["rate"] > low  # the dot of the preset is not at the edge

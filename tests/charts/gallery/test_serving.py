@@ -1,5 +1,6 @@
 """Tokens a second over the batch, against fk.serving, which finds its bounds without the figure."""
 
+import math
 import random
 
 import pytest
@@ -86,3 +87,14 @@ def test_random_routing_touches_fewer_experts_than_the_batch_can_choose(users):
     touched = [len({e for _ in range(users) for e in draw.sample(range(256), 8)}) for _ in range(50)]
     assert sum(touched) / 50 == pytest.approx(256 * (1 - (1 - 8 / 256) ** users), rel=0.03)
     assert max(touched) < min(256, 8 * users) + (users > 64) and "those curves are estimates" in FIGURE.caption
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("context", [128, 512, 1024, 8192])
+@pytest.mark.parametrize("model", MODELS)
+def test_from_which_batch_on_a_step_is_compute_bound(model, context, weights):
+    sizes = {"context": context, "weights": DTYPES[WEIGHTS[weights]["bits"]], "compute": "bf16"}
+    first = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", **sizes)
+    found = FIGURE.at(model=model, context=context, weights=weights)
+    assert math.ceil(found["first"]) == (first or 0)
+    assert found["top"] == 10 * found["ceiling"] > max(row["all"] for row in FIGURE.rows(model=model, context=context))
