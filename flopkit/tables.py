@@ -126,12 +126,14 @@ class Table:
         def is_folded(row: Mapping[str, Any]) -> bool:
             return bool(self._folded) and any(str(value).startswith(self._folded) for value in row.values())
 
-        shown = table([row for row in self.rows if not is_folded(row)], self.caption)
-        if under := [row for row in self.rows if is_folded(row)]:
+        under = [row for row in self.rows if is_folded(row)]
+        others = [row for row in self.rows if not is_folded(row)]
+        alone = bool(under) and not others  # then the fold takes the caption
+        shown = "" if alone else table(others, self.caption)
+        if under:
             count = f"{len(under)} row{'s' * (len(under) > 1)}"
-            shown += (
-                f"<details><summary>{html.escape(self._folded.capitalize())}: {count}</summary>{table(under)}</details>"
-            )
+            name = self.caption if alone and self.caption else self._folded.capitalize()
+            shown += f"<details><summary>{html.escape(name)}: {count}</summary>{table(under)}</details>"
         return shown
 
 

@@ -6,6 +6,7 @@ moving the decimal point, so no division can spoil a digit.
 
     four significant digits     FLOPs, FLOP/s, B, s and what else takes an SI prefix; plain numbers and counts
     three                       "%" (from a fraction) and "×"
+    two places, with a sign     "+%", a difference (from a fraction): "+5.12 %"
     trailing zeros              are cut: "2 FLOPs", "1.5 TB"
     counts, "%", "×"            never lose a digit before the point: "14,336 tokens", "1,234×" (below 10²¹)
 
@@ -74,6 +75,17 @@ def percent(value: float, digits: int = 3) -> str:
     return (_special(value) or _plain(value, digits, shift=2)) + " %"
 
 
+def difference(value: float) -> str:
+    """How far one thing is from another, a fraction, as per cent with its sign, to a hundredth.
+
+    >>> difference(0.0512), difference(-0.4), difference(-0.0000259)
+    ('+5.12 %', '−40 %', '0 %')
+    """
+    if not _special(value):
+        value = int(_half_up(abs(Decimal(float(value))), -4)) / 10**4 * (-1 if value < 0 else 1)
+    return ("+" if value > 0 else "") + (_special(value) or _plain(value, 9, shift=2)) + " %"
+
+
 def ratio(value: float, digits: int = 3) -> str:
     """A ratio.
 
@@ -96,7 +108,7 @@ def seconds(value: float, digits: int = 4) -> str:
     return count(value / length, name, digits)
 
 
-_FORMATS: dict[str, Callable[[float], str]] = {"%": percent, "×": ratio, "s": seconds}
+_FORMATS: dict[str, Callable[[float], str]] = {"%": percent, "+%": difference, "×": ratio, "s": seconds}
 
 
 def format_value(value: float | str, unit: str = "") -> str:

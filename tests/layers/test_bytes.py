@@ -59,6 +59,20 @@ def test_bytes_of_sinusoidal_positions(dtype, width):
     assert added.params == 0
 
 
+@pytest.mark.parametrize(("dtype", "width"), [("bf16", 2), ("fp32", 4)])
+def test_bytes_of_states(dtype, width):
+    """Token by token the state of each head is read and written; in chunks it stays where it is."""
+    sizes = dict(batch=5, seq=3, heads=4, dtype=dtype)
+    delta, space = dict(**sizes, k_heads=2, k_dim=8, v_dim=12), dict(**sizes, head_dim=16, state=24, groups=2)
+    queries, values = 2 * (5 * 3 * 2 * 8), 2 * (5 * 3 * 4 * 12)
+    assert fk.gated_delta(**delta).bytes == width * (queries + values)
+    assert fk.gated_delta(**delta, algorithm="recurrent").bytes == width * (queries + values + 2 * 5 * 4 * 8 * 12)
+    inputs, shared = 2 * (5 * 3 * 4 * 16), 2 * (5 * 3 * 2 * 24)
+    assert fk.state_space(**space).bytes == width * (inputs + shared)
+    assert fk.state_space(**space, algorithm="recurrent").bytes == width * (inputs + shared + 2 * 5 * 4 * 16 * 24)
+    assert fk.gated_delta(**delta).params == fk.state_space(**space).params == 0
+
+
 # -- no formula without -----------------------------------------------------------------------------------------------
 
 
