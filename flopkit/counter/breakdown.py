@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,7 +27,8 @@ SORTS = (*_FLOPS, "bytes", "calls", "operator")
 
 
 class Part(NamedTuple):
-    """What calls of one kind did in one phase. A fused backward has a part of its own for the forward work that it recomputes."""
+    """What calls of one kind did in one phase. A fused backward has a part of its own for the forward work that it recomputes, and a fused
+    forward for the gradients that it computes ahead."""
 
     entry: Entry
     path: str
@@ -37,14 +39,45 @@ class Part(NamedTuple):
     vector: Mapping[str, Any]
     bytes: int
 
+
+@dataclass(eq=False, repr=False, slots=True)
+class Sum:
+    """What calls of several kinds did together, whichever convention they are counted by afterwards."""
+
+    entry: Entry  # of the first of them
+    phase: str
+    calls: int = 0
+    macs: Counter[str] = field(default_factory=Counter)
+    model: Counter[str] = field(default_factory=Counter)
+    vector: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
+
+    def add(self, part: Part) -> None:
+        """Take one more kind of call in."""
+        work, calls = part.entry.work, part.calls
+        self.calls += calls * bool(work.executed or not work.model)
+        self.bytes += calls * part.bytes
+        for total, counts in ((self.macs, part.macs), (self.model, part.model), (self.vector, part.vector)):
+            for kind, n in counts.items():
+                total[kind] += calls * n
+
     def amounts(self, convention: Any) -> dict[str, Any]:
-        """What all of the calls come to under *convention*, by column."""
+        """What they come to under *convention*, by column."""
         return {
-            "flops": self.calls * convention.flops(self.macs),
-            "model_flops": self.calls * convention.flops(self.model),
-            "vector_flops": self.calls * convention.vector_flops(self.vector),
-            "bytes": self.calls * self.bytes,
-        }
+            "flops": convention.flops(self.macs), "model_flops": convention.flops(self.model),
+            "vector_flops": convention.vector_flops(self.vector), "bytes": self.bytes,
+        }  # fmt: skip
+
+
+def sums(report: Any, key: Callable[[Part], Any]) -> dict[Any, Sum]:
+    """The parts that *key* says the same of, each lot added up, in the order in which they were first seen."""
+    found: dict[Any, Sum] = {}
+    for part in parts(report):
+        name = key(part)
+        if name not in found:
+            found[name] = Sum(part.entry, part.phase)
+        found[name].add(part)
+    return found
 
 
 def parts(report: Any) -> Iterator[Part]:
@@ -55,17 +88,20 @@ def parts(report: Any) -> Iterator[Part]:
         yield Part(entry, where.path, phase, calls, work.executed, model, work.vector, work.bytes)
         if work.recomputed or work.vector_recomputed:
             yield Part(entry, where.path, "recompute", calls, work.recomputed, {}, work.vector_recomputed, 0)
+        if work.ahead:
+            later = "backward" if phase == "forward" else phase
+            yield Part(entry, where.path, later, calls, work.ahead, work.ahead if model else {}, {}, 0)
 
 
 def phase(report: Any, name: str) -> Cost:
     """What ran in one of the phases."""
     macs, vector, moved = Counter[str](), Counter[str](), 0
-    for part in parts(report):
-        if part.phase == name:
-            moved += part.calls * part.bytes
-            for total, counts in ((macs, part.macs), (vector, part.vector)):
+    for each in report.sums():
+        if each.phase == name:
+            moved += each.bytes
+            for total, counts in ((macs, each.macs), (vector, each.vector)):
                 for kind, n in counts.items():
-                    total[kind] += part.calls * n
+                    total[kind] += n
     exact = {kind: settled(n) for kind, n in macs.items()}
     return Cost(name, macs_by_kind=exact, vector_by_kind=dict(vector), bytes=moved, convention=report.convention)
 
@@ -75,7 +111,7 @@ def calls(report: Any) -> Iterator[Calls]:
     for entry, where, calls in report.lines():
         work = entry.work
         if work.status != FREE or work.bytes:
-            flops = report.convention.flops(work.executed) + report.convention.flops(work.recomputed)
+            flops = sum(map(report.convention.flops, work.carried_out))
             format = format_of(work.dtype) if flops else ""
             yield Calls(entry.op, where.phase, calls, format, flops, work.bytes, work.status != UNKNOWN)
 
@@ -83,24 +119,17 @@ def calls(report: Any) -> Iterator[Calls]:
 def by_op(report: Any, sort: str) -> Table:
     """`Report.by_op`."""
     choice("sort", sort, SORTS)
-    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for part in parts(report):
-        work = part.entry.work
-        key = (part.entry.op, part.phase, work.kernel)
-        row = rows.setdefault(key, {
-            "operator": part.entry.op, "phase": part.phase, "kernel": work.kernel, "calls": 0, "flops": 0, "share": 0.0, "model_flops": 0,
-            "vector_flops": 0, "bytes": 0, "intensity": 0.0, "status": work.status,
+    rows, whole = [], report.flops
+    for each in report.sums():
+        work, amounts = each.entry.work, each.amounts(report.convention)
+        amounts |= {name: settled(amounts[name]) for name in _FLOPS}
+        flops, moved = amounts["flops"], amounts["bytes"]
+        rows.append({
+            "operator": each.entry.op, "phase": each.phase, "kernel": work.kernel, "calls": each.calls, "flops": flops,
+            "share": flops / whole if whole else 0.0, **amounts, "intensity": flops / moved if moved else 0.0, "status": work.status,
         })  # fmt: skip
-        row["calls"] += part.calls * bool(work.executed or not work.model)
-        for name, amount in part.amounts(report.convention).items():
-            row[name] += amount
-    whole = report.flops
-    for row in rows.values():
-        row.update({name: settled(row[name]) for name in _FLOPS})
-        row["share"] = row["flops"] / whole if whole else 0.0
-        row["intensity"] = row["flops"] / row["bytes"] if row["bytes"] else 0.0
     order = sorted(
-        rows.values(), key=lambda row: row[sort] if sort == "operator" else (-row[sort], -row["flops"], -row["bytes"])
+        rows, key=lambda row: row[sort] if sort == "operator" else (-row[sort], -row["flops"], -row["bytes"])
     )
     return Table(order, caption=f"by operator, convention {report.convention}", formats=FORMATS)
 
@@ -111,10 +140,10 @@ def by_module(report: Any, depth: int | None) -> Table:
         raise ValueError(f"depth={depth!r}: must be 0 (the model alone), 1, 2, … or None (all the way)")
     columns = ("module", "flops", "share", *PHASES, "model_flops", "vector_flops", "bytes")
     rows: dict[str, dict[str, Any]] = {}
-    for part in parts(report):
-        amounts = part.amounts(report.convention)
-        amounts[part.phase] = amounts["flops"]
-        names = part.path.split(".")
+    for (path, phase), each in sums(report, lambda part: (part.path, part.phase)).items():
+        amounts = each.amounts(report.convention)
+        amounts[phase] = amounts["flops"]
+        names = path.split(".")
         for length in range(1, len(names) + 1):  # the module, and those around it
             row = rows.setdefault(".".join(names[:length]), dict.fromkeys(columns, 0))
             for name, amount in amounts.items():

@@ -118,6 +118,6 @@ def seen(ledger: Ledger, tool: str) -> Seen:
         row["seen"] += (calls - ledger.unseen[entry, where]) * entry.by_torch
         if not where.in_attention:
             row["calls"] += calls
-            row["flops"] += round(2 * calls * (sum(entry.work.executed.values()) + sum(entry.work.recomputed.values())))
+            row["flops"] += round(2 * calls * sum(sum(macs.values()) for macs in entry.work.carried_out))
     known = [row for row in rows.values() if row["flops"] or row["seen"]]
     return Seen(sum(row["seen"] for row in known), sum(row["flops"] for row in known), known)

@@ -9,11 +9,12 @@ from typing import Any
 from flopkit import units
 from flopkit.conventions import EXACT, TORCH
 from flopkit.counter.breakdown import FORMATS
+from flopkit.counter.formulas.attentions import ABOUT_MASKS
 from flopkit.counter.work import PHASES, UNKNOWN
 from flopkit.tables import Table
 
 ROWS = 12  # of the table that a report shows
-WRITTEN_OUT = "softmax beside batched products: if that is attention written out, all positions count, hidden ones, too"
+WRITTEN_OUT = "softmax next to batched products: if this is hand-written attention, masked positions are counted, too"
 
 
 def summary(report: Any) -> list[str]:
@@ -31,8 +32,10 @@ def summary(report: Any) -> list[str]:
     if missing := report.uncounted:
         names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        known = f"formulas cover {show(report.coverage, unit='%')} of the bytes"
-        lines.append(f"NOT COUNTED: {names}{more}; {known}. Register a formula with @fk.formula")
+        share = show(report.coverage, unit="%").replace("100 %", "more than 99.9 %")  # which it is, rounded
+        lines.append(
+            f"NOT COUNTED: {names}{more}; formulas cover {share} of the bytes. Register a formula with @fk.formula"
+        )
     else:
         lines.append("every operator is accounted for")
     return [line for line in [*lines, *report.notes] if line]
@@ -62,16 +65,19 @@ def _short(flops: Any) -> str:
 def notes(report: Any) -> list[str]:
     """What single calls left unsaid, each with how many there were."""
     hidden = Counter[str]()
+    of_masks = report.convention.hidden != report.convention.scores
+    unimportant = frozenset() if of_masks else ABOUT_MASKS  # every position counts, whatever a mask says
     for entry, where, calls in report.lines():
-        if entry.work.note and (where.phase == "forward" or entry.work.status == UNKNOWN):
-            hidden[entry.work.note] += calls
-    if report.convention.hidden != report.convention.scores and (calls := _written_out(report)):
+        note = entry.work.note
+        if note and note not in unimportant and (where.phase == "forward" or entry.work.status == UNKNOWN):
+            hidden[note] += calls
+    if of_masks and (calls := _written_out(report)):
         hidden[WRITTEN_OUT] = calls
     return [f"{note} ({units.count(calls, 'calls')})" for note, calls in hidden.items()]
 
 
 def _written_out(report: Any) -> int:
-    """Calls of softmax beside batched products, less those of attention calls whose two products were counted by themselves."""
+    """Calls of softmax next to batched products, less those of attention calls whose two products were counted by themselves."""
     softmaxes, batched, of_calls = Counter[str](), Counter[str](), Counter[str]()
     for entry, where, calls in report.lines():
         if where.phase == "forward" and entry.op in ("_softmax", "_safe_softmax"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.conventions import TORCH, Convention, divided, of_programs
+from flopkit.arithmetic import divided
+from flopkit.conventions import TORCH, Convention, of_programs
 from flopkit.counter import breakdown, by_torch, printout
+from flopkit.counter.breakdown import Sum
 from flopkit.counter.by_torch import Seen
 from flopkit.counter.ledger import Entry, Kept, Where
 from flopkit.counter.work import PHASES, UNKNOWN, settled
@@ -38,12 +40,13 @@ class Report:
     def __init__(self, source: Any, convention: Convention = TORCH) -> None:
         self._source = source  # a Watcher that is running, or what it left
         self.convention = convention
-        self._read: list[tuple[Entry, Where, int]] | None = None  # once nothing is added any more
+        self._read: list[tuple[Entry, Where, int]] | None = None  # once nothing is added any more, as the sums
+        self._sums: list[Sum] | None = None
 
     @property
     def model_flops(self) -> Any:
         """FLOPs of the model's forward and backward pass, without recomputation and the optimiser: over time and peak, MFU."""
-        return settled(sum(part.calls * self.convention.flops(part.model) for part in breakdown.parts(self)))
+        return settled(sum(self.convention.flops(each.model) for each in self.sums()))
 
     @property
     def hardware_flops(self) -> Any:
@@ -65,7 +68,7 @@ class Report:
     @property
     def bytes(self) -> int:
         """Compulsory traffic of all operators, each run by itself, including operators without a formula."""
-        return sum(calls * entry.work.bytes for entry, _, calls in self.lines())
+        return sum(each.bytes for each in self.sums())
 
     @property
     def intensity(self) -> float:
@@ -118,7 +121,8 @@ class Report:
             For a convention that needs what a program does not show, such as which product is the router's.
         """
         other = Report(self._source, of_programs(convention))
-        other._read = self._read
+        if self._source.closed:
+            other._read, other._sums = self.lines(), self.sums()
         return other
 
     def by_op(self, sort: str = "flops") -> Table:
@@ -181,10 +185,9 @@ class Report:
         {'fp32': 60, 'bf16': 60}
         """
         found: dict[str, Any] = {}
-        for part in breakdown.parts(self):
-            if flops := self.convention.flops(part.model if model else part.macs):
-                format = format_of(part.entry.work.dtype)
-                found[format] = found.get(format, 0) + part.calls * flops
+        for dtype, each in breakdown.sums(self, lambda part: part.entry.work.dtype).items():
+            if flops := self.convention.flops(each.model if model else each.macs):
+                found[format_of(dtype)] = found.get(format_of(dtype), 0) + flops
         return {format: settled(flops) for format, flops in found.items()}
 
     def as_seen_by(self, tool: str = "torch") -> Seen:
@@ -243,7 +246,12 @@ class Report:
         return timing_of(calls, device, dtype, phases=PHASES, convention=self.convention)
 
     def __getstate__(self) -> Any:
-        return {**vars(self), "_source": Kept(self._source.ledger(), set(self._source.notes)), "_read": None}
+        return {
+            **vars(self),
+            "_source": Kept(self._source.ledger(), set(self._source.notes)),
+            "_read": None,
+            "_sums": None,
+        }
 
     def __copy__(self) -> Report:
         return self.under(self.convention)
@@ -277,3 +285,12 @@ class Report:
         if self._source.closed:
             self._read = lines
         return lines
+
+    def sums(self) -> list[Sum]:
+        """The lines added up by operator, phase and kernel."""
+        if self._sums is not None:
+            return self._sums
+        found = breakdown.sums(self, lambda part: (part.entry.op, part.phase, part.entry.work.kernel))
+        if self._source.closed:
+            self._sums = list(found.values())
+        return list(found.values())

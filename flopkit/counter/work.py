@@ -26,6 +26,9 @@ class Work:
     model: Mapping[str, Number] = field(default_factory=dict)
     executed: Any = None  # a mapping, too
     recomputed: Mapping[str, Number] = field(default_factory=dict)  # by a fused backward, besides: attention's scores
+    ahead: Mapping[str, Number] = field(
+        default_factory=dict
+    )  # by a forward, besides: gradients, which are the backward pass's
     vector: Mapping[str, Number] = field(default_factory=dict)  # element-wise FLOPs
     vector_recomputed: Mapping[str, Number] = field(default_factory=dict)
     bytes: int = 0  # compulsory traffic
@@ -36,6 +39,11 @@ class Work:
     def __post_init__(self) -> None:
         if self.executed is None:
             object.__setattr__(self, "executed", self.model)
+
+    @property
+    def carried_out(self) -> tuple[Mapping[str, Number], ...]:
+        """All multiply-adds of the call, whichever phase they belong to."""
+        return self.executed, self.recomputed, self.ahead
 
 
 def counted(macs: Number, bytes: int = 0, vector: float = 0) -> Work:

@@ -228,11 +228,16 @@ def test_what_autocast_casts_thrice_is_three_tensors():
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 def test_a_mask_in_a_tensor_counts_in_full_and_is_named(device, dtype):
     mask = torch.ones(6, 6, dtype=dtype, device=device)
-    report = counted(tensors(device), attn_mask=mask).under(EXACT)
+    plain = counted(tensors(device), attn_mask=mask)
+    report = plain.under(EXACT)
     pairs = B * H * 36
     assert report.model_flops == forward(pairs, 8, 8) + backward(pairs, 8, 8)
-    assert any("mask is in a tensor" in note and "1 call" in note for note in report.notes)
-    assert "mask is in a tensor" in str(report)
+    said = (
+        "the mask is in a tensor" if dtype is torch.bool else "attn_mask adds numbers to the scores, a bias or a mask"
+    )
+    assert report.notes == [f"{said}: every position counts as visible (1 call)"]
+    assert report.notes[0] in str(report)
+    assert plain.notes == plain.under("FVCORE").notes == []  # there every position counts by definition
 
 
 def test_a_mask_that_needs_a_gradient():

@@ -61,17 +61,18 @@ def test_multi_head_attention_that_is_told_to_be_causal(device, need_weights, ex
     assert report.model_flops == rest + 3 * each * pairs
     exact = report.under(EXACT)
     assert exact.model_flops == rest + 3 * each * (pairs if need_weights else visible)
-    assert [("written out" in note) for note in exact.notes] == [True] * need_weights
+    assert [("hand-written" in note) for note in exact.notes] == [True] * need_weights
 
 
 def test_a_mask_that_multi_head_attention_gets_in_a_tensor_is_named():
     layer = nn.MultiheadAttention(D, H, batch_first=True)
     x = torch.randn(B, L, D)
+    # A padding mask of truth values becomes one of numbers on the way.
     for options in (dict(attn_mask=torch.zeros(L, L)), dict(key_padding_mask=torch.zeros(B, L, dtype=torch.bool))):
         for need_weights in (True, False):
             report = fk.count(layer, x, x, x, need_weights=need_weights, **options).under(EXACT)
             assert report.model_flops == PROJECTIONS + CORE
-            said = "written out" if need_weights else "mask is in a tensor"
+            said = "hand-written" if need_weights else "a bias or a mask"
             assert any(said in note for note in report.notes)
 
 
@@ -140,7 +141,7 @@ def test_the_fast_path_and_a_mask():
     for told in (True, False):  # its operator gets but the tensor
         report = fast(layer, x, src_mask=causal, is_causal=told).under(EXACT)
         assert report.model_flops == report.flops == ENCODER
-        assert any("mask is in a tensor" in note for note in report.notes)
+        assert any("a bias or a mask" in note for note in report.notes)
     with torch.enable_grad():
         trained = fk.count(lambda: layer.train()(x, src_mask=causal, is_causal=True)).under(EXACT)
     assert trained.model_flops == ENCODER - CORE + VISIBLE

@@ -170,7 +170,7 @@ def test_under_vmap_the_operators_inside_count(device, in_dims):
     qkv = [t if dim is None else torch.stack([t] * 3, dim) for t, dim in zip(qkv, in_dims, strict=True)]
     report = fk.count(torch.vmap(causal, in_dims=in_dims), *qkv, strict=True)
     assert models(report) == (3 * FULL, 3 * (SEEN if device == "cpu" else FULL))
-    assert any("written out" in note for note in report.under(EXACT).notes) is (device == "meta")
+    assert any("hand-written" in note for note in report.under(EXACT).notes) is (device == "meta")
 
 
 @DEVICES
@@ -276,7 +276,7 @@ def test_forward_mode():
     q, k, v = three("meta", grad=False)
     report = fk.count(lambda: torch.func.jvp(lambda q: causal(q, k, v), (q,), (q,)))
     assert report.model_flops == report.forward.flops
-    assert any("written out" in note for note in report.under(EXACT).notes)
+    assert any("hand-written" in note for note in report.under(EXACT).notes)
 
     def dual():
         with torch.autograd.forward_ad.dual_level():

@@ -82,7 +82,7 @@ def test_a_causal_layer_under_transforms(device, need_weights, name):
     # With weights the layer makes the products itself, under `torch.vmap` on meta torch does: the mask is not seen.
     written_out = need_weights or (device == "meta" and ("vmap" in name or name == "gradients of each sample"))
     assert exact.model_flops == rest + cores * (FULL if written_out else SEEN)
-    assert [("written out" in note) for note in exact.notes] == [True] * written_out
+    assert [("hand-written" in note) for note in exact.notes] == [True] * written_out
     of_attention = [row for row in report.by_op() if "scaled_dot_product" in row["operator"]]
     assert bool(of_attention) is not written_out
 

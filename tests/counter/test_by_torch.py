@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import flopkit as fk
+from flopkit.counter import registry
 
 
 def real(program):
@@ -232,7 +233,12 @@ def test_a_formula_that_somebody_registered_with_torch():
     try:
         program = lambda: op(torch.ones(3, 4), torch.ones(4, 5))
         assert int(ours(program).as_seen_by("torch")) == real(program) == 7 * 3 * 5
+        assert [row["operator"] for row in ours(program).uncounted] == ["flopkit_tests.peer_hidden"]
+        theirs = flop_counter.flop_registry[op]  # as The counter in detail says
+        fk.formula(op)(lambda *args, out: theirs(*args, out_val=out))
+        assert fk.count(program, strict=True).flops == 7 * 3 * 5
     finally:
+        registry.forget(op)
         del flop_counter.flop_registry[op]
 
 

@@ -1,4 +1,4 @@
-"""Functions that were compiled ahead of time, and higher-order operators whose kernels refuse to run under a dispatch mode."""
+"""Functions that were compiled ahead of time, CUDA graphs that are replayed, and higher-order operators whose kernels refuse to run under a dispatch mode."""
 
 import pytest
 import torch
@@ -42,6 +42,22 @@ def test_what_inductor_made_is_listed():
     assert report.uncounted == [{"operator": "inductor.AOTCompiledFunction", "calls": 1, "bytes": 2 * 4 * 8 * 4}]
     with pytest.raises(fk.UncountedError):
         fk.count(fn, x, strict=True)
+
+
+def test_a_cuda_graph_that_is_replayed_is_listed(monkeypatch):
+    graph, ran = torch.cuda.CUDAGraph, []
+    monkeypatch.setattr(graph, "replay", ran.append)  # no GPU is needed
+    replayed = vars(graph)["replay"]
+    report = fk.count(lambda: [graph.replay("graph") for _ in range(3)])
+    assert ran == ["graph"] * 3 and vars(graph)["replay"] is replayed
+    assert report.uncounted == [{"operator": "cuda.CUDAGraph", "calls": 3, "bytes": 0}]
+    assert report.coverage == 0
+    assert "NOT COUNTED: cuda.CUDAGraph (3 calls)" in repr(report)
+    assert report.notes == [
+        "a CUDA graph was replayed: neither what it ran nor the bytes that it moved are seen (3 calls)"
+    ]
+    with pytest.raises(fk.UncountedError, match="CUDAGraph"):
+        fk.count(lambda: graph.replay("graph"), strict=True)
 
 
 FUNCTIONS = {

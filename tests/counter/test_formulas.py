@@ -48,17 +48,42 @@ class Loader:
         return [pytree.treespec_dumps(pytree.tree_structure(tree)) for tree in (((0,), {}), 0)]
 
     def boxed_run(self, inputs):
-        return [torch.from_numpy(inputs[0].numpy() @ inputs[0].numpy().T)]
+        given = inputs.pop()  # which is how it is freed early
+        return [torch.from_numpy(given.numpy() @ given.numpy().T)]
 
     run = boxed_run  # its name in torch 2.6
 
 
-def test_compiled_packages_are_unknown():
+def test_compiled_packages_are_unknown(monkeypatch):
     package = pytest.importorskip("torch._inductor.package.package").AOTICompiledModel
-    call = package.__call__
+    monkeypatch.setattr(torch._C._aoti, "AOTIModelPackageLoader", Loader)
+    ran = Loader.boxed_run
     report = fk.count(package(Loader()), X)
     assert report.uncounted == [{"operator": "inductor.AOTICompiledModel", "calls": 1, "bytes": 4 * (32 + 16)}]
-    assert package.__call__ is call
+    assert Loader.boxed_run is ran
+
+
+@pytest.mark.parametrize("device", ["Cpu", "Cuda", "Xpu", "Mps"])
+def test_compiled_libraries_are_unknown(device, monkeypatch):
+    """What `torch._export.aot_load` returns; torch deprecates it."""
+
+    class Runner(Loader):
+        def __init__(self, *_):
+            pass
+
+    monkeypatch.setattr(torch._C._aoti, f"AOTIModelContainerRunner{device}", Runner, raising=False)
+    report = fk.count(torch._export.aot_load("no.so", device.lower()), X)
+    assert report.uncounted == [{"operator": "inductor.AOTIModelContainerRunner", "calls": 1, "bytes": 4 * (32 + 16)}]
+    with pytest.raises(fk.UncountedError):
+        fk.count(torch._export.aot_load("no.so", device.lower()), X, strict=True)
+
+
+def test_torchs_own_runners_are_put_back():
+    kinds = [torch._C._aoti.AOTIModelPackageLoader, torch._C._aoti.AOTIModelContainerRunnerCpu]
+    before = [vars(kind)["run"] for kind in kinds]
+    with fk.counting():
+        assert all(vars(kind)["run"] is not run for kind, run in zip(kinds, before, strict=True))
+    assert [vars(kind)["run"] for kind in kinds] == before
 
 
 # -- formulas ----------------------------------------------------------------------------------------------------

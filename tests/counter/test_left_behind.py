@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import sys
 import threading
 from multiprocessing.pool import ThreadPool
 
@@ -37,7 +38,7 @@ def snapshot():
         torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack(), nn.Module.__call__, F.scaled_dot_product_attention,
         torch.autograd.Function.apply, threading.Thread.start, threading.Thread.run, torch.optim.Optimizer.step, torch.cond,
         len(nn.modules.module._global_forward_hooks), len(nn.modules.module._global_forward_pre_hooks), torch.utils.checkpoint.checkpoint,
-        torch.compiler.is_compiling(), torch.is_grad_enabled(),
+        torch.compiler.is_compiling(), torch.is_grad_enabled(), sys.getrecursionlimit(),
     )  # fmt: skip
 
 
@@ -140,3 +141,38 @@ def test_a_count_that_cannot_begin_leaves_nothing_changed(monkeypatch):
     assert (torch.nn.Module._call_impl, threading.Thread.start) == (before, start)
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
     assert fk.count(torch.nn.Linear(2, 2, bias=False), torch.ones(1, 2)).flops == 8
+
+
+class Chain(nn.Module):
+    """Calls itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2, bias=False)
+
+    def forward(self, x, levels):
+        return x if levels == 0 else self.layer(self(x, levels - 1))
+
+
+def test_a_program_may_recurse_as_deep_as_uncounted():
+    chain, data, limit = Chain(), torch.ones(1, 2), sys.getrecursionlimit()
+    with torch.no_grad():
+        levels = 50
+        while levels:
+            try:
+                chain(data, levels)
+                levels += 10
+            except RecursionError:
+                break
+        levels -= 10
+        assert fk.count(chain, data, levels).flops == levels * 2 * 2 * 2
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_recursion_limit_of_the_program_s_own_stays():
+    before = sys.getrecursionlimit()
+    try:
+        fk.count(sys.setrecursionlimit, before + 7)
+        assert sys.getrecursionlimit() == before + 7
+    finally:
+        sys.setrecursionlimit(before)

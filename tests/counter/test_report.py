@@ -282,7 +282,7 @@ def test_attention_that_is_written_out_is_noted_where_its_mask_would_matter():
         report = fk.count(model, x)
         assert report.notes == [] and report.flops == 2 * (2 * 2 * 8 * 8 * 16)
         (note,) = report.under(EXACT).notes
-        assert "written out" in note and note.endswith("(1 call)") and note in repr(report.under(EXACT))
+        assert "hand-written" in note and note.endswith("(1 call)") and note in repr(report.under(EXACT))
     # Neither a router's softmax beside its product nor attention that is called by its name.
     assert fk.count(lambda: F.linear(x, torch.ones(4, 16)).softmax(-1)).under(EXACT).notes == []
     assert fk.count(lambda: F.scaled_dot_product_attention(x, x, x)).under(EXACT).notes == []
@@ -311,7 +311,7 @@ def test_a_layer_that_returns_its_weights_is_attention_that_is_written_out():
 
     for run, calls in ((layer, "(1 call)"), (beside, "(1 call)"), (both, "(3 calls)")):
         (note,) = fk.count(run).under(EXACT).notes
-        assert "written out" in note and note.endswith(calls)
+        assert "hand-written" in note and note.endswith(calls)
 
 
 def test_an_error_of_a_strict_count_can_be_pickled():

@@ -100,3 +100,26 @@ def test_a_table_of_many_modules_adds_up_but_once(monkeypatch):
     rows = report.by_module()
     assert len(rows) == 101 and rows[100]["flops"] == U and rows[100]["share"] == 0.01
     assert len(calls) <= 8
+
+
+def test_a_printout_goes_through_the_lines_once(monkeypatch):
+    """A long generation has tens of thousands of them: other shapes in every step, in every layer."""
+    report = fk.count(lambda: [torch.ones(4, n) @ torch.ones(n, 8) for n in range(1, 40)])
+    seen = []
+    parts = breakdown.parts
+    monkeypatch.setattr(breakdown, "parts", lambda report: (seen.append(part) or part for part in parts(report)))
+    text = repr(report)
+    assert len(seen) == len(report.lines()) > 100
+    assert "mm" in text and len(report.by_op()) == 2 and repr(report.under(EXACT)) and report.flops == 2 * 4 * 8 * 780
+    assert len(seen) == len(report.lines())
+
+
+def test_what_is_nearly_covered_is_not_called_covered():
+    @torch.library.custom_op("report_rows::opaque", mutates_args=())
+    def opaque(a: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(a.numpy() * 2)
+
+    report = fk.count(lambda: (opaque(torch.ones(4)), torch.ones(300, 300) + 1))
+    assert 0.9995 < report.coverage < 1
+    assert "report_rows.opaque (1 call); formulas cover more than 99.9 % of the bytes" in repr(report)
+    assert "100 %" not in report._repr_html_()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_map
 
 import flopkit as fk
 
@@ -137,3 +139,85 @@ def test_an_operator_that_changes_its_argument(whole):
     op = torch.library.custom_op("in_part::changing", changing, mutates_args=("a",))
     report = fk.count(op, A.clone(), A)
     assert [row["operator"] for row in report.uncounted] == ([] if whole else ["in_part.changing"])
+
+
+# -- tensor subclasses that run their operators where no mode is at work -------------------------------------------------
+
+
+class Boxed(torch.Tensor):
+    """A tensor in a box; older ones hide what they do from modes."""
+
+    hides = True
+
+    @staticmethod
+    def __new__(cls, inner):
+        box = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        box.inner = inner
+        return box
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.sin.default:
+            return NotImplemented
+
+        def run():
+            return func(*tree_map(lambda v: v.inner if isinstance(v, Boxed) else v, args), **(kwargs or {}))
+
+        if cls.hides:
+            with no_dispatch():
+                out = run()
+        else:
+            out = run()
+        return tree_map(lambda v: cls(v) if isinstance(v, torch.Tensor) else v, out)
+
+
+class Open(Boxed):
+    hides = False
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_what_a_subclass_hides_is_listed(mode):
+    layer, got = torch.nn.Linear(8, 8, bias=False), []
+    box = Boxed(A)
+    with mode():
+        report = fk.count(lambda: got.append(layer(box).reshape(8, 4).relu()))
+    product = "mm" if mode is torch.enable_grad else "linear"
+    assert report.uncounted == [
+        {"operator": f"Boxed.{product}", "calls": 1, "bytes": LISTED},
+        {"operator": "Boxed.relu", "calls": 1, "bytes": 2 * 4 * 4 * 8},
+    ]
+    assert report.coverage < 1 and report.flops == 0
+    assert report.notes == ["Boxed, a tensor subclass, ran an operator where no dispatch mode sees it (2 calls)"]
+    assert torch.equal(got[0].inner, layer(A).reshape(8, 4).relu())
+    if mode is torch.enable_grad:
+        [row] = [row for row in report.by_module() if row["module"] == "Linear" or row["module"] == ""]
+        assert row["bytes"] == LISTED
+    with pytest.raises(fk.UncountedError, match=r"Boxed\.relu"):
+        fk.count(torch.relu, box, strict=True)
+
+
+def test_what_a_subclass_shows_is_counted():
+    report = fk.count(torch.nn.Linear(8, 8, bias=False), Open(A), strict=True)
+    assert report.flops == 2 * 4 * 8 * 8 and report.notes == []
+
+
+def test_what_a_subclass_hides_of_views_and_copies_is_no_arithmetic():
+    report = fk.count(lambda: (Boxed(A).t().detach(), Boxed(A).clone()), strict=True)
+    assert report.uncounted == [] and report.coverage == 1
+
+
+def test_what_a_subclass_refuses_stays_refused():
+    for run in (torch.sin, lambda x: fk.count(torch.sin, x)):
+        with pytest.raises(TypeError, match="sin"):
+            run(Boxed(A))
+
+
+def test_a_subclass_beside_another_mode():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as around:
+        report = fk.count(lambda: Open(A) @ B)
+    with FlopCounterMode(display=False) as plain:
+        Open(A) @ B
+    assert report.flops == 2 * 4 * 8 * 8
+    assert around.get_total_flops() == plain.get_total_flops()

@@ -125,7 +125,7 @@ def expert_loads() -> Figure:
             .mark_rect()
             .encode(
                 x=x, x2="until:Q",
-                y=alt.Y("low:Q", title=title, scale=alt.Scale(zero=True)), y2="high:Q",
+                y=alt.Y("low:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(minExtent=26)), y2="high:Q",
                 color=alt.Color(
                     "label:N", title=None,
                     scale=alt.Scale(

@@ -96,7 +96,7 @@ def stopping_rules() -> Figure:
             y=y, x=alt.X("bias:Q", **x), tooltip=tips
         )
         words = (
-            s.rows.transform_calculate(label="format(datum.covered, '.0%') + ' hold'", place="0.12")
+            s.rows.transform_calculate(label="format(datum.covered, '.0%') + ' hold'", place="0.14")
             .mark_text(align="left", fontWeight=600)
             .encode(y=y, x=alt.X("place:Q", **x), text="label:N")
         )

@@ -15,7 +15,6 @@ from typing import Any
 
 from flopkit.counter.calls import OpCall, extent, numel
 from flopkit.counter.formulas.attentions import (
-    HIDDEN_MASK,
     KERNELS,
     Shape,
     backward_work,
@@ -86,7 +85,7 @@ def shape_of_call(call: OpCall) -> Shape:
     shape = of_lengths(
         zip(queries, keys, strict=True), heads=int(query.shape[-2]), kv_heads=int(key.shape[-2]), head_dim=int(query.shape[-1]),
         v_head_dim=int(value.shape[-1]), width=int(query.element_size()),
-        note=HIDDEN_MASK if mask is not None else "" if known and both else UNKNOWN_LENGTHS, **band,
+        mask=mask, note="" if known and both else UNKNOWN_LENGTHS, **band,
     )  # fmt: skip
     if known and both:
         return shape
@@ -193,7 +192,7 @@ def _layer(call: OpCall, macs: int, vector: int, tokens: Any, keys: list[int]) -
     size = int(call["embed_dim"]) // heads
     shape = of_lengths(
         zip(queries, keys, strict=True), heads=heads, kv_heads=heads, head_dim=size, v_head_dim=size,
-        width=int(call["qkv_weight"].element_size()), note=HIDDEN_MASK if call["mask"] is not None else "",
+        width=int(call["qkv_weight"].element_size()), mask=call["mask"],
     )  # fmt: skip
     pairs = shape.pairs
     if tokens.is_nested and tokens.device.type == "cpu":  # there scores run on padded tokens, projections do not

@@ -13,7 +13,12 @@ from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.macs import band_keys, band_pairs, broadcast
 from flopkit.training.backward import FLASH_SOFTMAX, ROW_SUM, SCORES_AGAIN, THROUGH_SOFTMAX
 
+# What could not be known of a mask: nothing that matters where every position counts anyway.
 HIDDEN_MASK = "the mask is in a tensor: every position counts as visible"
+ADDED_MASK = "attn_mask adds numbers to the scores, a bias or a mask: every position counts as visible"
+UNSEEN_BLOCKS = "the block mask has no values here: every position counts as visible"
+MANY_BLOCKS = "the block mask is too large to look at pair by pair: whole blocks count as visible"
+ABOUT_MASKS = frozenset((HIDDEN_MASK, ADDED_MASK, UNSEEN_BLOCKS, MANY_BLOCKS))
 
 # What torch names its kernels. A name that begins with "math" moves the scores.
 KERNELS: Mapping[str, str] = {
@@ -76,6 +81,13 @@ class Shape:
         return self.q_bytes + k + v
 
 
+def _note_of(mask: Any) -> str:
+    """What is not known of a mask that comes in a tensor, if there is one."""
+    if mask is None or 0 in mask.shape:
+        return ""
+    return HIDDEN_MASK if str(mask.dtype) == "torch.bool" else ADDED_MASK
+
+
 def in_common(q: Any, k: Any, v: Any) -> str:
     """Which of the three are one tensor: "qkv", "qk", "kv", "qv", or none of them."""
     if q is k:
@@ -102,15 +114,15 @@ def shape_of(q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None, 
         pairs=rows * queries * keys, visible=rows * band_pairs(*band), head_dim=d, v_head_dim=dv,
         q_bytes=extent(q), k_bytes=k_bytes, v_bytes=v_bytes, unseen=extent(k) + extent(v) - k_bytes - v_bytes,
         outputs=rows * queries * dv, o_bytes=rows * queries * dv * width, width=width,
-        hides=left is not None or right is not None, note=HIDDEN_MASK if mask is not None and 0 not in mask.shape else "",
+        hides=left is not None or right is not None, note=_note_of(mask),
         common=common, dtype=str(q.dtype).removeprefix("torch."),
     )  # fmt: skip
 
 
 def of_lengths(
     lengths: Iterable[tuple[int, int]], *, heads: int, kv_heads: int, head_dim: int, v_head_dim: int, width: int,
-    causal: bool = False, left: int | None = None, right: int | None = None, bottom_right: bool = False, note: str = "",
-    common: str = "", dtype: str = "",
+    causal: bool = False, left: int | None = None, right: int | None = None, bottom_right: bool = False, mask: Any = None,
+    note: str = "", common: str = "", dtype: str = "",
 ) -> Shape:  # fmt: skip
     """The `Shape` of sequences of unequal length: (queries, keys) of each."""
     right = 0 if causal else right
@@ -127,7 +139,7 @@ def of_lengths(
         pairs=heads * pairs, visible=heads * visible, head_dim=head_dim, v_head_dim=v_head_dim,
         q_bytes=queries * heads * head_dim * width, k_bytes=rows * kv_width * head_dim, v_bytes=rows * kv_width * v_head_dim,
         unseen=(keys - rows) * kv_width * (head_dim + v_head_dim), outputs=outputs, o_bytes=outputs * width, width=width,
-        hides=left is not None or right is not None, note=note, common=common, dtype=dtype,
+        hides=left is not None or right is not None, note=_note_of(mask) or note, common=common, dtype=dtype,
     )  # fmt: skip
 
 

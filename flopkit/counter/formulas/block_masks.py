@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from flopkit.counter.formulas.attentions import MANY_BLOCKS, UNSEEN_BLOCKS
 from flopkit.counter.watch.internals import indexing_by_tensors, without_dispatch
 
 # equivalent: 1 -> 2 | 28 -> 29 (how much is looked at, or at a time)
@@ -15,8 +16,6 @@ LIMIT = 1 << 28  # pairs in partial blocks that are looked at one by one, at mos
 # equivalent: 1 -> 2 | 21 -> 22 (how much is looked at, or at a time)
 _CHUNK = 1 << 21  # of them at a time
 _EVERYTHING = 1 << 30  # the block size that says: no block mask
-UNSEEN = "the block mask has no values here: every position counts as visible"
-TOO_MANY = "the block mask is too large to look at pair by pair: whole blocks count as visible"
 
 # What was found, by a mask's first tensor. The function is kept, so that its name is not given to another.
 _seen: Any = WeakTensorKeyDictionary()
@@ -39,7 +38,7 @@ def pairs_of(block_mask: tuple[Any, ...], buffers: tuple[Any, ...], batch: int, 
     if rows >= _EVERYTHING and columns >= _EVERYTHING:
         return Pairs(None, None)
     if counts.device.type == "meta" or type(counts) is not torch.Tensor:
-        return Pairs(None, None, UNSEEN)
+        return Pairs(None, None, UNSEEN_BLOCKS)
     named = getclosurevars(mask_mod) if isfunction(mask_mod) else None
     captured = (*named.nonlocals.values(), *named.globals.values()) if named else ()
     tracked = [t for t in (counts, *buffers, *captured) if isinstance(t, torch.Tensor)]
@@ -59,7 +58,7 @@ def _look(inner: list[Any], mask_mod: Any, buffers: tuple[Any, ...], *sizes: int
     full, partial = _blocks(inner[2], inner[3]), _blocks(inner[0], inner[1])
     whole, asked = _area(full, *sizes), _area(partial, *sizes)
     if asked > LIMIT:
-        return whole + asked, whole + asked, TOO_MANY
+        return whole + asked, whole + asked, MANY_BLOCKS
     return whole + _ask(mask_mod, buffers, partial, *sizes), whole + asked, ""
 
 

@@ -21,22 +21,44 @@ _POOLS += ["max_pool2d_with_indices", "max_pool3d_with_indices"]
 
 @explains(*_POOLS, "quantized::max_pool1d quantized::max_pool2d")
 def pool(call: OpCall) -> Work:
-    """A compare for each element of each window; of means an add, and a division. Backward, of means, the same.
+    """A compare for each element of each window; of means an add, and a division. Backward, of means, the same. Of a window that reaches
+    over a border only the elements of the image count.
 
     Where the kernel gives the positions of maxima (int64), they are written, too. Backward the input is not read: its shape is enough.
     """
     gradient, dims = call.get("grad_output"), next(n for n in (1, 2, 3) if f"{n}d" in call.name)
     # equivalent: 0 -> 1 (maxima and positions are as many)
     first = call.outputs[0]
-    image, result = (call.get("self"), first) if gradient is None else (first, gradient)
+    image, result = (call.inputs[0], first) if gradient is None else (first, gradient)
+    sides = list(zip(map(int, image.shape[-dims:]), map(int, result.shape[-dims:]), strict=True))
     if "adaptive" in call.name:  # windows may overlap
-        sizes = zip(map(int, image.shape[-dims:]), map(int, result.shape[-dims:]), strict=True)
-        taps = prod(map(int, image.shape[:-dims])) * prod(adaptive_taps(size, outputs) for size, outputs in sizes)
+        taps = prod(adaptive_taps(size, outputs) for size, outputs in sides)
     else:
-        kernel = call["kernel_size"] if isinstance(call["kernel_size"], (list, tuple)) else [call["kernel_size"]]
-        taps = numel(result) * prod(map(int, kernel)) ** (dims // len(kernel))
+        kernel, padding, dilation = (_each(call, name, dims) for name in ("kernel_size", "padding", "dilation"))
+        steps = _each(call, "stride", dims) if call["stride"] else kernel
+        taps = prod(_inside(*side, kernel[d], steps[d], padding[d], dilation[d]) for d, side in enumerate(sides))
+    taps *= prod(map(int, image.shape[:-dims]))
     moved = call.bytes() if gradient is None else extent(gradient) + extent(first)
     return elementwise(taps + numel(result) * ("avg" in call.name), moved)
+
+
+def _each(call: OpCall, name: str, dims: int) -> list[int]:
+    """An argument for each dimension, 1 where there is none of that name; one number stands for all."""
+    given = call.get(name, 1)
+    numbers = list(map(int, given)) if isinstance(given, (list, tuple)) else [int(given)]
+    return numbers * (dims // len(numbers))
+
+
+def _inside(size: int, outputs: int, kernel: int, step: int, padding: int, dilation: int) -> int:
+    """Elements along one dimension of an image under all windows; what lies on the padding, or behind it, is none.
+
+    >>> _inside(4, 4, 3, 1, 1, 1), _inside(5, 3, 3, 2, 1, 1), _inside(4, 2, 3, 2, 0, 1)
+    (10, 7, 5)
+    """
+    return sum(
+        max(min(-(-(size + padding - tap) // step), outputs) - max(-(-(padding - tap) // step), 0), 0)
+        for tap in range(0, kernel * dilation, dilation)
+    )
 
 
 # -- a filter that widens, and sampling at a grid ------------------------------------------------------------------

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from flopkit.counter.calls import OpCall, extent, numel, tensors
 from flopkit.counter.formulas.elementwise import plain
 from flopkit.counter.registry import explains
-from flopkit.counter.work import Work, elementwise
+from flopkit.counter.work import COUNTED, Work, elementwise
+from flopkit.layers.pointwise import LOGSUMEXP_FLOPS
+from flopkit.macs import product
 from flopkit.training.optimizers import ADAM, DECAY
 
 _NONE, _MEAN = 0, 1  # torch's numbers for reduction="none" and "mean"
@@ -45,6 +47,28 @@ def nll_loss(call: OpCall) -> Work:
     picked = rows * call["self"].element_size() * (weighs + (not back))
     flops = rows * (mean + weighs) if back else rows * (adds + weighs * (1 + adds)) + mean
     return elementwise(flops, picked + sum(map(extent, [*read, *call.outputs])))
+
+
+_CHUNKED = "torch_nn::_linear_cross_entropy_batch_chunked"
+
+
+@explains(_CHUNKED, f"{_CHUNKED}_no_reduction")
+def linear_cross_entropy(call: OpCall) -> Work:
+    """The product that makes the logits, and the cross-entropy of `flopkit.layers.pointwise`; a bias is an add a logit.
+
+    Reduced, it computes the gradients at once: a product each of input and weight, which are the backward pass's. Of element-wise work a
+    gradient takes a multiply a logit, those two besides a multiply and an add a number of the input, the bias's the sums.
+    """
+    x, classes = call["input"], int(call["linear_weight"].shape[0])
+    rows = int(x.shape[0])
+    logits, weighs, reduced = rows * classes, call["weight"] is not None, call.get("reduction") is not None
+    wanted = [bool(call.get(f"compute_{name}_grad")) for name in ("input", "linear_weight", "linear_bias")]
+    macs, products = product(rows, int(x.shape[1]), classes), sum(wanted[:2])
+    vector = logits * (LOGSUMEXP_FLOPS + (call["linear_bias"] is not None)) + rows * (3 + weighs + reduced)
+    vector += (call.get("reduction") == "mean") + logits * any(wanted)
+    vector += 2 * numel(x) * products + (logits + rows) * wanted[2]
+    ahead = {"products": macs * products} if products else {}
+    return Work(COUNTED, {"products": macs}, ahead=ahead, vector={"elementwise": vector}, bytes=call.bytes())
 
 
 # An optimiser's step in one operator. Whether there is weight decay, momentum and so on decides, and those are numbers, not shapes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,11 @@ can_decompose = torch._ops.OpOverload._can_decompose
 def has_kernel_for(op: Any, key: str) -> bool:
     """Whether *op* has a kernel of its own under a dispatch key."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+
+
+def in_compiled_backward() -> bool:
+    """Whether compiled autograd is running the graph that it made of a backward pass. (Its public API only turns it on.)"""
+    return getattr(sys.modules.get("torch._dynamo.compiled_autograd"), "in_compiled_autograd_region", False)
 
 
 # The public API transforms (`torch.vmap`, `torch.func.grad`). It does not say of a tensor whether it is.

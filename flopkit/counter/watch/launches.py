@@ -1,5 +1,5 @@
-"""What runs with no operator around it, so that no dispatcher shows it: Triton kernels that are launched directly, compiled packages, and
-what TorchScript fuses or gives to oneDNN.
+"""What runs with no operator around it, so that no dispatcher shows it: Triton kernels that are launched directly, compiled packages, CUDA
+graphs that are replayed, and what TorchScript fuses or gives to oneDNN.
 
 A Triton kernel with a formula (`flopkit.formula`) is counted by it; all else is a row of `uncounted` with the bytes of its tensors, each
 once. An autotuner's trials are not counted: the launch is one call, however many kernels it tries. What an operator launches that has a
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,6 +29,12 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "triton.runtime.autotuner": ("Autotuner", "Heuristics"),
     "triton.runtime.interpreter": ("InterpretedFunction",),
 }
+# What runs a package that AOTInductor compiled, and its row: `torch._inductor.aoti_load_package`, and `torch._export.aot_load` by device.
+_RUNNER = "AOTIModelContainerRunner"
+PACKAGES = (
+    *(("AOTIModelPackageLoader", name, "inductor.AOTICompiledModel") for name in ("run", "boxed_run")),
+    *((f"{_RUNNER}{device}", "run", f"inductor.{_RUNNER}") for device in ("Cpu", "Cuda", "Xpu", "Mps")),
+)
 FBGEMM = "fbgemm_linear_fp16_weight_fp32_activation"
 _OF_TORCHSCRIPT = (
     "mkldnn_convolution", "MKLDNNGroup", "MKLDNNHardSwish", "MKLDNNHardSigmoid", "MKLDNNHardTanh", "MKLDNNRelu6", "MKLDNNClamp",
@@ -35,6 +42,10 @@ _OF_TORCHSCRIPT = (
     "oneDNNFusionGroup", "StaticSubgraph",
 )  # fmt: skip
 AHEAD = "inductor.AOTCompiledFunction"
+GRAPH, REPLAYED = (
+    "cuda.CUDAGraph",
+    "a CUDA graph was replayed: neither what it ran nor the bytes that it moved are seen",
+)
 LATE = "Triton was loaded while this was counted: kernels that were launched directly, if any, are not seen"
 DIFFERENTIATED = "TorchScript may have fused element-wise operators of a graph that it differentiates: not seen"
 
@@ -52,16 +63,13 @@ def install(changes: Changes) -> None:
                 changes.replace(kind, "run", _launching)
             elif hasattr(kind, "__getitem__"):  # the interpreter, up to Triton 3.6: ``kernel[grid]`` launches
                 changes.replace(kind, "__getitem__", _indexing)
-    for owner, name, op in (
-        (
-            getattr(sys.modules.get("torch._inductor.package.package"), "AOTICompiledModel", None),
-            "__call__",
-            "inductor.AOTICompiledModel",
-        ),
-        (torch, FBGEMM, FBGEMM),
-    ):
+    compiled: Any = torch._C._aoti
+    packages = ((getattr(compiled, kind, None), name, op) for kind, name, op in PACKAGES)
+    for owner, name, op in ((torch, FBGEMM, FBGEMM), *packages):
         if hasattr(owner, name):
             changes.replace(owner, name, functools.partial(recorded_as_uncounted, op))
+    graph: Any = torch.cuda.CUDAGraph
+    changes.replace(graph, "replay", lambda original: recorded_as_uncounted(GRAPH, original, REPLAYED))
     ahead = getattr(sys.modules.get("torch._dynamo.aot_compile"), "AOTCompiledFunction", None)
     if ahead is not None:
         changes.replace(ahead, "guard_check", _guarding)
@@ -75,15 +83,17 @@ def _bytes(func: Any, args: Any, kwargs: Any, out: Any) -> int:
         return OpCall(func, args, kwargs, out).bytes()
 
 
-def recorded_as_uncounted(op: str, original: Any) -> Any:
+def recorded_as_uncounted(op: str, original: Any, note: str = "") -> Any:
     """*original*, each call of which is a row of `uncounted` under the name *op*."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         states = counting_states()
+        moved = _bytes(original, args, kwargs, None)  # now: a package empties the list that it is given
         with busy(states):
             out = original(*args, **kwargs)
         for state in states:
-            state.watcher.add_without_operator(op, unknown(_bytes(original, args, kwargs, out)))
+            work = replace(unknown(moved + _bytes(original, (), {}, out)), note=note)
+            state.watcher.add_without_operator(op, work)
         return out
 
     return call

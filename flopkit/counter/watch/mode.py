@@ -12,7 +12,8 @@ from torch import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flopkit.counter import registry
-from flopkit.counter.calls import OpCall
+from flopkit.counter.calls import OpCall, name_of
+from flopkit.counter.formulas import memory
 from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.watch import attention, cache, decompose, internals, launches
 from flopkit.counter.watch.cache import key_of, made_up, on_meta
@@ -20,10 +21,11 @@ from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, l
 from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
 from flopkit.counter.watch.origins import Origins
 from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
-from flopkit.counter.work import Work
+from flopkit.counter.work import FREE, UNKNOWN, Work
 
 BY_ITS_INSIDE = "counted by torch's operators inside it; arithmetic of its own is not seen (@fk.formula counts it)"
 IN_PART = "only a part of its arithmetic is seen, by torch's operators inside it (@fk.formula counts all)"
+HIDDEN = "{}, a tensor subclass, ran an operator where no dispatch mode sees it"
 LOCAL = "DTensor: what is counted is this rank's local work"
 # TorchScript compares the constants of a trace that never ran, and hands a mode numbers where these operators take tensors.
 _OF_CONSTANTS = (torch.ops.aten.equal.default, torch.ops.aten._local_scalar_dense.default)
@@ -44,7 +46,7 @@ class Watcher(TorchDispatchMode):
             registry.RULES.clear()
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}
-        self.wrappers: dict[Any, bool] = {}
+        self.wrappers: dict[Any, Any] = {}
         self.chosen: dict[Any, set[bool]] = {}  # calls of attention: whether a checkpoint that chooses was around
         self.closed = False
         self.progress, self.seen = progress, 0  # is told how many operators were seen
@@ -134,8 +136,8 @@ class Watcher(TorchDispatchMode):
         if state.busy or self.closed:
             with internals.conjugating():
                 return func(*args, **kwargs)
-        if types and self._has_wrapper(types):
-            return NotImplemented
+        if types and (wrapper := self._wrapper(types)) is not None:
+            return self._by_wrapper(state, wrapper, func, types, args, kwargs)
         rule = registry.RULES.get(func) or cache.rule_of(func)
         if rule.is_attention and state.scope.region is None:  # in inference mode autograd does not take it apart
             return attention.run(state, lambda *a, **k: self._open(state, func, a, k, rule), *args, **kwargs)
@@ -187,14 +189,30 @@ class Watcher(TorchDispatchMode):
             self.progress(self.seen)
         return out
 
-    def _has_wrapper(self, types: Any) -> bool:
-        """Whether a tensor subclass is at work that runs its operators by others: those are the ones to count."""
-        found = self.wrappers.get(types)
-        if found is None:
-            found = self.wrappers[types] = any(decompose.is_wrapper(kind) for kind in types)
+    def _wrapper(self, types: Any) -> Any:
+        """The tensor subclass at work that runs its operators by others: those are the ones to count. None where there is none."""
+        if types not in self.wrappers:
+            self.wrappers[types] = next(filter(decompose.is_wrapper, types), None)
             if any("DTensor" in kind.__name__ for kind in types):
                 self.notes.add(LOCAL)
-        return found
+        return self.wrappers[types]
+
+    def _by_wrapper(self, state: ThreadState, wrapper: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Leave an operator to *wrapper*. One with arithmetic is unknown if none was seen there: the subclass may hide it from modes."""
+        handler = wrapper.__torch_dispatch__
+        if not isinstance(func, torch._ops.OpOverload) or str(handler.__module__).startswith("torch."):
+            return NotImplemented  # torch calls it; its own hide nothing
+        before = state.calculations
+        with self:
+            out = handler(func, types, args, kwargs)
+        if out is not NotImplemented and state.calculations == before:
+            rule = registry.RULES.get(func) or cache.rule_of(func)
+            with DisableTorchFunction():
+                entry = cache.look_up(self, rule.own_kernel or rule, func, args, kwargs, out, None)
+            if entry.work.status != FREE and not memory.is_view(func, name_of(func)):
+                hidden = Work(UNKNOWN, bytes=entry.work.bytes, note=HIDDEN.format(wrapper.__name__))
+                self.add_without_operator(f"{wrapper.__name__}.{rule.op}", hidden, entry.by_torch)
+        return out
 
     # -- operators that are opened ----------------------------------------------------------------------------
 
@@ -227,10 +245,11 @@ class Watcher(TorchDispatchMode):
                 state.origins[-1].saw(func, args, kwargs, out, rule.formula(OpCall(func, args, kwargs, out)))
         return out
 
-    def add_without_operator(self, op: str, work: Work) -> None:
+    def add_without_operator(self, op: str, work: Work, by_torch: int | None = 0) -> None:
         """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
         state = self.state
-        where = self._add(state, self.entries.setdefault((op, repr(work)), Entry(op, work)))
+        entry = self.entries.setdefault((op, repr(work), by_torch), Entry(op, work, by_torch=by_torch))
+        where = self._add(state, entry)
         if state.hidden_depth:
             state.ledger.hide(*where)
             for origins in state.origins:

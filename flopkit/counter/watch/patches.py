@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from flopkit.counter.calls import name_of
 from flopkit.counter.formulas import FLEX
-from flopkit.counter.watch import attention, decompose, flex, launches, threads
+from flopkit.counter.watch import attention, chunked, decompose, flex, launches, threads
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
 from flopkit.counter.watch.internals import dispatch_modes
@@ -59,6 +59,7 @@ def installed() -> Iterator[None]:
 
 
 def _install(changes: Changes) -> None:
+    _deeper(changes)
     # While that flag says that a mode is at work, torch runs nothing that was compiled, also where the program asks for it (`set_stance`).
     if (tell := getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)) is not None:
         changes.callback(tell, _python_dispatch._is_in_any_mode_without_ignore_compile_internals)
@@ -86,6 +87,19 @@ def _install(changes: Changes) -> None:
         changes.replace(fakes.FakeTensorMode, "__exit__", functools.partial(_leaving, entered))
     for part in (attention, threads, launches):
         part.install(changes)
+
+
+def _deeper(changes: Changes) -> None:
+    """A call of a module takes a frame more than uncounted, an operator some: what recurses as deep as Python lets it still may."""
+    before = sys.getrecursionlimit()
+    ours = before + before // 2 + 100
+
+    def put_back() -> None:
+        if sys.getrecursionlimit() == ours:  # else the program has set one of its own
+            sys.setrecursionlimit(before)
+
+    changes.callback(put_back)
+    sys.setrecursionlimit(ours)
 
 
 def _calling(original: Any) -> Any:
@@ -132,9 +146,10 @@ def _applying(original: Any) -> Any:
                 state.begin(task)
             if type(node).__name__ == "CompiledFunctionBackward":
                 state.watcher.notes.add(COMPILED)
+        run = chunked.as_one_call(original) if type(node).__name__ == chunked.NODE else original
         inside.append((task, torch.is_grad_enabled()))
         try:
-            return original(node, *gradients, **by_name)
+            return run(node, *gradients, **by_name)
         finally:
             inside.pop()
 

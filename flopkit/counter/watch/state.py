@@ -15,7 +15,7 @@ import torch
 from flopkit.counter.ledger import Ledger
 from flopkit.counter.watch import autograd
 from flopkit.counter.watch.autograd import ENGINE, NEVER, AutogradTimeline, graph_task, next_number
-from flopkit.counter.watch.internals import dispatch_modes
+from flopkit.counter.watch.internals import dispatch_modes, in_compiled_backward
 from flopkit.counter.watch.modules import OUTSIDE, Scope
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from flopkit.counter.watch.origins import Origins
 
 SEVERAL_THREADS = "forward passes ran in several threads: backward work that may be of two modules is given to none"
+
+COMPILED_BACKWARD = "compiled autograd ran a backward pass as one graph: its work is given to no module"
 
 
 class _Local(threading.local):
@@ -108,6 +110,9 @@ class ThreadState:
     def call_module(self, module: Any) -> None:
         """Go into *module*."""
         task, stack = graph_task(), self.stack
+        if task != -1 and in_compiled_backward():  # the graph is a module of the compiler's
+            self.watcher.notes.add(COMPILED_BACKWARD)
+            return self.enter(OUTSIDE, task)
         under = self.scope if task == -1 or (stack and stack[-1][1] == task) else self.of_node()
         found = under.children.get(id(module)) if under.children else None
         if found is None or not found.holds(module):
