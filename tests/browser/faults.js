@@ -32,14 +32,15 @@ figure => {
     const filled = all(svg, "path, rect, circle").filter(e => shown(e) && ink(e, "fill") && solid(e, "fill") > .9).map(node => ({node, box: node.getBoundingClientRect()}));
     for (const line of all(svg, "path, line, rect, circle, polyline, polygon")) {
       if (line.closest(".role-axis-grid, .role-legend, .background, .foreground") || !shown(line) || !(ink(line, "stroke") || line.closest(".mark-symbol"))) continue;
-      const box = line.getBoundingClientRect(), near = texts.filter(({middle}) => { const b = shared(box, middle); return b.left <= b.right && b.top <= b.bottom; });
+      const half = Math.max(0, (line.getAttribute("stroke-width") ?? 1) / 2 - 1), grown = b => ({left: b.left - half, right: b.right + half, top: b.top - half, bottom: b.bottom + half});
+      const box = grown(line.getBoundingClientRect()), near = texts.filter(({middle}) => { const b = shared(box, middle); return b.left <= b.right && b.top <= b.bottom; });
       if (!near.length) continue;
       const scale = line.getScreenCTM(), long = line.getTotalLength(), points = [];
       for (let d = 0; d <= long; d += 1.5 / scale.a) points.push(line.getPointAtLength(d).matrixTransform(scale));
       const seen = line.closest("[clip-path]") ? points.filter(p => holds(plot, p)) : points;
       for (const {node, said, middle, halo} of near) {
         const covers = filled.filter(each => each.node !== line && under(line, each.node) && under(each.node, node));
-        const inside = seen.filter(p => holds(middle, p) && !covers.some(each => holds(each.box, p)));
+        const inside = seen.filter(p => holds(grown(middle), p) && !covers.some(each => holds(each.box, p)));
         if (inside.length > 1 && !(halo && under(line, halo))) faults.push(`"${said}" is crossed by a ${line.closest(".mark-symbol") ? "dot" : "line"}, ${ink(line, "stroke") ?? ink(line, "fill")}`);
       }
     }
