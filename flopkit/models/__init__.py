@@ -1,6 +1,6 @@
 """Whole networks as trees of layers, and the configurations of published ones."""
 
-from flopkit.models.blocks import Block, Patches
+from flopkit.models.blocks import Block, Branch, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
@@ -9,10 +9,11 @@ from flopkit.models.lora import LoRA
 from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.recurrences import GatedDelta, StateSpace
+from flopkit.models.stack import Stack
 from flopkit.models.transformer import transformer
 from flopkit.models.vision import cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Experts", "GatedDelta", "LatentAttention", "LoRA", "Model", "Patches", "StateSpace", "cnn", "cnn_names", "config_names",
+    "MLP", "Attention", "Block", "Branch", "Experts", "GatedDelta", "LatentAttention", "LoRA", "Model", "Patches", "Stack", "StateSpace", "cnn", "cnn_names", "config_names",
     "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
 ]  # fmt: skip
