@@ -11,7 +11,7 @@ RECORD ?=
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
-.PHONY: help book serve lab test test-fast html lint record gpu mutations notebooks address picture lock clean
+.PHONY: help book serve lab test test-fast html lint zoo record gpu mutations notebooks address picture lock clean
 
 help:               ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -47,6 +47,12 @@ lint: .venv/ready   ## Style, form, types, spelling
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m codespell_lib flopkit book tests tools *.md
+
+# The libraries go into a folder of their own, without what they would bring along: the tests need no more than tools/zoo.txt names.
+zoo: _build/zoo/ready  ## Count the models of timm, diffusers, PEFT, PyG, ultralytics, torchvision and transformers (a quarter of an hour)
+	@PYTHONPATH=$(CURDIR)/_build/zoo $(PY) -c "import timm, diffusers, peft, torch_geometric.nn"
+	PYTHONPATH=$(CURDIR)/_build/zoo HF_HUB_OFFLINE=1 YOLO_OFFLINE=true YOLO_CONFIG_DIR=$(CURDIR)/_build/zoo \
+	  $(PY) -m pytest -m zoo tests/zoo
 
 # Each case is kept as soon as it is measured: end it when you like, the next run goes on from there.
 record: .venv/ready ## Measure this machine, its GPU where there is one, into the file from which the book shows your numbers
@@ -105,6 +111,11 @@ clean:              ## Remove all that was built; .venv stays
 	  --target "$$($(PY) -m flopkit.peers.installed)" ultralytics-thop
 	@$(PY) tools/torchvision_beside_cpu_torch.py
 	@touch .venv/ready
+
+_build/zoo/ready: .venv/ready tools/zoo.txt
+	@echo "Installing the libraries of tools/zoo.txt into _build/zoo ..."
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --upgrade --target _build/zoo -r tools/zoo.txt
+	@touch $@
 
 .venv/lab: .venv/ready
 	@echo "Installing JupyterLab into .venv ..."

@@ -30,7 +30,7 @@ REPORT = ROOT / "_build" / "test-report.json"
 # -------------------------------------------------------------------------------------------------------------- the fast part
 
 # What `make test-fast` leaves to `make test`: the counter's tests, whole networks, each figure at each of its settings, built pages.
-THOROUGH = ("counter", "models/test_vision.py", "charts/gallery", "book/test_site.py", "browser")
+THOROUGH = ("counter", "models/test_vision.py", "charts/gallery", "book/test_site.py", "browser", "zoo")
 # Of these folders it runs this much.
 SAMPLE = (
     "counter/test_against_torch.py",
@@ -58,6 +58,13 @@ def left_out(path: Path) -> bool:
 
 def pytest_ignore_collect(collection_path, config):
     return True if config.getoption("--fast") and left_out(collection_path) else None
+
+
+def pytest_collection_modifyitems(config, items):
+    """The models of the zoo are counted where `-m` asks for them (`make zoo`), and a sample of them, which has no mark, always."""
+    if "zoo" not in config.getoption("markexpr"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("zoo")])
+        items[:] = [item for item in items if not item.get_closest_marker("zoo")]
 
 
 # ---------------------------------------------------------------------------------------------------------------- the report
