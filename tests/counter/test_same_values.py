@@ -143,6 +143,39 @@ def test_an_operator_of_somebody_else(explained):
     assert all(torch.equal(plain, each) for each in counted)
 
 
+def first_position(layer):
+    """A slice whose rows are not next to each other: what `linear` makes of it depends on whether the weight needs a gradient."""
+    return layer(torch.randn(2, 65, 128)[:, :1])
+
+
+def recurrent(layer):
+    gru = torch.nn.GRU(128, 64, batch_first=True)
+    return gru(torch.randn(2, 65, 128)[:, :3])[0]
+
+
+def changed_in_place(layer):
+    """How often torch knows the tensors to have changed: by an operator made of others, and by one that is none."""
+    torch.dropout_(layer.bias, 0.5, True)
+    layer.weight.square_().add_(1)
+    return torch.tensor([layer.bias._version, layer.weight._version])
+
+
+def in_a_fold(layer):
+    return torch.matmul(torch.randn(2, 65, 128)[:, :1], layer.weight.t())
+
+
+@pytest.mark.parametrize("program", [first_position, recurrent, in_a_fold, changed_in_place])
+@pytest.mark.parametrize("mode", ["no_grad", "inference"])
+def test_the_same_where_parameters_need_gradients(program, mode):
+    found = []
+    for count in (contextlib.nullcontext, fk.counting, fk.counting):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(128, 512)
+        with MODES[mode](), count():
+            found.append(program(layer))
+    assert all(torch.equal(found[0], other) for other in found)
+
+
 def test_real_numbers_need_no_guard():
     """It would cost a tiny operator a fifth of its time."""
     entered = []
@@ -152,7 +185,7 @@ def test_real_numbers_need_no_guard():
         return contextlib.nullcontext()
 
     x, layer = torch.ones(4, 4), torch.nn.Linear(4, 4)
-    with pytest.MonkeyPatch.context() as patch, torch.inference_mode():
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         fk.count(lambda: layer(x).add(x).reshape(-1))  # now the calls are known
         patch.setattr(internals, "conjugating", seen)
         patch.setattr(decompose, "conjugating", seen)

@@ -48,7 +48,7 @@ def test_a_program_of_a_step(tmp_path, monkeypatch):
     seen = []
     cuda = SimpleNamespace(
         get_device_capability=lambda: (9, 0), get_device_name=lambda: "NVIDIA Test", _sleep=lambda cycles: seen.append("sleep"),
-        synchronize=lambda: None,
+        synchronize=lambda: None, CUDAGraph=torch.cuda.CUDAGraph,
         cudart=lambda: SimpleNamespace(cudaProfilerStart=lambda: seen.append("start"), cudaProfilerStop=lambda: seen.append("stop")),
     )  # fmt: skip
     x = torch.ones(8, 8)

@@ -66,7 +66,7 @@ def test_a_program_of_cases(tmp_path, monkeypatch):
     seen, calls = [], []
     cuda = SimpleNamespace(
         get_device_capability=lambda: (8, 0), get_device_name=lambda: "A100", _sleep=lambda cycles: seen.append("sleep"),
-        synchronize=lambda: None, empty_cache=lambda: None,
+        synchronize=lambda: None, empty_cache=lambda: None, CUDAGraph=torch.cuda.CUDAGraph,
         cudart=lambda: SimpleNamespace(cudaProfilerStart=lambda: seen.append("start"), cudaProfilerStop=lambda: seen.append("stop")),
     )  # fmt: skip
 

@@ -48,6 +48,8 @@ class Rule:
 
 def rule_for(func: Any) -> Rule:
     """The rule for *func*: the user's formula, ours, element-wise, free, or to be opened."""
+    from flopkit.counter.watch import internals
+
     rule = _explain(func)
     schema = getattr(func, "_schema", None)
     if rule.constant is not None or schema is None:
@@ -55,7 +57,8 @@ def rule_for(func: Any) -> Rule:
     fresh = schema.name.startswith("aten::") and not schema.is_mutable and not rule.dynamic_shape
     new = schema.returns and all(str(r.type) == "Tensor" and r.alias_info is None for r in schema.returns)
     valued = registry.users_formula(func) is not None or (not rule.elementwise and _is_valued(schema))
-    return replace(rule, made_up=fresh and bool(new), floats_matter=valued)
+    composite = rule.composite or internals.is_composite(func)
+    return replace(rule, made_up=fresh and bool(new), floats_matter=valued, composite=composite)
 
 
 def _is_valued(schema: Any) -> bool:

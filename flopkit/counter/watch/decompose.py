@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from flopkit.counter.calls import tensors
-from flopkit.counter.watch.internals import can_decompose, conjugating, has_kernel_for
+from flopkit.counter.watch.internals import can_decompose, composing, conjugating, has_kernel_for, is_composite
 
 _OPAQUE = frozenset({"FakeTensor", "FunctionalTensor", "Parameter", "Tensor", "Buffer"})
 _COMPOSITE = torch.DispatchKey.CompositeImplicitAutograd
@@ -38,11 +38,11 @@ def has_kernel(func: Any, args: Any) -> bool:
     return has_kernel_for(func, _DEVICES.get(first.device.type, "PrivateUse1"))
 
 
-def _conjugated(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """*kernel*, whose inside may conjugate and negate: what somebody else wrote, or what is given complex numbers."""
+def _within(guard: Callable[[], Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """*kernel*, whose inside may conjugate and negate, or keep views in mind, as where no mode is at work."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with conjugating():
+        with guard():
             return kernel(*args, **kwargs)
 
     return run
@@ -59,7 +59,7 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         if getattr(kernel, "__module__", "") == "torch._higher_order_ops.base_hop":  # foreach_map
             kernel = _call
         kernel = {**EAGER, "strict_mode": _strict}.get(func.name(), kernel)
-        return None if kernel is None else _conjugated(kernel)
+        return None if kernel is None else _within(conjugating, kernel)
     if not isinstance(func, torch._ops.OpOverload):
         return None
     found = list(tensors((args, kwargs)))
@@ -70,8 +70,10 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
             run: Callable[..., Any] = functools.partial(func._op_dk, _COMPOSITE)
         else:
             run = func.decompose
+        if torch.is_inference_mode_enabled() and is_composite(func):
+            return _within(composing, run)
         plain = func.namespace == "aten" and not any(t.is_complex() for t in found)
-        return run if plain else _conjugated(run)
+        return run if plain else _within(conjugating, run)
     if not found or any(t.device.type == "meta" or type(t).__name__ == "FakeTensor" for t in found):
         return None
     if any(
@@ -92,7 +94,7 @@ def inside_of(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         return None
     if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), best.name):
         return None
-    return _conjugated(functools.partial(func.redispatch, keys))
+    return _within(conjugating, functools.partial(func.redispatch, keys))
 
 
 def can_follow(func: Any, args: Any) -> bool:

@@ -47,11 +47,24 @@ _LAZY = functools.reduce(
     operator.or_, [torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)) for key in ("Conjugate", "Negative", "ZeroTensor")]
 )  # fmt: skip
 _included, _excluded = torch._C._dispatch_tls_local_include_set, torch._C._dispatch_tls_local_exclude_set
+# Left out, too, is the key that keeps in mind which tensors are views and which have changed. In inference mode alone that is seen: there a
+# mode meets composite operators, and what they call would do without (`linear` chooses another product for a weight that needs no gradient).
+_VIEWS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 
 
 def conjugating() -> Any:
     """Inside, kernels conjugate and negate as they do where no mode is at work."""
     return torch._C._ForceDispatchKeyGuard(_included(), _excluded() - _LAZY)
+
+
+def composing() -> Any:
+    """Inside, a composite operator calls others as it does where no mode is at work. (Any other operator would count each change twice.)"""
+    return torch._C._ForceDispatchKeyGuard(_included(), _excluded() - (_LAZY | _VIEWS))
+
+
+def as_if_unwatched(composite: bool) -> Any:
+    """What an operator runs in for the same numbers as where no mode is at work."""
+    return composing() if composite and torch.is_inference_mode_enabled() else conjugating()
 
 
 # The public API takes an operator apart (`decompose`), and does not say whether that can be done. `torch.library.get_kernel`, younger than
@@ -62,6 +75,12 @@ can_decompose = torch._ops.OpOverload._can_decompose
 def has_kernel_for(op: Any, key: str) -> bool:
     """Whether *op* has a kernel of its own under a dispatch key."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+
+
+def is_composite(op: Any) -> bool:
+    """Whether *op* calls others that keep views and changes in mind. (`chunk`, `narrow` and matmul's `out` do so themselves.)"""
+    known = isinstance(op, torch._ops.OpOverload) and torch._C._dispatch_has_kernel(op.name())  # not TorchScript's `prim`
+    return known and has_kernel_for(op, "CompositeImplicitAutograd") and not has_kernel_for(op, "ADInplaceOrView")
 
 
 def in_compiled_backward() -> bool:

@@ -134,7 +134,7 @@ class Watcher(TorchDispatchMode):
         kwargs = kwargs or {}
         state = getattr(self.local, "state", None) or self.state
         if state.busy or self.closed:
-            with internals.conjugating():
+            with internals.as_if_unwatched(internals.is_composite(func)):
                 return func(*args, **kwargs)
         if types and (wrapper := self._wrapper(types)) is not None:
             return self._by_wrapper(state, wrapper, func, types, args, kwargs)
@@ -156,10 +156,10 @@ class Watcher(TorchDispatchMode):
         if out is None:
             state.busy += 1
             try:
-                if entry is not None and not entry.conjugates:
+                if entry is not None and not entry.conjugates and not rule.composite:
                     out = func(*args, **kwargs)
                 else:
-                    with internals.conjugating():
+                    with internals.as_if_unwatched(rule.composite):
                         out = func(*args, **kwargs)
             except RuntimeError:
                 if func not in _OF_CONSTANTS or all(isinstance(each, torch.Tensor) for each in args):
