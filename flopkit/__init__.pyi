@@ -4,7 +4,6 @@ from flopkit import (
     charts as charts,
     conventions as conventions,
     experiments as experiments,
-    lessons as lessons,
     models as models,
     published as published,
     recordings as recordings,

@@ -1,7 +1,8 @@
 """What talks to a kernel: a figure whose sliders a cell further down reads or moves, and a panel that runs experiments.
 
-    from flopkit import charts, widgets
-    panel = widgets.explore(charts.dense_roofline())
+    from flopkit import widgets
+    from flopkit.book import gallery
+    panel = widgets.explore(gallery.dense_roofline())
     panel                       # shows the figure
     panel.settings              # {'tokens': 64, 'd_in': 4096, ...}
     panel.results["flops"]      # what the model says at these settings
@@ -56,7 +57,9 @@ def explore(figure: Figure) -> Explorer:
     {'flops': 524288}
     """
     if not isinstance(figure, Figure):
-        raise TypeError(f"explore({type(figure).__name__}): give a figure, such as flopkit.charts.dense_roofline()")
+        raise TypeError(
+            f"explore({type(figure).__name__}): give a figure, such as flopkit.book.gallery.dense_roofline()"
+        )
     return Explorer(figure)
 
 

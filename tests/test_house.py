@@ -246,10 +246,14 @@ def test_the_core_works_without_the_rest():
     [
         (
             "altair",
-            "fk.charts.dense_roofline().spec()",
+            "from flopkit.book import gallery; gallery.dense_roofline().spec()",
             "need altair, which is not installed: pip install altair vl-convert-python",
         ),
-        ("anywidget", "fk.widgets.explore(fk.charts.dense_roofline())", "pip install anywidget"),
+        (
+            "anywidget",
+            "from flopkit.book import gallery; fk.widgets.explore(gallery.dense_roofline())",
+            "pip install anywidget",
+        ),
         (
             "ipywidgets",
             "fk.widgets.experiment_panel()",

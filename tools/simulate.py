@@ -1,4 +1,4 @@
-"""Run every stopping rule on every simulated clock and write flopkit/data/stopping_rules.csv: half an hour on one core.
+"""Run every stopping rule on every simulated clock and write flopkit/book/data/stopping_rules.csv: half an hour on one core.
 
 python tools/simulate.py
 """
@@ -12,12 +12,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from flopkit.measuring.simulation import RULES, RUNS, RUNS_SAME_TIME, SAME_TIME, Clock, Simulated, clocks  # noqa: E402
+from flopkit.book.simulation import RULES, RUNS, RUNS_SAME_TIME, SAME_TIME, Clock, Simulated, clocks  # noqa: E402
 
 TARGET = ROOT / "flopkit" / "data" / "stopping_rules.csv"
 VALUES = ("bias", "low", "high", "half", "covered", "seconds")
 HEAD = f"""\
-# What each stopping rule tells of each simulated clock, in {RUNS} runs, or in {RUNS_SAME_TIME} with the same time: flopkit/measuring/simulation.py says how. Written by tools/simulate.py.
+# What each stopping rule tells of each simulated clock, in {RUNS} runs, or in {RUNS_SAME_TIME} with the same time: flopkit/book/simulation.py says how. Written by tools/simulate.py.
 # drift, states: shares; settles, hold, seconds: s; bias, low, high, half: shares of the true mean; covered: share of the runs.
 # same_time: yes where each rule is given 4.5 s (SAME_TIME), no where it has its defaults (RULES).
 """

@@ -1,6 +1,6 @@
 """The parts of the page "Claims checked", from the file of verdicts: Markdown, so that the book's search finds the claims."""
 
-from flopkit.lessons.claims import VERDICTS, claims, sources
+from flopkit.book.lessons.claims import VERDICTS, claims, sources
 
 GRAVE = ("wrong", "misleading")
 

@@ -1,4 +1,4 @@
-// Answers to exercises in a page without a kernel: flopkit/lessons/typed.py and answers.py, function by function. Patterns and words come
+// Answers to exercises in a page without a kernel: flopkit/book/lessons/typed.py and answers.py, function by function. Patterns and words come
 // from notation.py and answers.py beside them, by book/_ext/exercises.py; tests/data/answers.json and exercises.json try both.
 (() => {
   const SHARED = {};

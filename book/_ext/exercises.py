@@ -1,6 +1,6 @@
 """Sphinx extension: what guesses and exercises of a page need, once a page; takeaways get a frame.
 
-The script of exercises (exercises.js, beside this file) gets the patterns and words of flopkit.lessons.answers.
+The script of exercises (exercises.js, beside this file) gets the patterns and words of flopkit.book.lessons.answers.
 """
 
 import json
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from docutils import nodes
 
-from flopkit.lessons.answers import SHARED
-from flopkit.lessons.prediction import STYLE
+from flopkit.book.lessons.answers import SHARED
+from flopkit.book.lessons.prediction import STYLE
 
 SCRIPT = Path(__file__).with_name("exercises.js")
 EMPTY = "const SHARED = {};"

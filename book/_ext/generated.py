@@ -1,7 +1,7 @@
 """Sphinx extension: a page's part that is made by a Python function, from data, while the book is built.
 
     ```{generated} module:function
-    :from: _build/test-report.json flopkit/data/verdicts.toml
+    :from: _build/test-report.json flopkit/book/data/verdicts.toml
     ```
 
 The function takes no argument and returns Markdown. `from` names the files (from the top folder) whose change makes the page new.

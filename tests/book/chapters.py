@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flopkit import charts
-from flopkit.lessons import claims, numbers_in
-from flopkit.lessons.claims import Claim
-from flopkit.lessons.prose import number_text
+from flopkit.book import drawings, gallery
+from flopkit.book.lessons import claims, numbers_in
+from flopkit.book.lessons.claims import Claim
+from flopkit.book.lessons.prose import number_text
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 
@@ -174,13 +175,13 @@ def settled(book: Notebook) -> list[Claim]:
 
 
 def charted(cells: list[Cell]) -> list[ast.Call]:
-    """The calls `charts.NAME(…)` and `charts.drawings.NAME(…)`, in their order."""
+    """The calls `gallery.NAME(…)`, `drawings.NAME(…)` and `charts.on_one_roof(…)`, in their order."""
     found = []
     for cell in cells:
         shown = []
-        for call in calls([cell], *(set(charts.__all__) - NO_FIGURES), *charts.drawings.__all__):
+        for call in calls([cell], *(set(charts.__all__) - NO_FIGURES), *gallery.__all__, *drawings.__all__):
             room = ast.unparse(call.func).rpartition(".")[0]
-            if room in ("charts", "charts.drawings"):
+            if room in ("charts", "gallery", "drawings"):
                 shown.append(call)
         found += sorted(shown, key=lambda call: (call.lineno, call.col_offset))
     return found
@@ -188,8 +189,8 @@ def charted(cells: list[Cell]) -> list[ast.Call]:
 
 def pictured(book: Notebook) -> list[str]:
     """What the figures and drawings in the chapter are said to show, to those who see them and to those who don't."""
-    shown = dict.fromkeys(ast.unparse(call) for call in charted(book.code) if call.func.attr in charts.gallery.__all__)
-    return [f"{figure.title}\n\n{figure.alt}" for figure in (getattr(charts, text[7:-2])() for text in shown)]
+    shown = dict.fromkeys(call.func.attr for call in charted(book.code) if call.func.attr in gallery.__all__)
+    return [f"{figure.title}\n\n{figure.alt}" for figure in (getattr(gallery, name)() for name in shown)]
 
 
 # -- judging ----------------------------------------------------------------------------------------------------
@@ -293,8 +294,8 @@ def _parts(book: Notebook) -> list[str]:
     for heading in ("Count", "Play", "Measure", "Theory against measurement"):
         if not any(cell.kind == "code" for cell in sections[heading]):
             problems.append(f"{heading}: no code cell")
-    if "charts" not in "".join(cell.text for cell in sections["Play"] if cell.kind == "code"):
-        problems.append("Play: no figure of flopkit.charts")
+    if "gallery" not in "".join(cell.text for cell in sections["Play"] if cell.kind == "code"):
+        problems.append("Play: no figure of flopkit.book.gallery")
     if not re.search(r"\]\(https?://", text("Mistakes people make")):
         problems.append("Mistakes people make: no link to a thread or a paper")
     if items("Summary") != SUMMARY_LINES:
@@ -310,9 +311,9 @@ def _teaching(book: Notebook) -> list[str]:
         problems.append(
             f"{guesses} guesses: at least {GUESSES} are asked, some of them outside Predict, where they arise"
         )
-    drawings = sum(isinstance(call.func.value, ast.Attribute) for call in charted(book.code))
-    if drawings < DRAWINGS:
-        problems.append(f"{drawings} drawings (charts.drawings.NAME(…)): at least {DRAWINGS} are asked")
+    drawn = sum(ast.unparse(call.func.value) == "drawings" for call in charted(book.code))
+    if drawn < DRAWINGS:
+        problems.append(f"{drawn} drawings (drawings.NAME(…)): at least {DRAWINGS} are asked")
     boxes = [
         len(TAKEAWAY.findall("\n".join(cell.text for cell in part if cell.kind == "markdown")))
         for part in _passages(book)

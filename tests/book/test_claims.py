@@ -8,7 +8,7 @@ import pytest
 from chapters import calls, literal, notebooks
 
 import flopkit as fk
-from flopkit.lessons import claims, sources
+from flopkit.book.lessons import claims, sources
 from flopkit.published.rows import read
 
 SETTLED = [claim for claim in claims().values() if claim.verdict is not None]

@@ -185,7 +185,7 @@ def test_bad_links(prose, problem):
     assert problems == [] if problem is None else problem in problems[0]
 
 
-FIGURE, EQUATION = 'charts.dense_roofline().numbered("2.1")', 'derivation("x", y, number="2.1")'
+FIGURE, EQUATION = 'gallery.dense_roofline().numbered("2.1")', 'derivation("x", y, number="2.1")'
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ FIGURE, EQUATION = 'charts.dense_roofline().numbered("2.1")', 'derivation("x", y
     [
         ("Figure 2.1 and (2.1), then (2.2).\n\n$$a \\tag{2.1}$$", [EQUATION.replace("2.1", "2.2")], None),
         ("Nothing.", [FIGURE, EQUATION], None),
-        ("Nothing.", ["charts.dense_roofline()"], "figures bear ['']"),
+        ("Nothing.", ["gallery.dense_roofline()"], "figures bear ['']"),
         ("Nothing.", [FIGURE, FIGURE], "figures bear"),
         ("Nothing.", ['derivation("x", y)'], "equations bear [None]"),
         ("$$a$$", [], "equations bear [None]"),

@@ -72,8 +72,8 @@ def test_words_after_times_are_prose():
 
 
 def test_what_a_figure_is_said_to_show_is_prose(monkeypatch):
-    code = "from flopkit import charts\ncharts.one_run()"
-    monkeypatch.setattr("flopkit.charts.one_run", lambda: SimpleNamespace(title="A run", alt="It is 52 %."))
+    code = "from flopkit.book import gallery\ngallery.one_run()"
+    monkeypatch.setattr("flopkit.book.gallery.one_run", lambda: SimpleNamespace(title="A run", alt="It is 52 %."))
     assert any("'52 %' is neither said nor cited" in found for found in prose_problems(sample("Look.", code)))
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import flopkit as fk
-from flopkit.charts import one_run
+from flopkit.book.gallery import one_run
 from flopkit.published import presets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))

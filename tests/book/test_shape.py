@@ -46,10 +46,10 @@ def chapter(**changes):
     code = {
         "install": [("import importlib.util", ("install",))],
         "predict": [(GUESS, ("remove-input",))],
-        "derive": [('derivation("FLOPs", expression)', ()), ("charts.drawings.dot_product(k=4)", ("remove-input",))],
+        "derive": [('derivation("FLOPs", expression)', ()), ("drawings.dot_product(k=4)", ("remove-input",))],
         "more": [(GUESS, ("remove-input",)), (GUESS, ("remove-input",)), ("assert 1", ("remove-cell",))],
-        "count": [("charts.drawings.peak()", ()), ("assert 1", ("hide-cell",)), ('says("1 s", 1)', ("remove-cell",))],
-        "play": [("charts.dense_roofline()", ())],
+        "count": [("drawings.peak()", ()), ("assert 1", ("hide-cell",)), ('says("1 s", 1)', ("remove-cell",))],
+        "play": [("gallery.dense_roofline()", ())],
         "measure": [('fk.experiments.here("dense_batch")', ())],
         "theory": [("Table(compared)", ("remove-input",))],
         "exercises": [

@@ -54,7 +54,8 @@ def gallery_site(tmp_path_factory):
     """A page for each figure of the gallery, such as `dense_roofline.html`."""
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    from flopkit.charts import gallery, html
+    from flopkit.book import gallery
+    from flopkit.charts import html
 
     pages = {f"{name}.html": (SHARED, html.fragment(getattr(gallery, name)())) for name in gallery.__all__}
     yield from _served(_folder(tmp_path_factory.mktemp("gallery"), pages))
@@ -65,7 +66,8 @@ def calculator_site(tmp_path_factory):
     """`calculator.html` by itself."""
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    from flopkit.charts import calculator, html
+    from flopkit.book.gallery import calculator
+    from flopkit.charts import html
 
     pages = {"calculator.html": (SHARED, html.fragment(calculator()))}
     yield from _served(_folder(tmp_path_factory.mktemp("calculator"), pages))

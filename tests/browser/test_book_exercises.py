@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("playwright.sync_api")
 
-from flopkit.lessons.boxes import box_of
+from flopkit.book.lessons.boxes import box_of
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parents[2]

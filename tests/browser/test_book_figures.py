@@ -15,6 +15,7 @@ pytest.importorskip("playwright.sync_api")
 from reader import PHONE, anything, compare, compare_table, css, is_close, look, pixels, put, settle, show, turn
 
 from flopkit import charts
+from flopkit.book import gallery
 from flopkit.charts import theme
 
 pytestmark = pytest.mark.browser
@@ -25,7 +26,7 @@ SHOWN = sorted(
     for name in set(re.findall(r'<figure class="fk-figure"[^>]* data-name="([\w-]+)"', path.read_text("utf8")))
 )
 # A figure that a function of flopkit.charts makes can be made again, to compare. One that a chapter makes from what it measured cannot.
-REMADE = [(path, name) for path, name in SHOWN if name.replace("-", "_") in charts.gallery.__all__]
+REMADE = [(path, name) for path, name in SHOWN if name.replace("-", "_") in gallery.__all__]
 MEASURED = [each for each in SHOWN if each not in REMADE]
 
 
@@ -51,8 +52,8 @@ BELOW = """chart => { const room = chart.getBoundingClientRect(), words = [...ch
 
 @pytest.fixture(scope="module")
 def figures():
-    """Every ready figure of flopkit.charts, by name."""
-    makers = [getattr(charts, name) for name in charts.gallery.__all__]
+    """Every figure of the gallery, by name."""
+    makers = [getattr(gallery, name) for name in gallery.__all__]
     made = [
         make() for make in makers if getattr(make, "__annotations__", {}).get("return") in ("Figure", charts.Figure)
     ]

@@ -12,8 +12,8 @@ pytest.importorskip("playwright.sync_api")
 from reader import PHONE, compare, settle, show, turn
 
 import flopkit as fk
-from flopkit.charts import calculator
-from flopkit.charts.gallery.any_model import COUNTS
+from flopkit.book.gallery import calculator
+from flopkit.book.gallery.any_model import COUNTS
 from flopkit.models import config_names, hf_config
 from flopkit.models.architectures import NUMBERS
 from flopkit.models.config_fields import LEFT_OUT

@@ -11,9 +11,9 @@ pytest.importorskip("playwright.sync_api")
 from reader import FAULTS
 
 from flopkit import charts
-from flopkit.charts import drawings
-from flopkit.charts.drawings.canvas import Canvas
-from flopkit.charts.drawings.drawing import Drawing
+from flopkit.book import drawings
+from flopkit.book.drawings.canvas import Canvas
+from flopkit.book.drawings.drawing import Drawing
 
 pytestmark = pytest.mark.browser
 STYLE = (Path(charts.__file__).parent / "static" / "figure.css").read_text("utf8")

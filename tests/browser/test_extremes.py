@@ -12,7 +12,7 @@ pytest.importorskip("playwright.sync_api")
 
 from reader import PHONE, show
 
-from flopkit.charts import gallery
+from flopkit.book import gallery
 
 pytestmark = pytest.mark.browser
 FIGURES = {make: getattr(gallery, make)() for make in gallery.__all__}

@@ -15,7 +15,7 @@ pytest.importorskip("playwright.sync_api")
 from reader import compare, show
 
 import flopkit as fk
-from flopkit.charts import calculator
+from flopkit.book.gallery import calculator
 from flopkit.models import config_names, hf_config
 from flopkit.models.architectures import NUMBERS
 

@@ -289,7 +289,7 @@ else:
 
 
 def test_a_picture_has_two_modes():
-    from flopkit.charts import dense_roofline
+    from flopkit.book.gallery import dense_roofline
 
     with pytest.raises(ValueError, match="mode='dusk': must be 'light' or 'dark'"):
         dense_roofline().svg(mode="dusk")

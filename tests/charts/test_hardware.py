@@ -2,7 +2,7 @@
 
 import pytest
 
-from flopkit import charts
+from flopkit.book import gallery
 from flopkit.charts.hardware import DEVICES, peaks_note
 from flopkit.devices import device
 
@@ -23,6 +23,6 @@ def test_whose_documents_were_read():
     )
 
 
-@pytest.mark.parametrize("figure", charts.gallery.__all__)
+@pytest.mark.parametrize("figure", gallery.__all__)
 def test_no_caption_credits_a_data_sheet_that_nobody_read(figure):
-    assert "data sheet" not in getattr(charts, figure)().caption
+    assert "data sheet" not in getattr(gallery, figure)().caption

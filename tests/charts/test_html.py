@@ -14,7 +14,7 @@ pytest.importorskip("vl_convert")
 
 import altair as alt
 
-from flopkit import charts
+from flopkit.book import gallery
 from flopkit.charts import Figure, along, column, grouped, html, readout, slider, steps, theme
 from flopkit.charts.panel import Paste
 from flopkit.charts.svg import shrink
@@ -229,7 +229,7 @@ def test_in_a_live_kernel_the_keys_belong_to_the_controls():
 
 def test_a_notebook_that_is_not_trusted_shows_a_picture():
     """JupyterLab leaves neither script nor style nor drawing there: an image is left, and a sentence that the style hides elsewhere."""
-    shown = charts.one_run()
+    shown = gallery.one_run()
     live = html.standalone(shown)
     left = re.sub(r"<(script|style|svg)\b.*?</\1>", "", live, flags=re.S)
     (image,) = re.findall(r"<img [^>]*>", left)

@@ -79,7 +79,9 @@ def has_kernel_for(op: Any, key: str) -> bool:
 
 def is_composite(op: Any) -> bool:
     """Whether *op* calls others that keep views and changes in mind. (`chunk`, `narrow` and matmul's `out` do so themselves.)"""
-    known = isinstance(op, torch._ops.OpOverload) and torch._C._dispatch_has_kernel(op.name())  # not TorchScript's `prim`
+    known = isinstance(op, torch._ops.OpOverload) and torch._C._dispatch_has_kernel(
+        op.name()
+    )  # not TorchScript's `prim`
     return known and has_kernel_for(op, "CompositeImplicitAutograd") and not has_kernel_for(op, "ADInplaceOrView")
 
 

@@ -1,0 +1,56 @@
+"""Pictures that explain, one subject a file: what touches what, what is reused, what is skipped. Each function returns a `Drawing`."""
+
+from flopkit.book.drawings.backward import gradients, wanted_gradients
+from flopkit.book.drawings.bottlenecks import bottlenecks, inverted_bottleneck
+from flopkit.book.drawings.causal import causal_tiles
+from flopkit.book.drawings.checkpoints import kept_over_time
+from flopkit.book.drawings.convolutions import transposed, window, wiring
+from flopkit.book.drawings.counters import seen_calls, tower
+from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.experts import routed_tokens
+from flopkit.book.drawings.flash import fused_chain, online_softmax
+from flopkit.book.drawings.fusion import layer_tensors, norm_steps
+from flopkit.book.drawings.hardware import peak
+from flopkit.book.drawings.latent import mla
+from flopkit.book.drawings.layer import attention_layer
+from flopkit.book.drawings.measuring import interval_of_rounds, warm_up
+from flopkit.book.drawings.models import model_tree, six_flops
+from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
+from flopkit.book.drawings.roofs import overlapped_times, roof_lines
+from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
+from flopkit.book.drawings.utilisation import numerators
+
+__all__ = [
+    "Drawing",
+    "attention_layer",
+    "bottlenecks",
+    "bytes_and_flops",
+    "causal_tiles",
+    "decode_bytes",
+    "dot_product",
+    "fused_chain",
+    "gradients",
+    "inverted_bottleneck",
+    "interval_of_rounds",
+    "kept_over_time",
+    "layer_tensors",
+    "matrix_product",
+    "mla",
+    "norm_steps",
+    "numerators",
+    "model_tree",
+    "overlapped_times",
+    "online_softmax",
+    "peak",
+    "roof_lines",
+    "routed_tokens",
+    "prefill_and_decode",
+    "seen_calls",
+    "six_flops",
+    "tower",
+    "transposed",
+    "wanted_gradients",
+    "warm_up",
+    "window",
+    "wiring",
+]

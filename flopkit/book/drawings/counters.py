@@ -1,0 +1,148 @@
+"""The levels of a PyTorch program, the counters that watch them, and which calls of one program each of them sees."""
+
+from __future__ import annotations
+
+from flopkit.book.drawings.canvas import Canvas
+from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.sizes import whole
+from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
+from flopkit.layers.attentions import attention
+from flopkit.layers.products import dense
+from flopkit.units import percent, si
+
+__all__ = ["FLOORS", "seen_calls", "tower"]
+
+# Where a counter watches, how, who does, what passes by unseen. From the top of the tower. Trace and dispatcher both see operators.
+FLOORS = (
+    ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "products written in forward()"),
+    ("functions", "replaced or intercepted", "in part ptflops, ultralytics-thop,", "calflops, flopkit", "all other functions"),
+    ("trace", "operators, read after a run", "fvcore", "", "operators without a rule"),
+    ("dispatcher", "operators, as they run", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
+    ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "layers, unless you mark them"),
+)  # fmt: skip
+OPERATORS = ("trace", "dispatcher")
+"""Two ways to watch one level, the operators: a frame holds both."""
+BACKWARD = ("dispatcher", "kernels")
+"""Where the backward pass is seen by itself."""
+
+
+def tower() -> Drawing:
+    """The levels of a program, from modules down to kernels: which counter watches where, and what it misses there.
+
+    Examples
+    --------
+    >>> tower().title
+    'Where a counter can watch a program: which tools watch there, and what they miss'
+    """
+    step, top = 84, 30
+    canvas = Canvas(top + step * len(FLOORS) + 4)
+    canvas.text(6, 12, "model(x), loss.backward()", anchor="start", bold=True)
+    canvas.text(316, 12, "sees", colour=MUTED)
+    for i, (floor, how, *tools, missed) in enumerate(FLOORS):
+        y, seen = top + step * i, floor in BACKWARD
+        if floor == OPERATORS[0]:
+            canvas.box(2, y - 4, 272, step + 78, name="operators", colour=MUTED, fill=0, dash=True)
+        if i and floor != OPERATORS[1]:  # into the frame, or out of it
+            above, below = (
+                4 if at == edge else 0 for at, edge in ((FLOORS[i - 1][0], OPERATORS[1]), (floor, OPERATORS[0]))
+            )
+            canvas.arrow(18, y - 14 + above, 18, y - below, name="calls")
+        canvas.box(6, y, 264, 70, name=floor, colour=BLUE, fill=0.1)
+        canvas.text(14, y + 12, floor, anchor="start", bold=True)
+        canvas.text(98, y + 12, how, anchor="start", colour=MUTED, size=12)
+        for line, words in enumerate(filter(None, tools)):
+            canvas.text(14, y + 28 + 14 * line, words, anchor="start", name=f"tools on {floor}")
+        canvas.text(14, y + 58, f"misses {missed}", anchor="start", colour=ORANGE)
+        canvas.box(278, y, 76, 32, "forward", colour=GREEN, fill=0.3, round=8, name=f"forward on {floor}")
+        canvas.box(278, y + 38, 76, 32, "backward" if seen else "—", colour=GREEN if seen else MUTED, fill=0.3 if seen else 0,
+                   dash=not seen, round=8, name=f"backward on {floor}" if seen else "unseen")  # fmt: skip
+    return Drawing(
+        "tower",
+        "Where a counter can watch a program: which tools watch there, and what they miss",
+        "A program in four levels: modules call functions, functions call operators, operators run kernels. Operators can be watched in a trace or at "
+        "the dispatcher. "
+        + " ".join(
+            f"At {floor}: {' '.join(filter(None, tools))}; they miss {missed}." for floor, _, *tools, missed in FLOORS
+        )
+        + f" Only two of these show the backward pass: {' and '.join(BACKWARD)}.",
+        [canvas],
+    )
+
+
+# Call of a block of a vision transformer, what makes it, and the counters that count it, each by its default on a CPU.
+CALLS = (
+    ("Q, K, V projections", "by a function", ("ptflops", "fvcore", "torch")),
+    ("scores and values", "one fused operator", ("ptflops",)),
+    ("output projection", "by a function", ("ptflops", "fvcore", "torch")),
+    ("MLP", "two linear layers", ("thop", "ptflops", "fvcore", "torch")),
+)
+COUNTERS = {
+    "thop": ("hook", "no rule"),
+    "ptflops": ("hook", "no rule"),
+    "fvcore": ("trace", "no rule"),
+    "torch": ("dispatcher", "no rule"),
+}  # how each watches, and what is missing where it counts zero. ptflops' hooks have a rule for nn.MultiheadAttention, thop's have none
+
+
+def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawing:
+    """The calls of one block of a vision transformer on a CPU, and which of them four counters see.
+
+    Parameters
+    ----------
+    tokens, width, hidden : int, optional
+        Sizes of the block: ViT-B/16's.
+
+    Raises
+    ------
+    ValueError
+        For sizes that are no whole numbers.
+
+    Examples
+    --------
+    >>> seen_calls().title
+    'What four tools count of one block: thop 63.9 %, ptflops 100 %, fvcore 95.9 %, torch 95.9 %'
+    """
+    for name, size in {"tokens": tokens, "width": width, "hidden": hidden}.items():
+        whole("seen_calls", name, size, 1, 2**20)
+    square = dense(tokens=tokens, d_in=width, d_out=width).flops
+    core = attention(batch=1, q=tokens, kv=tokens, heads=1, head_dim=width, mask="full").flops
+    mlp = 2 * dense(tokens=tokens, d_in=width, d_out=hidden).flops
+    flops = dict(zip((call for call, *_ in CALLS), (3 * square, core, square, mlp), strict=True))
+    total = sum(flops.values())
+    share = {tool: percent(sum(flops[call] for call, _, seen in CALLS if tool in seen) / total) for tool in COUNTERS}
+    left, step, wide = 124, 59, 56
+    canvas = Canvas(314)
+    for i, (tool, (floor, missing)) in enumerate(COUNTERS.items()):
+        x, middle = left + step * i, left + step * i + wide / 2
+        canvas.text(middle, 10, tool, bold=True)
+        canvas.text(middle, 26, floor, size=11.6, colour=MUTED)
+        for row, (call, _, seen) in enumerate(CALLS):
+            y, name = 40 + 48 * row, f"{tool}: {call}"
+            if tool in seen:
+                canvas.box(x, y, wide, 42, "counted", name=name, colour=GREEN, fill=0.3, round=6, size=11.6)
+            else:
+                canvas.box(x, y, wide, 42, "0", missing, name=f"{name}, unseen", colour=ORANGE, fill=0, dash=True, round=6, size=11.6)  # fmt: skip
+        canvas.text(middle, 244, share[tool], bold=True, name=f"share of {tool}")
+        words, colour = (("counted", "in part"), GREEN) if tool == "torch" else (("not", "counted"), ORANGE)
+        canvas.box(x, 268, wide, 42, *words, name=f"{tool}: backward", colour=colour, fill=0.15 if tool == "torch" else 0,
+                   dash=True, round=6, size=11.6)  # fmt: skip
+    for row, (call, made, _) in enumerate(CALLS):
+        canvas.text(0, 48 + 48 * row, call, anchor="start", bold=True, size=11.6)
+        canvas.text(0, 62 + 48 * row, made, anchor="start", colour=MUTED, size=11.6)
+        canvas.text(0, 76 + 48 * row, si(flops[call], "FLOPs"), anchor="start", size=11.6)
+    canvas.text(0, 244, "sum of forward", anchor="start", bold=True, size=11.6)
+    canvas.line(0, 258, canvas.width, 258)
+    canvas.text(0, 282, "backward pass", anchor="start", bold=True, size=11.6)
+    canvas.text(0, 296, "of the same block", anchor="start", colour=MUTED, size=11.6)
+    return Drawing(
+        "seen-calls",
+        f"What four tools count of one block: {', '.join(f'{tool} {seen}' for tool, seen in share.items())}",
+        f"A block of a vision transformer, {tokens} tokens of width {width}, forward, on a CPU. "
+        + " ".join(
+            f"{call[0].upper()}{call[1:]}, {made}, {si(flops[call], 'FLOPs')}: counted by {', '.join(seen)}."
+            for call, made, seen in CALLS
+        )
+        + f" In all {', '.join(f'{tool} sees {seen}' for tool, seen in share.items())} of the forward pass. Only torch counts the backward pass, and "
+        "only in part, because the fused attention has no formula there either.",
+        [canvas],
+    )

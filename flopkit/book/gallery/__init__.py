@@ -1,0 +1,48 @@
+"""The book's figures, one subject a file. Each function takes no arguments and returns a `Figure`."""
+
+from flopkit.book.gallery.attention import attention_pairs
+from flopkit.book.gallery.attention_length import attention_crossing
+from flopkit.book.gallery.backward import backward_stack
+from flopkit.book.gallery.calculators import calculator
+from flopkit.book.gallery.checkpoints import recompute_policies
+from flopkit.book.gallery.cnns import cnn_anatomy
+from flopkit.book.gallery.conventions import what_counts
+from flopkit.book.gallery.convolutions import convolution_cost
+from flopkit.book.gallery.counters import eight_tools
+from flopkit.book.gallery.dense import dense_roofline
+from flopkit.book.gallery.experts import expert_loads
+from flopkit.book.gallery.flash import eager_and_flash
+from flopkit.book.gallery.measuring import stopping_rules
+from flopkit.book.gallery.models import model_parts, six_n_error
+from flopkit.book.gallery.one_run import one_run
+from flopkit.book.gallery.rest import layer_shares
+from flopkit.book.gallery.roofs import reached_roof
+from flopkit.book.gallery.serving import decode_throughput
+from flopkit.book.gallery.study import utilisation_ceilings
+from flopkit.book.gallery.trace import rate_and_clock
+from flopkit.book.gallery.utilisation import usual_mistakes
+
+__all__ = [
+    "attention_crossing",
+    "attention_pairs",
+    "backward_stack",
+    "calculator",
+    "cnn_anatomy",
+    "convolution_cost",
+    "decode_throughput",
+    "dense_roofline",
+    "eager_and_flash",
+    "eight_tools",
+    "expert_loads",
+    "layer_shares",
+    "model_parts",
+    "one_run",
+    "rate_and_clock",
+    "reached_roof",
+    "recompute_policies",
+    "six_n_error",
+    "utilisation_ceilings",
+    "stopping_rules",
+    "usual_mistakes",
+    "what_counts",
+]

@@ -1,0 +1,101 @@
+"""What holds of every figure of the gallery: marks explain themselves, a control has an effect or says why not, words are the same."""
+
+import random
+
+import pytest
+
+from flopkit.book import gallery
+
+FIGURES = {make: getattr(gallery, make)() for make in gallery.__all__}
+STATES = 12  # tried at random, beside the start and the presets
+
+
+def states(figure):
+    rng = random.Random(figure.name)
+    start = figure.settings()
+    yield from (start, *({**start, **preset} for preset in figure.presets.values()))
+    for _ in range(STATES):
+        yield {name: rng.choice(control.options) for name, control in figure.controls.items()}
+
+
+def shown(figure, settings, seen={}):  # noqa: B006  what was worked out once
+    """What a reader sees of these settings: the read-outs, and the table's rows; of rows along a choice the one that is chosen. None: refused."""
+    key = figure.name, *map(repr, settings.items())
+    if key not in seen:
+        seen[key] = _shown(figure, settings)
+    return seen[key]
+
+
+def _shown(figure, settings):
+    results, rows = figure.at(**settings), figure.rows(**settings)
+    if results.get(figure.refused):
+        return None
+    if figure.sweep and (along := figure.controls.get(figure.sweep.name)) and along.kind == "choice":
+        rows = [row for row in rows if row[along.name] == settings[along.name]]
+    told = [results[each.name] for each in figure.readouts], [[row[each.name] for each in figure.table] for row in rows]
+    return repr(told)  # NaN is like NaN
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_control_has_an_effect_or_says_why_not(name):
+    figure = FIGURES[name]
+    for state in states(figure):
+        now, idle = shown(figure, state), figure.idle(**state)
+        if now is None:
+            continue
+        for control in figure.controls.values():
+            ends = control.options if control.kind != "slider" else (control.options[0], control.options[-1])
+            moved = any(shown(figure, {**state, control.name: value}) != now for value in ends)
+            assert moved != (control.name in idle), (control.name, idle.get(control.name), state)
+
+
+def units_of(spec):
+    """Each mark of a specification with its encoding."""
+    for layer in spec.get("layer", [spec]):
+        if "layer" in layer:
+            yield from units_of(layer)
+        else:
+            mark = layer["mark"]
+            yield mark if isinstance(mark, dict) else {"type": mark}, layer.get("encoding", {})
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_vega_lite_has_nothing_to_complain_of(name, capfd):
+    """It compiles where the page is made, and what it says there no reader's console shows."""
+    convert = pytest.importorskip("vl_convert")
+    pytest.importorskip("altair")
+    convert.vegalite_to_vega(FIGURES[name].spec(), show_warnings=True)
+    assert capfd.readouterr().err == ""
+    convert.vegalite_to_vega({"mark": "point", "encoding": {"foo": {"field": "a"}}}, show_warnings=True)
+    assert "foo" in capfd.readouterr().err, "a complaint would be seen here"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_dot_bar_and_area_has_a_tooltip(name):
+    pytest.importorskip("altair")
+    found = 0
+    for mark, encoding in units_of(FIGURES[name].spec()):
+        unseen = mark.get("opacity") == 0 or ("fill" in mark and mark["fill"] is None)
+        if mark["type"] in ("point", "bar", "area", "rect") and not unseen:
+            assert encoding.get("tooltip"), mark
+            found += 1
+    assert found
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_two_bounds_are_called_compute_and_memory(name):
+    figure = FIGURES[name]
+    labels = [each.label for each in (*figure.readouts, *figure.table, *figure.controls.values())]
+    told = [text for each in (*figure.readouts, *figure.table) for text in each.text.values()]
+    assert not any(
+        "rithmetic" in text for text in (*labels, *told, figure.title, figure.alt.replace("arithmetic intensity", ""))
+    )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_description_follows_the_state(name):
+    figure = FIGURES[name]
+    told = {figure.description(**state) for state in states(figure)}
+    assert len(told) > 4 and not any("{" in text for text in told)
+    for other in ("title", "caption"):
+        assert "{" not in getattr(figure, other)

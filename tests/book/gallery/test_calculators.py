@@ -1,0 +1,187 @@
+"""The calculator's numbers against the models that flopkit knows by name, each of which it describes by its controls."""
+
+import json
+import math
+
+import pytest
+
+import flopkit as fk
+from flopkit.book.gallery import calculator
+from flopkit.book.gallery.any_model import COUNTS
+from flopkit.book.gallery.calculators import PRESETS, UNABLE, settings_of
+from flopkit.models import config_names, families, hf_config
+from flopkit.models.architectures import ARCHITECTURES, NUMBERS, SAME
+from flopkit.models.config_fields import ACTS, Fields
+from flopkit.models.config_table import Value, either, reader_table, when
+
+FIGURE = calculator()
+READ = [name for name in config_names() if hf_config(name)["model_type"] in NUMBERS]
+DTYPES = {"bf16": "bf16", "fp8 or int8": "fp8", "fp4 or int4": "fp4"}
+POLICIES = ("none", "selective", "full")
+
+
+def settings(name):
+    config = hf_config(name)
+    kind = config["model_type"]
+    return settings_of(NUMBERS[kind](Fields(config, kind)))
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_model_of_that_name(name):
+    model, length = fk.load(name), 1024 if name.startswith("gpt2") else 8192
+    for recompute, weights in zip(POLICIES, DTYPES, strict=True):
+        run = {"length": length, "recompute": recompute, "batch": 2, "users": 4, "weights": weights, "count": 16}
+        found = FIGURE.at(**settings(name), **run)
+        step = model.train_step(seq=length, batch=2, recompute=recompute)
+        assert found["refused"] == "" and (found["params"], found["active"]) == (model.params, model.active_params)
+        for i, convention in enumerate(COUNTS.values()):
+            assert found[f"count_{i}"] == pytest.approx(step.under(convention).flops_per_token, rel=1e-14)
+        assert found["executed"] * 2 * length == pytest.approx(step.hardware_flops, rel=1e-14)
+        memory = model.train_memory(seq=length, batch=2, recompute=recompute)
+        assert found["activations"] == memory.activations
+        held = found["weights_held"], found["gradients_held"], found["optimizer_held"]
+        assert [16 * each for each in held] == [memory.weights, memory.gradients, memory.optimizer]
+        formats = {"context": length, "batch": 4, "weights": DTYPES[weights], "compute": "bf16", "count": 16}
+        bound = fk.serving.decode(model, "h100-sxm", **formats)
+        assert found["decode_seconds"] == pytest.approx(bound.seconds, rel=1e-9) and found["bound"] == bound.bound
+        assert found["serving"] == pytest.approx(bound.memory, rel=1e-9)
+
+
+def test_models_that_no_configuration_says():
+    """Windows beside layers without experts, experts beside a plain MLP, a layer norm without bias, norms in both places."""
+    sizes = {"d_model": 512, "vocab": 1000, "layers": 6, "heads": 8, "kv_heads": 2, "head_dim": 64}
+    shown = {**sizes, "length": 256}
+    found = FIGURE.at(**shown, norm="LayerNorm without bias", gated=False, d_ff=2048, mlp_bias=True)
+    model = fk.models.transformer(
+        **sizes, norm="layer", norm_bias=False, gated=False, act="gelu", d_ff=2048, mlp_bias=True
+    )
+    assert found["params"] == model.params
+    assert found["activations"] == model.train_memory(seq=256).activations
+    experts = {"experts": 8, "top_k": 2, "expert_d_ff": 300, "dense": 2, "d_ff": 2048}
+    found = FIGURE.at(**shown, **experts, windowed=4, window=64, place="two", qk_norm="each head")
+    model = fk.models.transformer(**sizes, **experts, norms="both", qk_norm="head")
+    assert (found["params"], found["active"]) == (model.params, model.active_params)
+    assert found["activations"] == model.train_memory(seq=256).activations
+    windowed = fk.models.transformer(**sizes, d_ff=2048, windowed=4, window=64, norms="both", qk_norm="head")
+    less = (
+        windowed.train_step(seq=256).model_flops
+        - fk.models.transformer(**sizes, d_ff=2048).train_step(seq=256).model_flops
+    )
+    assert found["a_token"] == (model.train_step(seq=256).model_flops + less) / 256
+
+
+@pytest.mark.parametrize("device", ["h100-sxm"])
+def test_utilisation_is_the_doctor_s(device):
+    told = fk.doctor(tokens_per_s=51000, model="llama-3-8b", seq=8192, device=device, count=8, recompute="full")
+    found = FIGURE.at(recompute="full")
+    assert (found["mfu"], found["hfu"]) == pytest.approx((told.mfu, told.hfu))
+    assert found["possible"] == "below the peak"
+    assert FIGURE.at(count=1, rate=51000)["possible"] == "no"
+    with pytest.raises(ValueError, match="doctor|limit|physical|possible"):
+        fk.mfu(found["a_token"] * 51000, seconds=1, device=device)
+
+
+@pytest.mark.parametrize("wrong, why", [
+    ({"kv_heads": 5}, "5 key-value heads do not divide 32 query heads."),
+    ({"windowed": 40, "window": 64}, "40 windowed layers are more than all 32."),
+    ({"experts": 4, "top_k": 8}, "A token cannot choose 8 of 4 experts."),
+    ({"experts": 4, "dense": 33}, "33 dense layers leave none of 32 for experts."),
+    ({"experts": 4, "dense": 32}, "32 dense layers leave none of 32 for experts."),
+    ({"positions": 1024}, "The model has learned positions for 1,024 tokens, and a sequence has 8,192 tokens."),
+])  # fmt: skip
+def test_what_cannot_be_is_refused(wrong, why):
+    assert FIGURE.description(**wrong) == why
+    assert set(FIGURE.texts(**wrong).values()) == {"–"}
+    assert all(math.isfinite(each) for each in FIGURE.at(**wrong).values() if isinstance(each, float))
+
+
+def test_what_the_texts_claim():
+    assert "seven conventions" in FIGURE.alt and len(COUNTS) == 7
+    start = FIGURE.at()
+    bars = {row["name"]: row for row in FIGURE.rows()}
+    assert all(bars[name]["share"] == pytest.approx(start["mfu"] * bars[name]["against"]) for name in COUNTS)
+    cut = [row["name"] for row in FIGURE.rows(**FIGURE.presets["DeepSeek-V3"]) if row["drawn"] < row["flops"]]
+    assert cut == ["6N, all parameters"] and not any(row["drawn"] < row["flops"] for row in bars.values())
+    assert start["hfu"] > start["mfu"], "flash attention computes its scores again"
+
+
+def test_a_rate_above_the_peak_is_not_called_possible():
+    """An H100's peak assumes 1,830 MHz and its limit 1,980 MHz. Eight at 51.47 GFLOPs a token: the peak at 153,800 tokens/s, the limit at 166,400."""
+    found = {rate: FIGURE.at(rate=rate)["possible"] for rate in (153_000, 155_000, 166_000, 167_000)}
+    assert list(found.values()) == ["below the peak", "above the peak", "above the peak", "no"]
+    assert set(found.values()) == set(next(each for each in FIGURE.readouts if each.name == "possible").text)
+
+
+@pytest.mark.parametrize("title", PRESETS)
+def test_a_model_of_the_list_comes_with_a_rate_that_its_run_could_have(title):
+    """With Llama-3-8B's 51,000 tokens/s, Llama-3.1-405B had an MFU of 1,626 %. Each model now takes the same third of eight H100s."""
+    found = FIGURE.at(**FIGURE.presets[title])
+    assert found["mfu"] == pytest.approx(FIGURE.at()["mfu"], rel=0.05) and found["possible"] == "below the peak"
+    assert "a model of the list comes with one that takes a third of the peak of eight H100s" in FIGURE.caption
+    assert 0.33 < FIGURE.at()["mfu"] < 0.34 and FIGURE.settings()["count"] == 8
+
+
+def test_a_read_out_says_whose_number_it_is():
+    """The weights are one device's share, the cache is all devices'; "fits" says what and where, and a bound is called one."""
+    labels = {each.name: each.label for each in FIGURE.readouts}
+    for name in ("weights_held", "gradients_held", "optimizer_held", "activations", "memory", "fits"):
+        assert labels[name].endswith("each device"), name
+    for name in ("serving", "serves"):
+        assert labels[name].endswith("all devices"), name
+    for name in ("decode_seconds", "decode_rate"):
+        assert "at the roof" in labels[name], name
+    assert len(set(labels.values())) == len(labels) and "raining" in labels["fits"] and "erving" in labels["serves"]
+    assert FIGURE.at()["weights_held"] * 8 == 2 * FIGURE.at()["params"]
+
+
+def test_presets_are_whole_models():
+    for title, name in PRESETS.items():
+        assert FIGURE.at(**FIGURE.presets[title])["params"] == fk.load(name).params, title
+
+
+# --- the table for a pasted configuration ----------------------------------------------------------------------------------------------
+
+
+def test_every_family_is_read_or_said_to_be_none_of_it():
+    table = FIGURE.paste.table
+    assert set(table) == set(NUMBERS) | set(SAME) and not set(table) & set(UNABLE)
+    assert set(table) | set(UNABLE) == set(families()) | set(SAME) and set(families()) == set(ARCHITECTURES)
+
+
+def test_the_table_sets_controls_that_there_are_and_is_plain_data():
+    for kind, entry in FIGURE.paste.table.items():
+        assert set(entry["set"]) <= set(FIGURE.controls), kind
+        assert json.loads(json.dumps(entry)) == entry, kind
+        for name, value in entry["set"].items():
+            if not isinstance(value, dict):
+                FIGURE.controls[name].check(value)
+        [acts] = [each for each in entry["refused"] if "hidden_act" in each["keys"]]
+        assert set(acts["only"]) == set(ACTS) - {"relu"} and acts["else"] in acts["only"]
+
+
+def test_the_table_says_what_must_be_there_and_what_is_taken_for_it():
+    sets = {kind: entry["set"] for kind, entry in FIGURE.paste.table.items()}
+    for kind in ("qwen3", "gemma2", "gpt_oss"):
+        assert sets[kind]["head_dim"] == {"keys": ["head_dim", "d_kv"]}, kind
+    assert sets["mistral"]["kv_heads"] == {"keys": ["num_key_value_heads"], "missing": 8}
+    assert sets["llama"]["kv_heads"]["else"] == {"keys": ["num_attention_heads", "n_head", "n_heads", "num_heads"]}
+    assert sets["mistral"]["window"]["if"] == {"keys": ["sliding_window"], "missing": 4096, "else": 0}
+    assert sets["deepseek_v3"]["q_lora"] == {"keys": ["q_lora_rank"], "missing": 1536, "else": 0}
+    assert sets["llama"]["layers"]["most"] == 10_000
+    assert sets["deepseek_v3"]["dense"] == {"keys": ["first_k_dense_replace"], "zero": True}
+    assert sets["qwen2"]["window"]["if"]["if"] == {"flag": {"keys": ["use_sliding_window"], "else": False}}
+
+
+def test_a_reader_does_not_branch_on_what_it_asks():
+    with pytest.raises(TypeError, match="does not branch on what it reads"):
+        bool(Value(keys=["tie_word_embeddings"]))
+    asked = Value(keys=["a"])
+    assert when(asked, 1, asked * 2).data == {"if": {"keys": ["a"]}, "then": 1, "or": {"times": [{"keys": ["a"]}, 2]}}
+    maybe = Value(keys=["b"], else_=None)
+    assert either(maybe, asked / 2).data == {"keys": ["b"], "else": {"over": [{"keys": ["a"]}, 2]}}
+    assert either(asked, 5) is asked  # it must be there, so nothing stands for it
+    assert (when(3, 1, 2), when(0, 1, 2), either(None, 5), either(4, 5)) == (1, 2, 5, 4)
+    assert (
+        reader_table(lambda numbers: {"width": numbers["d_model"]})["kimi_k2"]
+        == reader_table(lambda numbers: {"width": numbers["d_model"]})["deepseek_v3"] | {}
+    )

@@ -1,0 +1,96 @@
+"""The roof on paper, the roof that is reached, and the bend between its parts, against arithmetic by hand."""
+
+import pytest
+
+import flopkit as fk
+from flopkit.book.gallery import reached_roof
+from flopkit.charts.hardware import DEVICES
+
+FIGURE = reached_roof()
+H100 = "H100 SXM5 80 GB, bf16"
+FLOPS, BYTES = 2 * 256 * 8192 * 8192, 2 * (2 * 256 * 8192 + 8192 * 8192)  # a square layer of 8,192, 256 tokens, bf16
+COMPUTE, MEMORY = FLOPS / 989.4e12, BYTES / 3.35e12
+
+
+@pytest.mark.parametrize("of_peak", [0.5, 1.0])
+@pytest.mark.parametrize("of_bandwidth", [0.4, 1.0])
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("launch", [0.0, 1e-5])
+def test_a_layer_by_hand(of_peak, of_bandwidth, overlap, launch):
+    found = FIGURE.at(device=H100, of_peak=of_peak, of_bandwidth=of_bandwidth, overlap=overlap, launch=launch)
+    assert (found["flops"], found["bytes"]) == (FLOPS, BYTES)
+    longer, shorter = sorted((COMPUTE / of_peak, MEMORY / of_bandwidth), reverse=True)
+    assert found["seconds"] == pytest.approx(launch + longer + (1 - overlap) * shorter)
+    assert found["least"] == pytest.approx(max(COMPUTE, MEMORY))
+    assert found["bound"] == ("compute" if COMPUTE / of_peak > MEMORY / of_bandwidth else "memory")
+    assert found["used"] == pytest.approx(FLOPS / found["seconds"] / 989.4e12)
+    assert found["ridge"] == pytest.approx(989.4 * of_peak / 3.35 / of_bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("device", "known"), list(zip(FIGURE.controls["device"].options, [name for name, _ in DEVICES], strict=True))
+)
+def test_on_paper_it_is_the_roofline(device, known):
+    found = FIGURE.at(device=device, tokens=512, of_peak=1.0, of_bandwidth=1.0, overlap=1.0, launch=0.0)
+    dtype = device.rpartition(" ")[2]
+    cost = fk.dense(tokens=512, d_in=8192, d_out=8192, dtype=dtype)
+    assert found["seconds"] == found["least"] == pytest.approx(fk.roofline(cost, known, dtype).seconds)
+    assert found["slower"] == 1 and found["ridge"] == pytest.approx(found["printed_ridge"])
+
+
+def test_the_curves_by_hand():
+    """Without any overlap, time at the ridge is twice the longer part, so the curve is at half of the roof there, and never lower."""
+    rows = FIGURE.rows(device=H100, of_peak=0.5, of_bandwidth=0.5, overlap=0.0)
+    for row in rows:
+        assert row["paper"] == pytest.approx(min(989.4e12, 3.35e12 * row["per_byte"]))
+        assert row["roof"] == pytest.approx(row["paper"] / 2)
+        assert row["bent"] == pytest.approx(1 / (2 / 989.4e12 + 2 / (3.35e12 * row["per_byte"])))
+        assert 0.5 * (1 - 1e-12) <= row["bent"] / row["roof"] < 1
+    full = FIGURE.rows(device=H100, of_peak=0.5, of_bandwidth=0.5, overlap=1.0)
+    assert all(row["bent"] == pytest.approx(row["roof"]) for row in full)
+
+
+@pytest.mark.parametrize("device", FIGURE.controls["device"].options)
+@pytest.mark.parametrize("of_peak", [0.4, 0.8, 1.0])
+def test_both_roofs_have_their_corner(device, of_peak):
+    """A line through sampled points cuts a corner off unless one of the points is the corner."""
+    at = {"device": device, "of_peak": of_peak, "of_bandwidth": 0.85}
+    rows, found = FIGURE.rows(**at), FIGURE.at(**at)
+    corner = {row["per_byte"]: row for row in rows}
+    assert corner[found["printed_ridge"]]["paper"] == pytest.approx(found["printed_peak"])
+    assert corner[found["ridge"]]["roof"] == pytest.approx(found["reached_peak"])
+    assert found["ridge"] == pytest.approx(found["printed_ridge"] * of_peak / 0.85)
+
+
+def test_no_layer_is_faster_than_its_launch():
+    """128 wide, one token on a T4: its bytes take a tenth of a microsecond, the start five."""
+    found = FIGURE.at(device="T4 16 GB, fp16", tokens=1, features=128, launch=5e-6)
+    assert found["least"] == pytest.approx(2 * (2 * 128 + 128**2) / 320e9) and found["least"] < 1.1e-7
+    assert 5e-6 < found["seconds"] < 5.2e-6 and found["bound"] == "launch"
+    small = FIGURE.presets["Small: the launch sets the time"]
+    assert FIGURE.at(**small)["bound"] == "launch" and FIGURE.at(**{**small, "features": 8192})["bound"] == "memory"
+
+
+def test_the_launch_moves_the_dot_and_no_curve():
+    still, started = (FIGURE.rows(launch=launch) for launch in (0.0, 1e-5))
+    assert [row["bent"] for row in still] == [row["bent"] for row in started]
+    assert FIGURE.at(launch=1e-5)["rate"] < FIGURE.at(launch=0.0)["rate"]
+
+
+def test_a_preset_sets_every_control():
+    """Or its name stays in the drop-down when the width or the device is another."""
+    for name, settings in FIGURE.presets.items():
+        assert settings.keys() == FIGURE.controls.keys(), name
+    narrow = FIGURE.at(**FIGURE.presets["Narrow: never compute-bound"])
+    assert narrow["bound"] == "memory" and narrow["intensity"] < 128
+
+
+def test_the_axis_begins_where_lines_do():
+    """The lowest line begins at its bandwidth × one FLOP per byte, less than a decade above the foot of the axis."""
+    y = FIGURE.spec()["layer"][0]["encoding"]["y"]
+    low, _high = y["scale"]["domain"]
+    devices = FIGURE.controls["device"].options
+    least = min(FIGURE.rows(device=device, of_bandwidth=0.4, overlap=0.0)[2]["bent"] for device in devices)
+    assert low <= least < 10 * low and min(y["axis"]["values"]) == low
+    small = FIGURE.at(**FIGURE.presets["Small: the launch sets the time"])
+    assert small["rate"] > low  # the dot of the preset is not at the edge

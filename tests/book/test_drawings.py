@@ -1,0 +1,833 @@
+"""Drawings as data: what touches what, their numbers against arithmetic by hand, and what every one of them must have."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import statistics
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import flopkit as fk
+from flopkit.book import drawings, gallery
+from flopkit.book.drawings.titles import model_title
+from flopkit.book.gallery import rest
+from flopkit.charts import theme
+from flopkit.peers.asking import sure
+from flopkit.peers.tools import TOOLS
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = [name for name in drawings.__all__ if name != "Drawing"]
+
+
+def inside(inner, outer):
+    """The first mark lies within the second."""
+    (a, b, c, d), (left, top, right, bottom) = inner.box, outer.box
+    return left - 0.01 <= a and top - 0.01 <= b and c <= right + 0.01 and d <= bottom + 0.01
+
+
+def words(drawing):
+    return " ".join(mark.text for canvas in drawing.canvases for mark in canvas.marks if mark.kind == "text")
+
+
+# -- every drawing ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drawing_says_what_it_shows(name):
+    drawing = getattr(drawings, name)()
+    assert drawing.name == name.replace("_", "-")
+    assert 20 < len(drawing.title) < 100 and not drawing.title.endswith(".")
+    assert re.match(r"[A-Z0-9].*[.]$", drawing.alt, re.S) and len(drawing.alt) > len(drawing.title)
+    assert repr(drawing) == f"<Drawing {drawing.name!r}: {drawing.title}>"
+    assert str(drawing) == f"{drawing.title}\n  {drawing.alt}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drawing_is_small_well_formed_and_in_the_colours_of_its_page(name):
+    page = getattr(drawings, name)().html()
+    ElementTree.fromstring(page.replace(" id=", " id_="))
+    assert len(page.encode()) < 12_000
+    assert " id=" not in page and "url(" not in page and "<style" not in page  # two of them in a page cannot clash
+    coloured = re.findall(r"var\((--fk-\w+),(#\w{6})\)", page)
+    assert len(coloured) == len(re.findall(r"#[0-9a-fA-F]{3,8}\b", page)) > 0, "a colour that stays in the dark"
+    assert all(theme.VARIABLES[colour] == variable for variable, colour in coloured)
+    assert not re.search(r"(fill|stroke)=\"(?!none|currentColor|var\()", page)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drawing_is_listed(name):
+    assert f":: flopkit.book.drawings.{name}\n" in (ROOT / "book" / "api_book.md").read_text("utf8")
+
+
+def test_in_the_book_it_is_html_and_in_a_notebook_an_image(monkeypatch):
+    drawing = drawings.matrix_product().numbered("2.7")
+    monkeypatch.delenv("FLOPKIT_BOOK", raising=False)
+    bundle = drawing._repr_mimebundle_()
+    assert set(bundle) == {"image/svg+xml", "text/plain"}
+    root = ElementTree.fromstring(bundle["image/svg+xml"])
+    svg = "{http://www.w3.org/2000/svg}"
+    assert root.find(f"{svg}title").text == drawing.heading and root.find(f"{svg}desc").text == drawing.alt
+    assert "var(" not in bundle["image/svg+xml"], "an image does not know the page's colours"
+    assert root.find(f"{svg}rect").get("fill") == theme.PAPER, "it brings its own ground"
+    monkeypatch.setitem(os.environ, "FLOPKIT_BOOK", "1")
+    page = drawing._repr_mimebundle_()["text/html"]
+    assert "<figcaption>Figure 2.7. K multiply-adds" in page and "id=drawing-2-7 " in page
+    assert f'role="img" aria-label="{drawing.alt}"' in page
+
+
+def test_the_other_colours():
+    drawing = drawings.matrix_product()
+    dark = drawing.svg("dark")
+    assert theme.DARK[theme.PAPER] in dark and theme.PAPER not in dark and theme.BLUE not in dark
+    with pytest.raises(ValueError, match="'light' or 'dark'"):
+        drawing.svg("night")
+
+
+# -- products -----------------------------------------------------------------------------------------------------
+
+
+def test_matrix_product_marks_what_meets():
+    drawing = drawings.matrix_product(m=3, k=6, n=5)
+    [a], [b], [c] = (drawing.marks(name) for name in "ABC")
+    [row], [column], [result] = (drawing.marks(name) for name in ("row", "column", "result"))
+    [of_row], [of_column] = drawing.marks("uses of the row"), drawing.marks("uses of the column")
+    assert inside(row, a) and row.w == a.w and row.h == a.h / 3
+    assert inside(column, b) and column.h == b.h and column.w == b.w / 5
+    assert inside(result, c) and (result.y, result.x) == (row.y, column.x) and (result.h, result.w) == (row.h, column.w)
+    assert inside(of_row, c) and of_row.w == c.w and of_row.y == row.y
+    assert inside(of_column, c) and of_column.h == c.h and of_column.x == column.x
+    assert a.w == b.h and a.h == c.h and b.w == c.w and a.y == c.y and b.x == c.x  # the inner sizes agree
+    said = words(drawing)
+    assert "K = 6 multiply-adds" in said and "= 90 multiply-adds" in said and "= 180 FLOPs" in said  # 3·5·6, twice
+    assert "A is used N = 5 times" in said and "B is used M = 3 times" in said
+
+
+def test_bytes_and_flops_by_hand():
+    """H100: 3.35 TB/s and 989.4 TFLOP/s. The weight of 4,096 × 16,384 numbers in bf16 is 134,217,728 bytes."""
+    drawing = drawings.bytes_and_flops()
+    weights, rest, flops = (drawing.marks(name) for name in ("weight", "inputs and outputs", "arithmetic"))
+    seconds = 134_217_728 / 3.35e12  # of the weight
+    pixels = weights[0].w / seconds
+    assert [bar.w for bar in weights] == [weights[0].w] * 3
+    for tokens, moved, computed in zip((1, 64, 325), rest, flops, strict=True):
+        assert moved.w == pytest.approx(pixels * tokens * (4096 + 16384) * 2 / 3.35e12)
+        assert computed.w == pytest.approx(pixels * 2 * tokens * 4096 * 16384 / 989.4e12)
+    assert abs(flops[2].w / (weights[2].w + rest[2].w) - 1) < 0.003  # at 325 tokens both take as long
+    assert "136.8 MB" in words(drawing) and "8.59 GFLOPs: 8.68 µs" in words(drawing)
+
+
+def test_norm_steps_are_what_torch_counts():
+    """Each step of the norm as a program of its own; a bar is as long as its bytes per element, of which there are 2¹⁶."""
+    torch = pytest.importorskip("torch")
+    with torch.device("meta"):
+        narrow, gain = torch.empty(256, 256, dtype=torch.bfloat16), torch.empty(256, dtype=torch.bfloat16)
+        wide, root = narrow.float(), torch.empty(256, 1)
+    steps = {
+        "to fp32": fk.count(lambda: narrow.float()),
+        "square": fk.count(lambda: wide.pow(2)),
+        "mean": fk.count(lambda: wide.mean(-1, keepdim=True)),
+        "× 1/root": fk.count(lambda: wide * root),
+        "to bf16": fk.count(lambda: wide.bfloat16()),
+        "× gain": fk.count(lambda: narrow * gain),
+    }
+    drawing = drawings.norm_steps()
+    [unit] = {mark.w / int(mark.text) for mark in drawing.marks("read by mean")}
+    for name, report in steps.items():
+        bars = drawing.marks(f"read by {name}") + drawing.marks(f"written by {name}")
+        assert sum(bar.w for bar in bars) / unit == pytest.approx(report.bytes / narrow.numel(), rel=0.01)
+    assert "together 36 bytes" in words(drawing) and "together 4 bytes" in words(drawing)
+
+
+def test_blocks_of_two_networks_by_hand():
+    """An inverted bottleneck in numbers of a map's channel: each operator reads what it needs and writes what it makes."""
+    drawing = drawings.inverted_bottleneck(channels=24, side=56, batch=64)
+    c, w, at = 24, 144, 64 * 56 * 56
+    products = {
+        0: (2 * at * c * w, at * (c + w) + c * w),
+        3: (2 * at * w * 9, at * 2 * w + 9 * w),
+        6: (2 * at * w * c, at * (w + c) + w * c),
+    }
+    flops = [mark for i in range(9) for mark in drawing.marks(f"FLOPs of {i}")]
+    bars = [mark for i in range(9) for mark in drawing.marks(f"bytes of {i}")]
+    assert [mark.text for mark in flops if mark.kind == "text"] == ["few"] * 6  # vector work, not counted
+    numbers = [at * 2 * w] * 9
+    numbers[0], numbers[3], numbers[6] = (moved for _, moved in products.values())
+    numbers[7], numbers[8] = at * 2 * c, at * 3 * c
+    for bar, moved in zip(bars, numbers, strict=True):
+        assert bar.w / bars[3].w == pytest.approx(moved / numbers[3], rel=1e-4)
+    assert flops[3].w / flops[0].w == pytest.approx(products[3][0] / products[0][0])
+    share = sum(numbers[i] for i in (1, 2, 4, 5, 7)) / sum(numbers)
+    assert f"{100 * share:.1f} %" in drawing.title
+    both = drawings.bottlenecks()
+    intensity = sum(done for done, _ in products.values()) / (4 * sum(numbers))
+    assert f"{intensity:.3g} FLOPs per byte" in words(both)
+    said = {
+        name: ", ".join(mark.text for place in range(3) for mark in both.marks(f"operators {place} of {name}")).split(
+            ", "
+        )
+        for name in ("a bottleneck", "an inverted bottleneck")
+    }
+    named = {"batch norm": "norm", "activation": "act.", "residual sum": "sum", "depthwise 3 × 3": "depthwise"}
+    bars = [mark.text.partition(",")[0] for mark in drawing.canvases[0].marks if mark.kind == "text"][2:]
+    assert said["an inverted bottleneck"] == [named.get(bar, bar) for bar in bars if bar in named or bar == "1 × 1"]
+    assert said["a bottleneck"] == [word.replace("depthwise", "3 × 3") for word in said["an inverted bottleneck"]] + [
+        "act."
+    ]
+    wide, thin = (both.marks(f"map 0 of {name}")[0].w for name in ("a bottleneck", "an inverted bottleneck"))
+    assert wide / thin == pytest.approx(256 / 24)
+    at, (n, m) = 64 * 56 * 56, (64, 256)
+    done = 2 * at * (2 * n * m + 9 * n * n)
+    moved = at * (2 * (n + m) + 2 * n + 4 * (2 * n) + 2 * m + 3 * m + 2 * m) + 2 * n * m + 9 * n * n
+    assert f"{done / (4 * moved):.3g} FLOPs per byte" in words(both)
+
+
+def test_layer_tensors_by_hand():
+    """Llama-3-8B at 8,192 tokens in bf16: a tensor of width 4,096 has 67.1 MB, one of width 14,336 234.9 MB."""
+    drawing = drawings.layer_tensors()
+    before, after = drawing.canvases
+    stream, hidden, weight = 2 * 8192 * 4096, 2 * 8192 * 14336, 2 * 4096 * 14336
+    [act], [both], [joined] = (sheet.named(f"bytes of {name}") for sheet, name in
+                               ((before, "SwiGLU"), (before, "gate, up"), (after, "gate, up + SwiGLU")))  # fmt: skip
+    pixels = act.w / (3 * hidden)
+    assert both.w == pytest.approx(pixels * 2 * (stream + weight + hidden))
+    assert joined.w == pytest.approx(pixels * (stream + 2 * weight + hidden))
+    assert [bar.w for bar in before.named("bytes of residual sum")] == pytest.approx([pixels * 3 * stream] * 2)
+    assert [bar.w for bar in after.named("bytes of sum + norm")] == pytest.approx(
+        [pixels * (4 * stream + 2 * 4096)] * 2
+    )
+    figure = gallery.layer_shares()
+    start, fused = figure.at(), figure.at(fused="SwiGLU and rotary, too")
+    for sheet, at in ((before, start), (after, fused)):
+        bars = [mark.w for mark in sheet.marks if mark.name.startswith("bytes of")]
+        assert sum(bars) == pytest.approx(pixels * at["bytes"], rel=1e-9)
+        [said] = sheet.named("said")
+        assert said.text.endswith(f"other operators {100 * at['rest_bytes']:.1f} %")
+
+
+def test_orange_is_for_matmuls_in_all_figures_of_chapter_5():
+    steps, layer = drawings.norm_steps(), drawings.layer_tensors()
+    assert not {theme.ORANGE, theme.BLUE} & set(re.findall("#[0-9a-f]{6}", steps.html()))
+    matmuls = {"q, k, v", "q, k, v + rotary", "attention, flash", "o", "gate, up", "gate, up + SwiGLU", "down"}
+    for sheet in layer.canvases:
+        bars = {mark.name.removeprefix("bytes of "): mark for mark in sheet.marks if mark.name.startswith("bytes of ")}
+        assert {name for name, bar in bars.items() if theme.ORANGE in bar.svg} == {
+            name for name in bars if name in matmuls and "+" not in name
+        }
+        assert {name for name, bar in bars.items() if theme.BLUE in bar.svg} == set(bars) - matmuls
+    ranges = dict(zip(rest.KINDS, rest.COLOURS, strict=True))
+    assert ranges["products"] == theme.ORANGE and theme.ORANGE not in [
+        ranges[name] for name in ("norm", "sums", "rotary")
+    ]
+
+
+def test_models_have_the_names_that_people_write():
+    """A drawing says Llama-3-8B, not llama-3-8b, which is what `flopkit.load` takes."""
+    every = (
+        drawings.layer_tensors(), drawings.model_tree(), drawings.decode_bytes(), drawings.attention_layer(), drawings.numerators(),
+    )  # fmt: skip
+    for drawing in every:
+        said = " ".join([drawing.title, drawing.alt, words(drawing)])
+        assert [
+            name for name in fk.models.model_names() if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said)
+        ] == []
+    assert "29 % of GPT-2 and 0.349 % of GPT-3" in drawings.model_tree().title
+    titles = [model_title(name) for name in fk.models.model_names()]
+    assert len(set(titles)) == len(titles)
+
+
+def test_fused_chain_by_hand():
+    """Three operators: apart, x, t1 and t2 are read and t1, t2 and y written, 2 bytes each; fused, x is read and y written."""
+    drawing = drawings.fused_chain()
+    apart, fused = (
+        [mark for mark in drawing.marks(name) if (mark.y < 174) == first]
+        for name, first in (("kernel", True), ("kernel", False))
+    )
+    assert (
+        len(apart) == 3 and len(fused) == 1 and len(drawing.marks("operator")) == 3 and len(drawing.marks("kept")) == 2
+    )
+    assert all(inside(operator, fused[0]) for operator in drawing.marks("operator"))
+    arrows = {name: [mark.y < 174 for mark in drawing.marks(name)] for name in ("read", "written")}
+    assert arrows == {"read": [True] * 3 + [False], "written": [True] * 3 + [False]}
+    assert "12 bytes" in drawing.marks("apart")[0].text and "4 bytes" in drawing.marks("fused")[0].text
+
+
+def test_online_softmax_by_hand():
+    """Keys and values of 128 tokens, 128 numbers each in bf16: 65,536 bytes. One tile is on the chip, three are not."""
+    drawing = drawings.online_softmax()
+    assert "65.54 kB" in drawing.marks("bytes loaded")[0].text and "65.54 kB" in drawing.title
+    assert "131.1 kB" in drawings.online_softmax(tile=256).title
+    [chip], [now] = drawing.marks("chip"), drawing.marks("tile now")
+    assert (
+        inside(now, chip)
+        and all(inside(mark, chip) for mark in drawing.marks("kept"))
+        and len(drawing.marks("kept")) == 3
+    )
+    assert not any(inside(mark, chip) for mark in drawing.marks("keys and values"))
+    assert len(drawing.marks("tile dropped")) == 2 and len(drawing.marks("tile later")) == 1
+    with pytest.raises(ValueError, match="tile=0"):
+        drawings.online_softmax(tile=0)
+
+
+def test_routed_tokens_by_hand():
+    """6 tokens choose 2 of 4 experts. Balanced: 3 each. Skewed: all choose the first, 2 each of the others. Room for 4 each."""
+    drawing = drawings.routed_tokens(capacity=1.25)
+    balanced, skewed = drawing.canvases
+    for canvas in (balanced, skewed):
+        lines = [len(canvas.named(f"choice {e}")) for e in range(4)]
+        assert len(canvas.named("token")) == 6 and len(canvas.named("expert")) == 4 and sum(lines) == 12
+        (line,) = canvas.named("capacity")
+        assert all(mark.box[2] <= line.x + 0.01 for mark in (*canvas.named("kept"), *canvas.named("empty")))
+        assert all(mark.x >= line.x - 0.01 for mark in canvas.named("dropped"))
+    assert [len(balanced.named(f"choice {e}")) for e in range(4)] == [3, 3, 3, 3]
+    assert [len(skewed.named(f"choice {e}")) for e in range(4)] == [6, 2, 2, 2]
+    rows = [
+        [sum(mark.w for mark in canvas.named(name)) / 18 for name in ("kept", "dropped", "empty")]
+        for canvas in drawing.canvases
+    ]
+    assert rows == [[12, 0, 4], [10, 2, 6]]
+    assert "drops 2 choices, 16.7 %, and 6 rows" in drawing.alt
+
+
+def test_routed_tokens_without_a_limit_keep_all_rows():
+    """It stands before a guess and before capacities are explained: nothing is dropped or empty, and no sentence compares the work."""
+    drawing = drawings.routed_tokens()
+    [skewed] = drawing.canvases  # the next figure has the balanced load beside it
+    assert [mark.w / 18 for mark in skewed.named("kept")] == [6, 2, 2, 2]
+    assert not any(skewed.named(name) for name in ("dropped", "empty", "capacity"))
+    assert "balanced, each would get 3" in drawing.alt
+    assert not re.search("12|work|capacity|room", drawing.title + drawing.alt)
+
+
+@pytest.mark.parametrize(("k", "drawn"), [(2, 2), (4, 4), (5, 3), (4096, 3)])
+def test_dot_product_is_a_chain(k, drawn):
+    drawing = drawings.dot_product(k)
+    chain = [*drawing.marks("start"), *drawing.marks("fma")]
+    assert len(drawing.marks("fma")) == drawn and len(drawing.marks("operand")) == 2 * drawn
+    arrows = drawing.marks("sum")
+    for arrow in arrows:
+        starts = any(abs(arrow.x - box.box[2]) < 0.01 for box in [*chain, *drawing.marks("left out")])
+        assert starts or k > 4
+    assert arrows[0].x == chain[0].box[2] and arrows[0].box[2] == chain[1].x
+    assert f"{k:,} multiplies, {k - 1:,} adds: {2 * k - 1:,}" in words(drawing)
+    assert f"{k:,} FMAs: {2 * k:,} FLOPs" in words(drawing)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: drawings.matrix_product(m=8), r"matrix_product\(m=8\): give a whole number from 2 to 7"),
+        (lambda: drawings.matrix_product(k=3), r"matrix_product\(k=3\): give a whole number from 4 to 7"),
+        (lambda: drawings.matrix_product(n=4.0), r"matrix_product\(n=4.0\)"),
+        (lambda: drawings.dot_product(True), r"dot_product\(k=True\)"),
+        (lambda: drawings.bytes_and_flops(tokens=(1,)), "give two to five"),
+        (lambda: drawings.layer_tensors("gpt2"), "RMS norms, rotary positions and SwiGLU"),
+        (lambda: drawings.routed_tokens(tokens=7), "must be a multiple of experts"),
+        (lambda: drawings.routed_tokens(capacity=3), "give a whole number from 1 to 8"),
+        (lambda: drawings.bytes_and_flops(device="t4"), "no peak for bf16"),
+        (lambda: drawings.peak("t4", "bf16"), "what this peak is made of is not known"),
+        (lambda: drawings.peak(cores=3), "4096 FLOPs a clock cannot be shared evenly by 3 cores"),
+        (lambda: drawings.window(size=8, padding=2), "12 rows with 5 positions"),
+        (lambda: drawings.window(size=3, kernel=3, padding=0), "3 rows with 1 positions"),
+        (lambda: drawings.window(kernel=6), r"window\(kernel=6\): give a whole number from 1 to 5"),
+        (lambda: drawings.wiring(channels=6, groups=4), "groups must divide the channels"),
+        (lambda: drawings.transposed(size=5), r"transposed\(size=5\)"),
+        (lambda: drawings.gradients(tokens=0), "tokens"),
+        (lambda: drawings.numerators(rate=0), "rate=0"),
+        (lambda: drawings.numerators(device="t4"), "no peak for bf16"),
+        (lambda: drawings.seen_calls(hidden=0), r"seen_calls\(hidden=0\)"),
+        (lambda: drawings.kept_over_time(5), "two to four layers"),
+        (lambda: drawings.kept_over_time(2, "some"), "'none' or 'full'"),
+        (lambda: drawings.attention_layer("mistral-7b"), "no causal attention without a window"),
+        (lambda: drawings.attention_layer("deepseek-v3"), "no causal attention without a window"),
+        (lambda: drawings.attention_layer("bert-base"), "no causal attention without a window"),
+        (lambda: drawings.model_tree(models=("gpt2",)), "a length for each"),
+        (lambda: drawings.model_tree(("mixtral-8x7b",), (4096,)), "have experts, which is not drawn"),
+        (lambda: drawings.model_tree(("gemma-2-2b",), (4096,)), "of several kinds"),
+        (lambda: drawings.wanted_gradients("frozen", "lora"), "'trained', 'frozen', 'LoRA'"),
+        (lambda: drawings.wanted_gradients("frozen"), "two to six"),
+        (lambda: drawings.causal_tiles(1000, 128), "2 to 16 whole tiles"),
+        (lambda: drawings.causal_tiles(128, 128), "2 to 16 whole tiles"),
+        (lambda: drawings.attention_layer("no-such-model"), "no-such-model"),
+        (lambda: drawings.mla(q=5, kv=4), "q"),
+        (lambda: drawings.prefill_and_decode(prompt=9), r"prefill_and_decode\(prompt=9\)"),
+        (lambda: drawings.decode_bytes(batches=(1,)), "give two to five batches"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+
+
+# -- hardware -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "cores", "units", "own", "rate"),
+    [
+        ("h100-sxm", "bf16", 4, 132, 512, 132 * 4 * 512 * 2 * 1830e6),
+        ("t4", "fp16", 8, 40, 64, 40 * 8 * 64 * 2 * 1590e6),
+        ("a100-sxm-80gb", "bf16", 4, 108, 256, 108 * 4 * 256 * 2 * 1410e6),
+    ],
+)
+def test_peak_shows_each_factor(device, dtype, cores, units, own, rate):
+    drawing = drawings.peak(device, dtype, cores)
+    [grid], [one], [unit] = (drawing.marks(name) for name in ("units", "one unit", "unit"))
+    rest = drawing.marks("rest of the units")
+    assert sum(round(mark.w * mark.h / one.w**2) for mark in [grid, *rest]) == units
+    assert inside(one, grid) and unit.x > grid.box[2]
+    assert [mark.text for mark in drawing.marks("core")] == [f"{own}"] * cores
+    assert all(inside(core, unit) for core in drawing.marks("core"))
+    *_, per_unit, per_chip, per_second = (mark.text for mark in drawing.marks("gives"))
+    assert per_unit == f"{cores * own * 2:,} FLOPs/clock" and per_chip == f"{units * cores * own * 2:,} FLOPs/clock"
+    assert per_second == f"{rate / 1e12:.4g} TFLOP/s" and per_second in drawing.title
+    assert all(line.x == one.box[2] and line.x + line.w == unit.x for line in drawing.marks("zoom"))
+
+
+def test_a_chip_without_cores_in_its_units():
+    drawing = drawings.peak("tpu-v4", cores=None)  # 8 units of 128 × 128 multiply-adds, 1,050 MHz
+    assert (
+        drawing.title
+        == f"8 MXUs × {128 * 128:,} multiply-adds × 2 × 1,050 MHz = {8 * 128**2 * 2 * 1.05e9 / 1e12:.4g} TFLOP/s"
+    )
+
+
+# -- convolutions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"), [(5, 3, 2, 1), (8, 5, 1, 1), (6, 3, 2, 0), (4, 2, 3, 3), (5, 4, 1, 2)]
+)
+def test_window_by_walking(size, kernel, stride, padding):
+    drawing = drawings.window(size, kernel, stride, padding)
+    [image], [first], [second] = (drawing.marks(name) for name in ("padded image", "window", "next window"))
+    [made], [made_next], [outputs] = (drawing.marks(name) for name in ("output", "next output", "outputs"))
+    cell, padded = image.w / (size + 2 * padding), size + 2 * padding
+    starts = [start for start in range(0, padded, stride) if start + kernel <= padded]
+    side = len(starts)
+    assert inside(first, image) and inside(second, image) and first.w == pytest.approx(kernel * cell)
+    assert second.x - first.x == pytest.approx(starts[1] * cell) == pytest.approx(drawing.marks("stride")[0].w)
+    assert outputs.w / made.w == pytest.approx(side) and inside(made, outputs) and made_next.x == made.box[2]
+    ring = [(r, c) for r in range(padded) for c in range(padded) if not {r, c} <= {*range(padding, padding + size)}]
+    middles = [(mark.y + mark.h / 2 - image.y, mark.x + mark.w / 2 - image.x) for mark in drawing.marks("zero")]
+    assert {(int(down / cell), int(along / cell)) for down, along in middles} == set(ring) and len(middles) == len(ring)
+    met = sum(r < kernel and c < kernel for r, c in ring)
+    said = [mark.text for mark in drawing.marks("said")]
+    assert said[0].startswith(f"{side} a side: ({size} + 2·{padding} − {kernel}) / {stride} + 1")
+    assert ("rounded down" in said[0]) == (starts[-1] + kernel < padded)
+    assert f"= {kernel**2} multiply-adds" in said[1]
+    assert f"all {side**2}: {side**2 * kernel**2} multiply-adds" in said[2]
+    assert said[3:] == [f"the blue window covers {met} zeros, which count, too"] * bool(met)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(4, 2), (6, 3), (8, 2)])
+def test_wiring_joins_the_channels_of_a_group(channels, groups):
+    drawing = drawings.wiring(channels, groups)
+    [sheet] = drawing.canvases
+    for name, parts in (("full", 1), (f"{groups} groups", groups), ("depthwise", channels)):
+        lines = [mark for mark in sheet.named(name) if mark.kind == "line"]
+        top = min(line.y for line in lines)
+        wires = {(round((line.y - top) / 26), round((line.y + line.h - top) / 26)) for line in lines}
+        block = channels // parts
+        assert len(lines) == len(wires)
+        assert wires == {(i, j) for i in range(channels) for j in range(channels) if i // block == j // block}
+        assert str(len(wires)) in drawing.title
+        balls = [mark.box for mark in sheet.named("channel")]
+        for line in lines:
+            assert any(box[2] == line.x and box[1] < line.y < box[3] for box in balls)
+            assert any(box[0] == line.x + line.w and box[1] < line.y + line.h < box[3] for box in balls)
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(3, 3, 2), (2, 4, 1), (4, 2, 3)])
+def test_transposed_by_walking(size, kernel, stride):
+    drawing = drawings.transposed(size, kernel, stride)
+    [one], [first], [second], [outputs] = (
+        drawing.marks(name) for name in ("input", "scattered", "next scattered", "outputs")
+    )
+    touched = [[{a * stride + i for i in range(kernel)} for a in range(size)] for _ in range(2)]
+    side = max(max(rows) for rows in touched[0]) + 1
+    cell = one.w
+    assert outputs.w == pytest.approx(side * cell) and first.w == second.w == pytest.approx(kernel * cell)
+    assert inside(first, outputs) and inside(second, outputs)
+    assert second.x - first.x == pytest.approx(min(touched[0][1]) * cell)
+    both = len(touched[0][0] & touched[0][1]) * kernel
+    said = " ".join(mark.text for mark in drawing.marks("said"))
+    assert f"all {size**2}: {size**2 * kernel**2} multiply-adds" in said
+    assert (f"({both} outputs)" in said) == bool(both)
+
+
+# -- backward -----------------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_products_whose_sizes_meet():
+    drawing = drawings.gradients(tokens=64, d_in=4096, d_out=16384)
+    assert [mark.text for mark in drawing.marks("flops")] == ["8.59 GFLOPs"] * 3  # 2 · 64 · 4,096 · 16,384
+    shapes = [mark for sheet in drawing.canvases for mark in sheet.marks if mark.name.startswith("shape of ")]
+    for result, left, right in (shapes[:3], shapes[3:6], shapes[6:]):
+        (m, n), (a, k), (k2, b) = (mark.text.split("×") for mark in (result, left, right))
+        assert (m, n, k) == (a, b, k2), f"{result.name} = {left.name} · {right.name}"
+    names = [mark.name.removeprefix("shape of ") for mark in shapes]
+    assert names == ["Y", "X", "W", "dX", "dY", "Wᵀ", "dW", "Xᵀ", "dY"]
+    # A gradient has the shape of what it is the gradient of.
+    at = {name: mark.text for name, mark in zip(names, shapes, strict=True)}
+    assert at["dX"] == at["X"] and at["dW"] == at["W"] and at["dY"] == at["Y"]
+    for gradient, tensor in (("dX", "X"), ("dW", "W"), ("dY", "Y")):
+        assert {(m.w, m.h) for m in drawing.marks(gradient)} == {(m.w, m.h) for m in drawing.marks(tensor)}
+
+
+@pytest.mark.parametrize("chain", [*itertools.product(("trained", "frozen", "LoRA"), repeat=3)], ids="-".join)
+def test_wanted_gradients_are_those_that_autograd_computes(chain):
+    torch = pytest.importorskip("torch")
+    x, products, drawing = torch.zeros(1, 2), 0, drawings.wanted_gradients(*chain)
+    for number, state in enumerate(chain, 1):
+        weight = torch.zeros(2, 2, requires_grad=state == "trained")
+        into = x.requires_grad
+        x = x @ weight + (x @ torch.zeros(2, 1, requires_grad=True) @ torch.zeros(1, 2) if state == "LoRA" else 0)
+        assert len(drawing.marks(f"dX {number}")) == into
+        assert len(drawing.marks(f"dW {number}")) == (state != "frozen")
+        products += into + weight.requires_grad
+        [box] = drawing.marks(f"layer {number}")
+        reached = [arrow for arrow in drawing.marks("backward") if arrow.y + arrow.h == box.y]
+        assert len(reached) == x.requires_grad, "the gradient comes to a layer if its output wants one"
+    assert f"{products} products backward, one for each gradient, against 3 forward" in drawing.title
+    assert drawing.title.endswith(f": {float(f'{products / 3:.3g}'):g} times as much")
+
+
+# -- attention ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("length", "tile"), [(24, 4), (16, 8), (64, 4), (9, 3)])
+def test_causal_tiles_by_looking_at_each_pair(length, tile):
+    drawing = drawings.causal_tiles(length, tile)
+    kinds = {"full": 0, "cut": 0, "skipped": 0}
+    side, visible = length // tile, sum(key <= query for query in range(length) for key in range(length))
+    for row, column in itertools.product(range(side), repeat=2):
+        seen = sum(column * tile + k <= row * tile + q for q in range(tile) for k in range(tile))
+        kinds["full" if seen == tile**2 else "cut" if seen else "skipped"] += 1
+    [tiles] = drawing.marks("tiles")
+    cell = tiles.w / side
+    for kind, count in kinds.items():
+        runs = drawing.marks(kind)
+        assert sum(run.w / cell for run in runs) == pytest.approx(count) and all(inside(run, tiles) for run in runs)
+        assert [mark.text for mark in drawing.marks(f"count of {kind}")] == [str(count)]
+    for run in drawing.marks("cut"):
+        assert run.x - tiles.x == pytest.approx(run.y - tiles.y)  # on the diagonal
+    said = [mark.text for mark in drawing.marks("said")]
+    assert said[0].startswith(f"visible: {visible:,} pairs")
+    assert said[1].startswith(f"computed: {(kinds['full'] + kinds['cut']) * tile**2:,} pairs")
+
+
+def touch(drawing):
+    """(name of the box where it starts, of that where it ends) of each arrow between boxes."""
+    found = set()
+    for sheet in drawing.canvases:
+        boxes = [mark for mark in sheet.marks if mark.kind == "box" and mark.name]
+        for arrow in (mark for mark in sheet.marks if mark.kind == "arrow"):
+            ends = (arrow.x, arrow.y), (arrow.x + arrow.w, arrow.y + arrow.h)
+            sides = (3, 1)  # it leaves a box below and enters another above
+            at = [
+                [box.name for box in boxes if box.box[0] <= x <= box.box[2] and abs(box.box[side] - y) < 0.01]
+                for (x, y), side in zip(ends, sides, strict=True)
+            ]
+            assert [len(names) for names in at] == [1, 1], f"an arrow from {at[0]} to {at[1]}"
+            found.add((at[0][0], at[1][0]))
+    return found
+
+
+def test_attention_layer_by_hand():
+    drawing = drawings.attention_layer("llama-3-8b", tokens=4096)
+    wide, keys, core = 2 * 4096 * 4096 * 4096, 2 * 4096 * 4096 * 1024, 2 * 32 * 128 * (4096 * 4097 // 2)
+    flops = {"q_proj": wide, "k_proj": keys, "v_proj": keys, "o_proj": wide, "Q · Kᵀ": core, "S · V": core}
+    for name, count in flops.items():
+        assert drawing.marks(name)[0].text.endswith(f" {float(f'{count / 1e9:.4g}'):g} GFLOPs")
+    assert f"take {100 * 2 * core / sum(flops.values()):.1f} % of" in drawing.title
+    keys = "8 × T × 128"
+    shapes = {"queries": "32 × T × 128", "keys": keys, "values": keys, "tokens": "T × 4,096", "output": "T × 4,096"}
+    assert all(drawing.marks(name)[0].text == f"{name} {shape}" for name, shape in shapes.items())
+    softmax = "scores, masked, softmax"
+    assert touch(drawing) == {
+        ("tokens", "q_proj"), ("tokens", "k_proj"), ("tokens", "v_proj"), ("q_proj", "queries"), ("k_proj", "keys"), ("v_proj", "values"),
+        ("queries", "Q · Kᵀ"), ("keys", "Q · Kᵀ"), ("Q · Kᵀ", softmax), (softmax, "S · V"), ("values", "S · V"), ("S · V", "heads"),
+        ("heads", "o_proj"), ("o_proj", "output"),
+    }  # fmt: skip
+
+
+def test_mla_by_hand():
+    """DeepSeek-V3: 128 heads, latents of 512, keys of 128 + 64, values of 128; one query over 4,096 tokens."""
+    drawing = drawings.mla()
+    each = 2 * 128 * 512 * 128  # of a head's matrix of 512 × 128, for all heads
+    assert drawing.marks("expand")[0].text.endswith(f"{2 * each * 4096 / 1e9:.1f} GFLOPs")
+    assert drawing.marks("absorb")[0].text.endswith(f"{each / 1e6:.2f} MFLOPs")
+    assert drawing.marks("bring up")[0].text.endswith(f"{each / 1e6:.2f} MFLOPs")
+    expanded, absorbed = (mark.text for mark in drawing.marks("attention"))
+    assert expanded == f"attention: 2·(192 + 128) for each pair and head {2 * 320 * 128 * 4096 / 1e6:.1f} MFLOPs"
+    assert absorbed == f"attention: 2·(576 + 512) for each pair and head {2 * 1088 * 128 * 4096 / 1e9:.3f} GFLOPs"
+    assert "3.4× as much" in drawing.alt  # 1,088 / 320
+    assert touch(drawing) == {
+        ("cache", "expand"), ("expand", "expanded"), ("expanded", "attention"), ("queries", "attention"), ("attention", "output"),
+        ("queries", "absorb"), ("absorb", "long queries"), ("long queries", "attention"), ("cache", "attention"),
+        ("attention", "bring up"), ("bring up", "output"),
+    }  # fmt: skip
+
+
+# -- counters -----------------------------------------------------------------------------------------------------
+
+
+def test_tower_has_a_floor_for_each_tool():
+    drawing = drawings.tower()
+    floors = ["modules", "functions", "trace", "dispatcher", "kernels"]
+    boxes = [drawing.marks(floor)[0] for floor in floors]
+    assert all(upper.box[3] < lower.box[1] for upper, lower in itertools.pairwise(boxes))
+    levels = ["modules", "functions", "operators", "kernels"]
+    assert touch(drawing) == set(itertools.pairwise(levels))
+    [frame] = drawing.marks("operators")
+    inside = [frame.box[1] < box.box[1] and box.box[3] < frame.box[3] for box in boxes]
+    assert [floor for floor, is_in in zip(floors, inside, strict=True) if is_in] == ["trace", "dispatcher"]
+    stands = {floor: " ".join(mark.text for mark in drawing.marks(f"tools on {floor}")) for floor in floors}
+    spelled = {"torch": "FlopCounterMode", "ptflops-aten": "ptflops"}
+    for tool in TOOLS:
+        assert any(spelled.get(tool, tool) in names for names in stands.values()), f"{tool} stands nowhere"
+    for i, floor in enumerate(floors):
+        assert len(drawing.marks(f"forward on {floor}")) == 1
+        assert len(drawing.marks(f"backward on {floor}")) == (i >= floors.index("dispatcher"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_seen_calls_are_those_that_the_counters_count():
+    """By hand: 197 tokens, 768 wide. And by the tools themselves, about torchvision's block; the parts' sizes tell which are seen."""
+    drawing = drawings.seen_calls()
+    square, core, mlp = 2 * 197 * 768**2, 4 * 197**2 * 768, 2 * 2 * 197 * 768 * 3072
+    parts = {"Q, K, V projections": 3 * square, "scores and values": core, "output projection": square, "MLP": mlp}
+    whole = sum(parts.values())
+    said = words(drawing)
+    assert all(f"{flops / 10 ** (6 if flops < 1e9 else 9):.4g} " in said for flops in parts.values())
+    shares = {}
+    for tool in ("thop", "ptflops", "fvcore", "torch"):
+        seen = [name for name in parts if drawing.marks(f"{tool}: {name}")]
+        unseen = [name for name in parts if drawing.marks(f"{tool}: {name}, unseen")]
+        assert sorted(seen + unseen) == sorted(parts)
+        shares[tool] = sum(parts[name] for name in seen) / whole
+        assert [mark.text for mark in drawing.marks(f"share of {tool}")] == [f"{100 * shares[tool]:.3g} %"]
+        assert f"{tool} {100 * shares[tool]:.3g} %" in drawing.title
+    torch = pytest.importorskip("torch")
+    from torchvision.models.vision_transformer import EncoderBlock
+
+    block, x = EncoderBlock(12, 768, 3072, dropout=0.0, attention_dropout=0.0).eval(), torch.ones(1, 197, 768)
+    assert fk.count(block, x).flops == whole
+    for tool, share in shares.items():
+        if sure(tool):
+            assert fk.ask(tool, block, x).flops / whole == pytest.approx(share, abs=0.005), tool
+
+    def step(x):
+        block(x).sum().backward()
+
+    with fk.counting() as report:
+        step(x)
+    assert [mark.text for mark in drawing.marks("torch: backward")] == ["counted in part"]
+    if sure("torch"):
+        assert whole < fk.ask("torch", step, x).value < report.model_flops
+
+
+# -- utilisation ----------------------------------------------------------------------------------------------------
+
+
+def test_numerators_by_hand():
+    """Llama-3-8B: 8,030,261,248 parameters, of them 525,336,576 in the input embedding and 266,240 in the norms."""
+    drawing = drawings.numerators("llama-3-8b", seq=8192, rate=6375)
+    scores = 12 * 32 * 32 * 128 * 8192
+    matrices = 8_030_261_248 - 525_336_576 - 266_240
+    visible = scores * 8193 / 16384
+    flops = {
+        "6N": 6 * 8_030_261_248,
+        "model FLOPs, EXACT": 6 * matrices + visible,
+        "model FLOPs, TORCH": 6 * matrices + scores,
+        "6N + 12LHQT": 6 * 8_030_261_248 + scores,
+        "executed, if no recompute": 6 * matrices + visible * 7 / 6,
+        # the last product of each layer's MLP does not run again
+        "executed, if full recompute": 6 * matrices
+        + visible * 7 / 6
+        + (6 * (matrices - 128256 * 4096) + visible) / 3
+        - 32 * 2 * 14336 * 4096,
+    }
+    widest = max(flops.values())
+    for name, each in flops.items():
+        [bar] = [mark for mark in drawing.marks(name) if mark.kind == "box"]
+        assert bar.w == pytest.approx(196 * each / widest, rel=1e-9), name
+        assert f"{100 * each * 6375 / 989.4e12:.1f} %" in words(drawing)
+
+
+# -- checkpoints --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("recompute", "passes"), [("none", 8), ("full", 12)])
+def test_kept_over_time_is_the_memory_of_its_layers(recompute, passes):
+    """Each bar is as high as the tensors drawn above it; with checkpoints one layer is whole at a time."""
+    drawing = drawings.kept_over_time(4, recompute)
+    kept = fk.load("llama-3-8b").train_memory(seq=8192).kept
+    layer, edge = sum(each.bytes for each in kept), 8192 * 4096 * 2
+    assert kept[0].bytes == edge
+    names = [mark.name for canvas in drawing.canvases for mark in canvas.marks if mark.kind == "box"]
+    heights = []
+    for t in range(passes):
+        held = sum(name.endswith(f" at {t}") and not name.startswith(("input", "memory")) for name in names)
+        inputs = sum(name.endswith(f" at {t}") and name.startswith("input") for name in names)
+        assert held == 1 or (recompute == "none" and not inputs)
+        [bar] = drawing.marks(f"memory at {t}")
+        heights.append((bar.h, held * layer + inputs * edge))
+    scale = heights[0][0] / heights[0][1]
+    assert all(high == pytest.approx(scale * held) for high, held in heights)
+    most = 4 * layer if recompute == "none" else layer + 3 * edge
+    assert max(held for _, held in heights) == most
+    assert fk.units.si(most, "B") in drawing.title
+    assert len(drawing.marks("pass")) == passes
+    if recompute == "full":  # the line is as high as the tallest bar without recompute
+        [line], [bar] = drawing.marks("without"), drawing.marks("memory at 0")
+        assert bar.y + bar.h - line.y == pytest.approx(scale * 4 * layer)
+
+
+# -- serving ------------------------------------------------------------------------------------------------------
+
+
+def test_each_step_reads_what_the_passes_before_it_wrote():
+    drawing = drawings.prefill_and_decode(prompt=4, steps=3)
+    [canvas] = drawing.canvases
+    written = []
+    for i in range(4):
+        assert len(canvas.named(f"weights of pass {i}")) == 1
+        assert [mark.x for mark in canvas.named(f"read in pass {i}")] == written
+        written += [mark.x for mark in canvas.named(f"written in pass {i}")]
+        assert len(written) == 4 + i and len(canvas.named(f"empty in pass {i}")) == 3 - i
+
+
+def test_bars_of_a_step_are_its_bytes():
+    model, [canvas] = fk.load("llama-3-70b"), drawings.decode_bytes("llama-3-70b", 1000, (1, 50)).canvases
+    cache = 2 * 80 * 8 * 128 * 2 * 1000
+    for batch in (1, 50):
+        [weights], [caches] = canvas.named(f"weights of {batch}"), canvas.named(f"cache of {batch}")
+        read = 2 * (model.params - 128256 * 8192 + batch * 8192)
+        assert caches.w / weights.w == pytest.approx(batch * cache / read) and caches.x == weights.w
+    assert canvas.named("words of 50")[0].text.startswith(fk.units.si(read + 50 * cache, "B"))
+
+
+# -- whole models -------------------------------------------------------------------------------------------------
+
+
+def test_model_tree_is_as_high_as_its_flops():
+    """GPT-2 at 1,024 tokens: a layer has 12·768² weights, the head 50,257·768; a visible pair costs 2·768 multiply-adds a layer."""
+    drawing = drawings.model_tree(("gpt2",), (1024,))
+    weights, head, scores = 12 * 12 * 768**2, 50257 * 768, 12 * 2 * 768 * 1025 / 2
+    whole = weights + head + scores
+    [model], [stack], [last] = (drawing.marks(name) for name in ("model", "layers", "head"))
+    inside_layers = [drawing.marks(name)[0] for name in ("projections", "scores and values", "MLP")]
+    for mark, macs in zip(
+        (stack, last, *inside_layers), (weights + scores, head, weights / 3, scores, weights * 2 / 3), strict=True
+    ):
+        assert mark.h == pytest.approx(model.h * macs / whole), mark.name
+    assert stack.y == inside_layers[0].y and last.y == pytest.approx(stack.y + stack.h)
+    assert sum(mark.h for mark in inside_layers) == pytest.approx(stack.h)
+    canvas = drawings.model_tree().canvases[1]  # GPT-3, where scores and head are too low for words inside
+    [border] = {part.x + part.w for part in canvas.named("MLP")}
+    for mark in canvas.marks:
+        if mark.text.startswith("↑"):
+            assert mark.x + mark.w <= border - 4, f"{mark.text}: clear of the border"
+    assert "head  29 %" in words(drawing) and f"{2 * whole / 1e6:.0f} MFLOPs" in words(drawing)
+
+
+def test_six_flops_are_three_multiply_adds():
+    drawing = drawings.six_flops()
+    assert [mark.text for mark in drawing.marks("flops")] == ["2 FLOPs", "2 FLOPs", "2 FLOPs", "6 FLOPs"]
+    assert [mark.text for mark in drawing.marks("rule")] == ["6N"]
+    assert all(drawing.marks(f"w in {sum_}") for sum_ in ("y += x · w", "dx += dy · w"))
+
+
+# -- the roof -----------------------------------------------------------------------------------------------------
+
+
+def test_roof_lines_by_hand():
+    """H100: 989.4 TFLOP/s and 3.35 TB/s cross at 295 FLOPs per byte. Both axes are logarithmic, so each line is straight."""
+    drawing = drawings.roof_lines()
+    [memory], [peak], [ridge] = (drawing.marks(name) for name in ("memory", "peak", "ridge"))
+    assert (memory.x + memory.w, memory.y + memory.h) == (peak.x, peak.y) == (ridge.x, ridge.y) and peak.h == 0
+    (up,), (level,) = drawing.marks("memory beyond"), drawing.marks("peak beyond")
+    assert up.h / up.w == pytest.approx(memory.h / memory.w) and level.y == peak.y and level.x == memory.x
+    few, many = drawing.marks("layer")
+    middle = few.y + few.h / 2
+    along = (few.x + few.w / 2 - memory.x) / memory.w
+    assert middle == pytest.approx(memory.y + along * memory.h), "two tokens lie on the slope"
+    assert many.y + many.h / 2 == pytest.approx(peak.y) and many.x > peak.x, "1,024 tokens lie on the level part"
+    flops = [2 * tokens * a * b for tokens, a, b in ((2, 16384, 131072), (1024, 2048, 2048))]
+    assert flops[0] == flops[1]
+    assert "3.35 TB/s × intensity" in words(drawing) and "ridge 295" in words(drawing)
+
+
+def test_a_cache_has_a_slope_of_its_own():
+    drawing = drawings.roof_lines(cache=4, layers=())
+    [memory], [cache] = drawing.marks("memory"), drawing.marks("cache")
+    assert cache.h / cache.w == pytest.approx(memory.h / memory.w) and cache.y < memory.y
+    assert cache.y + cache.h == memory.y + memory.h and cache.w < memory.w and not drawing.marks("layer")
+    with pytest.raises(ValueError, match="as fast as the memory"):
+        drawings.roof_lines(cache=1)
+    with pytest.raises(ValueError, match="at most two layers"):
+        drawings.roof_lines(layers=[(1, 2, 3)] * 3)
+
+
+def test_overlapped_times_add_up():
+    drawing = drawings.overlapped_times((0.5, 1, 2))
+    for kind in ("reading", "computing"):
+        assert [mark.w for mark in drawing.marks(f"{kind}, overlapped")] == [
+            mark.w for mark in drawing.marks(f"{kind}, alone")
+        ]
+    reading, computing = drawing.marks("reading, alone"), drawing.marks("computing, alone")
+    assert [b.w / a.w for a, b in zip(reading, computing, strict=True)] == [0.5, 1, 2]
+    assert all(b.x == a.x + a.w for a, b in zip(reading, computing, strict=True))
+    assert all(mark.x == reading[0].x for mark in drawing.marks("computing, overlapped"))
+    assert "1.5×" in words(drawing) and "the sum, 2×" in words(drawing)
+    with pytest.raises(ValueError, match="1/8 to 8"):
+        drawings.overlapped_times((0.1, 1))
+
+
+def test_warm_up_shows_what_each_rule_takes():
+    """The same run by the protocol and by the rules: boxes as wide as the time that each takes, and the errors that they tell."""
+    from flopkit.book.simulation import RULES, Clock, Simulated
+    from flopkit.measuring.protocol import timed
+
+    drawing, clock = drawings.warm_up(seed=3), Clock(drift=0.08, settles=0.5)
+    timer = Simulated(clock, 3)
+    found = timed(timer)
+    assert len(drawing.marks("round")) == len(found.rounds) and len(drawing.marks("window that agrees")) == 2
+    assert len(drawing.marks("window")) + 2 == round(found.warm_up / 0.5)
+    assert [mark.text for mark in drawing.marks("key word")] == ["window", "two that agree", "round"]
+    assert len(drawing.marks("key")) == 3
+    [last] = drawing.marks("round")[-1:]
+    first, *_, end = drawing.marks("second")
+    second = (end.x - first.x) / (len(drawing.marks("second")) - 1)
+    assert last.box[2] - drawing.marks("window")[0].x == pytest.approx(timer.now() * second, abs=3)
+    for rule in ("torch blocked", "Triton do_bench", "NVBench stdrel"):
+        told = RULES[rule](Simulated(clock, 3))
+        [box], [text] = drawing.marks(rule), drawing.marks(f"{rule} told")
+        assert text.text == f"off by {100 * (told.told / 1e-3 - 1):.1f} %"
+        assert box.box[2] == pytest.approx(drawing.marks("window")[0].x + told.spent * second, abs=3)
+
+
+def test_intervals_are_those_of_the_same_calls():
+    from flopkit.book.simulation import Clock, Simulated
+    from flopkit.measuring.protocol import timed
+
+    drawing = drawings.interval_of_rounds(seed=5)
+    found = timed(Simulated(Clock(states=0.01, hold=0.1), 5))
+    [calls], [rounds] = drawing.marks("over calls"), drawing.marks("over rounds")
+    unit = drawing.marks("level")[1].y - drawing.marks("level")[2].y  # of one per cent
+    calls_half = 1.96 * statistics.stdev(found.calls) / len(found.calls) ** 0.5
+    assert calls.h / unit == pytest.approx(2 * 100 * calls_half / 1e-3, rel=0.05)
+    assert rounds.h / unit == pytest.approx(100 * (found.ci[1] - found.ci[0]) / 1e-3, rel=1e-6)
+    assert [mark.text for mark in drawing.marks("half")] == [
+        f"± {100 * half / found.mean:.2f} %" for half in (calls_half, found.ci[1] - found.mean)
+    ]
+    assert f"grey: mean of {len(found.rounds[0]) // 6} calls" in words(drawing)
+    assert len(drawing.marks("round")) == len(found.rounds)
+    lowest, highest = min(found.round_means), max(found.round_means)
+    heights = [mark.y for mark in drawing.marks("round")]
+    assert (max(heights) - min(heights)) / unit == pytest.approx((highest - lowest) / 1e-5)
