@@ -6,8 +6,9 @@ What a figure is made of: a model, controls, read-outs, a panel, and measurement
 
 from __future__ import annotations
 
-from flopkit.charts.figure import Figure, pick
+from flopkit.charts.figure import Figure
 from flopkit.charts.panel import along, choice, column, grouped, readout, slider, steps, switch
+from flopkit.charts.readings import pick
 from flopkit.charts.roofs import Dots, measured, on_one_roof, published
 
 __all__ = [

@@ -15,27 +15,25 @@ import re
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopkit.charts import theme
+from flopkit.charts.answers import Answers
 from flopkit.charts.packages import need
+from flopkit.charts.panel import Control
 from flopkit.charts.svg import shrink
-
-if TYPE_CHECKING:
-    from flopkit.charts.figure import Figure
-    from flopkit.charts.panel import Control
 
 _KEYS = re.compile(r"<(input|select|textarea|button|summary)\b")
 STATIC = Path(__file__).parent / "static"
 _numbers = itertools.count(1)  # keeps the ids of a page apart
 
 
-def show(figure: Figure) -> str:
+def show(figure: Answers) -> str:
     """The figure for where it is shown: a page of the book, or the output of a live kernel."""
     return fragment(figure) if os.environ.get("FLOPKIT_BOOK") else standalone(figure)
 
 
-def fragment(figure: Figure, live: bool = False) -> str:
+def fragment(figure: Answers, live: bool = False) -> str:
     """The figure alone. The page around it loads ``figure.css`` and ``figure.js``, with Vega beside it as ``vendor/vega.js``."""
     key = f"fk{next(_numbers)}-{figure.name}"
     parts = [
@@ -59,18 +57,18 @@ def fragment(figure: Figure, live: bool = False) -> str:
     return _KEYS.sub(r"<\1 data-lm-suppress-shortcuts=true", text) if live else text
 
 
-def standalone(figure: Figure) -> str:
+def standalone(figure: Answers) -> str:
     """The figure with style, script and Vega inside: it works anywhere, offline."""
     return f"{unscripted(figure)}\n<script>{(STATIC / 'figure.js').read_text('utf8')}</script>"
 
 
-def unscripted(figure: Figure) -> str:
+def unscripted(figure: Answers) -> str:
     """The same without ``figure.js``, for a widget that brings it."""
     style, vega = (STATIC / "figure.css").read_text("utf8"), _packed_vega()
     return f'<style>{style}</style>\n{fragment(figure, live=True)}\n<script type="text/plain" class="fk-vega">{vega}</script>'
 
 
-def still(figure: Figure) -> str:
+def still(figure: Answers) -> str:
     """The figure as a picture with its data, for what shows HTML and runs no script."""
     style, key = (STATIC / "figure.css").read_text("utf8"), f"fk{next(_numbers)}-{figure.name}"
     caption = f'<p class="fk-caption">{escape(figure.caption)}</p>' if figure.caption else ""
@@ -93,7 +91,7 @@ def _packed_vega() -> str:
     return base64.b64encode(gzip.compress(vega_bundle().encode(), mtime=0)).decode()
 
 
-def _picture(figure: Figure, key: str, live: bool) -> str:
+def _picture(figure: Answers, key: str, live: bool) -> str:
     """The chart, drawn here; its height is kept for the live one, so that nothing moves when that takes its place.
 
     JupyterLab takes scripts, styles and drawings out of a saved notebook that is not trusted, and leaves an image: so it is one there.
@@ -113,11 +111,11 @@ def _picture(figure: Figure, key: str, live: bool) -> str:
     return trust + chart if live else chart
 
 
-def _refusal(figure: Figure) -> str:
+def _refusal(figure: Answers) -> str:
     return figure.description() if figure.at()[figure.refused] else ""
 
 
-def _panel(figure: Figure, key: str, live: bool) -> str:
+def _panel(figure: Answers, key: str, live: bool) -> str:
     idle = figure.idle()
     controls = ""
     for heading, group in itertools.groupby(figure.controls.values(), lambda control: control.group):
@@ -139,7 +137,7 @@ def _panel(figure: Figure, key: str, live: bool) -> str:
     )
 
 
-def _paste(figure: Figure, key: str) -> str:
+def _paste(figure: Answers, key: str) -> str:
     """The box, and the script that reads what is pasted; it stays hidden where that does not run."""
     assert figure.paste
     return (
@@ -169,7 +167,7 @@ def _control(control: Control, key: str, idle: str) -> str:
     return f'<div class="fk-control fk-{control.kind}">{label}{shown}{widget}{why}</div>'
 
 
-def _readouts(figure: Figure) -> str:
+def _readouts(figure: Answers) -> str:
     if not figure.readouts:
         return ""
     results, texts = figure.at(), figure.texts()
@@ -181,7 +179,7 @@ def _readouts(figure: Figure) -> str:
     return f'<dl class="fk-readouts" aria-live="polite">{entries}</dl>'
 
 
-def _table(figure: Figure) -> str:
+def _table(figure: Answers) -> str:
     rows = figure.data()
     head = "".join(f'<th scope="col">{escape(column.label)}</th>' for column in figure.table)
     body = "".join(
@@ -195,7 +193,7 @@ def _table(figure: Figure) -> str:
     )
 
 
-def _data(figure: Figure) -> dict[str, Any]:
+def _data(figure: Answers) -> dict[str, Any]:
     """What figure.js needs to know: the specification, the values of each control, units. No formula outside the specification."""
     controls = {
         control.name: {

@@ -8,8 +8,10 @@ from typing import Any
 
 from flopkit import units
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import Shown, along, column
+from flopkit.charts.readings import pick
 
 __all__ = ["cost_by_part", "report_by_module"]
 

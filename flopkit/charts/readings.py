@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from flopkit.arithmetic import reading, vega
-from flopkit.charts.panel import Control, Fields, check_name
+from flopkit.charts.panel import Control, Fields, Sweep, check_name
 from flopkit.names import hint
 
-if TYPE_CHECKING:
-    from flopkit.charts.figure import Figure
+
+class Modelled(Protocol):
+    """What the namespace asks of the figure whose model writes on it."""
+
+    name: str
+    controls: dict[str, Control]
+    sweep: Sweep | None
+    model: Callable[..., None]
+
+    def swept(self) -> Sequence[Any]:
+        """The values that the rows run over."""
 
 
 class Values:
     """The namespace ``s`` of a model: what is set on it is a result, and can be read back. In the Python reading, a number or a word."""
 
-    def __init__(self, figure: Figure, parent: Values | None = None) -> None:
+    def __init__(self, figure: Modelled, parent: Values | None = None) -> None:
         vars(self).update(_figure=figure, _found={}, _parent=parent)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -52,7 +61,7 @@ class Values:
 class Signals(Values):
     """The Altair reading: results are Vega expressions, each stored once under its name and read back as a reference."""
 
-    def __init__(self, figure: Figure, altair: Any) -> None:
+    def __init__(self, figure: Modelled, altair: Any) -> None:
         super().__init__(figure)
         vars(self).update(_altair=altair, _fields={})
 
@@ -114,7 +123,7 @@ class Signals(Values):
 class Columns(Signals):
     """The Altair reading of a row: results are calculated columns, read back as ``datum.<name>``."""
 
-    def __init__(self, figure: Figure, altair: Any, parent: Values | None) -> None:
+    def __init__(self, figure: Modelled, altair: Any, parent: Values | None) -> None:
         super().__init__(figure, altair)
         vars(self).update(_parent=parent)
 

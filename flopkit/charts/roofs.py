@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, column
+from flopkit.charts.readings import pick
 from flopkit.devices import device, measured_device
 from flopkit.layers.products import matmul
 from flopkit.recordings.shelves import Case

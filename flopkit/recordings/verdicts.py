@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from flopkit import units
 from flopkit.devices import device
 from flopkit.recordings.work import Rate, rate
-
-if TYPE_CHECKING:
-    from flopkit.recordings.collected import Dataset
 
 __all__ = ["VERDICTS", "judged"]
 
@@ -22,7 +19,22 @@ VERDICTS = {
 }
 
 
-def judged(row: dict[str, Any], source: Dataset) -> dict[str, Any]:
+class Source(Protocol):
+    """What a verdict asks of the data set that a row comes from."""
+
+    @property
+    def peaks(self) -> Mapping[str, Mapping[str, float]]:
+        """The peaks that the source itself states, by device and number format."""
+
+    @property
+    def above_peak(self) -> str:
+        """What is known of its rates above a peak."""
+
+    def suspicion(self, row: Mapping[str, Any]) -> str:
+        """Why *row* is suspect, or nothing."""
+
+
+def judged(row: dict[str, Any], source: Source) -> dict[str, Any]:
     """*row* with its rate, its share of the peak, the verdict and the reason.
 
     Notes
@@ -53,7 +65,7 @@ def judged(row: dict[str, Any], source: Dataset) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _peak(row: Mapping[str, Any], found: Rate, source: Dataset) -> tuple[float | None, str | None]:
+def _peak(row: Mapping[str, Any], found: Rate, source: Source) -> tuple[float | None, str | None]:
     """What one device can do at most, and what that is called."""
     name, precision = row["device_name"], row["precision"]
     if name is None:
@@ -65,7 +77,7 @@ def _peak(row: Mapping[str, Any], found: Rate, source: Dataset) -> tuple[float |
     return (card.peak(precision), f"the {precision} peak of {name}") if precision in card.dtypes else (None, None)
 
 
-def _above(row: Mapping[str, Any], found: Rate, share: float, of: str, source: Dataset) -> str:
+def _above(row: Mapping[str, Any], found: Rate, share: float, of: str, source: Source) -> str:
     rate_ = units.si(found.value / row["count"], found.unit)
     text = f"{rate_} a device is {100 * share:.1f} % of {of}, counted {found.counted}"
     if row["device_name"] and found.unit == "FLOP/s":

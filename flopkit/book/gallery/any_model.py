@@ -14,7 +14,7 @@ from typing import Any
 
 from flopkit import conventions
 from flopkit.arithmetic import exact_div, is_zero, maximum, minimum, reading, same, total, where
-from flopkit.charts.figure import pick
+from flopkit.charts.readings import pick
 from flopkit.dtypes import nbytes
 from flopkit.models import MLP, Attention, Block, Experts, LatentAttention, Model, activations
 from flopkit.models.finetuning import training_of

@@ -6,7 +6,8 @@ from typing import Any
 
 from flopkit.arithmetic import ceil_div, maximum, minimum, vega, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.conventions import TORCH
 from flopkit.dtypes import nbytes

@@ -7,7 +7,8 @@ from typing import Any
 from flopkit.arithmetic import ceil_div, where
 from flopkit.book.gallery.attention import EIGHT, FOUR, HEADS, MASKS, MHA, NO_WINDOW, SHARING, band, shared
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.layers.attention_layers import mla, multi_head_attention
 from flopkit.layers.attentions import attention

@@ -7,8 +7,10 @@ from typing import Any
 
 from flopkit.arithmetic import exact_div, maximum, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.charts.readings import pick
 from flopkit.conventions import TORCH
 from flopkit.layers.attentions import attention
 from flopkit.layers.embeddings import embedding

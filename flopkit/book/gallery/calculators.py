@@ -21,8 +21,9 @@ from flopkit.book.gallery.any_model import (
     one_convention,
 )  # fmt: skip
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import DEVICES, device_choice, peaks_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import Control, Paste, along, choice, column, grouped, readout, slider, steps, switch
 from flopkit.models import load
 from flopkit.models.architectures import NUMBERS

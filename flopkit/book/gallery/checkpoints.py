@@ -7,7 +7,8 @@ from typing import Any
 
 from flopkit.arithmetic import maximum, minimum, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.models.catalogue import load
 from flopkit.training.memory import state_bytes

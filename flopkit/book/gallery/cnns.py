@@ -10,9 +10,11 @@ from typing import Any
 from flopkit.arithmetic import exact_div, where
 from flopkit.book.gallery.convolutions import DEVICES
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, source_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.charts.readings import pick
 from flopkit.models.vision import KINDS, cnn, cnn_kinds
 from flopkit.rooflines import bound_by
 

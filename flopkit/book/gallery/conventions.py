@@ -9,8 +9,10 @@ from typing import Any
 
 from flopkit.arithmetic import where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, switch
+from flopkit.charts.readings import pick
 from flopkit.conventions import EXACT, TORCH
 from flopkit.cost import Cost
 from flopkit.layers.attentions import attention

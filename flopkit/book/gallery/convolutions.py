@@ -6,8 +6,9 @@ from typing import Any
 
 from flopkit.arithmetic import exact_div, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, source_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.layers.convolutions import conv2d
 from flopkit.rooflines import bound_by

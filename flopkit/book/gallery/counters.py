@@ -7,8 +7,10 @@ from typing import Any
 
 from flopkit.arithmetic import maximum, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider
+from flopkit.charts.readings import pick
 from flopkit.peers.recorded import recorded, versions
 
 __all__ = ["answers_of", "eight_tools"]

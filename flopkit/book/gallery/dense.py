@@ -6,8 +6,9 @@ from typing import Any
 
 from flopkit.arithmetic import ceil_div, minimum, vega, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, peaks_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, column, readout, slider, steps
 from flopkit.layers.products import dense
 from flopkit.models import hf_config

@@ -6,8 +6,9 @@ from typing import Any
 
 from flopkit.arithmetic import ceil_div, log2, maximum, minimum, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, peaks_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.layers.experts import expert_load, moe
 from flopkit.models import hf_config

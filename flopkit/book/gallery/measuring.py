@@ -7,8 +7,10 @@ from typing import Any
 from flopkit.arithmetic import where
 from flopkit.book.simulation import DRIFTS, RUNS, RUNS_SAME_TIME, SETTLES, STATES, Clock, clocks, recorded
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout
+from flopkit.charts.readings import pick
 
 __all__ = ["stopping_rules"]
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from flopkit.arithmetic import maximum, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, peaks_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.charts.readings import pick
 from flopkit.cost import Cost
 from flopkit.layers.attentions import attention
 from flopkit.layers.embeddings import rotary

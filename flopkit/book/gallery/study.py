@@ -7,9 +7,11 @@ from typing import Any
 
 from flopkit.book.gallery.cnns import NETWORKS
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, source_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import Control, along, choice, column, readout, slider
+from flopkit.charts.readings import pick
 from flopkit.cost import Cost
 from flopkit.devices import device
 from flopkit.models.vision import cnn, cnn_backward, cnn_kinds

@@ -8,8 +8,10 @@ from functools import cache
 from typing import Any
 
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout
+from flopkit.charts.readings import pick
 from flopkit.recordings.traces import Sample, Trace, traces
 
 __all__ = ["rate_and_clock", "readings"]

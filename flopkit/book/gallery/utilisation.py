@@ -7,9 +7,11 @@ from typing import Any
 
 from flopkit.arithmetic import maximum, minimum, vega, where
 from flopkit.charts import theme
-from flopkit.charts.figure import Figure, need, pick
+from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import peaks_note
+from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.charts.readings import pick
 from flopkit.devices import device
 from flopkit.models.catalogue import load
 
