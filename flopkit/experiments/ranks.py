@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.layers.products import dense
-from flopkit.measuring import judging, protocol
+from flopkit.measuring import checking, protocol
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.timers import CudaEvents, WallClock
 from flopkit.measuring.workloads import torch_dtype
@@ -79,7 +79,7 @@ def main(asked: str) -> None:
         timing = protocol.timed(timer, plan["time_budget"])
         timer.end()
         notes = [*timing.unsteady, *["the result is not finite"] * (not math.isfinite(error))]
-        tolerance = judging.TOLERANCE[str(torch_dtype(plan["dtype"]))]
+        tolerance = checking.TOLERANCE[str(torch_dtype(plan["dtype"]))]
         found = Measurement(
             name=params["what"], device=f"{params['ranks']} ranks over {params['backend']}", flops=flops, bytes=bytes, mfu=None, mbu=None,
             verdict="wrong" if not error <= tolerance else "disturbed" if timing.disturbed else "ok", error=error if math.isfinite(error) else None, notes=tuple(notes),

@@ -1,94 +1,228 @@
-"""Whether a result is right, and whether a time is possible."""
+"""What a measured time says: the rates that it makes, whether it is possible, and what a reader of it should know."""
 
 from __future__ import annotations
 
-import copy
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
+from flopkit import devices, machine
+from flopkit.counter.report import Report
 from flopkit.devices import fastest_mode
-from flopkit.measuring.arguments import tensors
-from flopkit.peers.quietly import same_random_state
+from flopkit.measuring import arguments, protocol
+from flopkit.measuring.checking import Checked
+from flopkit.measuring.measurement import Judgement, Measurement
+from flopkit.measuring.workloads import tf32_switches
 
-__all__ = ["Checked", "at_rates", "check_result", "floor", "known"]
+__all__ = ["Called", "Clocked", "at_rates", "floor", "judge", "known", "may_use_tf32"]
 
-# The error of a right result, as ‖result − reference‖ / ‖reference‖, by the format that it comes in.
-TOLERANCE = {"torch.float64": 1e-10, "torch.float32": 1e-4, "torch.float16": 5e-3, "torch.bfloat16": 2e-2}
-TF32 = 3e-3  # of fp32 where products may round their operands to tf32
-
-
-class Checked(NamedTuple):
-    """What a check found: the largest relative error and whether it is small enough, or why there was none."""
-
-    error: float | None = None
-    right: bool | None = None
-    note: str = ""
+HELD_DOWN = 0.1  # of the samples: fewer are no matter
+LAUNCHED = 0.9  # of a call's time: a host that needs as long to launch it as the device to run it sets the pace
+ABOVE = 1.02  # of a ceiling: more than that is not noise
+MASKS = ("the mask", "the block mask")  # how the counter's notes on masks that it could not read begin
+CONVOLUTIONS = (
+    "a convolution may take an algorithm with fewer FLOPs (Winograd, FFT), so the time was not judged by its arithmetic"
+)
 
 
-def check_result(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], reference: Callable[..., Any] | None, tf32: bool = False
-) -> Checked:  # fmt: skip
-    """Compare what *fn* gives with *reference* of the same arguments, or with *fn* itself in float64 where it allows that."""
-    import torch
-    from torch.utils import _pytree
+@dataclass(frozen=True)
+class Called:
+    """A call that was counted, before it is timed.
 
-    def ran(function: Callable[..., Any], to: Any = None, seed: int = 0) -> list[Any]:
-        def fresh(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            made = leaf.detach().clone()
-            made = made.to(to) if to is not None and leaf.is_floating_point() else made
-            return made.requires_grad_(leaf.requires_grad)
+    Parameters
+    ----------
+    name : str
+        What was called.
+    work : Report
+        What it executes, under EXACT.
+    where : torch.device
+        What it runs on.
+    given, whole : int
+        Bytes of its arguments, and of all tensors that it touches.
+    format : str
+        The number format that its FLOPs are in, where the caller gives them.
+    hidden : bool
+        Whether it may use a GPU of which neither tensors nor allocations tell.
+    tf32 : bool
+        Whether its products of fp32 may be rounded to tf32.
+    """
 
-        with same_random_state():
-            torch.manual_seed(seed)
-            given, named = _pytree.tree_map(fresh, (args, dict(kwargs)))
-            return [each.detach() for each in tensors(function(*given, **named))]
+    name: str
+    work: Report
+    where: Any
+    given: int
+    whole: int
+    format: str
+    hidden: bool
+    tf32: bool
 
-    found = ran(fn)
-    if reference is not None:
-        right = ran(reference)
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on a CUDA device."""
+        return bool(self.where.type == "cuda")
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """What the check, the clock and the monitor found of a call.
+
+    Parameters
+    ----------
+    checked : Checked
+        Its result against the reference.
+    timing : protocol.Timing
+        Seconds of each call.
+    timer : str
+        How these were taken.
+    sets : int
+        Copies of the arguments that were rotated.
+    launch : float
+        Seconds that the host needs to launch a call; 0 on a CPU.
+    monitor : dict[str, Any] | None
+        Clock, power and temperature, where they can be read.
+    unread : str
+        Why they cannot.
+    """
+
+    checked: Checked
+    timing: protocol.Timing
+    timer: str
+    sets: int
+    launch: float
+    monitor: dict[str, Any] | None
+    unread: str
+
+
+def judge(call: Called, clocked: Clocked, flops: float | None = None, bytes: float | None = None) -> Measurement:
+    """The measurement: rates, shares of peak and ceilings, the verdict and the notes. *flops* and *bytes* stand for those that were counted."""
+    work, timing, checked, tf32 = call.work, clocked.timing, clocked.checked, call.tf32
+    done = work.hardware_flops if flops is None else flops
+    moved = work.bytes if bytes is None else bytes
+    formats = work.flops_by_dtype() if flops is None else {call.format: flops}
+    notes = [
+        checked.note,
+        clocked.unread,
+        *_held_down(clocked.monitor),
+        *timing.unsteady,
+        *_of_the_clock(call, clocked),
+    ]
+    if flops is None:
+        notes += _of_the_count(work)
+    verdict = Judgement.OK
+    if timing.fastest <= 0:
+        verdict = Judgement.IMPOSSIBLE
+        notes.append(f"the fastest call took {timing.fastest:.3g} s: the clock stood still or went back; measure again")
+    of_flops = of_bytes = mfu = mbu = least = None
+    if (kept := _own(call.where, notes)) is not None:
+        of_bytes = moved / kept.bandwidth / timing.mean
+        if known(kept, formats, tf32):
+            of_flops = at_rates(kept, formats, tf32, kept.peak) / timing.mean or None
+        if of_flops and of_flops > ABOVE:
+            notes.append(
+                f"faster than the ceiling that was measured ({kept.source}): measure it again with flopkit.ceilings()"
+            )
+    if (device := _device(call.where)) is None:
+        notes.append(f"the peak of {machine.title(call.where)} is not known: no MFU, and no time is called impossible")
     else:
-        in_double = copy.deepcopy(fn).double() if isinstance(fn, torch.nn.Module) else fn
-        try:
-            right = ran(in_double, torch.float64)
-        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
-            return Checked(note=f"the result was not checked: in float64 the function raises {type(error).__name__}")
-        same = all(a.dtype == b.dtype for a, b in zip(found, right, strict=False))
-        if found and same and found[0].dtype != torch.float64:
-            return Checked(note="the result was not checked: in float64 it comes in the same format")
-    if not found:
-        return Checked(note="the result was not checked: the function returns no tensor")
-    checked = _compared(found, right, tf32)
-    if not checked.right and reference is None and not _compared(found, ran(fn, seed=1), tf32).right:
-        return Checked(note="the result was not checked: it depends on random numbers")
-    return checked
+        # of a table whose rows are looked up, the counted bytes are the smaller ones; of fused operators, the call's own
+        moving = min(_least_bytes(call.given, call.whole, clocked.sets, call.where), work.bytes)
+        notes += (unknown := _unknown(work))
+        least, bound = floor(device, {} if unknown else formats, moving, tf32)
+        if timing.fastest < machine.EARLY * least:
+            verdict = Judgement.IMPOSSIBLE
+            notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
+        model = work.flops_by_dtype(model=True) if flops is None else formats
+        mfu = at_rates(device, model, tf32, device.peak) / timing.mean or None
+        mbu = moved / device.bandwidth / timing.mean
+    if verdict is Judgement.OK and max(of_bytes or 0.0, mbu or 0.0) > ABOVE:
+        notes.append("more bytes/s than the memory moves: a cache serves some of them")
+    if verdict is Judgement.OK and timing.disturbed:
+        verdict = Judgement.DISTURBED
+        notes.append(
+            f"the mean is {timing.mean / timing.median:.2g} times the median: something else held up a few calls; close other programs and measure again"
+        )
+    if checked.right is False:
+        verdict = Judgement.WRONG
+        notes.append(checked.note or f"the result is off by {checked.error:.2g} of its size")
+    return Measurement(
+        name=call.name, device=machine.title(call.where) if device is None else device.title,
+        flops=done, bytes=moved, mfu=mfu, mbu=mbu, verdict=verdict, error=checked.error, notes=tuple(filter(None, dict.fromkeys(notes))),
+        protocol={"timer": clocked.timer, "warm_up_s": timing.warm_up, "argument_sets": clocked.sets}, floor=least,
+        of_ceiling_flops=of_flops, of_ceiling_bytes=of_bytes, monitor=clocked.monitor, **timing.statistics(),
+    )  # fmt: skip
 
 
-def _compared(found: list[Any], right: list[Any], tf32: bool) -> Checked:
-    if len(found) != len(right) or any(a.shape != b.shape for a, b in zip(found, right, strict=True)):
-        return Checked(math.inf, False, "the result has another form than the check's")
-    errors = [_error(a, b) for a, b in zip(found, right, strict=True)]
-    return Checked(max(errors), all(error <= _tolerance(a, tf32) for error, a in zip(errors, found, strict=True)))
+def _of_the_clock(call: Called, clocked: Clocked) -> list[str]:
+    """What to know of the time."""
+    timing, rounds = clocked.timing, len(clocked.timing.rounds)
+    told = {
+        f"{rounds} rounds only: do not trust the interval; give a larger time_budget": rounds < protocol.ROUNDS[0],
+        "mean and median differ by more than 2 %: the calls are not all of one kind": not timing.disturbed
+        and abs(timing.mean / timing.median - 1) > 0.02,
+        f"launching a call takes the host {clocked.launch:.3g} s: the device waits for that": call.on_gpu
+        and clocked.launch > LAUNCHED * timing.median,
+        "no tensor goes in or out: if a GPU ran, the time is that of the wall clock, launches included": call.hidden,
+    }
+    return [note for note, holds in told.items() if holds]
 
 
-def _error(found: Any, right: Any) -> float:
-    """The relative error by norms. NaN and infinity where *right* has the same are no error; anywhere else they are."""
-    found, right = (t.to_dense() for t in (found, right.to(found.device)))
-    found, right = (t.cdouble() if t.is_complex() else t.double() for t in (found, right))
-    finite = right.isfinite()
-    same = (found == right) | (found.isnan() & right.isnan())
-    if not bool((same | finite).all()) or not bool(found[finite].isfinite().all()):
-        return math.inf
-    difference, size = (found - right)[finite].norm(), right[finite].norm()
-    return float(difference / size) if size else float(difference)
+def _of_the_count(work: Report) -> list[str]:
+    """What to know of the FLOPs."""
+    names = ", ".join(row["operator"] for row in work.uncounted)
+    notes = [f"not counted, so no part of the FLOPs: {names}"] if names else []
+    return notes if work.lines() else [*notes, "no operator of torch ran, and nothing else is counted"]
 
 
-def _tolerance(found: Any, tf32: bool) -> float:
-    if tf32 and str(found.dtype) == "torch.float32":
-        return TF32
-    return TOLERANCE.get(str(found.dtype), 0.0 if not found.is_floating_point() else 1e-1)
+def _held_down(seen: Mapping[str, Any] | None) -> list[str]:
+    """A note, where something kept the clock from its full speed."""
+    shares = ((seen or {}).get("held_down_by") or {}).items()
+    said = [f"{name} in {share:.0%} of the samples" for name, share in shares if name != "idle" and share > HELD_DOWN]
+    return [f"the clock was held down: {', '.join(said)}"] if said else []
+
+
+def _least_bytes(given: int, whole: int, sets: int, where: Any) -> int:
+    """Bytes that main memory must move: arguments that rotate past the cache, and of weights and outputs what the cache cannot hold."""
+    cache = arguments.cache_bytes(where)
+    cold = given if (sets - 1) * given >= cache else 0
+    return cold + max(0, whole - cold - cache)
+
+
+def _convolves(work: Report) -> bool:
+    return any("convolution" in row["operator"] for row in work.by_op())
+
+
+def may_use_tf32(work: Report) -> bool:
+    """Whether products of fp32 in it may be rounded to tf32, on a GPU that has it."""
+    products, convolutions = tf32_switches()
+    return products or (convolutions and _convolves(work))
+
+
+def _unknown(work: Report) -> list[str]:
+    """What the counted FLOPs may be too many by, so that they are no lower bound: masks in tensors, algorithms of convolutions."""
+    masks = [f"the time was not judged by its arithmetic: {note}" for note in work.notes if note.startswith(MASKS)]
+    return masks + [CONVOLUTIONS] * _convolves(work)
+
+
+def _device(where: Any) -> Any:
+    """The device in flopkit's table, or None."""
+    try:
+        return devices.device(machine.title(where)) if where.type == "cuda" else None
+    except ValueError:
+        return None
+
+
+def _own(where: Any, notes: list[str]) -> Any:
+    """The device of the ceilings that are kept of this one, or None; *notes* say why they are not used."""
+    try:
+        kept, threads = machine.read_ceilings(where), machine.threads(where)
+        if kept is None:
+            return None
+        if kept["threads"] != threads:
+            raise ValueError(f"they were measured with {kept['threads']} threads, this with {threads}")
+        return devices.measured_device(kept)
+    except ValueError as error:
+        notes.append(f"not compared with the ceilings that are kept: {error}")
+        return None
 
 
 def _modes(device: Any, flops: Mapping[str, float], tf32: bool) -> dict[str, str]:

@@ -5,12 +5,28 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from flopkit import units
 from flopkit.tables import Table
 
-__all__ = ["Measurement"]
+__all__ = ["Judgement", "Measurement"]
+
+
+class Judgement(StrEnum):
+    """What can be said of a measurement.
+
+    >>> Judgement("ok") == "ok", Judgement.OK
+    (True, 'ok')
+    """
+
+    OK = "ok"
+    WRONG = "wrong"
+    IMPOSSIBLE = "impossible"
+    DISTURBED = "disturbed"
+
+    __repr__ = str.__repr__  # a reader compares it with a word, and sees one
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +53,7 @@ class Measurement:
         Model FLOPs, without what is computed again, by time and the device's dense peak; bytes/s by its bandwidth. None where these are not known.
     steady : bool
         Whether the clock was steady when timing began.
-    verdict : str
+    verdict : Judgement
         ``"ok"``, ``"wrong"`` (the result is), ``"impossible"`` (the time is) or ``"disturbed"`` (a few calls took so much longer than most
         that the mean tells of them).
     error : float | None
@@ -79,7 +95,7 @@ class Measurement:
     mfu: float | None
     mbu: float | None
     steady: bool
-    verdict: str
+    verdict: Judgement
     error: float | None
     notes: tuple[str, ...]
     protocol: dict[str, Any]

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 
 import flopkit as fk
 from flopkit.experiments import Bench, experiment
-from flopkit.measuring import arguments, running, timers, workloads
+from flopkit.measuring import arguments, judging, timers, workloads
 from flopkit.measuring.ceilings import ceilings
 
 BUDGET = 0.02  # s
@@ -123,7 +123,7 @@ def test_what_is_computed_again_is_no_part_of_mfu():
 
 
 def test_a_time_below_the_floor_is_impossible(monkeypatch):
-    monkeypatch.setattr(running, "_device", lambda where: SLOW)
+    monkeypatch.setattr(judging, "_device", lambda where: SLOW)
     x = torch.ones(64, 64)
     assert fk.measure(torch.mm, x, x, time_budget=BUDGET).verdict == "impossible"
 
@@ -132,8 +132,8 @@ def test_a_time_below_the_floor_is_impossible(monkeypatch):
 def test_a_convolution_of_fp32_is_one_of_tf32_where_that_is_allowed(monkeypatch, allowed, format):
     """torch allows it, if nobody says otherwise. Such a result has errors of tf32, and its rate is a share of that peak. Its time has no floor
     by arithmetic."""
-    monkeypatch.setattr(running, "_device", lambda where: SLOW)
-    monkeypatch.setattr(running, "tf32_switches", lambda: (False, allowed))
+    monkeypatch.setattr(judging, "_device", lambda where: SLOW)
+    monkeypatch.setattr(judging, "tf32_switches", lambda: (False, allowed))
     images, weight = torch.randn(1, 8, 16, 16), torch.randn(8, 8, 3, 3)
     found = fk.measure(
         lambda x, w: torch.nn.functional.conv2d(x, w) * 1.001,
@@ -148,7 +148,7 @@ def test_a_convolution_of_fp32_is_one_of_tf32_where_that_is_allowed(monkeypatch,
 
 def test_a_mask_in_a_tensor_is_not_judged(monkeypatch):
     """A kernel that skips what the mask hides computes less than was counted."""
-    monkeypatch.setattr(running, "_device", lambda where: SLOW)
+    monkeypatch.setattr(judging, "_device", lambda where: SLOW)
     q = torch.randn(1, 2, 16, 8)
     mask = torch.ones(16, 16, dtype=torch.bool).tril()
     attend = torch.nn.functional.scaled_dot_product_attention

@@ -10,6 +10,7 @@ import torch
 
 import flopkit as fk
 from flopkit.measuring import arguments, judging, protocol, running as module
+from flopkit.measuring.checking import check_result
 from flopkit.measuring.timers import WallClock
 
 BUDGET = 0.15  # s
@@ -260,7 +261,7 @@ SLOW = fk.Device("slow card", peak={"fp32": 1e6}, bandwidth=1e6)
 
 def test_a_time_that_the_device_cannot_reach_is_impossible(small, monkeypatch):
     """The same call on a device of a million FLOP/s: the limit is 1.1 times that, and the call takes 67 ms there at least."""
-    monkeypatch.setattr(module, "_device", lambda where: SLOW)
+    monkeypatch.setattr(judging, "_device", lambda where: SLOW)
     found = fk.measure(torch.mm, *small, time_budget=BUDGET)
     assert found.verdict == "impossible" and any("arithmetic needs 0.067 s" in note for note in found.notes)
     assert found.mfu == pytest.approx(found.flops_per_s / 1e6) and found.mbu == pytest.approx(found.bytes_per_s / 1e6)
@@ -270,7 +271,7 @@ def test_a_time_that_the_device_cannot_reach_is_impossible(small, monkeypatch):
 def test_the_floor_is_judged_to_two_per_cent(small, monkeypatch, share):
     """A clock whose calls take just so much of the floor; what the silicon may do is the limit, not the peak."""
     floor = 2 * 48 * 32 * 24 / 1.1e6
-    monkeypatch.setattr(module, "_device", lambda where: SLOW)
+    monkeypatch.setattr(judging, "_device", lambda where: SLOW)
 
     class Clock:
         def __init__(self):
@@ -289,7 +290,7 @@ def test_the_floor_is_judged_to_two_per_cent(small, monkeypatch, share):
 
 def test_the_floor_by_bytes_takes_inputs_and_outputs_alone(monkeypatch):
     card = fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e6)
-    monkeypatch.setattr(module, "_device", lambda where: card)
+    monkeypatch.setattr(judging, "_device", lambda where: card)
     monkeypatch.setattr(arguments, "cache_bytes", lambda device: 0)
     found = fk.measure(lambda x: (x + 1) * 2 - 3, torch.ones(1000), time_budget=BUDGET)
     assert found.floor == 8000 / 1e6 and "memory needs" in found.notes[-1]
@@ -302,8 +303,8 @@ def test_the_floor_by_bytes_takes_inputs_and_outputs_alone(monkeypatch):
 def test_more_bytes_than_the_memory_moves_are_explained(monkeypatch):
     for bandwidth, says in ((1.0, True), (1e30, False)):
         slow = fk.Device("card", peak={"fp32": 1e30}, bandwidth=bandwidth)
-        monkeypatch.setattr(module, "_device", lambda where, slow=slow: slow)
-        monkeypatch.setattr(module, "_least_bytes", lambda *given: 0)
+        monkeypatch.setattr(judging, "_device", lambda where, slow=slow: slow)
+        monkeypatch.setattr(judging, "_least_bytes", lambda *given: 0)
         found = fk.measure(torch.neg, torch.ones(99), time_budget=BUDGET)
         assert any("a cache serves" in note for note in found.notes) is says and found.verdict == "ok"
 
@@ -312,16 +313,16 @@ def test_what_a_cache_can_hold_is_no_floor(monkeypatch):
     """Weights are not rotated, so a cache of 4,000 bytes may serve them; of larger ones it serves no more than that."""
     monkeypatch.setattr(arguments, "cache_bytes", lambda device: 4000)
     cpu, given, small, large = torch.device("cpu"), 200, 1480, 128_200  # bytes in; with weights and bytes out
-    assert module._least_bytes(given, small, 41, cpu) == 200  # 40 other copies lie between two uses of one
-    assert module._least_bytes(given, small, 5, cpu) == 0
-    assert module._least_bytes(given, large, 41, cpu) == 200 + 128_000 - 4000
+    assert judging._least_bytes(given, small, 41, cpu) == 200  # 40 other copies lie between two uses of one
+    assert judging._least_bytes(given, small, 5, cpu) == 0
+    assert judging._least_bytes(given, large, 41, cpu) == 200 + 128_000 - 4000
 
 
 def test_weights_in_the_cache_are_faster_than_memory(monkeypatch):
     """A linear layer whose weights fit in the cache, twice as fast as this card's memory could read them: possible."""
     layer, x = torch.nn.Linear(500, 500), torch.ones(1, 500)
     card = fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e9)
-    monkeypatch.setattr(module, "_device", lambda where: card)
+    monkeypatch.setattr(judging, "_device", lambda where: card)
 
     class Clock:
         def __init__(self):
@@ -354,7 +355,7 @@ def test_matrix_units_make_the_floor_of_fp64():
 
 def test_a_look_up_is_judged_by_the_rows_that_it_reads(monkeypatch):
     """The table takes 0.4 s on this card, its four rows 40 µs: a clock that says a millisecond is possible."""
-    monkeypatch.setattr(module, "_device", lambda where: fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e7))
+    monkeypatch.setattr(judging, "_device", lambda where: fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e7))
     table = torch.nn.Embedding(100_000, 10)
 
     class Clock:
@@ -375,7 +376,7 @@ def test_the_random_numbers_of_the_caller_go_on():
     torch.manual_seed(3)
     wanted = torch.rand(2)
     torch.manual_seed(3)
-    judging.check_result(lambda x: x + torch.rand(2, dtype=x.dtype), (torch.ones(2),), {}, None)
+    check_result(lambda x: x + torch.rand(2, dtype=x.dtype), (torch.ones(2),), {}, None)
     assert torch.rand(2).equal(wanted)
 
 
