@@ -7,15 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import StrEnum
 from itertools import chain, takewhile
 from pkgutil import get_data
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["elsewhere", "find", "hint", "plain"]
+__all__ = ["Word", "elsewhere", "find", "hint", "plain"]
 
 MOST = 8  # names in a suggestion
 _NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class Word(StrEnum):
+    """One of a few words: compared with a string, and shown as one.
+
+    >>> class Answer(Word):
+    ...     YES = "yes"
+    >>> Answer.YES == "yes", Answer("yes")
+    (True, 'yes')
+    """
+
+    __repr__ = str.__repr__
 
 
 def plain(name: str) -> str:

@@ -12,18 +12,27 @@ from typing import Any
 from flopkit.devices import device as known_device
 from flopkit.diagnosis.mistakes import Mistake, in_jobs, in_peaks, in_units, in_work, pairs, ways_out
 from flopkit.models.catalogue import the_model
+from flopkit.names import Word
 from flopkit.sizes import choice, number, positive, short
 from flopkit.sizes.values import LARGEST
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
 from flopkit.utilization.shares import hfu, mfu
 
-__all__ = ["HIGH", "Diagnosis", "Explanation", "doctor"]
+__all__ = ["HIGH", "Credibility", "Diagnosis", "Explanation", "doctor"]
 
 HIGH = 0.7
 """No published training of a language model in flopkit's data comes to this MFU under EXACT."""
 
 _PEAK = 5e-4  # people write 989 TFLOP/s for 989.4: a peak has three digits
+
+
+class Credibility(Word):
+    """Whether a reported rate can be believed."""
+
+    POSSIBLE = "possible"
+    HIGH = "high"
+    IMPOSSIBLE = "impossible"
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Diagnosis:
     ----------
     mfu, hfu : float
         Under EXACT, over the dense peak: a `Utilization` where the run is possible, else a plain float.
-    verdict : str
+    verdict : Credibility
         ``"possible"``, ``"high"`` (above 0.7) or ``"impossible"`` (above `Device.limit`). It is about the tokens a second.
     explanations : tuple[Explanation, ...]
         What explains the reported MFU, nearest first; for an impossible run without a reported MFU, what would make it possible.
@@ -73,7 +82,7 @@ class Diagnosis:
 
     mfu: float
     hfu: float
-    verdict: str
+    verdict: Credibility
     explanations: tuple[Explanation, ...]
     considered: tuple[Explanation, ...]
     reported: float | None
@@ -181,8 +190,9 @@ def doctor(
         found = found or [each for each in explained(pairs(groups, both)) if abs(each.mfu - said) <= tolerance]
     elif over > 1:
         found = explained(ways_out(over, card, dtype, count))
+    verdict = Credibility.IMPOSSIBLE if over > 1 else Credibility.HIGH if share > HIGH else Credibility.POSSIBLE
     return Diagnosis(
-        mfu=share, hfu=busy, verdict="impossible" if over > 1 else "high" if share > HIGH else "possible",
+        mfu=share, hfu=busy, verdict=verdict,
         explanations=tuple(sorted(found, key=near)[:6]), considered=tuple(sorted(single[1:], key=near)), reported=said,
         run=f"{model}, {seq:,} tokens, {rate:,.6g} tokens/s on {count:,} × {card.title}, {dtype}",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 from flopkit.layers.products import dense
 from flopkit.measuring import checking, protocol
-from flopkit.measuring.measurement import Measurement
+from flopkit.measuring.measurement import Judgement, Measurement
 from flopkit.measuring.timers import CudaEvents, WallClock
 from flopkit.measuring.workloads import torch_dtype
 
@@ -80,9 +80,10 @@ def main(asked: str) -> None:
         timer.end()
         notes = [*timing.unsteady, *["the result is not finite"] * (not math.isfinite(error))]
         tolerance = checking.TOLERANCE[str(torch_dtype(plan["dtype"]))]
+        told = Judgement.DISTURBED if timing.disturbed else Judgement.OK
         found = Measurement(
             name=params["what"], device=f"{params['ranks']} ranks over {params['backend']}", flops=flops, bytes=bytes, mfu=None, mbu=None,
-            verdict="wrong" if not error <= tolerance else "disturbed" if timing.disturbed else "ok", error=error if math.isfinite(error) else None, notes=tuple(notes),
+            verdict=told if error <= tolerance else Judgement.WRONG, error=error if math.isfinite(error) else None, notes=tuple(notes),
             protocol={"timer": "CUDA events" if cuda else "wall clock", "warm_up_s": timing.warm_up}, **timing.statistics(),
         )  # fmt: skip
         print(json.dumps({**found.record(), "extra": {"wire_bytes": wire}}), flush=True)

@@ -35,8 +35,8 @@ class Called:
         What was called.
     work : Report
         What it executes, under EXACT.
-    where : torch.device
-        What it runs on.
+    where : Any
+        The torch device that it runs on.
     given, whole : int
         Bytes of its arguments, and of all tensors that it touches.
     format : str

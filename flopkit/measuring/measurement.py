@@ -5,28 +5,22 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from flopkit import units
+from flopkit.names import Word
 from flopkit.tables import Table
 
 __all__ = ["Judgement", "Measurement"]
 
 
-class Judgement(StrEnum):
-    """What can be said of a measurement.
-
-    >>> Judgement("ok") == "ok", Judgement.OK
-    (True, 'ok')
-    """
+class Judgement(Word):
+    """What can be said of a measurement."""
 
     OK = "ok"
     WRONG = "wrong"
     IMPOSSIBLE = "impossible"
     DISTURBED = "disturbed"
-
-    __repr__ = str.__repr__  # a reader compares it with a word, and sees one
 
 
 @dataclass(frozen=True, repr=False)

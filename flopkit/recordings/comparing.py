@@ -6,11 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit import units
+from flopkit.names import Word
 from flopkit.recordings.shelves import Case
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Outcome", "compare"]
 
 CEILINGS = {"FLOP/s": "of_ceiling_flops", "bytes/s": "of_ceiling_bytes"}
+
+
+class Outcome(Word):
+    """The first of two measurements against the second."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    AMBIGUOUS = "ambiguous"
+    OTHER_DEVICE = "other device"
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,7 +30,7 @@ class Comparison:
 
     Parameters
     ----------
-    verdict : str
+    verdict : Outcome
         Of the first measurement against the second: ``"faster"``, ``"slower"``, ``"same"`` or ``"ambiguous"``. On another device
         ``"other device"``: times of two devices say nothing of each other.
     why : str
@@ -32,7 +43,7 @@ class Comparison:
         On another device: what each reached of its own ceilings, by FLOP/s and by bytes/s, as far as both are known.
     """
 
-    verdict: str
+    verdict: Outcome
     why: str
     whose: tuple[str, str]
     ratio: float | None
@@ -106,17 +117,17 @@ def compare(a: Case, b: Case) -> Comparison:
             f"{units.percent(x)} against {units.percent(y)} of its own ceiling in {name}"
             for name, (x, y) in shares.items()
         )
-        return Comparison("other device", said, whose, None, shares)
+        return Comparison(Outcome.OTHER_DEVICE, said, whose, None, shares)
     x, y = a["seconds"], b["seconds"]
     said = f"{units.seconds(x['mean'])} against {units.seconds(y['mean'])}, {units.ratio(x['mean'] / y['mean'])}"
     if not (a["steady"] and b["steady"]):
-        verdict, why = "ambiguous", "a clock was not steady"
+        verdict, why = Outcome.AMBIGUOUS, "a clock was not steady"
     elif x["high"] < y["low"] or y["high"] < x["low"]:
-        verdict, why = "faster" if x["mean"] < y["mean"] else "slower", "the intervals are apart"
+        verdict, why = Outcome.FASTER if x["mean"] < y["mean"] else Outcome.SLOWER, "the intervals are apart"
     elif y["low"] <= x["mean"] <= y["high"] and x["low"] <= y["mean"] <= x["high"]:
-        verdict, why = "same", "each mean lies in the other's interval"
+        verdict, why = Outcome.SAME, "each mean lies in the other's interval"
     else:
-        verdict, why = "ambiguous", "the intervals overlap, and a mean lies outside of the other"
+        verdict, why = Outcome.AMBIGUOUS, "the intervals overlap, and a mean lies outside of the other"
     return Comparison(verdict, f"{said}; {why}", whose, x["mean"] / y["mean"], {})
 
 

@@ -77,8 +77,8 @@ def find(
     tests: dict[str, Test] = {}
     for key, given in asked.items():
         if given is not None:
-            known = {"kind": KINDS, "verdict": VERDICTS}.get(key) or _values(key, rows)
-            meant = names.find(given, list(known), f"a {key} of published measurements", argument=key)
+            known = [*KINDS] if key == "kind" else [*VERDICTS] if key == "verdict" else _values(key, rows)
+            meant = names.find(given, known, f"a {key} of published measurements", argument=key)
             tests[key] = partial(_equals, key, meant)
     if device is not None:
         tests["device"] = _on(device, rows)

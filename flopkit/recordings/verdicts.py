@@ -7,15 +7,26 @@ from typing import Any, Protocol
 
 from flopkit import units
 from flopkit.devices import device
+from flopkit.names import Word
 from flopkit.recordings.work import Rate, rate
 
-__all__ = ["VERDICTS", "judged"]
+__all__ = ["VERDICTS", "Plausibility", "judged"]
+
+
+class Plausibility(Word):
+    """Whether a published rate can be true."""
+
+    POSSIBLE = "possible"
+    ABOVE_PEAK = "above the peak"
+    SUSPECT = "suspect"
+    NOT_JUDGED = "not judged"
+
 
 VERDICTS = {
-    "possible": "at or below the peak",
-    "above the peak": "the rate is above the peak, by the count that is named; the reason says more",
-    "suspect": "no bound refutes it, but something else does",
-    "not judged": "the work, the peak or both are not known",
+    Plausibility.POSSIBLE: "at or below the peak",
+    Plausibility.ABOVE_PEAK: "the rate is above the peak, by the count that is named; the reason says more",
+    Plausibility.SUSPECT: "no bound refutes it, but something else does",
+    Plausibility.NOT_JUDGED: "the work, the peak or both are not known",
 }
 
 
@@ -53,11 +64,14 @@ def judged(row: dict[str, Any], source: Source) -> dict[str, Any]:
     found = rate(row)
     peak, of = _peak(row, found, source) if found else (None, None)
     share = found.value / (row["count"] * peak) if found and peak else None
-    why, verdict = source.suspicion(row), "not judged" if share is None else "possible"
+    why, verdict = source.suspicion(row), Plausibility.NOT_JUDGED if share is None else Plausibility.POSSIBLE
     if why:
-        verdict = "suspect"
+        verdict = Plausibility.SUSPECT
     if share is not None and share > 1 and found:
-        verdict, why = "above the peak", "; ".join(filter(None, (_above(row, found, share, str(of), source), why)))
+        verdict, why = (
+            Plausibility.ABOVE_PEAK,
+            "; ".join(filter(None, (_above(row, found, share, str(of), source), why))),
+        )
     return {
         **row, "flops_per_s": found.value if found and found.unit == "FLOP/s" else None,
         "bytes_per_s": found.value if found and found.unit == "B/s" else None, "counted": found.counted if found else None,

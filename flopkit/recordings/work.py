@@ -10,7 +10,7 @@ from flopkit.dtypes import names as number_formats
 from flopkit.layers.convolutions import conv2d
 from flopkit.layers.positions import conv_output
 from flopkit.layers.products import matmul
-from flopkit.models import cnn, cnn_names, load, model_names
+from flopkit.models import Model, cnn, cnn_names, load, model_names
 from flopkit.names import plain
 
 __all__ = ["Rate", "rate"]
@@ -129,7 +129,7 @@ def _image(network: str) -> int:
 @cache
 def _is_decoder(name: str) -> bool:
     model = load(name)
-    return model.causal and model.encoder is None and model.patches is None
+    return isinstance(model, Model) and model.causal and model.encoder is None and model.patches is None
 
 
 @cache
