@@ -82,7 +82,7 @@ def every_report(look: Callable[[Any], None]) -> Iterator[None]:
 
     def finish(watcher: Any) -> None:
         original(watcher)
-        look(Report(watcher))
+        look(Report(watcher.session))
 
     Watcher.finish = finish  # type: ignore[method-assign]
     try:

@@ -38,7 +38,7 @@ class Report:
     """
 
     def __init__(self, source: Any, convention: Convention = TORCH) -> None:
-        self._source = source  # a Watcher that is running, or what it left
+        self._source = source  # a Session that is running, or what it left
         self.convention = convention
         self._read: list[tuple[Entry, Where, int]] | None = None  # once nothing is added any more, as the sums
         self._sums: list[Sum] | None = None

@@ -199,10 +199,11 @@ def _counting(strict: bool, attention: str = "auto", name: str = "") -> Iterator
         raise ImportError("counting a program needs torch, which is not installed: pip install torch") from None
     from flopkit.counter.watch import patches
     from flopkit.counter.watch.mode import Watcher
+    from flopkit.counter.watch.session import Session
 
     with uncompiled(), _progress(name) as progress:
-        watcher = Watcher(attention, progress if name else None)
-        report = Report(watcher)
+        session = Session(attention)
+        watcher, report = Watcher(session, progress if name else None), Report(session)
         try:
             with patches.installed(), watcher.on_this_thread():
                 yield report

@@ -538,7 +538,7 @@ def test_steps_with_checkpoints_whose_backward_runs_in_autograds_own_thread(monk
             done.get(timeout=30)
 
     with fk.counting() as report:
-        _thread.start_new_thread(engine, (report._source,))
+        _thread.start_new_thread(engine, (report._source.mode,))
         in_threads(steps)
         todo.put(None)
     found = parts(report, "forward", "backward", "recompute")

@@ -563,7 +563,7 @@ def test_a_backward_pass_in_autograds_own_thread(reentrant):
         done.set()
 
     with fk.counting() as report:
-        watcher = report._source
+        watcher = report._source.mode
         y = model(x)
         _thread.start_new_thread(engine, (y, torch.ones(4, 8)))
         assert done.wait(30)

@@ -598,7 +598,7 @@ def test_numbers_grow_inside_of_the_block():
 def test_a_thread_that_is_watched_twice_is_counted_once():
     model = nn.Sequential(nn.Linear(8, 8))
     with fk.counting() as report:
-        with report._source.on_this_thread():  # a task of a pool, in a thread that is watched itself
+        with report._source.mode.on_this_thread():  # a task of a pool, in a thread that is watched itself
             model(X)
         model(X)
     assert report.flops == 2 * UNIT

@@ -23,7 +23,7 @@ from flopkit.counter.watch.attention_calls import assumed, chosen, is_chosen, re
 from flopkit.counter.watch.autograd import current_node, graph_task, next_number, number_of
 from flopkit.counter.watch.changes import Changes
 from flopkit.counter.watch.modules import Scope
-from flopkit.counter.watch.state import thread_states
+from flopkit.counter.watch.state import ThreadState, thread_states
 from flopkit.counter.work import COUNTED, FREE, Work
 
 OP = "scaled_dot_product_attention"
@@ -46,7 +46,7 @@ class Region:
 
     # -- the call itself --------------------------------------------------------------------------------------
 
-    def run(self, state: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(self, state: ThreadState, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Make the call, and enter what it cost."""
         state.enter(self.outer.of_region(self), graph_task())
         try:
@@ -57,10 +57,10 @@ class Region:
         self._end(state)
         return out
 
-    def _end(self, state: Any, error: BaseException | None = None) -> None:
+    def _end(self, state: ThreadState, error: BaseException | None = None) -> None:
         self.last = next_number()
         state.leave()
-        forced = state.watcher.attention
+        forced = state.session.attention
         self.kernel = (self.fused or self.assumed or "math") if forced == "auto" else forced
         ran, self.ran = self.ran, []
         if not (ran or self.fused):  # a cache gave the result
@@ -72,9 +72,9 @@ class Region:
                 self.put(state, self._as_ran(work), self.phase, self.outer)
             return
         key = (self.shape, self.kernel)
-        entry = state.watcher.entries.get(key)
+        entry = state.session.entries.get(key)
         if entry is None:
-            entry = state.watcher.entries[key] = Entry(OP, forward_work(*key))
+            entry = state.session.entries[key] = Entry(OP, forward_work(*key))
         state.ledger.add(entry, self.outer.where(self.phase))
 
     def _is_in_part(self, ran: list[Work]) -> bool:
@@ -85,7 +85,7 @@ class Region:
     # -- operators inside of it, or of its backward pass ------------------------------------------------------
 
     def takes(
-        self, state: Any, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, scope: Scope
+        self, state: ThreadState, entry: Entry, func: Any, args: Any, kwargs: Any, out: Any, phase: str, scope: Scope
     ) -> bool:
         """Whether an operator inside of this call is accounted for by it; False where it counts by itself."""
         work, name = entry.work, name_of(func)
@@ -99,7 +99,7 @@ class Region:
             return True
         if phase == "recompute":  # before the call is made again
             return False
-        forced = state.watcher.attention
+        forced = state.session.attention
         if name in BACKWARD:
             wanted = wanted_of_kernel(OpCall(func, args, kwargs, out, current_node()))
             kernel = self.kernel if forced == "auto" else forced
@@ -143,13 +143,13 @@ class Region:
         note, dtype = self.shape.note, self.shape.dtype
         return replace(work, model=model, executed=executed, kernel=kernel, note=note, dtype=dtype)
 
-    def put(self, state: Any, work: Work, phase: str, scope: Scope) -> None:
+    def put(self, state: ThreadState, work: Work, phase: str, scope: Scope) -> None:
         """Enter a line of this call."""
-        entry = state.watcher.entries.setdefault((OP, repr(work)), Entry(OP, work))
+        entry = state.session.entries.setdefault((OP, repr(work)), Entry(OP, work))
         state.ledger.add(entry, scope.where(phase))
 
 
-def run(state: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+def run(state: ThreadState, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a call of attention as one region."""
     shape = None
     if not state.busy and state.scope.region is None:
@@ -161,7 +161,7 @@ def run(state: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     if scope.region is not None:  # called again in the backward pass of a call
         scope = scope.region.outer
     region = Region(shape, scope, phase, assumed(args[0] if args else kwargs["query"]))
-    if region.assumed.startswith("flash") and is_chosen(state.watcher, (scope.path, shape)):
+    if region.assumed.startswith("flash") and is_chosen(state.session, (scope.path, shape)):
         kernel = chosen(*args, **kwargs)
         if kernel is not None:
             return region.run(state, kernel, (), {})
@@ -174,7 +174,7 @@ def watched(func: Any) -> Any:
     def attention(*args: Any, **kwargs: Any) -> Any:
         inner = func
         for state in thread_states():
-            if not state.watcher.closed and state.scope.region is None:
+            if not state.session.closed and state.scope.region is None:
                 inner = functools.partial(run, state, inner)
         return inner(*args, **kwargs)
 

@@ -12,6 +12,7 @@ from flopkit.counter.formulas.attentions import Shape, in_common, shape_of
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.decompose import is_wrapper
 from flopkit.counter.watch.internals import has_tangents, is_mapped, is_selective_checkpoint_around, is_transformed
+from flopkit.counter.watch.session import Session
 
 
 # equivalent: 0.0 -> 1.0 (dropout is an operator of its own)
@@ -45,11 +46,11 @@ def assumed(query: Any) -> str:
     return "flash (assumed: nothing runs on meta)"
 
 
-def is_chosen(watcher: Any, call: Any) -> bool:
+def is_chosen(session: Session, call: Any) -> bool:
     """Whether a checkpoint that chooses is around *call* (its scope and shape); or was at each call so far: a plain
     checkpoint inside of it that makes the call again has to save what was saved then."""
     around = is_selective_checkpoint_around()
-    was = watcher.chosen.setdefault(call, set())
+    was = session.chosen.setdefault(call, set())
     if around or graph_task() == -1:
         was.add(around)
     return around or was == {True}

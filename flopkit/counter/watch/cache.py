@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,10 +12,8 @@ from flopkit.counter.calls import OpCall, tensors
 from flopkit.counter.formulas import rule_for
 from flopkit.counter.ledger import Entry
 from flopkit.counter.watch.autograd import current_node, graph_task
+from flopkit.counter.watch.session import Session
 from flopkit.counter.work import COUNTED, Work, unknown
-
-if TYPE_CHECKING:
-    from flopkit.counter.watch.mode import Watcher
 
 _MANY_FLOATS = 200  # of an operator
 MANY = 20_000  # shapes that are remembered from one count to the next
@@ -27,7 +25,7 @@ def rule_of(func: Any) -> Any:
     return rules.setdefault(func, rule_for(func))
 
 
-def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
+def look_up(session: Session, rule: Any, func: Any, args: Any, kwargs: Any, out: Any, key: Any) -> Entry:
     """What a call costs: found among those that cost the same, or worked out."""
     if key is not None and rule.dynamic_shape:
         result = key_of(rule, (out,), None)
@@ -41,7 +39,7 @@ def look_up(watcher: Watcher, rule: Any, func: Any, args: Any, kwargs: Any, out:
         # Filed by what it came to, not by what it was made of: else each step could be a new line.
         shapes = (func, key_of(rule, args, kwargs))
         entry = Entry(rule.op, work, func, shapes, torch_flops)
-        return watcher.entries.setdefault((shapes, repr(work), torch_flops), entry)
+        return session.entries.setdefault((shapes, repr(work), torch_flops), entry)
     entry = Entry(rule.op, work, func, (func, *key), torch_flops)
     # An operator that somebody else wrote may compute with complex numbers although it takes and returns none.
     entry.conjugates = getattr(func, "namespace", "") != "aten" or any(

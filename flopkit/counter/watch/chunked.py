@@ -34,7 +34,7 @@ def as_one_call(original: Any) -> Any:
             for state, ledger in zip(states, ledgers, strict=True):
                 seen, state.ledger = state.ledger, ledger
                 work, by_torch = _of(seen, sum(map(bool, node.needs_input_grad[:2])))
-                state.watcher.add_without_operator(OP, replace(work, dtype=dtype), by_torch)
+                state.add_without_operator(OP, replace(work, dtype=dtype), by_torch)
 
     return apply
 

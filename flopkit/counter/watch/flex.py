@@ -41,7 +41,7 @@ class _Ran:
 
 def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Have *run* carry out *func*, one of the two operators, and enter what it is."""
-    watcher = state.watcher
+    session = state.session
     first = next_number()
     with busy([state]):  # torch traces `score_mod` in order to differentiate it: that is not the program
         out = run(*args, **kwargs)
@@ -55,8 +55,8 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
         kernel = region.kernel if isinstance(region, _Ran) else "flex"
     else:
         kernel = _kernel(args[0])
-    if watcher.attention != "auto":
-        kernel = watcher.attention
+    if session.attention != "auto":
+        kernel = session.attention
     if backward:
         work = backward_work(shape, kernel, wanted(OpCall(func, args, kwargs, out, current_node())))
     else:
@@ -65,7 +65,7 @@ def attention(state: Any, func: Any, run: Callable[..., Any], *args: Any, **kwar
         state.timeline.mark(next_number(), state.scope)
     key = (func, tuple([(t.shape, t.stride(), t.dtype) for t in args[:3]]))
     torch_flops = by_torch.flops_of(func, args, kwargs, out)
-    entry = watcher.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, torch_flops))
+    entry = session.entries.setdefault((key, repr(work)), Entry(func.name(), work, func, key, torch_flops))
     state.calculations += 1
     state.ledger.add(entry, outer.where(phase))
     return out

@@ -93,7 +93,7 @@ def recorded_as_uncounted(op: str, original: Any, note: str = "") -> Any:
             out = original(*args, **kwargs)
         for state in states:
             work = replace(unknown(moved + _bytes(original, (), {}, out)), note=note)
-            state.watcher.add_without_operator(op, work)
+            state.add_without_operator(op, work)
         return out
 
     return call
@@ -107,7 +107,7 @@ def _launching(original: Any) -> Any:
         given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
         name = getattr(_beneath(kernel)[-1], "__name__", type(kernel).__name__)
         for state in states:
-            state.watcher.add_without_operator(f"triton.{name}", _work(kernel, args, given))
+            state.add_without_operator(f"triton.{name}", _work(kernel, args, given))
         return out
 
     return run
@@ -152,7 +152,7 @@ def _running_ahead(original: Any) -> Any:
         out = original(function, *args, **kwargs)
         if getattr(function._artifacts, "backend_name", "") not in ("eager", "aot_eager"):
             for state in counting_states():
-                state.watcher.add_without_operator(AHEAD, unknown(_bytes(original, args, kwargs, out)))
+                state.add_without_operator(AHEAD, unknown(_bytes(original, args, kwargs, out)))
         return out
 
     return __call__
@@ -170,12 +170,12 @@ def _scripting(original: Any) -> Any:
         on_gpu = torch._C._jit_can_fuse_on_gpu() and torch.cuda.is_available()
         if (on_gpu or torch._C._jit_can_fuse_on_cpu()) and graph.findAllNodes("prim::DifferentiableGraph"):
             for state in states:
-                state.watcher.notes.add(DIFFERENTIATED)
+                state.session.notes.add(DIFFERENTIATED)
         found = [f"prim.{name}" for name in _OF_TORCHSCRIPT for _ in graph.findAllNodes(f"prim::{name}")]
         moved = _bytes(script, args, kwargs, out) if found else 0
         for state in states:
             for place, op in enumerate(found):
-                state.watcher.add_without_operator(op, unknown(0 if place else moved))  # the bytes of the call, once
+                state.add_without_operator(op, unknown(0 if place else moved))  # the bytes of the call, once
         return out
 
     return __call__

@@ -1,9 +1,8 @@
-"""Watching a program run: the dispatch mode that torch calls for each operator, and what it keeps."""
+"""Watching a program run: the dispatch mode that torch calls for each operator."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from flopkit.counter import registry
 from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.formulas import memory
-from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.watch import attention, cache, decompose, internals, launches
 from flopkit.counter.watch.cache import key_of, made_up, on_meta
 from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, leave, pop_dispatch, push_dispatch
-from flopkit.counter.watch.modules import OUTSIDE, Modules, Scope
+from flopkit.counter.watch.modules import OUTSIDE, Scope
 from flopkit.counter.watch.origins import Origins
-from flopkit.counter.watch.state import ThreadState, busy, local, thread_states
+from flopkit.counter.watch.session import Session
+from flopkit.counter.watch.state import ThreadState, busy, local, state_of, thread_states
 from flopkit.counter.work import FREE, UNKNOWN, Work
 
 BY_ITS_INSIDE = "counted by torch's operators inside it; arithmetic of its own is not seen (@fk.formula counts it)"
@@ -32,28 +31,18 @@ _OF_CONSTANTS = (torch.ops.aten.equal.default, torch.ops.aten._local_scalar_dens
 
 
 class Watcher(TorchDispatchMode):
-    """Sees every operator of the threads it is entered in, and keeps the ledgers."""
+    """Sees every operator of the threads it is entered in, and enters it in the ledgers of its session."""
 
     supports_higher_order_operators = True
-    is_watcher = True
 
-    def __init__(self, attention: str = "auto", progress: Callable[[int], None] | None = None) -> None:
+    def __init__(self, session: Session, progress: Callable[[int], None] | None = None) -> None:
         super().__init__()
-        if attention not in ("auto", "flash", "math"):
-            raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
-        self.attention = attention
         if sum(len(rule.entries) for rule in list(registry.RULES.values())) > cache.MANY:
             registry.RULES.clear()
-        self.modules = Modules()
-        self.entries: dict[Any, Entry] = {}
+        self.session = session
+        session.mode = self
         self.wrappers: dict[Any, Any] = {}
-        self.chosen: dict[Any, set[bool]] = {}  # calls of attention: whether a checkpoint that chooses was around
-        self.closed = False
         self.progress, self.seen = progress, 0  # is told how many operators were seen
-        self.notes: set[str] = set()
-        self.local = threading.local()
-        self.states: list[ThreadState] = []  # one for each thread that was seen
-        self._final: Ledger | None = None
         self._launchers = launches.loaded()
 
     @classmethod
@@ -62,20 +51,10 @@ class Watcher(TorchDispatchMode):
 
     # -- threads ----------------------------------------------------------------------------------------------
 
-    @property
-    def state(self) -> ThreadState:
-        """What is known of this thread."""
-        found: ThreadState | None = getattr(self.local, "state", None)
-        if found is None:
-            found = self.local.state = ThreadState(self, OUTSIDE)
-            self.states.append(found)
-            local.states = (*(state for state in local.states if not state.watcher.closed), found)
-        return found
-
     @contextlib.contextmanager
     def on_this_thread(self, base: Scope = OUTSIDE) -> Iterator[None]:
         """Watch this thread until the block ends; what no module asks for belongs to *base*."""
-        state = self.state
+        state = state_of(self.session)
         if state.entered:  # a pool's thread, started while counting, that takes a task
             before, state.scope = state.scope, base
             try:
@@ -104,36 +83,22 @@ class Watcher(TorchDispatchMode):
             pop_dispatch(None)
 
     def finish(self) -> None:
-        """Stop watching: keep what was added up, and let go of all that was only needed on the way."""
-        self.closed = True
-        self._final = self.ledger()
-        distributed = torch.distributed
+        """Stop watching."""
+        notes, distributed = self.session.notes, torch.distributed
         if distributed.is_available() and distributed.is_initialized() and (ranks := distributed.get_world_size()) > 1:
-            self.notes.discard(LOCAL)
-            self.notes.add(f"rank {distributed.get_rank()} of {ranks}: what is counted is this rank's local work")
+            notes.discard(LOCAL)
+            notes.add(f"rank {distributed.get_rank()} of {ranks}: what is counted is this rank's local work")
         if launches.loaded() != self._launchers:
-            self.notes.add(launches.LATE)
-        self.states.clear()
-        self.local = threading.local()
-        self.entries.clear()
-        self.chosen.clear()
-        self.modules = Modules()
-
-    def ledger(self) -> Ledger:
-        """All threads' calls."""
-        if self._final is not None:
-            return self._final
-        total = Ledger()
-        for state in tuple(self.states):
-            total.take(state.ledger)
-        return total
+            notes.add(launches.LATE)
+        self.session.finish()
 
     # -- operators --------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        state = getattr(self.local, "state", None) or self.state
-        if state.busy or self.closed:
+        session = self.session
+        state = getattr(session.local, "state", None) or state_of(session)
+        if state.busy or session.closed:
             with internals.as_if_unwatched(internals.is_composite(func)):
                 return func(*args, **kwargs)
         if types and (wrapper := self._wrapper(types)) is not None:
@@ -174,7 +139,7 @@ class Watcher(TorchDispatchMode):
         elif entry is None or region is not None or rule.dynamic_shape:
             with DisableTorchFunction():
                 if entry is None or rule.dynamic_shape:
-                    entry = cache.look_up(self, rule, func, args, kwargs, out, key)
+                    entry = cache.look_up(self.session, rule, func, args, kwargs, out, key)
                 taken = region is not None and region.takes(state, entry, func, args, kwargs, out, phase, scope)
         state.calculations += entry.calculates
         where = scope.where(phase, taken)
@@ -194,7 +159,7 @@ class Watcher(TorchDispatchMode):
         if types not in self.wrappers:
             self.wrappers[types] = next(filter(decompose.is_wrapper, types), None)
             if any("DTensor" in kind.__name__ for kind in types):
-                self.notes.add(LOCAL)
+                self.session.notes.add(LOCAL)
         return self.wrappers[types]
 
     def _by_wrapper(self, state: ThreadState, wrapper: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -208,10 +173,10 @@ class Watcher(TorchDispatchMode):
         if out is not NotImplemented and state.calculations == before:
             rule = registry.RULES.get(func) or cache.rule_of(func)
             with DisableTorchFunction():
-                entry = cache.look_up(self, rule.own_kernel or rule, func, args, kwargs, out, None)
+                entry = cache.look_up(self.session, rule.own_kernel or rule, func, args, kwargs, out, None)
             if entry.work.status != FREE and not memory.is_view(func, name_of(func)):
                 hidden = Work(UNKNOWN, bytes=entry.work.bytes, note=HIDDEN.format(wrapper.__name__))
-                self.add_without_operator(f"{wrapper.__name__}.{rule.op}", hidden, entry.by_torch)
+                state.add_without_operator(f"{wrapper.__name__}.{rule.op}", hidden, entry.by_torch)
         return out
 
     # -- operators that are opened ----------------------------------------------------------------------------
@@ -237,28 +202,10 @@ class Watcher(TorchDispatchMode):
             in_part = origins is not None and origins.only_in_part(func, args, kwargs, out)
             if in_part or state.calculations == before:
                 if in_part and state.calculations != before:
-                    self.notes.add(f"{rule.op}: {IN_PART}")
-                self._add(state, cache.look_up(self, rule, func, args, kwargs, out, None))
+                    self.session.notes.add(f"{rule.op}: {IN_PART}")
+                state.add(cache.look_up(self.session, rule, func, args, kwargs, out, None))
             elif isinstance(func, torch._ops.OpOverload):
-                self.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
+                self.session.notes.add(f"{rule.op}: {BY_ITS_INSIDE}")
             if state.origins:  # of the operator around
                 state.origins[-1].saw(func, args, kwargs, out, rule.formula(OpCall(func, args, kwargs, out)))
         return out
-
-    def add_without_operator(self, op: str, work: Work, by_torch: int | None = 0) -> None:
-        """Put down a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
-        state = self.state
-        entry = self.entries.setdefault((op, repr(work), by_torch), Entry(op, work, by_torch=by_torch))
-        where = self._add(state, entry)
-        if state.hidden_depth:
-            state.ledger.hide(*where)
-            for origins in state.origins:
-                origins.launches = True
-
-    def _add(self, state: ThreadState, entry: Entry) -> Any:
-        """List a call, so that what it ran inside of need not be."""
-        phase, scope = state.phase_and_scope()
-        state.calculations += 1
-        where = scope.where(phase)
-        state.ledger.add(entry, where)
-        return entry, where

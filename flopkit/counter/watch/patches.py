@@ -111,7 +111,7 @@ def _calling(original: Any) -> Any:
         entered = []
         try:
             for state in thread_states():
-                if not state.watcher.closed:
+                if not state.session.closed:
                     state.call_module(module)
                     entered.append(state)
             return original(module, *args, **kwargs)
@@ -145,7 +145,7 @@ def _applying(original: Any) -> Any:
             if task not in state.began:
                 state.begin(task)
             if type(node).__name__ == "CompiledFunctionBackward":
-                state.watcher.notes.add(COMPILED)
+                state.session.notes.add(COMPILED)
         run = chunked.as_one_call(original) if type(node).__name__ == chunked.NODE else original
         inside.append((task, torch.is_grad_enabled()))
         try:
@@ -200,7 +200,7 @@ def _entering(entered: Any, original: Any) -> Any:
             undo.enter_context(busy(thread_states()))
         else:
             for state in thread_states():
-                undo.enter_context(state.watcher)
+                undo.enter_context(state.session.mode)
         entered.setdefault((mode, threading.get_ident()), []).append(undo)
         return found
 

@@ -1,4 +1,4 @@
-"""What a watcher knows of one thread: where it is, in which phase, and what it has seen."""
+"""What a count knows of one thread: where it is, in which phase, and what it has seen."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from flopkit.counter.ledger import Ledger
+from flopkit.counter.ledger import Entry, Ledger
 from flopkit.counter.watch import autograd
 from flopkit.counter.watch.autograd import ENGINE, NEVER, AutogradTimeline, graph_task, next_number
 from flopkit.counter.watch.internals import dispatch_modes, in_compiled_backward
 from flopkit.counter.watch.modules import OUTSIDE, Scope
-
-if TYPE_CHECKING:
-    from flopkit.counter.watch.mode import Watcher
-    from flopkit.counter.watch.origins import Origins
+from flopkit.counter.watch.origins import Origins
+from flopkit.counter.watch.session import Session
+from flopkit.counter.work import Work
 
 SEVERAL_THREADS = "forward passes ran in several threads: backward work that may be of two modules is given to none"
 
@@ -28,7 +27,7 @@ COMPILED_BACKWARD = "compiled autograd ran a backward pass as one graph: its wor
 
 
 class _Local(threading.local):
-    """Of one thread: what each watcher knows of it, and the backward passes of custom functions that it is in (graph task, gradients on)."""
+    """Of one thread: what each count knows of it, and the backward passes of custom functions that it is in (graph task, gradients on)."""
 
     def __init__(self) -> None:
         self.states: tuple[ThreadState, ...] = ()
@@ -39,18 +38,28 @@ local = _Local()
 
 
 def thread_states() -> tuple[ThreadState, ...]:
-    """What each watcher knows of this thread."""
+    """What each count knows of this thread."""
     found = local.states
-    if graph_task() != -1 and all(state.watcher.closed for state in found):
+    if graph_task() != -1 and all(state.session.closed for state in found):
         # autograd's own thread, which no one entered: the modes came along
-        modes: Any = dispatch_modes()
-        return tuple([mode.state for mode in modes if getattr(mode, "is_watcher", False) and not mode.closed])
+        sessions = [getattr(mode, "session", None) for mode in dispatch_modes()]
+        return tuple([state_of(each) for each in sessions if isinstance(each, Session) and not each.closed])
+    return found
+
+
+def state_of(session: Session) -> ThreadState:
+    """What *session* knows of this thread."""
+    found: ThreadState | None = getattr(session.local, "state", None)
+    if found is None:
+        found = session.local.state = ThreadState(session, OUTSIDE)
+        session.states.append(found)
+        local.states = (*(state for state in local.states if not state.session.closed), found)
     return found
 
 
 def counting_states() -> list[ThreadState]:
     """Those of `thread_states` that count what is called now."""
-    return [state for state in thread_states() if not state.watcher.closed and not state.busy]
+    return [state for state in thread_states() if not state.session.closed and not state.busy]
 
 
 @contextlib.contextmanager
@@ -66,10 +75,10 @@ def busy(states: Iterable[ThreadState]) -> Iterator[None]:
 
 
 class ThreadState:
-    """What one watcher knows of one thread."""
+    """What one count knows of one thread."""
 
-    def __init__(self, watcher: Watcher, base: Scope) -> None:
-        self.watcher = watcher
+    def __init__(self, session: Session, base: Scope) -> None:
+        self.session = session
         self.scope = base
         self.stack: list[tuple[Scope, int]] = []  # the scopes around, and the graph task in which each was entered
         self.timeline = AutogradTimeline(next_number(), base)
@@ -96,6 +105,23 @@ class ThreadState:
             if origins is not None:
                 self.origins.pop()
 
+    def add(self, entry: Entry) -> Any:
+        """List a call, so that what it ran inside of need not be."""
+        phase, scope = self.phase_and_scope()
+        self.calculations += 1
+        where = scope.where(phase)
+        self.ledger.add(entry, where)
+        return where
+
+    def add_without_operator(self, op: str, work: Work, by_torch: int | None = 0) -> None:
+        """List a call that no dispatcher shows, such as a Triton kernel that was launched directly."""
+        entry = self.session.entries.setdefault((op, repr(work), by_torch), Entry(op, work, by_torch=by_torch))
+        where = self.add(entry)
+        if self.hidden_depth:
+            self.ledger.hide(entry, where)
+            for origins in self.origins:
+                origins.launches = True
+
     def enter(self, scope: Scope, task: int) -> None:
         """Go into a module or an attention call."""
         self.stack.append((self.scope, task))
@@ -111,12 +137,12 @@ class ThreadState:
         """Go into *module*."""
         task, stack = graph_task(), self.stack
         if task != -1 and in_compiled_backward():  # the graph is a module of the compiler's
-            self.watcher.notes.add(COMPILED_BACKWARD)
+            self.session.notes.add(COMPILED_BACKWARD)
             return self.enter(OUTSIDE, task)
         under = self.scope if task == -1 or (stack and stack[-1][1] == task) else self.of_node()
         found = under.children.get(id(module)) if under.children else None
         if found is None or not found.holds(module):
-            found = self.watcher.modules.scope_of(module, under, recomputed=task != -1)
+            found = self.session.modules.scope_of(module, under, recomputed=task != -1)
         self.enter(found, task)
 
     def of_node(self) -> Scope:
@@ -128,7 +154,7 @@ class ThreadState:
         task = graph_task()
         if task not in self.began:
             self.begin(task)
-        threads = tuple(self.watcher.states)
+        threads = tuple(self.session.states)
         if len(threads) == 1:
             self.timeline.lowest = min(self.timeline.lowest, number)
             return self.timeline.at(number) or OUTSIDE
@@ -144,7 +170,7 @@ class ThreadState:
                 continue
             state.timeline.lowest = min(state.timeline.lowest, number)
             if found is not None and (found.path, found.region) != (made.path, made.region):
-                self.watcher.notes.add(SEVERAL_THREADS)
+                self.session.notes.add(SEVERAL_THREADS)
                 return OUTSIDE
             found = made
         return found or OUTSIDE

@@ -9,7 +9,7 @@ from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from flopkit.counter.watch.changes import Changes
-from flopkit.counter.watch.state import thread_states
+from flopkit.counter.watch.state import state_of, thread_states
 
 POOLS = frozenset({"concurrent.futures.thread", "multiprocessing.pool"})  # their tasks are watched one by one
 
@@ -24,16 +24,16 @@ def install(changes: Changes) -> None:
 
 def _watched(run: Any) -> Any:
     """*run*, to be watched in another thread by whoever watches this one."""
-    watchers = [(state.watcher, state.scope) for state in thread_states() if not state.watcher.closed]
-    if not watchers:
+    sessions = [(state.session, state.scope) for state in thread_states() if not state.session.closed]
+    if not sessions:
         return run
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         with contextlib.ExitStack() as stack:
-            for watcher, scope in watchers:
-                if not watcher.closed:
-                    stack.enter_context(watcher.on_this_thread(scope))
-                    watcher.state.ledger.foreign = True
+            for session, scope in sessions:
+                if not session.closed:
+                    stack.enter_context(session.mode.on_this_thread(scope))
+                    state_of(session).ledger.foreign = True
             return run(*args, **kwargs)
 
     return watched
