@@ -30,8 +30,10 @@ from flopkit.experiments.bench import SCALES
 from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.hardware import checking, ncu
-from flopkit.models.catalogue import the_model
+from flopkit.models.catalogue import any_model
 from flopkit.models.lora import LoRA
+from flopkit.models.model import Model
+from flopkit.models.vision import ConvNet
 from flopkit.recordings import shown_records
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
@@ -44,7 +46,8 @@ _EXAMPLES = {
     "devices": "python -m flopkit devices\npython -m flopkit devices h100-sxm\npython -m flopkit devices h200 --json",
     "count": "python -m flopkit count llama-3-8b --seq 8192\npython -m flopkit count config.json --seq 4096 --batch 8\n"
     "python -m flopkit count llama-3-8b --seq 8192 --train --recompute full --convention PALM\n"
-    "python -m flopkit count llama-3-8b --seq 2048 --train --lora 16",
+    "python -m flopkit count llama-3-8b --seq 2048 --train --lora 16\n"
+    "python -m flopkit count resnet50 --batch 64 --train",
     "doctor": "python -m flopkit doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm\n"
     "python -m flopkit doctor --tokens-per-s 53336 --model llama-3.1-8b --seq 8192 --device h100-sxm --count 8 --reported 39%",
     "measure": "python -m flopkit measure matmul_sizes --scale toy\npython -m flopkit measure matmul_sizes --scale toy --json",
@@ -127,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     count = command("count", "FLOPs and parameters of a model.", _count)
     count.add_argument("model", help="a name that flopkit knows, or the path of a Hugging Face config.json")
     count.add_argument("--seq", type=int, help="tokens of a sequence")
-    count.add_argument("--batch", type=int, default=1, help="sequences (default 1)")
+    count.add_argument("--batch", type=int, default=1, help="sequences or images (default 1)")
+    for side in ("height", "width"):
+        count.add_argument(f"--{side}", type=int, help="pixels of an image, of a convolutional network (default 224)")
     count.add_argument(
         "--train",
         action="store_true",
@@ -220,22 +225,18 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
     for option in ("recompute", "lora"):
         if getattr(asked, option) is not None and not asked.train:
             raise ValueError(f"--{option} goes with --train: it does not affect a forward pass")
-    model, convention = the_model(asked.model), as_convention(asked.convention)
-    if asked.seq is None and model.patches is None:
-        raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
-    sizes = {"seq": asked.seq, "batch": asked.batch}
+    model, convention = any_model(asked.model), as_convention(asked.convention)
+    sizes = _of_images(asked, model) if isinstance(model, ConvNet) else _of_sequences(asked, model)
+    sizes["batch"] = asked.batch
     found: dict[str, Any] = {"model": str(model), "convention": str(convention), **sizes}
     found |= {"parameters": model.params, "active": model.active_params, "notes": list(model.notes)}
     if asked.train:
         how: dict[str, Any] = {"recompute": asked.recompute or "none"}
         how |= {} if asked.lora is None else {"trained": LoRA(rank=asked.lora)}
         step = model.train_step(**how, **sizes).under(convention)
-        tokens = step.tokens
-        found |= {
-            "model FLOPs": step.model_flops,
-            "hardware FLOPs": step.hardware_flops,
-            "FLOPs a token": step.flops_per_token,
-        }
+        item, items = step.item
+        found |= {"model FLOPs": step.model_flops, "hardware FLOPs": step.hardware_flops}
+        found[f"FLOPs {item}"] = ratio(step.model_flops, items)
         if asked.lora is not None:
             found["trained"] = model.trained_params(how["trained"])
         found["training memory"] = None
@@ -243,14 +244,18 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
             found["training memory"] = model.train_memory(**how, **sizes).total
     else:
         cost = model.forward(**sizes).under(convention)
-        tokens = asked.batch * (model.patches.tokens if model.patches else asked.seq)
-        found |= {"FLOPs": cost.flops, "FLOPs a token": ratio(cost.flops, tokens)}
-    if model.causal and model.head == "tokens":
+        if isinstance(model, ConvNet):
+            item, items = "an image", asked.batch
+        else:
+            item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
+        found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
+    if isinstance(model, Model) and model.causal and model.head == "tokens":
         found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(
             context=1
         )  # without states of linear attention
     what = "training step" if asked.train else "forward"
-    caption = f"{model}, {what}: {asked.batch:,} × {tokens // asked.batch:,} tokens, convention {convention}"
+    size = f"{items // asked.batch:,} tokens" if item == "a token" else f"{sizes['height']} × {sizes['width']} pixels"
+    caption = f"{model}, {what}: {asked.batch:,} × {size}, convention {convention}"
     caption += "".join(f"; {note}" for note in model.notes)
     rows = [
         {"quantity": name, "value": _shown(name, value)}
@@ -258,6 +263,23 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         if name not in ("model", "convention", "notes", *sizes)
     ]
     return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
+
+
+def _of_sequences(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """The length that options give."""
+    for side in ("height", "width"):
+        if getattr(asked, side) is not None:
+            raise ValueError(f"--{side} is for convolutional networks: {model} has no images of that size")
+    if asked.seq is None and model.patches is None:
+        raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
+    return {"seq": asked.seq}
+
+
+def _of_images(asked: argparse.Namespace, model: ConvNet) -> dict[str, Any]:
+    """The size of images that options give."""
+    if asked.seq is not None:
+        raise ValueError(f"--seq: {model} reads images and no tokens; --height and --width are their size")
+    return {side: 224 if getattr(asked, side) is None else getattr(asked, side) for side in ("height", "width")}
 
 
 def _shown(name: str, value: Any) -> str:

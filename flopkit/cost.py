@@ -287,7 +287,7 @@ class Cost:
         if missing:
             raise ValueError(
                 f"{convention} counts {' and '.join(missing)} from per-token totals, which {self.name} alone does not have: "
-                f"use a whole model, e.g. fk.load('llama-3-8b').forward(seq=4096).under({str(convention)!r})"
+                f"use a whole model of text, e.g. fk.load('llama-3-8b').forward(seq=4096).under({str(convention)!r})"
             )
 
     # -- showing itself ---------------------------------------------------------------------------------------

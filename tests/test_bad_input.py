@@ -244,7 +244,8 @@ def test_the_answers_to_names_of_other_libraries_exist():
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        (lambda: fk.load("resnet50"), r"here it is fk\.models\.cnn\(name\)"),
+        (lambda: fk.load("resnet51"), r"is not a known model; did you mean resnet50"),
+        (lambda: fk.load("vgg"), r"did you mean vgg11, vgg13, vgg16 or vgg19\?$"),
         (lambda: fk.models.cnn("llama-3-8b"), r"here it is fk\.load\(name\)"),
         (lambda: fk.load("h100-sxm"), r"here it is fk\.device\(name\)"),
         (lambda: fk.device("gpt2"), r"here it is fk\.load\(name\)"),
@@ -253,7 +254,7 @@ def test_the_answers_to_names_of_other_libraries_exist():
         (lambda: fk.PALM, r"here it is fk\.conventions"),
         (lambda: fk.palm_540b, r"here it is fk\.load\(name\)"),
         (lambda: fk.h100, r"here it is fk\.device\(name\)"),
-        (lambda: fk.vgg16, r"here it is fk\.models\.cnn\(name\)"),
+        (lambda: fk.vgg16, r"here it is fk\.load\(name\)"),
         (lambda: fk.load("llama-4-scout"), r"did you mean llama-.* or \d+ more\?$"),
         (lambda: fk.load("zzz"), r"known: (\S+, ){8}\d+ more"),
     ],
@@ -265,7 +266,7 @@ def test_one_registry_knows_of_the_others(ask, says):
 
 def test_every_name_of_a_registry_is_known_to_the_face():
     """By its own name or by that of its family."""
-    registries = {"fk.models.cnn(": fk.models.cnn_names(), "fk.conventions": fk.conventions.PRESETS}
+    registries = {"fk.load(": fk.models.cnn_names(), "fk.conventions": fk.conventions.PRESETS}
     for answer, names in registries.items():
         for name in names:
             with pytest.raises(AttributeError, match=re.escape(f"here it is {answer}")):

@@ -147,7 +147,7 @@ def test_an_error_does_not_repeat_a_whole_file(capsys, tmp_path):
 
 
 def test_out_of_memory_is_one_line(capsys, monkeypatch):
-    monkeypatch.setattr("flopkit.cli.the_model", lambda name: (_ for _ in ()).throw(MemoryError))
+    monkeypatch.setattr("flopkit.cli.any_model", lambda name: (_ for _ in ()).throw(MemoryError))
     assert main(["count", "gpt2", "--seq", "8"]) == 2
     assert capsys.readouterr().err == "flopkit: not enough memory\n"
 
@@ -172,6 +172,22 @@ def test_a_model_of_images_knows_its_tokens(capsys):
     found = data(capsys, "count", "vit-b-16", "--batch", "3")
     assert found["FLOPs"] == fk.load("vit-b-16").forward(batch=3).flops and "KV_cache_a_token" not in found
     assert found["FLOPs_a_token"] == found["FLOPs"] / (3 * 197)
+
+
+def test_a_convolutional_network_is_asked_for_images(capsys):
+    model, sizes = fk.load("resnet50"), {"batch": 8, "height": 192, "width": 160}
+    options = [word for name, value in sizes.items() for word in (f"--{name}", str(value))]
+    found = data(capsys, "count", "ResNet-50", *options)
+    assert found["FLOPs"] == 8 * found["FLOPs_an_image"] == model.forward(**sizes).flops
+    assert found["model"] == "resnet50" and {name: found[name] for name in sizes} == sizes
+    assert not {"seq", "FLOPs_a_token", "KV_cache_a_token"} & set(found)
+    found, step = (
+        data(capsys, "count", "resnet50", "--train", *options, "--convention", "fvcore"),
+        model.train_step(**sizes),
+    )
+    assert 2 * found["model_FLOPs"] == step.model_flops and 2 * found["FLOPs_an_image"] == step.flops_per_image
+    assert found["training_memory"] == model.train_memory(**sizes).total
+    assert "resnet50, forward: 1 × 224 × 224 pixels, convention EXACT" in said(capsys, "count", "resnet50")
 
 
 def test_doctor(capsys):
@@ -232,6 +248,25 @@ def test_record(capsys, tmp_path, monkeypatch):
     ("argv", "message"),
     [
         (["count", "llama-3-8b"], "--seq is missing"),
+        (
+            ["count", "resnet50", "--seq", "8"],
+            "--seq: resnet50 reads images and no tokens; --height and --width are their size",
+        ),
+        (["count", "vgg16", "--height", "16"], "height=16 is too small for vgg16"),
+        (["count", "resnet50", "--train", "--lora", "8"], "of resnet50 either 'all' is trained or the 'head' alone"),
+        (
+            ["count", "resnet50", "--train", "--recompute", "full"],
+            "resnet50 has no equal layers that could be recomputed",
+        ),
+        (["count", "resnet50", "--convention", "SIX_N"], "use a whole model of text"),
+        (
+            ["count", "gpt2", "--seq", "8", "--width", "8"],
+            "--width is for convolutional networks: gpt2 has no images of that size",
+        ),
+        (
+            ["doctor", "resnet50", *TITAN[:2], "--seq", "8", "--device", "h100-sxm"],
+            "resnet50 reads images: it has no tokens",
+        ),
         (["count", "llama-3-8b", "--seq", "0"], "seq=0: a size must be at least 1"),
         (["count", "llama-3-8b", "--seq", "8k"], "--seq: invalid int value: '8k'"),
         (["count", "llama-3-9b", "--seq", "1"], "llama-3-8b"),

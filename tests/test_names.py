@@ -78,7 +78,7 @@ def test_the_family_comes_before_letters():
 
 def test_what_others_know_is_said_where_it_is():
     """After near names of one's own, before those that only look alike."""
-    with pytest.raises(ValueError, match=r"name='ResNet-50' is not a model; here it is fk\.models\.cnn\(name\)"):
+    with pytest.raises(ValueError, match=r"name='ResNet-50' is not a model; here it is fk\.load\(name\)"):
         find("ResNet-50", ["llama-3-8b", "respect-50"], "a model")
     with pytest.raises(ValueError, match=r"name='resnet51' is not a network; did you mean resnet18\?"):
         find("resnet51", ["resnet18"], "a network")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import typing
 from decimal import Decimal
@@ -12,7 +13,22 @@ import numpy
 import pytest
 import sympy
 
-from flopkit.sizes import Size, checked, choice, divides, factor, flag, number, pair, positive, size, spread
+from flopkit.sizes import (
+    Count,
+    Flag,
+    Size,
+    check_fields,
+    checked,
+    choice,
+    divides,
+    factor,
+    flag,
+    number,
+    pair,
+    positive,
+    size,
+    spread,
+)
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "int64", "uint64"])
@@ -145,6 +161,33 @@ def test_what_may_be_left_out_is_checked_where_it_is_given():
     assert cube() is None and cube(n=3) == 3
     with pytest.raises(ValueError, match="n=-3: a size must be at least 1"):
         cube(n=-3)
+
+
+def test_the_fields_of_a_dataclass_are_checked_by_their_annotations():
+    @dataclasses.dataclass(frozen=True)
+    class Box:
+        side: Size
+        depth: Size | None = None
+        holes: Count | None = None
+        lid: Flag = False
+        name: str = ""
+
+        def __post_init__(self) -> None:
+            check_fields(self)
+
+    box = Box(numpy.int64(3), lid=True, name="a box")
+    assert (box.side, box.depth, box.holes, box.lid, box.name) == (3, None, None, 1, "a box")
+    assert type(box.side) is type(box.lid) is int and Box(1, holes=0).holes == 0
+    n = sympy.Symbol("n", positive=True, integer=True)
+    assert Box(n, depth=n).depth is n
+    for wrong, message in (
+        ({"side": 0}, "side=0: a size must be at least 1"),
+        ({"side": 1, "depth": 0}, "depth=0: a size must be at least 1"),
+        ({"side": 1, "holes": -1}, "holes=-1: a size must be at least 0"),
+        ({"side": 1, "lid": 2}, "lid=2: must be True or False"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            Box(**wrong)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 from flopkit.models.blocks import Block, Patches
 from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.mixers import Attention
+from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.models.transformer import transformer
@@ -18,108 +18,95 @@ from flopkit.sizes import factor
 __all__ = ["ARCHITECTURES", "NUMBERS", "SAME"]
 
 
-def _common(c: Fields, **changed: Any) -> dict[str, Any]:
-    """What nearly all decoders say in the same words."""
-    found = c.all("vocab", "d_model", "layers", "heads")
-    kv_heads = {"kv_heads": c.get("num_key_value_heads")} if "kv_heads" not in changed else {}
-    found |= kv_heads | {"head_dim": c.get("head_dim"), "act": c.act()}
-    found["d_ff"] = c.need("d_ff") if "d_ff" not in changed else None
-    return found | {"tied": c.flag("tie_word_embeddings")} | changed
+def _common(c: Fields, *, mlp: bool = True, **changed: Any) -> dict[str, Any]:
+    """What nearly all decoders say in the same words; *mlp*: whether a layer can be without experts."""
+    act = c.act()
+    plain = {"d_ff": c.need("d_ff"), "act": act} if mlp else {}
+    return c.all("vocab", "d_model", "layers") | {"tied": c.flag("tie_word_embeddings")} | plain | changed
+
+
+def _heads(c: Fields, bias: Any = False, **said: Any) -> Attention:
+    """Attention, with a *bias* in all its projections or in none, where nothing else is *said*."""
+    sizes = {"heads": c.need("heads"), "qkv_bias": bias, "out_bias": bias}
+    sizes |= {} if "kv_heads" in said else {"kv_heads": c.count("num_key_value_heads", c.need("heads"))}
+    sizes |= {} if "head_dim" in said else {"head_dim": c.head_dim()}
+    return c.made(Attention, **sizes | said)
+
+
+def _experts(c: Fields, d_ff: str = "expert_d_ff", **more: Any) -> Experts:
+    return c.made(Experts, **c.all("experts", "top_k"), d_ff=c.need(d_ff), **more)
 
 
 def _llama(c: Fields) -> dict[str, Any]:
-    bias = c.flag("attention_bias")
-    return _common(c, qkv_bias=bias, out_bias=bias, mlp_bias=c.flag("mlp_bias"))
+    return _common(c, attention=_heads(c, c.flag("attention_bias")), bias=c.flag("mlp_bias"))
 
 
 def _mistral(c: Fields) -> dict[str, Any]:
-    return _common(c, kv_heads=c.need("kv_heads")) | c.windows(c.need("layers"))
+    return _common(c, attention=_heads(c, **c.all("kv_heads"))) | c.windows()
 
 
 def _mixtral(c: Fields) -> dict[str, Any]:
-    experts = c.all("experts", "top_k")
-    window = c.windows(c.need("layers"))
-    return _common(c, d_ff=None, kv_heads=c.need("kv_heads")) | experts | {"expert_d_ff": c.need("d_ff")} | window
+    attention, experts = _heads(c, **c.all("kv_heads")), _experts(c, "d_ff")
+    return _common(c, mlp=False, attention=attention, experts=experts) | c.windows()
 
 
-def _qwen_window(c: Fields) -> dict[str, Any]:
-    return c.windows(c.need("layers"), first="max_window_layers", switch="use_sliding_window")
+_QWEN: dict[str, Any] = {"switch": "use_sliding_window", "first": "max_window_layers"}
 
 
 def _qwen2(c: Fields) -> dict[str, Any]:
-    return _common(c, qkv_bias=True) | _qwen_window(c)
+    return _common(c, attention=_heads(c, qkv_bias=True)) | c.windows(**_QWEN)
 
 
 def _qwen3(c: Fields) -> dict[str, Any]:
-    bias = c.flag("attention_bias")
-    head = {"head_dim": c.need("head_dim")}
-    return _common(c, qkv_bias=bias, out_bias=bias, qk_norm="head", **head) | _qwen_window(c)
+    attention = _heads(c, c.flag("attention_bias"), qk_norm="head", **c.all("head_dim"))
+    return _common(c, attention=attention) | c.windows(**_QWEN)
 
 
 def _qwen2_moe(c: Fields) -> dict[str, Any]:
-    layers = c.need("layers")
+    shared = {"shared_d_ff": c.need("shared_expert_intermediate_size", minimum=0), "shared_gate": True}
+    attention = _heads(c, **c.all("kv_heads"), qkv_bias=c.flag("qkv_bias", True))
     # without a list, transformers 4 and 5 give the window to different layers
-    window = c.windows(layers, switch="use_sliding_window", listed=True)
-    shared = {"shared_gate": True, "shared_d_ff": c.need("shared_expert_intermediate_size", minimum=0)}
-    attention = {"kv_heads": c.need("kv_heads"), "qkv_bias": c.flag("qkv_bias", True)}
-    found = _common(c, **attention, **shared) | c.all("experts", "top_k", "expert_d_ff")
-    return found | c.crossed(window, c.sparse(layers))
+    layers = c.crossed(switch="use_sliding_window", listed=True)
+    return _common(c, attention=attention, experts=_experts(c, **shared)) | layers
 
 
 def _qwen3_moe(c: Fields) -> dict[str, Any]:
-    layers, bias = c.need("layers"), c.flag("attention_bias")
-    found = _common(c, kv_heads=c.need("kv_heads"), qkv_bias=bias, out_bias=bias, qk_norm="head")
-    found |= c.all("experts", "top_k", "expert_d_ff")
-    return found | c.crossed(c.windows(layers, switch="use_sliding_window"), c.sparse(layers))
+    attention = _heads(c, c.flag("attention_bias"), **c.all("kv_heads"), qk_norm="head")
+    return _common(c, attention=attention, experts=_experts(c)) | c.crossed(switch="use_sliding_window")
 
 
-def _gemma2(c: Fields) -> dict[str, Any]:
+def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
     c.refuse(use_bidirectional_attention=False)
-    window = c.windows(c.need("layers"), every=2)
-    tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
-    heads = {"kv_heads": c.need("kv_heads"), "head_dim": c.need("head_dim")}
-    found = _common(c, tied=tied, norms="both", **heads, qkv_bias=bias, out_bias=bias)
-    return found | window
-
-
-def _gemma3(c: Fields) -> dict[str, Any]:
-    c.refuse(use_bidirectional_attention=False)
-    window = c.windows(c.need("layers"), every=6, every_key=("sliding_window_pattern", "_sliding_window_pattern"))
-    tied, bias = c.flag("tie_word_embeddings", True), c.flag("attention_bias")
-    heads = {"kv_heads": c.need("kv_heads"), "head_dim": c.need("head_dim")}
-    found = _common(c, tied=tied, norms="both", qk_norm="head", **heads, qkv_bias=bias, out_bias=bias)
-    return found | window
+    attention = _heads(c, c.flag("attention_bias"), **c.all("kv_heads", "head_dim"), **more)
+    found = _common(c, attention=attention, tied=c.flag("tie_word_embeddings", True), norms="both")
+    return found | c.windows(every=every, every_key=every_key)
 
 
 def _olmo2(c: Fields) -> dict[str, Any]:
     c.refuse(attention_bias=False)
-    return _common(c, norms="post", qk_norm="whole")
+    return _common(c, norms="post", attention=_heads(c, qk_norm="whole"))
 
 
 def _gpt_oss(c: Fields) -> dict[str, Any]:
-    bias = c.flag("attention_bias", True)
-    heads = {"kv_heads": c.need("kv_heads"), "head_dim": c.need("head_dim")}
-    found = _common(c, d_ff=None, **heads, qkv_bias=bias, out_bias=bias, sinks=True, expert_bias=True)
-    experts = c.all("experts", "top_k") | {"expert_d_ff": c.need("d_ff")}
-    return found | experts | c.windows(c.need("layers"), every=2)
+    attention = _heads(c, c.flag("attention_bias", True), sinks=True, **c.all("kv_heads", "head_dim"))
+    found = _common(c, mlp=False, attention=attention, experts=_experts(c, "d_ff", bias=True))
+    return found | c.windows(every=2)
 
 
 def _deepseek(c: Fields) -> dict[str, Any]:
     c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1)
-    latent = c.all("kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
-    dense = c.dense_first(c.need("layers"), c.need("dense", minimum=0))
-    experts = c.all("experts", "top_k", "expert_d_ff")
-    shared = c.count("n_shared_experts", 0, minimum=0) * experts["expert_d_ff"]
-    return _common(c, head_dim=None, kv_heads=None) | latent | experts | {"shared_d_ff": shared} | dense
+    sizes = c.all("heads", "kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
+    shared = c.count("n_shared_experts", 0, minimum=0) * c.need("expert_d_ff")
+    experts = _experts(c, shared_d_ff=shared)
+    return _common(c, attention=c.made(LatentAttention, **sizes), experts=experts) | c.dense_first()
 
 
 def _gpt2(c: Fields) -> dict[str, Any]:
     c.refuse(add_cross_attention=False)
-    d_model = c.need("d_model")
-    found = c.all("vocab", "layers", "heads") | {"d_model": d_model, "d_ff": c.count("n_inner", 4 * d_model)}
-    biases = dict.fromkeys(("mlp_bias", "qkv_bias", "out_bias"), True)
-    last = {"tied": c.flag("tie_word_embeddings", True), "positions": c.need("n_positions")}
-    return found | {"act": c.act("gelu_new"), "gated": False, "rotary": 0, "norm": "layer"} | biases | last
+    sizes = {"kv_heads": c.need("heads"), "head_dim": c.head_dim(""), "rotary": 0}
+    mlp = {"d_ff": c.count("n_inner", 4 * c.need("d_model")), "act": c.act("gelu_new"), "gated": False, "bias": True}
+    ends = {"tied": c.flag("tie_word_embeddings", True), "positions": c.need("n_positions"), "norm": "layer"}
+    return c.all("vocab", "layers", "d_model") | {"attention": _heads(c, True, **sizes)} | mlp | ends
 
 
 def _qwen3_next(c: Fields, name: str) -> Model:
@@ -131,22 +118,14 @@ def _qwen3_next(c: Fields, name: str) -> Model:
         heads=c.need("linear_num_value_heads"), k_heads=c.need("linear_num_key_heads"), k_dim=c.need("linear_key_head_dim"),
         v_dim=c.need("linear_value_head_dim"), conv=c.need("linear_conv_kernel_dim"),
     )  # fmt: skip
-    head_dim, turned = c.need("head_dim"), c.inside("rope_parameters").get("partial_rotary_factor")
+    turned = c.inside("rope_parameters").get("partial_rotary_factor")
     turned = factor("partial_rotary_factor", c.get("partial_rotary_factor", 0.25) if turned is None else turned)
-    full = Attention(
-        **c.all("heads", "kv_heads"), head_dim=head_dim, rotary=int(head_dim * turned), qk_norm="head", gate=True
-    )  # fmt: skip
-    experts = Experts(
-        **c.all("experts", "top_k"), d_ff=c.need("expert_d_ff"), shared_d_ff=c.need("shared_expert_intermediate_size"), shared_gate=True
-    )  # fmt: skip
+    sizes = c.all("kv_heads", "head_dim") | {"rotary": int(c.need("head_dim") * turned)}
+    full = _heads(c, qk_norm="head", gate=True, **sizes)
+    experts = _experts(c, shared_d_ff=c.need("shared_expert_intermediate_size"), shared_gate=True)
     blocks = tuple((Block(mixer=mixer, mlp=experts), order.count(kind)) for kind, mixer in enumerate((linear, full)))
-    return Model(
-        name=name,
-        **c.all("d_model", "vocab"),
-        blocks=blocks,
-        order=order,
-        tied=c.flag("tie_word_embeddings"),
-    )
+    ends = c.all("d_model", "vocab") | {"tied": c.flag("tie_word_embeddings")}
+    return Model(name=name, **ends, blocks=blocks, order=order)
 
 
 def _mamba2(c: Fields, name: str) -> Model:
@@ -172,8 +151,8 @@ def _mpt(c: Fields, name: str) -> Model:
 def _bert(c: Fields, name: str) -> Model:
     c.refuse(position_embedding_type="absolute", is_decoder=False)
     return transformer(
-        name=name, **c.all("vocab", "d_model", "layers", "heads", "d_ff"), act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=True,
-        out_bias=True, rotary=0, norms="post", norm="layer", final_norm=False, embedding_norm=True, causal=False, head="mlm",
+        name=name, **c.all("vocab", "d_model", "layers", "heads", "d_ff"), act=c.act("gelu"), gated=False, bias=True, rotary=0,
+        norms="post", norm="layer", final_norm=False, embedding_norm=True, causal=False, head="mlm",
         head_bias=True, tied=c.flag("tie_word_embeddings", True), positions=c.need("max_position_embeddings"),
         token_types=c.need("type_vocab_size", minimum=0),
     )  # fmt: skip
@@ -205,17 +184,19 @@ def _t5(c: Fields, name: str) -> Model:
 def _vit(c: Fields, name: str) -> Model:
     patches = Patches(image=c.need("image_size"), patch=c.need("patch_size"), channels=c.count("num_channels", 3))
     classes = c.inside("id2label")
+    sizes = {"kv_heads": c.need("heads"), "head_dim": c.head_dim(""), "rotary": 0}
     return transformer(
-        name=name, vocab=len(classes) if classes else c.need("classes"), **c.all("d_model", "layers", "heads", "d_ff"),
-        act=c.act("gelu"), gated=False, mlp_bias=True, qkv_bias=c.flag("qkv_bias", True), out_bias=True, rotary=0, norm="layer",
+        name=name, vocab=len(classes) if classes else c.need("classes"), **c.all("d_model", "layers", "d_ff"),
+        attention=_heads(c, True, qkv_bias=c.flag("qkv_bias", True), **sizes), act=c.act("gelu"), gated=False, bias=True, norm="layer",
         causal=False, head="classes", patches=patches, positions=patches.tokens,
     )  # fmt: skip
 
 
 NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "llama": _llama, "mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen2_moe": _qwen2_moe, "qwen3": _qwen3,
-    "qwen3_moe": _qwen3_moe, "gemma2": _gemma2, "gemma3_text": _gemma3, "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek, "gpt2": _gpt2,
+    "qwen3_moe": _qwen3_moe, "gemma2": lambda c: _gemma(c, 2),
+    "gemma3_text": lambda c: _gemma(c, 6, ("sliding_window_pattern", "_sliding_window_pattern"), qk_norm="head"),
+    "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek, "gpt2": _gpt2,
 }  # fmt: skip
 """What reads the numbers of `transformer` from the configuration of each ``model_type``."""
 

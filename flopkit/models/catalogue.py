@@ -9,27 +9,36 @@ from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.hugging_face import from_hf
+from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
+from flopkit.models.vision import ConvNet, cnn_names
+from flopkit.models.vision.networks import Name
 from flopkit.names import find, plain
 
-__all__ = ["load", "model_names", "the_model"]
+__all__ = ["any_model", "load", "model_names", "the_model"]
 
 
 def model_names() -> list[str]:
     """The models that `load` knows.
 
-    >>> "llama-3-8b" in model_names(), "gpt-3-175b" in model_names()
-    (True, True)
+    >>> names = model_names()
+    >>> "llama-3-8b" in names, "gpt-3-175b" in names, "resnet50" in names
+    (True, True, True)
     """
-    return sorted([*config_names(), *_tables()[0]])
+    return sorted([*config_names(), *_tables()[0], *cnn_names()])
 
 
-def load(name: str, mtp: bool = False) -> Model:
+# To a type checker a name that is no literal stands for a transformer, as most do.
+@overload
+def load(name: Name) -> ConvNet: ...  # type: ignore[overload-overlap]
+@overload
+def load(name: str, mtp: bool = False) -> Model: ...
+def load(name: str, mtp: bool = False) -> Model | ConvNet:
     """A published model by its name.
 
     Parameters
@@ -41,8 +50,9 @@ def load(name: str, mtp: bool = False) -> Model:
 
     Returns
     -------
-    Model
-        Its ``source`` says where the sizes were read.
+    Model or ConvNet
+        A transformer, or a convolutional network. Its ``source`` says where the sizes
+        were read.
 
     Raises
     ------
@@ -58,15 +68,20 @@ def load(name: str, mtp: bool = False) -> Model:
     8030261248
     >>> model.forward(seq=8192).flops
     140550657277952
+    >>> load("ResNet-50").forward(batch=64).flops
+    523415584768
     """
     found = find(name, model_names(), "a known model")
     tables, likes = _tables()
+    if mtp and found in (*tables, *cnn_names()):
+        raise ValueError(f"{found}: mtp=True: there is no layer for multi-token prediction")
+    if found in cnn_names():
+        return ConvNet(name=found)
     if found in tables:
         numbers = dict(tables[found])
         source, retrieved, like = numbers.pop("source"), numbers.pop("retrieved"), numbers.pop("like", None)
-        if mtp:
-            raise ValueError(f"{found}: mtp=True: there is no layer for multi-token prediction")
-        return transformer(name=found, source=f"{source} ({retrieved})", **(likes[like] if like else {}) | numbers)
+        made = {name: Attention(**each) if name == "attention" else each for name, each in numbers.items()}
+        return transformer(name=found, source=f"{source} ({retrieved})", **(likes[like] if like else {}) | made)
     try:
         model = from_hf(hf_config(found), mtp=mtp)
     except ValueError as error:
@@ -75,12 +90,34 @@ def load(name: str, mtp: bool = False) -> Model:
 
 
 def the_model(model: Any) -> Model:
-    """A model by its name, by its ``config.json`` (the path, or what stands in it), or as it is.
+    """`any_model`, where what is asked needs tokens.
 
+    Raises
+    ------
+    ValueError
+        For a convolutional network, which has none, with what to ask instead.
+
+    Examples
+    --------
     >>> the_model("gpt2").params == the_model(hf_config("gpt2")).params
     True
     """
-    if isinstance(model, Model):
+    found = any_model(model)
+    if isinstance(found, ConvNet):
+        raise ValueError(
+            f"{found} reads images: it has no tokens and generates no text; for its MFU: "
+            f"fk.mfu(fk.load({found.name!r}).train_step(batch=64), seconds=…, device=…)"
+        )
+    return found
+
+
+def any_model(model: Any) -> Model | ConvNet:
+    """A model by its name, by its ``config.json`` (the path, or what stands in it), or as it is.
+
+    >>> any_model("ResNet-50") == any_model(load("resnet50"))
+    True
+    """
+    if isinstance(model, (Model, ConvNet)):
         return model
     if isinstance(model, str) and plain(model) not in map(
         plain, model_names()

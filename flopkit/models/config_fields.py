@@ -7,13 +7,16 @@ a reader asks for, so that a page without Python can do the same. So a reader as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from flopkit import sizes
+from flopkit.models.transformer import Window
 from flopkit.names import hint
 
 __all__ = ["ACTS", "ACT_KEYS", "KEYS", "LEFT_OUT", "MOST_LAYERS", "WHOLE", "WINDOWED", "Fields"]
 
+T = TypeVar("T")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
     "d_model": ("hidden_size", "n_embd", "d_model"),
@@ -105,6 +108,17 @@ class Fields:
             raise ValueError(f"{key}={sizes.short(value)}: a model of more than {MOST_LAYERS:,} layers is not read")
         return value
 
+    def head_dim(self, key: str = "head_dim") -> Any:
+        """Features of a head: what stands under a key, else the width by the heads."""
+        if (said := self.get(key)) is not None:
+            return said
+        sizes.divides("heads", self.need("heads"), "d_model", self.need("d_model"))
+        return self.need("d_model") // self.need("heads")
+
+    def made(self, kind: type[T], **numbers: Any) -> T:
+        """A value of a *kind*, such as `Attention`, of what was read."""
+        return kind(**numbers)
+
     def listed(self, key: str) -> list[Any]:
         """A list that may be missing."""
         value = self.get(key, [])
@@ -143,7 +157,7 @@ class Fields:
         return ACTS[said]
 
     def windows(
-        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
+        self, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
     ) -> dict[str, Any]:  # fmt: skip
         """Which layers have a window: those that ``layer_types`` lists, else those from number *first* on, but each *every*-th.
 
@@ -154,13 +168,14 @@ class Fields:
             return {}
         if listed:
             self.key("layer_types")
+        layers = self.need("layers")
         start = self.need(first, minimum=0) if first else 0
         every = next((self.count(key, every) for key in every_key if self.fields.get(key) is not None), every)
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
         order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
         if order.count(0) in (0, layers):
-            return {"window": window} if order.count(0) else {}
-        return {"window": window, "windowed": order.count(0), "order": order}
+            return {"window": Window(window)} if order.count(0) else {}
+        return {"window": Window(window, layers=order.count(0)), "order": order}
 
     def order(self, layers: int, kinds: tuple[str, ...], usual: list[str]) -> tuple[int, ...]:
         """The kind of each layer, as a place in *kinds*: what ``layer_types`` lists, else what is *usual*."""
@@ -171,23 +186,25 @@ class Fields:
             raise ValueError(f"layer_types: {sizes.short(unknown[0])} is not described here")
         return tuple(map(kinds.index, types))
 
-    def sparse(self, layers: Any) -> dict[str, Any]:
+    def sparse(self) -> dict[str, Any]:
         """Which layers have no experts, of Qwen's two ways to say so."""
         only, step = self.listed("mlp_only_layers"), self.count("decoder_sparse_step", 1)
-        order = tuple(int(i not in only and (i + 1) % step == 0) for i in range(layers))
+        order = tuple(int(i not in only and (i + 1) % step == 0) for i in range(self.need("layers")))
         return {"dense": order.count(0), "order": order} if order.count(0) else {}
 
-    def crossed(self, windows: dict[str, Any], sparse: dict[str, Any]) -> dict[str, Any]:
-        """What `windows` and `sparse` found, where both tell layers apart."""
+    def crossed(self, **how: Any) -> dict[str, Any]:
+        """What `windows` and `sparse` find, where both may tell layers apart."""
+        windows, sparse = self.windows(**how), self.sparse()
         if not ("order" in windows and "order" in sparse):
             return windows | sparse
         places = list(zip(sparse["order"], windows["order"], strict=True))
         kinds = sorted(set(places))  # dense with the window, dense without, experts with it, experts without
-        order = tuple(map(kinds.index, places))
-        return windows | sparse | {"dense_windowed": places.count((0, 0)), "order": order}
+        window = replace(windows["window"], dense=places.count((0, 0)))
+        return sparse | {"window": window, "order": tuple(map(kinds.index, places))}
 
-    def dense_first(self, layers: Any, first: Any) -> dict[str, Any]:
-        """The *first* layers have no experts."""
+    def dense_first(self) -> dict[str, Any]:
+        """The first layers have no experts."""
+        first, layers = self.need("dense", minimum=0), self.need("layers")
         return {"dense": first, "order": (0,) * min(first, layers) + (1,) * (layers - first) if first else ()}
 
     def refuse(self, **usual: Any) -> None:

@@ -23,9 +23,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit.models.architectures import NUMBERS, SAME
-from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, MOST_LAYERS, WHOLE, WINDOWED, Fields
+from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, MOST_LAYERS, WHOLE, WINDOWED, Fields, T
+from flopkit.models.transformer import Window
 
-__all__ = ["Value", "either", "reader_table", "when"]
+__all__ = ["Value", "reader_table", "when"]
 
 
 class Value:
@@ -57,10 +58,21 @@ class Asked(Fields):
         self.refused: list[dict[str, Any]] = []
 
     def get(self, key: str, default: Any = None) -> Any:
-        return Value(keys=[key], **self._missing(key), else_=default)
+        none = 0 if default is None else default  # in a form 0 is none
+        return Value(keys=[key], **self._missing(key), else_=none)
 
     def count(self, key: str, default: Any, minimum: int = 1) -> Any:
         return Value(keys=[key], **self._missing(key), **_zero(minimum), else_=default)
+
+    def head_dim(self, key: str = "head_dim") -> Any:
+        rule = self.need("d_model") / self.need("heads")
+        return self.get(key, rule) if key else rule
+
+    def made(self, kind: type[T], **numbers: Any) -> T:
+        """The same, unchecked, for nothing has a value yet."""
+        found = object.__new__(kind)
+        vars(found).update(numbers)
+        return found
 
     def listed(self, key: str) -> Any:
         return self.get(key, [])
@@ -78,8 +90,9 @@ class Asked(Fields):
         return Value(flag=self.get(key, default))
 
     def windows(
-        self, layers: Any, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
+        self, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
     ) -> dict[str, Any]:  # fmt: skip
+        layers = self.need("layers")
         start = Value(least=[self.need(first, minimum=0), layers]) if first else 0
         period = Value(keys=list(every_key), else_=every) if every_key else every
         whole = Value(multiples=period, upto=layers, from_=start, not_=[])
@@ -87,17 +100,17 @@ class Asked(Fields):
         there = Value(listed=["layer_types"], as_=WINDOWED, of=layers, known=[WINDOWED, WHOLE], else_=usual)
         window = self.get("sliding_window", 0)
         wide = when(self.flag(switch), window, 0) if switch else window
-        return {"window": wide, "windowed": when(wide, there, 0)}
+        return {"window": self.made(Window, width=wide, layers=when(wide, there, 0))}
 
-    def crossed(self, windows: dict[str, Any], sparse: dict[str, Any]) -> dict[str, Any]:
-        return windows | sparse
+    def crossed(self, **windows: Any) -> dict[str, Any]:
+        return self.windows(**windows) | self.sparse()
 
-    def sparse(self, layers: Any) -> dict[str, Any]:
-        only, step = self.listed("mlp_only_layers"), self.get("decoder_sparse_step", 1)
+    def sparse(self) -> dict[str, Any]:
+        layers, only, step = self.need("layers"), self.listed("mlp_only_layers"), self.get("decoder_sparse_step", 1)
         return {"dense": layers - Value(multiples=step, upto=layers, from_=0, not_=only)}
 
-    def dense_first(self, layers: Any, first: Any) -> dict[str, Any]:
-        return {"dense": first}
+    def dense_first(self) -> dict[str, Any]:
+        return {"dense": self.need("dense", minimum=0)}
 
     def act(self, default: str = "silu") -> str:
         self.refused.append({"keys": list(ACT_KEYS), "else": default, "only": [*_ACTIVATIONS]})
@@ -120,23 +133,12 @@ def when(test: Any, then: Any, otherwise: Any) -> Any:
     return Value(if_=test, then=then, or_=otherwise) if isinstance(test, Value) else then if test else otherwise
 
 
-def either(value: Any, otherwise: Any) -> Any:
-    """*value* where there is one, else *otherwise*, in both readings."""
-    if isinstance(value, Value):
-        if value.data.get("else", value) is not None:  # what a family always has, or what must be there
-            return value
-        found = Value()
-        found.data = {**value.data, "else": _data(otherwise)}
-        return found
-    return otherwise if value is None else value
-
-
 def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str, Any]:
     """The table for a form: for each ``model_type``, where its settings stand in a ``config.json``.
 
     *settings* makes the form's settings of the numbers that a reader gives to `flopkit.models.transformer`.
 
-    >>> table = reader_table(lambda numbers: {"width": numbers["d_model"], "heads": numbers["heads"]})
+    >>> table = reader_table(lambda numbers: {"width": numbers["d_model"], "heads": numbers["attention"].heads})
     >>> table["llama"]["set"]["width"]
     {'keys': ['hidden_size', 'n_embd', 'd_model']}
     """

@@ -1,33 +1,45 @@
 """How a model shows itself: a line, a few rows of its sizes, and the table of all its
-parts."""
+parts; and what it says that makes no text."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from flopkit.arithmetic import ratio
 from flopkit.cost import Cost, amount
-from flopkit.models import passes
-from flopkit.models.parts import Part, Run
+from flopkit.models.parts import Part
 from flopkit.models.stack import Stack
 from flopkit.tables import Table
 
-__all__ = ["in_a_line", "model_table", "summary"]
+__all__ = ["Named", "in_a_line", "model_table", "no_text", "stack_sizes", "summary"]
 
 _COLUMNS = ["part", "times", "formula", "FLOPs", "share", "params", "bytes"]
 
 
-def model_table(model: Stack, run: Run) -> Table:
-    """The pass that *run* describes, one row a part, the total last: what `Model.table`
-    shows, and says of its columns."""
-    parts = passes.through(model, run)
+class Named(Protocol):
+    """What every model has to show."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def params(self) -> Any: ...
+    @property
+    def active_params(self) -> Any: ...
+
+
+def model_table(caption: str, parts: Sequence[Part]) -> Table:
+    """The forward pass that *parts* make up, one row a part, the total last: what
+    `Model.table` shows, and says of its columns."""
     total = Cost.total("total", (each.cost for each in parts))
     rows = [row for each in parts for row in _rows(each, each.times, 0, total.flops)]
     rows.append(_row("total", 1, "", total, total.flops, 0))
     units = {"times": "", "FLOPs": "FLOPs", "share": "%", "params": "", "bytes": "B"}
     formats = {column: partial(amount, unit=unit) for column, unit in units.items()}
-    caption = f"{model.name}, forward, {amount(run.batch)} × {amount(run.q)} tokens, convention {total.convention}"
+    caption = f"{caption}, convention {total.convention}"
     return Table(rows, caption=caption, formats=formats, columns=_COLUMNS)
 
 
@@ -47,13 +59,12 @@ def _row(name: str, times: Any, formula: str, cost: Cost, whole: Any, level: int
     }  # fmt: skip
 
 
-def summary(model: Stack, params: Any, active: Any) -> Table:
-    """What a model of *params* parameters is, *active* of them working for a token, one
-    row a size.
+def summary(model: Named, sizes: Mapping[str, str]) -> Table:
+    """What a model is, one row a size.
 
     >>> from flopkit.models import transformer
     >>> small = transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, kv_heads=2, d_ff=96)
-    >>> print(summary(small, small.params, small.active_params))
+    >>> print(summary(small, stack_sizes(small)))
     small
     size        value
     parameters  74,560
@@ -63,28 +74,35 @@ def summary(model: Stack, params: Any, active: Any) -> Table:
     heads       4, 2 for keys and values
     vocabulary  100
     """
-    sizes = {"parameters": amount(params), "active": amount(active)} | _sizes(model)
+    found = {"parameters": amount(model.params), "active": amount(model.active_params), **sizes}
     if model.source:
-        sizes["source"] = model.source
-    return Table([{"size": name, "value": value} for name, value in sizes.items()], caption=model.name)
+        found["source"] = model.source
+    return Table([{"size": name, "value": value} for name, value in found.items()], caption=model.name)
 
 
-def in_a_line(model: Stack, params: Any, active: Any) -> str:
+def in_a_line(model: Named, sizes: Mapping[str, str]) -> str:
     """The same in one line.
 
     >>> from flopkit.models import transformer
     >>> small = transformer(name="small", d_model=64, vocab=100, layers=2, heads=4, d_ff=96)
-    >>> in_a_line(small, small.params, small.active_params)
+    >>> in_a_line(small, stack_sizes(small))
     'small: 82,752 parameters, layers 2, width 64, heads 4, vocabulary 100'
     """
-    words = [f"{amount(params)} parameters"]
-    if amount(active) != amount(params):
-        words.append(f"{amount(active)} of them active")
-    words += [f"{name} {value}" for name, value in _sizes(model).items()]
+    params, active = amount(model.params), amount(model.active_params)
+    words = [f"{params} parameters"]
+    if active != params:
+        words.append(f"{active} of them active")
+    words += [f"{name} {value}" for name, value in sizes.items()]
     return f"{model.name}: {', '.join(words)}" + (f" [{model.source}]" if model.source else "")
 
 
-def _sizes(model: Stack) -> dict[str, str]:
+def no_text(model: Named, asked: str) -> ValueError:
+    """What a model says that is asked for a cache or a step of decoding, and makes no
+    text."""
+    return ValueError(f"{model.name} makes no text token by token: it has no {asked}")
+
+
+def stack_sizes(model: Stack) -> dict[str, str]:
     """Layers, width, heads and vocabulary, in words."""
     layers = amount(model.layers)
     if model.encoder is not None:

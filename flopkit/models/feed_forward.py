@@ -12,7 +12,7 @@ from flopkit.layers.experts import moe
 from flopkit.layers.pointwise import ACTIVATIONS, activation
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
-from flopkit.sizes import Count, Flag, Size, choice, flag, offence, size
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, offence
 from flopkit.training.memory import Kept
 
 __all__ = ["MLP", "Experts"]
@@ -43,8 +43,7 @@ class MLP(Branch):
     bias: Flag = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d_ff", size("d_ff", self.d_ff))
-        object.__setattr__(self, "bias", flag("bias", self.bias))
+        check_fields(self)
         choice("act", self.act, tuple(_GATED if self.gated else ACTIVATIONS))
 
     def parts(self, run: Run, d_model: Any, prefix: str = "") -> list[Part]:
@@ -108,11 +107,7 @@ class Experts(Branch):
     shared_gate: Flag = False
 
     def __post_init__(self) -> None:
-        for name in ("experts", "top_k", "d_ff"):
-            object.__setattr__(self, name, size(name, getattr(self, name)))
-        object.__setattr__(self, "shared_d_ff", size("shared_d_ff", self.shared_d_ff, minimum=0))
-        for name in ("bias", "shared_gate"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        check_fields(self)
         if wrong := offence(lambda top_k, experts: top_k > experts, self.top_k, self.experts):
             raise ValueError(f"top_k={wrong[0]} is more than experts={wrong[1]}: choose at most as many as there are")
 

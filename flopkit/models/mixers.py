@@ -15,7 +15,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
 from flopkit.models.parts import Part, Run, part, project
-from flopkit.sizes import Count, Flag, Size, choice, divides, flag, size
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
 
 __all__ = ["Attention", "LatentAttention"]
@@ -75,14 +75,9 @@ class Attention(Branch):
     cross: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("heads", "kv_heads", "head_dim", "window"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, size(name, getattr(self, name)))
+        check_fields(self)
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
-        object.__setattr__(self, "position_buckets", size("position_buckets", self.position_buckets, minimum=0))
-        for name in ("qkv_bias", "out_bias", "sinks", "gate", "position_keys"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
         choice("qk_norm", self.qk_norm, ("", "head", "whole"))
         divides("kv_heads", self.kv_heads, "heads", self.heads)
 
@@ -220,9 +215,7 @@ class LatentAttention(Branch):
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        for name in ("heads", "q_lora", "kv_lora", "qk_nope", "qk_rope", "v_head_dim"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, size(name, getattr(self, name)))
+        check_fields(self)
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens."""

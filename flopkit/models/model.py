@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from flopkit.arithmetic import total
-from flopkit.cost import Cost
+from flopkit.cost import Cost, amount
 from flopkit.dtypes import DType, nbytes
 from flopkit.models import activations, passes
-from flopkit.models.display import in_a_line, model_table, summary
+from flopkit.models.display import in_a_line, model_table, no_text, stack_sizes, summary
 from flopkit.models.feed_forward import Experts
 from flopkit.models.finetuning import adapted, training_of
 from flopkit.models.lora import LoRA
@@ -208,6 +208,7 @@ class Model(Stack):
         return Step(
             name=f"{self.name}, training step",
             tokens=run.tokens,
+            images=None if self.patches is None else run.batch,
             forward=Cost.total("forward", [each.cost for each in parts]),
             backward=backward,
             checkpointed=work(policy, again),
@@ -440,7 +441,7 @@ class Model(Stack):
 
     def _of_text(self, name: str) -> None:
         if not self.causal or self.head != "tokens":
-            raise ValueError(f"{self.name} makes no text token by token: it has no {name}")
+            raise no_text(self, name)
 
     def _capacity(self, capacity: Any) -> Any:
         """A capacity factor, which only experts have."""
@@ -508,13 +509,14 @@ class Model(Stack):
         >>> rows[3]["part"], rows[3]["times"], rows[3]["formula"]
         ('  q_proj', 32, '2·tokens·4096·4096')
         """
-        return model_table(self, self._whole(seq, batch, dtype))
+        run = self._whole(seq, batch, dtype)
+        return model_table(f"{self.name}, forward, {amount(run.batch)} × {amount(run.q)} tokens", self.parts(run))
 
     def __str__(self) -> str:
         return self.name
 
     def __repr__(self) -> str:
-        return in_a_line(self, self.params, self.active_params)
+        return in_a_line(self, stack_sizes(self))
 
     def _repr_html_(self) -> str:
-        return summary(self, self.params, self.active_params)._repr_html_()
+        return summary(self, stack_sizes(self))._repr_html_()

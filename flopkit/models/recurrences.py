@@ -13,7 +13,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.states import gated_delta, state_space
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
-from flopkit.sizes import Flag, Size, flag, size
+from flopkit.sizes import Flag, Size, check_fields
 from flopkit.training.memory import Kept
 
 __all__ = ["GatedDelta", "StateSpace"]
@@ -80,8 +80,7 @@ class GatedDelta(Branch):
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        for name in ("heads", "k_heads", "k_dim", "v_dim", "conv", "chunk"):
-            object.__setattr__(self, name, size(name, getattr(self, name)))
+        check_fields(self)
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache, however long the sequence: the states, and the last
@@ -178,10 +177,7 @@ class StateSpace(Branch):
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        for name in ("heads", "head_dim", "state", "groups", "conv", "chunk"):
-            object.__setattr__(self, name, size(name, getattr(self, name)))
-        for name in ("conv_bias", "bias"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        check_fields(self)
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache, however long the sequence: the states, and the last

@@ -8,7 +8,7 @@ from typing import Any
 
 from flopkit.arithmetic import total
 from flopkit.models.blocks import Block, Patches
-from flopkit.sizes import Flag, Size, choice, flag, number, size
+from flopkit.sizes import Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
 
@@ -39,10 +39,7 @@ class Stack:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "vocab"):
-            object.__setattr__(self, name, size(name, getattr(self, name)))
-        for name in ("tied", "norm_bias", "head_bias"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        check_fields(self)
         choice("norm", self.norm, ("rms", "layer"))
         choice("head", self.head, ("tokens", "none", "mlm", "classes"))
         counted = tuple((block, size("layers", layers, minimum=0)) for block, layers in self.blocks)

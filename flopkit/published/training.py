@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from flopkit.models import Model, load, transformer
+from flopkit.models import Attention, Model, load, transformer
 from flopkit.published.rows import Row, read, span
 
 __all__ = [
@@ -35,7 +35,7 @@ def gpt(d_model: int, heads: int, layers: int, vocab: int, positions: int, *, bi
     """A GPT: learned positions, a plain MLP of four times the width, a tied head."""
     return transformer(
         name="GPT", d_model=d_model, heads=heads, layers=layers, vocab=vocab, d_ff=4 * d_model, act="gelu", gated=False, rotary=0,
-        norm="layer", norm_bias=bias, mlp_bias=bias, qkv_bias=bias, out_bias=bias, tied=True, positions=positions,
+        norm="layer", norm_bias=bias, bias=bias, tied=True, positions=positions,
     )  # fmt: skip
 
 
@@ -183,9 +183,10 @@ def chinchilla() -> Iterator[Row]:
     """Chinchilla's table A4: FLOPs by 6ND, as the table counts them. Its text, appendix F, gives other ratios."""
     data = read("chinchilla_a4")
     for name, layers, d_model, d_ff, heads, head_dim, ratio in data["rows"]:
+        attention = Attention(heads=heads, kv_heads=heads, head_dim=head_dim, rotary=0, position_keys=True)
         model = transformer(
-            name=name, d_model=d_model, heads=heads, head_dim=head_dim, layers=layers, vocab=data["vocab"], d_ff=d_ff, act="gelu",
-            gated=False, rotary=0, tied=True, position_keys=True,
+            name=name, d_model=d_model, layers=layers, attention=attention, vocab=data["vocab"], d_ff=d_ff, act="gelu", gated=False,
+            tied=True,
         )  # fmt: skip
         step = model.train_step(seq=data["seq"])
         value = step.under("CHINCHILLA_TABLE").model_flops / step.under("SIX_N").model_flops

@@ -28,7 +28,8 @@ def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
     printed : float
         FLOPs as a paper, a log or a colleague gives them: of the same step, forward pass or token as *work*.
     work : Any
-        What they were said of: a `flopkit.Step` or the `flopkit.Cost` of a whole model.
+        What they were said of: a `flopkit.Step` or the `flopkit.Cost` of a whole model. A step of a convolutional network leaves out
+        the conventions that count parameters by the token.
     within : float, optional
         How far a number may be off and still agree, as a share of the printed one: 0.005 for three printed digits.
 
@@ -56,7 +57,10 @@ def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
     if not hasattr(work, "under"):
         raise TypeError(f"work={work!r:.60}: must be a Step or a Cost, e.g. fk.load('llama-3-8b').train_step(seq=8192)")
     rows = []
+    no_tokens = getattr(work, "tokens", 0) is None
     for name, convention in presets().items():
+        if no_tokens and convention.of_models:
+            continue
         for counted, flops in _readings(work.under(convention)):
             ratio = float(flops / printed)
             row = {"convention": name, "counted as": counted, "FLOPs": flops, "by the printed": ratio}
@@ -73,4 +77,5 @@ def _readings(work: Any) -> list[tuple[str, Any]]:
     whole = [("forward", work.forward.flops), ("model FLOPs", work.model_flops)]
     if work.hardware_flops != work.model_flops:
         whole.append(("hardware FLOPs", work.hardware_flops))
-    return [*whole, *((f"{name} a token", flops / work.tokens) for name, flops in whole)]
+    item, items = work.item
+    return [*whole, *((f"{name} {item}", flops / items) for name, flops in whole)]

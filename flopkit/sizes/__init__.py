@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-from flopkit.sizes.checking import checked
+from flopkit.sizes.checking import check_fields, checked
 from flopkit.sizes.values import choice, divides, factor, flag, number, offence, pair, positive, short, size, spread
 
 __all__ = [
-    "Count", "Factor", "Flag", "Size", "Sizes", "Whole", "checked", "choice", "divides", "factor", "flag", "number", "offence", "pair", "positive",
+    "Count", "Factor", "Flag", "Size", "Sizes", "Whole", "check_fields", "checked", "choice", "divides", "factor", "flag", "number", "offence", "pair", "positive",
     "short", "size", "spread",
 ]  # fmt: skip
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, ParamSpec, TypeVar
 
 from flopkit.names import hint
 from flopkit.sizes.values import LARGEST, factor, flag, number, short, size
 
-__all__ = ["checked"]
+__all__ = ["check_fields", "checked"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,6 +64,27 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return edge
 
 
+def check_fields(value: Any) -> None:
+    """Check the fields of a frozen dataclass by their annotations, as `checked` checks arguments; other fields are left to it.
+
+    For its ``__post_init__``, in a module with ``from __future__ import annotations``.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Square:
+    ...     side: Size
+    ...     def __post_init__(self):
+    ...         check_fields(self)
+    >>> Square(0)
+    Traceback (most recent call last):
+        ...
+    ValueError: side=0: a size must be at least 1
+    """
+    for each in fields(value):
+        if (check := _CHECKS.get(str(each.type), _trust)) is not _trust:
+            object.__setattr__(value, each.name, check(each.name, getattr(value, each.name)))
+
+
 def _check(function: str, name: str, annotation: Any) -> Callable[[str, Any], Any]:
     if isinstance(annotation, str) and annotation in _CHECKS:
         return _CHECKS[annotation]
@@ -81,6 +103,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Size": size,
     "Size | None": lambda name, value: None if value is None else size(name, value),
     "Count": functools.partial(size, minimum=0),
+    "Count | None": lambda name, value: None if value is None else size(name, value, minimum=0),
     "Factor": factor,
     "Factor | None": lambda name, value: None if value is None else factor(name, value),
     "Flag": flag,

@@ -80,6 +80,8 @@ class Memory:
         Activations that come back while the largest checkpointed part is computed again. By then those of *ends* are gone.
     kept : tuple[Kept, ...], optional
         What one layer keeps without recompute, the first kind of layer where there are several, of the decoder where there is an encoder.
+    kept_by : str, optional
+        Whose list *kept* is: ``"one layer"``, or ``"the network"`` where its layers are not equal.
 
     Notes
     -----
@@ -102,6 +104,7 @@ class Memory:
     ends: Any
     again: Any
     kept: tuple[Kept, ...] = ()
+    kept_by: str = "one layer"
 
     @property
     def states(self) -> Any:
@@ -128,10 +131,10 @@ class Memory:
         return _table("part", lines, self.total, self.name)
 
     def layer_table(self) -> Table:
-        """What one layer keeps, one row a tensor."""
+        """What one layer keeps (or whose list *kept* is), one row a tensor."""
         lines = [(each.name, each.bytes) for each in self.kept]
         whole = sum(number for _, number in lines)
-        return _table("tensor", [*lines, ("total", whole)], whole, f"{self.name}: what one layer keeps")
+        return _table("tensor", [*lines, ("total", whole)], whole, f"{self.name}: what {self.kept_by} keeps")
 
     def __repr__(self) -> str:
         return f"{self.name}: {amount(self.total, 'B')}, {amount(self.activations, 'B')} of it activations"

@@ -33,7 +33,7 @@ class Step:
     name : str
         What it is, for tables.
     tokens : Any
-        Tokens of the whole batch.
+        Tokens of the whole batch. None: the network has none, as a convolutional one.
     forward, backward : Cost
         The two passes. Backward is two products for each of the forward pass where everything is trained.
     checkpointed : Cost
@@ -46,6 +46,8 @@ class Step:
         (LLM_FOUNDRY).
     full : bool, optional
         Whether that is the policy.
+    images : Any, optional
+        Images of the batch, where the network is one of images.
 
     Notes
     -----
@@ -72,6 +74,7 @@ class Step:
     scores_again: Cost
     outside: Cost = field(default_factory=Cost)
     full: bool = False
+    images: Any = None
 
     @property
     def convention(self) -> Convention:
@@ -112,7 +115,26 @@ class Step:
     @property
     def flops_per_token(self) -> Any:
         """Model FLOPs by tokens."""
+        if self.tokens is None:
+            raise ValueError(f"{self.name}: no tokens go through this network; flops_per_image has its FLOPs an image")
         return ratio(self.model_flops, self.tokens)
+
+    @property
+    def flops_per_image(self) -> Any:
+        """Model FLOPs by images.
+
+        >>> import flopkit as fk
+        >>> fk.load("resnet50").train_step(batch=64).flops_per_image
+        24299077632.0
+        """
+        if self.images is None:
+            raise ValueError(f"{self.name}: no images go through this network; flops_per_token has its FLOPs a token")
+        return ratio(self.model_flops, self.images)
+
+    @property
+    def item(self) -> tuple[str, Any]:
+        """What FLOPs are told by, ``"a token"`` or ``"an image"``, and how many there are."""
+        return ("an image", self.images) if self.tokens is None else ("a token", self.tokens)
 
     def under(self, convention: Convention | str) -> Step:
         """The same step as *convention* counts it.
@@ -127,7 +149,10 @@ class Step:
         return replace(self, **{phase: getattr(self, phase).under(convention) for phase in phases})
 
     def table(self) -> Table:
-        """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token and its share of the model FLOPs."""
+        """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token or an image (`item`) and its share of the
+        model FLOPs."""
+        item, items = self.item
+        each = f"FLOPs {item}"
         lines = [
             ("forward", self.forward.flops), ("backward", self.backward.flops), ("recompute", self.recompute.flops),
             *([("padding", self.padding.flops)] if "padding" in self.forward.macs_by_kind else []), ("model FLOPs", self.model_flops), ("hardware FLOPs", self.hardware_flops),
@@ -136,14 +161,14 @@ class Step:
             {
                 "phase": name,
                 "FLOPs": flops,
-                "FLOPs a token": ratio(flops, self.tokens),
+                each: ratio(flops, items),
                 "of model FLOPs": ratio(flops, self.model_flops),
             }
             for name, flops in lines
         ]
         formats = {
             "FLOPs": partial(amount, unit="FLOPs"),
-            "FLOPs a token": partial(amount, unit="FLOPs"),
+            each: partial(amount, unit="FLOPs"),
             "of model FLOPs": partial(amount, unit="%"),
         }
         return Table(rows, caption=f"{self.name}, convention {self.convention}", formats=formats)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from flopkit.models.config_table import either, reader_table
+from flopkit.models.config_fields import KEYS
+from flopkit.models.config_table import reader_table
 from flopkit.models.configs import config_names, config_source, hf_config
 
 
@@ -39,10 +40,12 @@ def test_a_name_that_is_not_known_has_near_ones():
 def test_what_a_family_always_has_is_not_worked_out_from_its_width():
     """Gemma 3 leaves out heads of keys and their size; elsewhere they follow from the heads and the width."""
     table = reader_table(
-        lambda numbers: {name: either(numbers.get(name), "a rule") for name in ("kv_heads", "head_dim")}
+        lambda numbers: {name: getattr(numbers["attention"], name, "none") for name in ("kv_heads", "head_dim")}
     )
     assert table["gemma3_text"]["set"] == {
         "kv_heads": {"keys": ["num_key_value_heads"], "missing": 4},
         "head_dim": {"keys": ["head_dim", "d_kv"], "missing": 256},
     }
-    assert [table["llama"]["set"][name]["else"] for name in ("kv_heads", "head_dim")] == ["a rule", "a rule"]
+    heads, width = ({"keys": list(KEYS[name])} for name in ("heads", "d_model"))
+    rules = [heads, {"over": [width, heads]}]
+    assert [table["llama"]["set"][name]["else"] for name in ("kv_heads", "head_dim")] == rules

@@ -5,7 +5,7 @@ import pytest
 import sympy
 
 import flopkit as fk
-from flopkit.models import transformer
+from flopkit.models import Experts, transformer
 
 SEQ, BATCH = 300, 2
 CAUSAL = BATCH * SEQ * (SEQ + 1) // 2
@@ -111,7 +111,7 @@ SMALL = dict(name="small", d_model=64, vocab=100, layers=2, heads=4)
     [
         (transformer(**SMALL, kv_heads=2, d_ff=96),
          "small: 74,560 parameters, layers 2, width 64, heads 4, 2 for keys and values, vocabulary 100"),
-        (transformer(**SMALL, experts=4, top_k=1, expert_d_ff=32, source="here"),
+        (transformer(**SMALL, experts=Experts(experts=4, top_k=1, d_ff=32), source="here"),
          "small: 95,552 parameters, 58,688 of them active, layers 2, width 64, heads 4, vocabulary 100 [here]"),
     ],
 )  # fmt: skip

@@ -142,10 +142,12 @@ def test_windows_beside_experts(kind):
 def test_dense_layers_and_experts_with_and_without_a_window():
     """dots.llm1, of which transformers has the layers, and `from_hf` no reader."""
     sizes = {
-        "d_model": 32, "vocab": 96, "layers": 6, "heads": 4, "kv_heads": 2, "head_dim": 16, "d_ff": 80, "qk_norm": "head", "experts": 8,
-        "top_k": 2, "expert_d_ff": 24, "shared_d_ff": 48, "dense": 2,
+        "d_model": 32, "vocab": 96, "layers": 6, "d_ff": 80, "dense": 2,
+        "attention": fk.models.Attention(heads=4, kv_heads=2, head_dim=16, qk_norm="head"),
+        "experts": fk.models.Experts(experts=8, top_k=2, d_ff=24, shared_d_ff=48),
     }  # fmt: skip
-    ours = fk.models.transformer(**sizes, window=8, windowed=4, dense_windowed=1, order=(0, 1, 2, 2, 3, 2))
+    window = fk.models.Window(8, layers=4, dense=1)
+    ours = fk.models.transformer(**sizes, window=window, order=(0, 1, 2, 2, 3, 2))
     _, model = built("dots1", **DOTS_1)
     report = fk.count(lambda: model(**inputs("dots1")))
     assert ours.params == sum(p.numel() for p in model.parameters())

@@ -311,9 +311,7 @@ def test_segments_of_different_layers():
         "vocab": 96,
         "layers": 6,
         "d_ff": 4096,
-        "experts": 4,
-        "top_k": 1,
-        "expert_d_ff": 8,
+        "experts": fk.models.Experts(experts=4, top_k=1, d_ff=8),
     }
     model = fk.models.transformer(name="mixed", dense=2, **sizes)
     large, small = (
@@ -387,7 +385,8 @@ def test_early_stop_leaves_out_no_product_whose_output_is_read(family, reentrant
 
 
 def test_a_product_whose_output_a_norm_or_a_router_reads_is_computed_again():
-    for sizes in ({"norms": "both"}, {"norms": "post"}, {"experts": 4, "top_k": 2, "expert_d_ff": 8, "d_ff": None}):
+    experts = fk.models.Experts(experts=4, top_k=2, d_ff=8)
+    for sizes in ({"norms": "both"}, {"norms": "post"}, {"experts": experts, "d_ff": None}):
         model = fk.models.transformer(**{"d_model": 32, "heads": 4, "vocab": 96, "layers": 2, "d_ff": 80} | sizes)
         whole, early = (
             model.train_step(seq=SEQ, recompute="full", early_stop=stop).hardware_flops for stop in (False, True)

@@ -117,7 +117,8 @@ def test_of_an_adapter_the_matrix_beside_divided_features_is_divided():
 
 
 def test_heads_share_the_weight_of_a_norm_of_each_head_and_not_that_of_a_norm_of_all():
-    small = fk.models.transformer(d_model=64, vocab=96, layers=1, heads=4, kv_heads=2, d_ff=96, qk_norm="head")
+    attention = fk.models.Attention(heads=4, kv_heads=2, head_dim=16, qk_norm="head")
+    small = fk.models.transformer(d_model=64, vocab=96, layers=1, d_ff=96, attention=attention)
     [(block, _)] = small.blocks
     for norm, divided in (("head", 0), ("whole", 64)):
         one = replace(block, mixer=replace(block.mixer, qk_norm=norm))

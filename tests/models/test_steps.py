@@ -9,7 +9,7 @@ import vega
 
 import flopkit as fk
 from flopkit import gated_delta, state_space
-from flopkit.models import transformer
+from flopkit.models import Experts, transformer
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -177,8 +177,8 @@ def test_conventions_of_papers_by_hand(tied):
     """A model with one of everything: a matrix of each sort, norms, biases, positions; full scores of 16 tokens, 2·16·16·32 a layer."""
     seq, d, vocab, layers = 16, 32, 96, 3
     model = transformer(
-        name="small", d_model=d, vocab=vocab, layers=layers, heads=4, d_ff=80, act="gelu", gated=False, mlp_bias=True, qkv_bias=True,
-        out_bias=True, rotary=0, norm="layer", positions=64, tied=tied,
+        name="small", d_model=d, vocab=vocab, layers=layers, heads=4, d_ff=80, act="gelu", gated=False, bias=True, rotary=0,
+        norm="layer", positions=64, tied=tied,
     )  # fmt: skip
     matrices = layers * (4 * d * d + 2 * d * 80)
     vectors = layers * (4 * d + 80 + d + 2 * 2 * d) + 2 * d  # biases, and two numbers a feature of each norm
@@ -216,7 +216,9 @@ def test_conventions_of_papers_by_hand(tied):
 
 def test_experts_under_conventions_by_hand():
     """Router and idle experts: five of six are idle for a token."""
-    model = transformer(name="six", d_model=8, vocab=10, layers=2, heads=2, experts=6, top_k=1, expert_d_ff=12)
+    model = transformer(
+        name="six", d_model=8, vocab=10, layers=2, heads=2, experts=Experts(experts=6, top_k=1, d_ff=12)
+    )
     forward = model.forward(seq=1)
     router, idle = 2 * 2 * 8 * 6, 2 * 2 * 5 * 3 * 8 * 12
     assert forward.under("MAXTEXT").flops - forward.under("MEGATRON").flops == router

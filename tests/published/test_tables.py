@@ -1,15 +1,14 @@
 """Each row of each published table: reproduced to the printed digit, inside what the rounding of its inputs allows, or listed here as different."""
 
-import runpy
 from pathlib import Path
 
 import pytest
 
 import flopkit as fk
+from book_ext import published_page
 from flopkit import published
 from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, span
 
-EXTENSIONS = Path(__file__).parents[2] / "book" / "_ext"
 NUMBERS = {  # as many as the sources print, counted there
     "llm_foundry": 216 * 4, "narayanan_2021": 10 + 12 + 2, "korthikanti_2022": 4 * 2 + 1, "nanogpt": 17, "chinchilla_a4": 6,
     "palm_table_3": 6, "llama_3": 1, "deepseek_v3": 3 + 4 + 8, "pope_2022": 4, "gpt_fast": 25, "scaling_book": 10 + 13 + 10, "kipply": 4 + 4 + 2 + 11,
@@ -154,10 +153,8 @@ def test_gopher_s_row_comes_out_under_an_assumption_that_is_shown(found):
     assert "6,000,000 gives 31.0 %" in gopher.assumed and "gives 16.2 %" in gopher.assumed
 
 
-def test_the_page_shows_what_was_assumed_beside_the_numbers_that_come_out(found, monkeypatch):
-    monkeypatch.syspath_prepend(str(EXTENSIONS))
-    page = runpy.run_path(str(EXTENSIONS / "reproduced.py"))
-    tables, summary = page["tables"](), page["summary"]()
+def test_the_page_shows_what_was_assumed_beside_the_numbers_that_come_out(found):
+    tables, summary = published_page.tables(), published_page.summary()
     assumed = [row for rows in found.values() for row in rows if row.assumed]
     assert len(assumed) == 1 and all(tables.count(f"*Assumed*: {row.assumed}.") == 1 for row in assumed)
     assert "**In 1 of those that are reproduced, an input is our assumption: the source does not print it.**" in summary
