@@ -19,6 +19,7 @@ __all__ = ["Called", "Clocked", "at_rates", "floor", "judge", "known", "may_use_
 HELD_DOWN = 0.1  # of the samples: fewer are no matter
 LAUNCHED = 0.9  # of a call's time: a host that needs as long to launch it as the device to run it sets the pace
 ABOVE = 1.02  # of a ceiling: more than that is not noise
+NONE = 2.0  # of a ceiling: what is exceeded by so much is none, and nothing is said as a share of it
 MASKS = ("the mask", "the block mask")  # how the counter's notes on masks that it could not read begin
 CONVOLUTIONS = (
     "a convolution may take an algorithm with fewer FLOPs (Winograd, FFT), so the time was not judged by its arithmetic"
@@ -121,6 +122,7 @@ def judge(call: Called, clocked: Clocked, flops: float | None = None, bytes: flo
             notes.append(
                 f"faster than the ceiling that was measured ({kept.source}): measure it again with flopkit.ceilings()"
             )
+            of_flops = None if of_flops > NONE else of_flops
     if (device := _device(call.where)) is None:
         notes.append(f"the peak of {machine.title(call.where)} is not known: no MFU, and no time is called impossible")
     else:
