@@ -1,19 +1,16 @@
 """Exercises: an answer as people write it, what is said to it, and the same in a page without a kernel."""
 
-import ast
-import itertools
 import json
-import re
-import runpy
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from answering import page_of
 
 from flopkit.book.lessons import NotYet, check, solution
 from flopkit.book.lessons.answers import SHARED, remark
-from flopkit.book.lessons.boxes import Box, box_of, boxes
+from flopkit.book.lessons.boxes import Box, box_of
 from flopkit.book.lessons.notation import READING
 
 ROOT = Path(__file__).parents[2]
@@ -165,16 +162,6 @@ def test_an_answer_as_text_in_a_notebook(row):
         assert str(error.value) == f"{box_of('0.1', name)}: {row['typed']}: {row['says']}"
 
 
-def page_of(chromium, shown):
-    """A page with these boxes and the script of the book."""
-    script = runpy.run_path(str(ROOT / "book" / "_ext" / "exercises.py"))["script"]()
-    page = chromium.new_page()
-    page.set_content(
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>exercises</title><script>{script}</script>{''.join(shown)}"
-    )
-    return page
-
-
 @pytest.mark.browser
 def test_an_answer_in_the_page(chromium):
     """The script says to each row what Python says, word for word."""
@@ -191,80 +178,22 @@ def test_an_answer_in_the_page(chromium):
     page.close()
 
 
-# -- the exercises of the chapters ---------------------------------------------------------------------------------
-
-# Every box of every chapter: its answer, and what is said to right, wrong and differently written ones. (tests/browser/test_book_exercises.py
-# tries them in the built book, where the hints of the chapters also speak.)
-TABLE = json.loads((DATA / "exercises.json").read_text("utf8"))
-ROWS = [(number, name, row) for number, asked in TABLE.items() for name, row in asked.items()]
-
-
-def put(number, name, row):
-    """Keep the answer of a row, and show its box."""
-    solution(number, rel=row.get("rel", 1e-9), **{name: row["answer"]})
-    return check(number, **{name: ...})._repr_html_()
-
-
-def reply(number, name, typed):
-    try:
-        check(number, **{name: typed})
-    except NotYet as wrong:
-        return str(wrong).removeprefix(f"{box_of(number, name)}: {typed}: ")
-    return "Right."
-
-
-@pytest.mark.parametrize("number, name, row", ROWS, ids=lambda value: value if isinstance(value, str) else "")
-def test_an_exercise_in_a_notebook(number, name, row):
-    put(number, name, row)
-    assert {typed: reply(number, name, typed) for typed in row["says"]} == row["says"]
-    numbers = [typed for typed in row["says"] if typed.replace(".", "", 1).isdecimal() and str(float(typed)) == typed]
-    assert {typed: reply(number, name, float(typed)) for typed in numbers} == {
-        typed: row["says"][typed] for typed in numbers
-    }
-
-
 @pytest.mark.browser
-def test_every_exercise_in_the_page(chromium):
-    page = page_of(chromium, [put(*each) for each in ROWS])
-    said = page.evaluate(
-        """rows => [...document.forms].map((form, i) => rows[i].map(typed => {
-            form.querySelector("input").value = typed;
-            form.requestSubmit();
-            return form.querySelector("output").value.replace("Not yet: ", "");
-        }))""",
-        [list(row["says"]) for _, _, row in ROWS],
-    )
-    for (number, name, row), lines in zip(ROWS, said, strict=True):
-        assert (number, name, dict(zip(row["says"], lines, strict=True))) == (number, name, row["says"])
+def test_a_hint_for_one_box_alone_in_the_page(chromium):
+    """The script gets each box with its own hints."""
+    solution("0.7", few=1, many=3, hints={"few": {2: "count the gradients, too"}, 7: "that is a week"})
+    page = page_of(chromium, [check("0.7", few=..., many=...)._repr_html_()])
+    said = {}
+    for typed in ("2", "7"):
+        for box in page.get_by_label("Exercise 0.7").all():
+            box.fill(typed)
+            box.press("Enter")
+        said[typed] = page.get_by_role("status").all_inner_texts()
+    assert said == {
+        "2": ["Not yet: count the gradients, too", "Not yet: too small"],
+        "7": ["Not yet: that is a week"] * 2,
+    }
     page.close()
-
-
-def names_in_chapters():
-    """What the exercises of the chapters ask for, by number."""
-    found = {}
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
-        for cell in json.loads(path.read_text("utf8"))["cells"]:
-            if "solution" not in cell["metadata"].get("tags", []):
-                continue
-            for node in ast.walk(ast.parse("".join(cell["source"]))):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "solution":
-                    found[node.args[0].value] = {word.arg for word in node.keywords} - {"rel", "hints"}
-    return found
-
-
-def test_each_exercise_has_its_row():
-    asked = names_in_chapters()
-    assert {number: set(row) for number, row in boxes().items()} == asked, "flopkit/book/data/exercises.toml"
-    assert {number: set(row) for number, row in TABLE.items()} == asked, "tests/data/exercises.json"
-
-
-@pytest.mark.parametrize("number", boxes())
-def test_a_label_is_words_with_a_unit(number):
-    labels = [str(box) for box in boxes()[number].values()]
-    assert len(set(labels)) == len(labels)
-    assert not [label for label in labels if "_" in label or len(label) < 3 or label.startswith(",")]
-    for box in boxes()[number].values():
-        assert not box.choices or not box.unit
 
 
 def test_a_box_that_no_row_describes():
@@ -279,17 +208,6 @@ def test_no_word_of_the_script_hides_another():
 def test_a_whole_number_of_things_is_not_rounded(typed):
     assert remark(typed, 161, 1e-9, {}, Box("smallest batch", "tokens")) == "close, but not to the last digit"
     assert remark(typed, 161.2, 1e-9, {}, Box("smallest batch", "tokens")) == ""
-
-
-def test_no_chapter_tells_how_to_write_an_answer():
-    """The boxes read every way: per cent or a share, with a unit or without, a letter or its word."""
-    told = r"(?:%|per cent) sign|with the sign|in per cent|with its unit|with letters|such as 0\.|give (?:it (?:in|as)|a fraction|its letter|decimals)"
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
-        cells = json.loads(path.read_text("utf8"))["cells"]
-        for question, cell in itertools.pairwise(cells):
-            if "solution" in cell["metadata"].get("tags", []):
-                asked = "".join(question["source"] + cell["source"]).split("</details>")[-1]
-                assert not re.findall(told, asked, re.I), path.name
 
 
 def test_units_of_another_kind_are_refused():
@@ -310,3 +228,33 @@ def test_one_rule_for_shares(typed):
     colleague = {0.3317 / 2: "that is what the colleague says"}
     assert remark("16.6", 0.3317, 1e-9, colleague, box) == "that is what the colleague says"
     assert remark("10", 0.3317, 1e-9, {}, box) == "too small" and remark("37.3", 0.3317, 1e-9, {}, box) == "too large"
+
+
+def test_a_hint_may_be_for_one_box_alone():
+    """Two sequences are one too many in the first box, and too few in the second."""
+    solution("0.7", few=1, many=3, hints={"few": {2: "count the gradients, too"}})
+    with pytest.raises(NotYet, match=r"^few: 2: count the gradients, too$"):
+        check("0.7", few=2, many=3)
+    with pytest.raises(NotYet, match="too small"):
+        check("0.7", few=1, many=2)
+    with pytest.raises(ValueError, match="'fwe' is no answer of exercise 0.7"):
+        solution("0.7", few=1, many=3, hints={"fwe": {2: "no"}})
+    with pytest.raises(ValueError, match="3 is a right answer"):  # in this box, though not in the other
+        solution("0.7", few=1, many=3, hints={"many": {3: "no"}})
+
+
+@pytest.mark.parametrize("answer", [115.6e6, 1.156e8, np.float64(116e6), 115_605_504.0, 115_600_000, 116 * 10**6])
+def test_a_float_is_as_exact_as_its_digits(answer):
+    """In a notebook as in the page, where it is text."""
+    assert remark(answer, 115_605_504, 1e-9, {}, Box("way down", "FLOPs")) == ""
+    assert remark(115.7e6, 115_605_504, 1e-9, {}, Box("way down", "FLOPs")) == "close, but not to the last digit"
+    assert remark(160e3, 161_000, 1e-9, {}, Box("smallest batch", "tokens")) == "close, but not to the last digit"
+
+
+def test_t_is_a_token_where_tokens_are_asked_for():
+    tokens, images = Box("rate", "tokens/s"), Box("rate", "images/s")
+    assert {remark(f"37.1 {unit}", 37.1075, 0.01, {}, tokens) for unit in ("t/s", "T/s", "tok/s", "t per second")} == {
+        ""
+    }
+    assert remark("37.1 kt/s", 37.1075, 0.01, {}, tokens) == "a thousand times too large"
+    assert remark("37.1 t/s", 37.1075, 0.01, {}, images) == "a trillion times too large"

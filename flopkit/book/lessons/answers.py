@@ -1,6 +1,6 @@
 """What to say to an answer as people write it. `flopkit.book.lessons.typed` reads the numbers.
 
-The built page has no kernel: book/_ext/exercises.js does there what `remark` does here.
+The built page has no kernel: book/book_ext/exercises.js does there what `remark` does here.
 It gets the patterns from `flopkit.book.lessons.notation` and the words from here. Both are
 tested with the rows of tests/data/answers.json and tests/data/exercises.json.
 """
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from flopkit.book.lessons.boxes import Box
 from flopkit.book.lessons.notation import READING
-from flopkit.book.lessons.typed import Typed, plain, read
+from flopkit.book.lessons.typed import Typed, letter, plain, read
 
 __all__ = ["SHARED", "remark"]
 
@@ -40,6 +41,10 @@ SHARED: dict[str, Any] = {
     "digit": "right so far, but give at least {} digits",
     "digits": {"2": "two", "3": "three", "4": "four"},
     "close": "close, but not to the last digit",
+    "outside": "“more than” and “less than” leave the number out: write the one that is asked for",
+    "symbol": "put in the value of {}",
+    "decimal": r"([kmgt])(?=b(?:ytes?)?(?![a-z])|$)",
+    "binary": "{}B is a power of 1,000 here: write {}iB for the power of 1,024",
     "powers": ["", "a thousand", "a million", "a billion", "a trillion"],
     "power": "{} times {}",
     "large": "too large",
@@ -59,6 +64,11 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str], box
     if isinstance(expected, (bool, str)):
         return _of_words(str(answer), str(expected), hints, box)
     text = _text(answer)
+    if box.same and re.fullmatch(SHARED["stays"], text.lower()):
+        text = box.same
+    if symbol := letter(text, box.unit, box.kind, box.letters):
+        known = (f"{name}: {value}" for name, value in box.letters.items() if name.lower() == symbol.lower())
+        return str(SHARED["symbol"].format(next(known, symbol)))
     given = read(text, box.unit, box.kind, box.scale) if text else str(SHARED["other"])
     if isinstance(given, str):
         return given
@@ -66,6 +76,8 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str], box
     if box.kind == "%" and given.bare:  # per cent or a share: right if either is
         readings.append(given._replace(value=given.value / 100, half=given.half / 100))
     whole = rel <= 1e-9 and float(expected).is_integer()
+    if whole and box.kind in SHARED["counted"] and re.match(SHARED["bound"], text.lower()):
+        return str(SHARED["outside"])
     unlike = (
         isinstance(answer, int) and whole and answer != expected and not given.zeros
     )  # beyond 2⁵³ floats can't tell
@@ -77,7 +89,7 @@ def remark(answer: Any, expected: Any, rel: float, hints: Mapping[Any, str], box
         rounded = [] if whole and box.kind in SHARED["counted"] and each.half > 0.5 else [(each.digits, each.half)]
         if not whole or (box.kind in SHARED["strict"] and each.digits - each.zeros >= box.digits):
             rounded.append((each.digits - each.zeros, each.half * 10.0**each.zeros))
-        enough = [digits for digits, half in rounded if abs(each.value - expected) <= half * (1 + 1e-9)]
+        enough = [digits for digits, half in rounded if _rounds(expected, each.value, half)]
         if unlike or not enough:
             continue
         if max(enough) >= box.digits:
@@ -122,7 +134,10 @@ def _text(answer: Any) -> str:
         return ""
     if isinstance(answer, bool) or not math.isfinite(number):
         return ""
-    return str(int(answer)) if isinstance(answer, int) else repr(number)
+    if isinstance(answer, int):
+        return str(int(answer))
+    rounded = abs(number) >= 1e4 and number % 100 == 0  # 115.6e6 has four digits
+    return f"{Decimal(repr(number)).normalize():e}" if rounded else repr(number)
 
 
 def _reason(text: str, readings: list[Typed], expected: float, rel: float, hints: Mapping[Any, str], box: Box) -> str:
@@ -144,6 +159,10 @@ def _reason(text: str, readings: list[Typed], expected: float, rel: float, hints
     believed = [(abs(each.value - value), said) for each in readings for value, said in own if _meets(each, value)]
     if believed:  # the nearest of them
         return min(believed, key=lambda hint: hint[0])[1]
+    if box.kind in ("bytes", "bytes/s") and (prefix := re.search(SHARED["decimal"], text.lower())):
+        in_binary = f"{text[: prefix.end()]}i{text[prefix.end() :]}"
+        if not remark(in_binary, expected, rel, {}, box):
+            return str(SHARED["binary"].format(text[prefix.start()], prefix[1].upper()))
     if said := next((said for value, said in known if _meets(given, value)), ""):
         return said
     if _near(given.value, expected, 0.03):
@@ -159,6 +178,12 @@ def _reason(text: str, readings: list[Typed], expected: float, rel: float, hints
     if thousands == 1 and text.count(",") == 1:
         more = SHARED["comma"]
     return str(SHARED["power"].format(times, words) + more)
+
+
+def _rounds(expected: float, value: float, half: float) -> bool:
+    """Whether a number is the rounded answer, or rounded from an answer that was printed with one more digit: 24, from 23.5, from 23.4976."""
+    apart, most, step = abs(value - expected), half * (1 + 1e-9), half / 5
+    return apart <= most or (apart < 1.2 * half and abs(value - step * math.floor(expected / step + 0.5)) <= most)
 
 
 def _meets(given: Typed, value: float) -> bool:

@@ -22,13 +22,15 @@ class Box:
     """An answer that an exercise asks for.
 
     ``unit`` is the one of a number without any, and ``digits`` how many it needs at least. ``choices`` are letters or words, each with
-    the words that also mean it.
+    the words that also mean it. ``same`` is what "the same" means here, and ``letters`` are the values of letters that the exercise knows.
     """
 
     label: str = ""
     unit: str = ""
     digits: int = 2
     choices: Mapping[str, list[str]] = field(default_factory=dict)
+    same: str = ""
+    letters: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         known = self.unit in ("", "×", "side") or self.label.endswith(self.unit)
@@ -51,6 +53,8 @@ class Box:
             "scale": self.scale,
             "digits": self.digits,
             "choices": dict(self.choices),
+            "same": self.same,
+            "letters": dict(self.letters),
         }
 
 

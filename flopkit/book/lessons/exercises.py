@@ -10,6 +10,7 @@ from typing import Any
 
 from flopkit.book.lessons.answers import remark
 from flopkit.book.lessons.boxes import Box, box_of
+from flopkit.names import hint as near
 
 __all__ = ["NotYet", "Reply", "check", "solution"]
 
@@ -27,14 +28,14 @@ class NotYet(AssertionError):
 class _Solution:
     answers: Mapping[str, Any]
     rel: float
-    hints: Mapping[Any, str]
+    hints: Mapping[str, Mapping[Any, str]]  # of each answer
     boxes: Mapping[str, Box]
 
 
 _SOLUTIONS: dict[str, _Solution] = {}
 
 
-def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None = None, **answers: Any) -> None:
+def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, Any] | None = None, **answers: Any) -> None:
     """Keep the answers of an exercise, for `check`. It prints nothing, so that running a whole chapter gives nothing away.
 
     Parameters
@@ -43,8 +44,9 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None 
         The exercise: "2.1".
     rel : float, optional
         Relative tolerance of numbers; whole numbers stay exact where it is not given.
-    hints : Mapping[Any, str], optional
-        What to say to a certain wrong answer, a number or text: ``{295: "that is the ridge point itself"}``.
+    hints : Mapping[Any, Any], optional
+        What to say to a certain wrong answer, a number or text: ``{295: "that is the ridge point itself"}``. In one of several boxes alone:
+        ``{"full": {5: "there are two such gradients"}}``.
     **answers : Any
         The right answers by the names that the reader fills in: numbers or text. What their boxes are called, and in which unit a
         bare number is read, stands in flopkit/book/data/exercises.toml.
@@ -63,12 +65,20 @@ def solution(number: str, *, rel: float = 1e-9, hints: Mapping[Any, str] | None 
     if not answers:
         raise ValueError(f'solution("{number}") has no answer: name one, e.g. solution("{number}", flops=210)')
     kept = {name: _plain(value) for name, value in answers.items()}
-    hints = {_plain(value): hint for value, hint in (hints or {}).items()}
     asked = {name: box_of(number, name) for name in kept}
-    for value, hint in hints.items():  # the answer of another box may be a hint
-        if not any(remark(value, expected, rel, {}, asked[name]) for name, expected in kept.items()):
-            raise ValueError(f"hints: {value!r} is a right answer, and gets the hint {hint!r}")
-    _SOLUTIONS[number] = _Solution(kept, rel, hints, asked)
+    told: dict[str, dict[Any, str]] = {name: {} for name in kept}
+    for key, hint in (hints or {}).items():
+        alone = isinstance(hint, Mapping)
+        if alone and key not in kept:
+            raise ValueError(f"hints: {key!r} is no answer of exercise {number}; {near(key, kept)}")
+        places = [key] if alone else [*kept]
+        for value, words in hint.items() if alone else [(key, hint)]:
+            value = _plain(value)  # the answer of another box may be a hint
+            if not any(remark(value, kept[name], rel, {}, asked[name]) for name in places):
+                raise ValueError(f"hints: {value!r} is a right answer, and gets the hint {words!r}")
+            for name in places:
+                told[name][value] = words
+    _SOLUTIONS[number] = _Solution(kept, rel, told, asked)
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,7 @@ class Reply:
             **box.kept(),
             "answer": self.kept.answers[name],
             "rel": self.kept.rel,
-            "hints": list(self.kept.hints.items()),
+            "hints": list(self.kept.hints[name].items()),
         }
         return (
             f'<div class="fk-exercise" data-kept="{html.escape(json.dumps(kept))}">{shown}<form hidden>'
@@ -154,7 +164,7 @@ def check(number: str, **answers: Any) -> Reply:
     for name, answer in answers.items():
         if answer is ... or answer is None:
             lines[name] = _WAITING
-        elif said := remark(answer, kept.answers[name], kept.rel, kept.hints, kept.boxes[name]):
+        elif said := remark(answer, kept.answers[name], kept.rel, kept.hints[name], kept.boxes[name]):
             wrong.append(f"{kept.boxes[name]}: {_shown(answer)}: {said}")
         else:
             lines[name] = "right"

@@ -1,7 +1,7 @@
 """How people write numbers, units and choices.
 
 Regular expressions that Python and JavaScript read in the same way, for text in small
-letters. `flopkit.book.lessons.typed` and book/_ext/exercises.js read with them.
+letters. `flopkit.book.lessons.typed` and book/book_ext/exercises.js read with them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,22 @@ _NOT_PER = r"(?! ?(?:\/|per|a) ?(?:s|sec|second|b|byte)(?![a-z]))"
 _NUMBER = "[0-9]+(?:[.,][0-9]+)?"
 _PER_CENT = " ?(?:%|per ?cent)"
 _SHARE = [[r"()(?:%|per ?cent|percentage points?|pct|p\.c\.?)", {"": 0.01}], [r"()(?:‰|per ?mill?e?)", {"": 0.001}]]
+_TIMES = [r"()(?:×|x|times|fold)", {"": 1}]
 _MORE, _LESS = " +(?:more|larger|longer|higher|faster)(?![a-z])", " +(?:less|fewer|smaller|shorter|lower)(?![a-z])"
-_SAME = "(?:no (?:change|difference)|(?:(?:it|they) )?(?:(?:stays?|remains?) )?(?:(?:the )?same|unchanged|equal))"
+_SUBJECT = "(?:(?:it|they) )?(?:(?:would|will) )?(?:(?:stays?|remains?) )?(?:(?:just|exactly|still) )?"
+_STAYS = (  # as it was
+    f"(?:no (?:change|difference|effect)|(?:(?:it|they) )?do(?:es)?(?:n['’]t| not) change"
+    f"|{_SUBJECT}(?:(?:the )?same|unchanged|equal|as before)(?: as before)?)"
+)
+_SAME = (  # as much as the other
+    f"(?:{_STAYS}(?: (?:number|amount)(?: of)?)?|{_SUBJECT}(?:as|equally) (?:many|much|large)(?: as before)?"
+    "|no (?:increase|reduction|growth|savings?|extra|additional|more|less|fewer))"
+)
+_AS_FAST = f"(?:{_SUBJECT}(?:as|equally) (?:fast|long)(?: as before)?|no (?:gain|speed-?up|faster|slower))"
+_NOT = "(?!no |not |none |nothing |neither |never )"
+_MORE_THAN = (
+    "(?:(?:more|greater|larger|higher|longer|less|fewer|smaller|lower|shorter) than|over|above|beyond|below|under)"
+)
 
 _ONES = "one two three four five six seven eight nine".split()
 _TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
@@ -35,15 +49,15 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _PARTS = "hal(?:f|ves) thirds? (?:quarter|fourth)s? fifths? sixths? sevenths? eighths? ninths? tenths?".split()
 _PART = f"(?:{'|'.join(_PARTS)})(?![a-z])"
 _SPELLED = [
-    [r"^(?:zero|none|nothing|nil|no more)(?: at all)?(?![a-z])|^not at all$", "0"],
-    [r"^no(?= (?:(?:more|extra|additional) )?(?:flops?|bytes?)$)", "0"],
+    [r"^(?:zero|none|nothing|nil|no more)(?: at all)?(?: (?:is |are )?saved)?(?![a-z])|^not at all$", "0"],
+    [r"^no(?= (?:(?:more|extra|additional) )?(?:flops?|bytes?)(?: (?:are )?saved)?$)", "0"],
     [r"^(?:twice|double[ds]?)(?![a-z])", "2"],
     [r"^(?:(?:an?|one) )?hundred(?:-?fold)?(?![a-z])", "100"],
     [rf"^an? (?={'|'.join(_WORDS)}|{_PART})", "1 "],
     *([rf"^{word}[ -](?=(?:{'|'.join(_ONES)})(?![a-z]))", f"{n}"] for n, word in enumerate(_TENS, 2)),  # "twenty-two"
     *([rf"^{word}(?![a-z])", f"{n}0"] for n, word in enumerate(_TENS, 2)),
     *(
-        [rf"(?:^|(?<=^[2-9])|(?<= to )|(?<= and )){word}(?:-?fold)?(?![a-z])", f"{n}"]
+        [rf"(?:^|(?<=^[2-9])|(?<= to )|(?<= and )|(?<= by )){word}(?:-?fold)?(?![a-z])", f"{n}"]
         for n, word in enumerate(_ONES + _TEENS, 1)
     ),
     [rf"(?<=[0-9]) and (?:an? )?(?={_PART})", " and 1 "],
@@ -55,23 +69,33 @@ _SPELLED = [
 READING: dict[str, Any] = {
     "literal": r"(?:[1-9][0-9]{0,2}(?:[,_ '’][0-9]{3})+(?![0-9])(?:\.[0-9]*)?|[0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)(?:e[-+]?[0-9]+)?",
     "times": r" *([*\/])(?= *(?:[-+0-9.,(√]|e *\*\*|exp|sqrt))",  # "7,946/s" is no division
-    "side": r"([0-9]+) *[x×] *\1[^0-9]*",  # of a square: a 5 × 5 kernel is 5
-    "rewritten": [  # in this order, and only for these kinds where any are named
+    "rewritten": [  # in this order, and only for these kinds or units where any are named
         [r"[\u00a0\u2009\u202f\t]", " "],
         [r"^[\"“”'‘’`*]+|[\"“”'‘’`*.!?… ]+$", ""],  # quotes, bold, the end of a sentence
         [r"(?<=[a-z%]) \([^()]*\)$", ""],  # a remark: "65.13 TFLOP/s (fp16)"
         [r"^.*[=≈≃≅](?![^(]*\)) *(?=.)", ""],  # "T = 161", "280/240 = 1.17"
         [
-            r"^(?: *(?:[~∼≥≤]|(?:it['’]s|(?:[a-z]+ ){1,3}(?:is|are)|about|approximately|approx\.?|roughly|around|circa|ca?\.?|nearly|almost|exactly|just|at least|at most|up to|from|by|times|(?:an? |the )?factor(?: of)?)(?= )))+ *",
+            rf"^(?: *(?:(?:[a-z][*']? *)?[~∼≥≤<>]|(?:it['’]s|(?:{_NOT}[a-z]+ ){{1,3}}(?:is|are|stays|remains)|(?:(?:it|they) )?(?:(?:would|will) )?(?:be|stays?|remains?)|still|about|approximately|approx\.?|roughly|around|circa|ca?\.?|nearly|almost|exactly|just|at least|at most|at|{_MORE_THAN}|up to|from|by|times|(?:an? |the )?factor(?: of)?)(?= )))+ *",
             "",
         ],
         [r"^(?:us ?\$|\$|usd(?![a-z])) *", "", "", "$"],
         [r" ?(?:\/|per|for|a) ?(?:(?:1|a)? ?m(?:illion)?|1[, ]?000[, ]?000)(?: ?tok[a-z]*)?$", "", "$"],
-        [rf"^{_SAME}(?![a-z])|^(?:none|not at all)$", "1", "×"],
-        [rf"^{_SAME}(?![a-z])", "0", "FLOPs", "bytes"],
+        [rf"^{_STAYS}(?: at|[,:])? +(?=[0-9])", ""],  # "unchanged at 30 %"
+        [rf"^(?:{_SAME}(?: flops?| bytes?)?|{_AS_FAST})(?![a-z])|^(?:none|not at all)$", "1.0", "×"],
+        [r"^(?:(?:it|this|that) )?saves? ", "", "FLOPs", "bytes"],
+        [rf"^{_SAME}(?: work)?(?![a-z])|^no$", "0", "FLOPs", "bytes"],
+        [
+            r"(?<=[0-9]) ?([kmg]?)(?:t(?= ?(?:\/|per))|tok(?:en)?s?(?![a-z]))",
+            r" \1 tokens",
+            "tokens",
+            "tokens/s",
+        ],  # "37 t/s"
+        [r"^(?:(?:the )?(?:kernel|side|size|width)(?: (?:size|of))* )+(?=[0-9])", "", "side"],
+        [r"^(?:an? |the )(?=[0-9])", ""],
         [r"^[x×] *(?=[0-9])", ""],
         *_SPELLED,
         [r"^[a-z ]+: ", ""],  # "answer: 161"
+        [r"^([0-9]+)(?: *[x×] *|[ -]by[ -])\1(?![0-9])", r"\1", "side"],  # a 5 × 5 kernel is 5
         *([sign, f" {part}"] for sign, part in zip("½⅓⅔¼¾", "1/2 1/3 2/3 1/4 3/4".split(), strict=True)),
         [r"[·⋅* ]+(s|sec|second|b|byte)(?:\^|\*\*)?[({]?[⁻−-][¹1][)}]?(?![0-9])", r"/\1"],
         [r"(?<=[0-9)e])(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "**"],
@@ -118,8 +142,8 @@ READING: dict[str, Any] = {
             [r"()d(?:ays?)?", {"": 86400}],
             [r"()w(?:ee)?ks?", {"": 604800}],
         ],
-        "%": _SHARE,
-        "×": [[r"()(?:×|x|times|fold)", {"": 1}], *_SHARE],
+        "%": [*_SHARE, _TIMES],
+        "×": [_TIMES, *_SHARE],
         "$": [
             [r"()(?:us )?(?:\$|dollars?|usd)(?! ?(?:\/|per))", {"": 1}],
             [r"()(?:us )?(?:cents?|ct?|¢)(?! ?(?:\/|per))", {"": 0.01}],
@@ -133,6 +157,10 @@ READING: dict[str, Any] = {
     "strict": ["FLOPs per byte", "FLOP/s", "FLOPs", "bytes/s", "bytes", "s", "$"],
     "unprefixed": ["s", "%"],  # these take no large prefix
     "counted": ["count", "side"],  # of these, a whole number is never rounded
+    "stays": rf"(?:the [a-z]+ )?{_STAYS}[.! ]*",  # an answer, where the box says what stays
+    "bound": rf" *(?:[a-z][*']? *)?(?:[<>](?!=)|(?:it(?: is|['’]s) )?{_MORE_THAN}(?![a-z]))",
+    # A letter among numbers that is no unit and no prefix: the R of "20·R".
+    "formula": r"(?=.*[-+*\/·×0-9])(?=(?:[-+*\/·×() 0-9.,]|(?<![a-z])[a-z](?![a-z]))+$).*?(?:(?:^|[-+*·×(] *)(?!e)|(?<=[0-9)]) *(?=[afijlnoqrv]))([a-wyz])(?![a-z0-9])",
     # What a word may come with: "It is a count.", "aten::mv.default".
     "around": [
         r"^[\"“”'‘’`* ]+|[\"“”'‘’`*.! ]+$",

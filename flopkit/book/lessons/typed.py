@@ -1,6 +1,6 @@
 """Numbers as people write them: "33.55 MB", "7:3", "2 1/3", "a third" or "exp(-2)".
 
-The built page has no kernel: book/_ext/exercises.js does there what `read` does here,
+The built page has no kernel: book/book_ext/exercises.js does there what `read` does here,
 with the patterns of `flopkit.book.lessons.notation`.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from flopkit.book.lessons.notation import READING
 
-__all__ = ["Typed", "kind_of", "plain", "read"]
+__all__ = ["Typed", "kind_of", "letter", "plain", "read"]
 
 
 class Typed(NamedTuple):
@@ -66,12 +67,7 @@ def read(text: str, unit: str = "", kind: str = "", scale: float = 1.0) -> Typed
     (33500000.0, 120, True)
     """
     written = text.strip()
-    text = written.lower()
-    if kind == "side" and (square := re.fullmatch(READING["side"], text)):
-        return Typed(float(square[1]))
-    for pattern, into, *kinds in READING["rewritten"]:
-        if not kinds or kind in kinds:
-            text = re.sub(pattern, into, text)
+    text = _rewritten(written, unit, kind)
     if text.count(":") == 1:
         left, right = (read(part, unit, kind, scale) for part in text.split(":"))
         if isinstance(left, str) or isinstance(right, str) or not right.value:
@@ -102,6 +98,26 @@ def read(text: str, unit: str = "", kind: str = "", scale: float = 1.0) -> Typed
     figures = (before + behind).lstrip("-0")
     zeros = 0 if "." in mantissa else len(figures) - len(figures.rstrip("0"))
     return Typed(value * by, len(figures), 0.5 * by * 10.0 ** (int(power or 0) - len(behind)), zeros, bare)
+
+
+def letter(text: str, unit: str = "", kind: str = "", known: Iterable[str] = ()) -> str:
+    """The letter of a formula, whose value is missing; empty where there is none. Alone it must be a *known* one.
+
+    >>> letter("d = 20·R"), letter("20 k")
+    ('R', '')
+    """
+    said = _rewritten(text, unit, kind)
+    found = re.match(READING["formula"], said)
+    name = found[1] if found else said if said in map(str.lower, known) else ""
+    return name and text[text.lower().rfind(name)]
+
+
+def _rewritten(text: str, unit: str, kind: str) -> str:
+    text = text.strip().lower()
+    for pattern, into, *kinds in READING["rewritten"]:
+        if not kinds or kind in kinds or unit in kinds:
+            text = re.sub(pattern, into, text)
+    return text
 
 
 def _scale(rest: str, kind: str) -> float | None:
