@@ -6,8 +6,8 @@ Closed forms, counters and measurements for the arithmetic and the memory traffi
 >>> fk.matmul(m=4096, k=4096, n=4096).flops
 137438953472
 
-Importing this package loads nothing heavy: each public name is fetched from its room when first used. Which names there
-are stands in one place, ``__init__.pyi``, which type checkers read, too.
+Importing this package loads nothing heavy: each public name, and each room, is fetched when first used. Which names there
+are is in one place, ``__init__.pyi``, which type checkers read, too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def __getattr__(name: str) -> object:
     homes = _read_homes()
     if name == "__all__":
         value: object = sorted(homes)
-    elif name not in homes:
+    elif name not in homes and not _is_room(name):
         raise AttributeError(f"module 'flopkit' has no attribute {name!r}{_way_out(name)}")
-    elif homes[name] == "flopkit":
+    elif homes.get(name, "flopkit") == "flopkit":
         value = import_module(f"flopkit.{name}")
     else:
         value = getattr(import_module(homes[name]), name)
@@ -44,14 +44,17 @@ def _read_homes() -> dict[str, str]:
     return _HOMES
 
 
+def _is_room(name: str) -> bool:
+    """Whether there is a module of this name: ``fk.training.adam_step`` needs no second import."""
+    from importlib.util import find_spec
+
+    return name.isidentifier() and not name.startswith("_") and find_spec(f"flopkit.{name}") is not None
+
+
 def _way_out(name: str) -> str:
     """What to type instead of a name that is not here."""
     if name.startswith("_"):  # tools ask for those
         return ""
-    from importlib.util import find_spec
-
-    if name.isidentifier() and find_spec(f"flopkit.{name}"):
-        return f" yet: import flopkit.{name}"
     from flopkit.names import elsewhere, hint
 
     answer = elsewhere(name)

@@ -1,27 +1,13 @@
 """What a reader of flopkit types: each public name and its home, read by `__init__.py` and by type checkers alike."""
 
 from flopkit import (
-    charts as charts,
     conventions as conventions,
-    experiments as experiments,
     models as models,
-    published as published,
     recordings as recordings,
-    rooflines as rooflines,
     serving as serving,
-    tally as tally,
     units as units,
-    widgets as widgets,
 )
 from flopkit.__about__ import __version__ as __version__
-from flopkit.arithmetic import (
-    ceil_div as ceil_div,
-    exact_div as exact_div,
-    log2 as log2,
-    maximum as maximum,
-    minimum as minimum,
-    where as where,
-)
 from flopkit.conventions import Convention as Convention
 from flopkit.cost import Cost as Cost
 from flopkit.counter.registry import formula as formula
@@ -41,11 +27,9 @@ from flopkit.layers.convolutions import (
 )
 from flopkit.layers.embeddings import (
     embedding as embedding,
-    learned_positions as learned_positions,
     rotary as rotary,
-    sinusoidal_positions as sinusoidal_positions,
 )
-from flopkit.layers.experts import ExpertLoad as ExpertLoad, expert_load as expert_load, moe as moe
+from flopkit.layers.experts import expert_load as expert_load, moe as moe
 from flopkit.layers.normalisations import (
     batch_norm as batch_norm,
     group_norm as group_norm,
@@ -61,25 +45,14 @@ from flopkit.layers.pointwise import (
     softmax as softmax,
 )
 from flopkit.layers.pooling import avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
-from flopkit.layers.positions import conv_output as conv_output
 from flopkit.layers.products import dense as dense, matmul as matmul
 from flopkit.layers.states import gated_delta as gated_delta, state_space as state_space
-from flopkit.measuring.ceilings import Ceilings as Ceilings, ceilings as ceilings
-from flopkit.measuring.measurement import Measurement as Measurement
+from flopkit.measuring.ceilings import ceilings as ceilings
 from flopkit.measuring.running import measure as measure
 from flopkit.models.catalogue import load as load, model_names as model_names
 from flopkit.models.hugging_face import from_hf as from_hf
 from flopkit.models.lora import LoRA as LoRA
-from flopkit.models.model import Model as Model
-from flopkit.peers.asking import ask as ask, ask_all as ask_all
+from flopkit.peers.asking import ask as ask
 from flopkit.rooflines import roofline as roofline
-from flopkit.training.backward import (
-    attention_backward as attention_backward,
-    conv2d_backward as conv2d_backward,
-    dense_backward as dense_backward,
-)
-from flopkit.training.memory import Memory as Memory
-from flopkit.training.optimizers import adam_step as adam_step
-from flopkit.training.steps import Step as Step
 from flopkit.utilization.meters import Meter as Meter
 from flopkit.utilization.shares import hfu as hfu, mbu as mbu, mfu as mfu

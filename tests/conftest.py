@@ -30,7 +30,15 @@ REPORT = ROOT / "_build" / "test-report.json"
 # -------------------------------------------------------------------------------------------------------------- the fast part
 
 # What `make test-fast` leaves to `make test`: the counter's tests, whole networks, each figure at each of its settings, built pages.
-THOROUGH = ("counter", "models/test_vision.py", "models/test_convnets.py", "book/gallery", "book/test_site.py", "browser", "zoo")
+THOROUGH = (
+    "counter",
+    "models/test_vision.py",
+    "models/test_convnets.py",
+    "book/gallery",
+    "book/test_site.py",
+    "browser",
+    "zoo",
+)
 # Of these folders it runs this much.
 SAMPLE = (
     "counter/test_against_torch.py",

@@ -1,20 +1,20 @@
 """A plugin for pytest: what nbval executed, the build of the book need not execute again.
 
 nbval runs each chapter as the build does (`FLOPKIT_BOOK`, no progress bars). When all cells of a chapter have passed,
-their outputs go into the cache from which Jupyter Book takes them (book/_ext/fresh.py).
+their outputs go into the cache from which Jupyter Book takes them (book/book_ext/execution_cache.py).
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-import importlib.util
-import os
 from pathlib import Path
 
 import nbval.plugin
 import pytest
 from nbformat import NotebookNode
+
+from book_ext import execution_cache
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,15 +24,7 @@ def cache():
     """Jupyter's cache for the book as it is now."""
     from jupyter_cache import get_cache
 
-    before = dict(
-        os.environ
-    )  # fresh.py sets what kernels of the build inherit; tests of this process are no such kernels
-    spec = importlib.util.spec_from_file_location("fresh", ROOT / "book" / "_ext" / "fresh.py")
-    fresh = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fresh)
-    os.environ.clear()
-    os.environ.update(before)
-    return get_cache(ROOT / "_build" / "executed" / fresh.key(ROOT))
+    return get_cache(ROOT / "_build" / "executed" / execution_cache.key(ROOT))
 
 
 class Kernel(nbval.plugin.RunningKernel):
@@ -40,8 +32,8 @@ class Kernel(nbval.plugin.RunningKernel):
 
     def __init__(self, *args, **kwargs):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("FLOPKIT_BOOK", "1")
-            patch.setenv("TQDM_DISABLE", "1")
+            for name, value in execution_cache.INHERITED.items():
+                patch.setenv(name, value)
             super().__init__(*args, **kwargs)
 
 

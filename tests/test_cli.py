@@ -220,7 +220,7 @@ def test_measure_ceilings(capsys, monkeypatch):
     held = {"low": 9.9e10, "high": 1.01e11, "steady": True, "verdict": "ok"}
     traffic = {"copy": {"bytes_per_s": 1e10, **held}}
     found, asked = (
-        fk.Ceilings(
+        fk.measuring.Ceilings(
             "my CPU", "cpu", {"fp32": {"flops_per_s": 1e11, "shape": [8, 8, 8], **held}}, traffic, 1e-6, "2026-01-01"
         ),
         [],

@@ -51,10 +51,10 @@ def test_dense_one_multiply_add_at_a_time(sizes):
     for found, gradient in zip((dx, dw, db), right, strict=True):
         assert torch.allclose(tensor(found), gradient)
     sizes = {"tokens": tokens, "d_in": d_in, "d_out": d_out}
-    assert fk.dense_backward(**sizes).flops == sum(ledger.flops for ledger in ledgers.values())
-    assert fk.dense_backward(**sizes, weight=False).flops == ledgers["input"].flops
-    assert fk.dense_backward(**sizes, input=False).flops == ledgers["weight"].flops
-    assert fk.dense_backward(**sizes, bias=True).vector_flops == tokens * d_out
+    assert fk.training.dense_backward(**sizes).flops == sum(ledger.flops for ledger in ledgers.values())
+    assert fk.training.dense_backward(**sizes, weight=False).flops == ledgers["input"].flops
+    assert fk.training.dense_backward(**sizes, input=False).flops == ledgers["weight"].flops
+    assert fk.training.dense_backward(**sizes, bias=True).vector_flops == tokens * d_out
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
@@ -83,8 +83,8 @@ def test_convolution_one_multiply_add_at_a_time(groups):
         "kernel": kernel,
         "groups": groups,
     }
-    assert fk.conv2d_backward(**sizes).flops == ledger.flops == 2 * fk.conv2d(**sizes).flops
-    assert fk.conv2d_backward(**sizes, bias=True).vector_flops == batch * c_out * side * side
+    assert fk.training.conv2d_backward(**sizes).flops == ledger.flops == 2 * fk.conv2d(**sizes).flops
+    assert fk.training.conv2d_backward(**sizes, bias=True).vector_flops == batch * c_out * side * side
 
 
 def attention_by_hand(mask, d, dv, length=4):
@@ -143,7 +143,7 @@ def attention_by_hand(mask, d, dv, length=4):
 def test_attention_pair_by_pair(mask, d, dv):
     math, again = attention_by_hand(mask, d, dv)
     sizes = {"batch": 1, "q": 4, "kv": 4, "heads": 1, "head_dim": d, "v_head_dim": dv, "mask": mask}
-    kept, flash = fk.attention_backward(**sizes, kernel="math"), fk.attention_backward(**sizes)
+    kept, flash = fk.training.attention_backward(**sizes, kernel="math"), fk.training.attention_backward(**sizes)
     assert kept.flops == math.flops == 2 * fk.attention(**sizes).flops
     assert kept.vector_flops == math.vector_flops
     gradients, scores = flash.parts
@@ -201,10 +201,10 @@ def in_two_passes(mask, d, dv, length=4):
 def test_attention_in_two_passes(mask, d, dv):
     ledger = in_two_passes(mask, d, dv)
     sizes = {"batch": 1, "q": 4, "kv": 4, "heads": 1, "head_dim": d, "v_head_dim": dv, "mask": mask}
-    flex = fk.attention_backward(**sizes, kernel="flex")
+    flex = fk.training.attention_backward(**sizes, kernel="flex")
     assert flex.flops == ledger.flops
     assert flex.vector_flops == ledger.vector_flops + 2 * 4 * dv  # and dO·O, a multiply and an add for each output
-    assert flex.parts[0] == fk.attention_backward(**sizes).parts[0]
+    assert flex.parts[0] == fk.training.attention_backward(**sizes).parts[0]
 
 
 def test_the_gradients_of_hidden_rows_are_written():
@@ -219,7 +219,7 @@ def test_the_gradients_of_hidden_rows_are_written():
     read = q.nbytes + 2 * rows[2] * 4 * 2 + 2 * out.nbytes
     written = sum(one.nbytes for one in gradients)
     sizes = {"batch": 1, "q": 2, "kv": 10, "heads": 1, "head_dim": 4, "mask": fk.window(3)}
-    assert fk.attention_backward(**sizes).bytes == read + written == 288
+    assert fk.training.attention_backward(**sizes).bytes == read + written == 288
 
 
 # -- a program that runs ----------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_a_dense_layer_of_torch(case):
         return
     y = layer(x)
     report = fk.count(lambda: y.backward(torch.ones_like(y)))
-    ours = fk.dense_backward(tokens=3, d_in=5, d_out=7, dtype="fp32", **case)
+    ours = fk.training.dense_backward(tokens=3, d_in=5, d_out=7, dtype="fp32", **case)
     assert report.backward.flops == ours.flops
     products = [row for row in report.by_op() if row["operator"] in ("mm", "sum")]
     assert sum(row["bytes"] for row in products) == ours.bytes
@@ -247,7 +247,9 @@ def test_a_convolution_of_torch(case, groups):
     layer.weight.requires_grad_(bool(case["weight"]))
     y = layer(torch.ones(2, 6, 4, 5, requires_grad=bool(case["input"])))
     report = fk.count(lambda: y.backward(torch.ones_like(y)))
-    ours = fk.conv2d_backward(batch=2, c_in=6, c_out=6, h_out=4, w_out=5, kernel=3, groups=groups, dtype="fp32", **case)
+    ours = fk.training.conv2d_backward(
+        batch=2, c_in=6, c_out=6, h_out=4, w_out=5, kernel=3, groups=groups, dtype="fp32", **case
+    )
     assert report.backward.flops == ours.flops
     assert report.backward.vector_flops == ours.vector_flops
     read_once = 4 * y.numel() * (sum(case.values()) - 1)  # one operator makes all three gradients
@@ -262,7 +264,7 @@ def test_attention_of_torch(kernel, causal):
     with fk.counting(attention=kernel) as report:
         out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
         out.backward(torch.ones_like(out))
-    ours = fk.attention_backward(
+    ours = fk.training.attention_backward(
         batch=2, q=8, kv=8, heads=3, head_dim=4, mask="causal" if causal else "full", kernel=kernel, dtype="fp32"
     )
     rows = {row["phase"]: row for row in report.by_op() if row["operator"] == "scaled_dot_product_attention"}
@@ -281,16 +283,16 @@ def test_attention_of_torch(kernel, causal):
 
 QUANTITIES = ("flops", "macs", "vector_flops", "bytes")
 DRAWN = {
-    "dense_backward": (fk.dense_backward, ("tokens", "d_in", "d_out"), ({}, {"bias": True}, {"input": False}, {"weight": False})),
+    "dense_backward": (fk.training.dense_backward, ("tokens", "d_in", "d_out"), ({}, {"bias": True}, {"input": False}, {"weight": False})),
     "conv2d_backward": (
-        fk.conv2d_backward, ("batch", "h_out", "w_out", "kernel", "stride"),
+        fk.training.conv2d_backward, ("batch", "h_out", "w_out", "kernel", "stride"),
         ({"c_in": 6, "c_out": 4, "groups": 2}, {"c_in": 3, "c_out": 5, "bias": True, "input": False}),
     ),
     "attention_backward": (
-        fk.attention_backward, ("batch", "q", "kv", "heads", "head_dim", "v_head_dim"),
+        fk.training.attention_backward, ("batch", "q", "kv", "heads", "head_dim", "v_head_dim"),
         ({}, {"mask": "causal"}, {"mask": "causal", "kernel": "math"}, {"mask": "causal", "kernel": "flex"}, {"mask": fk.window(3)}),
     ),
-    "adam_step": (fk.adam_step, ("params",), ({}, {"weight_decay": False}, {"precision": "bf16"})),
+    "adam_step": (fk.training.adam_step, ("params",), ({}, {"weight_decay": False}, {"precision": "bf16"})),
 }  # fmt: skip
 READ = [(name, variant) for name, (_, _, variants) in DRAWN.items() for variant in variants]
 
@@ -324,10 +326,10 @@ def test_a_switch_may_be_a_parameter(case):
     import altair
 
     sizes = {"tokens": 3, "d_in": 4, "d_out": 5}
-    cost = fk.dense_backward(**sizes, **{name: altair.param(name=name, value=1) for name in case})
+    cost = fk.training.dense_backward(**sizes, **{name: altair.param(name=name, value=1) for name in case})
     switches = {name: sympy.Symbol(name, integer=True) for name in case}
-    symbols = fk.dense_backward(**sizes, **switches)
-    exact = fk.dense_backward(**sizes, **case)
+    symbols = fk.training.dense_backward(**sizes, **switches)
+    exact = fk.training.dense_backward(**sizes, **case)
     for quantity in QUANTITIES:
         right = getattr(exact, quantity)
         assert vega.evaluate(expression_of(getattr(cost, quantity)), case) == right
@@ -341,7 +343,7 @@ def test_a_switch_may_be_a_parameter(case):
 
 def test_three_products_over_the_same_three_tensors():
     sizes = {"tokens": 12, "d_in": 30, "d_out": 7}
-    forward, backward = fk.dense(**sizes), fk.dense_backward(**sizes)
+    forward, backward = fk.dense(**sizes), fk.training.dense_backward(**sizes)
     assert [(part.flops, part.bytes) for part in backward.parts] == 2 * [(forward.flops, forward.bytes)]
     assert backward.params == 0
     tokens, d_in, d_out = sizes.values()
@@ -351,27 +353,27 @@ def test_three_products_over_the_same_three_tensors():
 
 def test_grouped_heads_save_bytes_only():
     sizes = {"batch": 1, "q": 16, "kv": 16, "heads": 8, "head_dim": 4}
-    alone, shared = fk.attention_backward(**sizes), fk.attention_backward(**sizes, kv_heads=2)
+    alone, shared = fk.training.attention_backward(**sizes), fk.training.attention_backward(**sizes, kv_heads=2)
     assert alone.flops == shared.flops and alone.bytes > shared.bytes
 
 
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: fk.dense_backward(tokens=0, d_in=1, d_out=1), ValueError, "tokens=0"),
-        (lambda: fk.dense_backward(tokens=1, d_in=1, d_out=1, input="yes"), TypeError, "input='yes'"),
+        (lambda: fk.training.dense_backward(tokens=0, d_in=1, d_out=1), ValueError, "tokens=0"),
+        (lambda: fk.training.dense_backward(tokens=1, d_in=1, d_out=1, input="yes"), TypeError, "input='yes'"),
         (
-            lambda: fk.conv2d_backward(batch=1, c_in=4, c_out=4, h_out=1, w_out=1, kernel=1, groups=3),
+            lambda: fk.training.conv2d_backward(batch=1, c_in=4, c_out=4, h_out=1, w_out=1, kernel=1, groups=3),
             ValueError,
             "groups=3",
         ),
         (
-            lambda: fk.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, kernel="cudnn"),
+            lambda: fk.training.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, kernel="cudnn"),
             ValueError,
             "kernel='cudnn'",
         ),
         (
-            lambda: fk.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, mask="left"),
+            lambda: fk.training.attention_backward(batch=1, q=1, kv=1, heads=1, head_dim=1, mask="left"),
             ValueError,
             "mask='left'",
         ),
@@ -384,7 +386,7 @@ def test_bad_input(call, error, said):
 
 def test_the_gradient_of_a_complex_bias_adds_two_numbers_each():
     layer = dict(tokens=3, d_in=4, d_out=5, bias=True)
-    assert [fk.dense_backward(**layer, dtype=dtype).vector_flops for dtype in ("fp32", "complex64")] == [
+    assert [fk.training.dense_backward(**layer, dtype=dtype).vector_flops for dtype in ("fp32", "complex64")] == [
         3 * 5,
         2 * 3 * 5,
     ]
@@ -392,19 +394,21 @@ def test_the_gradient_of_a_complex_bias_adds_two_numbers_each():
 
 def test_the_math_kernel_s_backward_reads_every_row_too():
     sizes = dict(batch=1, q=4, kv=64, heads=2, head_dim=8)
-    windowed, full = (fk.attention_backward(**sizes, mask=mask, kernel="math").bytes for mask in (fk.window(2), "full"))
+    windowed, full = (
+        fk.training.attention_backward(**sizes, mask=mask, kernel="math").bytes for mask in (fk.window(2), "full")
+    )
     assert windowed == full == 2 * (2 * (4 + 64 + 64 + 4) * 8 * 2) + 7 * 2 * 4 * 64 * 2
 
 
 def test_a_convolution_has_one_group_and_steps_by_one_unless_it_is_said():
     # 2 · outputs · taps · channels in, and as many for the weight: 2 · 2 (images·outputs) · 6 · 9 · 6 · 20
-    assert fk.conv2d_backward(batch=2, c_in=6, c_out=6, h_out=4, w_out=5, kernel=3).flops == 2 * (
+    assert fk.training.conv2d_backward(batch=2, c_in=6, c_out=6, h_out=4, w_out=5, kernel=3).flops == 2 * (
         2 * 2 * 20 * 6 * 9 * 6
     )
     one = {f"{axis}_out": 1 for axis in "hw"} | {f"{axis}_in": 4 for axis in "hw"}
-    plain = fk.conv2d_backward(batch=1, c_in=1, c_out=1, kernel=4, **one)  # taps without gaps fill the input
+    plain = fk.training.conv2d_backward(batch=1, c_in=1, c_out=1, kernel=4, **one)  # taps without gaps fill the input
     assert plain.macs == 2 * 16
     with pytest.raises(ValueError, match="reaches over 7 positions"):
-        fk.conv2d_backward(batch=1, c_in=1, c_out=1, kernel=4, dilation=2, **one)
-    sides = fk.conv2d_backward(batch=1, c_in=1, c_out=1, h_out=4, w_out=4, kernel=1, dtype="int8")
+        fk.training.conv2d_backward(batch=1, c_in=1, c_out=1, kernel=4, dilation=2, **one)
+    sides = fk.training.conv2d_backward(batch=1, c_in=1, c_out=1, h_out=4, w_out=4, kernel=1, dtype="int8")
     assert sides.bytes == 16 + 1 + 16 + 16 + 16 + 1  # dY, W, dX; X, dY, dW: as many positions in as out

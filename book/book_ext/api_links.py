@@ -1,7 +1,9 @@
-"""Sphinx extension: a name in a signature or a docstring leads to its entry, whichever module it is written in.
+"""Sphinx extension: a name in a signature or a docstring leads to its entry, whichever
+module it is written in.
 
-Annotations and docstrings say `Size` and `Cost`, as the code does; the entries are `flopkit.sizes.Size` and `flopkit.Cost`. A name
-that leads nowhere is a warning, and so an error, unless it is Python's own.
+Annotations and docstrings say `Size` and `Cost`, as the code does; the entries are
+`flopkit.sizes.Size` and `flopkit.Cost`. A name that leads nowhere is a warning, and so
+an error, unless it is Python's own.
 """
 
 import builtins
@@ -24,15 +26,18 @@ MEMBERS = ("method", "classmethod", "staticmethod", "property", "attribute")
 
 
 def plain(app, config):
-    """numpydoc would lead types of Python and NumPy to the web pages of others, and the words between types to ours."""
+    """numpydoc would lead types of Python and NumPy to the web pages of others, and the
+    words between types to ours."""
     config.numpydoc_xref_aliases = {name: name for name in DEFAULT_LINKS}
     config.numpydoc_xref_ignore = {"optional", "or", "of"}
 
 
 def resolve(app, env, node, contnode):
-    """The one entry whose last part the name is; among several, the one that `import flopkit` offers.
+    """The one entry whose last part the name is; among several, the one that `import
+    flopkit` offers.
 
-    A member needs its class before it, except within that class, where Sphinx has found it already.
+    A member needs its class before it, except within that class, where Sphinx has found
+    it already.
     """
     if node.get("refdomain") != "py":
         return None
@@ -48,7 +53,8 @@ def resolve(app, env, node, contnode):
 
 
 def signature(app, what, name, obj, options, signature, returns):
-    """A dataclass as one would write it: a convention by its name, a container that is made anew as ``{}``, types without modules."""
+    """A dataclass as one would write it: a convention by its name, a container that is
+    made anew as ``{}``, types without modules."""
     if getattr(obj, "_is_protocol", False):  # a type, and nothing to call
         return "", None
     if signature:
@@ -58,7 +64,8 @@ def signature(app, what, name, obj, options, signature, returns):
 
 
 def lines(app, pagename, templatename, context, doctree):
-    """A long signature has a line for each parameter. Sphinx makes them a list of definitions without terms, which HTML does not know."""
+    """A long signature has a line for each parameter. Sphinx makes them a list of
+    definitions without terms, which HTML does not know."""
     tags = {
         "<dl>": '<span class="sig-lines">',
         "<dd>": '<span class="sig-line">',

@@ -1,4 +1,5 @@
-"""Tables of the API pages that list what flopkit's data hold: conventions, kinds of work and of measurements, recipes of activations."""
+"""Tables of the API pages that list what flopkit's data hold: conventions, kinds of
+work and of measurements, recipes of activations."""
 
 from flopkit import conventions as named
 from flopkit.conventions import KINDS, VECTOR_KINDS
@@ -7,7 +8,8 @@ from flopkit.recordings import KINDS as MEASURED, VERDICTS
 
 
 def conventions():
-    """Markdown: the conventions with a name, each with its source, those of papers and frameworks by letter behind flopkit's three."""
+    """Markdown: the conventions with a name, each with its source, those of papers and
+    frameworks by letter behind flopkit's three."""
     found = [value for name in named.__all__ if isinstance(value := getattr(named, name), named.Convention)]
     found.sort(key=lambda convention: (convention not in (named.EXACT, named.TORCH, named.FVCORE), convention.name))
     return "\n".join(["| Name | Source |", "|:--|:--|", *(f"| `{each.name}` | {each.source} |" for each in found)])
@@ -31,7 +33,8 @@ def recordings():
 
 
 def activations():
-    """Markdown: the element-wise FLOPs of each activation for one element, and what they are."""
+    """Markdown: the element-wise FLOPs of each activation for one element, and what
+    they are."""
     rows = [(name, recipe.flops, recipe.steps) for name, recipe in ACTIVATIONS.items()]
     return table(("Activation", "FLOPs", "Steps"), rows)
 

@@ -1,4 +1,5 @@
-"""The parts of the page "Claims checked", from the file of verdicts: Markdown, so that the book's search finds the claims."""
+"""The parts of the page "Claims checked", from the file of verdicts: Markdown, so that
+the book's search finds the claims."""
 
 from flopkit.book.lessons.claims import VERDICTS, claims, sources
 
@@ -6,7 +7,8 @@ GRAVE = ("wrong", "misleading")
 
 
 def texts():
-    """The sources, linked where they can be read, with how many of their claims are settled."""
+    """The sources, linked where they can be read, with how many of their claims are
+    settled."""
     lines = []
     for letter, source in sources().items():
         own = [claim for claim in claims().values() if claim.id[0] == letter]
@@ -19,7 +21,8 @@ def texts():
 
 
 def settled():
-    """How many verdicts of each kind and which, the gravest first; then the claims by source, each with its verdict, our number in words and the chapter."""
+    """How many verdicts of each kind and which, the gravest first; then the claims by
+    source, each with its verdict, our number in words and the chapter."""
     done = [claim for claim in claims().values() if claim.verdict is not None]
     lines = [f"{len(done)} of {len(claims())} claims are settled:", ""]
     for kind in (*GRAVE, *(kind for kind in VERDICTS if kind not in GRAVE)):

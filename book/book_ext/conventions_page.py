@@ -1,6 +1,7 @@
 """The parts of the page "Conventions", from flopkit's own: Markdown."""
 
 import flopkit as fk
+from book_ext.markdown_table import table
 from flopkit.published import presets
 
 MODELS = (("llama-3-8b", 8192), ("gpt2", 1024), ("deepseek-v3", 4096))
@@ -18,7 +19,8 @@ def presets_in_words():
 
 
 def counted():
-    """What each convention counts beside the products of the layers: a table a family, with the columns in which its members differ."""
+    """What each convention counts beside the products of the layers: a table a family,
+    with the columns in which its members differ."""
     lines = []
     for title, of_parameters in FAMILIES:
         answers = {name: _answers(each) for name, each in _members(of_parameters)}
@@ -48,7 +50,8 @@ def _answers(each):
 
 
 def _members(of_parameters):
-    """A convention that starts from the number of parameters counts norms like weights."""
+    """A convention that starts from the number of parameters counts norms like
+    weights."""
     return [(name, each) for name, each in presets().items() if bool(each.vectors) is of_parameters]
 
 
@@ -74,9 +77,3 @@ def _spread(steps):
 
 def _listed(words):
     return f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def table(rows, left=1):
-    head, *body = rows
-    lines = [head, [":--" if place < left else "--:" for place in range(len(head))], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,5 @@
-"""The table of the page on the counter: operators that no formula explains, by reason."""
+"""The table of the page on the counter: operators that no formula explains, by
+reason."""
 
 from flopkit.counter.formulas.unknown import UNEXPLAINED
 

@@ -1,7 +1,9 @@
-"""Sphinx extension: outputs of chapters are kept only as long as the code that made them is the same.
+"""Sphinx extension: outputs of chapters are kept only as long as the code that made
+them is the same.
 
-Jupyter's cache knows a notebook by its own cells. A chapter whose text stays while flopkit changes would be shown with
-yesterday's numbers. So the cache's folder is named after everything else a chapter runs on.
+Jupyter's cache knows a notebook by its own cells. A chapter whose text stays while
+flopkit changes would be shown with yesterday's numbers. So the cache's folder is named
+after everything else a chapter runs on.
 """
 
 import hashlib
@@ -29,12 +31,15 @@ PACKAGES = (
     "calflops",
     "torchinfo",
 )
-os.environ["TQDM_DISABLE"] = "1"  # a bar that was in motion is noise on a page
-os.environ["FLOPKIT_BOOK"] = "1"  # the kernels inherit it: a figure then shows the form for a page without a kernel
+INHERITED = {  # by the kernels that run the chapters
+    "TQDM_DISABLE": "1",  # a bar that was in motion is noise on a page
+    "FLOPKIT_BOOK": "1",  # a figure shows the form for a page without a kernel
+}
 
 
 def key(root):
-    """A short hash of flopkit's sources and data, Python's version and the versions of `PACKAGES`."""
+    """A short hash of flopkit's sources and data, Python's version and the versions of
+    `PACKAGES`."""
     digest = hashlib.sha256(sys.version.encode())
     for name in PACKAGES:
         try:
@@ -58,5 +63,6 @@ def name_cache(app, config):
 
 
 def setup(app):
+    os.environ.update(INHERITED)
     app.connect("config-inited", name_cache, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,5 +1,5 @@
 // Answers to exercises in a page without a kernel: flopkit/book/lessons/typed.py and answers.py, function by function. Patterns and words come
-// from notation.py and answers.py beside them, by book/_ext/exercises.py; tests/data/answers.json and exercises.json try both.
+// from notation.py and answers.py beside them, by book/book_ext/exercises.py; tests/data/answers.json and exercises.json try both.
 (() => {
   const SHARED = {};
   const at = (pattern, text, position) => { const found = new RegExp(pattern, "y"); found.lastIndex = position; const match = found.exec(text); return match && { ...match, end: found.lastIndex }; };
@@ -55,12 +55,18 @@
     const foreign = strict || every.some(([pattern]) => whole(pattern + SHARED.end, rest));
     return foreign || /[0-9]/.test(rest) ? null : 0;
   };
+  const rewritten = (text, { unit, kind }) => {
+    text = text.trim().toLowerCase();
+    for (const [pattern, into, ...kinds] of SHARED.rewritten) if (!kinds.length || kinds.includes(kind) || kinds.includes(unit)) text = text.replace(new RegExp(pattern, "g"), into.replace(/\\(\d)/g, "$$$1"));
+    return text;
+  };
+  const letter = (text, box) => {
+    const said = rewritten(text, box), found = at(SHARED.formula, said, 0)?.[1] ?? (Object.keys(box.letters).some(name => name.toLowerCase() === said) ? said : "");
+    return found && text[text.toLowerCase().lastIndexOf(found)];
+  };
   const read = (typed, box) => {
     const { unit, kind, scale } = box;
-    let text = typed.trim().toLowerCase();
-    const square = kind === "side" && whole(SHARED.side, text);
-    if (square) return { value: +square[1], digits: 99, half: 0, zeros: 0, bare: true };
-    for (const [pattern, into, ...kinds] of SHARED.rewritten) if (!kinds.length || kinds.includes(kind)) text = text.replace(new RegExp(pattern, "g"), into.replace(/\\(\d)/g, "$$$1"));
+    const text = rewritten(typed, box);
     if (text.split(":").length === 2) {
       const [left, right] = text.split(":").map(part => read(part, box));
       if (typeof left === "string" || typeof right === "string" || !right.value) return SHARED.unread;
@@ -97,26 +103,36 @@
     const hint = box.hints.find(([key]) => [String(key), ...chosen(String(key), box)].some(each => said.includes(plain(each)))), keys = Object.keys(box.choices);
     return hint ? hint[1] : keys.length && !found.length ? say(SHARED.none, keys.join(", ")) : SHARED.other;
   };
+  const rounds = (answer, value, half) => {
+    const apart = Math.abs(value - answer), most = half * (1 + 1e-9), step = half / 5;
+    return apart <= most || apart < 1.2 * half && Math.abs(value - step * Math.floor(answer / step + 0.5)) <= most;
+  };
   const apart = (value, answer) => answer && value / answer > 0 ? Math.abs(Math.log(value / answer)) : Infinity;
   const remark = (typed, box) => {
     const { answer, rel, kind, hints } = box;
     if (typeof answer !== "number") return ofWords(typed, box);
+    if (box.same && whole(SHARED.stays, typed.trim().toLowerCase())) typed = box.same;
+    const symbol = letter(typed.trim(), box);
+    if (symbol) return say(SHARED.symbol, Object.entries(box.letters).filter(([name]) => name.toLowerCase() === symbol.toLowerCase()).map(each => each.join(": "))[0] ?? symbol);
     const typed_ = read(typed, box);
     if (typeof typed_ === "string") return typed_;
     const readings = [typed_];
     if (kind === "%" && typed_.bare) readings.push({ ...typed_, value: typed_.value / 100, half: typed_.half / 100 });
-    const exact = rel <= 1e-9 && Number.isInteger(answer), tolerance = exact && typed_.half === 0.5 ? 0 : Math.max(rel, 1e-9);
+    const exact = rel <= 1e-9 && Number.isInteger(answer);
+    if (exact && SHARED.counted.includes(kind) && at(SHARED.bound, typed.toLowerCase(), 0)) return SHARED.outside;
+    const tolerance = exact && typed_.half === 0.5 ? 0 : Math.max(rel, 1e-9);
     if (readings.some(each => near(each.value, answer, tolerance))) return "";
     for (const each of readings) {
       const rounded = exact && SHARED.counted.includes(kind) && each.half > 0.5 ? [] : [[each.digits, each.half]];
       if (!exact || SHARED.strict.includes(kind) && each.digits - each.zeros >= box.digits) rounded.push([each.digits - each.zeros, each.half * 10 ** each.zeros]);
-      const enough = rounded.filter(([, half]) => Math.abs(each.value - answer) <= half * (1 + 1e-9));
+      const enough = rounded.filter(([, half]) => rounds(answer, each.value, half));
       if (enough.some(([digits]) => digits >= box.digits)) return "";
       if (enough.length) return (hints.find(([key]) => key === each.value) ?? [0, say(SHARED.digit, SHARED.digits[box.digits])])[1];
     }
     return reason(typed.trim(), readings, box);
   };
-  const reason = (text, readings, { answer, rel, kind, unit, hints }) => {
+  const reason = (text, readings, box) => {
+    const { answer, rel, kind, unit, hints } = box;
     const given = apart(readings[0].value, answer) <= apart(readings.at(-1).value, answer) ? readings[0] : readings.at(-1), known = [];
     if (answer) known.push([1 / answer, SHARED.inverse], ...SHARED.factors.map(([by, said, kinds, more]) => [by * answer, said + (kinds.includes(kind) ? more : "")]));
     if (0 < answer && answer < 1 && ["", "%", "×"].includes(kind)) known.push([1 - answer, SHARED.rest]);
@@ -125,6 +141,8 @@
     const meets = (each, value) => near(each.value, value, 1e-3) || (each.digits > 1 && Math.abs(each.value - value) <= each.half);
     const believed = readings.flatMap(each => own.filter(([value]) => meets(each, value)).map(([value, said]) => [Math.abs(each.value - value), said]));
     if (believed.length) return believed.reduce((best, next) => next[0] < best[0] ? next : best)[1];  // the nearest of them
+    const prefix = ["bytes", "bytes/s"].includes(kind) && new RegExp(SHARED.decimal).exec(text.toLowerCase()), end = prefix && prefix.index + 1;
+    if (prefix && !remark(`${text.slice(0, end)}i${text.slice(end)}`, { ...box, hints: [] })) return say(SHARED.binary, text[prefix.index], prefix[1].toUpperCase());
     const hint = known.find(([value]) => meets(given, value));
     if (hint) return hint[1];
     if (near(given.value, answer, 0.03)) return SHARED.close;

@@ -1,6 +1,8 @@
-"""Sphinx extension: what guesses and exercises of a page need, once a page; takeaways get a frame.
+"""Sphinx extension: what guesses and exercises of a page need, once a page; takeaways
+get a frame.
 
-The script of exercises (exercises.js, beside this file) gets the patterns and words of flopkit.book.lessons.answers.
+The script of exercises (exercises.js, beside this file) gets the patterns and words of
+flopkit.book.lessons.answers.
 """
 
 import json
@@ -33,7 +35,8 @@ def once_a_page(app, pagename, templatename, context, doctree):
 
 
 def frame_takeaways(app, doctree):
-    """A block quote that begins with a bold "Takeaway": plain Markdown, which also reads well in a notebook."""
+    """A block quote that begins with a bold "Takeaway": plain Markdown, which also
+    reads well in a notebook."""
     for quote in doctree.findall(nodes.block_quote):
         if quote.astext().startswith("Takeaway"):
             quote["classes"].append("fk-takeaway")

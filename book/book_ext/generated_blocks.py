@@ -1,11 +1,13 @@
-"""Sphinx extension: a page's part that is made by a Python function, from data, while the book is built.
+"""Sphinx extension: a page's part that is made by a Python function, from data, while
+the book is built.
 
-    ```{generated} module:function
-    :from: _build/test-report.json flopkit/book/data/verdicts.toml
+    ```{generated} tested_page:tables
+    :from: _build/test-report.json flopkit/book/data/*.toml
     ```
 
-The function takes no argument and returns Markdown. `from` names the files (from the top folder) whose change makes the page new.
-Modules in this folder and in flopkit can be named.
+The function, in a module of this package, takes no argument and returns Markdown. A
+change in its module makes the page new, and so does a change in a file that `from`
+names (from the top folder).
 """
 
 import importlib
@@ -21,11 +23,14 @@ class Generated(SphinxDirective):
     option_spec = {"from": directives.unchanged}
 
     def run(self):
+        name, _, function = self.arguments[0].partition(":")
+        module = importlib.import_module(f"book_ext.{name}")
         root = Path(self.env.app.confdir)
-        for name in self.options.get("from", "").split():
-            self.env.note_dependency(str(root / name))
-        module, _, function = self.arguments[0].partition(":")
-        text = getattr(importlib.import_module(module), function)()
+        for pattern in self.options.get("from", "").split():
+            for path in sorted(root.glob(pattern)) or [root / pattern]:  # one that is not there yet may come
+                self.env.note_dependency(str(path))
+        self.env.note_dependency(module.__file__)
+        text = getattr(module, function)()
         holder = nodes.container()
         self.state.nested_parse(text.splitlines(), self.content_offset, holder)
         return holder.children

@@ -1,7 +1,9 @@
-"""Sphinx extension: `[MFU](glossary.md#term-MFU)` leads to the term in the glossary, and says what it means where the mouse or the keyboard rests.
+"""Sphinx extension: `[MFU](glossary.md#term-MFU)` leads to the term in the glossary,
+and says what it means where the mouse or the keyboard rests.
 
-MyST finds headings of other pages by name; here the glossary's terms join them. In the built page such a link carries the
-first sentence of the definition as its `title`: a mouse that rests on the link shows it, a screen reader reads it, book.css shows it on
+MyST finds headings of other pages by name; here the glossary's terms join them. In the
+built page such a link carries the first sentence of the definition as its `title`: a
+mouse that rests on the link shows it, a screen reader reads it, book.css shows it on
 keyboard focus. A touch follows the link. In a notebook it is a link and nothing else.
 """
 
@@ -47,7 +49,8 @@ def explain(app, doctree, docname):
 
 
 def on_change(app, config):
-    """The glossary is a setting, so that a change in it rewrites every page that explains a term."""
+    """The glossary is a setting, so that a change in it rewrites every page that
+    explains a term."""
     config.glossary = hashlib.sha256((Path(app.confdir) / f"{GLOSSARY}.md").read_bytes()).hexdigest()
 
 

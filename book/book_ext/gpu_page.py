@@ -1,8 +1,8 @@
-"""The parts of the page "What a GPU said": what the counters of an H200 executed beside what was counted. Markdown tables."""
-
-from conventional import table
+"""The parts of the page "What a GPU said": what the counters of an H200 executed beside
+what was counted. Markdown tables."""
 
 import flopkit as fk
+from book_ext.markdown_table import table
 from flopkit.measuring.hardware.cases import CASES
 from flopkit.measuring.hardware.tiles import tiles, whole
 from flopkit.recordings import hardware_counts
@@ -52,7 +52,8 @@ def cases():
 
 
 def sums():
-    """1 × 1 convolutions of MobileNetV2: the channels in, and what their kernels execute."""
+    """1 × 1 convolutions of MobileNetV2: the channels in, and what their kernels
+    execute."""
     rows = [["1 × 1 convolution", "map", "executed / counted", "by the kernel's name"]]
     for line in hardware_counts().steps["mobilenet_v2"]:
         if line["watched"] and line["counted"]["flops"] and tiles(line["kernels"][0]):
@@ -66,7 +67,8 @@ def sums():
 
 
 def norms():
-    """Batch norms of MobileNetV2 by the size of their map: what the memory moved over one read and one write."""
+    """Batch norms of MobileNetV2 by the size of their map: what the memory moved over
+    one read and one write."""
     rows, seen = [["Map", "bytes of the map", "memory / counted"]], set()
     for line in hardware_counts().steps["mobilenet_v2"]:
         if line["watched"] and line["operator"] == "native_batch_norm":

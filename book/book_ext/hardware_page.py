@@ -3,9 +3,8 @@
 import tomllib
 from importlib.resources import files
 
-from conventional import table
-
 import flopkit as fk
+from book_ext.markdown_table import table
 from flopkit import units
 
 # what stands where no peak is known: every device has units for fp32 and 16 bit; those without a peak in fp8 have no units for it
@@ -14,7 +13,8 @@ SOURCES = tomllib.loads((files("flopkit") / "data" / "devices.toml").read_text("
 
 
 def peaks():
-    """One row a device: dense peaks by format, memory, bandwidth, and the ridge in bf16 (fp16 where there is no bf16)."""
+    """One row a device: dense peaks by format, memory, bandwidth, and the ridge in bf16
+    (fp16 where there is no bf16)."""
     rows = [["", "fp32", "16 bit", "fp8", "memory, GB", "bandwidth", "ridge, 16 bit"]]
     for name in fk.device_names():
         device = fk.device(name)
@@ -27,7 +27,8 @@ def peaks():
 
 
 def sources():
-    """What each device's numbers were read in, and what its sources leave open: a line a device, which unfolds."""
+    """What each device's numbers were read in, and what its sources leave open: a line
+    a device, which unfolds."""
     lines = []
     for name in fk.device_names():
         device = fk.device(name)

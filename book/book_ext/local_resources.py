@@ -1,8 +1,9 @@
 """Sphinx extension: the book asks nothing of the network.
 
-MathJax and the Vega bundle come from pinned Python packages and are copied to `_static/vendor/`. They are gathered under `_build`,
-not under book/_static, because Jupyter Book puts every script it finds there on every page. A built page that names a script,
-style, picture or font on another host fails the build.
+MathJax and the Vega bundle come from pinned Python packages and are copied to
+`_static/vendor/`. They are gathered under `_build`, not under book/_static, because
+Jupyter Book puts every script it finds there on every page. A built page that names a
+script, style, picture or font on another host fails the build.
 """
 
 import importlib.util
@@ -44,7 +45,8 @@ def gather(app):
 
 
 def drop_thebe(app, pagename, templatename, context, doctree):
-    """Jupyter Book loads sphinx-thebe always, which declares one constant twice (an error in the console) and names a CDN."""
+    """Jupyter Book loads sphinx-thebe always, which declares one constant twice (an
+    error in the console) and names a CDN."""
 
     def ours(asset):
         inline = getattr(asset, "attributes", {}).get("body") or ""
@@ -65,7 +67,8 @@ STYLE = re.compile(r"""(?:@import\s+(?:url\()?|url\()\s*["']?((?:https?:)?//[^"'
 
 
 def outside(folder):
-    """Lines `file: address` for each resource under `folder` that a browser would fetch from another host."""
+    """Lines `file: address` for each resource under `folder` that a browser would fetch
+    from another host."""
     found = set()
     for path in folder.rglob("*"):
         if path.suffix == ".html" and "_static" not in path.relative_to(folder).parts:

@@ -1,7 +1,10 @@
-"""Sphinx extension: "Figure 2.1" and "(2.1)" in the text lead to the figure and the equation that bear the number.
+"""Sphinx extension: "Figure 2.1" and "(2.1)" in the text lead to the figure and the
+equation that bear the number.
 
-The numbers stand in the chapters as plain text, `figure.numbered("2.1")`, `derivation(…, number="2.1")` and `\\tag{2.1}`, and references are plain text
-as well: they read the same in Colab and on paper. Here the built page gets its links. tests/book/test_numbers.py holds the order.
+The numbers stand in the chapters as plain text, `figure.numbered("2.1")`,
+`derivation(…, number="2.1")` and `\\tag{2.1}`, and references are plain text as well:
+they read the same in Colab and on paper. Here the built page gets its links.
+tests/book/test_links.py holds the order.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""The parts of the page "Published numbers, checked", from the rows themselves: Markdown tables."""
+"""The parts of the page "Published numbers, checked", from the rows themselves:
+Markdown tables."""
 
-from conventional import table
-
+from book_ext.markdown_table import table
 from flopkit import published
 from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING
 
@@ -45,7 +45,8 @@ def summary():
 
 
 def tables():
-    """Each table: where it stands, what was compared, the numbers that do not come out, each with its reason, and those that rest on an assumption."""
+    """Each table: where it stands, what was compared, the numbers that do not come out,
+    each with its reason, and those that rest on an assumption."""
     return "\n".join(line for name in published.names() for line in _one(name))
 
 

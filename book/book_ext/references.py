@@ -1,7 +1,10 @@
-"""Sphinx extension: the page of references is made from references.bib, and `[Dao et al. 2022](references.md#dao2022)` leads to an entry.
+"""Sphinx extension: the page of references is made from references.bib, and `[Dao et
+al. 2022](references.md#dao2022)` leads to an entry.
 
-sphinxcontrib-bibtex reads the file and lists its entries. Here stand the style of an entry (authors, title, note, where and when, link) and
-the anchors: the key of an entry, which a plain Markdown link can name, so that a notebook reads well where there is no Sphinx.
+sphinxcontrib-bibtex reads the file and lists its entries. Here stand the style of an
+entry (authors, title, note, where and when, link) and the anchors: the key of an entry,
+which a plain Markdown link can name, so that a notebook reads well where there is no
+Sphinx.
 """
 
 from urllib.parse import urlparse
@@ -23,7 +26,8 @@ def link(children, data):
 
 
 class Style(Unsrt):
-    """One form for all kinds of entries: A. Author and others. *Title* (note). Where, when. Link."""
+    """One form for all kinds of entries: A. Author and others. *Title* (note). Where,
+    when. Link."""
 
     def entry(self, e):
         return toplevel[
@@ -46,7 +50,8 @@ class Style(Unsrt):
 
 
 def name_entries(app, env):
-    """Each entry's anchor is its key. bibtex makes its own, one for each list that might hold the entry."""
+    """Each entry's anchor is its key. bibtex makes its own, one for each list that
+    might hold the entry."""
     domain = env.get_domain("cite")
     for citation in domain.citations:
         docname = citation.bibliography_key.docname

@@ -1,4 +1,5 @@
-"""Sphinx extension: the book's own style and scripts, and the buttons that lead to its repository."""
+"""Sphinx extension: the book's own style and scripts, and the buttons that lead to its
+repository."""
 
 import hashlib
 import re
@@ -10,7 +11,8 @@ MARK = 'class="fk-figure'  # pages that hold a figure carry it
 
 
 def buttons(app, config):
-    """Repository, issue and Colab buttons, where pyproject.toml says where the repository is."""
+    """Repository, issue and Colab buttons, where pyproject.toml says where the
+    repository is."""
     if address := repository():
         config.html_theme_options |= {
             "repository_url": address,
@@ -27,7 +29,8 @@ def folders(app):
 
 
 def assets(app, config):
-    """Add both folders of static files; their hash is a setting, so that a change in one of them rewrites every page."""
+    """Add both folders of static files; their hash is a setting, so that a change in
+    one of them rewrites every page."""
     digest = hashlib.sha256()
     for folder in folders(app):
         config.html_static_path.append(str(folder))
@@ -47,7 +50,8 @@ def on_page(app, pagename, templatename, context, doctree):
 
 
 def lighten(app, exception):
-    """The script and the style of figures without comments and indentation: every page with a figure loads them."""
+    """The script and the style of figures without comments and indentation: every page
+    with a figure loads them."""
     for name in ("figure.js", "figure.css"):
         path = Path(app.outdir) / "_static" / name
         if path.is_file():

@@ -1,8 +1,11 @@
-"""Sphinx extension: what a page tells a search engine, a shared link and a lost visitor.
+"""Sphinx extension: what a page tells a search engine, a shared link and a lost
+visitor.
 
-Each page has a description: `description: …` in a page's front matter or in a notebook's metadata. Where the book's address is known
-(flopkit.__about__.site), it also gets a site map (sphinx-sitemap), the tags of a shared link (sphinxext-opengraph) and a page for wrong
-addresses that finds its way from any depth (sphinx-notfound-page). Without an address no page names one, and 404.html has relative links.
+Each page has a description: `description: …` in a page's front matter or in a
+notebook's metadata. Where the book's address is known (flopkit.__about__.site), it also
+gets a site map (sphinx-sitemap), the tags of a shared link (sphinxext-opengraph) and a
+page for wrong addresses that finds its way from any depth (sphinx-notfound-page).
+Without an address no page names one, and 404.html has relative links.
 """
 
 from html import escape
@@ -19,7 +22,8 @@ SPECIAL = {
 
 
 def lost(prefix=""):
-    """The page that stands where there is none; `prefix` is the site's folder on its host."""
+    """The page that stands where there is none; `prefix` is the site's folder on its
+    host."""
     body = (
         '<section class="tex2jax_ignore mathjax_ignore" id="page-not-found"><h1>Page not found</h1>'
         f'<p>There is no page at this address. Try the <a href="{prefix}book/index.html">first page</a> '

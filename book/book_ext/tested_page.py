@@ -1,4 +1,5 @@
-"""The last part of the page "How this book is tested", from the report that `make test` leaves in _build/test-report.json."""
+"""The last part of the page "How this book is tested", from the report that `make test`
+leaves in _build/test-report.json."""
 
 import json
 from collections import Counter
@@ -18,7 +19,8 @@ def kind(path, part):
 
 
 def tables():
-    """Markdown: when and where the tests ran and how many passed; folded, the same by file, and what was left out and why."""
+    """Markdown: when and where the tests ran and how many passed; folded, the same by
+    file, and what was left out and why."""
     if not REPORT.is_file():
         return "This copy of the book was built without running the tests first, so it has no results to show. `make test` runs the tests and fills this section."
     report = json.loads(REPORT.read_text("utf8"))
@@ -52,7 +54,8 @@ def folded(title, lines):
 
 
 def left_out(report):
-    """What was skipped, and what was expected to fail because something else than this package is wrong."""
+    """What was skipped, and what was expected to fail because something else than this
+    package is wrong."""
     reasons = Counter((s["file"], s["reason"]) for part in report["parts"].values() for s in part["skipped"])
     if not reasons:
         return ["Nothing was left out."]

@@ -1,7 +1,8 @@
 """Sphinx extension: where lines may break. The chapters themselves hold plain spaces.
 
-A number and its unit stay on one line, and so does 7 × 7. Code in a table may break behind `_`, `.` and `/`, so that narrow columns do not
-break `hardware_flops` in mid-word.
+A number and its unit stay on one line, and so does 7 × 7. Code in a table may break
+behind `_`, `.` and `/`, so that narrow columns do not break `hardware_flops` in
+mid-word.
 """
 
 import re

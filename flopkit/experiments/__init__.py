@@ -1,4 +1,5 @@
-"""Measured experiments, one a file: a prediction, and what a device then did. Used by chapters and by ``python -m flopkit record``."""
+"""Measured experiments, one a file: a prediction, and what a device then did. Used by
+chapters and by ``python -m flopkit record``."""
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.catalogue import NAMES, Experiment, experiment

@@ -1,7 +1,8 @@
-"""All-reduce between devices, by size, and a training step that hides it behind its backward pass or does not.
+"""All-reduce between devices, by size, and a training step that hides it behind its
+backward pass or does not.
 
-The ranks are processes that ``torchrun`` starts, each with a GPU of its own over NCCL, or two on the CPU over gloo where there are not two GPUs.
-What they run is in `ranks`.
+The ranks are processes that ``torchrun`` starts, each with a GPU of its own over NCCL,
+or two on the CPU over gloo where there are not two GPUs. What they run is in `ranks`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 
 TITLE = "All-reduce, and a step that overlaps it"
 PREDICTION = (
@@ -25,12 +28,35 @@ PREDICTION = (
     "within a tenth. Overlap hides part of it on GPUs, at most the time of the backward pass; with gloo it hides little, since the "
     "processors that compute also copy."
 )
+EXPECTATIONS = {
+    "cpu": (
+        Expectation(
+            "a small one takes the same time whatever its size: less than 1.5×", (0, 1.5),
+            "65,536 numbers over 4,096", lambda of: [_took(of, 65536) / _took(of, 4096)],
+        ),
+        Expectation(
+            "a large one grows with its size: 8×, within a quarter", (6, 10),
+            "8,388,608 numbers over 1,048,576", lambda of: [_took(of, 8388608) / _took(of, 1048576)],
+        ),
+        Expectation(
+            "with gloo, overlap hides little: a step takes at least 90 % of one that reduces at its end", (0.9, 1.1),
+            "overlapped over after", lambda of: [of.seconds(what="step", mode="overlapped") / of.seconds(what="step", mode="after")],
+        ),
+    ),
+}  # fmt: skip
+
+
+def _took(of: Cases, numbers: int) -> Span:
+    return of.seconds(what="all_reduce", numbers=numbers)
+
+
 # The gradients stay here, are reduced when all are there, or while others are computed.
 MODES = ("alone", "after", "overlapped")
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """Seconds by the size of the tensor, then those of a step in three modes. ``extra`` has the bytes that each rank sends."""
+    """Seconds by the size of the tensor, then those of a step in three modes. ``extra``
+    has the bytes that each rank sends."""
     import torch
 
     cards = torch.cuda.device_count() if bench.device.type == "cuda" else 0

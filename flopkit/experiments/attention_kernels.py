@@ -1,4 +1,5 @@
-"""Attention by each kernel that torch has for the device, over the length of the sequence, with and without a causal mask."""
+"""Attention by each kernel that torch has for the device, over the length of the
+sequence, with and without a causal mask."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from typing import Any
 
 from flopkit import machine
 from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 from flopkit.layers.attentions import attention
 
 TITLE = "Attention kernels: math, memory-efficient, flash"
@@ -18,13 +21,68 @@ PREDICTION = (
     "skips the blocks that the mask hides; math computes all pairs and takes no less time than without a mask. On a CPU flash is 1.5 to 3 times "
     "faster than math."
 )
+FLASH = {"kernel": "flash", "tokens": 4096, "causal": False}
+EXPECTATIONS = {
+    "gpu": (
+        Expectation(
+            "math grows with the square: 16× for four times the tokens, within a quarter", (12, 20),
+            "time of 4,096 tokens over 1,024", lambda of: [_took(of, "math", 4096) / _took(of, "math", 1024)],
+        ),
+        Expectation(
+            "flash is 2 to 4 times as fast as math at 4,096 tokens", (2, 4), "time of math over flash",
+            lambda of: [_took(of, "math", 4096) / _took(of, "flash", 4096)],
+        ),
+        Expectation(
+            "it reaches a third to two thirds of the dense peak there", (1 / 3, 2 / 3), "of the data sheet's",
+            lambda of: [of.rate(**FLASH) / of.peak(**FLASH)], " %",
+        ),
+        Expectation(
+            "a causal mask halves the time of flash at long sequences, within a fifth", (0.4, 0.6),
+            "4,096 and 16,384 tokens", lambda of: _masked(of, "flash", 4096, 16384),
+        ),
+        Expectation(
+            "math takes no less time with a mask, within a tenth", (0.9, math.inf),
+            "1,024 and 4,096 tokens", lambda of: _masked(of, "math", 1024, 4096),
+        ),
+    ),
+    "cpu": (
+        Expectation(
+            "math grows with the square: 4× for twice the tokens, within a quarter", (3, 5),
+            "time of 1,024 and 2,048 tokens, over half of them",
+            lambda of: [_took(of, "math", 2 * n) / _took(of, "math", n) for n in (512, 1024)],
+        ),
+        Expectation(
+            "flash is 1.5 to 3 times as fast as math", (1.5, 3), "512, 1,024 and 2,048 tokens",
+            lambda of: [_took(of, "math", n) / _took(of, "flash", n) for n in (512, 1024, 2048)],
+        ),
+        Expectation(
+            "a causal mask halves the time of flash at long sequences, within a fifth", (0.4, 0.6),
+            "2,048 tokens", lambda of: _masked(of, "flash", 2048),
+        ),
+        Expectation(
+            "math takes no less time with a mask, within a tenth", (0.9, math.inf),
+            "512, 1,024 and 2,048 tokens", lambda of: _masked(of, "math", 512, 1024, 2048),
+        ),
+    ),
+}  # fmt: skip
+
+
+def _took(of: Cases, kernel: str, tokens: int, causal: bool = False) -> Span:
+    return of.seconds(kernel=kernel, tokens=tokens, causal=causal)
+
+
+def _masked(of: Cases, kernel: str, *lengths: int) -> list[Span]:
+    """The time with a causal mask over that without."""
+    return [_took(of, kernel, n, True) / _took(of, kernel, n) for n in lengths]
+
 
 SHARE = 1 / 8  # of the memory that the scores of "math" may take, in fp32, at most: it holds several such matrices
 BLOCK = 128  # queries that the check takes at once
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """FLOP/s and bytes/s by kernel, length and mask. *extra* has the FLOPs of the pairs that the mask lets through.
+    """FLOP/s and bytes/s by kernel, length and mask. *extra* has the FLOPs of the pairs
+    that the mask lets through.
 
     Math stops where its scores would take more than an eighth of the memory.
     """
@@ -45,7 +103,8 @@ def run(bench: Bench) -> Iterator[Record]:
 
 
 def kernels(bench: Bench, dtype: str) -> tuple[str, ...]:
-    """The kernels of `scaled_dot_product_attention` that run here: on CUDA, flash is for half precision and capability 8.0 or more."""
+    """The kernels of `scaled_dot_product_attention` that run here: on CUDA, flash is
+    for half precision and capability 8.0 or more."""
     if bench.device.type != "cuda":
         return ("math", "flash")
     import torch
@@ -55,7 +114,8 @@ def kernels(bench: Bench, dtype: str) -> tuple[str, ...]:
 
 
 def sdpa(kernel: str, causal: bool) -> Callable[..., Any]:
-    """Attention of queries, keys and values by one kernel and no other: where it cannot run, torch raises RuntimeError."""
+    """Attention of queries, keys and values by one kernel and no other: where it cannot
+    run, torch raises RuntimeError."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -71,7 +131,8 @@ def sdpa(kernel: str, causal: bool) -> Callable[..., Any]:
 
 
 def _by_blocks(causal: bool) -> Callable[..., Any]:
-    """Attention written out in float64, for as many queries at a time as leave room for their scores: fused kernels take no float64."""
+    """Attention written out in float64, for as many queries at a time as leave room for
+    their scores: fused kernels take no float64."""
 
     def right(q: Any, k: Any, v: Any) -> Any:
         import torch

@@ -1,4 +1,5 @@
-"""How much longer the backward pass of a layer takes than its forward pass, layer by layer."""
+"""How much longer the backward pass of a layer takes than its forward pass, layer by
+layer."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import Any
 
 from flopkit.experiments.attention_kernels import kernels, sdpa
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.pairs import over
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span, over
 
 TITLE = "Backward to forward, layer by layer"
 PREDICTION = (
@@ -16,13 +18,34 @@ PREDICTION = (
     "first and dense convolution. The depthwise convolution is memory-bound, moves twice the bytes on its way back, and takes 2 to 4 times as "
     "long, for kernels of its weight's gradient are less polished. A fused attention kernel takes 2 to 3.5 times as long."
 )
+COMPUTE_BOUND = {"linear": 2, "linear, first layer": 1, "convolution": 2}  # backward over forward, expected
+EXPECTED = (
+    Expectation(
+        "linear 2, first layer 1, convolution 2, within a fifth", (0.8, 1.2), "what was measured over this",
+        lambda of: [_back(of, layer) / expected for layer, expected in COMPUTE_BOUND.items()],
+    ),
+    Expectation(
+        "depthwise convolution 2 to 4", (2, 4), "backward over forward", lambda of: [_back(of, "depthwise convolution")]
+    ),
+    Expectation(
+        "fused attention 2 to 3.5", (2, 3.5), "backward over forward", lambda of: [_back(of, "attention, flash")]
+    ),
+)  # fmt: skip
+EXPECTATIONS = {"gpu": EXPECTED, "cpu": EXPECTED}
+
+
+def _back(of: Cases, layer: str) -> Span:
+    """Backward over forward."""
+    return of.seconds(layer=layer, passes="forward and backward") / of.seconds(layer=layer, passes="forward") + -1
+
 
 Shapes = list[tuple[int, ...]]
 Function = Callable[..., Any]
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """The forward pass alone, with what autograd keeps of it, and both passes. See `ratios`."""
+    """The forward pass alone, with what autograd keeps of it, and both passes. See
+    `ratios`."""
     dtype = bench.dtypes[0]
     for layer, forward, shapes, trained, check in _layers(bench, dtype):
         for passes in ("forward", "forward and backward"):
@@ -39,7 +62,8 @@ def run(bench: Bench) -> Iterator[Record]:
 
 
 def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Backward to forward by layer, in FLOPs, bytes and seconds, and the seconds' interval at its widest: of pairs whose verdicts are ok.
+    """Backward to forward by layer, in FLOPs, bytes and seconds, and the seconds'
+    interval at its widest: of pairs whose verdicts are ok.
 
     The interval has no upper end where the forward pass may have taken no time at all.
 
@@ -60,7 +84,8 @@ def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def _passes(forward: Function, trained: int, passes: str) -> Function:
-    """A function of the output's gradient and the inputs: the output, or with both passes the gradients of the last *trained* inputs."""
+    """A function of the output's gradient and the inputs: the output, or with both
+    passes the gradients of the last *trained* inputs."""
 
     def run(gradient: Any, *inputs: Any) -> Any:
         import torch
@@ -77,7 +102,8 @@ def _passes(forward: Function, trained: int, passes: str) -> Function:
 
 
 def _layers(bench: Bench, dtype: str) -> Iterator[tuple[str, Function, Shapes, int, Function | None]]:
-    """(name, forward function, shapes of its inputs, how many of the last ones get a gradient, what it is checked by)."""
+    """(name, forward function, shapes of its inputs, how many of the last ones get a
+    gradient, what it is checked by)."""
     from torch.nn.functional import conv2d, linear
 
     tokens, width = bench.pick(toy=(8, 16), cpu=(256, 1024), gpu=(8192, 4096))

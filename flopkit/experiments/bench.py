@@ -1,4 +1,5 @@
-"""The bench that experiments run on: a device, how large the cases may be, and what was measured already."""
+"""The bench that experiments run on: a device, how large the cases may be, and what was
+measured already."""
 
 from __future__ import annotations
 
@@ -25,13 +26,15 @@ class Bench:
     device : str, optional
         ``"cpu"`` or ``"cuda"``. None: the CUDA device where there is one, else the CPU.
     scale : str, optional
-        ``"toy"``: sizes for a test; ``"cpu"``: seconds on two cores; ``"gpu"``: sizes that fill a GPU. None: by the device.
+        ``"toy"``: sizes for a test; ``"cpu"``: seconds on two cores; ``"gpu"``: sizes
+        that fill a GPU. None: by the device.
     time_budget : float, optional
         Seconds of a case. None: by the scale.
     known : Mapping[str, Record], optional
         Cases that were measured before, by `key`: they are not measured again.
     keep : Callable[[Record], None], optional
-        Called with each new record as soon as it is there, so that an interruption loses nothing.
+        Called with each new record as soon as it is there, so that an interruption
+        loses nothing.
 
     Examples
     --------
@@ -72,7 +75,8 @@ class Bench:
         return ("bf16", "tf32", "fp32") if major >= 8 else ("fp16", "fp32")
 
     def randn(self, dtype: str, *shape: int) -> Any:
-        """Normal numbers on the device, in the format that products of *dtype* take: the caller's random numbers go on as they would."""
+        """Normal numbers on the device, in the format that products of *dtype* take:
+        the caller's random numbers go on as they would."""
         import torch
 
         return torch.randn(*shape, device=self.device, generator=self._random).to(torch_dtype(dtype))
@@ -95,10 +99,12 @@ class Bench:
         params : Mapping[str, Any]
             What tells this case from others; plain values.
         make : Callable[[], tuple[Any, ...]]
-            Gives the function and its arguments, ``(fn, *args)``; called only if the case is to be measured.
+            Gives the function and its arguments, ``(fn, *args)``; called only if the
+            case is to be measured.
         dtype : str
-            Number format of the products. While the case runs, torch may round products of fp32 to TF32, unless this is
-            ``"fp32"``: products of other formats may need some of fp32, too. The record's protocol says it.
+            Number format of the products. While the case runs, torch may round products
+            of fp32 to TF32, unless this is ``"fp32"``: products of other formats may
+            need some of fp32, too. The record's protocol says it.
         flops : float, optional
             FLOPs of a call. None: they are counted.
         bytes : float, optional
@@ -108,7 +114,8 @@ class Bench:
         time_budget : float, optional
             Seconds of this case where neither caller nor scale names any.
         extra : Mapping[str, Any] | Callable[[], Mapping[str, Any]], optional
-            Further plain numbers to keep, such as ``{"model_flops": …}``, or a function that finds them once the case is measured.
+            Further plain numbers to keep, such as ``{"model_flops": …}``, or a function
+            that finds them once the case is measured.
         """
         key = self.key(experiment, params, dtype)
         if key in self.known:
@@ -128,7 +135,8 @@ class Bench:
         return self.add(experiment, params, dtype, {**record, "protocol": protocol, "extra": dict(more or {})})
 
     def add(self, experiment: str, params: Mapping[str, Any], dtype: str, measured: Mapping[str, Any]) -> Record:
-        """Keep what was *measured* of a case, by this bench or by a program that it started: ``{**measurement.record(), "extra": {…}}``."""
+        """Keep what was *measured* of a case, by this bench or by a program that it
+        started: ``{**measurement.record(), "extra": {…}}``."""
         named = ", ".join(f"{name}={value}" for name, value in params.items())
         record = {"experiment": experiment, "case": named, "params": dict(params), "dtype": dtype, **measured}
         self.known[self.key(experiment, params, dtype)] = record

@@ -1,4 +1,5 @@
-"""A training step of a language model that keeps its activations, and one that computes them again: time against FLOPs."""
+"""A training step of a language model that keeps its activations, and one that computes
+them again: time against FLOPs."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Iterator
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.decoder import Sizes, step_case
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 
 TITLE = "Checkpointing: time against FLOPs"
 PREDICTION = (
@@ -13,6 +16,38 @@ PREDICTION = (
     "which is not repeated. Time grows by nearly the same factor, 1.2 to 1.35: HFU stays within 5 %, MFU falls by a fifth to a quarter. "
     "Both steps give the same loss."
 )
+
+
+def _expected(on: str = "") -> tuple[Expectation, ...]:
+    return (
+        Expectation(
+            "executed FLOPs are 1.2 to 1.33 times the model FLOPs", (1.2, 1.33), f"counted, over the model FLOPs{on}",
+            lambda of: [_executed(of(recompute="full", dtype=dtype)) for dtype in of.dtypes],
+        ),
+        Expectation("time grows by 1.2 to 1.35", (1.2, 1.35), f"time{on}", _grown),
+        Expectation(
+            "HFU stays within 5 %", (0.95, 1.05), f"HFU with recompute over without{on}",
+            lambda of: [of.rate(recompute="full", dtype=d) / of.rate(recompute="none", dtype=d) for d in of.dtypes],
+        ),
+        Expectation(
+            "MFU falls by a fifth to a quarter", (0.75, 0.8), f"MFU with recompute over without{on}",
+            lambda of: [1 / each for each in _grown(of)],
+        ),
+    )  # fmt: skip
+
+
+def _executed(case: Record) -> float:
+    """FLOPs that were counted, over those of the model."""
+    return case["counted"]["flops"] / case["extra"]["model_flops"]  # type: ignore[no-any-return]
+
+
+def _grown(of: Cases) -> list[Span]:
+    """The time of the step that recomputes over that of the one that does not, by
+    number format."""
+    return [of.seconds(recompute="full", dtype=d) / of.seconds(recompute="none", dtype=d) for d in of.dtypes]
+
+
+EXPECTATIONS = {"gpu": _expected(", bf16 and TF32"), "cpu": _expected()}
 POLICIES = {"none": False, "full": True}
 
 
@@ -25,7 +60,8 @@ def sizes_of(bench: Bench) -> tuple[Sizes, int, int]:
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """Forward and backward with and without recomputing, by number format. ``extra`` has the model FLOPs, for MFU; counted are the executed."""
+    """Forward and backward with and without recomputing, by number format. ``extra``
+    has the model FLOPs, for MFU; counted are the executed."""
     sizes, batch, seq = sizes_of(bench)
     for dtype in bench.dtypes[:2]:
         for recompute, checkpointed in POLICIES.items():

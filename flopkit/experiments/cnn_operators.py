@@ -1,15 +1,19 @@
-"""Where the time of a network's training step goes: the kernels' own time by kind of operator, from torch's profiler, beside the time of the step."""
+"""Where the time of a network's training step goes: the kernels' own time by kind of
+operator, from torch's profiler, beside the time of the step."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.cnns import network_of
 from flopkit.experiments.decoder import take_step
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "Which operators take the time of a network's training step"
@@ -20,14 +24,74 @@ PREDICTION = (
     "a tenth; in bf16 with the channels last the kernels are faster than their launches, and a graph saves a third of MobileNetV2's time or more. "
     "Channels last helps ResNet-50 in bf16 more than MobileNetV2."
 )
-STEPS = 3  # under the profiler, after one to warm up
 KINDS = ("norms", "depthwise", "pointwise", "convolutions", "activations", "copies", "others")
+KERNELS = "of the kernels' time"
+EXPECTATIONS = {
+    "gpu": (
+        Expectation(
+            "of MobileNetV2 in fp32 with channels first, batch norms take the largest share of the kernels' time", (1, math.inf),
+            "over that of the next kind",
+            lambda of: [_share(of, "mobilenet_v2", "norms") / max(_share(of, "mobilenet_v2", kind) for kind in KINDS if kind != "norms")],
+        ),
+        Expectation("they take 30 to 45 % of it", (0.3, 0.45), KERNELS, lambda of: [_share(of, "mobilenet_v2", "norms")], " %"),
+        Expectation(
+            "depthwise convolutions take 20 to 40 %", (0.2, 0.4), KERNELS, lambda of: [_share(of, "mobilenet_v2", "depthwise")], " %"
+        ),
+        Expectation(
+            "and most of it on the way back", (0.5, 1), "backward, of the depthwise convolutions' time",
+            lambda of: [_share(of, "mobilenet_v2", "depthwise, backward") / _share(of, "mobilenet_v2", "depthwise")], " %",
+        ),
+        Expectation(
+            "of ResNet-50, in the same format, convolutions take more than 60 %", (0.6, 1), KERNELS,
+            lambda of: [_share(of, "resnet50", "pointwise", "convolutions")], " %",
+        ),
+        Expectation(
+            "in fp32 a CUDA graph saves less than a tenth", (0.9, math.inf),
+            "time with a graph over eager, MobileNetV2, EfficientNet-B0, ResNet-50, channels first, then last",
+            lambda of: [_kept(of, name, "fp32", on) for on in ("NCHW", "NHWC") for name in ("mobilenet_v2", "efficientnet_b0", "resnet50")],
+        ),
+        Expectation(
+            "in bf16 with channels last it saves a third of MobileNetV2's time or more", (0, 2 / 3),
+            "time with a graph over eager", lambda of: [_kept(of, "mobilenet_v2", "bf16", "NHWC")],
+        ),
+        Expectation(
+            "channels last helps ResNet-50 in bf16 more than MobileNetV2", (1, math.inf),
+            "the gain of ResNet-50 over that of MobileNetV2, eager and as a graph",
+            lambda of: [_turned(of, "resnet50", mode) / _turned(of, "mobilenet_v2", mode) for mode in ("eager", "graph")],
+        ),
+    ),
+}  # fmt: skip
+
+
+def _share(of: Cases, network: str, *kinds: str) -> float:
+    """Of the kernels' time in a step, in fp32 with channels first."""
+    found = of(network=network, dtype="fp32", layout="NCHW", mode="eager")["extra"]
+    return sum(found[kind] for kind in kinds) / sum(found[kind] for kind in KINDS)  # type: ignore[no-any-return]
+
+
+def _took(of: Cases, network: str, dtype: str, layout: str, mode: str) -> Span:
+    return of.seconds(network=network, dtype=dtype, layout=layout, mode=mode)
+
+
+def _kept(of: Cases, network: str, dtype: str, layout: str) -> Span:
+    """The time as a CUDA graph over that of the eager step."""
+    return _took(of, network, dtype, layout, "graph") / _took(of, network, dtype, layout, "eager")
+
+
+def _turned(of: Cases, network: str, mode: str) -> Span:
+    """The time with channels first over that with channels last."""
+    return _took(of, network, "bf16", "NCHW", mode) / _took(of, network, "bf16", "NHWC", mode)
+
+
+STEPS = 3  # under the profiler, after one to warm up
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """Seconds of a step by network, format and order of memory; *extra* has the kernels' seconds in one step by kind of operator.
+    """Seconds of a step by network, format and order of memory; *extra* has the
+    kernels' seconds in one step by kind of operator.
 
-    On a CUDA device the same step as a CUDA graph, too, whose kernels the host launches all at once.
+    On a CUDA device the same step as a CUDA graph, too, whose kernels the host launches
+    all at once.
     """
     networks = bench.pick(
         toy=("mobilenet_v2",), cpu=("mobilenet_v2", "resnet18"), gpu=("mobilenet_v2", "efficientnet_b0", "resnet50")
@@ -76,7 +140,8 @@ def _case(
 
 
 def profiled(step: Callable[..., Any], given: Callable[[], tuple[Any, ...]]) -> dict[str, float]:
-    """Seconds of the kernels in one step, by kind of operator, and how many ran. On a CPU the operators' own time stands for that of kernels."""
+    """Seconds of the kernels in one step, by kind of operator, and how many ran. On a
+    CPU the operators' own time stands for that of kernels."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -101,7 +166,8 @@ def profiled(step: Callable[..., Any], given: Callable[[], tuple[Any, ...]]) -> 
 
 
 def by_kind(rows: Iterable[tuple[str, list[list[int]], float, int]]) -> dict[str, float]:
-    """Seconds of one step by kind, of an operator's name, shapes, microseconds and calls in all steps.
+    """Seconds of one step by kind, of an operator's name, shapes, microseconds and
+    calls in all steps.
 
     >>> found = by_kind([("aten::convolution_backward", [[8, 4, 9, 9], [8, 4, 9, 9], [4, 1, 3, 3]], 3e6, 3)])
     >>> found["depthwise, backward"], found["norms"]
@@ -119,7 +185,8 @@ def by_kind(rows: Iterable[tuple[str, list[list[int]], float, int]]) -> dict[str
 
 
 def kind_of(name: str, shapes: list[list[int]]) -> str:
-    """One of `KINDS` for an operator as torch's profiler names it, with the shapes of its inputs.
+    """One of `KINDS` for an operator as torch's profiler names it, with the shapes of
+    its inputs.
 
     >>> kind_of("aten::cudnn_convolution", [[8, 4, 9, 9], [16, 4, 1, 1]]), kind_of("aten::hardtanh_", [[8, 4]])
     ('pointwise', 'activations')
@@ -138,7 +205,8 @@ def kind_of(name: str, shapes: list[list[int]]) -> str:
 
 
 def _captured(step: Callable[..., Any], images: Any, labels: Any) -> Callable[..., Any]:
-    """*step* as a CUDA graph, on copies of its inputs into which those of each call are copied."""
+    """*step* as a CUDA graph, on copies of its inputs into which those of each call are
+    copied."""
     import torch
 
     fixed = images.clone(), labels.clone()

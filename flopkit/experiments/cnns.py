@@ -1,14 +1,18 @@
-"""The thirteen networks of the study of 2021, trained on random images: one image, a batch, and some batches of an epoch."""
+"""The thirteen networks of the study of 2021, trained on random images: one image, a
+batch, and some batches of an epoch."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.decoder import take_step
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 from flopkit.measuring.workloads import torch_dtype
 from flopkit.models.vision import cnn, cnn_names
 
@@ -20,11 +24,96 @@ PREDICTION = (
     "optimiser and the copy of the images, less than a tenth. Half precision speeds up VGG by more than MobileNetV2 does, and compiling "
     "speeds up MobileNetV2 by about 1.5, since it fuses normalisations and activations."
 )
+SMALL = ("mobilenet_v2", "efficientnet_b0")
+FORMATS = ("bf16", "tf32", "fp32")
+EACH = "MobileNetV2, then EfficientNet-B0, each in bf16, TF32, fp32"
+THEORY = Expectation(
+    "three times the forward pass is the counted step, within 4 %", (0.96, 1.04),
+    lambda of: f"the farthest of {len({each['params']['network'] for each in _batches(of)})} networks",
+    lambda of: [max(map(_theory, _batches(of)), key=lambda ratio: abs(ratio - 1))],
+)  # fmt: skip
+EXPECTATIONS = {
+    "gpu": (
+        THEORY,
+        Expectation(
+            "MobileNetV2 and EfficientNet-B0 make a tenth of VGG-16's FLOP/s or less", (0, 0.1), EACH,
+            lambda of: [of.rate(**_batch(name, d)) / of.rate(**_batch("vgg16", d)) for name in SMALL for d in FORMATS],
+        ),
+        Expectation(
+            "they reach more than half of what their bytes allow", (0.5, math.inf), f"of the bandwidth, {EACH}",
+            lambda of: [of.bandwidth(**_batch(name, d)) for name in SMALL for d in FORMATS], " %",
+        ),
+        Expectation(
+            "a batch is several times as efficient as one image: at least twice", (2, math.inf),
+            "time of one image, ResNet-18, ResNet-50, VGG-16", lambda of: _image(of, "one", "resnet18", "resnet50", "vgg16"),
+        ),
+        Expectation(
+            "an epoch adds less than a tenth", (0, 1.1),
+            "time of an image in an epoch over one in a batch, ResNet-18 and ResNet-50",
+            lambda of: _image(of, "epoch", "resnet18", "resnet50"),
+        ),
+        Expectation(
+            "half precision speeds up VGG by more than MobileNetV2", (1, math.inf),
+            "the gain of VGG-16 over that of MobileNetV2, fp32 to bf16",
+            lambda of: [_halved(of, "vgg16") / _halved(of, "mobilenet_v2")],
+        ),
+    ),
+    "cpu": (
+        THEORY,
+        Expectation(
+            "MobileNetV2 and EfficientNet-B0 make a tenth of VGG-16's FLOP/s or less", (0, 0.1), "these two",
+            lambda of: [of.rate(**_batch(name)) / of.rate(**_batch("vgg16")) for name in SMALL],
+        ),
+        Expectation(
+            "they reach more than half of what their bytes allow", (0.5, math.inf), "of the bandwidth",
+            lambda of: [of.bandwidth(**_batch(name)) for name in SMALL], " %",
+        ),
+        Expectation(
+            "a batch is hardly more efficient than one image: less than a quarter", (0, 1.25),
+            "time of one image, ResNet-18 and MobileNetV2", lambda of: _image(of, "one", "resnet18", "mobilenet_v2"),
+        ),
+        Expectation(
+            "an epoch adds less than a tenth", (0, 1.1), "time of an image in an epoch over one in a batch, the same two",
+            lambda of: _image(of, "epoch", "resnet18", "mobilenet_v2"),
+        ),
+    ),
+}  # fmt: skip
+
+
+def _batches(of: Cases) -> list[Record]:
+    return [each for each in of.records if each["params"]["method"] == "batch"]
+
+
+def _theory(case: Record) -> float:
+    return case["extra"]["theory_flops"] / case["counted"]["flops"]  # type: ignore[no-any-return]
+
+
+def _batch(network: str, dtype: str = "fp32", method: str = "batch") -> dict[str, Any]:
+    return {"network": network, "dtype": dtype, "method": method, "compiled": False}
+
+
+def _image(of: Cases, method: str, *networks: str) -> list[Span]:
+    """The time of an image by this method over that in a batch, in fp32."""
+
+    def took(network: str, method: str) -> Span:
+        case = _batch(network, method=method)
+        images: int = of(**case)["extra"]["images"]
+        return of.seconds(**case) / images
+
+    return [took(network, method) / took(network, "batch") for network in networks]
+
+
+def _halved(of: Cases, network: str) -> Span:
+    """What half precision gains."""
+    return of.seconds(**_batch(network, "fp32")) / of.seconds(**_batch(network, "bf16"))
+
+
 SHOWN = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "efficientnet_b0")  # those that run by more than one method
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """A training step of each network by number format, then for some of them one image, an epoch, and the compiled network."""
+    """A training step of each network by number format, then for some of them one
+    image, an epoch, and the compiled network."""
     networks = bench.pick(toy=("resnet18", "mobilenet_v2"), cpu=cnn_names(), gpu=cnn_names())
     shown = bench.pick(toy=("mobilenet_v2",), cpu=("resnet18", "mobilenet_v2"), gpu=SHOWN)
     for network in networks:
@@ -49,7 +138,8 @@ def _case(bench: Bench, network: str, method: str, dtype: str, compiled: bool = 
     net = functools.cache(lambda: network_of(network, device).to(kind, memory_format=order))
 
     def right(labels: Any, images: Any) -> Any:
-        """The losses in float64. That gradients were computed, the counted FLOPs show."""
+        """The losses in float64. That gradients were computed, the counted FLOPs
+        show."""
         double = copy.deepcopy(net()).double()
         outputs = [double(x.to(device, torch.float64)) for x in images]
         return torch.stack([functional.cross_entropy(each, y) for each, y in zip(outputs, labels, strict=True)])
@@ -70,7 +160,8 @@ def _case(bench: Bench, network: str, method: str, dtype: str, compiled: bool = 
 
 
 def network_of(name: str, device: Any) -> Any:
-    """The network as torchvision has it, with random weights, without what is random in a step."""
+    """The network as torchvision has it, with random weights, without what is random in
+    a step."""
     import torch
 
     try:
@@ -88,7 +179,8 @@ def network_of(name: str, device: Any) -> Any:
 
 
 def _steps(net: Any, device: Any, compiled: bool = False, optimizer: Any = None) -> Callable[..., Any]:
-    """Batch by batch: copied to the device, forward, backward and, where there is an optimiser, its step."""
+    """Batch by batch: copied to the device, forward, backward and, where there is an
+    optimiser, its step."""
     import torch
     from torch.nn import functional
 

@@ -1,14 +1,18 @@
-"""Decoding with a KV cache: one new token for each sequence of a batch, at a short and a long context."""
+"""Decoding with a KV cache: one new token for each sequence of a batch, at a short and
+a long context."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.decoder import Sizes, decoder
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "Decoding by batch size"
@@ -18,6 +22,76 @@ PREDICTION = (
     "the bytes grow with the batch, and at the long context no batch becomes compute-bound. On a GPU an eager step at a small batch "
     "waits for launches, and a CUDA graph of the same kernels is the faster the smaller the batch; on a CPU launches do not matter."
 )
+READS = "at batch 1 a step takes as long as reading the weights: at least three quarters of the bandwidth"
+FLAT = "time hardly grows while the caches weigh less than the weights: less than 1.5×"
+NOT_BUSY = "at the long context no batch that we ran is compute-bound: less than half of the peak"
+EXPECTATIONS = {
+    "gpu": (
+        Expectation(
+            READS, (0.75, 1.1), "as a graph, contexts of 1,024 and 8,192",
+            lambda of: [of.bandwidth(**_graph(1, context)) for context in (1024, 8192)], " %",
+        ),
+        Expectation(
+            "its MFU is far below 1 %: less than half of that", (0, 0.005), "of the data sheet's peak, the same two",
+            lambda of: [of.rate(**_graph(1, context)) / of.peak(**_graph(1, context)) for context in (1024, 8192)], " %",
+        ),
+        Expectation(
+            FLAT, (0, 1.5), "64 sequences over one, context of 1,024; 16 over one, context of 8,192",
+            lambda of: [of.seconds(**_graph(n, at)) / of.seconds(**_graph(1, at)) for n, at in ((64, 1024), (16, 8192))],
+        ),
+        Expectation(
+            "beyond that the time grows like the bytes, within a quarter", (0.8, 1.25),
+            "bytes/s of 256 sequences over 64, context of 1,024; of 64 over 16, context of 8,192",
+            lambda of: [of.bandwidth(**_graph(n, at)) / of.bandwidth(**_graph(n // 4, at)) for n, at in ((256, 1024), (64, 8192))],
+        ),
+        Expectation(
+            NOT_BUSY, (0, 0.5), lambda of: "{} and {} sequences".format(*_ends(of, 8192)),
+            lambda of: [of.speed(**_graph(n, 8192)) for n in _ends(of, 8192)], " %",
+        ),
+        Expectation(
+            "an eager step at a small batch waits for launches: a CUDA graph is at least a tenth faster", (1.1, math.inf),
+            "time eager over as a graph, one sequence, contexts of 1,024 and 8,192",
+            lambda of: [_gain(of, 1, context) for context in (1024, 8192)],
+        ),
+        Expectation(
+            "a graph is the faster the smaller the batch", (1, math.inf),
+            "its gain over that at four times the batch: 1, 4, 16 and 64 sequences at a context of 1,024; 1, 4 and 16 at 8,192",
+            lambda of: [
+                _gain(of, n, at) / _gain(of, 4 * n, at) for at, batches in ((1024, (1, 4, 16, 64)), (8192, (1, 4, 16))) for n in batches
+            ],
+        ),
+    ),
+    "cpu": (
+        Expectation(
+            READS, (0.75, 1.1), "contexts of 256 and 2,048",
+            lambda of: [of.bandwidth(batch=1, context=context) for context in (256, 2048)], " %",
+        ),
+        Expectation(
+            FLAT, (0, 1.5), "16 sequences over one, context of 256",
+            lambda of: [of.seconds(batch=16, context=256) / of.seconds(batch=1, context=256)],
+        ),
+        Expectation(
+            NOT_BUSY, (0, 0.5), lambda of: "{} and {} sequences".format(*_ends(of, 2048)),
+            lambda of: [of.speed(batch=n, context=2048) for n in _ends(of, 2048)], " %",
+        ),
+    ),
+}  # fmt: skip
+
+
+def _graph(batch: int, context: int) -> dict[str, Any]:
+    return {"batch": batch, "context": context, "mode": "graph"}
+
+
+def _gain(of: Cases, batch: int, context: int) -> Span:
+    """The time of the eager step over that of the graph."""
+    graph = _graph(batch, context)
+    return of.seconds(**{**graph, "mode": "eager"}) / of.seconds(**graph)
+
+
+def _ends(of: Cases, context: int) -> tuple[int, int]:
+    """The smallest and the largest batch."""
+    batches = [each["params"]["batch"] for each in of.records if each["params"]["context"] == context]
+    return min(batches), max(batches)
 
 
 def sizes_of(bench: Bench) -> Sizes:
@@ -29,7 +103,8 @@ def sizes_of(bench: Bench) -> Sizes:
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """Seconds of a step over the batch, at two contexts; on a CUDA device eager and as a CUDA graph. Where caches do not fit, no case."""
+    """Seconds of a step over the batch, at two contexts; on a CUDA device eager and as
+    a CUDA graph. Where caches do not fit, no case."""
     sizes, dtype = sizes_of(bench), bench.dtypes[0]
     net = functools.cache(lambda: decoder(sizes, bench.device, torch_dtype(dtype)))
     most = bench.pick(toy=2**7, cpu=2**15, gpu=2**19)
@@ -56,7 +131,8 @@ def _case(
         return net()(tokens, caches)
 
     def right(tokens: Any, caches: Any) -> Any:
-        """The same in float64, one block at a time, as copies of all caches might not fit."""
+        """The same in float64, one block at a time, as copies of all caches might not
+        fit."""
         whole = net()
         x = copy.deepcopy(whole.embedding).double()(tokens)
         for block, cache in zip(whole.blocks, caches, strict=True):
@@ -76,7 +152,8 @@ def _case(
 
 
 def captured(step: Callable[..., Any], tokens: Any, caches: Any) -> Callable[..., Any]:
-    """*step* as a CUDA graph: its kernels are started by one launch, always on these caches."""
+    """*step* as a CUDA graph: its kernels are started by one launch, always on these
+    caches."""
     import torch
 
     given = tokens.clone()

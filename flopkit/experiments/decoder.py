@@ -1,6 +1,8 @@
-"""A language model in plain torch, of the shapes of a Llama: what `decode` runs, and of what `checkpointing` and `gpt_step` measure a step.
+"""A language model in plain torch, of the shapes of a Llama: what `decode` runs, and of
+what `checkpointing` and `gpt_step` measure a step.
 
-It leaves out rotary positions, which hold no product, and dropout. `take_step` is for the networks of `cnns`, too.
+It leaves out rotary positions, which hold no product, and dropout. `take_step` is for
+the networks of `cnns`, too.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ __all__ = ["Sizes", "decoder", "next_token_loss", "step_case", "take_step"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a model: ``Sizes(layers=2, d_model=64, …).model()`` counts what ``decoder(sizes, …)`` runs.
+    """The sizes of a model: ``Sizes(layers=2, d_model=64, …).model()`` counts what
+    ``decoder(sizes, …)`` runs.
 
     >>> Sizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=256).model().params
     106816
@@ -46,7 +49,8 @@ class Sizes:
 
 
 def decoder(sizes: Sizes, device: Any, dtype: Any) -> Any:
-    """The model as a module: ``net(tokens)`` gives logits; ``caches=`` decodes one token, ``checkpointed=`` computes blocks again."""
+    """The model as a module: ``net(tokens)`` gives logits; ``caches=`` decodes one
+    token, ``checkpointed=`` computes blocks again."""
     import torch
     from torch import nn
     from torch.nn import functional
@@ -98,7 +102,8 @@ def decoder(sizes: Sizes, device: Any, dtype: Any) -> Any:
 
 
 def next_token_loss(net: Any, tokens: Any, checkpointed: bool = False) -> Any:
-    """The loss of predicting each of *tokens*, (batch, seq + 1), from those before it: seq predictions a sequence."""
+    """The loss of predicting each of *tokens*, (batch, seq + 1), from those before it:
+    seq predictions a sequence."""
     from torch.nn import functional
 
     logits = net(tokens[:, :-1], checkpointed=checkpointed)
@@ -106,7 +111,8 @@ def next_token_loss(net: Any, tokens: Any, checkpointed: bool = False) -> Any:
 
 
 def take_step(loss: Any, weights: Any, optimizer: Any = None) -> Any:
-    """The gradients of a loss and, where there is an optimiser, its step. Gives the loss without its graph."""
+    """The gradients of a loss and, where there is an optimiser, its step. Gives the
+    loss without its graph."""
     import torch
 
     if optimizer is None:
@@ -122,7 +128,8 @@ def step_case(
     bench: Bench, experiment: str, params: Mapping[str, Any], sizes: Sizes, dtype: str, *, checkpointed: bool = False,
     compiled: bool = False, updated: bool = False, time_budget: float | None = None, extra: Mapping[str, Any] | None = None,
 ) -> Record:  # fmt: skip
-    """Measure a training step on random tokens, *batch* and *seq* of the params; with AdamW, if the weights are *updated*. Its loss is checked."""
+    """Measure a training step on random tokens, *batch* and *seq* of the params; with
+    AdamW, if the weights are *updated*. Its loss is checked."""
     import torch
 
     batch, seq = params["batch"], params["seq"]

@@ -1,4 +1,5 @@
-"""A dense layer over the batch: flat while the weight's bytes take longest, then a line through the origin. The bend is the ridge point."""
+"""A dense layer over the batch: flat while the weight's bytes take longest, then a line
+through the origin. The bend is the ridge point."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 
 TITLE = "A dense layer from one token to many"
 PREDICTION = (
@@ -15,6 +18,54 @@ PREDICTION = (
     "long, and 10 to 60 tokens in fp32 on a CPU of few cores. In between, time "
     "is above both lines, by up to twofold."
 )
+
+
+def _on_gpu(dtype: str, name: str) -> tuple[Expectation, ...]:
+    def took(of: Cases, tokens: int) -> Span:
+        return of.seconds(tokens=tokens, dtype=dtype)
+
+    return (
+        Expectation(
+            f"{name}: well below the ridge a larger batch costs no time: less than a quarter", (0, 1.25),
+            "time of 16 and 64 tokens over one", lambda of: [took(of, n) / took(of, 1) for n in (16, 64)],
+        ),
+        Expectation(
+            f"{name}: far beyond it time grows with the batch: 2×, within a quarter", (1.5, 2.5),
+            "time of 2,048 tokens over 1,024", lambda of: [took(of, 2048) / took(of, 1024)],
+        ),
+        Expectation(
+            f"{name}: the bend lies at about 200 tokens, or 10 to 20 fewer: at 170 to 210", (170, 210),
+            "where the lines through one token and 2,048 meet", lambda of: [took(of, 1) / took(of, 2048) * 2048], " tokens",
+        ),
+        Expectation(
+            f"{name}: in between, time is above both lines by up to twofold", (1, 2),
+            "time of 192 tokens over that of moving the bytes, and over that of the FLOPs",
+            lambda of: [1 / of.bandwidth(tokens=192, dtype=dtype), 1 / of.speed(tokens=192, dtype=dtype)],
+        ),
+    )  # fmt: skip
+
+
+EXPECTATIONS = {
+    "gpu": (*_on_gpu("bf16", "bf16"), *_on_gpu("tf32", "TF32")),
+    "cpu": (
+        Expectation(
+            "well below the ridge a larger batch costs no time: less than a quarter", (0, 1.25),
+            "time of 4 tokens over one", lambda of: [of.seconds(tokens=4) / of.seconds(tokens=1)],
+        ),
+        Expectation(
+            "far beyond it time grows with the batch: 2×, within a quarter", (1.5, 2.5),
+            "time of 256 tokens over 128", lambda of: [of.seconds(tokens=256) / of.seconds(tokens=128)],
+        ),
+        Expectation(
+            "in between, time is above both lines by up to twofold", (1, 2),
+            "time of 8 tokens over that of moving its bytes", lambda of: [1 / of.bandwidth(tokens=8)],
+        ),
+        Expectation(
+            "the bend lies between 10 and 60 tokens", (10, 60), "where the lines through one token and 256 meet",
+            lambda of: [of.seconds(tokens=1) / of.seconds(tokens=256) * 256], " tokens",
+        ),
+    ),
+}  # fmt: skip
 
 
 def run(bench: Bench) -> Iterator[Record]:
@@ -31,7 +82,8 @@ def run(bench: Bench) -> Iterator[Record]:
 
 
 def ridge(records: Iterable[Mapping[str, Any]]) -> float:
-    """Tokens at which the two lines cross: the flat one through the smallest batch, and the one through the origin and the largest.
+    """Tokens at which the two lines cross: the flat one through the smallest batch, and
+    the one through the origin and the largest.
 
     >>> times = {1: 1e-3, 64: 1.1e-3, 1000: 8e-3}
     >>> ridge({"params": {"tokens": n}, "seconds": {"mean": s}, "verdict": "ok"} for n, s in times.items())

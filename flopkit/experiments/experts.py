@@ -1,4 +1,5 @@
-"""A layer of experts under a balanced and under a skewed load, with few tokens and with many, beside a dense layer of the same FLOPs."""
+"""A layer of experts under a balanced and under a skewed load, with few tokens and with
+many, beside a dense layer of the same FLOPs."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 from flopkit.measuring.workloads import torch_dtype
 
 TITLE = "A mixture of experts, balanced and skewed"
@@ -17,11 +20,35 @@ PREDICTION = (
     "many times as long as the dense layer, since the weights of all experts are read, as many times its bytes as there are experts for each "
     "one that a token chooses. What skew costs a cluster, where all wait for the busiest device, one device does not show."
 )
+
+
+def _expected(few: int, many: int) -> tuple[Expectation, ...]:
+    def over(of: Cases, tokens: int, load: str, other: str) -> list[Span]:
+        return [of.seconds(tokens=tokens, load=load) / of.seconds(tokens=tokens, load=other)]
+
+    return (
+        Expectation(
+            "with many tokens at most 1.5 times as long as the dense layer", (0, 1.5),
+            f"{many:,} tokens", lambda of: over(of, many, "balanced", "dense"),
+        ),
+        Expectation(
+            "skew changes the time by less than a tenth", (0.9, 1.1),
+            f"{many:,} tokens", lambda of: over(of, many, "skewed", "balanced"),
+        ),
+        Expectation(
+            "with few tokens many times as long, at least 4", (4, math.inf),
+            f"{few} tokens", lambda of: over(of, few, "balanced", "dense"),
+        ),
+    )  # fmt: skip
+
+
+EXPECTATIONS = {"gpu": _expected(64, 16384), "cpu": _expected(16, 1024)}
 LOADS = {"balanced": 1, "skewed": 4}  # tokens of the busiest expert, over those of the average one
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """Seconds of the layer over its tokens: the experts under both loads, and the dense layer."""
+    """Seconds of the layer over its tokens: the experts under both loads, and the dense
+    layer."""
     for tokens in bench.pick(toy=(16, 64), cpu=(16, 128, 1024), gpu=(64, 1024, 16384)):
         for load in (*LOADS, "dense"):
             yield _case(bench, tokens, load, bench.dtypes[0])
@@ -33,7 +60,8 @@ def sizes_of(bench: Bench) -> tuple[int, int, int, int]:
 
 
 def chosen(tokens: int, experts: int, top_k: int, skew: float) -> list[int]:
-    """Tokens of each expert, the busiest first: the load that `flopkit.expert_load` describes by its skew, in whole numbers.
+    """Tokens of each expert, the busiest first: the load that `flopkit.expert_load`
+    describes by its skew, in whole numbers.
 
     >>> chosen(64, 8, 2, 1), chosen(64, 8, 2, 4)
     ([16, 16, 16, 16, 16, 16, 16, 16], [64, 17, 11, 10, 7, 7, 6, 6])

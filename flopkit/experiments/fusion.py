@@ -1,4 +1,5 @@
-"""A chain of element-wise operators and a norm: one by one, and fused by torch.compile; the norm also by torch's own operator."""
+"""A chain of element-wise operators and a norm: one by one, and fused by torch.compile;
+the norm also by torch's own operator."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from typing import Any
 
 from flopkit.dtypes import nbytes
 from flopkit.experiments.bench import Bench, Record
+from flopkit.experiments.expectations import Cases, Expectation
+from flopkit.experiments.pairs import Span
 
 TITLE = "Fusion: operators one by one and in one kernel"
 PREDICTION = (
@@ -15,12 +18,33 @@ PREDICTION = (
     "6, and torch's own layer norm is within a fifth of the compiled one. On a CPU of few cores the arithmetic of gelu takes its share, so the "
     "chain gains 1.5 to 3, the norm 3 to 6."
 )
+APART = "time apart over time in one kernel"
+EXPECTATIONS = {
+    "gpu": (
+        Expectation("the chain gains 2.5 to 3", (2.5, 3), APART, lambda of: [_gain(of, "chain")]),
+        Expectation("the norm gains 4 to 6", (4, 6), APART, lambda of: [_gain(of, "norm")]),
+        Expectation(
+            "torch's own layer norm is within a fifth of the compiled one", (0.8, 1.2),
+            "time over that of the compiled one", lambda of: [_gain(of, "norm", "layer_norm")],
+        ),
+    ),
+    "cpu": (
+        Expectation("the chain gains 1.5 to 3", (1.5, 3), APART, lambda of: [_gain(of, "chain")]),
+        Expectation("the norm gains 3 to 6", (3, 6), APART, lambda of: [_gain(of, "norm")]),
+    ),
+}  # fmt: skip
+
+
+def _gain(of: Cases, program: str, form: str = "eager") -> Span:
+    return of.seconds(program=program, form=form) / of.seconds(program=program, form="compiled")
 
 
 def run(bench: Bench) -> Iterator[Record]:
-    """Seconds and bytes/s by program and form. The compiled forms come last: torch.compile needs a C++ compiler on a CPU, Triton on a GPU.
+    """Seconds and bytes/s by program and form. The compiled forms come last:
+    torch.compile needs a C++ compiler on a CPU, Triton on a GPU.
 
-    At toy size `torch.compile` takes its back end "aot_eager", which compiles nothing: its bytes are those of the operators, one by one.
+    At toy size `torch.compile` takes its back end "aot_eager", which compiles nothing:
+    its bytes are those of the operators, one by one.
     """
     backend = bench.pick(toy="aot_eager", cpu="inductor", gpu="inductor")
     forms = (("chain", "eager"), ("norm", "eager"), ("norm", "layer_norm"), ("chain", "compiled"), ("norm", "compiled"))

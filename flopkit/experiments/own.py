@@ -1,4 +1,5 @@
-"""An experiment on the reader's own machine: what they have recorded, or a short run now."""
+"""An experiment on the reader's own machine: what they have recorded, or a short run
+now."""
 
 from __future__ import annotations
 
@@ -25,28 +26,33 @@ QUICK = 6.0  # s in which ceilings are found, where none are kept: enough for a 
 def here(
     name: str, *, limit: float = 10.0, time_budget: float = 0.3, scale: str | None = None, cases: int | None = None
 ) -> list[Case]:
-    """What an experiment gives on this machine: the reader's own recording of it where there is one, else a short run.
+    """What an experiment gives on this machine: the reader's own recording of it where
+    there is one, else a short run.
 
-    A short run has one case at least, and is not kept. ``python -m flopkit record`` measures at length and keeps.
-    A case that cannot run here, such as a compiled one without a C++ compiler, ends the run too: a warning says so.
+    A short run has one case at least, and is not kept. ``python -m flopkit record``
+    measures at length and keeps. A case that cannot run here, such as a compiled one
+    without a C++ compiler, ends the run too: a warning says so.
 
     Parameters
     ----------
     name : str
         Name of the experiment.
     limit : float, optional
-        Seconds that all cases may take: none is begun that would pass them if it took as long as the longest so far.
+        Seconds that all cases may take: none is begun that would pass them if it took
+        as long as the longest so far.
     time_budget : float, optional
         Seconds of a case.
     scale : str, optional
         ``"toy"``, ``"cpu"`` or ``"gpu"``: how large the cases are. None: by the device.
     cases : int, optional
-        How many cases a short run has, the experiment's first ones. None: all that there is time for.
+        How many cases a short run has, the experiment's first ones. None: all that
+        there is time for.
 
     Returns
     -------
     list[Case]
-        Records with ``.whose``, and with ``.ceilings`` of this machine: those that are kept, else quick ones.
+        Records with ``.whose``, and with ``.ceilings`` of this machine: those that are
+        kept, else quick ones.
 
     Examples
     --------
@@ -74,7 +80,8 @@ def here(
 def short_run(
     name: str, *, limit: float = 10.0, time_budget: float = 0.3, scale: str | None = None
 ) -> Generator[Case, None, None]:
-    """The same run whether a recording is kept or not, case by case, for those who show what there is so far.
+    """The same run whether a recording is kept or not, case by case, for those who show
+    what there is so far.
 
     It begins with the ceilings of this machine where none are kept, some six seconds.
 
@@ -83,7 +90,8 @@ def short_run(
     name : str
         Name of the experiment.
     limit : float, optional
-        Seconds that all cases may take: none is begun that would pass them if it took as long as the longest so far.
+        Seconds that all cases may take: none is begun that would pass them if it took
+        as long as the longest so far.
     time_budget : float, optional
         Seconds of a case.
     scale : str, optional

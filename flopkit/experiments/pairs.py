@@ -1,4 +1,5 @@
-"""One measured case over another of the same device: how many times the FLOPs, the bytes and the time, with the interval of the last."""
+"""One measured case over another of the same device: how many times the FLOPs, the
+bytes and the time, with the interval of the last."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ __all__ = ["Span", "over", "with_interval"]
 class Span:
     """A measured number between the ends of its 95 % interval.
 
-    A quotient takes the ends that lie farthest apart, so it holds the ratio of the means more often than in 95 % of all cases. Its high end is
-    infinite where the divisor may be nothing at all.
+    A quotient takes the ends that lie farthest apart, so it holds the ratio of the
+    means more often than in 95 % of all cases. Its high end is infinite where the
+    divisor may be nothing at all.
 
     >>> Span(3.0, 2.0, 4.0) / Span(2.0, 1.0, 4.0)
     Span(mean=1.5, low=0.5, high=4.0)
+    >>> 8 / Span(2.0, 1.0, 4.0)
+    Span(mean=4.0, low=2.0, high=8.0)
     """
 
     mean: float
@@ -27,14 +31,23 @@ class Span:
 
     @classmethod
     def seconds(cls, record: Mapping[str, Any]) -> Span:
-        """The time of a record; ValueError for one that was refused: its time is no result."""
+        """The time of a record; ValueError for one that was refused: its time is no
+        result."""
         if record["verdict"] != "ok":
             raise ValueError(f"the measurement is {record['verdict']} and is not compared: {record.get('case')}")
         return cls(*(record["seconds"][end] for end in ("mean", "low", "high")))
 
-    def __truediv__(self, other: Span) -> Span:
-        high = self.high / other.low if other.low > 0 else math.inf
-        return Span(self.mean / other.mean, max(0.0, self.low) / other.high, high)
+    @classmethod
+    def exactly(cls, number: float) -> Span:
+        return cls(number, number, number)
+
+    def __truediv__(self, other: Span | float) -> Span:
+        by = other if isinstance(other, Span) else Span.exactly(other)
+        high = self.high / by.low if by.low > 0 else math.inf
+        return Span(self.mean / by.mean, max(0.0, self.low) / by.high, high)
+
+    def __rtruediv__(self, number: float) -> Span:
+        return Span.exactly(number) / self
 
     def __add__(self, number: float) -> Span:
         return Span(self.mean + number, self.low + number, self.high + number)
@@ -44,12 +57,14 @@ class Span:
 
 
 def over(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
-    """FLOPs, bytes and seconds of one record over those of another, and the interval of the seconds at its widest: see `Span`.
+    """FLOPs, bytes and seconds of one record over those of another, and the interval of
+    the seconds at its widest: see `Span`.
 
     Parameters
     ----------
     one, other : Mapping[str, Any]
-        Records of one device, as `flopkit.recordings.records` and `flopkit.experiments.here` give them.
+        Records of one device, as `flopkit.recordings.records` and
+        `flopkit.experiments.here` give them.
 
     Returns
     -------

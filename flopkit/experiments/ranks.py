@@ -1,4 +1,5 @@
-"""What each rank of `all_reduce` runs: ``torchrun … -m flopkit.experiments.ranks '{"cases": […], …}'``. The first rank writes a line a case."""
+"""What each rank of `all_reduce` runs: ``torchrun … -m flopkit.experiments.ranks
+'{"cases": […], …}'``. The first rank writes a line a case."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ __all__ = ["Together", "main"]
 
 
 class Together:
-    """A timer whose first rank leads: it tells the others how many calls come next, so that all make the same ones."""
+    """A timer whose first rank leads: it tells the others how many calls come next, so
+    that all make the same ones."""
 
     def __init__(self, run: Callable[[], object], control: Any, cuda: bool) -> None:
         import torch
@@ -108,7 +110,8 @@ def _averaged(tensor: Any) -> None:
 
 
 def wire_bytes(ranks: int, bytes: int) -> float:
-    """Bytes that each rank sends in an all-reduce of a tensor of *bytes*, in a ring: ``2·(ranks − 1)/ranks·bytes``.
+    """Bytes that each rank sends in an all-reduce of a tensor of *bytes*, in a ring:
+    ``2·(ranks − 1)/ranks·bytes``.
 
     >>> wire_bytes(4, 1000)
     1500.0
@@ -129,7 +132,8 @@ def _all_reduce(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ..
 
 
 def _step(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ...]:
-    """Forward and backward of a stack of dense layers on a batch of one's own; what is right are the gradients of all batches together."""
+    """Forward and backward of a stack of dense layers on a batch of one's own; what is
+    right are the gradients of all batches together."""
     import torch
     from torch import distributed
 

@@ -1,4 +1,5 @@
-"""The experiments one after the other, into a recording. Each case is written as soon as it is measured; a second run goes on from there."""
+"""The experiments one after the other, into a recording. Each case is written as soon
+as it is measured; a second run goes on from there."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Suite:
     new : int
         Cases that were measured in this run.
     failed : Mapping[str, str]
-        Experiments that ended in an error, and in which; what they had measured before is kept.
+        Experiments that ended in an error, and in which; what they had measured before
+        is kept.
     """
 
     recording: Recording
@@ -51,7 +53,8 @@ class Suite:
 
 
 def chosen(only: Sequence[str] | None) -> list[str]:
-    """The names of the experiments that are asked for, in the order of the catalogue; None: all.
+    """The names of the experiments that are asked for, in the order of the catalogue;
+    None: all.
 
     >>> chosen(["Matmul-Sizes"])
     ['matmul_sizes']
@@ -79,21 +82,25 @@ def record(
     time_budget : float, optional
         Seconds of a case. None: by the scale.
     attribution : Mapping[str, str], optional
-        *who*, *machine* and *licence*, for a recording that others will see; kept when the file is begun.
+        *who*, *machine* and *licence*, for a recording that others will see; kept when
+        the file is begun.
 
     Raises
     ------
     ValueError
-        For a file that was recorded elsewhere, on another device, with other versions, switches or sizes, and for one to which another
-        run writes at the same time; nothing of that run is lost.
+        For a file that was recorded elsewhere, on another device, with other versions,
+        switches or sizes, and for one to which another run writes at the same time;
+        nothing of that run is lost.
     OSError
-        For a file that cannot be written to, before anything is measured or when a case is to be kept.
+        For a file that cannot be written to, before anything is measured or when a case
+        is to be kept.
     KeyboardInterrupt
         When the user stops it; the message says that nothing is lost.
 
     Notes
     -----
-    A new file begins with the ceilings of the device, a minute on a CPU; those that `flopkit.ceilings` kept serve, too. Toy sizes do without.
+    A new file begins with the ceilings of the device, a minute on a CPU; those that
+    `flopkit.ceilings` kept serve, too. Toy sizes do without.
 
     Examples
     --------
@@ -143,7 +150,8 @@ def record(
 
 
 def _roof(bench: Bench, torch: str) -> Mapping[str, Any] | None:
-    """The ceilings of the device: those that are kept, if they are of this torch and as many threads, else measured now. A toy does without."""
+    """The ceilings of the device: those that are kept, if they are of this torch and as
+    many threads, else measured now. A toy does without."""
     if bench.scale == "toy":
         return None
     kept = machine.read_ceilings(bench.device)
@@ -153,7 +161,8 @@ def _roof(bench: Bench, torch: str) -> Mapping[str, Any] | None:
 
 
 def _run(name: str, bench: Bench, failed: dict[str, str]) -> Iterator[Record]:
-    """The records of an experiment; what ends it early, such as a package or memory that is missing, does not end the others."""
+    """The records of an experiment; what ends it early, such as a package or memory
+    that is missing, does not end the others."""
     try:
         yield from experiment(name).run(bench)
     except (_AnotherRun, _NotKept):
@@ -163,7 +172,8 @@ def _run(name: str, bench: Bench, failed: dict[str, str]) -> Iterator[Record]:
 
 
 def _begun(path: Path, here: Mapping[str, Any], attribution: Mapping[str, str]) -> Recording:
-    """The recording to go on with: the one in the file, if it was made here, or an empty one."""
+    """The recording to go on with: the one in the file, if it was made here, or an
+    empty one."""
     if not path.exists():
         about = {"who": NOBODY, "machine": str(here["device"]), "licence": "not stated", **attribution}
         return Recording(about, here).write(path)  # at once, as below

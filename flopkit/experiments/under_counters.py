@@ -1,8 +1,11 @@
-"""One training step each of three networks under hardware counters, operator by operator.
+"""One training step each of three networks under hardware counters, operator by
+operator.
 
-As a program, ``python -m flopkit.experiments.under_counters FOLDER NAME SECONDS``, it runs a step on the CUDA device. A dispatch mode sees each
-operator that the step calls. Of calls with the same shapes it lets the first be watched, behind a delimiter kernel, and `flopkit.count`
-counts the same call by itself; the others run unwatched, and are taken to run the same kernels.
+As a program, ``python -m flopkit.experiments.under_counters FOLDER NAME SECONDS``, it
+runs a step on the CUDA device. A dispatch mode sees each operator that the step calls.
+Of calls with the same shapes it lets the first be watched, behind a delimiter kernel,
+and `flopkit.count` counts the same call by itself; the others run unwatched, and are
+taken to run the same kernels.
 """
 
 from __future__ import annotations
@@ -63,13 +66,16 @@ STEPS: dict[str, Callable[[Any, bool], Callable[[], Any]]] = {
 def watched(
     run: Callable[[], Any], profiled: Callable[[Callable[[], Any]], Any], seconds: float = SECONDS
 ) -> list[dict[str, Any]]:
-    """Run a step; of each operator with certain shapes the first call goes through *profiled*.
+    """Run a step; of each operator with certain shapes the first call goes through
+    *profiled*.
 
     Returns
     -------
     list[dict[str, Any]]
-        For each operator and its shapes, in the order of their first calls: ``operator``, ``shapes``, ``dtype``, ``calls``, ``counted``
-        (``flops``, ``vector_flops`` and ``bytes`` of one call, convention EXACT) and whether it was ``watched``.
+        For each operator and its shapes, in the order of their first calls:
+        ``operator``, ``shapes``, ``dtype``, ``calls``, ``counted`` (``flops``,
+        ``vector_flops`` and ``bytes`` of one call, convention EXACT) and whether it was
+        ``watched``.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -109,7 +115,8 @@ def watched(
 
 
 def run_step(folder: Path, name: str, seconds: float = SECONDS) -> None:
-    """Run a step on the CUDA device under Nsight Compute, and write what was counted to ``cases.json``."""
+    """Run a step on the CUDA device under Nsight Compute, and write what was counted to
+    ``cases.json``."""
     import torch
 
     cuda: Any = torch.cuda
@@ -140,12 +147,14 @@ def run_step(folder: Path, name: str, seconds: float = SECONDS) -> None:
 
 
 def check(folder: Path, name: str, seconds: float = SECONDS) -> dict[str, Any]:
-    """Run a step under Nsight Compute on the CUDA device, keep its files in *folder*, and compare.
+    """Run a step under Nsight Compute on the CUDA device, keep its files in *folder*,
+    and compare.
 
     Raises
     ------
     OSError
-        Without ``ncu``, without the driver's permission, or if there is no report, with the reason.
+        Without ``ncu``, without the driver's permission, or if there is no report, with
+        the reason.
     """
     ncu.watch(folder, [sys.executable, "-m", "flopkit.experiments.under_counters", str(folder), name, str(seconds)])
     return compared(folder)
@@ -165,8 +174,10 @@ def compared(folder: Path) -> dict[str, Any]:
     Returns
     -------
     dict[str, Any]
-        ``step``, ``device``, and ``results``: for each operator and its shapes, what was counted and what was executed in one call, ``flops`` of the
-        tensor cores by format, ``vector_flops``, and ``bytes`` of the memory; with the ``kernels`` that it ran, and its ``calls``.
+        ``step``, ``device``, and ``results``: for each operator and its shapes, what
+        was counted and what was executed in one call, ``flops`` of the tensor cores by
+        format, ``vector_flops``, and ``bytes`` of the memory; with the ``kernels`` that
+        it ran, and its ``calls``.
     """
     about = ncu.kept(folder)
     try:
@@ -185,7 +196,8 @@ def compared(folder: Path) -> dict[str, Any]:
 
 
 def shown(found: Mapping[str, Any]) -> Table:
-    """A row for each operator that was watched: what it executed over what was counted, of its products and of its bytes."""
+    """A row for each operator that was watched: what it executed over what was counted,
+    of its products and of its bytes."""
     rows = []
     for line in (each for each in found["results"] if each["watched"]):
         counted, tensor = line["counted"], sum(line["executed"].get(format, 0) for format in TENSOR)

@@ -138,7 +138,7 @@ def _pool(
             ):
                 raise ValueError(
                     f"{letter}_out={wrong[1]}: a window of {wrong[2]} with stride {wrong[3]} leaves positions of "
-                    f"{letter}_in={wrong[0]} unread that make another output; see fk.conv_output"
+                    f"{letter}_in={wrong[0]} unread that make another output; see fk.layers.positions.conv_output"
                 )
     outputs = batch * channels * h_out * w_out
     traffic = nbytes(batch * channels * ins[0] * ins[1], real(dtype)) + nbytes(outputs, dtype)

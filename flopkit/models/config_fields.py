@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from flopkit import sizes
-from flopkit.models.transformer import Window
+from flopkit.models.transformer import WindowedLayers
 from flopkit.names import hint
 
 __all__ = ["ACTS", "ACT_KEYS", "KEYS", "LEFT_OUT", "MOST_LAYERS", "WHOLE", "WINDOWED", "Fields"]
@@ -174,8 +174,8 @@ class Fields:
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
         order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
         if order.count(0) in (0, layers):
-            return {"window": Window(window)} if order.count(0) else {}
-        return {"window": Window(window, layers=order.count(0)), "order": order}
+            return {"window": WindowedLayers(window)} if order.count(0) else {}
+        return {"window": WindowedLayers(window, layers=order.count(0)), "order": order}
 
     def order(self, layers: int, kinds: tuple[str, ...], usual: list[str]) -> tuple[int, ...]:
         """The kind of each layer, as a place in *kinds*: what ``layer_types`` lists, else what is *usual*."""

@@ -24,7 +24,7 @@ from typing import Any
 
 from flopkit.models.architectures import NUMBERS, SAME
 from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, MOST_LAYERS, WHOLE, WINDOWED, Fields, T
-from flopkit.models.transformer import Window
+from flopkit.models.transformer import WindowedLayers
 
 __all__ = ["Value", "reader_table", "when"]
 
@@ -100,7 +100,7 @@ class Asked(Fields):
         there = Value(listed=["layer_types"], as_=WINDOWED, of=layers, known=[WINDOWED, WHOLE], else_=usual)
         window = self.get("sliding_window", 0)
         wide = when(self.flag(switch), window, 0) if switch else window
-        return {"window": self.made(Window, width=wide, layers=when(wide, there, 0))}
+        return {"window": self.made(WindowedLayers, width=wide, layers=when(wide, there, 0))}
 
     def crossed(self, **windows: Any) -> dict[str, Any]:
         return self.windows(**windows) | self.sparse()

@@ -15,11 +15,11 @@ from flopkit.models.model import Model
 from flopkit.names import hint
 from flopkit.sizes import Count, Flag, Size, check_fields, divides, offence, short, size
 
-__all__ = ["Window", "transformer"]
+__all__ = ["WindowedLayers", "transformer"]
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowedLayers:
     """A window of attention, and how many layers have it.
 
     Parameters
@@ -59,7 +59,7 @@ def transformer(
     bias: Flag = False,
     norms: str = "pre",
     attention: Attention | LatentAttention | None = None,
-    window: Window | None = None,
+    window: WindowedLayers | None = None,
     experts: Experts | None = None,
     dense: Count = 0,
     **rest: Any,
@@ -92,7 +92,7 @@ def transformer(
     attention : Attention or LatentAttention, optional
         In the place of *heads*, *kv_heads*, *head_dim* and *rotary*, where there is
         more to say.
-    window : Window, optional
+    window : WindowedLayers, optional
         The window of the layers that have one.
     experts : Experts, optional
         The mixture of experts of all layers but the *dense* ones.
@@ -120,7 +120,7 @@ def transformer(
     """
     _known(rest)
     for what, value, *classes in (
-        ("attention", attention, Attention, LatentAttention), ("experts", experts, Experts), ("window", window, Window),
+        ("attention", attention, Attention, LatentAttention), ("experts", experts, Experts), ("window", window, WindowedLayers),
     ):  # fmt: skip
         if value is not None and not isinstance(value, tuple(classes)):
             wanted = " or ".join(f"{each.__name__}(…)" for each in classes)

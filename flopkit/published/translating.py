@@ -28,7 +28,7 @@ def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
     printed : float
         FLOPs as a paper, a log or a colleague gives them: of the same step, forward pass or token as *work*.
     work : Any
-        What they were said of: a `flopkit.Step` or the `flopkit.Cost` of a whole model. A step of a convolutional network leaves out
+        What they were said of: a `flopkit.training.Step` or the `flopkit.Cost` of a whole model. A step of a convolutional network leaves out
         the conventions that count parameters by the token.
     within : float, optional
         How far a number may be off and still agree, as a share of the printed one: 0.005 for three printed digits.

@@ -1,7 +1,7 @@
 """Measurements with their source: the reader's own, those that come with flopkit, and what others published; found, judged and compared."""
 
 from flopkit.recordings.collected import KINDS, Dataset, dataset
-from flopkit.recordings.comparing import Comparison, compare
+from flopkit.recordings.comparing import Comparison, Outcome, compare
 from flopkit.recordings.hardware_counts import HardwareCounts, hardware_counts
 from flopkit.recordings.recorded import Recording
 from flopkit.recordings.search import datasets, find
@@ -10,6 +10,6 @@ from flopkit.recordings.traces import Sample, Trace, traces
 from flopkit.recordings.verdicts import VERDICTS
 
 __all__ = [
-    "KINDS", "OWNERS", "VERDICTS", "Case", "Comparison", "Dataset", "HardwareCounts", "Recording", "Sample", "Trace", "compare", "dataset", "datasets", "find",
+    "KINDS", "OWNERS", "VERDICTS", "Case", "Comparison", "Dataset", "HardwareCounts", "Outcome", "Recording", "Sample", "Trace", "compare", "dataset", "datasets", "find",
     "hardware_counts", "recordings", "records", "shown_records", "traces",
 ]  # fmt: skip

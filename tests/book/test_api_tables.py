@@ -1,24 +1,21 @@
-"""Tables that the reference pages make from flopkit's own data: nothing is missing, and what only torch's tests use is left out."""
+"""Tables that the reference pages make from flopkit's own data: nothing is missing, and
+what only torch's tests use is left out."""
 
-import runpy
-from pathlib import Path
-
+from book_ext import api_tables, counter_details_page
 from flopkit import conventions, recordings
 from flopkit.conventions import KINDS, VECTOR_KINDS
 from flopkit.counter.formulas.unknown import UNEXPLAINED
 from flopkit.layers.pointwise import ACTIVATIONS
 
-EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
 
-
-def rows(name, function):
-    head, rule, *lines = runpy.run_path(str(EXTENSIONS / f"{name}.py"))[function]().splitlines()
+def rows(table):
+    head, rule, *lines = table.splitlines()
     assert head.count("|") == rule.count("|") and all(line.count("|") == head.count("|") for line in lines)
     return lines
 
 
 def test_every_kind_of_work_is_listed_where_it_belongs():
-    lines = rows("listed", "kinds")
+    lines = rows(api_tables.kinds())
     assert len(lines) == len(KINDS) + len(VECTOR_KINDS)
     for kind in (KINDS | VECTOR_KINDS).values():
         [line] = [line for line in lines if line.startswith(f"| `{kind.name}` |")]
@@ -27,7 +24,7 @@ def test_every_kind_of_work_is_listed_where_it_belongs():
 
 
 def test_every_convention_is_listed_with_its_source():
-    lines = rows("listed", "conventions")
+    lines = rows(api_tables.conventions())
     wanted = {name: value for name, value in vars(conventions).items() if isinstance(value, conventions.Convention)}
     assert len(lines) == len(wanted) and lines[0].startswith("| `EXACT` |")
     for name, convention in wanted.items():
@@ -35,20 +32,20 @@ def test_every_convention_is_listed_with_its_source():
 
 
 def test_kinds_and_verdicts_of_measurements_are_listed():
-    lines = rows("listed", "recordings")
+    lines = rows(api_tables.recordings())
     assert lines[0] == f"| `training` | kind | {recordings.KINDS['training']} |"
     assert len(lines) == len(recordings.KINDS) + len(recordings.VERDICTS)
     assert f"| `above the peak` | verdict | {recordings.VERDICTS['above the peak']} |" in lines
 
 
 def test_every_activation_is_listed_with_its_flops():
-    lines = rows("listed", "activations")
+    lines = rows(api_tables.activations())
     assert len(lines) == len(ACTIVATIONS)
     for line, (name, recipe) in zip(lines, ACTIVATIONS.items(), strict=True):
         assert line == f"| `{name}` | {recipe.flops} | {recipe.steps} |"
 
 
 def test_operators_that_a_program_may_meet_are_listed_once():
-    text = "\n".join(rows("counter", "unexplained"))
+    text = "\n".join(rows(counter_details_page.unexplained()))
     for name, reason in UNEXPLAINED.items():
         assert text.count(f"`{name}`") == (not reason.startswith("only torch's own tests")), name

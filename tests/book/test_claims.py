@@ -1,13 +1,12 @@
 """The file of verdicts, the cells that assert it, and the page that is made from it."""
 
 import re
-import runpy
-from pathlib import Path
 
 import pytest
 from chapters import calls, literal, notebooks
 
 import flopkit as fk
+from book_ext import claims_page
 from flopkit.book.lessons import claims, sources
 from flopkit.published.rows import read
 
@@ -48,12 +47,9 @@ def test_no_cell_settles_what_the_file_leaves_open():
             assert call.args and claims()[literal(call.args[0])].page == book.name
 
 
-PAGE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "book" / "_ext" / "claimed.py"))
-
-
 def test_the_page_shows_every_claim_once():
     """Settled ones with verdict, number in words, finding and chapter; the others as open."""
-    settled, still_open = PAGE["settled"](), PAGE["still_open"]()
+    settled, still_open = claims_page.settled(), claims_page.still_open()
     for claim in claims().values():
         here, there = (still_open, settled) if claim.verdict is None else (settled, still_open)
         assert here.count(f'id="{claim.id}"') == 1 and f'id="{claim.id}"' not in there
@@ -67,7 +63,7 @@ def test_the_page_shows_every_claim_once():
 
 def test_the_verdicts_come_first_with_the_gravest_on_top():
     """A line a verdict with a link to each of its claims, so that a reader need not walk through all of them."""
-    lines = [line for line in PAGE["settled"]().splitlines() if line.startswith("- *")]
+    lines = [line for line in claims_page.settled().splitlines() if line.startswith("- *")]
     kinds = [re.match(r"- \*([^*]+)\* \((\d+)\)", line) for line in lines]
     assert [kind[1] for kind in kinds][:3] == ["wrong", "misleading", "holds"]
     for kind, line in zip(kinds, lines, strict=True):
@@ -77,7 +73,7 @@ def test_the_verdicts_come_first_with_the_gravest_on_top():
 
 
 def test_an_open_claim_promises_no_chapter_that_is_not_there():
-    assert "hapter" not in PAGE["still_open"]()
+    assert "hapter" not in claims_page.still_open()
     for claim in claims().values():
         exists = any(book.name.startswith(f"{claim.chapter:02}_") for book in notebooks())
         assert exists == (claim.verdict is not None), claim.id
@@ -120,7 +116,7 @@ def test_our_number_is_told_in_words():
 
 
 def test_sources_are_linked_where_they_can_be_read():
-    page = PAGE["texts"]()
+    page = claims_page.texts()
     assert [source.id for source in sources().values() if not source.url] == ["A"]
     for source in sources().values():
         assert source.author in page and (not source.url or f"[{source.title}]({source.url})" in page)

@@ -7,6 +7,9 @@ import executed
 import nbformat
 import pytest
 
+from book_ext import execution_cache
+from flopkit.book import gallery
+
 BOOK = Path(__file__).resolve().parents[2] / "book"
 
 
@@ -40,6 +43,13 @@ def test_the_build_finds_it_as_long_as_no_cell_changes(tmp_path, monkeypatch):
     nb.cells[1].source = "1 + 2"
     with pytest.raises(KeyError):
         cache.match_cache_notebook(nb)
+
+
+def test_the_kernels_of_the_build_show_figures_as_the_pages_have_them(monkeypatch):
+    for name, value in execution_cache.INHERITED.items():
+        monkeypatch.setenv(name, value)
+    page = gallery.dense_roofline()._repr_mimebundle_()["text/html"]
+    assert 'class="fk-figure"' in page and "fk-vega" not in page and "<style>" not in page
 
 
 def test_a_chapter_runs_in_a_kernel_of_a_reader(monkeypatch):

@@ -1,21 +1,17 @@
 """The page "What a GPU said": its tables are made from the recorded counts, and its sentences say what is in them."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+from book_ext import gpu_page
 from flopkit.measuring.hardware.cases import CASES
 from flopkit.measuring.hardware.tiles import tiles
 from flopkit.recordings import hardware_counts, recordings
 from flopkit.recordings.recorded import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-import said_by_gpu  # noqa: E402
-
-sys.path.pop(0)
 TEXT = (ROOT / "book" / "gpu.md").read_text("utf8")
 FOUND = hardware_counts()
 
@@ -25,8 +21,8 @@ def rows(text):
 
 
 def test_each_program_has_its_row():
-    found = rows(said_by_gpu.cases())
-    assert list(said_by_gpu.PROGRAMS) == list(CASES) == list(FOUND.cases) and len(found) == len(CASES) == 18
+    found = rows(gpu_page.cases())
+    assert list(gpu_page.PROGRAMS) == list(CASES) == list(FOUND.cases) and len(found) == len(CASES) == 18
     assert "Eighteen small programs" in TEXT
     for row, case in zip(found, CASES.values(), strict=True):
         ratio = float(row[2].strip("*"))
@@ -36,19 +32,19 @@ def test_each_program_has_its_row():
 
 
 def test_what_is_bold_is_explained_by_tiles():
-    bold = {case for row, case in zip(rows(said_by_gpu.cases()), CASES, strict=True) if row[2].startswith("**")}
+    bold = {case for row, case in zip(rows(gpu_page.cases()), CASES, strict=True) if row[2].startswith("**")}
     assert bold == {"mm_bf16_ragged", "mlp_fb", "mlp_fb_checkpoint", "first_layer_fb"}
     beyond = {name for name in bold if FOUND.cases[name]["ratio"] > CASES[name].accepted[1]}
     assert beyond == bold - {"mm_bf16_ragged"} and "Three rows did not come out as expected" in TEXT
 
 
 def test_tables_of_the_step():
-    sums = rows(said_by_gpu.sums())
+    sums = rows(gpu_page.sums())
     assert len(sums) == 5 and all(row[2] == row[3] for row in sums)
     assert max(float(row[2]) for row in sums) == pytest.approx(4, abs=0.01) and sums[1][0].startswith("16 →")
-    norms = [float(row[2]) for row in rows(said_by_gpu.norms())]
+    norms = [float(row[2]) for row in rows(gpu_page.norms())]
     assert norms == sorted(norms) and 1 <= norms[0] < 1.02 and norms[-1] == pytest.approx(1.4, abs=0.005)
-    largest = rows(said_by_gpu.norms())[-1][1]
+    largest = rows(gpu_page.norms())[-1][1]
     assert largest == "77.07 MB"  # above the 60 MB of the cache, and all others below
     assert sum(line["watched"] for line in FOUND.steps["mobilenet_v2"]) == 29 and "resnet50" not in FOUND.steps
 
@@ -83,7 +79,7 @@ def test_counts_on_both_devices():
 def test_what_was_recorded_is_said():
     [one] = [each for each in recordings("ours") if each.provenance["type"] == "cuda"]
     assert isinstance(one, Recording) and {each["verdict"] for each in one.results} == {"ok"}
-    said = said_by_gpu.recorded()
+    said = gpu_page.recorded()
     assert said.startswith(f"{len(one.results)} measurements of 13 experiments") and "2.11.0" in said
     assert f"In {sum(not each['steady'] for each in one.results)} the times" in said
     cnns = sum(each["experiment"] == "cnns" for each in one.results)
@@ -104,6 +100,4 @@ def test_the_command_stands_in_the_makefile():
 
 
 def test_the_address_of_what_a_page_generates():
-    assert set(re.findall(r"said_by_gpu:(\w+)", TEXT)) <= {
-        name for name in dir(said_by_gpu) if not name.startswith("_")
-    }
+    assert set(re.findall(r"gpu_page:(\w+)", TEXT)) <= {name for name in dir(gpu_page) if not name.startswith("_")}

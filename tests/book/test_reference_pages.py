@@ -1,17 +1,12 @@
 """The digits in the prose of README and of the pages "Hardware" and "Conventions", which have no cells to say them."""
 
 import re
-import sys
 from pathlib import Path
 
 import flopkit as fk
+from book_ext import hardware_page
 from flopkit.book.gallery import one_run
 from flopkit.published import presets
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
-import hardware
-
-sys.path.pop(0)
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 
@@ -52,7 +47,7 @@ def test_what_hardware_says_of_its_devices():
 
 def test_hardware_tells_no_units_from_no_source():
     """Volta, Turing and Ampere have no units for fp8, nor have the P100, CDNA 2 and TPUs up to v5e; of TPUs and Gaudis nobody prints fp32."""
-    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in hardware.peaks().splitlines()[2:]]
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in hardware_page.peaks().splitlines()[2:]]
     columns = {
         name: {row[0] for row in rows if row[at] == mark} for name, at, mark in (("fp32", 1, "?"), ("fp8", 3, "–"))
     }
@@ -65,7 +60,7 @@ def test_hardware_tells_no_units_from_no_source():
 
 
 def test_the_sources_of_each_device_fold():
-    text = hardware.sources()
+    text = hardware_page.sources()
     assert re.findall(r"<summary>([^:]+): ", text) == list(fk.device_names()) and text.count("</details>") == len(
         fk.device_names()
     )

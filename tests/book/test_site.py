@@ -81,7 +81,7 @@ FIGURE = '<figure class="x" id=my-figure data-name="my-figure"><figcaption>Figur
 
 def build(folder, address):
     """A copy of the repository whose pages are those above; returns the built pages."""
-    for name in ("book/_ext", "book/_static", "flopkit"):
+    for name in ("book/book_ext", "book/_static", "flopkit"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "_config.yml", folder)
     toc = {

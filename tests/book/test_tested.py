@@ -2,26 +2,26 @@
 
 import json
 import re
-import runpy
 from pathlib import Path
 
 import pytest
+
+from book_ext import tested_page
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "book" / "tested.md").read_text("utf8")
 
 
 @pytest.fixture
-def page():
+def page(monkeypatch):
     """The part that is made from a report; None: from no report."""
-    module = runpy.run_path(str(ROOT / "book" / "_ext" / "tested.py"))["tables"].__globals__
 
     def tell(report, folder):
         path = folder / "report.json"
         if report is not None:
             path.write_text(json.dumps(report), "utf8")
-        module["REPORT"] = path
-        return module["tables"]()
+        monkeypatch.setattr(tested_page, "REPORT", path)
+        return tested_page.tables()
 
     return tell
 

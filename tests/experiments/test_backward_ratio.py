@@ -34,11 +34,11 @@ def test_ratios_are_those_of_the_closed_forms(records):
     found = module.ratios(records)
     dense = {"tokens": 8, "d_in": 16, "d_out": 64, "dtype": "fp32"}
     for layer, first in (("linear", False), ("linear, first layer", True)):
-        wanted = fk.dense_backward(**dense, input=not first).flops / fk.dense(**dense).flops
+        wanted = fk.training.dense_backward(**dense, input=not first).flops / fk.dense(**dense).flops
         assert found[layer]["flops"] == wanted
     core = {"batch": 1, "q": 16, "kv": 16, "heads": 2, "head_dim": 8}
     for kernel in ("math", "flash"):
-        wanted = fk.attention_backward(**core, kernel=kernel).flops / fk.attention(**core).flops
+        wanted = fk.training.attention_backward(**core, kernel=kernel).flops / fk.attention(**core).flops
         assert found[f"attention, {kernel}"]["flops"] == wanted
 
 

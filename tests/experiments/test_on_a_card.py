@@ -67,6 +67,8 @@ def card(monkeypatch, tmp_path):
     )  # fmt: skip
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)
+    # In a build for CUDA an optimiser would ask a driver for the stream.
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch, "Generator", Generator)
     monkeypatch.setattr(timers, "SHORT", 0.0)  # graphs have tests of their own
     monkeypatch.setattr(arguments, "place", lambda found: torch.device("cuda", 0))

@@ -148,11 +148,19 @@ def test_a_transposed_convolution_is_the_input_gradient_of_a_convolution(groups,
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv2d_backward"],
+    "layer",
+    [
+        fk.conv1d,
+        fk.conv2d,
+        fk.conv3d,
+        fk.conv_transpose1d,
+        fk.conv_transpose2d,
+        fk.conv_transpose3d,
+        fk.training.conv2d_backward,
+    ],
 )
-def test_the_plain_convolution_is_the_default(name):
-    parameters = inspect.signature(getattr(fk, name)).parameters
+def test_the_plain_convolution_is_the_default(layer):
+    parameters = inspect.signature(layer).parameters
     assert [parameters[key].default for key in ("groups", "stride", "dilation", "bias")] == [1, 1, 1, False]
 
 
@@ -178,21 +186,27 @@ def test_conv_output_is_torch_s(size_in, kernel, stride, padding, dilation):
     x = torch.empty(1, 1, size_in, device="meta")
     if dilation * (kernel - 1) + 1 > size_in + 2 * padding:
         with pytest.raises(ValueError, match="kernel=.*padding of at least"):
-            fk.conv_output(size_in=size_in, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+            fk.layers.positions.conv_output(
+                size_in=size_in, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+            )
     else:
-        found = fk.conv_output(size_in=size_in, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+        found = fk.layers.positions.conv_output(
+            size_in=size_in, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+        )
         assert found == layer(x).shape[-1]
 
 
 def test_padding_decides_whether_a_kernel_fits():
     """A kernel of 5 with gaps of 2 reaches over 9 positions: 3 with a padding of 3 on each side are 9, without it they are 3."""
-    assert fk.conv_output(size_in=3, kernel=5, padding=3, dilation=2) == 1
-    assert fk.conv_output(size_in=10, kernel=3) == 8  # a step of 1, no padding and no gaps, where nothing is said
+    assert fk.layers.positions.conv_output(size_in=3, kernel=5, padding=3, dilation=2) == 1
+    assert (
+        fk.layers.positions.conv_output(size_in=10, kernel=3) == 8
+    )  # a step of 1, no padding and no gaps, where nothing is said
     for size_in, padding in ((8, 0), (6, 1), (4, 2), (2, 3)):
         with pytest.raises(
             ValueError, match=f"reaches over 9 positions and the padded input has only 8: .* at least {padding + 1}$"
         ):
-            fk.conv_output(size_in=size_in, kernel=5, padding=padding, dilation=2)
+            fk.layers.positions.conv_output(size_in=size_in, kernel=5, padding=padding, dilation=2)
 
 
 def test_a_kernel_larger_than_its_input_is_refused():

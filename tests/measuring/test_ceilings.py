@@ -339,9 +339,9 @@ def test_of_refused_ceilings_no_device_is_made():
     bad = some()
     bad["matmul"] = {"fp32": bad["matmul"]["fp32"] | {"verdict": "wrong"}}
     with pytest.raises(ValueError, match="no valid ceiling was measured for "):
-        fk.Ceilings(**bad).device()
+        fk.measuring.Ceilings(**bad).device()
     bad["matmul"]["fp32"]["verdict"] = "disturbed"  # on a busy machine: too low, and still a ceiling
-    assert fk.Ceilings(**bad).device().peak("fp32") == bad["matmul"]["fp32"]["flops_per_s"]
+    assert fk.measuring.Ceilings(**bad).device().peak("fp32") == bad["matmul"]["fp32"]["flops_per_s"]
 
 
 @pytest.mark.parametrize("spoil", [

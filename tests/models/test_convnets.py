@@ -177,7 +177,7 @@ def test_what_takes_costs_and_steps_takes_these():
     assert 2 * step.under("FVCORE").model_flops == step.model_flops == step.under("TORCH").model_flops
     nearest = fk.published.translate(3 * 4.089e9, model.train_step(batch=2))[0]
     assert (nearest["convention"], nearest["counted as"]) == ("FVCORE", "model FLOPs an image")
-    assert fk.adam_step(params=model.params).vector_flops == 14 * model.params
+    assert fk.training.adam_step(params=model.params).vector_flops == 14 * model.params
 
 
 def test_sweeps_and_symbols_of_the_batch():

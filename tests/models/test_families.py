@@ -146,7 +146,7 @@ def test_dense_layers_and_experts_with_and_without_a_window():
         "attention": fk.models.Attention(heads=4, kv_heads=2, head_dim=16, qk_norm="head"),
         "experts": fk.models.Experts(experts=8, top_k=2, d_ff=24, shared_d_ff=48),
     }  # fmt: skip
-    window = fk.models.Window(8, layers=4, dense=1)
+    window = fk.models.WindowedLayers(8, layers=4, dense=1)
     ours = fk.models.transformer(**sizes, window=window, order=(0, 1, 2, 2, 3, 2))
     _, model = built("dots1", **DOTS_1)
     report = fk.count(lambda: model(**inputs("dots1")))

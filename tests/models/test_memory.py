@@ -455,14 +455,14 @@ def test_a_step_of_adam_is_what_torch_does(decay):
     with fk.counting() as report:
         optimizer.step()
     scalars = 2 * 1  # the number of the step, a tensor for each weight
-    cost = fk.adam_step(params=37, precision="fp32", weight_decay=decay)
+    cost = fk.training.adam_step(params=37, precision="fp32", weight_decay=decay)
     assert report.optimizer.vector_flops - scalars == cost.vector_flops
     assert cost.flops == report.optimizer.flops == 0
 
 
 def test_bytes_of_a_step_of_adam():
     moved = {
-        name: fk.adam_step(params=10, precision=name).bytes
+        name: fk.training.adam_step(params=10, precision=name).bytes
         for name in ("fp32", "mixed", "mixed-fp32-gradients", "bf16")
     }
     assert moved == {"fp32": 280, "mixed": 280, "mixed-fp32-gradients": 300, "bf16": 140}
@@ -491,7 +491,7 @@ def test_a_sweep_is_its_points():
         (lambda m: fk.load("t5-base").train_memory(seq=8), "learned biases .* give kernel='math'"),
         (lambda m: fk.load("t5-base").train_memory(seq=8, kernel="math", recompute=2), "t5-base has two"),
         (lambda m: fk.load("t5-base").train_memory(seq=8, kernel="math", trained="head"), "only trained='all'"),
-        (lambda m: fk.adam_step(params=8, precision="fp7"), "precision='fp7'"),
+        (lambda m: fk.training.adam_step(params=8, precision="fp7"), "precision='fp7'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, message):

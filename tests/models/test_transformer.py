@@ -9,7 +9,7 @@ import sympy
 import vega
 
 import flopkit as fk
-from flopkit.models import Attention, Experts, LatentAttention, Model, Window, transformer
+from flopkit.models import Attention, Experts, LatentAttention, Model, WindowedLayers, transformer
 
 HEADS = {"heads": 8, "kv_heads": 2, "head_dim": 16}
 ENDS = {"d_model": 64, "vocab": 96, "layers": 6, "d_ff": 80}
@@ -22,9 +22,9 @@ KINDS = {
     "gopher": (ENDS | {"attention": Attention(**HEADS, rotary=0, position_keys=1)}, {"gated": False, "act": "gelu", "tied": True}),
     "gpt": (DENSE | {"positions": 32}, {"rotary": 0, "gated": False, "act": "gelu", "norm": "layer", "bias": True}),
     "palm": (DENSE, {"norms": "parallel", "norm": "layer", "norm_bias": False}),
-    "window": (ENDS | {"attention": Attention(**HEADS, qk_norm="head"), "window": Window(5, layers=4)}, {}),
+    "window": (ENDS | {"attention": Attention(**HEADS, qk_norm="head"), "window": WindowedLayers(5, layers=4)}, {}),
     "experts": (SPARSE | {"experts": replace(EXPERTS, bias=True)}, {}),
-    "experts and a window": (SPARSE | {"window": Window(5, layers=3, dense=1)}, {}),
+    "experts and a window": (SPARSE | {"window": WindowedLayers(5, layers=3, dense=1)}, {}),
     "latent": (ENDS | {"attention": LATENT, "experts": EXPERTS, "dense": 2}, {}),
 }  # fmt: skip
 SEQ = 16
@@ -76,15 +76,15 @@ def test_four_readings(kind):
 def test_a_sweep_over_layers_with_a_window():
     """Which of the dense layers have it may be swept, too, and a row of the sweep that cannot be is named."""
     windows, both = numpy.array([3, 4]), numpy.array([1, 2])
-    swept = transformer(**SPARSE | {"window": Window(5, layers=windows, dense=both)}).forward(seq=SEQ).flops
+    swept = transformer(**SPARSE | {"window": WindowedLayers(5, layers=windows, dense=both)}).forward(seq=SEQ).flops
     assert [int(flops) for flops in swept] == [
-        transformer(**SPARSE | {"window": Window(5, layers=int(w), dense=int(d))}).forward(seq=SEQ).flops
+        transformer(**SPARSE | {"window": WindowedLayers(5, layers=int(w), dense=int(d))}).forward(seq=SEQ).flops
         for w, d in zip(windows, both, strict=True)
     ]
     with pytest.raises(
         ValueError, match="window.dense=0 must be from 1 to 2 with dense=2, window.layers=5 and layers=6"
     ):
-        transformer(**SPARSE | {"window": Window(5, layers=numpy.array([3, 5]), dense=numpy.array([1, 0]))})
+        transformer(**SPARSE | {"window": WindowedLayers(5, layers=numpy.array([3, 5]), dense=numpy.array([1, 0]))})
 
 
 @pytest.mark.parametrize(
@@ -96,20 +96,20 @@ def test_a_sweep_over_layers_with_a_window():
         ({"attention": LATENT}, "heads=8, kv_heads=2, head_dim=16 beside attention=LatentAttention.*leave one out"),
         ({"attention": "latent"}, r"attention='latent': must be Attention\(…\) or LatentAttention\(…\)"),
         ({"experts": 8}, r"experts=8: must be Experts\(…\) of flopkit.models"),
-        ({"window": 512}, r"window=512: must be Window\(…\) of flopkit.models"),
+        ({"window": 512}, r"window=512: must be WindowedLayers\(…\) of flopkit.models"),
         ({"d_ff": None}, "d_ff is missing"),
         (SPARSE | {"d_ff": None}, "d_ff is missing"),
         (SPARSE | {"d_ff": None, "dense": 0, "act": "gelu"}, "act='gelu', gated=True, bias=False belong to an MLP"),
         (SPARSE | {"d_ff": None, "dense": 0, "gated": False}, "act='silu', gated=False, bias=False belong to an MLP"),
         (SPARSE | {"dense": 7}, "dense=7 is more than layers=6: give at most"),
         ({"dense": 2}, "dense=2: without experts= all layers are dense; leave it out"),
-        ({"window": Window(4, layers=7)}, "window.layers=7 is more than layers=6: give at most"),
-        (SPARSE | {"window": Window(4, layers=3)}, "how many of its layers are among dense=2"),
-        (SPARSE | {"window": Window(4, layers=3, dense=3)}, "window.dense=3 must be from 0 to 2 with dense=2, window.layers=3"),
-        (SPARSE | {"window": Window(4, layers=1, dense=2)}, "window.dense=2 must be from 0 to 1 with dense=2, window.layers=1"),
-        (SPARSE | {"window": Window(4, layers=0, dense=1)}, "window.dense=1 must be from 0 to 0 with dense=2, window.layers=0"),
-        ({"window": Window(4, layers=3, dense=1)}, "window.dense=1 must be from 0 to 0 with dense=0"),
-        (SPARSE | {"window": Window(4, layers=5, dense=0)}, "window.dense=0 must be from 1 to 2 .* layers=6"),
+        ({"window": WindowedLayers(4, layers=7)}, "window.layers=7 is more than layers=6: give at most"),
+        (SPARSE | {"window": WindowedLayers(4, layers=3)}, "how many of its layers are among dense=2"),
+        (SPARSE | {"window": WindowedLayers(4, layers=3, dense=3)}, "window.dense=3 must be from 0 to 2 with dense=2, window.layers=3"),
+        (SPARSE | {"window": WindowedLayers(4, layers=1, dense=2)}, "window.dense=2 must be from 0 to 1 with dense=2, window.layers=1"),
+        (SPARSE | {"window": WindowedLayers(4, layers=0, dense=1)}, "window.dense=1 must be from 0 to 0 with dense=2, window.layers=0"),
+        ({"window": WindowedLayers(4, layers=3, dense=1)}, "window.dense=1 must be from 0 to 0 with dense=0"),
+        (SPARSE | {"window": WindowedLayers(4, layers=5, dense=0)}, "window.dense=0 must be from 1 to 2 .* layers=6"),
         ({"norms": "sandwich"}, "norms='sandwich'"),
         ({"act": "mish"}, "act='mish'"),
         ({"bias": 2}, "bias=2"),
@@ -132,8 +132,8 @@ def test_what_cannot_be_is_refused(changed, message):
     (Attention(**HEADS, window=4), "it has a window of its own; leave one out"),
 ])  # fmt: skip
 def test_a_window_beside_attention_that_cannot_have_it(attention, message):
-    with pytest.raises(ValueError, match=rf"window=Window\(width=4, .*\) beside attention=.*: {message}"):
-        transformer(**ENDS, attention=attention, window=Window(4))
+    with pytest.raises(ValueError, match=rf"window=WindowedLayers\(width=4, .*\) beside attention=.*: {message}"):
+        transformer(**ENDS, attention=attention, window=WindowedLayers(4))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_window_beside_attention_that_cannot_have_it(attention, message):
 )
 def test_what_no_window_is(given, message):
     with pytest.raises(ValueError, match=message):
-        Window(**given)
+        WindowedLayers(**given)
 
 
 @pytest.mark.parametrize(
@@ -180,16 +180,16 @@ def test_the_plain_call_and_its_values_are_one_model():
     values = {"attention": Attention(**HEADS, qkv_bias=True, out_bias=True, rotary=0), "bias": True}
     assert transformer(**ENDS, **values) == transformer(**DENSE, rotary=0, bias=True)
     inside = Attention(**HEADS, window=4)
-    assert transformer(**ENDS, attention=inside) == transformer(**DENSE, window=Window(4))
+    assert transformer(**ENDS, attention=inside) == transformer(**DENSE, window=WindowedLayers(4))
 
 
 @pytest.mark.parametrize("layers, both", [(600, 2), (0, 0)])
 def test_all_layers_or_none_leave_nothing_to_ask(layers, both):
     """As many windows as layers is a window in each, whatever the number: Python keeps small ones once, large ones anew."""
     sizes = SPARSE | {"layers": 600}
-    same = transformer(**sizes, window=Window(4)) if layers else transformer(**sizes)
-    assert transformer(**sizes, window=Window(4, layers=layers)) == same
-    assert transformer(**sizes, window=Window(4, layers=layers, dense=both)) == same
+    same = transformer(**sizes, window=WindowedLayers(4)) if layers else transformer(**sizes)
+    assert transformer(**sizes, window=WindowedLayers(4, layers=layers)) == same
+    assert transformer(**sizes, window=WindowedLayers(4, layers=layers, dense=both)) == same
 
 
 def test_keys_of_relative_positions_are_parameters_alone():

@@ -1,0 +1,10 @@
+"""What our two recordings show of the predictions, and what probably explains those
+that failed: a file a machine."""
+
+from flopkit.book.explanations.h200 import H200
+from flopkit.book.explanations.machine import Machine
+from flopkit.book.explanations.xeon import XEON
+
+__all__ = ["H200", "MACHINES", "XEON", "Machine"]
+
+MACHINES = (H200, XEON)
