@@ -8,6 +8,8 @@ PORT ?= 8000
 LAB  ?=
 # More options of the recording, such as: make record RECORD='--only matmul_sizes --out mine.json'
 RECORD ?=
+# A file of tests goes to one of as many processes as there are cores. Chapters measure, so they run alone.
+SIDE_BY_SIDE ?= -n auto --dist loadfile
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
@@ -30,13 +32,14 @@ lab: .venv/lab      ## Open the chapters in JupyterLab, with .venv as their kern
 # The page "How this book is tested" is made from the report of the run, so the book is built after the tests, and once
 # more, for that page alone, after the browser tests.
 test: .venv/ready   ## Install and run every test: code, chapters, then the built book in a browser
-	$(PY) -m pytest -m "not browser" --report=checks
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not browser" --report=checks tests flopkit
+	$(PY) -m pytest --report=chapters book
 	@$(MAKE) --no-print-directory html
-	$(PY) -m pytest -m browser --report=browser tests
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m browser --report=browser tests
 	@$(MAKE) --no-print-directory html
 
 test-fast: .venv/ready  ## A minute: the tests of the code with a sample of the counter's, without whole networks, figures, chapters and pages
-	$(PY) -m pytest --fast -m "not browser and not slow" tests flopkit
+	$(PY) -m pytest $(SIDE_BY_SIDE) --fast -m "not browser and not slow" tests flopkit
 
 html: .venv/ready   ## Build the book (after the first time: only what changed)
 	@echo "Executing the chapters and building the book ..."

@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config, items):
 
 # ---------------------------------------------------------------------------------------------------------------- the report
 
-TITLES = {"checks": "Code, docstrings and chapters", "browser": "The built book in a browser"}
+TITLES = {"checks": "Code and docstrings", "chapters": "Chapters", "browser": "The built book in a browser"}
 PACKAGES = ("numpy", "torch", "torchvision", "altair", "sympy", "jupyter-book", "pytest", "hypothesis")
 
 
@@ -97,7 +97,9 @@ def pytest_configure(config):
         import executed
 
         executed.install(config)
-    if config.getoption("--report"):
+    if config.getoption("--report") and not hasattr(
+        config, "workerinput"
+    ):  # a worker tells the process that started it
         config.pluginmanager.register(Report(config.getoption("--report")), "report")
 
 

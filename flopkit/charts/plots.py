@@ -66,7 +66,7 @@ def cost_by_part(cost: Any) -> Figure:
         tooltip = ["part:N", "kind:N", "amount:N", alt.Tooltip("share:Q", format=".2%")]
         return alt.layer(
             bars.mark_bar().encode(**place, color=colour, tooltip=tooltip),
-            bars.mark_text(align="left", dx=4).encode(**place, text="amount:N"),
+            *theme.words(bars, {"align": "left", "dx": 4}, **place, text="amount:N"),
         )
 
     told = ", ".join(
@@ -136,8 +136,8 @@ def report_by_module(report: Any, depth: int | None = None) -> Figure:
                 ],
             )
         )
-        words = s.rows.transform_calculate(label="format(datum.share, '.1%')").mark_text(align="left", dx=4)
-        return alt.layer(bars, words.encode(y=y, x="flops:Q", text="label:N"))
+        shares = s.rows.transform_calculate(label="format(datum.share, '.1%')")
+        return alt.layer(bars, *theme.words(shares, {"align": "left", "dx": 4}, y=y, x="flops:Q", text="label:N"))
 
     inner = sorted((item for item in rows.items() if item[0] != "(the model)"), key=lambda item: -item[1]["flops"])[:3]
     told = ", ".join(f"{name} {units.format_value(row['share'], '%')}" for name, row in inner or rows.items())

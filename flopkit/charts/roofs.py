@@ -253,17 +253,11 @@ def on_one_roof(
                 alt.Tooltip("ceilings:N", title="roof by"),
             ],
         )  # fmt: skip
-        halo = {"stroke": theme.PAPER, "strokeWidth": 3, "strokeJoin": "round", "color": theme.PAPER}
-        behind, text = (
-            [
-                s.rows.mark_text(align=SIDES[side][0], dx=SIDES[side][1], dy=SIDES[side][2], fontSize=12, **how).encode(
-                    x=x, y=y, text=f"{side}:N"
-                )
-                for side in sides
-            ]
-            for how in (halo, {"color": theme.INK})
-        )
-        return alt.layer(roof, *behind, dots, *text)
+        beside = [
+            theme.words(s.rows, dict(zip(("align", "dx", "dy"), SIDES[side], strict=True)), x=x, y=y, text=f"{side}:N")
+            for side in sides
+        ]
+        return alt.layer(roof, *(halo for halo, _ in beside), dots, *(words for _, words in beside))
 
     told = "; ".join(
         f"{layer.whose}: {layer.ceilings.removesuffix(RAISED)} roof{RAISED * layer.ceilings.endswith(RAISED)}"

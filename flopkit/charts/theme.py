@@ -27,6 +27,9 @@ PURPLE = "#b0558f"
 AMBER = "#c08000"
 SKY = "#2f94cf"
 
+HALO = 6
+"""Pixels, half of them around each letter: as many as close the gap between two words."""
+
 CATEGORIES = [BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY]
 """The order in which a chart with several series takes its colours."""
 
@@ -149,8 +152,11 @@ def log_scale(lo: float, hi: float) -> dict[str, Any]:
 
 
 def words(rows: Any, look: Mapping[str, Any], ground: str = PAPER, **channels: Any) -> list[Any]:
-    """Words that may stand on lines: a halo in the colour of the ground, then the words; so they come after the lines."""
-    halo = {"stroke": ground, "strokeWidth": 4, "strokeJoin": "round"}
+    """Words of a chart: a halo in the colour of the ground, which keeps grid and lines off them, then the words.
+
+    They come after the lines in a chart's layers.
+    """
+    halo = {"stroke": ground, "strokeWidth": HALO, "strokeJoin": "round"}
     return [rows.mark_text(**look, **behind).encode(**channels) for behind in (halo, {})]
 
 

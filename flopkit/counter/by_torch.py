@@ -43,14 +43,13 @@ class Seen:
 
     Examples
     --------
-    Torch's counter has no formula for the fused attention of a CPU. (For a GPU's it has one.)
+    Torch's counter has no formula for a matrix times a vector.
 
     >>> import torch, flopkit as fk
-    >>> q = torch.ones(1, 2, 8, 4)
-    >>> attention = torch.nn.functional.scaled_dot_product_attention
-    >>> seen = fk.count(attention, q, q, q).as_seen_by("torch")
+    >>> report = fk.count(torch.mv, torch.ones(8, 4), torch.ones(4))
+    >>> seen = report.as_seen_by("torch")
     >>> int(seen), seen.flops, seen.missed[0]["operator"]
-    (0, 2048, 'scaled_dot_product_attention')
+    (0, 64, 'mv')
     """
 
     value: int

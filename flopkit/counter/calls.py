@@ -100,6 +100,11 @@ class OpCall:
         return self.named.get(name, default)
 
     @property
+    def gradient(self) -> Any:
+        """The gradient that a backward operator starts from, by whichever name this torch has for it; None in a forward pass."""
+        return next((self.named[name] for name in ("grad_output", "grad_out", "grad") if name in self.named), None)
+
+    @property
     def inputs(self) -> list[Any]:
         """The tensors among the arguments, each once."""
         return list({id(t): t for t in tensors((self.args, self.kwargs))}.values())

@@ -1,5 +1,10 @@
-"""Other people's counters, run as their documentation says: `flopkit.ask` and `flopkit.ask_all`.
+"""Other people's counters, run as their documentation says: `flopkit.ask` and `ask_all`.
 
 `tools` knows how each is called, `installed` finds it, `quietly` keeps it from leaving anything behind, `asking` asks, and `why` says what
-is known of a number that is off. `programs` are those that a chapter asks about; what was answered is in data/counters.toml (`recorded`).
+is known of a number that is off, `releases` of which versions. `programs` are those that a chapter asks about; what was answered is in
+data/counters.toml (`recorded`).
 """
+
+from flopkit.peers.asking import ask, ask_all
+
+__all__ = ["ask", "ask_all"]

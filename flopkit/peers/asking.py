@@ -213,7 +213,7 @@ def ask_all(model: Any, /, *inputs: Any, tools: str | Iterable[str] | None = Non
     >>> import torch, flopkit as fk
     >>> layer, x = torch.nn.Linear(16, 32), torch.ones(8, 16)
     >>> tools = ["torch", "torch.profiler"]
-    >>> for row in fk.ask_all(layer, x, tools=tools):
+    >>> for row in fk.peers.ask_all(layer, x, tools=tools):
     ...     print(row["tool"], row["printed"], row["share"])
     torch 8192 1.0
     torch.profiler 8192 1.0
@@ -243,15 +243,17 @@ def ask_all(model: Any, /, *inputs: Any, tools: str | Iterable[str] | None = Non
 
 
 def sure(*tools: str) -> bool:
-    """Whether what is written about *tools* can be checked here: each can be imported, in the version that it was written about.
+    """Whether what is written about *tools* can be checked here: each can be imported, in a version that does what is written.
 
-    Where not, it says so.
+    Where not, it says so, and what that version does otherwise, as far as it is known.
     """
     good = True
     for tool in map(tool_name, tools):
         package = tool_of(tool).package
-        here, then = None if load(package) is None else version(package), why.blind_spots()[tool]["version"]
-        if here is None or here.split("+")[0] != then.split("+")[0]:
+        here, known = None if load(package) is None else version(package), why.blind_spots()[tool]
+        if here not in known.unchanged:
             good = False
-            print(f"not checked here: {tool} {then} ({'missing' if here is None else f'this is {here}'})")
+            changes = "" if here is None else known.changes(here)
+            this = "missing" if here is None else f"this is {here}" + (f", which {changes}" if changes else "")
+            print(f"not checked here: {tool} {known.unchanged} ({this})")
     return good

@@ -1,6 +1,7 @@
 """The programs that eight tools are asked about; what they answered stands in flopkit/data/counters.toml.
 
-``python -m flopkit.peers.programs`` asks the tools that are installed and prints the file anew, its reasons kept.
+``python -m flopkit.peers.programs`` asks the tools that are installed and prints the file anew, its reasons kept; what it says of later
+versions is to be put there again.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _anew() -> str:
     from flopkit.counter.running import count
     from flopkit.peers.installed import version
 
-    lines = ["[versions]", *(f'"{tool}" = "{version(TOOLS[tool].package)}"' for tool in versions())]
+    lines = ["[versions]", *(f'"{tool}" = {{ since = "{version(TOOLS[tool].package)}" }}' for tool in versions())]
     for name in PROGRAMS:
         before = recorded().get(name)
         model, x, grad = build(name)

@@ -162,6 +162,13 @@ def test_blocks_of_two_networks_by_hand():
     assert flops[3].w / flops[0].w == pytest.approx(products[3][0] / products[0][0])
     share = sum(numbers[i] for i in (1, 2, 4, 5, 7)) / sum(numbers)
     assert f"{100 * share:.1f} %" in drawing.title
+    colours = {re.search(r'fill="(#\w+)"', bar.svg)[1]: 0 for bar in bars}
+    for bar, moved in zip(bars, numbers, strict=True):
+        colours[re.search(r'fill="(#\w+)"', bar.svg)[1]] += moved
+    assert f"{100 * colours[theme.BLUE] / sum(numbers):.1f} %" in drawing.title, "blue is what the title counts"
+    key, said = drawing.marks("key")[::2], drawing.marks("key")[1::2]
+    assert [re.search(r'fill="(#\w+)"', box.svg)[1] for box in key] == [theme.ORANGE, theme.BLUE, theme.MUTED]
+    assert [mark.text for mark in said] == ["convolutions", "batch norms, activations", "the residual sum"]
     both = drawings.bottlenecks()
     intensity = sum(done for done, _ in products.values()) / (4 * sum(numbers))
     assert f"{intensity:.3g} FLOPs per byte" in words(both)

@@ -141,6 +141,7 @@ FAULTS = {
     "overlap": ['"first" and "second" overlap'],
     "outside": [f'"{LONG}" leaves the picture'],
     "struck": ['"first" is crossed by a line, var(--fk-blue)'],
+    "gridded": ['"first" is crossed by a line, var(--fk-grid)'],
     "covered": ['"first" is crossed by a dot, var(--fk-green)'],
     "keyless": ["nothing says what these colours mean: var(--fk-blue), var(--fk-orange)"],
     "swatch": [],
@@ -155,7 +156,7 @@ def faulty(fault):
         x, y = (alt.X("x:Q", scale=alt.Scale(domain=[0, 10])), alt.Y("y:Q", scale=alt.Scale(domain=[0, 10])))
         legend = None if fault == "keyless" else alt.Legend(orient="bottom", symbolType="stroke", symbolOpacity=1)
         scale = alt.Scale(domain=[*kinds], range=[*kinds.values()])
-        ends = [{"x": end, "y": at, "line": line} for line, at in (("upper", 6), ("lower", 2)) for end in (0, 10)]
+        ends = [{"x": end, "y": at, "line": line} for line, at in (("upper", 7), ("lower", 2)) for end in (0, 10)]
         lines = alt.Chart(alt.Data(values=ends)).mark_line(opacity=0.5 if fault == "swatch" else 1)
         lines = lines.encode(x=x, y=y, color=alt.Color("line:N", title=None, scale=scale, legend=legend))
 
@@ -167,9 +168,10 @@ def faulty(fault):
         more = {
             "overlap": [*name("first", 3, 4), *name("second", 3.2, 4.1)],
             "outside": name(LONG, 5, 9),
-            "struck": name("first", 5, 6, first=1),  # without its halo
+            "struck": name("first", 5, 7, first=1),  # without its halo
+            "gridded": name("first", 3, 4, first=1),
             "covered": [*name("first", 3, 4), dot.encode(x=x, y=y)],
-        }.get(fault, name("first", 5, 6))
+        }.get(fault, name("first", 5, 7))
         return alt.layer(lines, *more)
 
     return Figure(

@@ -28,10 +28,10 @@ figure => {
       if (area(shared(a.box, b.box)) > .2 * Math.min(area(a.box), area(b.box))) faults.push(`"${a.said}" and "${b.said}" overlap`);
     }));
 
-    /* Lines, edges and dots through the middle of words, unless a halo or something filled lies between. Grids are faint. */
+    /* Lines of the grid, too, edges and dots through the middle of words, unless a halo or something filled lies between. */
     const filled = all(svg, "path, rect, circle").filter(e => shown(e) && ink(e, "fill") && solid(e, "fill") > .9).map(node => ({node, box: node.getBoundingClientRect()}));
     for (const line of all(svg, "path, line, rect, circle, polyline, polygon")) {
-      if (line.closest(".role-axis-grid, .role-legend, .background, .foreground") || !shown(line) || !(ink(line, "stroke") || line.closest(".mark-symbol"))) continue;
+      if (line.closest(".role-legend, .background, .foreground") || !shown(line) || !(ink(line, "stroke") || line.closest(".mark-symbol"))) continue;
       const half = Math.max(0, (line.getAttribute("stroke-width") ?? 1) / 2 - 1), grown = b => ({left: b.left - half, right: b.right + half, top: b.top - half, bottom: b.bottom + half});
       const box = grown(line.getBoundingClientRect()), near = texts.filter(({middle}) => { const b = shared(box, middle); return b.left <= b.right && b.top <= b.bottom; });
       if (!near.length) continue;

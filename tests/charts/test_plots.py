@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import flopkit as fk
-from flopkit.charts import Figure, html
+from flopkit.charts import Figure, html, theme
 from flopkit.charts.plots import MOST
 from flopkit.cost import Cost
 
@@ -149,3 +149,9 @@ def test_those_that_are_told_are_the_largest():
 def test_one_module_is_left_out():
     figure = fk.count(nn.Sequential(*(nn.Linear(4, 4) for _ in range(MOST))), torch.ones(1, 4)).plot()
     assert "Not drawn: 1 module with less." in figure.caption
+
+
+@pytest.mark.parametrize("result", [LAYER, REPORT], ids=["cost", "report"])
+def test_words_keep_the_grid_off(result):
+    bars, halo, words = (layer["mark"] for layer in result.plot().spec()["layer"])
+    assert bars["type"] == "bar" and words.items() < halo.items() and halo["strokeWidth"] == theme.HALO

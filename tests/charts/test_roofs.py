@@ -3,7 +3,7 @@
 import pytest
 
 from flopkit import device
-from flopkit.charts import Dots, measured, on_one_roof, published
+from flopkit.charts import Dots, measured, on_one_roof, published, theme
 from flopkit.recordings.shelves import Case
 
 
@@ -114,3 +114,14 @@ def test_a_recording_that_ships_has_a_name_that_fits_a_legend():
         Case(record, "yours", "yours: a CPU, 2026-01-02", "a CPU", found),
     )
     assert [dots.whose for dots in measured([shipped, own])] == ["ours: a CPU, fp32", "yours: a CPU, 2026-01-02, fp32"]
+
+
+def test_a_name_keeps_the_grid_off(layers):
+    """Its halo lies on the roof and below the dots, so that no dot near by loses an edge."""
+    layers = [layers[0], layers[2]]
+    spec = on_one_roof(
+        layers, "A title", "A conclusion.", names={"fast": "quick", "theirs: slow": ("slower", "above")}
+    ).spec()
+    marks = [layer["mark"] for layer in spec["layer"]]
+    assert [mark["type"] for mark in marks] == ["line", "text", "text", "point", "text", "text"]
+    assert [mark.get("strokeWidth") == theme.HALO for mark in marks] == [False, True, True, False, False, False]

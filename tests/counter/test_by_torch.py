@@ -218,12 +218,31 @@ def test_depthwise_by_hand():
     assert "4.5× the 4.608 kFLOPs" in repr(seen) and "convolution_backward" in seen._repr_html_()
 
 
-def test_attention_on_cpu_by_hand():
+FLASH = "_scaled_dot_product_flash_attention"
+ON_CPU = f"{FLASH}_for_cpu"
+aten = torch.ops.aten
+
+
+def test_attention_on_cpu_by_hand(monkeypatch):
+    """As up to 2.14, where torch has no formula for it."""
+    monkeypatch.setattr(registry, "RULES", {})  # what was remembered of calls before
+    monkeypatch.delitem(flop_counter.flop_registry, getattr(aten, ON_CPU), raising=False)
     seen = ours(attention(grad=False)).as_seen_by("torch")
     assert (seen.value, seen.flops, seen.share) == (0, 2 * 2 * 4 * 6 * 10 * 16, 0.0)
     assert seen.missed.rows == [{"operator": "scaled_dot_product_attention", "calls": 1, "flops": 15360, "seen": 0}]
     assert "FlopCounterMode would print 0 FLOPs, 0 % of the 15.36 kFLOPs" in repr(seen)
     assert "scaled_dot_product_attention" in seen._repr_html_()
+
+
+def test_attention_on_cpu_with_a_formula(monkeypatch):
+    """As since 2.15: forward it is counted right, backward with the scores that are recomputed."""
+    monkeypatch.setattr(registry, "RULES", {})
+    for end in ("", "_backward"):
+        on_gpu = flop_counter.flop_registry[getattr(aten, f"{FLASH}{end}")]
+        monkeypatch.setitem(flop_counter.flop_registry, getattr(aten, f"{ON_CPU}{end}"), on_gpu)
+    forward, step = attention(grad=False), attention()
+    assert int(ours(forward).as_seen_by("torch")) == real(forward) == 2 * 2 * 4 * 6 * 10 * 16
+    assert int(ours(step).as_seen_by("torch")) == real(step) == 7 * 2 * 4 * 6 * 10 * 16
 
 
 def test_a_formula_that_somebody_registered_with_torch():

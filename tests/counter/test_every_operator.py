@@ -1,5 +1,8 @@
 """Every operator of torch is one of: counted, element-wise, free, composite, or on the list of those that nobody explains."""
 
+import inspect
+import re
+from collections import defaultdict
 from fnmatch import fnmatchcase
 
 import pytest
@@ -67,6 +70,34 @@ def test_an_in_place_operator_counts_as_its_other_form():
             )
     mixed = {name for name, kinds in by_name.items() if len(kinds) > 1}
     assert mixed <= {"zero", "copy"}, mixed
+
+
+def test_a_formula_asks_for_arguments_that_its_operators_have():
+    """torch renames one now and then (the `grad` of `_cdist_backward` in 2.14), and `call.get` would find None there."""
+    arguments, together = defaultdict(set), defaultdict(list)
+    for op in operators():
+        arguments[name_of(op)] |= {argument.name for argument in op._schema.arguments}
+    for name, formula in FORMULAS.items():
+        together[formula].append(name.removesuffix("_"))
+    asked, odd = 0, set()
+    for formula, names in together.items():
+        if all(
+            name in arguments for name in names
+        ):  # else the one that has it may be among those that this torch lacks
+            for argument in re.findall(r'\bcall(?:\.get\(|\[)"(\w+)"', inspect.getsource(formula)):
+                asked += 1
+                if argument not in set.union(*(arguments[name] for name in names)):
+                    odd.add((formula.__name__, argument))
+    assert asked > 80 and not odd
+
+
+def test_each_gradient_is_found():
+    starts = {name for name, formula in FORMULAS.items() if "call.gradient" in inspect.getsource(formula)}
+    backward = [op for op in operators() if name_of(op) in starts and "backward" in name_of(op)]
+    assert len(backward) > 30
+    for op in backward:
+        call = OpCall(op, (), {argument.name: "given" for argument in op._schema.arguments}, None)
+        assert call.gradient == "given", op
 
 
 def test_recipes_name_operators():

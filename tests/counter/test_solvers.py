@@ -212,6 +212,17 @@ def test_the_exponential_counts_the_products_that_run():
     assert [r["operator"] for r in fk.count(L.matrix_exp, small.to("meta")).uncounted] == ["linalg_matrix_exp"]
 
 
+@pytest.mark.skipif(not hasattr(L, "polar"), reason="torch has polar and matrix_sqrth since 2.14")
+def test_the_polar_decomposition_and_the_root_count_what_they_are_made_of():
+    """Of 6 × 4: thin singular vectors, 14·96 + 8·64, U·Vᴴ and V·Σ·Vᴴ; of 4 × 4: eigenvectors, 9·64, and their product."""
+    tall, square = torch.eye(6, 4), torch.eye(4)
+    assert fk.count(L.polar, tall).flops == 14 * 96 + 8 * 64 + 2 * 6 * 4 * 4 + 2 * 4 * 4 * 4
+    assert fk.count(L.matrix_sqrth, square).flops == 9 * 64 + 2 * 4 * 4 * 4
+    for name, function, matrix in (("polar", L.polar, tall), ("matrix_sqrth", L.matrix_sqrth, square)):
+        [row] = fk.count(function, matrix.to("meta")).uncounted
+        assert row["operator"] == f"linalg_{name}"
+
+
 @pytest.mark.parametrize(
     ("size", "values", "thin", "full"),
     [

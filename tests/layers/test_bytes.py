@@ -77,7 +77,7 @@ def test_bytes_of_states(dtype, width):
 
 
 def formulas_whose_bytes_are_asserted(source):
-    """`fk.NAME(…)` in a test that has `.bytes` in an assertion."""
+    """`fk.NAME(…)`, or `fk.training.NAME(…)`, in a test that has `.bytes` in an assertion."""
     found = set()
     for test in ast.walk(ast.parse(source)):
         if not isinstance(test, ast.FunctionDef) or not test.name.startswith("test_"):
@@ -88,7 +88,7 @@ def formulas_whose_bytes_are_asserted(source):
             found |= {
                 call.attr
                 for call in calls
-                if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name) and call.value.id == "fk"
+                if isinstance(call, ast.Attribute) and ast.unparse(call.value).split(".")[0] == "fk"
             }
     return found
 

@@ -61,7 +61,8 @@ def test_what_does_not_fit_is_not_known(case):
 @pytest.mark.parametrize("case", KNOWN)
 def test_what_fits_is_said(case):
     model, x, tool, flops = KNOWN[case]
-    assert reason(model, x, tool, flops) in (why.blind_spots()[tool].get("more"), why.blind_spots()[tool].get("less"))
+    known = why.blind_spots()[tool]
+    assert reason(model, x, tool, flops) in (known.more, known.less)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -135,7 +135,8 @@ def inverted_bottleneck(channels: int = 24, side: int = 56, batch: int = 64) -> 
     flops, moved = (
         sum(amount for amount in of) for of in ([c.flops for _, _, c in block], [c.bytes for _, _, c in block])
     )
-    canvas = Canvas(48 + 26 * len(block) + 26)
+    colours = {"convolutions": ORANGE, "batch norms, activations": BLUE, "the residual sum": MUTED}
+    canvas = Canvas(48 + 26 * len(block) + 76)
     canvas.text(132, 10, "FLOPs", anchor="start", bold=True)
     canvas.text(228, 10, "bytes", anchor="start", bold=True)
     for i, (name, product, cost) in enumerate(block):
@@ -147,7 +148,8 @@ def inverted_bottleneck(channels: int = 24, side: int = 56, batch: int = 64) -> 
         else:
             canvas.text(132, y + 9, "few", anchor="start", name=f"FLOPs of {i}", colour=MUTED)
         where = 228, y, 66 * cost.bytes / most_bytes, 18
-        canvas.box(*where, name=f"bytes of {i}", colour=ORANGE if product else BLUE, fill=0.5, edge=0, round=0)
+        colour = ORANGE if product else MUTED if name == "residual sum" else BLUE
+        canvas.box(*where, name=f"bytes of {i}", colour=colour, fill=0.5, edge=0, round=0)
         canvas.text(232 + where[2], y + 9, si(cost.bytes, "B"), anchor="start", name="amount")
     plain = sum(cost.bytes for name, _, cost in block if name in ("batch norm", "activation"))
     canvas.text(
@@ -158,6 +160,10 @@ def inverted_bottleneck(channels: int = 24, side: int = 56, batch: int = 64) -> 
         bold=True,
         name="together",
     )
+    bottom = 30 + 26 * len(block) + 32
+    for (x, y), (kind, colour) in zip(((0, bottom), (124, bottom), (0, bottom + 22)), colours.items(), strict=True):
+        canvas.box(x, y, 12, 12, name="key", colour=colour, fill=0.5, edge=0)
+        canvas.text(x + 18, y + 6, kind, anchor="start", name="key")
     return Drawing(
         "inverted-bottleneck",
         f"Batch norms and activations: hardly any FLOPs, {percent(plain / moved)} of the bytes",

@@ -84,7 +84,7 @@ def kept_over_time(layers: int = 4, recompute: str = "none") -> Drawing:
     keys = (
         [(BLUE, "all of it kept")]
         if recompute == "none"
-        else [(BLUE, "in work"), (GREEN, "its input"), (ORANGE, "recomputed")]
+        else [(BLUE, "in work, at most"), (GREEN, "its input"), (ORANGE, "recomputed")]
     )
     place = 62.0
     for colour, words in keys:
@@ -101,7 +101,7 @@ def kept_over_time(layers: int = 4, recompute: str = "none") -> Drawing:
     said = (
         "Each layer's activations are kept from its forward pass (F) to its backward pass (B), so memory is fullest where the two meet."
         if recompute == "none"
-        else "Each layer keeps its input only. In the backward pass it is computed again (R) just before its own backward pass (B), so that the "
+        else "Each layer keeps its input only, and while it runs forward at most its activations. In the backward pass it is computed again (R) just before its own backward pass (B), so that the "
         "activations of one layer are there at a time."
     )
     alt = f"A grid of {many} layers by {len(passes)} passes, memory as bars below. {said} The most at once is {most}."

@@ -77,7 +77,7 @@ CALLS = (
     ("MLP", "two linear layers", ("thop", "ptflops", "fvcore", "torch")),
 )
 COUNTERS = {
-    "thop": ("hook", "no rule"),
+    "thop": ("hook", "not seen"),
     "ptflops": ("hook", "no rule"),
     "fvcore": ("trace", "no rule"),
     "torch": ("dispatcher", "no rule"),

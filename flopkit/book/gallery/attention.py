@@ -133,10 +133,12 @@ def attention_pairs() -> Figure:
             .mark_rule(**line)
             .encode(x=x, x2=x2, y=y),
         ]
-        earlier = (
-            s.now(left=0.97, down=top * 0.2, label=where(top > 0.3, "these queries came before", ""))
-            .mark_text(color=theme.MUTED, align="right")
-            .encode(x=x, y=y, text="label:N")
+        earlier = theme.words(
+            s.now(left=0.97, down=top * 0.2, label=where(top > 0.3, "these queries came before", "")),
+            {"color": theme.MUTED, "align": "right"},
+            x=x,
+            y=y,
+            text="label:N",
         )
         before = (
             s.now(left=0, right=where(mask == "full", 0, top), down=0, bottom=where(mask == "full", 0, top))
@@ -152,7 +154,7 @@ def attention_pairs() -> Figure:
             y=y,
             text="label:N",
         )
-        return alt.layer(asked, seen, *lines, whole, before, earlier, *hidden)
+        return alt.layer(asked, seen, *lines, whole, before, *earlier, *hidden)
 
     # Sizes as in each model's published config.json.
     llama = {"cached": 0, "mask": "causal", "heads": 32, "sharing": FOUR, "head": "128"}

@@ -84,7 +84,7 @@ def attention_crossing() -> Figure:
         x = alt.X(
             "length:Q",
             title="length of the sequence (tokens)",
-            scale=alt.Scale(type="log", domain=[256, 1048576], nice=False),
+            scale=alt.Scale(type="log", domain=[180, 1048576], nice=False),
             axis=alt.Axis(values=[256, 1024, 4096, 16384, 65536, 262144, 1048576], format=",d"),
         )
         y = alt.Y("flops:Q", title="FLOPs of a layer, for a token", **theme.log_scale(5e4, 3e11))

@@ -187,12 +187,14 @@ def backward_stack() -> Figure:
                 ],
             )
         )
-        words = (
-            s.rows.transform_calculate(label="datum.times == 0 ? 'no gradients' : format(datum.times, '.3~r') + '×'")
-            .mark_text(align="left", dx=5, fontWeight=600)
-            .encode(y=y, x=alt.X("times:Q", **x), text="label:N")
+        words = theme.words(
+            s.rows.transform_calculate(label="datum.times == 0 ? 'no gradients' : format(datum.times, '.3~r') + '×'"),
+            {"align": "left", "dx": 5, "fontWeight": 600},
+            y=y,
+            x=alt.X("times:Q", **x),
+            text="label:N",
         )
-        return alt.layer(bars, words)
+        return alt.layer(bars, *words)
 
     kept = {"rank": 16, "again": "computed again (flash)", "checkpoint": "none"}
     everything = {"embedded": "trained", **dict.fromkeys((*QUARTERS, "head"), "trained"), **kept}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flopkit.arithmetic import exact_div, vega
+from flopkit.arithmetic import vega
 from flopkit.book.gallery.any_model import (
     COUNTS,
     LAYER,
@@ -25,10 +25,10 @@ from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import DEVICES, device_choice, peaks_note
 from flopkit.charts.packages import need
 from flopkit.charts.panel import Control, Paste, along, choice, column, grouped, readout, slider, steps, switch
-from flopkit.models import load
+from flopkit.models import LatentAttention, load
 from flopkit.models.architectures import NUMBERS
 from flopkit.models.config_fields import Fields
-from flopkit.models.config_table import Value, either, reader_table, when
+from flopkit.models.config_table import Value, reader_table, when
 from flopkit.models.configs import hf_config
 from flopkit.training.memory import state_bytes
 
@@ -67,33 +67,34 @@ def settings_of(numbers: Mapping[str, Any]) -> dict[str, Any]:
 
     A control that has no effect on this architecture is left where it stands.
     """
-    n = numbers
-    found = {name: n[name] for name in ("d_model", "layers", "heads", "vocab", "tied")}
+    n, attention = numbers, numbers["attention"]
+    found = {name: n[name] for name in ("d_model", "layers", "vocab", "tied")} | {"heads": attention.heads}
     found |= {"norm": _norm_of(n), "place": TWO if n.get("norms") == "both" else ONE}
     found |= {"positions": n.get("positions", 0)}
     if isinstance(found["positions"], Value):
         found["length"] = Value(least=[Value(now="length"), found["positions"]])
     if n.get("d_ff") is not None:
-        found |= {"d_ff": n["d_ff"], "gated": n.get("gated", True), "mlp_bias": n.get("mlp_bias", False)}
-    if n.get("kv_lora") is not None:
-        found |= {name: n[name] for name in ("kv_lora", "qk_nope", "qk_rope", "v_head_dim")}
-        found["q_lora"] = either(n.get("q_lora"), 0)
+        found |= {"d_ff": n["d_ff"], "gated": n.get("gated", True), "mlp_bias": n.get("bias", False)}
+    if isinstance(attention, LatentAttention):
+        found |= {name: getattr(attention, name) for name in ("kv_lora", "qk_nope", "qk_rope", "v_head_dim")}
+        found["q_lora"] = 0 if attention.q_lora is None else attention.q_lora
     else:
-        found |= {"kv_lora": 0, "kv_heads": either(n.get("kv_heads"), n["heads"])}
-        whole = exact_div(n["d_model"], n["heads"]) if n.get("head_dim") is None else n["head_dim"]
-        found["head_dim"] = either(whole, n["d_model"] / n["heads"])
-        found |= {name: n.get(name, False) for name in ("qkv_bias", "out_bias", "sinks")}
-        found["qk_norm"] = next(title for title, name in QK_NORMS.items() if name == n.get("qk_norm", ""))
-        window = n.get("window", 0)
-        found |= {
-            "window": when(window, window, WINDOW),
-            "windowed": n.get("windowed", n["layers"]) if "window" in n else 0,
-        }
-    if n.get("experts") is None:
+        found |= {"kv_lora": 0, "kv_heads": attention.kv_heads, "head_dim": attention.head_dim}
+        found |= {name: _switch(getattr(attention, name)) for name in ("qkv_bias", "out_bias", "sinks")}
+        found["qk_norm"] = next(title for title, name in QK_NORMS.items() if name == attention.qk_norm)
+        found |= {"window": WINDOW, "windowed": 0}
+        if (window := n.get("window")) is not None:
+            windowed = n["layers"] if window.layers is None else window.layers
+            found |= {"window": when(window.width, window.width, WINDOW), "windowed": windowed}
+    if (experts := n.get("experts")) is None:
         return found | {"experts": 0}
-    found |= {name: n[name] for name in ("experts", "top_k", "expert_d_ff")}
-    found |= {name: n.get(name, 0) for name in ("shared_d_ff", "dense")}
-    return found | {name: n.get(name, False) for name in ("shared_gate", "expert_bias")}
+    found |= {name: getattr(experts, name) for name in ("experts", "top_k", "shared_d_ff")}
+    found |= {"expert_d_ff": experts.d_ff, "dense": n.get("dense", 0)}
+    return found | {"shared_gate": _switch(experts.shared_gate), "expert_bias": _switch(experts.bias)}
+
+
+def _switch(flag: Any) -> Any:
+    return flag if isinstance(flag, Value) else bool(flag)
 
 
 def _norm_of(n: Mapping[str, Any]) -> str:
@@ -106,8 +107,8 @@ def _preset(name: str) -> dict[str, Any]:
     config = hf_config(name)
     kind = config["model_type"]
     found = settings_of(NUMBERS[kind](Fields(config, kind)))
-    rate = {"rate": _rate(name, found["positions"] or LENGTH)}
-    return found | rate | ({"length": found["positions"]} if found["positions"] else {})
+    length = found["positions"] or LENGTH
+    return found | {"rate": _rate(name, length), "length": length}
 
 
 def _rate(name: str, length: int) -> int:
@@ -193,7 +194,7 @@ def _chart(s: Any) -> Any:
     x = {
         "title": "GFLOPs of a training token, and its MFU",
         "scale": alt.Scale(domain=[0, alt.ExprRef(f"{vega(s.end)} / 1e9")], nice=False),
-        "axis": alt.Axis(format="~s", tickCount=5, labelBound=True),
+        "axis": alt.Axis(format=",~r", tickCount=5, labelBound=True),
     }
     rows = s.rows.transform_calculate(
         giga="datum.flops / 1e9",
@@ -212,13 +213,12 @@ def _chart(s: Any) -> Any:
             alt.Tooltip("share:Q", title="MFU", format=".1%"),
         ],
     )
-    over = {"dy": -7, "baseline": "middle"}
+    left, right = ({"dy": -7, "baseline": "middle", "align": side} for side in ("left", "right"))
     ink = alt.condition("datum.ours", alt.value(theme.BLUE), alt.value(theme.INK))
-    names = rows.mark_text(align="left", **over).encode(y=y, x=alt.value(0), text="name:N", color=ink)
-    said = rows.mark_text(align="right", fontWeight=600, **over).encode(
-        y=y, x=alt.value({"expr": "width"}), text="said:N", color=ink
-    )
-    return alt.layer(bars, names, said)
+    names = theme.words(rows, left, y=y, x=alt.value(0), text="name:N", color=ink)
+    end = alt.value({"expr": "width"})
+    said = theme.words(rows, {**right, "fontWeight": 600}, y=y, x=end, text="said:N", color=ink)
+    return alt.layer(bars, *names, *said)
 
 
 def calculator() -> Figure:

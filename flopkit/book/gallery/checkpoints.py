@@ -128,7 +128,7 @@ def recompute_policies() -> Figure:
             axis=alt.Axis(minExtent=128, labelFontWeight={"condition": {"test": "datum.value == policy", "value": "bold"}, "value": "normal"}),
         )  # fmt: skip
         scale = alt.Scale(domainMin=0, domainMax={"expr": f"({vega(s.top)}) / 1e9"}, nice=False)
-        x = {"title": "GB of one GPU", "scale": scale, "axis": alt.Axis(format="~s", tickCount=5, labelBound=True)}
+        x = {"title": "GB of one GPU", "scale": scale, "axis": alt.Axis(format=",~r", tickCount=5, labelBound=True)}
         bars = (
             s.rows.transform_fold(list(parts), as_=["part", "bytes"])
             .transform_calculate(
@@ -157,12 +157,13 @@ def recompute_policies() -> Figure:
         )
         # in a column of their own, beyond the longest bar and the limit
         words = s.rows.transform_calculate(label="format(datum.executed, '.3f') + '×'")
-        words = words.mark_text(align="right", fontWeight=600).encode(y=y, x=alt.value("width"), text="label:N")
+        look = {"align": "right", "fontWeight": 600}
+        words = theme.words(words, look, y=y, x=alt.value("width"), text="label:N")
         limit = s.now(gigabytes=s.limit / 1e9).transform_calculate(label="format(datum.gigabytes, '.0f') + ' GB'")
         at = alt.X("gigabytes:Q", **x)
         rule = limit.mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5).encode(x=at)
-        name = limit.mark_text(align="left", dx=4).encode(x=at, y=alt.value(7), text="label:N")
-        return alt.layer(bars, rule, name, words)
+        name = theme.words(limit, {"align": "left", "dx": 4}, x=at, y=alt.value(7), text="label:N")
+        return alt.layer(bars, rule, *name, *words)
 
     one, large = {"batch": 1, "memory": "80 GB"}, {"batch": 1, "gpus": 512, "memory": "80 GB"}
     return Figure(
@@ -192,8 +193,8 @@ def recompute_policies() -> Figure:
             "Qwen2.5-0.5B on one GPU": {"model": "Qwen2.5-0.5B", "length": 8192, "kernel": "flash", "gpus": 1, **one},
         },
         readouts=[
-            readout("activations", "Activations", "B"),
-            readout("saved", "Activations saved", "%"),
+            readout("activations", "Activations and gradients of the loss", "B"),
+            readout("saved", "Of these, saved", "%"),
             readout("states", "Weights, gradients, optimiser", "B"),
             readout("total", "In all", "B"),
             readout("used", "Of the GPU's memory", "%"),

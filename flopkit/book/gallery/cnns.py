@@ -202,12 +202,9 @@ def cnn_anatomy() -> Figure:
                 ],
             )
         )
-        whole = (
-            s.rows.transform_calculate(text=amount("datum.whole"), end="1")
-            .mark_text(align="left", dx=5)
-            .encode(y=y, x=alt.X("end:Q", scale=scale, axis=axis), text="text:N")
-        )
-        return alt.layer(bars, whole)
+        rows = s.rows.transform_calculate(text=amount("datum.whole"), end="1")
+        end = alt.X("end:Q", scale=scale, axis=axis)
+        return alt.layer(bars, *theme.words(rows, {"align": "left", "dx": 5}, y=y, x=end, text="text:N"))
 
     return Figure(
         name="cnn-anatomy",

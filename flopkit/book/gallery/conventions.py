@@ -272,10 +272,10 @@ def what_counts() -> Figure:
         words = theme.words(rows, place, x=x, y=y, text="value:N", color=ink)
         line = s.now(prints=s.count, label="counted")
         yours = line.mark_rule(color=theme.ORANGE, strokeWidth=1.5).encode(x=x, tooltip=tip[1:])
-        beside = {"align": {"expr": "count > top / 2 ? 'right' : 'left'"}}
-        name = line.mark_text(color=theme.ORANGE, **beside).encode(x=x, y=alt.value(-8), text="label:N")
+        beside = {"color": theme.ORANGE, "align": {"expr": "count > top / 2 ? 'right' : 'left'"}}
+        name = theme.words(line, beside, x=x, y=alt.value(-8), text="label:N")
         room = s.now(prints=s.top).mark_point(opacity=0).encode(x=x)
-        return alt.layer(room, yours, name, *words, dots)
+        return alt.layer(room, yours, *name, *words, dots)
 
     works = _layers()
     return Figure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import exact_div, where
+from flopkit.arithmetic import exact_div, ratio, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, source_note
@@ -47,7 +47,7 @@ LINES = {
     "lanes": ("compute: lanes", theme.BLUE, [6, 4]),
     "tensor": ("compute: tensor cores", theme.BLUE, [1, 0]),
 }
-"""Name and look of each result that is a line; a device without tensor cores has one line of compute."""
+"""Name and look of each result that is a line; a device without tensor cores has none for them."""
 
 
 def convolution_on_device(
@@ -64,7 +64,8 @@ def convolution_on_device(
     s.flops = cost.flops
     s.bytes = cost.bytes
     s.intensity = s.flops / s.bytes
-    s.tensor = s.flops / device.peak
+    s.cores = where(device.peak > device.lanes, 1, 0)
+    s.tensor = ratio(s.cores * s.flops, s.cores * device.peak)  # no number without tensor cores
     s.lanes = s.flops / device.lanes
     bound = bound_by(s.flops, s.bytes, where(s.read == 1, device.lanes, device.peak), device.bandwidth)
     s.arithmetic = bound.compute_seconds
@@ -161,7 +162,7 @@ def convolution_cost() -> Figure:
             column("memory", "Memory time", "s"),
         ],
         caption="The layer takes at least the longer of its memory time and its compute time. A depthwise layer computes on the lanes (dashed line), "
-        "any other layer on the tensor cores (solid line), which is optimistic where each output reads few channels. Devices without tensor cores have one blue line. "
+        "any other layer on the tensor cores (solid line), which is optimistic where each output reads few channels. On devices without tensor cores the lanes do all layers: only the dashed line is drawn. "
         "There are as many channels out as in, and their number is a multiple of 16, so that every share is a whole number. With a small map "
         "and batch, most bytes are weights, and the green line rises, too. " + source_note(DEVICES),
     )

@@ -86,13 +86,15 @@ def eight_tools() -> Figure:
             ],
         )
         beside = s.rows.transform_calculate(place="datum.share > 0.8 && datum.share < 1 ? 1 : datum.share")
-        shares = beside.mark_text(align="left", dx=5, color=theme.INK).encode(
+        shares = theme.words(
+            beside,
+            {"align": "left", "dx": 5, "color": theme.INK},
             y=y,
             x=alt.X("place:Q", scale=alt.Scale(domain=[0, 1.35], nice=False)),
             text=alt.Text("share:Q", format=".1%"),
         )
         truth = s.now(whole=1).mark_rule(color=theme.MUTED, strokeDash=[4, 3]).encode(x=alt.X("whole:Q"))
-        return alt.layer(bars, truth, shares)
+        return alt.layer(bars, truth, *shares)
 
     return Figure(
         name="eight-tools",

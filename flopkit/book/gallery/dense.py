@@ -76,17 +76,21 @@ def dense_roofline() -> Figure:
             .mark_line(color=theme.MUTED, strokeWidth=1, strokeDash=[3, 3])
             .encode(x=x, y=y)
         )
+        ridge = s.now(intensity=s.ridge, attainable=1.6e11)
         notes = [
-            s.now(intensity=s.ridge, attainable=1.6e11)
-            .transform_calculate(label="'ridge ' + format(datum.intensity, ',.3r')")
-            .mark_text(color=theme.MUTED, align="left", dx=6)
-            .encode(x=x, y=y, text="label:N"),
-            s.now(intensity=60000, attainable=s.peak, label="compute")
-            .mark_text(color=theme.MUTED, align="right", dy=14)
-            .encode(x=x, y=y, text="label:N"),
-            s.now(intensity=6, attainable=s.bandwidth * 6, label="memory")
-            .mark_text(color=theme.MUTED, align="right", dx=-10, dy=-8)
-            .encode(x=x, y=y, text="label:N"),
+            word
+            for rows, place in (
+                (
+                    ridge.transform_calculate(label="'ridge ' + format(datum.intensity, ',.3r')"),
+                    {"align": "left", "dx": 6},
+                ),
+                (s.now(intensity=60000, attainable=s.peak, label="compute"), {"align": "right", "dy": 14}),
+                (
+                    s.now(intensity=6, attainable=s.bandwidth * 6, label="memory"),
+                    {"align": "right", "dx": -10, "dy": -8},
+                ),
+            )
+            for word in theme.words(rows, {"color": theme.MUTED, **place}, x=x, y=y, text="label:N")
         ]
         here = s.now("intensity", "attainable", "tokens")
         dot = here.mark_point(size=190, stroke=theme.PAPER, strokeWidth=2).encode(x=x, y=y, tooltip=tooltip)

@@ -84,7 +84,7 @@ def eager_and_flash() -> Figure:
         x = alt.X(
             "tokens:Q",
             title="length of the sequence (tokens)",
-            scale=alt.Scale(type="log", domain=[256, 65536], nice=False),
+            scale=alt.Scale(type="log", domain=[200, 65536], nice=False),
             axis=alt.Axis(values=[256, 1024, 4096, 16384, 65536], format=",d"),
         )
         y = alt.Y("seconds:Q", title="least time (s)", **theme.log_scale(1e-7, 30))
@@ -100,14 +100,15 @@ def eager_and_flash() -> Figure:
                 .encode(x=x, y=y, tooltip=tooltip)
             )
 
-        def dot(result: str, words: str, colour: str, edge: int, dy: int, dy_left: int) -> list[Any]:
-            """A dot and its name, which stands left of it beyond *edge* tokens."""
-            here = s.now("tokens", seconds=getattr(s, result), label=words)
-            side = {"expr": f"tokens > {edge} ? 'right' : 'left'"}
-            look = {"color": colour, "fontWeight": 600, "align": side, "dx": {"expr": f"tokens > {edge} ? -9 : 9"}}
-            look["dy"] = {"expr": f"tokens > {edge} ? {dy_left} : {dy}"}
+        def dot(result: str, words: str, colour: str, dy: int) -> list[Any]:
+            """A dot, and the name of its line at the line's end."""
+            here = s.now("tokens", seconds=getattr(s, result))
+            end = s.rows.transform_filter("datum.tokens == 65536").transform_calculate(
+                seconds=f"datum.{result}", label=f"'{words}'"
+            )
+            look = {"color": colour, "fontWeight": 600, "align": "right", "dy": dy}
             round_ = here.mark_point(size=150, color=colour, stroke=theme.PAPER, strokeWidth=2)
-            return [*theme.words(here, look, x=x, y=y, text="label:N"), round_.encode(x=x, y=y, tooltip=tooltip)]
+            return [*theme.words(end, look, x=x, y=y, text="label:N"), round_.encode(x=x, y=y, tooltip=tooltip)]
 
         dashed = s.now(tokens=256, seconds=6.0, label="dashed: time of the bytes")
         thin = {"strokeDash": [4, 3], "strokeWidth": 1.5}
@@ -116,9 +117,9 @@ def eager_and_flash() -> Figure:
             curve("flash_traffic", color=theme.BLUE, **thin),
             curve("eager", color=theme.ORANGE),
             curve("flash", color=theme.BLUE),
-            *dot("eager", "separate kernels", theme.ORANGE, 1024, -14, -14),
-            *dot("flash", "flash", theme.BLUE, 24576, 6, 32),
-            dashed.mark_text(color=theme.MUTED, align="left", dx=4).encode(x=x, y=y, text="label:N"),
+            *dot("eager", "separate kernels", theme.ORANGE, -16),
+            *dot("flash", "flash", theme.BLUE, 26),
+            *theme.words(dashed, {"color": theme.MUTED, "align": "left", "dx": 4}, x=x, y=y, text="label:N"),
         )
 
     return Figure(

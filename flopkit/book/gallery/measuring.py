@@ -97,17 +97,19 @@ def stopping_rules() -> Figure:
         means = s.rows.mark_point(filled=True, size=36, color=theme.ORANGE, opacity=1).encode(
             y=y, x=alt.X("bias:Q", **x), tooltip=tips
         )
-        words = (
-            s.rows.transform_calculate(label="format(datum.covered, '.0%') + ' hold'", place="0.14")
-            .mark_text(align="left", fontWeight=600)
-            .encode(y=y, x=alt.X("place:Q", **x), text="label:N")
+        words = theme.words(
+            s.rows.transform_calculate(label="format(datum.covered, '.0%') + ' hold'", place="0.14"),
+            {"align": "left", "fontWeight": 600},
+            y=y,
+            x=alt.X("place:Q", **x),
+            text="label:N",
         )
         truth = (
             s.now(none=0)
             .mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5)
             .encode(x=alt.X("none:Q", **x))
         )
-        return alt.layer(truth, spread, means, words)
+        return alt.layer(truth, spread, means, *words)
 
     quiet = {"drift": "none", "settles": "in 0.5 s", "states": "none", "spikes": "none", "time": "each rule its own"}
     return Figure(

@@ -45,8 +45,7 @@ def model_of(gated: bool, *, length: Any, d_model: Any, sharing: Any, **sizes: A
     """
     ours: dict[str, Any] = {"gated": True, "act": "silu"}
     if not gated:
-        biases = dict.fromkeys(("mlp_bias", "qkv_bias", "out_bias"), True)
-        ours = {"gated": False, "act": "gelu", "norm": "layer", "rotary": 0, "positions": length, **biases}
+        ours = {"gated": False, "act": "gelu", "bias": True, "norm": "layer", "rotary": 0, "positions": length}
     return transformer(d_model=d_model, heads=sharing, kv_heads=1, **sizes, **ours)
 
 
@@ -152,11 +151,15 @@ def model_parts() -> Figure:
             )
         )
         place = {"align": "left", "baseline": "middle"}
-        over = s.rows.mark_text(dy=-8, color=theme.INK, **place).encode(y=y, x=alt.value(2), text="count:N")
-        after = s.rows.mark_text(dx=5, dy=10, fontWeight=600, **place).encode(
-            y=y, x=alt.X("against:Q", **x), text=alt.Text("against:Q", format=".1%")
+        over = theme.words(s.rows, {"dy": -8, "color": theme.INK, **place}, y=y, x=alt.value(2), text="count:N")
+        after = theme.words(
+            s.rows,
+            {"dx": 5, "dy": 10, "fontWeight": 600, **place},
+            y=y,
+            x=alt.X("against:Q", **x),
+            text=alt.Text("against:Q", format=".1%"),
         )
-        return alt.layer(bars, over, after)
+        return alt.layer(bars, *over, *after)
 
     def preset(name: str, length: int, family: str, sharing: str) -> dict[str, Any]:
         model = load(name)

@@ -89,9 +89,13 @@ def one_run() -> Figure:
             place = {"align": "left", "baseline": "middle"}
             layers += [
                 rows.mark_bar(color=colour, height=12, yOffset=9).encode(x=x, y=y, tooltip=tooltip),
-                rows.mark_text(dy=-7, color=theme.INK, **place).encode(y=y, x=alt.value(2), text="recipe:N"),
-                rows.mark_text(dx=5, dy=9, color=colour, fontWeight=600, **place).encode(
-                    x=x, y=y, text=alt.Text("called:Q", format=".0%")
+                *theme.words(rows, {"dy": -7, "color": theme.INK, **place}, y=y, x=alt.value(2), text="recipe:N"),
+                *theme.words(
+                    rows,
+                    {"dx": 5, "dy": 9, "color": colour, "fontWeight": 600, **place},
+                    x=x,
+                    y=y,
+                    text=alt.Text("called:Q", format=".0%"),
                 ),
             ]
         return alt.layer(*layers)

@@ -66,7 +66,7 @@ def reached_roof() -> Figure:
         x = alt.X(
             "per_byte:Q",
             title="arithmetic intensity (FLOPs per byte)",
-            scale=alt.Scale(type="log", domain=[LOW, HIGH]),
+            scale=alt.Scale(type="log", domain=[0.75 * LOW, HIGH], nice=False),  # room for a dot at the left
             axis=alt.Axis(values=[1, 10, 100, 1000], format=",d"),
         )
         y = {
@@ -97,13 +97,18 @@ def reached_roof() -> Figure:
             ],
         )  # fmt: skip
         words = [
-            s.now(per_byte=place, rate=height, label=label)
-            .mark_text(color=colour, align=align, fontWeight=600, dy=dy)
-            .encode(x=x, y=alt.Y("rate:Q", **y), text="label:N")
-            for place, height, label, colour, align, dy in (
-                (HIGH, s.printed_peak, "datasheet", theme.MUTED, "right", -10),
-                (HIGH, 1.8e11, "reached, full overlap", theme.GREEN, "right", 0),
-                (HIGH, 1.8e11, "reached, this overlap", theme.BLUE, "right", -18),
+            word
+            for height, label, colour, dy in (
+                (s.printed_peak, "datasheet", theme.MUTED, -10),
+                (1.8e11, "reached, full overlap", theme.GREEN, 0),
+                (1.8e11, "reached, this overlap", theme.BLUE, -18),
+            )
+            for word in theme.words(
+                s.now(per_byte=HIGH, rate=height, label=label),
+                {"color": colour, "align": "right", "fontWeight": 600, "dy": dy},
+                x=x,
+                y=alt.Y("rate:Q", **y),
+                text="label:N",
             )
         ]
         return alt.layer(*lines, dot, *words)

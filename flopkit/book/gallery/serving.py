@@ -95,6 +95,13 @@ def one_batch(
     _step(r, model=model, batch=users, context=context, weights=weights, cache=cache, device=device, count=count)
 
 
+def _beside(place: int, right: int, left: int) -> dict[str, Any]:
+    """Where the name of a curve stands: right of *place* users, or left of it where the memory's or the compute's line would cross it."""
+    met = " || ".join(f"({line} > {place} && {line} < {7 * place})" for line in ("most", "first"))
+    sides = {"align": ("'left'", "'right'"), "dx": (6, -6), "dy": (right, left)}
+    return {what: {"expr": f"{met} ? {there} : {here}"} for what, (here, there) in sides.items()}
+
+
 def decode_throughput() -> Figure:
     """Tokens a second over the batch: for one user, for all, the ceiling of all, and the batch that still fits."""
 
@@ -133,11 +140,14 @@ def decode_throughput() -> Figure:
         most, first = (minimum(maximum(users, 1), MOST) for users in (s.most, s.first))
         full, busy = (
             alt.Chart(alt.Data(values=[{"high": 0}, {"high": 1}]))
-            .transform_calculate(users=vega(users), level=f"datum.high ? {vega(s.top)} : {LOWEST}")
+            .transform_calculate(users=vega(users), level=f"datum.high ? {vega(high)} : {low}")
             .transform_filter(when)
             .mark_line(color=theme.MUTED, strokeDash=dash)
             .encode(x=x, y=alt.Y("level:Q", **y))
-            for users, when, dash in ((most, "true", [2, 3]), (first, f"first > 0 && first <= {MOST}", [8, 3]))
+            for users, low, high, when, dash in (
+                (most, LOWEST, s.top / 4, "true", [2, 3]),  # each ends before the words of the other
+                (first, 4 * LOWEST, s.top, f"first > 0 && first <= {MOST}", [8, 3]),
+            )
         )
         here = s.now("all", "each", "high", "low", "bound", users=s.now_batch)
         now = [
@@ -147,8 +157,8 @@ def decode_throughput() -> Figure:
             for name, colour in (("high", theme.BLUE), ("low", theme.ORANGE))
         ]
         said: list[tuple[Any, str, dict[str, Any]]] = [
-            (s.now(users=1.15, level=maximum(s.ceiling, LOWEST), label="ceiling, all users"), "level",
-             {"color": theme.MUTED, "align": "left", "dy": -8}),
+            (s.now(users=where(s.crowded, MOST, 1.15), level=maximum(s.ceiling, LOWEST), label="ceiling, all users"), "level",
+             {"color": theme.MUTED, "align": {"expr": "crowded ? 'right' : 'left'"}, "dy": -8}),
             *(
                 (s.now(users=users, level=level).transform_calculate(label=label), "level",
                  {"color": theme.MUTED, "align": {"expr": f"{name} > 60 ? 'right' : 'left'"}, "dx": {"expr": f"{name} > 60 ? -5 : 5"}})
@@ -159,8 +169,8 @@ def decode_throughput() -> Figure:
             ),
             *(
                 (s.rows.transform_filter(f"datum.users == {place}").transform_calculate(label=f"'{label}'"), height,
-                 {"color": colour, "fontWeight": 600, "fontSize": 13, "align": "left", "dx": 6, "dy": dy})
-                for height, colour, label, place, dy in (("high", theme.BLUE, "all users", 16, 14), ("low", theme.ORANGE, "one user", 64, -11))
+                 {"color": colour, "fontWeight": 600, "fontSize": 13, **_beside(place, *dy)})
+                for height, colour, label, place, dy in (("high", theme.BLUE, "all users", 16, (14, -14)), ("low", theme.ORANGE, "one user", 64, (-11, 16)))
             ),
         ]  # fmt: skip
         words = [
@@ -173,6 +183,8 @@ def decode_throughput() -> Figure:
     def model(s: Any, *, batch: Any, **rest: Any) -> None:
         decode_of_models(s, batch=batch, **rest)
         s.now_batch = batch + 0
+        # the name of the upper curve then stands where that of the ceiling would, or a line goes through both
+        s.crowded = (s.most < 112) | ((s.first > 16) & (s.first < 112))
 
     claim = {
         "context": 2048,

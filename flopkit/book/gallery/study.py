@@ -121,8 +121,8 @@ def utilisation_ceilings() -> Figure:
             alt.Tooltip("its_seconds:Q", title="seconds an image, at least", format=".3~s"),
         ]  # fmt: skip
         bars = s.rows.mark_bar(size=13).encode(y=y, x=x, color=colour, tooltip=tips)
-        ends = s.rows.mark_text(align="left", dx=5).encode(y=y, x=x, text=alt.Text("its_ceiling:Q", format=".0%"))
-        return alt.layer(bars, ends)
+        share = alt.Text("its_ceiling:Q", format=".0%")
+        return alt.layer(bars, *theme.words(s.rows, {"align": "left", "dx": 5}, y=y, x=x, text=share))
 
     return Figure(
         name="utilisation-ceilings",

@@ -114,7 +114,7 @@ def usual_mistakes() -> Figure:
             "mistake:N", sort=list(MISTAKES), title=None, axis=alt.Axis(labelLimit=150, domain=False, ticks=False)
         )
         scale = alt.Scale(type="log", domain=[alt.ExprRef(vega(s.low)), alt.ExprRef(vega(s.high))], nice=False)
-        axis = alt.Axis(format="~%", values=[10.0**power for power in range(-6, 5)], labelBound=True)
+        axis = alt.Axis(format=",~%", values=[10.0**power for power in range(-6, 5)], labelBound=True, labelFlush=24)
         x = {"title": "MFU that would be reported", "scale": scale, "axis": axis}
         tooltip = [
             alt.Tooltip("mistake:N", title="mistake"),
@@ -128,28 +128,28 @@ def usual_mistakes() -> Figure:
         dots = rows.mark_point(filled=True, size=75, opacity=1, color=theme.ORANGE).encode(
             y=y, x=alt.X("place:Q", **x), tooltip=tooltip
         )
-        texts = []
-        for halo in ({"stroke": theme.PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):
-            words = rows.transform_calculate(
-                label="(datum.beyond < 0 ? '← ' : '') + (datum.ratio < 0.01 ? '×1/' + format(1 / datum.ratio, ',.0f') :"
-                " '×' + format(datum.ratio, datum.ratio < 100 ? '.3~r' : ',.0f')) + (datum.beyond > 0 ? ' →' : '')"
-            )
+        words = rows.transform_calculate(
+            label="(datum.beyond < 0 ? '← ' : '') + (datum.ratio < 0.01 ? '×1/' + format(1 / datum.ratio, ',.0f') :"
+            " '×' + format(datum.ratio, datum.ratio < 100 ? '.3~r' : ',.0f')) + (datum.beyond > 0 ? ' →' : '')"
+        )
+        look = {"baseline": "middle", "fontWeight": 600, "color": theme.INK}
+        texts = [
+            word
             for rule, place in (
                 ("datum.beyond == 0 && datum.ratio >= 1", {"align": "left", "dx": 8}),
                 ("datum.beyond == 0 && datum.ratio < 1", {"align": "right", "dx": -8}),
                 ("datum.beyond != 0", {"dy": -10}),
-            ):
-                beside = words.transform_filter(rule).mark_text(
-                    **{"baseline": "middle", "fontWeight": 600, "color": theme.INK, **place, **halo}
-                )
-                texts.append(beside.encode(y=y, x=alt.X("place:Q", **x), text="label:N"))
+            )
+            for word in theme.words(
+                words.transform_filter(rule), look | place, y=y, x=alt.X("place:Q", **x), text="label:N"
+            )
+        ]
         mfu = s.now(place=s.mfu, label="MFU")
         own = mfu.mark_rule(color=theme.BLUE, strokeWidth=2.5).encode(x=alt.X("place:Q", **x))
-        name = mfu.mark_text(color=theme.BLUE, fontWeight=600).encode(
-            x=alt.X("place:Q", **x), y=alt.value(-8), text="label:N"
-        )
+        bold = {"color": theme.BLUE, "fontWeight": 600}
+        name = theme.words(mfu, bold, x=alt.X("place:Q", **x), y=alt.value(-8), text="label:N")
         whole = s.now(place=1).mark_rule(color=theme.INK, strokeDash=[4, 3]).encode(x=alt.X("place:Q", **x))
-        return alt.layer(whole, shift, own, name, *texts, dots)
+        return alt.layer(whole, shift, own, *name, *texts, dots)
 
     return Figure(
         name="usual-mistakes",

@@ -69,7 +69,7 @@ def convolution_backward(call: OpCall) -> Work:
 
     Each is as many FLOPs as the forward pass, of a convolution in groups, too: each output channel meets C_in/groups inputs only.
     """
-    gradient, image, weight = call["grad_output"], _image(call), call["weight"]
+    gradient, image, weight = call.gradient, _image(call), call["weight"]
     wanted = [bool(asked) for asked in call.get("output_mask") or [t is not None for t in call.out]]
     results = [t for t, asked in zip(call.out, wanted, strict=False) if asked and t is not None]
     moved = extent(gradient) + extent(image) * wanted[1] + extent(weight) * wanted[0] + sum(map(extent, results))

@@ -26,7 +26,7 @@ def pool(call: OpCall) -> Work:
 
     Where the kernel gives the positions of maxima (int64), they are written, too. Backward the input is not read: its shape is enough.
     """
-    gradient, dims = call.get("grad_output"), next(n for n in (1, 2, 3) if f"{n}d" in call.name)
+    gradient, dims = call.gradient, next(n for n in (1, 2, 3) if f"{n}d" in call.name)
     # equivalent: 0 -> 1 (maxima and positions are as many)
     first = call.outputs[0]
     image, result = (call.inputs[0], first) if gradient is None else (first, gradient)
@@ -70,7 +70,7 @@ def antialiased(call: OpCall) -> Work:
 
     The support is 1 tap on each side (bilinear) or 2 (bicubic); the scale, at least 1, is by how much the image shrinks.
     """
-    gradient, result = call.get("grad_output"), call.outputs[0]
+    gradient, result = call.gradient, call.outputs[0]
     old, new = (call.args[0], result) if gradient is None else (result, gradient)
     support = 1 if "bilinear" in call.name else 2
     (h_in, w_in), (h_out, w_out) = map(int, old.shape[-2:]), map(int, new.shape[-2:])
@@ -95,7 +95,7 @@ def grid_sampler(call: OpCall) -> Work:
 
     Backward: for each tap of an element a multiply and an add to the image, and as many to each coordinate of the grid with one multiply more.
     """
-    grid, gradient = call["grid"], call.get("grad_output")
+    grid, gradient = call["grid"], call.gradient
     dims, mode = int(grid.shape[-1]), int(call.get("interpolation_mode", 0) or 0)
     place, each, taps = _GRID[dims, mode]
     if gradient is not None:
@@ -121,7 +121,7 @@ def deform_conv2d(call: OpCall) -> Work:
 
     Backward: two such products (of the weight, of the pixels), and each pixel's gradient spread over its four neighbours.
     """
-    weight, image, gradient = call["weight"], call["input"], call.get("grad")
+    weight, image, gradient = call["weight"], call["input"], call.gradient
     result = call.outputs[0] if gradient is None else gradient
     taps = prod(int(n) for n in weight.shape[2:])
     positions = numel(result) // max(int(weight.shape[0]), 1)  # of all images
@@ -141,6 +141,6 @@ def roi_align(call: OpCall) -> Work:
     samples = max(int(call["sampling_ratio"]), 0) ** 2
     if not samples:
         return unknown(call.bytes())
-    large = call["grad"] if "backward" in call.name else call.outputs[0]
+    large = call.gradient if "backward" in call.name else call.outputs[0]
     places = int(call["rois"].shape[0]) * int(large.shape[-2]) * int(large.shape[-1]) * samples
     return elementwise(PIXEL_FLOPS * places + numel(large) * ((SUM_FLOPS + 1) * samples + 1), call.bytes())

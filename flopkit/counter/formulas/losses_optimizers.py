@@ -43,7 +43,7 @@ def nll_loss(call: OpCall) -> Work:
     """
     rows, weighs, reduction = numel(call["target"]), call["weight"] is not None, int(call["reduction"])
     back, adds, mean = "backward" in call.name, reduction != _NONE, reduction == _MEAN
-    read = [call["target"], *((call["grad_output"], call["total_weight"]) if back else ())]
+    read = [call["target"], *((call.gradient, call["total_weight"]) if back else ())]
     picked = rows * call["self"].element_size() * (weighs + (not back))
     flops = rows * (mean + weighs) if back else rows * (adds + weighs * (1 + adds)) + mean
     return elementwise(flops, picked + sum(map(extent, [*read, *call.outputs])))

@@ -23,7 +23,7 @@ def _names(patterns: str) -> Callable[[str], object]:
 # Nothing moves: memory is only set aside, parts of a tensor are tensors themselves, shapes of nested tensors are read.
 # (And whatever is a view by its schema, or returns no tensor: see `is_view`.)
 STILL = _names(
-    "_unsafe_view unsafe_split* lift empty* _empty* new_empty* from_file record_stream _resize_output_ *resize_as_sparse_ sparse_resize*_ "
+    "_unsafe_view unsafe_split* lift shallow_copy_data_ empty* _empty* new_empty* from_file record_stream _resize_output_ *resize_as_sparse_ sparse_resize*_ "
     "_functional_* _make_dep_token _nested_get_[!v]* _nested_tensor_size _nested_tensor_st* _nested_compute_* _coalesced* _sparse_*_tensor_with_dims "
     "q_per_channel_* _cudnn_init_dropout_state _philox_key_*"
 )
@@ -57,7 +57,7 @@ COPIES = _names(
 
 _INDUCTOR = ("_reinterpret_tensor", "resize_storage_bytes_", "_alloc_from_pool")
 COMMUNICATION = ("c10d::", "_c10d_functional", "c10d_functional::", "symm_mem::", "fsdp::", "_dtensor::")
-_BOOKKEEPING = ("prim::", "profiler::", "streams::", "rngprims::")
+_BOOKKEEPING = ("prim::", "profiler::", "streams::", "rngprims::", "torchvision::_cuda_version")
 _LIBRARIES = ("quantized", "_quantized", "onednn", "mkldnn", "mkldnn_prepacked", "mkl")
 
 
@@ -194,7 +194,7 @@ def _named(call: OpCall, name: str) -> int:
 @explains("embedding_dense_backward _embedding_bag_dense_backward _embedding_bag_backward")
 def spread(call: OpCall) -> Work:
     """A table of zeros is written, and the gradient's rows are added to it."""
-    gradient = call.get("grad_output", call.get("grad"))
+    gradient = call.gradient
     weighed = call.get("per_sample_weights") is not None or call.get("mode") == 1
     return elementwise(numel(call["indices"]) * int(gradient.shape[-1]) * (1 + weighed), call.bytes())
 
@@ -206,5 +206,5 @@ _TAKEN += ["max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_p
 @explains(*(f"{name}_backward" for name in _TAKEN))
 def returned(call: OpCall) -> Work:
     """Each gradient is added where its number came from, inside of a border or at a maximum. The input is not read: its shape is enough."""
-    gradient = call["grad_output"]
+    gradient = call.gradient
     return elementwise(numel(gradient), extent(gradient) + _read_places(call) + sum(map(extent, call.outputs)))

@@ -63,7 +63,7 @@ def batch_norm_backward(call: OpCall) -> Work:
 
     With running statistics the input's gradient is g·w/σ: 1 an element, 4 a channel, and nothing is summed for it.
     """
-    image, gradient, weight = call["input"], call.get("grad_out", call.get("grad_output")), call["weight"]
+    image, gradient, weight = call["input"], call.gradient, call["weight"]
     for_image, for_weight, for_bias = map(bool, call.get("output_mask") or (True, True, True))
     trains = bool(call.get("train", call.get("update", True)))
     if trains:
@@ -118,7 +118,7 @@ def norm_backward(call: OpCall) -> Work:
         each = (1 + mean) * needs + 2 * for_weight + for_bias + for_image * (5 + 2 * mean + (weight is not None))
         rest = (1 + mean) * _groups(call)
     reads = [image, call.get("mean"), call["rstd"]] if needs else []
-    moved = _moved(call["grad_out"], *reads, weight if for_image else None, *call.outputs)
+    moved = _moved(call.gradient, *reads, weight if for_image else None, *call.outputs)
     return elementwise(each * numel(image) + rest * for_image, moved)
 
 

@@ -248,7 +248,7 @@ def distances(call: OpCall) -> Work:
     Above 25 rows torch takes ``|x|² + |y|² - 2·x·y`` by one product, which is 2·P·R·M, too; the norms that it appends to the rows
     (two more columns) are in neither number.
     """
-    gradient, rows = call.get("grad"), call.get("x1", call.get("self"))
+    gradient, rows = call.gradient, call.get("x1", call.get("self"))
     pairs = numel(call.outputs[0] if gradient is None else gradient)
     sides = 2 if "pdist_backward" in call.name else 1
     return counted(sides * pairs * int(rows.shape[-1]), call.bytes(), vector=pairs)

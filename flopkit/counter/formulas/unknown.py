@@ -11,10 +11,13 @@ _REASONS = {
     "only torch's own tests use it": "aten::_foobar aten::_test_*",
     "it updates an observer and quantises, or not, depending on values in tensors": "aten::_fused_moving_avg_obs_fq_helper*",
     "the number of comparisons depends on which boxes overlap": "torchvision::*nms",
+    "the number of corners depends on how the boxes overlap": "torchvision::box_iou_rotated",
     "the number of pixels in a box depends on the boxes":
         "torchvision::roi_pool torchvision::_roi_pool_backward torchvision::ps_roi_pool torchvision::_ps_roi_pool_backward",
     "the number of steps depends on the values of the matrix; on a real device the counter counts the products inside":
         "aten::linalg_matrix_exp",
+    "few programs call it; on a real device the counter counts the factorisation and the products inside":
+        "aten::linalg_polar aten::linalg_matrix_sqrth",
     "the size of a sparse factor depends on the positions of the zeros": "aten::_spsolve",
     "it times several kernels and returns the fastest one's number": "aten::_cslt_sparse_mm_search",
     "a kernel in a library's own layout, which few programs call by name; how large its packed tensors are does not show":
@@ -25,6 +28,7 @@ _REASONS = {
         "aten::glu_*jvp aten::_histogramdd_* aten::hash_tensor aten::renorm* aten::embedding_renorm* aten::*segment_reduce* "
         "aten::multi_margin_loss* aten::fractional_max_pool?d* aten::_upsample_lanczos2d_aa* aten::batch_norm_update_stats "
         "aten::_sparse_semi_structured_linear aten::_mixed_dtypes_linear aten::_triton_* torchvision::ps_roi_align torchvision::_ps_roi_align_backward "
+        "torchvision::qroi_align "
         "aten::ormqr aten::linalg_ldl_factor_ex aten::linalg_ldl_solve aten::_fake_quantize_learnable_* aten::_dyn_quant_matmul_4bit "
         "aten::cudnn_affine_grid_generator* aten::_grid_sampler_2d_cpu_fallback*",
     "products of two lists of matrices, which few programs call; on a CPU the counter counts the products inside":
@@ -42,7 +46,7 @@ _REASONS = {
 UNEXPLAINED: Mapping[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 # Their kernels call others, which are counted; the rest of the list is not looked into, for what is seen there is not all.
-OPENED = frozenset(("aten::linalg_matrix_exp", "aten::_foreach_mm"))
+OPENED = frozenset(("aten::linalg_matrix_exp", "aten::linalg_polar", "aten::linalg_matrix_sqrth", "aten::_foreach_mm"))
 
 
 def reason_for(name: str) -> str:

@@ -1,10 +1,13 @@
 """What holds of every figure of the gallery: marks explain themselves, a control has an effect or says why not, words are the same."""
 
 import random
+import re
+from itertools import pairwise
 
 import pytest
 
 from flopkit.book import gallery
+from flopkit.charts import theme
 
 FIGURES = {make: getattr(gallery, make)() for make in gallery.__all__}
 STATES = 12  # tried at random, beside the start and the presets
@@ -80,6 +83,31 @@ def test_every_dot_bar_and_area_has_a_tooltip(name):
             assert encoding.get("tooltip"), mark
             found += 1
     assert found
+
+
+def bare(spec):
+    """The words of a picture behind which no halo keeps the lines away; those in the colour of the page stand on bars."""
+    for (behind, there), (mark, encoding) in pairwise([({}, {}), *units_of(spec)]):
+        if mark["type"] == "text" and "stroke" not in mark and mark.get("color") != theme.PAPER:
+            if not (behind.get("strokeWidth") == theme.HALO and there == encoding):
+                yield encoding["text"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_words_have_a_halo(name):
+    pytest.importorskip("altair")
+    assert not list(bare(FIGURES[name].spec()))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_an_axis_with_a_unit_has_plain_numbers(name):
+    """No 200m GFLOPs and no 2k GB: what has a prefix in the title has none in its ticks."""
+    pytest.importorskip("altair")
+    for _, encoding in units_of(FIGURES[name].spec()):
+        for channel in encoding.values():
+            if isinstance(channel, dict) and channel.get("axis"):
+                prefixed = re.search(r"\b[kMGT](B|FLOPs?|W|Hz)\b|%", str(channel.get("title", "")))
+                assert not (prefixed and channel["axis"].get("format", "~s").endswith("s")), channel
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +14,7 @@ from flopkit.book.gallery.calculators import PRESETS, UNABLE, settings_of
 from flopkit.models import config_names, families, hf_config
 from flopkit.models.architectures import ARCHITECTURES, NUMBERS, SAME
 from flopkit.models.config_fields import ACTS, Fields
-from flopkit.models.config_table import Value, either, reader_table, when
+from flopkit.models.config_table import Value, reader_table, when
 
 FIGURE = calculator()
 READ = [name for name in config_names() if hf_config(name)["model_type"] in NUMBERS]
@@ -49,24 +51,26 @@ def test_a_model_of_that_name(name):
 
 def test_models_that_no_configuration_says():
     """Windows beside layers without experts, experts beside a plain MLP, a layer norm without bias, norms in both places."""
-    sizes = {"d_model": 512, "vocab": 1000, "layers": 6, "heads": 8, "kv_heads": 2, "head_dim": 64}
-    shown = {**sizes, "length": 256}
+    ends, sizes = {"d_model": 512, "vocab": 1000, "layers": 6}, {"heads": 8, "kv_heads": 2, "head_dim": 64}
+    attention = fk.models.Attention(**sizes)
+    shown = {**ends, **sizes, "length": 256}
     found = FIGURE.at(**shown, norm="LayerNorm without bias", gated=False, d_ff=2048, mlp_bias=True)
     model = fk.models.transformer(
-        **sizes, norm="layer", norm_bias=False, gated=False, act="gelu", d_ff=2048, mlp_bias=True
+        **ends, attention=attention, norm="layer", norm_bias=False, gated=False, act="gelu", d_ff=2048, bias=True
     )
     assert found["params"] == model.params
     assert found["activations"] == model.train_memory(seq=256).activations
-    experts = {"experts": 8, "top_k": 2, "expert_d_ff": 300, "dense": 2, "d_ff": 2048}
-    found = FIGURE.at(**shown, **experts, windowed=4, window=64, place="two", qk_norm="each head")
-    model = fk.models.transformer(**sizes, **experts, norms="both", qk_norm="head")
+    numbers = {"experts": 8, "top_k": 2, "expert_d_ff": 300, "dense": 2, "d_ff": 2048}
+    found = FIGURE.at(**shown, **numbers, windowed=4, window=64, place="two", qk_norm="each head")
+    normed = replace(attention, qk_norm="head")
+    experts = fk.models.Experts(experts=8, top_k=2, d_ff=300)
+    model = fk.models.transformer(**ends, attention=normed, experts=experts, dense=2, d_ff=2048, norms="both")
     assert (found["params"], found["active"]) == (model.params, model.active_params)
     assert found["activations"] == model.train_memory(seq=256).activations
-    windowed = fk.models.transformer(**sizes, d_ff=2048, windowed=4, window=64, norms="both", qk_norm="head")
-    less = (
-        windowed.train_step(seq=256).model_flops
-        - fk.models.transformer(**sizes, d_ff=2048).train_step(seq=256).model_flops
-    )
+    window = fk.models.WindowedLayers(64, layers=4)
+    windowed = fk.models.transformer(**ends, attention=normed, d_ff=2048, window=window, norms="both")
+    whole = fk.models.transformer(**ends, attention=attention, d_ff=2048)
+    less = windowed.train_step(seq=256).model_flops - whole.train_step(seq=256).model_flops
     assert found["a_token"] == (model.train_step(seq=256).model_flops + less) / 256
 
 
@@ -121,6 +125,16 @@ def test_a_model_of_the_list_comes_with_a_rate_that_its_run_could_have(title):
     assert 0.33 < FIGURE.at()["mfu"] < 0.34 and FIGURE.settings()["count"] == 8
 
 
+def test_a_preset_leaves_nothing_of_the_one_before():
+    """GPT-2's 1,024 tokens stayed, and Llama-3-8B then had an MFU of 29.5 %."""
+    for before in FIGURE.presets.values():
+        for title, preset in FIGURE.presets.items():
+            found, alone = FIGURE.at(**before | preset), FIGURE.at(**preset)
+            told = {each.name: (found[each.name], alone[each.name]) for each in FIGURE.readouts}
+            assert all(one == other for one, other in told.values()), (title, told)
+        assert preset["length"] == (1024 if title == "GPT-2" else 8192)
+
+
 def test_a_read_out_says_whose_number_it_is():
     """The weights are one device's share, the cache is all devices'; "fits" says what and where, and a bound is called one."""
     labels = {each.name: each.label for each in FIGURE.readouts}
@@ -136,6 +150,8 @@ def test_a_read_out_says_whose_number_it_is():
 
 def test_presets_are_whole_models():
     for title, name in PRESETS.items():
+        switched = {each for each in FIGURE.presets[title] if FIGURE.controls[each].kind == "switch"}
+        assert switched and all(type(FIGURE.presets[title][each]) is bool for each in switched), title
         assert FIGURE.at(**FIGURE.presets[title])["params"] == fk.load(name).params, title
 
 
@@ -177,11 +193,15 @@ def test_a_reader_does_not_branch_on_what_it_asks():
         bool(Value(keys=["tie_word_embeddings"]))
     asked = Value(keys=["a"])
     assert when(asked, 1, asked * 2).data == {"if": {"keys": ["a"]}, "then": 1, "or": {"times": [{"keys": ["a"]}, 2]}}
-    maybe = Value(keys=["b"], else_=None)
-    assert either(maybe, asked / 2).data == {"keys": ["b"], "else": {"over": [{"keys": ["a"]}, 2]}}
-    assert either(asked, 5) is asked  # it must be there, so nothing stands for it
-    assert (when(3, 1, 2), when(0, 1, 2), either(None, 5), either(4, 5)) == (1, 2, 5, 4)
+    assert (when(3, 1, 2), when(0, 1, 2)) == (1, 2)
     assert (
         reader_table(lambda numbers: {"width": numbers["d_model"]})["kimi_k2"]
         == reader_table(lambda numbers: {"width": numbers["d_model"]})["deepseek_v3"] | {}
     )
+
+
+def test_the_axis_has_plain_numbers():
+    """A token of GPT-2 is 0.8 GFLOPs, which was 800m."""
+    pytest.importorskip("altair")
+    ticks = re.findall(r">([\d,.]+)</text>", FIGURE.svg(width=340, **FIGURE.presets["GPT-2"]))
+    assert ticks == ["0", "0.2", "0.4", "0.6", "0.8"]

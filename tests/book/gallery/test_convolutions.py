@@ -1,6 +1,8 @@
 """The figure of one convolution: hand-derived numbers, and settings that are what happens."""
 
 import itertools
+import math
+import re
 
 import pytest
 
@@ -54,8 +56,17 @@ def test_a_depthwise_layer_runs_on_the_ordinary_lanes():
     assert [FIGURE.at(kernel=k)["bound"] for k in (1, 3, 5, 7)] == ["memory"] * 3 + ["compute"]
 
 
-def test_a_device_without_tensor_cores_has_one_line():
-    assert all(row["tensor"] == row["lanes"] for row in FIGURE.rows(device="P100 PCIe 16 GB, fp32"))
+@pytest.mark.parametrize("device", ["P100 PCIe 16 GB, fp32", "V100 SXM2 32 GB, fp32"])
+def test_a_device_without_tensor_cores_has_no_line_for_them(device):
+    """In the table a dash, in the chart nothing; the lanes take the full layer, too."""
+    rows = FIGURE.rows(device=device)
+    assert all(math.isnan(row["tensor"]) for row in rows) and not any(math.isnan(row["lanes"]) for row in rows)
+    full = FIGURE.at(device=device, reads=FULL, kernel=11)
+    assert full["seconds"] == full["lanes"] > full["memory"]
+    solid = r'<path [^>]*d="([^"]*)"[^>]*stroke="#0072b2"[^>]*stroke-dasharray="1,0"'
+    drawn = {name: len(re.findall(solid, FIGURE.svg(device=name))) for name in (device, "T4 16 GB, fp16")}
+    assert drawn == {device: 1, "T4 16 GB, fp16": 2}, "the legend's, and the line"
+    assert "only the dashed line" in FIGURE.caption
 
 
 SIZES = ("channels", "kernel", "side", "stride", "batch")

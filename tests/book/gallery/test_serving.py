@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 
 import pytest
 
@@ -98,3 +99,17 @@ def test_from_which_batch_on_a_step_is_compute_bound(model, context, weights):
     found = FIGURE.at(model=model, context=context, weights=weights)
     assert math.ceil(found["first"]) == (first or 0)
     assert found["top"] == 10 * found["ceiling"] > max(row["all"] for row in FIGURE.rows(model=model, context=context))
+
+
+def test_the_name_of_a_curve_makes_room_for_the_line_of_the_full_memory():
+    """On a phone, memory is full at 185 users: "one user" begins at 64 and reached beyond. Nor does that line reach the words above it."""
+    pytest.importorskip("altair")
+    drawn_on_a_phone = FIGURE.svg(width=360)
+    anchor, right = re.search(
+        r'anchor="(\w+)" transform="translate\(([\d.]+),[^>]*>one user<', drawn_on_a_phone
+    ).groups()
+    x, bottom, top = re.search(r'd="M([\d.]+),([\d.]+)L[\d.]+,([\d.]+)"[^>]*dasharray="2,3"', drawn_on_a_phone).groups()
+    assert anchor == "end" and float(right) < float(x) - 10
+    latent = FIGURE.svg(width=360, **FIGURE.presets["Latent attention"])
+    above = re.search(r"translate\([\d.]+,([\d.]+)\)[^>]*>compute-bound from 4,667 →<", latent)[1]
+    assert float(bottom) > float(top) > float(above) + 6

@@ -1,5 +1,7 @@
 """The figure of the chapter on utilisation against whole models and the doctor."""
 
+import re
+
 import pytest
 
 import flopkit as fk
@@ -80,3 +82,9 @@ def test_a_dot_that_is_far_away_stands_at_the_edge():
         assert all(row["beyond"] == 0 and row["place"] == row["printed"] for row in rows[:-2])
         if count == 2048:
             assert [row["place"] for row in rows[-2:]] == pytest.approx([16 * found["mfu"], found["mfu"] / 16])
+
+
+def test_a_phone_keeps_the_numbers_at_the_ends_of_the_axis():
+    pytest.importorskip("altair")
+    ticks = re.findall(r'<text (?![^>]*opacity="0")[^>]*>([\d,]+ %)</text>', FIGURE.svg(width=380))
+    assert ticks == ["1 %", "10 %", "100 %", "1,000 %"]
