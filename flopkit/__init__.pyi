@@ -1,12 +1,6 @@
 """What a reader of flopkit types: each public name and its home, read by `__init__.py` and by type checkers alike."""
 
-from flopkit import (
-    conventions as conventions,
-    models as models,
-    recordings as recordings,
-    serving as serving,
-    units as units,
-)
+from flopkit import conventions as conventions, models as models, units as units
 from flopkit.__about__ import __version__ as __version__
 from flopkit.conventions import Convention as Convention
 from flopkit.cost import Cost as Cost
@@ -27,7 +21,9 @@ from flopkit.layers.convolutions import (
 )
 from flopkit.layers.embeddings import (
     embedding as embedding,
+    learned_positions as learned_positions,
     rotary as rotary,
+    sinusoidal_positions as sinusoidal_positions,
 )
 from flopkit.layers.experts import expert_load as expert_load, moe as moe
 from flopkit.layers.normalisations import (

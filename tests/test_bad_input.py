@@ -113,7 +113,7 @@ CONV = dict(batch=1, c_in=1, c_out=1, w_out=4)
     ("call", "message"),
     [
         (lambda n: fk.moe(tokens=1, d_model=1, d_ff=1, experts=n([8, 4]), top_k=n([2, 5])), "top_k=5 is more than experts=4"),
-        (lambda n: fk.layers.embeddings.learned_positions(batch=1, seq=n([4, 9]), positions=n([8, 8]), d_model=1), "seq=9 is longer than the table of positions=8"),
+        (lambda n: fk.learned_positions(batch=1, seq=n([4, 9]), positions=n([8, 8]), d_model=1), "seq=9 is longer than the table of positions=8"),
         (lambda n: fk.rotary(batch=1, seq=1, heads=1, head_dim=n([4, 3])), "head_dim=3: features are turned in pairs"),
         (lambda n: fk.mla(q=1, kv=1, qk_rope=n([4, 3]), **MLA), "qk_rope=3: features are turned in pairs"),
         (lambda n: fk.mla(q=n([4, 5]), kv=n([4, 4]), qk_rope=2, **MLA), "q=5 is more than kv=4"),

@@ -237,8 +237,8 @@ def test_a_hint_may_be_for_one_box_alone():
         check("0.7", few=2, many=3)
     with pytest.raises(NotYet, match="too small"):
         check("0.7", few=1, many=2)
-    with pytest.raises(ValueError, match="'fwe' is no answer of exercise 0.7"):
-        solution("0.7", few=1, many=3, hints={"fwe": {2: "no"}})
+    with pytest.raises(ValueError, match="'lots' is no answer of exercise 0.7"):
+        solution("0.7", few=1, many=3, hints={"lots": {2: "no"}})
     with pytest.raises(ValueError, match="3 is a right answer"):  # in this box, though not in the other
         solution("0.7", few=1, many=3, hints={"many": {3: "no"}})
 

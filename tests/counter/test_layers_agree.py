@@ -202,7 +202,7 @@ def test_embedding(dtype):
 def test_learned_positions():
     """Added in an operator of its own, which reads the rows once for all sequences."""
     x, table = numbers(2, 9, 32), numbers(100, 32)
-    cost = fk.layers.embeddings.learned_positions(batch=2, seq=9, positions=100, d_model=32, dtype="fp32")
+    cost = fk.learned_positions(batch=2, seq=9, positions=100, d_model=32, dtype="fp32")
     assert counted(lambda x, t: x + t[:9], x, table) == formula(cost)
 
 

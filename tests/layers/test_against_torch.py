@@ -140,7 +140,7 @@ def test_bytes_of_embeddings():
     x = empty(2, 6, 3, 40)
     assert fk.rotary(batch=2, seq=6, heads=3, head_dim=40).bytes == traffic(x, x, empty(6, 20), empty(6, 20))
     features = empty(2, 6, 40)
-    learned = fk.layers.embeddings.learned_positions(batch=2, seq=6, positions=100, d_model=40)
+    learned = fk.learned_positions(batch=2, seq=6, positions=100, d_model=40)
     assert learned.bytes == moved(torch.add, features, empty(6, 40))
 
 

@@ -120,7 +120,7 @@ def test_what_is_turned_comes_in_pairs():
 
 def test_a_sequence_longer_than_its_table_is_refused():
     with pytest.raises(ValueError, match="seq=1025 is longer than the table of positions=1024"):
-        fk.layers.embeddings.learned_positions(batch=1, seq=1025, positions=1024, d_model=768)
+        fk.learned_positions(batch=1, seq=1025, positions=1024, d_model=768)
 
 
 REAL_ONLY = {
