@@ -149,7 +149,7 @@ class Step:
         return replace(self, **{phase: getattr(self, phase).under(convention) for phase in phases})
 
     def table(self) -> Table:
-        """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token or an image (`item`) and its share of the
+        """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token or an image and its share of the
         model FLOPs."""
         item, items = self.item
         each = f"FLOPs {item}"
