@@ -146,7 +146,7 @@ def _case(
         tokens = torch.randint(sizes.vocab, (batch, 1), device=bench.device)
         return (step if mode == "eager" else captured(step, tokens, caches)), tokens, caches
 
-    work = sizes.model().decode(context=context, batch=batch, weights=kind, kv=kind)
+    work = sizes.model().decode(context=context, batch=batch, weights=kind, kv_cache=kind)
     params = {"batch": batch, "context": context, "mode": mode, "layers": sizes.layers, "d_model": sizes.d_model}
     return bench.case("decode", params, make, dtype, flops=work.flops, bytes=work.bytes, check=right, time_budget=3)
 

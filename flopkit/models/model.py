@@ -318,7 +318,7 @@ class Model(Stack):
         return Memory(name, weights, gradients, states, layers.there, ends, layers.again, layers.kept)
 
     def prefill(
-        self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", prefix: Count = 0
+        self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16", prefix: Count = 0
     ) -> Cost:
         """The pass over *batch* prompts that fills the cache; the head runs on the last
         token of each.
@@ -329,7 +329,7 @@ class Model(Stack):
             New tokens of a sequence.
         batch : Size, optional
             Sequences.
-        weights, kv : DType, optional
+        weights, kv_cache : DType, optional
             Number formats of the weights and of the cache.
         prefix : Count, optional
             Tokens of a sequence that lie in the cache already, from an earlier chunk or
@@ -357,10 +357,10 @@ class Model(Stack):
         """
         prompt, prefix = size("prompt", prompt), size("prefix", prefix, minimum=0)
         batch = size("batch", batch)
-        return self._served("prefill", Run(batch, prompt, prompt + prefix), batch, weights, kv)
+        return self._served("prefill", Run(batch, prompt, prompt + prefix), batch, weights, kv_cache)
 
     def decode(
-        self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16", new: Size = 1
+        self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16", new: Size = 1
     ) -> Cost:
         """One step of decoding: one new token for each of *batch* sequences.
 
@@ -370,7 +370,7 @@ class Model(Stack):
             Tokens of a sequence, the new ones included.
         batch : Size, optional
             Sequences.
-        weights, kv : DType, optional
+        weights, kv_cache : DType, optional
             Number formats of the weights and of the cache.
         new : Size, optional
             New tokens of each sequence: more than one where a step verifies drafted
@@ -399,7 +399,7 @@ class Model(Stack):
         if offence(lambda part, all: part > all, tokens, whole):
             raise ValueError(f"new={new}: these tokens are part of the context={context}, which cannot be shorter")
         run = Run(size("batch", batch), tokens, whole, decode=True)
-        return self._served("decode", run, run.tokens, weights, kv)
+        return self._served("decode", run, run.tokens, weights, kv_cache)
 
     def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType = "bf16") -> Any:
         """Bytes of the cache of *batch* sequences of *context* tokens.

@@ -115,7 +115,7 @@ def scaling_book() -> Iterator[Row]:
     yield row(
         where, "240 caches of 32,768 tokens, TB", "1.3", llama3.kv_bytes(context=32768, batch=240, dtype="int8") / 1e12
     )
-    step = decode(llama3, elsewhere, context=8192, batch=32, weights="int8", kv="int8", compute="bf16", count=8)
+    step = decode(llama3, elsewhere, context=8192, batch=32, weights="int8", kv_cache="int8", compute="bf16", count=8)
     yield row(where, "int8, batch 32: memory, GB", "112", step.memory / 1e9, _ROUND_70)
     yield row(where, "int8, batch 32: step, ms", "17", 1e3 * step.seconds)
     yield row(where, "int4 weights, GB", "45", nbytes(llama3.params, "int4") / 1e9, _INT4)
@@ -124,7 +124,7 @@ def scaling_book() -> Iterator[Row]:
         ("int8", 8, "52", _ERROR_68),
         ("int4", 4, "67", _ERROR_19),
     ):
-        most = largest_batch(llama3, v5e(), context=8192, weights=dtype, kv=dtype, count=chips)
+        most = largest_batch(llama3, v5e(), context=8192, weights=dtype, kv_cache=dtype, count=chips)
         yield row(where, f"{dtype}, sequences of 8,192 tokens on {chips} v5e", fit, most, why)
     long = prefill(llama3, v5e(), prompt=8192, count=16)
     yield row(where, "8,192 tokens on 16 v5e at 40 %, s", "0.91", long.seconds / 0.4, _NO_SCORES)

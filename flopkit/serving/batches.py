@@ -15,7 +15,7 @@ __all__ = ["batch_at_ridge", "intensity_limit", "largest_batch"]
 
 
 def largest_batch(
-    model: Model | str, device: Any, *, context: int, weights: DType = "bf16", kv: DType = "bf16", count: int = 1
+    model: Model | str, device: Any, *, context: int, weights: DType = "bf16", kv_cache: DType = "bf16", count: int = 1
 ) -> int:
     """How many sequences of *context* tokens fit beside the weights; 0 where not even one does.
 
@@ -26,10 +26,10 @@ def largest_batch(
     if device.memory is None:
         raise ValueError(f"{device.name}: its memory is not known; make a device with flopkit.Device(..., memory=...)")
     room = number("count", count) * device.memory - nbytes(model.params, weights)
-    return max(0, int(room // model.kv_bytes(context=number("context", context), dtype=kv)))
+    return max(0, int(room // model.kv_bytes(context=number("context", context), dtype=kv_cache)))
 
 
-def intensity_limit(model: Model | str, *, context: int, weights: DType = "bf16", kv: DType = "bf16") -> float:
+def intensity_limit(model: Model | str, *, context: int, weights: DType = "bf16", kv_cache: DType = "bf16") -> float:
     """FLOPs per byte of a step of decoding that no batch passes: a sequence's FLOPs by the bytes that it adds.
 
     A sequence adds its cache and a row of the embedding; the weights are read once for all. More sequences bring the intensity closer to
@@ -38,7 +38,7 @@ def intensity_limit(model: Model | str, *, context: int, weights: DType = "bf16"
     >>> round(intensity_limit("llama-2-13b", context=8192)), round(intensity_limit("llama-3-70b", context=8192))
     (5, 60)
     """
-    sizes: dict[str, Any] = {"context": number("context", context), "weights": weights, "kv": kv}
+    sizes: dict[str, Any] = {"context": number("context", context), "weights": weights, "kv_cache": kv_cache}
     some, twice = (
         the_model(model).decode(batch=batch, **sizes) for batch in (2**40, 2**41)
     )  # enough to choose every expert
@@ -46,7 +46,7 @@ def intensity_limit(model: Model | str, *, context: int, weights: DType = "bf16"
 
 
 def batch_at_ridge(
-    model: Model | str, device: Any, *, context: int, weights: DType = "bf16", kv: DType = "bf16", compute: DType | None = None
+    model: Model | str, device: Any, *, context: int, weights: DType = "bf16", kv_cache: DType = "bf16", compute: DType | None = None
 ) -> int | None:  # fmt: skip
     """The first batch at which decoding is compute-bound; None where no batch is, because the caches alone keep the memory busy.
 
@@ -57,11 +57,11 @@ def batch_at_ridge(
     """
     model, device = the_model(model), devices.device(device)
     ridge = arithmetic(device, weights, compute) / device.bandwidth
-    if intensity_limit(model, context=context, weights=weights, kv=kv) <= ridge:
+    if intensity_limit(model, context=context, weights=weights, kv_cache=kv_cache) <= ridge:
         return None
 
     def reached(batch: int) -> bool:
-        return bool(model.decode(context=context, batch=batch, weights=weights, kv=kv).intensity >= ridge)
+        return bool(model.decode(context=context, batch=batch, weights=weights, kv_cache=kv_cache).intensity >= ridge)
 
     low, high = 0, 1  # the intensity grows with the batch
     while not reached(high):

@@ -71,7 +71,7 @@ class Bound:
 
 
 def decode(
-    model: Model | str, device: Any, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16",
+    model: Model | str, device: Any, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16",
     compute: DType | None = None, count: Size = 1, new: Size = 1,
 ) -> Bound:  # fmt: skip
     """The bound of one step of decoding, in which each user gets a token.
@@ -88,7 +88,7 @@ def decode(
         Tokens of a sequence, the new one included.
     batch : Size, optional
         Sequences that are decoded together, one a user.
-    weights, kv : DType, optional
+    weights, kv_cache : DType, optional
         Number formats of the weights and of the cache.
     compute : DType, optional
         The format whose peak the arithmetic meets. None: that of the weights. Give it where weights are only stored in fewer bits.
@@ -121,12 +121,12 @@ def decode(
     'supposing that tokens choose different experts as far as there are any: it can be faster where they choose the same'
     """
     model = the_model(model)
-    cost = model.decode(context=context, batch=batch, weights=weights, kv=kv, new=new)
-    return _bound(model, device, cost, context, batch, size("new", new), weights, kv, compute, count)
+    cost = model.decode(context=context, batch=batch, weights=weights, kv_cache=kv_cache, new=new)
+    return _bound(model, device, cost, context, batch, size("new", new), weights, kv_cache, compute, count)
 
 
 def prefill(
-    model: Model | str, device: Any, *, prompt: Size, prefix: Count = 0, batch: Size = 1, weights: DType = "bf16", kv: DType = "bf16",
+    model: Model | str, device: Any, *, prompt: Size, prefix: Count = 0, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16",
     compute: DType | None = None, count: Size = 1,
 ) -> Bound:  # fmt: skip
     """The bound of the pass over a prompt, or over a chunk of it behind a *prefix* that lies in the cache.
@@ -143,7 +143,7 @@ def prefill(
         Tokens of a sequence that lie in the cache already.
     batch : Size, optional
         Sequences.
-    weights, kv : DType, optional
+    weights, kv_cache : DType, optional
         Number formats of the weights and of the cache.
     compute : DType, optional
         As in `decode`.
@@ -156,8 +156,8 @@ def prefill(
     'compute'
     """
     model = the_model(model)
-    cost = model.prefill(prompt=prompt, batch=batch, weights=weights, kv=kv, prefix=prefix)
-    return _bound(model, device, cost, prompt + prefix, batch, prompt, weights, kv, compute, count)
+    cost = model.prefill(prompt=prompt, batch=batch, weights=weights, kv_cache=kv_cache, prefix=prefix)
+    return _bound(model, device, cost, prompt + prefix, batch, prompt, weights, kv_cache, compute, count)
 
 
 def arithmetic(device: Any, weights: DType, compute: DType | None) -> float:
@@ -178,13 +178,13 @@ def _bound(
     batch: Any,
     new: Any,
     weights: Any,
-    kv: Any,
+    kv_cache: Any,
     compute: Any,
     count: Any,
 ) -> Bound:
     device, count, batch = devices.device(device), size("count", count), size("batch", batch)
     roof = bound_by(2 * cost.macs, cost.bytes, count * arithmetic(device, weights, compute), count * device.bandwidth)
-    memory = nbytes(model.params, weights) + model.kv_bytes(context=context, batch=batch, dtype=kv)
+    memory = nbytes(model.params, weights) + model.kv_bytes(context=context, batch=batch, dtype=kv_cache)
     return Bound(
         cost,
         roof,

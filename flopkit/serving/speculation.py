@@ -65,7 +65,7 @@ def speculate(
     draft : Model or str, optional
         The model that drafts. None: drafting costs nothing, as with tokens copied from the prompt.
     **rest : Any
-        *batch*, *weights*, *kv*, *compute* and *count*, as in `decode`, for both models.
+        *batch*, *weights*, *kv_cache*, *compute* and *count*, as in `decode`, for both models.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def test_a_pasted_configuration_gives_the_numbers_of_its_model(open_page, name):
     fits = node.locator('data[data-name="fits"]').evaluate("e => e.value")
     assert (fits == "yes") == (sum(held) <= fk.device("h100-sxm").memory)
 
-    formats = {"weights": settings["weights"].split()[0], "kv": settings["cache"].split()[0]}
+    formats = {"weights": settings["weights"].split()[0], "kv_cache": settings["cache"].split()[0]}
     bound = fk.serving.decode(
         model, "h100-sxm", context=settings["length"], batch=settings["users"], compute="bf16", count=count, **formats
     )

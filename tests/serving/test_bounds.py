@@ -85,7 +85,7 @@ def test_the_limit_of_intensity_is_a_sequence_by_its_cache():
     assert intensity_limit(LLAMA2, context=8192, weights="int4") == pytest.approx(
         intensity_limit(LLAMA2, context=8192), rel=1e-5
     )
-    assert intensity_limit(LLAMA2, context=8192, kv="fp8") == pytest.approx(
+    assert intensity_limit(LLAMA2, context=8192, kv_cache="fp8") == pytest.approx(
         2 * intensity_limit(LLAMA2, context=8192), rel=1e-5
     )
 

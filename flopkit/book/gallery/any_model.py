@@ -153,7 +153,7 @@ def _sums(s: Any, n: Mapping[str, Any]) -> None:
         more = length * s.more_norms if kind == "vectors" else 0
         setattr(s, f"macs_{kind}", forward.macs_by_kind.get(kind, 0) + more)
     s.selective, s.full, s.flash = selective.checkpointed.flops, full.checkpointed.flops, full.scores_again.flops
-    decode = model.decode(context=length, batch=n["users"], weights=n["weights"], kv=n["cache"])
+    decode = model.decode(context=length, batch=n["users"], weights=n["weights"], kv_cache=n["cache"])
     s.decode_flops = 1 * decode.flops
     s.decode_bytes = decode.bytes + nbytes(s.more_norms, n["weights"])
 

@@ -50,7 +50,7 @@ def _each(model: Any, asked: Any) -> Any:
 
 def _step(s: Any, *, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any) -> None:
     """A step of decoding with *batch* users."""
-    sizes: dict[str, Any] = {"context": context, "batch": batch, "weights": weights, "kv": cache}
+    sizes: dict[str, Any] = {"context": context, "batch": batch, "weights": weights, "kv_cache": cache}
     s.flops = _each(model, lambda m: m.decode(**sizes).flops)
     s.bytes = _each(model, lambda m: m.decode(**sizes).bytes)
     bound = bound_by(s.flops, s.bytes, count * device.peak, count * device.bandwidth)
@@ -81,7 +81,7 @@ def decode_of_models(
     s.ridge = device.peak / device.bandwidth
     s.reaches = where(s.limit > s.ridge, "with a large enough batch", "with no batch")
     # of experts a large batch reads all, so from there on the bytes grow by each user's alone
-    sizes: dict[str, Any] = {"context": context, "batch": MOST, "weights": weights, "kv": cache}
+    sizes: dict[str, Any] = {"context": context, "batch": MOST, "weights": weights, "kv_cache": cache}
     s.read = _each(model, lambda m: m.decode(**sizes).bytes) - MOST * (s.cached + s.row)
     spare = where(s.limit > s.ridge, s.alone - s.ridge * (s.cached + s.row), 1)
     s.first = where(s.limit > s.ridge, s.ridge * s.read / spare, 0)  # the batch from which on a step is compute-bound

@@ -17,7 +17,7 @@ CARD, ARITHMETIC = "H100 SXM5 80 GB", ("bf16", "fp8")
 
 def bound(model, batch, context, weights, cache, device, count):
     sizes = {
-        "context": context, "batch": batch, "weights": DTYPES[WEIGHTS[weights]["bits"]], "kv": DTYPES[CACHE[cache]["bits"]],
+        "context": context, "batch": batch, "weights": DTYPES[WEIGHTS[weights]["bits"]], "kv_cache": DTYPES[CACHE[cache]["bits"]],
         "compute": device.rpartition(" ")[2], "count": count,
     }  # fmt: skip
     return fk.serving.decode(drawn(model), "h100-sxm", **sizes)
