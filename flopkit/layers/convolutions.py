@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from flopkit import macs
 from flopkit.cost import Cost
 from flopkit.dtypes import DType
-from flopkit.layers.positions import check_fit, check_output, check_reach
+from flopkit.layers.positions import check_fit, check_output, check_reach, conv_output
 from flopkit.layers.products import weighted
-from flopkit.sizes import Flag, Size, Sizes, checked, divides, spread
+from flopkit.sizes import Flag, Size, Sizes, checked, divides, number, short, spread
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
@@ -21,14 +22,15 @@ def conv2d(
     batch: Size,
     c_in: Size,
     c_out: Size,
-    h_out: Size,
-    w_out: Size,
+    h_out: Size | None = None,
+    w_out: Size | None = None,
     kernel: Sizes,
     groups: Size = 1,
     stride: Sizes = 1,
     dilation: Sizes = 1,
     h_in: Size | None = None,
     w_in: Size | None = None,
+    padding: Sizes | None = None,
     bias: Flag = False,
     dtype: DType = "bf16",
 ) -> Cost:
@@ -43,8 +45,8 @@ def conv2d(
     ----------
     batch, c_in, c_out : Size
         Images, channels in, channels out.
-    h_out, w_out : Size
-        Rows and columns of the output (`conv_output` finds them from an input).
+    h_out, w_out : Size, optional
+        Rows and columns of the output. None: what the input gives with this *padding*.
     kernel : Sizes
         An int, or a pair (height, width) in a tuple or list; an array is a sweep.
     groups : Size, optional
@@ -53,6 +55,8 @@ def conv2d(
         As *kernel*. They change no FLOP at a given output.
     h_in, w_in : Size, optional
         Rows and columns of the input, for the bytes. None: output times stride.
+    padding : Sizes, optional
+        As *kernel*: zeros at each end of the input, from which the output follows. None: 0, where no output is given.
     bias : Flag, optional
         Whether a bias is added (or a parameter that holds 1 or 0).
     dtype : DType, optional
@@ -75,9 +79,12 @@ def conv2d(
     --------
     >>> conv2d(batch=5, c_in=24, c_out=16, h_out=9, w_out=4, kernel=3, groups=8).flops
     155520
+    >>> stem = conv2d(batch=1, c_in=3, c_out=64, h_in=224, w_in=224, kernel=7, stride=2, padding=3)
+    >>> stem == conv2d(batch=1, c_in=3, c_out=64, h_in=224, w_in=224, h_out=112, w_out=112, kernel=7, stride=2)
+    True
     """
     axes = (("h", h_in, h_out), ("w", w_in, w_out))
-    return _conv("conv2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
+    return _conv("conv2d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, padding=padding)
 
 
 @checked
@@ -86,12 +93,13 @@ def conv1d(
     batch: Size,
     c_in: Size,
     c_out: Size,
-    l_out: Size,
+    l_out: Size | None = None,
     kernel: Sizes,
     groups: Size = 1,
     stride: Sizes = 1,
     dilation: Sizes = 1,
     l_in: Size | None = None,
+    padding: Sizes | None = None,
     bias: Flag = False,
     dtype: DType = "bf16",
 ) -> Cost:
@@ -103,8 +111,8 @@ def conv1d(
     ----------
     batch, c_in, c_out : Size
         Sequences, channels in, channels out.
-    l_out : Size
-        Positions of the output (`conv_output` finds them from an input).
+    l_out : Size, optional
+        Positions of the output. None: what the input gives with this *padding*.
     kernel : Sizes
         Taps: an int; an array is a sweep.
     groups : Size, optional
@@ -113,6 +121,8 @@ def conv1d(
         As *kernel*. They change no FLOP at a given output.
     l_in : Size, optional
         Positions of the input, for the bytes. None: output times stride.
+    padding : Sizes, optional
+        As *kernel*: zeros at each end of the input, from which the output follows. None: 0, where no output is given.
     bias : Flag, optional
         Whether a bias is added (or a parameter that holds 1 or 0).
     dtype : DType, optional
@@ -132,7 +142,8 @@ def conv1d(
     >>> conv1d(batch=1, c_in=80, c_out=384, l_out=3000, kernel=3).flops  # Whisper-tiny's first layer
     552960000
     """
-    return _conv("conv1d", batch, c_in, c_out, (("l", l_in, l_out),), kernel, groups, stride, dilation, bias, dtype)
+    axes = (("l", l_in, l_out),)
+    return _conv("conv1d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, padding=padding)
 
 
 @checked
@@ -141,9 +152,9 @@ def conv3d(
     batch: Size,
     c_in: Size,
     c_out: Size,
-    d_out: Size,
-    h_out: Size,
-    w_out: Size,
+    d_out: Size | None = None,
+    h_out: Size | None = None,
+    w_out: Size | None = None,
     kernel: Sizes,
     groups: Size = 1,
     stride: Sizes = 1,
@@ -151,6 +162,7 @@ def conv3d(
     d_in: Size | None = None,
     h_in: Size | None = None,
     w_in: Size | None = None,
+    padding: Sizes | None = None,
     bias: Flag = False,
     dtype: DType = "bf16",
 ) -> Cost:
@@ -162,8 +174,8 @@ def conv3d(
     ----------
     batch, c_in, c_out : Size
         Volumes, channels in, channels out.
-    d_out, h_out, w_out : Size
-        Planes, rows and columns of the output (`conv_output` finds them from an input).
+    d_out, h_out, w_out : Size, optional
+        Planes, rows and columns of the output. None: what the input gives with this *padding*.
     kernel : Sizes
         An int, or a triple (depth, height, width) in a tuple or list; an array is a sweep.
     groups : Size, optional
@@ -172,6 +184,8 @@ def conv3d(
         As *kernel*. They change no FLOP at a given output.
     d_in, h_in, w_in : Size, optional
         Planes, rows and columns of the input, for the bytes. None: output times stride.
+    padding : Sizes, optional
+        As *kernel*: zeros at each end of the input, from which the output follows. None: 0, where no output is given.
     bias : Flag, optional
         Whether a bias is added (or a parameter that holds 1 or 0).
     dtype : DType, optional
@@ -192,7 +206,7 @@ def conv3d(
     11664
     """
     axes = (("d", d_in, d_out), ("h", h_in, h_out), ("w", w_in, w_out))
-    return _conv("conv3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype)
+    return _conv("conv3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, padding=padding)
 
 
 @checked
@@ -379,19 +393,42 @@ def conv_transpose3d(
 _Axes = tuple[tuple[str, Any, Any], ...]  # one a dimension: its letter, positions in, positions out
 
 
+def _with_output(
+    letter: str, in_: Any, out: Any, padding: Any, kernel: Any, stride: Any, dilation: Any
+) -> tuple[str, Any, Any]:
+    """An axis and its output, which is given or follows from the input and its padding."""
+    if out is not None and padding is not None:
+        raise ValueError(f"padding={padding} beside {letter}_out={short(out)}, which says it already: leave one out")
+    if out is None and in_ is None:
+        raise TypeError(f"{letter}_out is missing: give it, or {letter}_in= and padding=")
+    if out is None:
+        sizes = {"size_in": in_, "kernel": kernel, "stride": stride, "dilation": dilation}
+        out = conv_output(**sizes, padding=padding or 0)
+    return letter, in_, out
+
+
 def _conv(
     name: str, batch: Any, c_in: Any, c_out: Any, axes: _Axes, kernel: Any, groups: Any, stride: Any, dilation: Any,
-    bias: Any, dtype: Any, transposed: bool = False,
+    bias: Any, dtype: Any, transposed: bool = False, padding: Any = None,
 ) -> Cost:  # fmt: skip
     """The common part: channels × positions dot products over a group's channels and the kernel's taps."""
     divides("groups", groups, "c_in", c_in)
     divides("groups", groups, "c_out", c_out)
     taps, steps = spread("kernel", kernel, len(axes)), spread("stride", stride, len(axes))
     gaps = spread("dilation", dilation, len(axes))
+    follows = [not transposed and out is None for *_, out in axes]  # then it fits
+    if not transposed:
+        around = (
+            (None,) * len(axes)
+            if padding is None
+            else spread("padding", padding, len(axes), partial(number, minimum=0))
+        )
+        windows = zip(axes, around, taps, steps, gaps, strict=True)
+        axes = tuple(_with_output(*axis, *window) for axis, *window in windows)
     ins = [out * step if given is None else given for (_, given, out), step in zip(axes, steps, strict=True)]
     outs = [in_ * step if given is None else given for (_, in_, given), step in zip(axes, steps, strict=True)]
-    for (letter, in_, out), *window in zip(axes, taps, steps, gaps, strict=True):
-        if in_ is None or out is None:
+    for (letter, in_, out), fits, *window in zip(axes, follows, taps, steps, gaps, strict=True):
+        if fits or in_ is None or out is None:
             continue
         if transposed:
             check_reach(letter, in_, out, *window)

@@ -76,7 +76,7 @@ def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any
         size_in, size_out, kernel, stride, dilation = wrong
         raise ValueError(
             f"kernel={kernel} reaches over {dilation * (kernel - 1) + 1} positions and the input has {letter}_in={size_in}: "
-            f"no padding gives {letter}_out={size_out}; use a smaller kernel, or find the output with fk.layers.positions.conv_output"
+            f"no padding gives {letter}_out={size_out}; use a smaller kernel, or give padding= in the place of {letter}_out="
         )
 
 
@@ -98,5 +98,5 @@ def check_output(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: 
         without = max((size_in - reach) // stride + 1, 0)
         raise ValueError(
             f"{letter}_out={size_out}: a kernel of {kernel} with stride {stride} over {letter}_in={size_in} gives {without} "
-            f"positions without padding and at most {(size_in + reach) // stride + 1} with it; see fk.layers.positions.conv_output"
+            f"positions without padding and at most {(size_in + reach) // stride + 1} with it; give padding= in its place, and the output follows"
         )

@@ -2,6 +2,8 @@
 
 import inspect
 import itertools
+import math
+import random
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -276,3 +278,47 @@ def test_a_transposed_convolution_steps_by_one_unless_it_is_said(dimensions):
     assert layer(batch=1, c_in=1, c_out=1, kernel=3, dilation=2, **sides, **five).macs == 2**dimensions * 3**dimensions
     with pytest.raises(ValueError, match="over at most 4 positions"):
         layer(batch=1, c_in=1, c_out=1, kernel=3, **sides, **five)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_output_follows_from_the_input_and_its_padding(seed):
+    """As torch.nn has it."""
+    rng = random.Random(seed)
+    axes = rng.choice((1, 2, 3))
+    kernel, stride, padding, dilation = (
+        tuple(rng.randint(low, high) for _ in range(axes)) for low, high in ((1, 3), (1, 3), (0, 4), (1, 2))
+    )
+    torch = pytest.importorskip("torch")
+    letters, sides = ("l", "hw", "dhw")[axes - 1], [rng.randint(5, 9) for _ in range(axes)]
+    layer = getattr(torch.nn, f"Conv{axes}d")(
+        4, 6, kernel, stride, padding, dilation, groups=2, bias=False, device="meta"
+    )
+    out = layer(torch.empty(3, 4, *sides, device="meta")).shape[2:]
+    given = dict(batch=3, c_in=4, c_out=6, kernel=kernel, groups=2, stride=stride, dilation=dilation)
+    given |= {f"{letter}_in": side for letter, side in zip(letters, sides, strict=True)}
+    ours = getattr(fk, f"conv{axes}d")(**given, padding=padding)
+    assert ours.flops == 2 * layer.weight.numel() * 3 * math.prod(out)
+    assert ours.bytes == 2 * (3 * 4 * math.prod(sides) + layer.weight.numel() + 3 * 6 * math.prod(out))
+    said = {f"{letter}_out": side for letter, side in zip(letters, out, strict=True)}
+    if max(padding) == 0:
+        assert ours == getattr(fk, f"conv{axes}d")(**given) == getattr(fk, f"conv{axes}d")(**given, **said)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "message"),
+    [
+        (dict(h_in=8, w_in=8, h_out=8, w_out=8, padding=1), ValueError, "padding=1 beside h_out=8, which says it already: leave one out"),
+        (dict(h_in=8), TypeError, r"w_out is missing: give it, or w_in= and padding="),
+        (dict(padding=1), TypeError, r"h_out is missing: give it, or h_in= and padding="),
+        (dict(h_in=8, w_in=8, padding=-1), ValueError, "padding=-1"),
+        (dict(h_in=8, w_in=8, padding=(1, 1, 1)), ValueError, r"padding=\(1, 1, 1\): give one size, or 2 of them"),
+        (dict(h_in=2, w_in=8), ValueError, "kernel=3 .* reaches over 3 positions"),
+        (dict(h_in=8, w_in=8, padding="same"), (TypeError, ValueError), "padding='same'"),
+    ],
+)  # fmt: skip
+def test_an_output_that_does_not_follow(sizes, error, message):
+    with pytest.raises(error, match=message):
+        fk.conv2d(batch=1, c_in=1, c_out=1, kernel=3, **sizes)
+    assert (
+        fk.conv2d(batch=1, c_in=1, c_out=1, kernel=3, h_in=8, w_in=8).flops == 2 * 9 * 36
+    )  # without padding, as in torch
