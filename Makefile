@@ -10,6 +10,8 @@ LAB  ?=
 RECORD ?=
 # A file of tests goes to one of as many processes as there are cores. Chapters measure, so they run alone.
 SIDE_BY_SIDE ?= -n auto --dist loadfile
+# With the chapters go the tests of what keeps their outputs, and with those tests/conftest.py, which keeps them.
+CHAPTERS := tests/book/test_executed.py
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
@@ -32,8 +34,8 @@ lab: .venv/lab      ## Open the chapters in JupyterLab, with .venv as their kern
 # The page "How this book is tested" is made from the report of the run, so the book is built after the tests, and once
 # more, for that page alone, after the browser tests.
 test: .venv/ready   ## Install and run every test: code, chapters, then the built book in a browser
-	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not browser" --report=checks tests flopkit
-	$(PY) -m pytest --report=chapters book
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not browser" --report=checks tests flopkit --ignore=$(CHAPTERS)
+	$(PY) -m pytest --report=chapters book $(CHAPTERS)
 	@$(MAKE) --no-print-directory html
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m browser --report=browser tests
 	@$(MAKE) --no-print-directory html
