@@ -34,6 +34,7 @@ def _heads(c: Fields, bias: Any = False, **said: Any) -> Attention:
 
 
 def _experts(c: Fields, d_ff: str = "expert_d_ff", **more: Any) -> Experts:
+    c.refuse(hidden_act="silu")
     return c.made(Experts, **c.all("experts", "top_k"), d_ff=c.need(d_ff), **more)
 
 
@@ -129,6 +130,7 @@ def _qwen3_next(c: Fields, name: str) -> Model:
 
 
 def _mamba2(c: Fields, name: str) -> Model:
+    c.refuse(hidden_act="silu")
     mixer = StateSpace(
         **c.all("heads"), head_dim=c.need("head_dim"), state=c.need("state_size"), groups=c.need("n_groups"), conv=c.need("conv_kernel"),
         conv_bias=c.flag("use_conv_bias", True), bias=c.flag("use_bias"), chunk=c.count("chunk_size", 256),

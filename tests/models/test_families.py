@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import flopkit as fk
-from flopkit.models import families
+from flopkit.models import architectures, families
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -160,3 +160,94 @@ def test_dense_layers_and_experts_with_and_without_a_window():
     unseen = sum(token + 1 - 8 for token in range(8, SEQ))  # pairs of a head in one sequence
     exact = (each.forward(seq=SEQ, batch=BATCH).flops for each in (whole, ours))
     assert next(exact) - next(exact) == 4 * BATCH * unseen * 4 * 2 * 2 * 16
+
+
+# Keys of a configuration that change nothing of what is counted, by the family that has them ("": any), and why.
+HARMLESS = {
+    "": {
+        "about the file": "transformers_version architectures _name_or_path problem_type dtype is_encoder_decoder",
+        "about a call": "output_hidden_states output_attentions output_router_logits return_dict use_cache chunk_size_feed_forward",
+        "which words are special": "pad_token_id eos_token_id bos_token_id",
+        "positions that are turned have no table": "max_position_embeddings",
+        "which experts are chosen, not how many": "norm_topk_prob n_group topk_group topk_method",
+        "a factor of scores or of logits": "query_pre_attn_scalar scale_attn_weights scale_attn_by_inverse_layer_idx scale_decoder_outputs",
+        "how it was trained": "pretraining_tp classifier_dropout rescale_prenorm_residual",
+    },
+    "deepseek_v2 deepseek_v3": {"latent attention has heads of its own": "num_key_value_heads head_dim qk_head_dim rope_interleave"},
+    "deepseek_v3": {"of the layer that mtp=True adds": "num_nextn_predict_layers"},
+    "qwen3_moe qwen3_next": {"all layers are mixtures": "intermediate_size"},
+    "qwen2 qwen2_moe qwen3": {"layer_types says it": "max_window_layers"},
+    "bert": {"of decoders": "add_cross_attention"},
+    "gemma3_text": {"vector work that is not counted": "final_logit_softcapping attn_logit_softcapping", "layer_types says it": "_sliding_window_pattern"},
+    "gpt2": {"of another head": "summary_type summary_use_proj summary_activation summary_proj_to_labels", "a number format": "reorder_and_upcast_attn"},
+    "mamba2": {"heads and head_dim say it": "expand", "a number format": "residual_in_fp32", "bounds of a step": "time_step_rank time_step_limit"},
+    "mpt": {"unused by transformers, or a name": "learned_pos_emb init_device logit_scale norm_type", "alibi has no table": "max_seq_len"},
+    "t5": {"feed_forward_proj says it": "dense_act_fn is_gated_act", "where a bucket ends": "relative_attention_max_distance", "of the stacks": "is_decoder"},
+    "vit": {"of another head": "pooler_output_size pooler_act encoder_stride"},
+}  # fmt: skip
+WINDOWED = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+
+
+def told(config):
+    """What a configuration comes to; why it is refused, where it is."""
+    try:
+        model = fk.from_hf(config)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    passes = [model.forward(batch=BATCH, **({"seq": SEQ} if model.patches is None else {}))]
+    if model.head == "tokens" and model.encoder is None:
+        passes.append(model.decode(context=SEQ))
+    return [model.params, model.active_params, *((each.flops, each.vector_flops, each.bytes) for each in passes)]
+
+
+def others(value):
+    """Other values that a key may have."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [2 * value or 1, value + 1]
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return [["sliding_attention"] * len(value), ["full_attention"] * len(value)]
+    return {type(None): [8, True], str: ["another"]}.get(type(value), [])
+
+
+def ignored(kind, config):
+    """The keys that its reader does not look at."""
+    base = told(config)
+    changed = {key: others(value) for key, value in config.items() if key != "model_type"}
+    return {
+        key
+        for key, values in changed.items()
+        if values and all(told({**config, key: value}) == base for value in values)
+    }
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_no_key_that_matters_is_passed_over(kind):
+    """A reader that ignores a size, a window or a switch goes red here."""
+    config, _ = built(kind)
+    found = ignored(kind, config)
+    if "use_sliding_window" in config:
+        found &= ignored(kind, built(kind, **SMALL[kind] | WINDOWED)[0])
+    known = {
+        key
+        for kinds, why in HARMLESS.items()
+        if not kinds or kind in kinds.split()
+        for keys in why.values()
+        for key in keys.split()
+    }
+    assert sorted(found - known) == [], (
+        f"{kind}: say in flopkit/models/architectures.py what these stand for, refuse them, or write here why they don't matter"
+    )
+
+
+def test_a_key_that_is_passed_over_is_seen(monkeypatch):
+    config, _ = built("llama")
+    before = ignored("llama", config)
+    reader = architectures.ARCHITECTURES["llama"]
+    monkeypatch.setitem(
+        architectures.ARCHITECTURES,
+        "llama",
+        lambda c, name: reader(type(c)({**c.fields, "mlp_bias": False}, c.kind), name),
+    )
+    assert ignored("llama", config) - before == {"mlp_bias"}

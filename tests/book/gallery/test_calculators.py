@@ -171,7 +171,10 @@ def test_the_table_sets_controls_that_there_are_and_is_plain_data():
         for name, value in entry["set"].items():
             if not isinstance(value, dict):
                 FIGURE.controls[name].check(value)
-        [acts] = [each for each in entry["refused"] if "hidden_act" in each["keys"]]
+        rules = [each for each in entry["refused"] if "hidden_act" in each["keys"]]
+        alone = [each for each in rules if each["only"] == ["silu"]]  # of experts
+        assert bool(alone) == bool(entry["set"]["experts"]), kind
+        [acts] = [each for each in rules if each not in alone]
         assert set(acts["only"]) == set(ACTS) - {"relu"} and acts["else"] in acts["only"]
 
 
