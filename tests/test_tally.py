@@ -517,3 +517,9 @@ def test_an_algorithm_runs_on_numbers(name):
                 TypeError, match=f"^{'width' if wrong == 'window' else wrong}=.*not a sweep or a symbol"
             ):
                 getattr(tally, FORMULAS[name].function.__name__)(*FORMULAS[name].args, **arguments)
+
+
+@pytest.mark.parametrize("p", [-7, 1, 2.0, True, "0.5", float("nan")])
+def test_a_probability_is_one(p):
+    with pytest.raises(ValueError, match="must be a probability from 0 to below 1"):
+        tally.dropout(elements=4, p=p)

@@ -150,6 +150,8 @@ def dropout(*, elements: Whole, p: float = 0.5) -> Ledger:
     >>> counted.comparisons, counted.multiplies
     (8, 8)
     """
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p < 1:
+        raise ValueError(f"p={p!r}: must be a probability from 0 to below 1, such as 0.5")
 
     def dropped(x: Any, chance: Any) -> Any:
         return x * (1 / (1 - p) if chance > 2 * p - 1 else 0.0)
