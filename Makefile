@@ -8,10 +8,9 @@ PORT ?= 8000
 LAB  ?=
 # More options of the recording, such as: make record RECORD='--only matmul_sizes --out mine.json'
 RECORD ?=
-# A file of tests goes to one of as many processes as there are cores. Chapters measure, so they run alone.
+# A file of tests goes to one of as many processes as there are cores. What measures runs alone, after that: chapters, and these tests.
 SIDE_BY_SIDE ?= -n auto --dist loadfile
-# With the chapters go the tests of what keeps their outputs, and with those tests/conftest.py, which keeps them.
-CHAPTERS := tests/book/test_executed.py
+ALONE := tests/measuring tests/experiments tests/book/test_executed.py
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
@@ -34,8 +33,8 @@ lab: .venv/lab      ## Open the chapters in JupyterLab, with .venv as their kern
 # The page "How this book is tested" is made from the report of the run, so the book is built after the tests, and once
 # more, for that page alone, after the browser tests.
 test: .venv/ready   ## Install and run every test: code, chapters, then the built book in a browser
-	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not browser" --report=checks tests flopkit --ignore=$(CHAPTERS)
-	$(PY) -m pytest --report=chapters book $(CHAPTERS)
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not browser" --report=checks tests flopkit $(ALONE:%=--ignore=%)
+	$(PY) -m pytest -m "not browser" --report=chapters book $(ALONE)
 	@$(MAKE) --no-print-directory html
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m browser --report=browser tests
 	@$(MAKE) --no-print-directory html
