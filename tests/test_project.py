@@ -380,7 +380,8 @@ def test_workflows_call_what_is_there():
     makefile = (ROOT / "Makefile").read_text("utf8")
     for workflow in WORKFLOWS.values():
         for job in workflow["jobs"].values():
-            assert {job["needs"]} <= set(workflow["jobs"]) if "needs" in job else True
+            needs = job.get("needs", [])
+            assert ({needs} if isinstance(needs, str) else {*needs}) <= set(workflow["jobs"])
             for line in commands(job):
                 for target in re.findall(r"^make (\S+)", line):
                     assert re.search(rf"^{target}:", makefile, re.M), line
