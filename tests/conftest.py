@@ -77,7 +77,11 @@ def pytest_collection_modifyitems(config, items):
 
 # ---------------------------------------------------------------------------------------------------------------- the report
 
-TITLES = {"checks": "Code and docstrings", "chapters": "Chapters, and what measures", "browser": "The built book in a browser"}
+TITLES = {
+    "checks": "Code and docstrings",
+    "chapters": "Chapters, and what measures",
+    "browser": "The built book in a browser",
+}
 PACKAGES = ("numpy", "torch", "torchvision", "altair", "sympy", "jupyter-book", "pytest", "hypothesis")
 
 

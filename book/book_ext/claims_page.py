@@ -1,7 +1,7 @@
 """The parts of the page "Claims checked", from the file of verdicts: Markdown, so that
 the book's search finds the claims."""
 
-from flopkit.book.lessons.claims import VERDICTS, claims, sources
+from flopkit.book.lessons.claims import Verdict, claims, sources
 
 GRAVE = ("wrong", "misleading")
 
@@ -25,7 +25,7 @@ def settled():
     source, each with its verdict, our number in words and the chapter."""
     done = [claim for claim in claims().values() if claim.verdict is not None]
     lines = [f"{len(done)} of {len(claims())} claims are settled:", ""]
-    for kind in (*GRAVE, *(kind for kind in VERDICTS if kind not in GRAVE)):
+    for kind in (*GRAVE, *(kind for kind in Verdict if kind not in GRAVE)):
         if own := [claim for claim in done if claim.verdict == kind]:
             links = ", ".join(f'<a href="#{claim.id}">{claim.id}</a>' for claim in own)
             lines.append(f"- *{kind}* ({len(own)}): {links}")

@@ -3,7 +3,7 @@ Markdown tables."""
 
 from book_ext.markdown_table import table
 from flopkit import published
-from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING
+from flopkit.published.rows import Agreement
 
 TITLES = {
     "llm_foundry": "llm-foundry, 216 runs", "narayanan_2021": "Megatron-LM 2021", "korthikanti_2022": "Selective recompute, 2022",
@@ -15,12 +15,20 @@ TITLES = {
 
 def tally():
     """How many numbers of each table come out."""
-    rows = [["", "numbers", REPRODUCED, ROUNDING, DIFFERENT]]
+    rows = [["", "numbers", Agreement.REPRODUCED, Agreement.ROUNDING, Agreement.DIFFERENT]]
     for line in published.tally():
         name = (
             "**all**" if line["table"] == "all" else f'<a href="#{_anchor(line["table"])}">{TITLES[line["table"]]}</a>'
         )
-        rows.append([name, *(f"{line[key]:,}" for key in ("numbers", REPRODUCED, ROUNDING, DIFFERENT))])
+        rows.append(
+            [
+                name,
+                *(
+                    f"{line[key]:,}"
+                    for key in ("numbers", Agreement.REPRODUCED, Agreement.ROUNDING, Agreement.DIFFERENT)
+                ),
+            ]
+        )
     return table(rows)
 
 
@@ -33,14 +41,14 @@ def summary():
         return f"{sum(row.verdict == kind for row in found):,}"
 
     mosaic = [row for row in rows if row.table == "llm_foundry"]
-    assumed = sum(bool(row.assumed) and row.verdict == REPRODUCED for row in others)
+    assumed = sum(bool(row.assumed) and row.verdict == Agreement.REPRODUCED for row in others)
     without_mosaic = len({row.table for row in others})
     return (
-        f"{without_mosaic} of the {len(published.names())} tables have {len(others)} numbers between them. **{share(others, REPRODUCED)} of these are reproduced, "
-        f"{share(others, ROUNDING)} lie inside rounding, and {share(others, DIFFERENT)} don't come out.** "
+        f"{without_mosaic} of the {len(published.names())} tables have {len(others)} numbers between them. **{share(others, Agreement.REPRODUCED)} of these are reproduced, "
+        f"{share(others, Agreement.ROUNDING)} lie inside rounding, and {share(others, Agreement.DIFFERENT)} don't come out.** "
         f"**In {assumed} of those that are reproduced, an input is our assumption: the source does not print it.** The other table, MosaicML's, "
-        f"applies one formula to 216 runs. Of its {len(mosaic)} numbers, {share(mosaic, REPRODUCED)} are reproduced, "
-        f"{share(mosaic, ROUNDING)} lie inside rounding, and {share(mosaic, DIFFERENT)} don't come out."
+        f"applies one formula to 216 runs. Of its {len(mosaic)} numbers, {share(mosaic, Agreement.REPRODUCED)} are reproduced, "
+        f"{share(mosaic, Agreement.ROUNDING)} lie inside rounding, and {share(mosaic, Agreement.DIFFERENT)} don't come out."
     )
 
 
@@ -63,14 +71,14 @@ def _one(name):
     ]
     counted = f"{len(rows):,} number{'s' if len(rows) > 1 else ''}"
     lines += [f"{counted}: {'; '.join(quantities)}." if len(quantities) < 6 else f"{counted}.", ""]
-    wrong = [row for row in rows if row.verdict == DIFFERENT]
+    wrong = [row for row in rows if row.verdict == Agreement.DIFFERENT]
     for why in dict.fromkeys(row.why for row in wrong):
         same = [row for row in wrong if row.why == why]
         lines += [f"*Not reproduced*: {why}.", "", *_shown(same), ""]
     for assumed in dict.fromkeys(row.assumed for row in rows if row.assumed):
         lines += [f"*Assumed*: {assumed}.", "", *_shown([row for row in rows if row.assumed == assumed]), ""]
     if len(rows) <= 40:
-        good = [row for row in rows if row.verdict != DIFFERENT and not row.assumed]
+        good = [row for row in rows if row.verdict != Agreement.DIFFERENT and not row.assumed]
         lines += ["<details><summary>The numbers that come out</summary>", "", *_shown(good), "", "</details>", ""]
     return lines
 

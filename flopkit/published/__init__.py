@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from flopkit.names import find
 from flopkit.published import serving, training
-from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, read
+from flopkit.published.rows import Agreement, Row, read
 from flopkit.published.training import llm_foundry_printed
 from flopkit.published.translating import presets, translate
 from flopkit.tables import Table
@@ -72,7 +72,7 @@ def check(name: str) -> Table:
     lines = [
         {
             "row": row.row, "quantity": row.quantity, "printed": row.printed, "ours": _shown(row), "verdict": row.verdict,
-            "why": row.why if row.verdict == DIFFERENT else "", "assumed": row.assumed,
+            "why": row.why if row.verdict == Agreement.DIFFERENT else "", "assumed": row.assumed,
         }
         for row in rows(key)
     ]  # fmt: skip
@@ -103,10 +103,11 @@ def tally() -> Table:
     >>> tally()[-1]["table"]
     'all'
     """
-    kinds = (REPRODUCED, ROUNDING, DIFFERENT)
     found = {name: Counter(row.verdict for row in rows(name)) for name in _TABLES}
     found["all"] = sum(found.values(), Counter())
-    lines = [{"table": name, "numbers": n.total(), **{kind: n[kind] for kind in kinds}} for name, n in found.items()]
+    lines = [
+        {"table": name, "numbers": n.total(), **{kind: n[kind] for kind in Agreement}} for name, n in found.items()
+    ]
     return Table(lines, caption="Published numbers, checked")
 
 

@@ -8,11 +8,17 @@ from decimal import Decimal
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["REPRODUCED", "ROUNDING", "DIFFERENT", "Row", "read", "span"]
+from flopkit.names import Word
 
-REPRODUCED = "reproduced"
-ROUNDING = "inside rounding"
-DIFFERENT = "not reproduced"
+__all__ = ["Agreement", "Row", "read", "span"]
+
+
+class Agreement(Word):
+    """Whether ours is what is printed."""
+
+    REPRODUCED = "reproduced"
+    ROUNDING = "inside rounding"
+    DIFFERENT = "not reproduced"
 
 
 @dataclass(frozen=True)
@@ -64,13 +70,13 @@ class Row:
         return float(low), float(high)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Agreement:
         """Reproduced: all of ours is printed like this; inside rounding: some of it is; not reproduced: none."""
         (low, high), (least, most) = self.interval, self.ours
         slack = 1e-9 * abs(high)  # the arithmetic of doubles
         if low - slack <= least and most <= high + slack:
-            return REPRODUCED
-        return ROUNDING if most >= low - slack and least <= high + slack else DIFFERENT
+            return Agreement.REPRODUCED
+        return Agreement.ROUNDING if most >= low - slack and least <= high + slack else Agreement.DIFFERENT
 
 
 def span(function: Any, value: float, half: float) -> tuple[float, float]:

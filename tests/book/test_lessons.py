@@ -23,7 +23,7 @@ from flopkit.book.lessons import (
     sources,
     verdict,
 )
-from flopkit.book.lessons.claims import VERDICTS, Claim
+from flopkit.book.lessons.claims import Claim, Verdict
 
 CLAIMS_ROOM = sys.modules["flopkit.book.lessons.claims"]
 
@@ -318,7 +318,7 @@ def test_the_edge_of_a_claim_tells_its_verdict(one_claim):
         return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
     edges = {}
-    for word in (*VERDICTS, None):
+    for word in (*Verdict, None):
         page = one_claim(verdict=word)._repr_html_()
         assert f"({word or 'open'})" in page
         edges[word] = re.search(r"border-left:4px solid (#\w+)", page)[1]

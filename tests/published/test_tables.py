@@ -7,7 +7,7 @@ import pytest
 import flopkit as fk
 from book_ext import published_page
 from flopkit import published
-from flopkit.published.rows import DIFFERENT, REPRODUCED, ROUNDING, Row, span
+from flopkit.published.rows import Agreement, Row, span
 
 NUMBERS = {  # as many as the sources print, counted there
     "llm_foundry": 216 * 4, "narayanan_2021": 10 + 12 + 2, "korthikanti_2022": 4 * 2 + 1, "nanogpt": 17, "chinchilla_a4": 6,
@@ -51,7 +51,7 @@ def test_no_number_is_left_out(found):
 
 @pytest.mark.parametrize("name", sorted(set(NUMBERS) - {"gpt_fast"}))
 def test_what_is_not_reproduced_is_listed_here_and_says_why(found, name):
-    different = [row for row in found[name] if row.verdict == DIFFERENT]
+    different = [row for row in found[name] if row.verdict == Agreement.DIFFERENT]
     listed = NOT_REPRODUCED.get(name, set())
     assert len(different) == len(listed)
     for row in different:
@@ -64,7 +64,7 @@ def test_gpt_fast_comes_within_a_quarter_of_a_per_cent(found):
     off = {row.row: max(abs(value / float(row.printed) - 1) for value in row.ours) for row in found["gpt_fast"]}
     assert {row for row, share in off.items() if share > 0.0025} == {"llama2-7b, bf16, 1 GPU"}
     assert off["llama2-7b, bf16, 1 GPU"] < 0.012
-    assert sum(row.verdict == ROUNDING for row in found["gpt_fast"]) == 10
+    assert sum(row.verdict == Agreement.ROUNDING for row in found["gpt_fast"]) == 10
 
 
 def test_gpt_fast_s_first_row_lies_between_two_sums_of_weights():
@@ -75,7 +75,7 @@ def test_gpt_fast_s_first_row_lies_between_two_sums_of_weights():
     printed = [1397.31 / 104.9, whole / 1e9, (whole - table) / 1e9, model.decode(context=200).bytes / 1e9]
     assert [f"{each:.2f}" for each in printed] == ["13.32", "13.48", "13.21", "13.32"]
     [row] = [row for row in published.rows("gpt_fast") if row.row == "llama2-7b, bf16, 1 GPU"]
-    assert row.verdict == DIFFERENT and all(f"{each} GB" in row.why for each in ("13.32", "13.48", "13.21"))
+    assert row.verdict == Agreement.DIFFERENT and all(f"{each} GB" in row.why for each in ("13.32", "13.48", "13.21"))
 
 
 def test_korthikanti_s_printed_equation_gives_its_hfu(found):
@@ -105,7 +105,10 @@ def test_the_texts_say_how_many_tables_and_numbers_there_are(found):
 
 def test_most_are_reproduced(found):
     rows = [row for table in found.values() for row in table]
-    counts = {kind: sum(row.verdict == kind for row in rows) for kind in (REPRODUCED, ROUNDING, DIFFERENT)}
+    counts = {
+        kind: sum(row.verdict == kind for row in rows)
+        for kind in (Agreement.REPRODUCED, Agreement.ROUNDING, Agreement.DIFFERENT)
+    }
     tally = published.tally()[-1]
     assert {kind: tally[kind] for kind in counts} == counts and tally["numbers"] == len(rows) == sum(counts.values())
 
@@ -113,13 +116,13 @@ def test_most_are_reproduced(found):
 @pytest.mark.parametrize(
     ("printed", "ours", "cut", "verdict"),
     [
-        ("46.2", (46.2499, 46.2499), False, REPRODUCED),
-        ("46.2", (46.2501, 46.2501), False, DIFFERENT),
-        ("46.2", (46.24, 46.26), False, ROUNDING),
-        ("46.20", (46.21, 46.21), False, DIFFERENT),
-        ("408", (408.999, 408.999), True, REPRODUCED),
-        ("408", (407.999, 407.999), True, DIFFERENT),
-        ("0.99", (0.9944, 0.9944), False, REPRODUCED),
+        ("46.2", (46.2499, 46.2499), False, Agreement.REPRODUCED),
+        ("46.2", (46.2501, 46.2501), False, Agreement.DIFFERENT),
+        ("46.2", (46.24, 46.26), False, Agreement.ROUNDING),
+        ("46.20", (46.21, 46.21), False, Agreement.DIFFERENT),
+        ("408", (408.999, 408.999), True, Agreement.REPRODUCED),
+        ("408", (407.999, 407.999), True, Agreement.DIFFERENT),
+        ("0.99", (0.9944, 0.9944), False, Agreement.REPRODUCED),
     ],
 )
 def test_a_printed_number_is_an_interval(printed, ours, cut, verdict):
@@ -133,7 +136,7 @@ def test_an_input_that_was_rounded_gives_an_interval():
 def test_a_table_names_its_source_and_an_unknown_one_is_told_near_names():
     table = published.check("PaLM table 3")
     assert "arXiv:2204.02311" in table.caption and len(table) == 6
-    assert [row["why"] != "" for row in table] == [row["verdict"] == DIFFERENT for row in table]
+    assert [row["why"] != "" for row in table] == [row["verdict"] == Agreement.DIFFERENT for row in table]
     assert [row["row"] for row in table if row["assumed"]] == ["Gopher"]
     with pytest.raises(ValueError, match="palm_table_3"):
         published.check("palm_table")
@@ -147,7 +150,7 @@ def test_gopher_s_row_comes_out_under_an_assumption_that_is_shown(found):
         tokens: 100 * step.flops_per_token * 0.0152 * tokens / (4096 * 123e12)
         for tokens in (6 * 2**20, 6_000_000, 3 * 2**20)
     }
-    assert gopher.ours[0] == pytest.approx(by_batch[6 * 2**20]) and gopher.verdict == REPRODUCED
+    assert gopher.ours[0] == pytest.approx(by_batch[6 * 2**20]) and gopher.verdict == Agreement.REPRODUCED
     assert [f"{share:.1f}" for share in by_batch.values()] == ["32.5", "31.0", "16.2"]
     assert "no batch" in gopher.assumed and "6 · 2²⁰" in gopher.assumed
     assert "6,000,000 gives 31.0 %" in gopher.assumed and "gives 16.2 %" in gopher.assumed
@@ -185,7 +188,9 @@ def test_what_cannot_be_traced(printed, work, error):
 def test_the_errata_of_the_scaling_book_follow_from_its_own_numbers(found):
     """Three answers contradict the inputs beside them; the others were rounded on the way."""
     errata = {
-        row.quantity for row in found["scaling_book"] if row.verdict == DIFFERENT and "a slip in the book" in row.why
+        row.quantity
+        for row in found["scaling_book"]
+        if row.verdict == Agreement.DIFFERENT and "a slip in the book" in row.why
     }
     assert errata == {
         "int4 weights, GB",
@@ -201,7 +206,7 @@ def test_the_errata_of_the_scaling_book_follow_from_its_own_numbers(found):
 
 def test_what_differs_in_transformer_inference_arithmetic_follows_from_its_own_numbers(found):
     """What the reasons say: 16 and 56 GB by the printed bytes of a token and by their rounding, and 12·40·5,120² weights by two bandwidths."""
-    why = " ".join(row.why for row in found["kipply"] if row.verdict == DIFFERENT)
+    why = " ".join(row.why for row in found["kipply"] if row.verdict == Agreement.DIFFERENT)
     exact, rounded = 4 * 64 * 8192, 0.002e9
     fit = [16e9 / (2048 * each) for each in (exact, rounded)]
     assert exact == 2_097_152 and f"hold {fit[0]:.1f} caches" in why and f"and {fit[1]:.1f} at" in why

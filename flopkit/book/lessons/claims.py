@@ -12,11 +12,21 @@ from types import MappingProxyType
 from typing import Any
 
 from flopkit.book.lessons.prose import says
-from flopkit.names import hint
+from flopkit.names import Word, hint
 
-__all__ = ["VERDICTS", "Claim", "Source", "claims", "sources", "verdict"]
+__all__ = ["Claim", "Verdict", "Source", "claims", "sources", "verdict"]
 
-VERDICTS = ("holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked")
+
+class Verdict(Word):
+    """What becomes of a claim."""
+
+    HOLDS = "holds"
+    UNDER_A_CONVENTION = "holds under a named convention"
+    MISLEADING = "misleading"
+    WRONG = "wrong"
+    DATED = "dated"
+    UNCHECKED = "cannot be checked"
+
 
 # In the style of the element itself: JupyterLab and Colab do not have the book's. Plain colours and sides: JupyterLab drops what is newer.
 _FRAME = "padding:.6rem 1rem;border:1px solid #888;border-left:4px solid {edge};border-radius:4px"
@@ -127,8 +137,8 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
     """
     if id not in claims():
         raise ValueError(f"id={id!r} is not a claim in verdicts.toml; {hint(id, claims())}")
-    if verdict not in VERDICTS:
-        raise ValueError(f"verdict={verdict!r}: must be one of {', '.join(map(repr, VERDICTS))}")
+    if verdict not in [*Verdict]:
+        raise ValueError(f"verdict={verdict!r}: must be one of {', '.join(map(repr, Verdict))}")
     claim = claims()[id]
     if claim.verdict != verdict:
         raise AssertionError(
@@ -159,10 +169,8 @@ def _read() -> Mapping[str, Claim]:
     found = {}
     for id, entry in _data()["claims"].items():
         claim = Claim(id, **{**entry, "source": str(_sources()[entry["source"]])})
-        if claim.verdict is not None and (claim.verdict not in VERDICTS or not claim.page):
-            raise ValueError(
-                f"verdicts.toml, claim {id}: a settled claim needs a page and one of {', '.join(VERDICTS)}"
-            )
+        if claim.verdict is not None and (claim.verdict not in [*Verdict] or not claim.page):
+            raise ValueError(f"verdicts.toml, claim {id}: a settled claim needs a page and one of {', '.join(Verdict)}")
         if bool(claim.number) != bool(claim.of):
             raise ValueError(
                 f"verdicts.toml, claim {id}: a number needs `of`, which says what it is, and the other way round"
