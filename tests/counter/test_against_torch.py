@@ -18,6 +18,13 @@ from torch.utils.flop_counter import FlopCounterMode
 import flopkit as fk
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiler():
+    """torch's counter leaves its compiler in a state in which `torch.cond` does not compile any more."""
+    yield
+    torch._dynamo.reset()
+
+
 @dataclass
 class Program:
     """`make` gives the function to run; `executed` is its FLOPs, by hand; `wrong` says why torch's counter has another number, in every

@@ -10,6 +10,12 @@ import flopkit as fk
 MODES = ("torch", "ptflops-aten")  # tools that are dispatch modes
 
 
+@pytest.fixture(autouse=True)
+def compiler():
+    """As it is in a new process, whatever ran before in this one."""
+    torch._dynamo.reset()
+
+
 class Gate(nn.Module):
     def __init__(self):
         super().__init__()
