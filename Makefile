@@ -8,8 +8,9 @@ PORT ?= 8000
 LAB  ?=
 # More options of the recording, such as: make record RECORD='--only matmul_sizes --out mine.json'
 RECORD ?=
-# A file of tests goes to one of as many processes as there are cores, the counter's all to one (tests/conftest.py). What measures runs alone, after that: chapters, and these tests.
-SIDE_BY_SIDE ?= -n auto --dist loadgroup
+# On every core, in half the time: make test SIDE_BY_SIDE='-n auto --dist loadgroup'. What measures runs alone in any case, after the rest:
+# chapters, and the tests of ALONE.
+SIDE_BY_SIDE ?=
 ALONE := tests/measuring tests/experiments tests/book/test_executed.py
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1

@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config, items):
     if "zoo" not in config.getoption("markexpr"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("zoo")])
         items[:] = [item for item in items if not item.get_closest_marker("zoo")]
-    for item in items:  # which process runs it, where there are several
+    for item in items if hasattr(config, "workerinput") else ():  # which process runs it, where there are several
         path = item.path.relative_to(ROOT)
         item.add_marker(pytest.mark.xdist_group("torch" if TURN_TORCH.intersection(path.parts) else path.as_posix()))
 
