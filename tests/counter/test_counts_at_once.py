@@ -1,6 +1,7 @@
 """Counts that overlap in one thread, in whatever order they end: each has what ran while it was open."""
 
 import asyncio
+import threading
 
 import torch
 import torch.nn.functional as F
@@ -118,3 +119,23 @@ def test_one_inside_of_the_other():
 def test_one_after_the_other():
     first, second = fk.count(LAYER, X), fk.count(nn.Linear(8, 16), X)
     assert (first.flops, second.flops) == (ONE, 2 * ONE)
+
+
+def test_a_thread_that_outlives_its_count_enters_a_fake_mode_in_the_next():
+    from torch._subclasses import FakeTensorMode
+
+    begin, found = threading.Event(), []
+
+    def late():
+        begin.wait(30)
+        with FakeTensorMode():
+            found.append(LAYER.weight.device.type)
+
+    with fk.counting() as first:
+        thread = threading.Thread(target=late)
+        thread.start()
+    with fk.counting() as second:
+        LAYER(X)
+        begin.set()
+        thread.join(30)
+    assert found == ["cpu"] and (first.flops, second.flops) == (0, ONE)

@@ -38,7 +38,6 @@ class Session:
         self.entries.clear()
         self.chosen.clear()
         self.modules = Modules()
-        self.mode = None
 
     def ledger(self) -> Ledger:
         """All threads' calls."""
