@@ -60,6 +60,8 @@ class Expectation:
         """What these cases of the experiment show."""
         of = Cases(records)
         values = tuple(each if isinstance(each, Span) else Span.exactly(each) for each in self.measured(of))
+        if not values:  # nothing would lie outside
+            raise ValueError(f"{self.says!r} is judged by no value: the cases have none of what it asks for")
         return Finding(self, self.of if isinstance(self.of, str) else self.of(of), values, tuple(of.timed))
 
 

@@ -187,3 +187,8 @@ def test_a_share_of_what_was_measured_needs_ceilings():
     bare = Case(MACHINE["cpu"].records("matmul_sizes")[0], "yours", "yours", "a CPU")
     with pytest.raises(ValueError, match=r"n=64.*has no ceilings"):
         Cases([bare]).speed(n=64)
+
+
+def test_what_nothing_speaks_for_does_not_hold():
+    with pytest.raises(ValueError, match="'as long' is judged by no value"):
+        Expectation("as long", (0, 1), "time", lambda of: []).judged([])
