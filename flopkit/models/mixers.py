@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from flopkit.arithmetic import is_zero, minimum
 from flopkit.dtypes import nbytes
 from flopkit.layers.attention_layers import mla
-from flopkit.layers.attentions import Mask, attention, window
+from flopkit.layers.attentions import Mask, attention, chunks, window
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation
@@ -37,13 +37,17 @@ class Attention(Branch):
         Query heads, heads of keys and values, features of each.
     window : Size, optional
         How many tokens a query sees, itself included. None: all that its mask allows.
+    chunk : Size, optional
+        Tokens of a chunk, inside which a query sees those before it (Llama 4). None:
+        the sequence is not divided.
     rotary : Any, optional
         Features of a head that are turned by their position. None: all; 0: none.
     qkv_bias, out_bias : Flag, optional
         Whether the projections add a bias.
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
-        for all heads; ``"whole"``: one over all heads together.
+        for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
+        each head without weights (Llama 4).
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
     gate : Flag, optional
@@ -65,6 +69,7 @@ class Attention(Branch):
     kv_heads: Size
     head_dim: Size
     window: Size | None = None
+    chunk: Size | None = None
     rotary: Any = None
     qkv_bias: Flag = False
     out_bias: Flag = False
@@ -79,19 +84,24 @@ class Attention(Branch):
         check_fields(self)
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
-        choice("qk_norm", self.qk_norm, ("", "head", "whole"))
+        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain"))
+        if self.window is not None and self.chunk is not None:
+            raise ValueError(f"window={self.window} beside chunk={self.chunk}: give one of them")
         divides("kv_heads", self.kv_heads, "heads", self.heads)
 
     def mask(self, run: Run) -> Mask:
         """Which token sees which, in this layer."""
         if self.cross or not run.causal:
             return "full"
+        if self.chunk is not None:
+            return chunks(self.chunk)
         return "causal" if self.window is None else window(self.window)
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens: keys and values of
-        those that are still seen."""
-        rows = context if self.window is None else minimum(context, self.window)
+        those that are still seen, at most a window or a chunk of them."""
+        limit = self.window if self.chunk is None else self.chunk
+        rows = context if limit is None else minimum(context, limit)
         return rows * 2 * self.kv_heads * self.head_dim
 
     def handed_on(self, run: Run) -> Any:
@@ -144,12 +154,12 @@ class Attention(Branch):
         if not self.qk_norm:
             return []
         found = []
-        of_each = self.qk_norm == "head"
+        of_each, weight = self.qk_norm != "whole", self.qk_norm != "plain"
         rows = (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
         for name, what, tokens, heads in rows:
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
             made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if of_each else "inner"}
-            found.append(part(name, rms_norm(tokens=n, d=d, dtype=run.dtype), tokens, role="norm", **made))
+            found.append(part(name, rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype), tokens, role="norm", **made))
         return found
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
@@ -163,7 +173,7 @@ class Attention(Branch):
         found: list[Kept] = []
         if self.qk_norm:
             found.append(Kept("norms of queries and keys, inputs", nbytes((queries + keys) * self.head_dim, run.dtype)))
-            rows = queries + keys if self.qk_norm == "head" else tokens + seen
+            rows = tokens + seen if self.qk_norm == "whole" else queries + keys
             found.append(Kept("norms of queries and keys, statistics", nbytes(rows, "fp32")))
         found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.head_dim, kernel, dropout)
         if not is_zero(self.gate):

@@ -1,10 +1,10 @@
-"""Decoders whose attention chooses its tokens: DeepSeek-V3.2 and its relatives."""
+"""Decoders whose layers see different tokens by rules of their own: DeepSeek-V3.2's chosen ones, Llama 4's chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flopkit.models.architectures.decoder_fields import experts_of, in_turn
+from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import MLP
@@ -62,7 +62,27 @@ def _listed(c: Fields, key: str, known: tuple[str, ...], usual: list[str]) -> li
     return found
 
 
+def _llama4(c: Fields, name: str) -> Model:
+    layers = c.need("layers")
+    every = c.count("no_rope_layer_interval", 4)
+    turned = c.listed("no_rope_layers") or [int((i + 1) % every != 0) for i in range(layers)]
+    usual = ["chunked_attention" if each else "full_attention" for each in turned]
+    types = _listed(c, "layer_types", ("chunked_attention", "full_attention"), usual)
+    step = c.count("interleave_moe_layer_step", 1)
+    sparse = c.listed("moe_layers") if c.get("moe_layers") is not None else range(step - 1, layers, step)
+    experts = experts_of(c, "d_ff", shared_d_ff=c.need("d_ff"))
+    dense = MLP(d_ff=c.need("intermediate_size_mlp"), act=c.act())
+    normed = "plain" if c.flag("use_qk_norm", True) else ""
+    blocks = []
+    for i, (turn, kind) in enumerate(zip(turned, types, strict=True)):
+        chunk = c.get("attention_chunk_size") if kind == "chunked_attention" else None
+        mixer = heads_of(c, c.flag("attention_bias"), chunk=chunk, rotary=None if turn else 0, qk_norm=normed if turn else "")
+        blocks.append(Block(mixer=mixer, mlp=experts if i in sparse else dense))
+    return Model(name=name, **c.all("d_model", "vocab"), tied=c.flag("tie_word_embeddings"), **in_turn(blocks))
+
+
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "deepseek_v32": _deepseek_v32,
     "glm_moe_dsa": lambda c, name: _deepseek_v32(c, name, shared=True),
+    "llama4_text": _llama4,
 }
