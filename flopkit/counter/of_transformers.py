@@ -17,7 +17,14 @@ __all__ = ["Built", "built", "count_hf"]
 
 _WITH_WORDS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _PICTURE, _FRAMES = 224, 3000
-_OUT = ("past_key_values", "hidden_states", "attentions", "decoder_hidden_states", "encoder_last_hidden_state", "cross_attentions")
+_OUT = (
+    "past_key_values",
+    "hidden_states",
+    "attentions",
+    "decoder_hidden_states",
+    "encoder_last_hidden_state",
+    "cross_attentions",
+)
 
 
 def count_hf(config: Any, *, seq: Size | None = None, batch: Size = 1, train: bool = False) -> Report:
@@ -150,7 +157,9 @@ def built(config: Any) -> Built:
         try:
             read = made.config_class.from_dict(fields)
         except Exception as error:  # strict checks of transformers, each with an error of its own
-            raise ValueError(f"transformers {transformers.__version__} does not read this configuration: {_said(error)}") from error
+            raise ValueError(
+                f"transformers {transformers.__version__} does not read this configuration: {_said(error)}"
+            ) from error
         try:
             with torch.device("meta"):
                 model = _made(made, read)
@@ -213,7 +222,9 @@ def _class(transformers: Any, fields: Mapping[str, Any]) -> tuple[Any, list[str]
             f"and flopkit runs none; build it yourself, and count it: fk.count(model, *inputs)"
         )
     if not isinstance(kind, str):
-        raise ValueError("the configuration has neither a 'model_type' nor 'architectures' that transformers has: write it in")
+        raise ValueError(
+            "the configuration has neither a 'model_type' nor 'architectures' that transformers has: write it in"
+        )
     if kind not in transformers.CONFIG_MAPPING:
         raise ValueError(f"model_type={short(kind)} is not known to transformers {version}: a newer one may know it")
     with_words = (
@@ -227,9 +238,15 @@ def _class(transformers: Any, fields: Mapping[str, Any]) -> tuple[Any, list[str]
     for names in (auto.MODEL_MAPPING_NAMES,) if bare else (*with_words, auto.MODEL_MAPPING_NAMES):
         if name := names.get(kind):
             name = name if isinstance(name, str) else name[0]
-            why = f"architectures={short(listed)}: transformers {version} has no such class" if named else "architectures is missing"
+            why = (
+                f"architectures={short(listed)}: transformers {version} has no such class"
+                if named
+                else "architectures is missing"
+            )
             return getattr(transformers, name), [f"{why}: {name} is counted"]
-    raise ValueError(f"model_type={short(kind)}: transformers {version} has no model of it to build; name it in architectures")
+    raise ValueError(
+        f"model_type={short(kind)}: transformers {version} has no model of it to build; name it in architectures"
+    )
 
 
 def _inputs(model: Any, seq: Any, batch: int) -> tuple[dict[str, Any], list[str]]:
@@ -321,8 +338,13 @@ def _check_positions(model: Any, length: int) -> None:
 
     for name, module in model.named_modules():
         part = name.rpartition(".")[2].lower()
-        if isinstance(module, torch.nn.Embedding) and part in ("position_embeddings", "embed_positions", "wpe", "position_embedding"):
-            if "vision" in name or "encoder.embed_positions" in name and model.main_input_name != "input_ids":
+        if isinstance(module, torch.nn.Embedding) and part in (
+            "position_embeddings",
+            "embed_positions",
+            "wpe",
+            "position_embedding",
+        ):
+            if "vision" in name or ("encoder.embed_positions" in name and model.main_input_name != "input_ids"):
                 continue
             rows = module.num_embeddings - (getattr(module, "offset", 0) or 0)
             rows -= module.padding_idx + 1 if module.padding_idx is not None and not hasattr(module, "offset") else 0
@@ -353,7 +375,9 @@ def _total(results: Any) -> Any:
 def _said(error: BaseException) -> str:
     """An error in one line, with the line of code where it came from."""
     text = " ".join(str(error).split()) or type(error).__name__
-    lines = [each for each in traceback.extract_tb(error.__traceback__) if "transformers" in each.filename and each.line]
+    lines = [
+        each for each in traceback.extract_tb(error.__traceback__) if "transformers" in each.filename and each.line
+    ]
     where = lines[-1] if lines else None
     text = text if len(text) <= 300 else f"{text[:297]}..."
     return f"{text} (in {where.name}: {where.line})" if where else text
