@@ -272,7 +272,7 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
     found["weights in bf16"] = nbytes(model.params, "bf16")
     if asked.device is not None:
         found |= _decoding(asked, model)
-    elif _writes(model) and not asked.train:
+    elif isinstance(model, Model) and model.writes and not asked.train:
         found |= _cache(asked, model)
     what = "training step" if asked.train else "forward"
     size = f"{items // asked.batch:,} tokens" if item == "a token" else f"{sizes['height']} × {sizes['width']} pixels"
@@ -286,11 +286,6 @@ def _printed(found: dict[str, Any], caption: str, sizes: dict[str, Any]) -> tupl
     return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
 
 
-def _writes(model: Model | ConvNet) -> bool:
-    """Whether a model makes text token by token."""
-    return isinstance(model, Model) and model.causal and model.head == "tokens"
-
-
 def _cache(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
     """Bytes of keys and values where each text has as many tokens as asked; states of linear attention are none."""
     held = model.kv_bytes(context=asked.seq, batch=asked.batch)
@@ -301,7 +296,7 @@ def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, An
     """The cache, and the least time of a step of decoding at the end of each text."""
     if asked.train:
         raise ValueError("--device goes with a forward pass, for the time of decoding; of a training step: doctor")
-    if not isinstance(model, Model) or not _writes(model):
+    if not isinstance(model, Model) or not model.writes:
         raise ValueError(f"--device: {model} makes no text token by token, and this is the bound of such a step")
     card, step = device(asked.device), model.decode(context=asked.seq, batch=asked.batch)
     bound = roofline(step, card, dtype="bf16" if "bf16" in card.dtypes else "fp16")
