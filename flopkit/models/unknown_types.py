@@ -1,17 +1,19 @@
 """What to say of a configuration without a closed form: its ``model_type`` by name, true relatives, and the way out.
 
-Nearness of letters misleads here: an mllama is no llama, and a bart is no bert. So a name that is near is only
-suggested where it can be a slip of the keyboard, and relatives stand in a table.
+Nearness of letters misleads here: an mllama is no llama, and a bart is no bert. So a name is only suggested where a slip
+of the keyboard lies between, and relatives stand in a table.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from flopkit.names import plain
 from flopkit.sizes import short
 
-__all__ = ["RELATIVES", "STRANGERS", "UnknownTypeError", "unknown_type", "without_type"]
+__all__ = ["RELATIVES", "UnknownTypeError", "unknown_type", "without_type"]
 
 WAY_OUT = "count it by transformers itself: fk.count_hf(config, seq=…), which needs pip install torch transformers"
 
@@ -21,9 +23,6 @@ RELATIVES: Mapping[str, tuple[str, str]] = {
     "bamba": ("mamba2", "layers of attention"), "gemma3": ("gemma3_text", "a part for pictures"),
 }  # fmt: skip
 """A type, one whose layers are the same but for a little, and what it has besides."""
-
-STRANGERS = frozenset({"mllama", "dbrx", "gpt_bigcode", "mbart", "bart", "hubert", "wavlm", "vits", "vitdet"})
-"""Types that are spelled nearly like one that is described, and are none of its kind."""
 
 
 class UnknownTypeError(ValueError):
@@ -101,15 +100,12 @@ def _part(whole: Mapping[str, Any], kind: str) -> str:
 
 
 def _slip(kind: str, known: Collection[str]) -> str:
-    """The one that *kind* may be a slip of the keyboard of: nearly the same letters, and the same digits."""
-    from difflib import SequenceMatcher
+    """The one that *kind* is a slip of the keyboard of: the same signs but for case, separators, doubled ones, their order."""
 
-    if kind in STRANGERS or kind in RELATIVES or len(kind) > 60:
-        return ""
+    def signs(name: str) -> str:
+        return re.sub(r"(.)\1+", r"\1", plain(name))
 
-    def alike(name: str) -> float:
-        same = [each for each in name if each.isdigit()] == [each for each in kind if each.isdigit()]
-        return SequenceMatcher(None, kind.lower(), name).ratio() if same else 0.0
+    def swapped(name: str) -> tuple[str, list[str]]:
+        return plain(name)[:1], sorted(plain(name))
 
-    near = max(known, key=alike, default="")
-    return near if near and alike(near) >= 0.85 else ""
+    return next((name for name in known if signs(name) == signs(kind) or swapped(name) == swapped(kind)), "")

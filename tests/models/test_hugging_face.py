@@ -186,7 +186,7 @@ def test_a_path(tmp_path):
     for missing in (tmp_path / "elsewhere.json", tmp_path / "elsewhere"):
         with pytest.raises(
             FileNotFoundError,
-            match="there is no such file; give the path of a config.json, or load a model by its name",
+            match="there is no such file or folder; give the path of a config.json, a Hub id",
         ):
             fk.from_hf(missing)
 
