@@ -31,7 +31,7 @@ def count_hf(config: Any, *, seq: Size | None = None, batch: Size = 1, train: bo
     """Count what transformers' own class does, built on the meta device from a ``config.json``.
 
     For models that `flopkit.from_hf` does not describe. The class is the one that ``architectures`` names, else the one that
-    transformers takes for the ``model_type``, with a head for words where there is one. Nothing is computed and no weights are read:
+    transformers has for the ``model_type``, with a head for words or classes where there is one. Nothing is computed and no weights are read:
     a model of any size needs little memory.
 
     Parameters
@@ -227,15 +227,17 @@ def _class(transformers: Any, fields: Mapping[str, Any]) -> tuple[Any, list[str]
         )
     if kind not in transformers.CONFIG_MAPPING:
         raise ValueError(f"model_type={short(kind)} is not known to transformers {version}: a newer one may know it")
-    with_words = (
-        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-        auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
-        auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    both = (auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
+    with_heads = (  # a decoder that could run by itself comes after the pair, and after an encoder's own head
+        *(both if fields.get("is_encoder_decoder", transformers.CONFIG_MAPPING[kind]().is_encoder_decoder) else ()),
+        auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES,
+        auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
     )  # fmt: skip
     if named and not named.endswith((*_WITH_WORDS, "Model")):
         raise ValueError(f"architectures={short(listed)}: transformers {version} has no such class")
     bare = named.endswith("Model") and not named.endswith(_WITH_WORDS)
-    for names in (auto.MODEL_MAPPING_NAMES,) if bare else (*with_words, auto.MODEL_MAPPING_NAMES):
+    for names in (auto.MODEL_MAPPING_NAMES,) if bare else (*with_heads, auto.MODEL_MAPPING_NAMES):
         if name := names.get(kind):
             name = name if isinstance(name, str) else name[0]
             why = (

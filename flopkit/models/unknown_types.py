@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from flopkit.names import plain
@@ -101,11 +102,12 @@ def _part(whole: Mapping[str, Any], kind: str) -> str:
 
 def _slip(kind: str, known: Collection[str]) -> str:
     """The one that *kind* is a slip of the keyboard of: the same signs but for case, separators, doubled ones, their order."""
+    meant = _signs(kind)
+    return next((name for name in known if any(one == other for one, other in zip(_signs(name), meant, strict=True))), "")
 
-    def signs(name: str) -> str:
-        return re.sub(r"(.)\1+", r"\1", plain(name))
 
-    def swapped(name: str) -> tuple[str, list[str]]:
-        return plain(name)[:1], sorted(plain(name))
-
-    return next((name for name in known if signs(name) == signs(kind) or swapped(name) == swapped(kind)), "")
+@cache
+def _signs(name: str) -> tuple[str, str]:
+    """Its signs without what is doubled, and in order behind the first."""
+    signs = plain(name)
+    return re.sub(r"(.)\1+", r"\1", signs), signs[:1] + "".join(sorted(signs))

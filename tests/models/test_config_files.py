@@ -499,7 +499,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     pytest.importorskip("huggingface_hub")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as found:
-        threading.Thread(target=found.serve_forever, daemon=True).start()
+        threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True).start()
         Server.asked.clear()
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{found.server_port}/")
         monkeypatch.delenv("HF_HUB_OFFLINE")
