@@ -43,7 +43,7 @@ class Machine:
     >>> from flopkit.book.explanations import XEON
     >>> XEON.time("matmul_sizes", n=64, data="normal")
     '9.658 µs'
-    >>> [found.word for found in XEON.findings("decode")]
+    >>> [found.confirmation for found in XEON.findings("decode")]
     ['failed', 'failed', 'held']
     """
 
