@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from flopkit.arithmetic import maximum, minimum, total
+from flopkit.arithmetic import Number, maximum, minimum, total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
@@ -50,7 +50,7 @@ def window(width: Size) -> Window:
 
 
 @checked
-def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
+def visible_pairs(q: Size, kv: Size, mask: Mask) -> Number:
     """Query-key pairs that *mask* lets through, for *q* queries and *kv* keys of one head.
 
     Full: ``q·kv``. Causal, aligned bottom-right as in decoding with a cache (the last query sees every key), with
@@ -83,7 +83,7 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
 
 
 @checked
-def visible_rows(q: Size, kv: Size, mask: Mask) -> Any:
+def visible_rows(q: Size, kv: Size, mask: Mask) -> Number:
     """Rows of K and V that at least one of *q* queries sees: all *kv*, or min(kv, q+w−1) under a window of w.
 
     >>> visible_rows(1, 8192, window(1024))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from flopkit.arithmetic import Number
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.sizes import Count, Size, checked, choice
@@ -87,7 +88,7 @@ def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
     return vector_work(kind, recipe.flops * elements, (recipe.inputs + 1) * nbytes(elements, real(dtype)))
 
 
-def vector_work(name: str, flops: Any, bytes: Any) -> Cost:
+def vector_work(name: str, flops: Number, bytes: Number) -> Cost:
     """Work that is all element by element, without parameters.
 
     >>> vector_work("copy", 0, 8).bytes

@@ -244,12 +244,16 @@ def adapted(model: Stack, run: Run, lora: LoRA | None) -> list[Part]:
 _CHOICES = "'all', 'head', fk.models.LastLayers(…) or fk.LoRA(rank=…, targets=…)"
 
 
+def _way_out(trained: Any) -> str:
+    if isinstance(trained, int) and not isinstance(trained, bool) and trained > 0:
+        return f"fk.models.LastLayers({trained}) for so many last layers"
+    return _CHOICES
+
+
 def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
     """What *trained* says, checked."""
     if not isinstance(trained, (str, LastLayers, LoRA)):
-        counts = isinstance(trained, int) and not isinstance(trained, bool) and trained > 0
-        remedy = f"fk.models.LastLayers({trained}) for so many last layers" if counts else _CHOICES
-        raise TypeError(f"trained={short(trained)}: give {remedy}")
+        raise TypeError(f"trained={short(trained)}: give {_way_out(trained)}")
     if trained == "all":
         return Training(model)
     if model.encoder is not None or model.mtp is not None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from flopkit import devices, units
+from flopkit.arithmetic import Number
 from flopkit.conventions import Convention
 from flopkit.derivations import number_format
 from flopkit.rooflines.bounds import Roofline, roofline
@@ -30,7 +31,7 @@ class Calls(NamedTuple):
     phase: str
     calls: int
     dtype: str  # number format of the operands
-    flops: Any  # that one call executes, as the program's convention counts them
+    flops: Number  # that one call executes, as the program's convention counts them
     bytes: int  # that one call moves
     is_known: bool  # whether somebody has said what the operator computes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flopkit.arithmetic import reading, where
+from flopkit.arithmetic import Number, reading, where
 from flopkit.models import Model
 from flopkit.serving.bounds import decode
 from flopkit.sizes import size
@@ -22,7 +22,7 @@ class Speculation:
     speedup: float
 
 
-def expected_tokens(drafted: Any, acceptance: Any) -> Any:
+def expected_tokens(drafted: Number, acceptance: Number) -> Number:
     """Tokens that a round yields on average: (1 − aᵏ⁺¹)/(1 − a), for *k* drafted tokens, each accepted with the same chance *a*.
 
     The first token that is refused is replaced by one of the large model, which also adds one where all are accepted (Leviathan et al. 2022, eq. 1).
