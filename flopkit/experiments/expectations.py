@@ -10,7 +10,7 @@ from typing import Any
 from flopkit.devices import device
 from flopkit.experiments.pairs import Span
 from flopkit.names import Word
-from flopkit.recordings.shelves import Case
+from flopkit.recordings.cases import Case
 
 __all__ = ["Cases", "Confirmation", "Expectation", "Finding", "launch", "weak"]
 

@@ -16,7 +16,7 @@ from flopkit import machine
 from flopkit.experiments.bench import Bench
 from flopkit.experiments.catalogue import experiment
 from flopkit.measuring.ceilings import ceilings
-from flopkit.recordings.shelves import Case, records
+from flopkit.recordings.cases import Case, records
 
 __all__ = ["here", "short_run"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from flopkit import names
 from flopkit.devices import Device, device as known_device, device_names
-from flopkit.recordings.collected import KINDS, dataset as _collection, dataset_names, shown
-from flopkit.recordings.verdicts import VERDICTS
+from flopkit.recordings.plausibility import VERDICTS
+from flopkit.recordings.published_data import KINDS, dataset as _collection, dataset_names, shown
 from flopkit.tables import Table
 
 __all__ = ["datasets", "find", "words"]

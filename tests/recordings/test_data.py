@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flopkit as fk
-from flopkit.recordings.collected import COLUMNS, KINDS, UNITS, dataset_names
+from flopkit.recordings.published_data import COLUMNS, KINDS, UNITS, dataset_names
 
 FOLDER = Path(fk.__file__).parent / "data/measured"
 NAMES = dataset_names()

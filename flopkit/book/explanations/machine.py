@@ -10,8 +10,8 @@ from typing import Any
 from flopkit import units
 from flopkit.experiments.catalogue import experiment
 from flopkit.experiments.expectations import Cases, Finding
-from flopkit.recordings.recorded import Recording
-from flopkit.recordings.shelves import Case, recordings, records
+from flopkit.recordings.cases import Case, recordings, records
+from flopkit.recordings.recording import Recording
 
 __all__ = ["Machine"]
 

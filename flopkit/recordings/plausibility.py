@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from flopkit import units
 from flopkit.devices import device
 from flopkit.names import Word
-from flopkit.recordings.work import Rate, rate
+from flopkit.recordings.rates import Rate, rate
 
 __all__ = ["VERDICTS", "Plausibility", "judged"]
 

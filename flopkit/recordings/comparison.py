@@ -7,7 +7,7 @@ from typing import Any
 
 from flopkit import units
 from flopkit.names import Word
-from flopkit.recordings.shelves import Case
+from flopkit.recordings.cases import Case
 
 __all__ = ["Comparison", "Outcome", "compare"]
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flopkit import names
-from flopkit.recordings.verdicts import judged
+from flopkit.recordings.plausibility import judged
 from flopkit.tables import Table
 
 __all__ = ["COLUMNS", "Dataset", "KINDS", "UNITS", "dataset", "dataset_names"]
