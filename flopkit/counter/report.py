@@ -9,7 +9,7 @@ from flopkit.conventions import TORCH, Convention, of_programs
 from flopkit.counter import breakdown, by_torch, printout
 from flopkit.counter.breakdown import Sum
 from flopkit.counter.by_torch import Seen
-from flopkit.counter.ledger import Entry, Kept, Where
+from flopkit.counter.ledger import Entry, Snapshot, Where
 from flopkit.counter.work import PHASES, UNKNOWN, settled
 from flopkit.dtypes import format_of
 from flopkit.rooflines import ProgramBound, program_bound
@@ -248,7 +248,7 @@ class Report:
     def __getstate__(self) -> Any:
         return {
             **vars(self),
-            "_source": Kept(self._source.ledger(), set(self._source.notes)),
+            "_source": Snapshot(self._source.ledger(), set(self._source.notes)),
             "_read": None,
             "_sums": None,
         }
