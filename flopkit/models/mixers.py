@@ -14,7 +14,7 @@ from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import Part, Run, packed, part, placed, project
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
 
@@ -113,12 +113,13 @@ class Attention(Branch):
                 found.append(project(name, run, d_model, kv_heads * head_dim, self.qkv_bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
-            turned = rotary(batch=run.batch, seq=run.q, heads=heads + kv_heads, head_dim=self.rotary, dtype=run.dtype)
+            turned = placed(rotary, run, self.rotary, heads=heads + kv_heads, head_dim=self.rotary, dtype=run.dtype)
             found.append(part("rotary", turned, run.tokens, split="inner"))
         mask = self.mask(run)
         core = attention(
             batch=run.batch, q=run.q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mask=mask, dtype=run.dtype
         )  # fmt: skip
+        core = packed(core, run, mask)
         extra: dict[str, Any] = {}
         if not is_zero(self.sinks):
             extra["bias"] = self.sinks * heads
@@ -128,7 +129,7 @@ class Attention(Branch):
             extra["position"] = extra.get("position", 0) + self.position_keys * d_model * heads * head_dim
         if extra:
             core = replace(core, params_by_role=extra)
-        seen = "pairs" if mask != "full" else "batch·q·kv"
+        seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
         cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self.held(run.kv))
         formula = f"2·{seen}·{heads}·2·{head_dim}"
         found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
@@ -222,13 +223,19 @@ class LatentAttention(Branch):
         return context * (self.kv_lora + self.qk_rope)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
+        mask: Mask = "causal" if run.causal else "full"
         layer = mla(
             batch=run.batch, q=run.q, kv=run.kv, d_model=d_model, heads=self.heads, q_lora=self.q_lora, kv_lora=self.kv_lora,
-            qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask="causal" if run.causal else "full",
+            qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask=mask,
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        return [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        found = {each.name: each for each in layer.parts}
+        if run.documents is not None:
+            found["attention"] = packed(found["attention"], run, mask)
+            turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
+            found["rotary"] = placed(rotary, run, self.qk_rope, **turned)
+        return [part(name, each, run.tokens, **known[name]) for name, each in found.items()]
 
     def _known(self, run: Run, d_model: Any) -> dict[str, dict[str, Any]]:
         """What `flopkit.mla` does not say of its parts: shapes, what each reads and
