@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from typing import Any
 
@@ -32,7 +33,7 @@ class Lengths:
     """
 
     def __init__(self, values: Any) -> None:
-        self.longest = int(values.max())
+        self.longest = int(values[values.argmax()])
         if self.longest**2 * len(values) >= _FITS:
             values = values.astype(object)  # of Python's ints
         self._values = values
@@ -53,9 +54,9 @@ class Lengths:
         import numpy
 
         pairs = self.squares + self.tokens
-        if width is None or number("window", width) >= self.longest:
+        if width is None or (width := number("window", width)) >= self.longest:
             return pairs // 2
-        beyond = numpy.maximum(self._values - number("window", width), 0)
+        beyond = numpy.maximum(self._values - width, 0)
         return (pairs - int(beyond.dot(beyond)) - int(beyond.sum())) // 2
 
     def chunks(self, size: Any) -> int:
@@ -83,20 +84,23 @@ def lengths_of(value: Any) -> Lengths:
         return value
     if getattr(value, "is_meta", False):
         raise TypeError(f"lengths={short(value)}: a tensor on meta has no values; pass a list of ints")
+    if hasattr(value, "is_floating_point") and not value.is_floating_point():
+        value = value.cpu().numpy()  # a tensor of torch
     if hasattr(value, "tolist") and not (isinstance(value, (numpy.ndarray, array)) and numpy.ndim(value)):
-        value = value.tolist()  # a tensor of torch, a column of a table
+        value = value.tolist()  # a column of a table
     if isinstance(value, int):
         raise TypeError(f"lengths={value}: must be a list of the tokens of each document; of one length is seq={value}")
     if not isinstance(value, (list, tuple, range, array, numpy.ndarray)):
         raise TypeError(f"lengths={short(value)}: must be a list of the tokens of each document, such as [512, 3584]")
-    if numpy.ndim(value[:1]) != 1:
-        raise TypeError(f"lengths={short(value)}: must be one list for the whole batch; join those of its rows")
     if not len(value):
         raise ValueError("lengths=[]: there is no document; give the tokens of each, such as [512, 3584]")
+    if numpy.ndim(value[0]):
+        raise TypeError(f"lengths={short(value)}: must be one list for the whole batch; join those of its rows")
     found = _integers(value)
-    least = 0 if found is None else found.min()
-    if least > 1 or (least == 1 and (found is value or bool not in set(map(type, value)))):
-        return Lengths(found)
+    if found is not None and found[found.argmin()] > 0:
+        ones = () if isinstance(value, numpy.ndarray) else numpy.flatnonzero(found == 1)
+        if not any(isinstance(value[place], bool) for place in ones):
+            return Lengths(found)
     if found is not None and len(found) > 1 and found[0] == 0 and (numpy.diff(found) > 0).all():
         raise ValueError(
             f"lengths={short(value)}: these look like cu_seqlens, the places where documents begin and the last one ends; "
@@ -117,6 +121,6 @@ def _integers(value: Any) -> Any:
             else None
         )
     try:
-        return numpy.frombuffer(array("q", value), "int64")
-    except (TypeError, OverflowError):
+        return numpy.frombuffer(struct.pack(f"{len(value)}q", *value), "int64")
+    except struct.error:
         return None
