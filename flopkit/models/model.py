@@ -164,8 +164,8 @@ class Model(Stack):
         >>> packed, whole = llama.forward(lengths=[512, 3584, 4096]), llama.forward(seq=8192)
         >>> packed.flops == sum(llama.forward(seq=s).flops for s in (512, 3584, 4096))
         True
-        >>> whole.macs_by_kind["scores"] / packed.macs_by_kind["scores"]  # what s = 8192 for each token would overstate
-        2.245...
+        >>> round(whole.macs_by_kind["scores"] / packed.macs_by_kind["scores"], 2)  # of taking 8192 for each
+        2.25
         """
         run = self._whole(seq, batch, dtype, lengths)
         return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))

@@ -90,10 +90,6 @@ class Meter:
     Examples
     --------
     >>> import flopkit as fk
-    >>> model = fk.load("llama-3-8b")
-    >>> meter = fk.Meter(model.train_step(seq=8192), device="h100-sxm")
-    >>> reading = meter.step(lengths=[512, 3584, 4096])  # those of this step's documents, on all devices
-
     >>> ticks = iter([0.0, 9.0, 9.5, 10.0])  # a clock for this example; leave it out
     >>> meter = fk.Meter(flops_per_step=200e12, device="h100-sxm", clock=lambda: next(ticks))
     >>> for _ in range(3):
@@ -102,6 +98,15 @@ class Meter:
     (0.5, MFU 40.4 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given)
     >>> print(meter)
     step 3, 500 ms (mean of 2): MFU 40.4 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given
+
+    Packed documents: the FLOPs of a step are those of the lengths that it had.
+
+    >>> ticks = iter([0.0, 1.0, 2.0])
+    >>> step = fk.load("llama-3-8b").train_step(seq=8192)
+    >>> meter = fk.Meter(step, device="h100-sxm", clock=lambda: next(ticks))
+    >>> one, other = meter.step(lengths=[8192]), meter.step(lengths=[512, 3584, 4096])
+    >>> round(one.mfu, 3), round(other.mfu, 3)
+    (0.426, 0.397)
     """
 
     def __init__(
