@@ -56,7 +56,7 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     for place, (name, branch) in enumerate(block.branches):
         if block.norms in ("pre", "both") or (block.norms == "parallel" and place == 0):
             found.append(_normed(model, f"{name}_norm", run, **before))
-        found += branch.parts(run, model.d_model)
+        found += [each._replace(branch=name) for each in branch.parts(run, model.d_model)]
         if block.norms == "both":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
         found.append(added(f"{name}_sum", run, model.d_model, summed))
@@ -93,6 +93,7 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * d_model
         fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
+        fields["matrices"] = ((d_model, 1),)  # a row is read by itself
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
         if model.token_types:
             types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 from flopkit.arithmetic import total
 from flopkit.models.blocks import Block, Patches
+from flopkit.models.formats import Formats
 from flopkit.sizes import Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
@@ -35,6 +36,7 @@ class Stack:
     encoder: Stack | None = None
     patches: Patches | None = None
     mtp: Block | None = None
+    formats: Formats | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
 
