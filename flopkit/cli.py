@@ -249,7 +249,7 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         else:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
-    if isinstance(model, Model) and model.causal and model.head == "tokens":
+    if isinstance(model, Model) and model.writes:
         found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(
             context=1
         )  # without states of linear attention

@@ -151,17 +151,26 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
 
 
 def _head(training: Training, run: Run) -> Any:
-    """Bytes of the head's input, and of the log-probabilities of the loss in fp32. A
-    head for classes reads the first token alone, but
-    as a view of all of them."""
+    """Bytes that the head keeps: its input, what lies between a dense layer before it
+    and its product, and the log-probabilities of the loss in fp32.
+
+    A head for sequences reads one token of each, but as a view of all of them.
+    """
     model = training.model
-    if model.head == "none":
+    head = model.end
+    if head is None:
         return 0
-    rows, wide = run.batch if model.head == "classes" else run.tokens, boundary(model, run)
-    found = nbytes(rows * model.vocab, "fp32") + (wide if training.head else 0)
-    if model.head == "mlm":  # a dense layer, the activation and the norm
-        found = found + (wide if training.head else 0) + wide
-        found = found + total(kept.bytes for kept in _normed(model, "transform_norm", run))
+    rows = head.rows(run.batch, run.tokens)
+    between = nbytes(rows * head.width(model.d_model), run.dtype)
+    outputs = model.vocab if head.words else head.outputs
+    found = nbytes(rows * outputs, "fp32") + (boundary(model, run) if training.head else 0)
+    if not is_zero(head.dense):
+        if head.act and head.act != "tanh":  # tanh keeps its output, which the product reads
+            found = found + between
+        if head.norm:
+            found = found + between + nbytes((1 if model.norm == "rms" else 2) * rows, "fp32")
+        if head.act == "tanh" or (training.head and not is_zero(outputs)):
+            found = found + between
     return found
 
 

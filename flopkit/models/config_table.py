@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit.models.architectures import NUMBERS, SAME
-from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, MOST_LAYERS, WHOLE, WINDOWED, Fields, T
+from flopkit.models.config_fields import ACT_KEYS, KEYS, MOST_LAYERS, WHOLE, WINDOWED, Fields, T, left_out
 from flopkit.models.transformer import WindowedLayers
 
 __all__ = ["Value", "reader_table", "when"]
@@ -83,8 +83,8 @@ class Asked(Fields):
         return Value(keys=list(keys), **self._missing(*keys), **most, **_zero(minimum))
 
     def _missing(self, *keys: str) -> dict[str, Any]:
-        left_out = [value for key, value in LEFT_OUT.get(self.kind, {}).items() if key in keys]
-        return {"missing": left_out[0]} if left_out else {}
+        taken = [value for key, value in left_out(self.kind, SAME.get(self.kind, "")).items() if key in keys]
+        return {"missing": taken[0]} if taken else {}
 
     def flag(self, key: str, default: bool = False) -> Any:
         return Value(flag=self.get(key, default))
@@ -143,11 +143,12 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
     {'keys': ['hidden_size', 'n_embd', 'd_model']}
     """
     table = {}
-    for kind, numbers in NUMBERS.items():
+    for kind in (*NUMBERS, *(other for other, family in SAME.items() if family in NUMBERS)):
+        numbers = NUMBERS[SAME.get(kind, kind)]
         asked = Asked(kind)
         found = {name: _data(value) for name, value in settings(numbers(asked)).items()}
         table[kind] = {"set": found, "refused": asked.refused}
-    return table | {other: table[kind] for other, kind in SAME.items()}
+    return table
 
 
 def _data(value: Any) -> Any:

@@ -101,7 +101,7 @@ def mixture(model: Stack, name: str) -> Formats:
 
 def _unlike(model: Stack, layers: int) -> str:
     """What of a model the rule is not for; empty where it is."""
-    if model.encoder is not None or model.head != "tokens" or model.norm != "rms" or model.positions is not None:
+    if model.encoder is not None or not model.writes or model.norm != "rms" or model.positions is not None:
         return f"{model.name} is no decoder with RMS norms"
     blocks: list[Block] = [block for block, _ in model.blocks]
     if not all(type(block.mixer) is Attention and type(block.mlp) is MLP and block.mlp.gated for block in blocks):

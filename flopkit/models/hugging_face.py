@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flopkit.models.architectures import ARCHITECTURES, SAME
+from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
+from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import LEFT_OUT, Fields
+from flopkit.models.config_fields import Fields, left_out
 from flopkit.models.model import Model
 from flopkit.names import hint
 from flopkit.sizes import flag, short
@@ -70,18 +71,49 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
             raise ValueError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(config, Mapping):
         raise TypeError(f"config={short(config)}: must be a dictionary or the path of a config.json")
-    if isinstance(config.get("text_config"), Mapping):
-        config = {**config["text_config"], **{k: v for k, v in config.items() if k == "tie_word_embeddings"}}
+    config, outer, others = _part_for_text(config)
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise ValueError("the configuration has no 'model_type': give a whole config.json")
     family = SAME.get(kind, kind)
+    said = repr(kind) if outer == kind else f"{kind!r}, the part for text of a {outer!r},"
     if family not in ARCHITECTURES:
-        raise ValueError(f"model_type={short(kind)} is not described here; {hint(kind[:60], ARCHITECTURES)}")
-    c = Fields(config, kind, LEFT_OUT.get(family))
-    model = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
-    notes = tuple(f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items())
-    return replace(model, notes=notes, mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+        raise ValueError(f"model_type={said} is not described here; {hint(kind[:60], ARCHITECTURES)}")
+    task = task_of(outer, config.get("architectures"))
+    c = Fields(config, kind, left_out(kind, family))
+    model = ended(ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind)), kind, task, tasks(family), lambda: c.labels)
+    if outer != kind and not model.causal:
+        raise ValueError(f"model_type={outer!r} is not described here: its part for text, a {kind!r}, is no decoder, and nothing by itself")
+    if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
+        model = replace(model, causal=False)
+    notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
+    if others:
+        notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
+    return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+
+
+TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", "thinker_config")
+"""Under which key a model of text and more keeps the configuration of its decoder."""
+
+
+def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
+    """The configuration of the part for text, the ``model_type`` of the whole, and the parts that are left out."""
+    outer = config.get("model_type")
+    outer = outer if isinstance(outer, str) else ""
+    others = [key for key, value in config.items() if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value]
+    if SAME.get(outer, outer) in ARCHITECTURES:
+        return config, outer, others
+    inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
+    if inside is None:
+        return config, outer, []
+    left = [key for key, value in config.items() if key.endswith("_config") and isinstance(value, Mapping) and key not in (inside, "quantization_config")]
+    above = {key: config[key] for key in ("tie_word_embeddings", "architectures", "_name_or_path") if key in config}
+    inner, _, more = _part_for_text({"model_type": TEXT_TYPES.get(outer), **config[inside]} | above)
+    return inner, outer or str(inner.get("model_type")), left + more
+
+
+TEXT_TYPES = {"llava": "llama", "llava_next": "llama", "mistral3": "mistral"}
+"""The ``model_type`` of the part for text, where a file leaves it out."""
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:

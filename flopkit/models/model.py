@@ -56,11 +56,11 @@ class Model(Stack):
     tied : Flag, optional
         Whether the head's matrix is the embedding's table, whose parameters then count
         once.
-    head : str, optional
+    head : str or Head, optional
         ``"tokens"``: a product with the vocabulary; ``"none"``: there is none;
         ``"mlm"``: a dense layer, an activation, a norm and a product with the tied
         table that has a bias (BERT); ``"classes"``: a dense layer for the first token
-        alone (ViT).
+        alone (ViT); or a `Head` with its sizes.
     head_bias : Flag, optional
         Whether the head's product adds a bias.
     positions : Size, optional
@@ -490,7 +490,7 @@ class Model(Stack):
         return "bf16" if self.formats is None or self.formats.kv_cache is None else self.formats.kv_cache
 
     def _of_text(self, name: str) -> None:
-        if not self.causal or self.head != "tokens":
+        if not self.writes:
             raise no_text(self, name)
 
     def _capacity(self, capacity: Any) -> Any:

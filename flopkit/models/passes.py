@@ -65,12 +65,12 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     return found
 
 
-def _normed(model: Stack, name: str, run: Run, tokens: Any = None, **fields: Any) -> Part:
-    rows = run.tokens if tokens is None else tokens
+def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = None, **fields: Any) -> Part:
+    rows, d = run.tokens if tokens is None else tokens, model.d_model if width is None else width
     if model.norm == "rms":
-        cost = rms_norm(tokens=rows, d=model.d_model, dtype=run.dtype)
+        cost = rms_norm(tokens=rows, d=d, dtype=run.dtype)
     else:
-        cost = layer_norm(tokens=rows, d=model.d_model, bias=model.norm_bias, dtype=run.dtype)
+        cost = layer_norm(tokens=rows, d=d, bias=model.norm_bias, dtype=run.dtype)
     return part(name, cost, rows, role="norm", split="sequence", **fields)
 
 
@@ -120,25 +120,30 @@ def _encoded(model: Stack, run: Run) -> list[Part]:
 
 
 def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
-    d_model = model.d_model
-    if model.head == "none":
+    head = model.end
+    if head is None:
         return []
-    if model.head == "classes":
-        formula = f"2·batch·{d_model}·{model.vocab}"
-        return [project("head", run, d_model, model.vocab, 1, tokens=run.batch, formula=formula, place="head")]
+    rows, width = head.rows(run.batch, tokens), head.width(model.d_model)
+    at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
-    if model.head == "mlm":
-        act = activation("gelu", elements=tokens * d_model, dtype=run.dtype)
-        found += [
-            project("transform", run, d_model, d_model, 1, tokens=tokens, place="head"),
-            part("transform_act", act, tokens, place="head"),
-            _normed(model, "transform_norm", run, tokens, place="head"),
-        ]
-    head = project("head", run, d_model, model.vocab, model.head_bias, tokens=tokens, place="head", split="vocab")
-    macs, roles = dict(head.cost.macs_by_kind), dict(head.cost.params_by_role)
+    if not is_zero(head.dense):
+        name = "transform" if head.each == "token" else "pooler"
+        found.append(project(name, run, model.d_model, head.dense * width, head.dense_bias, **at))
+        if head.act:
+            act = activation(head.act, elements=head.dense * rows * width, dtype=run.dtype)
+            found.append(part(f"{name}_act", act, rows, place="head"))
+        if head.norm:
+            found.append(_normed(model, f"{name}_norm", run, rows, width, place="head"))
+    if not head.words:
+        if not is_zero(head.outputs):
+            formula = f"2·{'tokens' if head.each == 'token' else 'batch'}·{width}·{head.outputs}"
+            found.append(project("head", run, width, head.outputs, head.bias, formula=formula, **at))
+        return found
+    last = project("head", run, width, model.vocab, head.bias, split="vocab", **at)
+    macs, roles = dict(last.cost.macs_by_kind), dict(last.cost.params_by_role)
     macs["head"] = macs.pop("products")
     roles["head"] = (1 - model.tied) * roles.pop("weight")
-    return [*found, head._replace(cost=replace(head.cost, macs_by_kind=macs, params_by_role=roles))]
+    return [*found, last._replace(cost=replace(last.cost, macs_by_kind=macs, params_by_role=roles))]
 
 
 def _more_tokens(model: Stack, run: Run) -> Part:
