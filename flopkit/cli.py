@@ -31,9 +31,11 @@ from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.hardware import checking, ncu
 from flopkit.models.catalogue import any_model
+from flopkit.models.formats import Formats
 from flopkit.models.lora import LoRA
 from flopkit.models.model import Model
 from flopkit.models.vision import ConvNet
+from flopkit.models.weights import formats_of, weight_bytes
 from flopkit.recordings import shown_records
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
@@ -147,6 +149,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RANK",
         help="train only LoRA adapters of this rank on the query and value projections",
     )
+    count.add_argument(
+        "--weights",
+        metavar="FORMAT",
+        help="the format of the weights, for their bytes: bf16, fp8, mxfp4, nf4, q4_k_m, … (default: what the config.json says)",
+    )
     count.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
 
     ask = command("doctor", "MFU of a run, and what explains an MFU that somebody reported.", _doctor)
@@ -230,6 +237,9 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
     sizes["batch"] = asked.batch
     found: dict[str, Any] = {"model": str(model), "convention": str(convention), **sizes}
     found |= {"parameters": model.params, "active": model.active_params, "notes": list(model.notes)}
+    stored = _stored(asked, model)
+    if stored is not None:
+        found |= {"format of weights": str(stored), "weights": weight_bytes(model, stored)}
     if asked.train:
         how: dict[str, Any] = {"recompute": asked.recompute or "none"}
         how |= {} if asked.lora is None else {"trained": LoRA(rank=asked.lora)}
@@ -250,9 +260,9 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
     if isinstance(model, Model) and model.writes:
-        found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(
-            context=1
-        )  # without states of linear attention
+        cache = model.cache_format(None)
+        # without states of linear attention
+        found["KV cache a token"] = model.kv_bytes(context=2, dtype=cache) - model.kv_bytes(context=1, dtype=cache)
     what = "training step" if asked.train else "forward"
     size = f"{items // asked.batch:,} tokens" if item == "a token" else f"{sizes['height']} × {sizes['width']} pixels"
     caption = f"{model}, {what}: {asked.batch:,} × {size}, convention {convention}"
@@ -263,6 +273,15 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         if name not in ("model", "convention", "notes", *sizes)
     ]
     return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
+
+
+def _stored(asked: argparse.Namespace, model: Model | ConvNet) -> Formats | None:
+    """The formats of the weights that an option or the model's file gives."""
+    if isinstance(model, Model):
+        return model.formats if asked.weights is None else formats_of(model, asked.weights)
+    if asked.weights is not None:
+        raise ValueError(f"--weights is for transformers: of {model} the number formats are not read")
+    return None
 
 
 def _of_sequences(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
@@ -285,9 +304,11 @@ def _of_images(asked: argparse.Namespace, model: ConvNet) -> dict[str, Any]:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return "not known here"
+    if isinstance(value, str):
+        return value
     if "FLOPs" in name:
         return units.si(value, "FLOPs")
-    return units.si(value, "B") if "cache" in name or "memory" in name else f"{value:,}"
+    return units.si(value, "B") if "cache" in name or "memory" in name or name == "weights" else f"{value:,}"
 
 
 def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:

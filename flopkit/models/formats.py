@@ -66,7 +66,7 @@ class Formats:
     Examples
     --------
     >>> Formats(rest="bf16", experts="mxfp4")
-    Formats: experts mxfp4, rest bf16
+    Formats: mxfp4 (experts), bf16 (rest)
     >>> Formats(rest="nf4").of("head"), str(Formats(rest="nf4").of("mlp"))
     ('bf16', 'nf4')
     """
@@ -121,8 +121,12 @@ class Formats:
     def __str__(self) -> str:
         if self.only is not None:
             return str(self.only)
-        named = [(role, getattr(self, role)) for role in ROLES if getattr(self, role) is not None]
-        said = ", ".join(f"{role} {value}" for role, value in named if role == "rest" or value != self.rest)
+        roles: dict[str, list[str]] = {}
+        for role in ROLES:
+            value = getattr(self, role)
+            if value is not None and (role == "rest" or value != self.rest):
+                roles.setdefault(str(value), []).append(role)
+        said = ", ".join(f"{value} ({', '.join(of)})" for value, of in roles.items())
         return said + (", some layers otherwise" if self.others else "")
 
     def __repr__(self) -> str:
@@ -133,7 +137,7 @@ def by_role(weights: Mapping[str, Any]) -> Formats:
     """Formats that a dictionary says.
 
     >>> by_role({"experts": "mxfp4", "rest": "bf16"})
-    Formats: experts mxfp4, rest bf16
+    Formats: mxfp4 (experts), bf16 (rest)
     >>> by_role({"expert": "mxfp4"})
     Traceback (most recent call last):
         ...

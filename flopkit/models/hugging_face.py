@@ -14,6 +14,7 @@ from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import Fields, left_out
 from flopkit.models.model import Model
+from flopkit.models.quantized import formats_in
 from flopkit.names import hint
 from flopkit.sizes import flag, short
 
@@ -50,7 +51,8 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     The values in a ``config.json`` are taken as they stand. A field that ``transformers`` would fill with a default of its own is an
     error where the model needs it and the default is no rule (size of a head: the width by the heads). Some fields may be missing, heads of
     keys and values and the window among them: then it is what ``transformers`` takes for this family, and ``Model.notes`` says so. For a
-    model of text and images the part for text is read.
+    model of text and images the part for text is read. ``quantization_config`` and ``dtype`` (``torch_dtype``) give ``Model.formats``; a
+    method that is not read is a note, and then weights count as if they were not quantised.
 
     Examples
     --------
@@ -71,6 +73,7 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
             raise ValueError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(config, Mapping):
         raise TypeError(f"config={short(config)}: must be a dictionary or the path of a config.json")
+    whole = config
     config, outer, others = _part_for_text(config)
     kind = config.get("model_type")
     if not isinstance(kind, str):
@@ -89,7 +92,8 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     if others:
         notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
-    return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+    formats, more = formats_in(whole, model, config)
+    return replace(model, formats=formats, notes=(*model.notes, *notes, *more), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
 
 
 TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", "thinker_config")
