@@ -126,7 +126,7 @@ class Formats:
             value = getattr(self, role)
             if value is not None and (role == "rest" or value != self.rest):
                 roles.setdefault(str(value), []).append(role)
-        said = ", ".join(f"{value} ({', '.join(of)})" for value, of in roles.items())
+        said = ", ".join(f"{value} ({', '.join(of)})" for value, of in roles.items()) if len(roles) > 1 else str(self.rest)
         return said + (", some layers otherwise" if self.others else "")
 
     def __repr__(self) -> str:

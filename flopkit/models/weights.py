@@ -29,7 +29,7 @@ def formats_of(model: Stack, weights: Weights | None) -> Formats:
 
     >>> from flopkit import load
     >>> formats_of(load("llama-3-8b"), None), formats_of(load("llama-3-8b"), "Q8_0")
-    (Formats: bf16, Formats: q8_0 (rest))
+    (Formats: bf16, Formats: q8_0)
     """
     if weights is None:
         found = model.formats or Formats()
