@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from flopkit import dtypes
 from flopkit.arithmetic import exact_div, is_zero, total
@@ -12,13 +12,13 @@ from flopkit.models.parts import Part
 from flopkit.models.storage import DENSE, Storage, stored
 from flopkit.names import hint
 
-__all__ = ["ROLES", "Formats", "Otherwise", "by_role", "part_bytes", "role_of"]
+__all__ = ["ROLES", "Formats", "Otherwise", "Weights", "by_role", "part_bytes", "role_of"]
 
 ROLES = {
     "experts": "the matrices of the experts that a router chooses among",
     "attention": "the dense layers of attention, of latent attention and of layers with a state",
     "mlp": "the dense layers of MLPs, of shared experts too",
-    "router": "routers, and the gate of a shared expert",
+    "router": "routers, the gate of a shared expert, the weights of an indexer's heads",
     "embedding": "the table of the embedding, positions, token types, patches",
     "head": "the head; where it is tied, the table",
     "norms": "norms, biases, sinks, convolutions of a channel each, decays: what is no matrix",
@@ -55,7 +55,7 @@ class Formats:
         Parts of some layers that have another one.
     compute : str, optional
         The number format in which products run. None: see `flopkit.serving.decode`.
-    kv_cache : str, optional
+    kv_cache : Any, optional
         The format of the cache. None: bf16.
 
     Raises
@@ -109,7 +109,11 @@ class Formats:
         """The one plain format of all weights; None where there are several or blocks."""
         plain = not isinstance(self.rest, Storage) and not self.others
         named = (getattr(self, role) for role in ROLES if role != "rest")
-        return self.rest if plain and all(each is None or each is self.rest or each == self.rest for each in named) else None
+        return (
+            self.rest
+            if plain and all(each is None or each is self.rest or each == self.rest for each in named)
+            else None
+        )
 
     def arithmetic(self) -> list[Any]:
         """The formats in which the products of the layers may run."""
@@ -126,11 +130,18 @@ class Formats:
             value = getattr(self, role)
             if value is not None and (role == "rest" or value != self.rest):
                 roles.setdefault(str(value), []).append(role)
-        said = ", ".join(f"{value} ({', '.join(of)})" for value, of in roles.items()) if len(roles) > 1 else str(self.rest)
+        said = (
+            ", ".join(f"{value} ({', '.join(of)})" for value, of in roles.items()) if len(roles) > 1 else str(self.rest)
+        )
         return said + (", some layers otherwise" if self.others else "")
 
     def __repr__(self) -> str:
         return f"Formats: {self}"
+
+
+Weights: TypeAlias = dtypes.DType | Mapping[str, Any] | Formats
+"""Formats of weights: one name for all, or a name by role, such as
+``{"experts": "mxfp4", "rest": "bf16"}``; see `flopkit.models.Formats`."""
 
 
 def by_role(weights: Mapping[str, Any]) -> Formats:
@@ -153,7 +164,7 @@ def role_of(part: Part) -> str:
     """The role of the matrices of a part."""
     if part.role == "experts":
         return "experts"
-    if part.cost.name in ("router", "shared_gate"):
+    if part.cost.name in ("router", "shared_gate", "index_weights"):
         return "router"
     if part.place in ("before", "head"):
         return {"before": "embedding", "head": "head"}[part.place]

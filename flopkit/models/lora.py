@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flopkit.arithmetic import exact_div
 from flopkit.cost import Cost
-from flopkit.dtypes import DType
 from flopkit.layers.pointwise import residual
 from flopkit.layers.products import dense
-from flopkit.models.formats import Formats, by_role
+from flopkit.models.formats import Formats, Weights, by_role
 from flopkit.models.parts import Part, Run, part
-from flopkit.models.storage import Storage, stored
+from flopkit.models.storage import stored
 from flopkit.sizes import Size, short, size
 
 __all__ = ["LoRA"]
@@ -31,7 +29,7 @@ class LoRA:
     targets : str or tuple[str, ...], optional
         The dense layers that get one, by the names that `Model.table` shows, in every
         layer of the model.
-    base : DType, Mapping[str, Any] or Formats, optional
+    base : Weights, optional
         Format in which the frozen weights are stored, as `Model.prefill` takes it, such
         as ``"nf4"`` (QLoRA: embedding, head and norms stay bf16). None: that of the
         step's precision.
@@ -61,7 +59,7 @@ class LoRA:
 
     rank: Size
     targets: str | tuple[str, ...] = ("q_proj", "v_proj")
-    base: DType | Storage | Mapping[str, Any] | Formats | None = None
+    base: Weights | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", size("rank", self.rank))

@@ -15,12 +15,13 @@ from flopkit.models import activations, passes
 from flopkit.models.display import in_a_line, model_table, no_text, stack_sizes, summary
 from flopkit.models.feed_forward import Experts
 from flopkit.models.finetuning import adapted, training_of
+from flopkit.models.formats import Weights
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run
 from flopkit.models.recompute import computed_again, policy_name
 from flopkit.models.stack import Stack
-from flopkit.models.storage import Storage, nbytes
-from flopkit.models.weights import Weights, formats_of, read_bytes, weight_bytes
+from flopkit.models.storage import nbytes
+from flopkit.models.weights import formats_of, read_bytes, weight_bytes
 from flopkit.sizes import Count, Factor, Size, choice, offence, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory
@@ -322,7 +323,7 @@ class Model(Stack):
         return Memory(name, weights, gradients, states, layers.there, ends, layers.again, layers.kept)
 
     def prefill(
-        self, *, prompt: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | Storage | None = None,
+        self, *, prompt: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
         prefix: Count = 0,
     ) -> Cost:  # fmt: skip
         """The pass over *batch* prompts that fills the cache; the head runs on the last
@@ -372,7 +373,7 @@ class Model(Stack):
         return self._served("prefill", Run(batch, prompt, prompt + prefix), batch, weights, kv_cache)
 
     def decode(
-        self, *, context: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | Storage | None = None,
+        self, *, context: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
         new: Size = 1,
     ) -> Cost:  # fmt: skip
         """One step of decoding: one new token for each of *batch* sequences.
@@ -383,8 +384,10 @@ class Model(Stack):
             Tokens of a sequence, the new ones included.
         batch : Size, optional
             Sequences.
-        weights, kv_cache : Weights and DType, optional
-            Formats of the weights and of the cache, as in `prefill`.
+        weights : Weights, optional
+            The format of the weights, as in `prefill`.
+        kv_cache : DType, optional
+            That of the cache.
         new : Size, optional
             New tokens of each sequence: more than one where a step verifies drafted
             tokens. The head runs on each.
@@ -440,7 +443,7 @@ class Model(Stack):
         """
         return weight_bytes(self, formats_of(self, weights))
 
-    def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType | Storage = "bf16") -> Any:
+    def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType = "bf16") -> Any:
         """Bytes of the cache of *batch* sequences of *context* tokens.
 
         Keys and values of every layer; a layer with a window keeps min(context, window)
@@ -482,7 +485,7 @@ class Model(Stack):
         ]
         return Cost.total(f"{self.name}, {name}", parts)
 
-    def cache_format(self, kv_cache: DType | Storage | None) -> Any:
+    def cache_format(self, kv_cache: DType | None) -> Any:
         """The format of the cache: the one that is given, else what the model's file
         says, else bf16."""
         if kv_cache is not None:

@@ -5,23 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from flopkit.arithmetic import reading, total
-from flopkit.dtypes import DType, nbytes
+from flopkit.dtypes import nbytes
 from flopkit.models import passes
-from flopkit.models.formats import Formats, by_role, part_bytes
+from flopkit.models.formats import Formats, Weights, by_role, part_bytes
 from flopkit.models.gguf import MIXTURES, mixture
 from flopkit.models.parts import Part, Run
 from flopkit.models.stack import Stack
-from flopkit.models.storage import Storage, stored
+from flopkit.models.storage import stored
 from flopkit.names import plain
 
-__all__ = ["Weights", "formats_of", "read_bytes", "weight_bytes"]
-
-Weights: TypeAlias = DType | Storage | Mapping[str, Any] | Formats
-"""Formats of weights: one name for all, or a name by role, such as
-``{"experts": "mxfp4", "rest": "bf16"}``; see `Formats`."""
+__all__ = ["formats_of", "read_bytes", "weight_bytes"]
 
 
 def formats_of(model: Stack, weights: Weights | None) -> Formats:

@@ -8,7 +8,7 @@ from flopkit import devices
 from flopkit.dtypes import DType
 from flopkit.models import Model
 from flopkit.models.catalogue import the_model
-from flopkit.models.weights import Weights
+from flopkit.models.formats import Weights
 from flopkit.serving.bounds import arithmetic
 from flopkit.sizes import number
 
@@ -16,7 +16,13 @@ __all__ = ["batch_at_ridge", "intensity_limit", "largest_batch"]
 
 
 def largest_batch(
-    model: Model | str, device: Any, *, context: int, weights: Weights | None = None, kv_cache: DType | None = None, count: int = 1
+    model: Model | str,
+    device: Any,
+    *,
+    context: int,
+    weights: Weights | None = None,
+    kv_cache: DType | None = None,
+    count: int = 1,
 ) -> int:
     """How many sequences of *context* tokens fit beside the weights; 0 where not even one does.
 
@@ -30,7 +36,9 @@ def largest_batch(
     return max(0, int(room // model.kv_bytes(context=number("context", context), dtype=model.cache_format(kv_cache))))
 
 
-def intensity_limit(model: Model | str, *, context: int, weights: Weights | None = None, kv_cache: DType | None = None) -> float:
+def intensity_limit(
+    model: Model | str, *, context: int, weights: Weights | None = None, kv_cache: DType | None = None
+) -> float:
     """FLOPs per byte of a step of decoding that no batch passes: a sequence's FLOPs by the bytes that it adds.
 
     A sequence adds its cache and a row of the embedding; the weights are read once for all. More sequences bring the intensity closer to

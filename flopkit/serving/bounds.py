@@ -11,8 +11,8 @@ from flopkit.cost import Cost
 from flopkit.dtypes import DType
 from flopkit.models import Experts, Model
 from flopkit.models.catalogue import the_model
-from flopkit.models.formats import Formats
-from flopkit.models.weights import Weights, formats_of
+from flopkit.models.formats import Formats, Weights
+from flopkit.models.weights import formats_of
 from flopkit.rooflines import Roofline, bound_by
 from flopkit.sizes import Count, Size, size
 
@@ -90,8 +90,10 @@ def decode(
         Tokens of a sequence, the new one included.
     batch : Size, optional
         Sequences that are decoded together, one a user.
-    weights, kv_cache : Weights and DType, optional
-        Formats of the weights and of the cache, as in `Model.prefill`. None: what the model's file says, else bf16.
+    weights : Weights, optional
+        The format in which the weights are stored, as in `Model.prefill`. None: what the model's file says, else bf16.
+    kv_cache : DType, optional
+        That of the cache. None: the same.
     compute : DType, optional
         The format whose peak the arithmetic meets. None: what the model's file says, else that of the weights; of blocks fp8 for
         fp8_block and mxfp8, fp4 for nvfp4, and bf16 for those that are only stored (mxfp4, nf4, awq, gptq, those of llama.cpp). Where
@@ -147,8 +149,10 @@ def prefill(
         Tokens of a sequence that lie in the cache already.
     batch : Size, optional
         Sequences.
-    weights, kv_cache : Weights and DType, optional
-        Formats of the weights and of the cache, as in `Model.prefill`.
+    weights : Weights, optional
+        The format in which the weights are stored, as in `Model.prefill`.
+    kv_cache : DType, optional
+        That of the cache.
     compute : DType, optional
         As in `decode`.
     count : Size, optional
@@ -189,7 +193,9 @@ def _bound(
     count: Any,
 ) -> Bound:
     device, count, batch = devices.device(device), size("count", count), size("batch", batch)
-    roof = bound_by(2 * cost.macs, cost.bytes, count * arithmetic(model, device, weights, compute), count * device.bandwidth)
+    roof = bound_by(
+        2 * cost.macs, cost.bytes, count * arithmetic(model, device, weights, compute), count * device.bandwidth
+    )
     cache = model.kv_bytes(context=context, batch=batch, dtype=model.cache_format(kv_cache))
     memory = model.weight_bytes(weights) + cache
     return Bound(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from flopkit import dtypes
@@ -108,7 +107,11 @@ def _mxfp4(said: Said) -> Plan:
 def _awq(said: Said) -> Plan:
     if said.get("version", default="gemm") not in ("gemm", "GEMM", "gemv", "GEMV", "marlin", "exllama"):
         raise NotRead(f"version={short(said.get('version'))}")
-    packed = grouped("awq", said.number("bits", "w_bit", default=4), _group(said.number("group_size", "q_group_size", default=128, least=-1)))
+    packed = grouped(
+        "awq",
+        said.number("bits", "w_bit", default=4),
+        _group(said.number("group_size", "q_group_size", default=128, least=-1)),
+    )
     return Plan(groups=((None, packed),), ignore=said.listed("modules_to_not_convert"), compute=said.base)
 
 
@@ -194,7 +197,11 @@ def _packed(weights: Said, name: str, compute: str) -> Any:
         return Storage(f"{plain}, a scale a row", width, extra=16 + zero, **common)
     if strategy == "block":
         size = weights.get("block_structure")
-        if not isinstance(size, (list, tuple)) or len(size) != 2 or not all(type(one) is int and one > 0 for one in size):
+        if (
+            not isinstance(size, (list, tuple))
+            or len(size) != 2
+            or not all(type(one) is int and one > 0 for one in size)
+        ):
             raise NotRead(f"{name}: block_structure={short(size)}")
         return Storage(f"{plain}, blocks of {size[0]} × {size[1]}", width, size[1], rows=size[0], extra=16, **common)
     if strategy not in ("group", "tensor_group"):
@@ -222,7 +229,11 @@ def _kv_cache(scheme: Any) -> str | None:
 
 
 _NVFP4 = "nvfp4"
-_ALGORITHMS: Mapping[str, tuple[Any, str | None]] = {"NVFP4": (_NVFP4, "fp4"), "W4A16_NVFP4": (_NVFP4, None), "FP8": ("fp8", "fp8")}
+_ALGORITHMS: Mapping[str, tuple[Any, str | None]] = {
+    "NVFP4": (_NVFP4, "fp4"),
+    "W4A16_NVFP4": (_NVFP4, None),
+    "FP8": ("fp8", "fp8"),
+}
 """Of ModelOpt's ``quant_algo``: the format of the weights, and that of the products (None: the activations')."""
 
 
@@ -250,7 +261,15 @@ def _modelopt(said: Said) -> Plan:
         f"quantization_config names no modules that stay as they are: all dense layers but routers and head are counted as {algorithm}",
     )  # fmt: skip
     groups = ((None, _algorithm(algorithm, said.base)),)
-    return Plan(groups=groups, ignore=inner.listed(*keys), matches=by_wildcard, head=said_so, router=said_so, kv_cache=kv_cache, notes=notes)
+    return Plan(
+        groups=groups,
+        ignore=inner.listed(*keys),
+        matches=by_wildcard,
+        head=said_so,
+        router=said_so,
+        kv_cache=kv_cache,
+        notes=notes,
+    )
 
 
 def _algorithm(name: Any, base: str) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from flopkit.models import passes
 from flopkit.models.formats import role_of
@@ -14,7 +14,17 @@ from flopkit.models.parts import Part, Run
 from flopkit.models.stack import Stack
 from flopkit.sizes import number
 
-__all__ = ["HEAD", "Matching", "Names", "by_checkpoint", "by_layer", "by_name", "by_wildcard", "dense_parts", "unknown_entries"]
+__all__ = [
+    "HEAD",
+    "Matching",
+    "Names",
+    "by_checkpoint",
+    "by_layer",
+    "by_name",
+    "by_wildcard",
+    "dense_parts",
+    "unknown_entries",
+]
 
 Matching: TypeAlias = Callable[[str, str], bool]
 """Whether an entry of a list is for a module of some name."""
@@ -30,7 +40,7 @@ def by_checkpoint(entry: str, name: str) -> bool:
     False
     """
     try:
-        begins = re.match(rf"(?:{entry})(?:(?<=\\.)|(?=\\.|$))", name) is not None
+        begins = re.match(rf"(?:{entry})(?:(?<=\.)|(?=\.|$))", name) is not None
     except re.error:
         begins = False
     return begins or name.endswith(entry)
@@ -60,7 +70,14 @@ def by_wildcard(entry: str, name: str) -> bool:
 
 
 HEAD = ("lm_head", "model.lm_head", "language_model.lm_head")
-_BEFORE = ("model.layers", "model.language_model.layers", "language_model.model.layers", "model.decoder.layers", "transformer.h", "backbone.layers")
+_BEFORE = (
+    "model.layers",
+    "model.language_model.layers",
+    "language_model.model.layers",
+    "model.decoder.layers",
+    "transformer.h",
+    "backbone.layers",
+)
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     **{f"{each}_proj": (f"self_attn.{each}_proj",) for each in "qkv"},

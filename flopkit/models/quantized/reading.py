@@ -60,7 +60,11 @@ def formats_in(
     method = said.get("quant_method") if isinstance(said, Mapping) else None
     if method is None and isinstance(said, Mapping) and ("load_in_4bit" in said or "load_in_8bit" in said):
         method = "bitsandbytes"  # as transformers takes it
-    what = f"quantization_config of method {short(method)}" if isinstance(said, Mapping) else f"quantization_config={short(said)}"
+    what = (
+        f"quantization_config of method {short(method)}"
+        if isinstance(said, Mapping)
+        else f"quantization_config={short(said)}"
+    )
     why = ""
     if isinstance(method, str) and method in METHODS:
         try:
@@ -98,7 +102,10 @@ def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, .
     for layer, kind in enumerate(model.layer_order("quantization_config")):
         places.setdefault(kind, []).append(layer)
     ignored = by_layer(plan.ignore)
-    groups = [(None if targets is None or "Linear" in targets else by_layer(targets), packed) for targets, packed in plan.groups]
+    groups = [
+        (None if targets is None or "Linear" in targets else by_layer(targets), packed)
+        for targets, packed in plan.groups
+    ]
     found: list[tuple[int, str, str, Counter[Any]]] = []
     for kind, part, role, names in dense_parts(model):
         counted: Counter[Any] = Counter()
@@ -123,8 +130,18 @@ def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, .
         head = next((packed for targets, packed in plan.groups if _is_for_head(plan, targets)), base)
     by_role = {role: packed for role, packed in usual.items() if role != "rest"}
     unknown = unknown_entries(plan.ignore, model, plan.matches)
-    notes = (f"quantization_config leaves out {', '.join(map(short, unknown[:3]))}{' …' * (len(unknown) > 3)}, which is no part that is known here",)
-    formats = Formats(rest=base, **by_role, head=head, norms=base, others=tuple(others), compute=_compute(plan, usual, others), kv_cache=plan.kv_cache)
+    notes = (
+        f"quantization_config leaves out {', '.join(map(short, unknown[:3]))}{' …' * (len(unknown) > 3)}, which is no part that is known here",
+    )
+    formats = Formats(
+        rest=base,
+        **by_role,
+        head=head,
+        norms=base,
+        others=tuple(others),
+        compute=_compute(plan, usual, others),
+        kv_cache=plan.kv_cache,
+    )
     return formats, notes if unknown else ()
 
 
@@ -135,12 +152,18 @@ def _packs(plan: Plan, role: str) -> bool:
 def _packed(plan: Plan, groups: list[Any], role: str, names: Any, layer: int, base: str) -> Any:
     if role == "experts" and plan.experts is not None:
         return plan.experts
-    named = [packed for entries, packed in groups if entries is not None and names.named_by(entries(layer), layer, plan.matches)]
+    named = [
+        packed
+        for entries, packed in groups
+        if entries is not None and names.named_by(entries(layer), layer, plan.matches)
+    ]
     return next(iter([*named, *(packed for entries, packed in groups if entries is None)]), base)
 
 
 def _is_for_head(plan: Plan, targets: Iterable[str] | None) -> bool:
-    return targets is None or "Linear" in targets or any(plan.matches(entry, name) for entry in targets for name in HEAD)
+    return (
+        targets is None or "Linear" in targets or any(plan.matches(entry, name) for entry in targets for name in HEAD)
+    )
 
 
 def _compute(plan: Plan, usual: Mapping[str, Any], others: list[Otherwise]) -> str | None:
