@@ -61,7 +61,7 @@ class Formats:
     Raises
     ------
     ValueError
-        For a format that is not known, and for blocks of norms or routers.
+        For a format that is not known, and for blocks of norms.
 
     Examples
     --------
@@ -89,11 +89,10 @@ class Formats:
                 object.__setattr__(self, role, stored(value, role))
         others = tuple(each._replace(format=stored(each.format, each.part)) for each in self.others)
         object.__setattr__(self, "others", others)
-        for role in ("norms", "router"):
-            if isinstance(value := getattr(self, role), Storage):
-                raise ValueError(
-                    f"{role}={value.name!r}: checkpoints store {role} in a plain format, such as 'bf16' or 'fp32'"
-                )
+        if isinstance(self.norms, Storage):
+            raise ValueError(
+                f"norms={self.norms.name!r}: checkpoints store vectors in a plain format, such as 'bf16' or 'fp32'"
+            )
 
     def of(self, role: str) -> Any:
         """The format of a role: a canonical name or a `Storage`."""

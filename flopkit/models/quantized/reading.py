@@ -139,7 +139,7 @@ def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, .
         head=head,
         norms=base,
         others=tuple(others),
-        compute=_compute(plan, usual, others),
+        compute=_compute(plan, usual, others, base),
         kv_cache=plan.kv_cache,
     )
     return formats, notes if unknown else ()
@@ -166,10 +166,10 @@ def _is_for_head(plan: Plan, targets: Iterable[str] | None) -> bool:
     )
 
 
-def _compute(plan: Plan, usual: Mapping[str, Any], others: list[Otherwise]) -> str | None:
+def _compute(plan: Plan, usual: Mapping[str, Any], others: list[Otherwise], base: str) -> str | None:
     """The one format in which packed products run; None where there are several."""
     if plan.compute is not None:
         return plan.compute
-    packed = [*usual.values(), *(each.format for each in others)]
-    used = {each.computes for each in packed if isinstance(each, Storage)}
+    packed = [each for each in (*usual.values(), *(other.format for other in others)) if each != base]
+    used = {each.computes if isinstance(each, Storage) else each for each in packed}
     return used.pop() if len(used) == 1 else None
