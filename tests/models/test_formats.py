@@ -113,6 +113,12 @@ def test_what_roles_are():
     }  # fmt: skip
 
 
+def test_cross_attention_is_attention():
+    model = fk.load("t5-base")  # 12 layers of the encoder, 12 of the decoder with two kinds of attention; 32 × 12 biases of distance in each
+    added = model.weight_bytes({"attention": "fp32"}) - model.weight_bytes()
+    assert added == 2 * ((12 + 2 * 12) * 4 * 768 * 768 + 2 * 32 * 12)
+
+
 def test_biases_and_routers_of_gpt_oss_stay_as_they_are():
     model = fk.load("gpt-oss-20b")
     experts = 24 * 32 * 3 * 2880 * 2880
@@ -343,6 +349,10 @@ def test_the_absorbed_matrices_of_latent_attention_are_those_of_the_checkpoint()
     plain = fk.from_hf({**config, "quantization_config": {"quant_method": "fp8", "weight_block_size": None}})
     behind = 4 * 300 * 4 * (24 + 20)
     assert model.weight_bytes() - plain.weight_bytes() == behind == model.decode(context=1).bytes - plain.decode(context=1).bytes
+
+
+    rows = fk.from_hf({**config, "quantization_config": {"quant_method": "fbgemm_fp8"}})  # an fp32 scale a row
+    assert rows.decode(context=1, batch=2).bytes == rows.weight_bytes() - 2 * (96 - 2) * 200 + rows.kv_bytes(context=1, batch=2)
 
 
 @pytest.mark.parametrize(("quantization", "why"), [
