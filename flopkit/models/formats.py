@@ -167,7 +167,7 @@ def role_of(part: Part) -> str:
         return "router"
     if part.place in ("before", "head"):
         return {"before": "embedding", "head": "head"}[part.place]
-    return {"attention": "attention", "cross": "attention", "mlp": "mlp"}.get(part.branch, "rest")
+    return {"attention": "attention", "cross": "attention", "mlp": "mlp", "last": "mlp"}.get(part.branch, "rest")
 
 
 def part_bytes(part: Part, formats: Formats, *, kind: int = -1, whole: bool = False) -> Any:

@@ -11,8 +11,8 @@ from flopkit.arithmetic import reading, total
 from flopkit.dtypes import nbytes
 from flopkit.models import passes
 from flopkit.models.formats import Formats, Weights, by_role, part_bytes
-from flopkit.models.gguf import MIXTURES, mixture
-from flopkit.models.parts import Part, Run
+from flopkit.models.llama_cpp import MIXTURES, mixture
+from flopkit.models.parts import Part
 from flopkit.models.stack import Stack
 from flopkit.models.storage import stored
 from flopkit.names import plain
@@ -59,9 +59,7 @@ def weight_bytes(model: Stack, formats: Formats) -> Any:
     """Bytes of all weights, a tied table once."""
     if formats.only is not None:
         return nbytes(passes.token(model).params, formats.only)
-    seq = 1 if model.patches is None else model.patches.tokens
-    parts = passes.through(model, Run(1, seq, seq, causal=model.causal, encoded=seq))
-    return total(_each(formats, parts, whole=True))
+    return total(_each(formats, passes.through(model, passes.one(model)), whole=True))
 
 
 def _each(formats: Formats, parts: list[Part], whole: bool) -> list[Any]:
