@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from flopkit.arithmetic import total
@@ -22,7 +22,7 @@ from flopkit.models.recompute import Segments, computed_again, policy_name
 from flopkit.models.stack import Stack
 from flopkit.models.storage import nbytes
 from flopkit.models.weights import formats_of, read_bytes, weight_bytes
-from flopkit.sizes import Count, Factor, Size, choice, offence, size
+from flopkit.sizes import Count, Factor, Size, choice, lengths_of, offence, short, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory
 from flopkit.training.steps import Step
@@ -124,9 +124,9 @@ class Model(Stack):
 
     # -- the pass ---------------------------------------------------------------------------------------------
 
-    def forward(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16") -> Cost:
-        """The forward pass over *batch* sequences of *seq* tokens, the head on each of
-        them.
+    def forward(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16", lengths: Any = None) -> Cost:
+        """The forward pass over *batch* sequences of *seq* tokens, or over documents of
+        the *lengths*, the head on each token.
 
         Parameters
         ----------
@@ -134,9 +134,18 @@ class Model(Stack):
             Tokens of a sequence; of an encoder-decoder, in each of the two. A model of
             images knows it from the image.
         batch : Size, optional
-            Sequences.
+            Sequences; with *lengths*, how many times these documents are there.
         dtype : DType, optional
             Number format of weights and activations, for the bytes.
+        lengths : Any, optional
+            In the place of *seq*: the tokens of each document of a packed or ragged
+            batch, in a list, an array or a tensor. A token sees its own document alone,
+            in which positions, windows, chunks and states begin anew; how documents are
+            laid out in rows makes no difference, and tokens of padding are not there.
+            So FLOPs are the sum of ``forward(seq=s)`` over them, under every
+            convention: TORCH counts all Σ s² positions of their score matrices, as
+            it does for jagged tensors, and an author's preset takes each document's
+            own length. Of an encoder-decoder: the lengths in each of the two.
 
         Returns
         -------
@@ -144,19 +153,38 @@ class Model(Stack):
             Of the whole batch, under EXACT. Its parts are the embedding, the layers of
             each kind, norm and head. Bytes: each operator by itself.
 
+        Raises
+        ------
+        ValueError or TypeError
+            For a bad size, both *seq* and *lengths* or neither, a model of images with
+            *lengths*, a text longer than a table of positions.
+
         Notes
         -----
         Not counted: the loss, dropout, soft caps of scores or logits, building masks
         and tables of angles, copies.
+        Bytes with *lengths*: weights and rows of positions are read once for all
+        documents, and no scores are moved, as with a flash kernel.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> llama = load("llama-3-8b")
+        >>> packed, whole = llama.forward(lengths=[512, 3584, 4096]), llama.forward(seq=8192)
+        >>> packed.flops == sum(llama.forward(seq=s).flops for s in (512, 3584, 4096))
+        True
+        >>> round(whole.macs_by_kind["scores"] / packed.macs_by_kind["scores"], 2)  # of taking 8192 for each
+        2.25
         """
-        run = self._whole(seq, batch, dtype)
+        run = self._whole(seq, batch, dtype, lengths)
         return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))
 
     def train_step(
         self, *, seq: Size | None = None, batch: Size = 1, recompute: str | Segments = "none", early_stop: bool = False,
-        dtype: DType = "bf16", trained: str | LastLayers | LoRA = "all", capacity: Factor | None = None,
+        dtype: DType = "bf16", trained: str | LastLayers | LoRA = "all", capacity: Factor | None = None, lengths: Any = None,
     ) -> Step:  # fmt: skip
-        """One training step over *batch* sequences of *seq* tokens.
+        """One training step over *batch* sequences of *seq* tokens, or over documents of
+        the *lengths*.
 
         FLOPs: forward as `forward` counts it; backward, where all is trained, twice as
         much, since each product comes back as two (the first product of a model of
@@ -173,7 +201,7 @@ class Model(Stack):
         seq : Size, optional
             Tokens of a sequence, as in `forward`.
         batch : Size, optional
-            Sequences.
+            Sequences, or how many times the documents are there.
         recompute : str or Segments, optional
             ``"none"``, ``"selective"``, ``"full"``, or segments of so many layers:
             ``fk.models.Segments(layers=4)``.
@@ -194,6 +222,9 @@ class Model(Stack):
             The capacity factor of experts, as in `flopkit.moe`. Rows that no token
             fills count as hardware FLOPs and not as model FLOPs. None: no limit, no
             padding.
+        lengths : Any, optional
+            In the place of *seq*: the tokens of each document, as in `forward`.
+            `Step.packed` gives the same step over other documents.
 
         Examples
         --------
@@ -203,7 +234,7 @@ class Model(Stack):
         True
         """
         policy = policy_name(recompute)
-        run = replace(self._whole(seq, batch, dtype), capacity=self._capacity(capacity))
+        run = replace(self._whole(seq, batch, dtype, lengths), capacity=self._capacity(capacity))
         training = training_of(self, trained)
         parts = adapted(self, run, training.lora)
         layers = [each for each in parts if each.place == "layers"]
@@ -224,7 +255,10 @@ class Model(Stack):
             scores_again=flash,
             outside=work("outside", (each.cost for each in parts if each.place != "layers")),
             full=recompute == "full",
-        )
+            over=partial(
+                self.train_step, recompute=recompute, early_stop=early_stop, dtype=dtype, trained=trained, capacity=capacity
+            ),
+        )  # fmt: skip
 
     def train_memory(
         self, *, seq: Size | None = None, batch: Size = 1, recompute: str | Segments = "none", precision: str = "mixed",
@@ -506,17 +540,32 @@ class Model(Stack):
             raise ValueError(f"capacity={capacity}: {self.name} has no experts, which alone have a capacity")
         return capacity
 
-    def _whole(self, seq: Any, batch: Any, dtype: Any) -> Run:
-        """*batch* sequences of *seq* tokens, from the first to the last layer."""
+    def _whole(self, seq: Any, batch: Any, dtype: Any, lengths: Any = None) -> Run:
+        """*batch* sequences of *seq* tokens, or documents of the *lengths*, from the
+        first to the last layer."""
+        documents = None
+        if lengths is not None:
+            if seq is not None:
+                raise ValueError(
+                    f"seq={short(seq)} beside lengths={short(lengths)}: the tokens of each document take the place of seq; leave one out"
+                )
+            if self.patches is not None:
+                raise ValueError(
+                    f"lengths={short(lengths)}: an image has {self.patches.tokens} tokens in {self.name}; leave lengths= out"
+                )
+            documents = lengths_of(lengths)
+            seq = documents.tokens
         if seq is None:
             if self.patches is None:
-                raise TypeError(f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096")
+                raise TypeError(
+                    f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096, or lengths=, those of each document"
+                )
             seq = self.patches.tokens
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
         encoded = None if self.encoder is None else self._encoded(seq)
-        return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype)
+        return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)
 
     def _encoded(self, seq: Any) -> Any:
         """Tokens of the encoder's output: as many as the decoder has, where sound does not say it."""
