@@ -105,8 +105,8 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * d_model
         fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
-        fields["matrices"] = ((d_model, 1),)  # a row is read by itself
-        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
+        by_rows = ((d_model, 1),)  # a row is read by itself
+        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, matrices=by_rows, **fields)]
         if model.token_types:
             types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)
             types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
