@@ -24,7 +24,6 @@ from flopkit import machine, names, units
 from flopkit.__about__ import __version__
 from flopkit.arithmetic import ratio
 from flopkit.conventions import Convention, as_convention
-from flopkit.counter.of_transformers import built
 from flopkit.devices import device, device_names
 from flopkit.diagnosis import doctor
 from flopkit.dtypes import nbytes
@@ -38,6 +37,7 @@ from flopkit.models.lora import LoRA
 from flopkit.models.model import Model
 from flopkit.models.unknown_types import UnknownTypeError
 from flopkit.models.vision import ConvNet
+from flopkit.peers.of_transformers import built
 from flopkit.recordings import shown_records
 from flopkit.rooflines import roofline
 from flopkit.tables import Table

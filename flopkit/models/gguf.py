@@ -136,7 +136,7 @@ def _other_files(path: Path, fields: Mapping[str, Any]) -> dict[str, tuple[int, 
     count = fields.get("split.count", 1)
     if count <= 1:
         return {}
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for number in range(1, count + 1):
         name = re.sub(r"-\d{5}-of-\d{5}(?=\.gguf$)", f"-{number:05}-of-{count:05}", path.name)
         if not (part := path.with_name(name)).is_file():
@@ -148,7 +148,7 @@ def _other_files(path: Path, fields: Mapping[str, Any]) -> dict[str, tuple[int, 
 
 
 def _config(fields: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    arch, kind = fields.get("general.architecture"), fields.get("general.type", "model")
+    arch, kind = str(fields.get("general.architecture")), fields.get("general.type", "model")
     if kind != "model" or arch == "clip":
         raise ValueError(
             f"its general.type is {short('mmproj' if arch == 'clip' else kind)}: a part of a model; give the model's"
