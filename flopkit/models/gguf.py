@@ -200,7 +200,8 @@ def _of_family(arch: str, said: Any, tensors: Mapping[str, Any], config: Mapping
         experts = "num_local_experts" if arch == "llama" else "num_experts"
         found |= {experts: said("expert_count"), "num_experts_per_tok": said("expert_used_count")}
         found |= {"model_type": "mixtral", "sliding_window": None} if arch == "llama" else {}
-        found |= {"moe_intermediate_size": said("expert_feed_forward_length")} if arch != "llama" else {}
+        if arch != "llama":
+            found |= {"moe_intermediate_size": said("expert_feed_forward_length"), "decoder_sparse_step": 1}
         found |= (
             {"shared_expert_intermediate_size": said("expert_shared_feed_forward_length") or 0}
             if arch == "qwen2moe"
