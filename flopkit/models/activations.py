@@ -18,7 +18,7 @@ from flopkit.dtypes import nbytes
 from flopkit.models.blocks import MASK, Block
 from flopkit.models.finetuning import Training
 from flopkit.models.parts import Part, Run
-from flopkit.models.recompute import segments
+from flopkit.models.recompute import Segments, segments
 from flopkit.models.stack import Stack
 from flopkit.training.memory import Kept
 
@@ -60,7 +60,7 @@ class Layers(NamedTuple):
     kept: tuple[Kept, ...]
 
 
-def of_layers(training: Training, run: Run, recompute: str | int, kernel: str, dropout: bool) -> Layers:
+def of_layers(training: Training, run: Run, recompute: str | Segments, kernel: str, dropout: bool) -> Layers:
     """What the layers keep. Those of an encoder are among them, and what stands behind
     it, for every layer of the decoder reads
     that."""
@@ -86,7 +86,7 @@ def of_layers(training: Training, run: Run, recompute: str | int, kernel: str, d
     each = [total(kept.bytes for kept in layer) for layer in lists]
     core = [total(kept.bytes for kept in layer if kept.core) for layer in lists]
     edge = boundary(model, run)
-    if not isinstance(recompute, int):
+    if not isinstance(recompute, Segments):
         if recompute == "full":
             between = between + total(_handed_on(what.model, inside) for what, inside in stacks)
         there, again = under_policy(recompute, counts, each, core, edge)
@@ -140,6 +140,10 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
     norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
     normed = total(kept.bytes for kept in _normed(model, "norm", run))
     found = norms * normed + _head(training, run)
+    if model.frames is not None:
+        raise ValueError(
+            f"{model.name}: what the convolutions over sound keep is not known here; train_step counts their FLOPs"
+        )
     if model.patches is not None and training.all:
         found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
     if model.mtp is not None:
@@ -151,17 +155,26 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
 
 
 def _head(training: Training, run: Run) -> Any:
-    """Bytes of the head's input, and of the log-probabilities of the loss in fp32. A
-    head for classes reads the first token alone, but
-    as a view of all of them."""
+    """Bytes that the head keeps: its input, what lies between a dense layer before it
+    and its product, and the log-probabilities of the loss in fp32.
+
+    A head for sequences reads one token of each, but as a view of all of them.
+    """
     model = training.model
-    if model.head == "none":
+    head = model.end
+    if head is None:
         return 0
-    rows, wide = run.batch if model.head == "classes" else run.tokens, boundary(model, run)
-    found = nbytes(rows * model.vocab, "fp32") + (wide if training.head else 0)
-    if model.head == "mlm":  # a dense layer, the activation and the norm
-        found = found + (wide if training.head else 0) + wide
-        found = found + total(kept.bytes for kept in _normed(model, "transform_norm", run))
+    rows = head.rows(run.batch, run.tokens)
+    between = nbytes(rows * head.width(model.d_model), run.dtype)
+    outputs = model.vocab if head.words else head.outputs
+    found = nbytes(rows * outputs, "fp32") + (boundary(model, run) if training.head else 0)
+    if not is_zero(head.dense):
+        if head.act and head.act != "tanh":  # tanh keeps its output, which the product reads
+            found = found + between
+        if head.norm:
+            found = found + between + nbytes((1 if model.norm == "rms" else 2) * rows, "fp32")
+        if head.act == "tanh" or (training.head and not is_zero(outputs)):
+            found = found + between
     return found
 
 

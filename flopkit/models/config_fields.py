@@ -6,15 +6,29 @@ a reader asks for, so that a page without Python can do the same. So a reader as
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from flopkit import sizes
 from flopkit.models.transformer import WindowedLayers
 from flopkit.names import hint
 
-__all__ = ["ACTS", "ACT_KEYS", "KEYS", "LEFT_OUT", "MOST_LAYERS", "WHOLE", "WINDOWED", "Fields"]
+__all__ = [
+    "ACTS",
+    "ACT_KEYS",
+    "KEYS",
+    "MOST_LAYERS",
+    "TEXT_PARTS",
+    "WHOLE",
+    "WINDOWED",
+    "Fields",
+    "class_names",
+    "left_out",
+]
 
 T = TypeVar("T")
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -35,26 +49,36 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "top_k": ("num_experts_per_tok",),
     "expert_d_ff": ("moe_intermediate_size",),
     "dense": ("first_k_dense_replace",),
-    "classes": ("id2label", "num_labels"),
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
 
-_QWEN = {"num_key_value_heads": 32, "sliding_window": 4096}
-_DEEPSEEK = {"q_lora_rank": 1536, "n_shared_experts": 2}
-LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
-    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096}, "mixtral": {"num_key_value_heads": 8},
-    "qwen2": _QWEN, "qwen2_moe": _QWEN | {"num_key_value_heads": 16}, "qwen3": _QWEN, "qwen3_moe": _QWEN | {"num_key_value_heads": 4},
-    "gemma2": {"num_key_value_heads": 4, "sliding_window": 4096},
-    "gemma3_text": {
-        "vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096,
-    },
-    "gpt_oss": {"num_key_value_heads": 8, "sliding_window": 128},
-    "deepseek_v2": _DEEPSEEK, "deepseek_v3": _DEEPSEEK | {"n_shared_experts": 1},
-}  # fmt: skip
-"""What transformers 5.23 takes for a key that is missing, where that is a number and no rule; ``null`` is another thing.
 
-Other sizes must be there. These may be missing: published files leave them out (Gemma 3), or the model could be read without them, as another one.
-"""
+@cache
+def _defaults() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(files("flopkit").joinpath("data/hf_defaults.json").read_text("utf-8"))["types"]
+    return found
+
+
+def left_out(kind: str, family: str = "") -> Mapping[str, Any]:
+    """What transformers takes for the keys that a ``config.json`` of this ``model_type`` leaves out, where that is a value and no rule.
+
+    ``null`` is another thing than a missing key. *family*: whose defaults hold where transformers does not know *kind*.
+
+    >>> left_out("mistral")["num_key_value_heads"], left_out("llama").get("num_key_value_heads")
+    (8, None)
+    """
+    found: Mapping[str, Any] = (_defaults().get(kind) or _defaults().get(family) or {"keys": {}})["keys"]
+    return found
+
+
+def class_names(kind: str) -> tuple[str, ...]:
+    """How transformers' classes for a ``model_type`` begin.
+
+    >>> class_names("qwen2_moe")
+    ('Qwen2Moe',)
+    """
+    return tuple(_defaults().get(kind, {"classes": ()})["classes"])
+
 
 LAYERS = (*KEYS["layers"], "num_decoder_layers")
 MOST_LAYERS = 10_000
@@ -62,6 +86,9 @@ MOST_LAYERS = 10_000
 
 WINDOWED, WHOLE = "sliding_attention", "full_attention"
 """What ``layer_types`` calls a layer with a window, and one without."""
+
+TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", "thinker_config")
+"""Under which key a model of text and more keeps the configuration of its decoder."""
 
 ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
 ACTS = {
@@ -72,18 +99,28 @@ ACTS = {
 class Fields:
     """A configuration that names the field it lacks.
 
-    *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for.
+    *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for, switches and words apart.
+    *labels*: the classes that the file names, two where it names none, as transformers has it.
     """
 
     def __init__(self, fields: Mapping[str, Any], kind: str, left_out: Mapping[str, Any] | None = None) -> None:
         self.fields, self.kind = fields, kind
         self.left_out, self.taken = left_out or {}, dict[str, Any]()
 
+    @property
+    def labels(self) -> int:
+        if named := self.inside("id2label"):
+            return len(named)
+        key = next((key for key in ("num_labels", "_num_labels") if self.fields.get(key) is not None), "num_labels")
+        return self.count(key, 2)
+
     def said(self, key: str) -> Any:
         """What stands under a key, None for nothing."""
         if key in self.left_out and key not in self.fields:
-            self.taken[key] = self.left_out[key]
-            return self.left_out[key]
+            value = self.left_out[key]
+            if not isinstance(value, bool | str):
+                self.taken[key] = value
+            return value
         return self.fields.get(key)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -136,7 +173,10 @@ class Fields:
     def key(self, name: str) -> str:
         """The key under which a number stands, or an error that names all that it may have."""
         keys = KEYS.get(name, (name,))
-        for key in keys:
+        for key in (
+            *(key for key in keys if key in self.fields),
+            *keys,
+        ):  # what the file says under any name comes first
             if self.said(key) is not None:
                 return key
         raise ValueError(
@@ -148,8 +188,9 @@ class Fields:
         return {name: self.need(name) for name in names}
 
     def act(self, default: str = "silu") -> str:
-        key = next((key for key in ACT_KEYS if self.fields.get(key) is not None), "activation")
-        said = self.fields.get(key, default)
+        key = next((key for key in ACT_KEYS if self.fields.get(key) is not None), "")
+        key = key or next((key for key in ACT_KEYS if self.said(key) is not None), "activation")
+        said = self.said(key) or default
         if not isinstance(said, str):
             raise TypeError(f"{key}={sizes.short(said)}: must be the name of an activation, such as {default!r}")
         if said not in ACTS:

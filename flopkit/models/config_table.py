@@ -14,7 +14,7 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     {"multiples": n, "upto": a, "from": b, "not": list}    how many i of b ≤ i < a have i + 1 divisible by n and are not in a list; none where n is 0
     {"listed": keys, "as": word, "of": a, "known": words, "else": value}    how often a word stands in a list of a entries
 
-and besides, ``refused`` lists what a family may say that is not described: ``{"keys": [...], "else": value, "only": values}``.
+and besides, ``classes`` has how the names of its classes begin, and ``refused`` lists what a family may say that is not described: ``{"keys": [...], "else": value, "only": values}``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit.models.architectures import NUMBERS, SAME
-from flopkit.models.config_fields import ACT_KEYS, KEYS, LEFT_OUT, MOST_LAYERS, WHOLE, WINDOWED, Fields, T
+from flopkit.models.architectures.classes import beginnings
+from flopkit.models.config_fields import ACT_KEYS, KEYS, MOST_LAYERS, WHOLE, WINDOWED, Fields, T, left_out
 from flopkit.models.transformer import WindowedLayers
 
 __all__ = ["Value", "reader_table", "when"]
@@ -83,8 +84,8 @@ class Asked(Fields):
         return Value(keys=list(keys), **self._missing(*keys), **most, **_zero(minimum))
 
     def _missing(self, *keys: str) -> dict[str, Any]:
-        left_out = [value for key, value in LEFT_OUT.get(self.kind, {}).items() if key in keys]
-        return {"missing": left_out[0]} if left_out else {}
+        taken = [value for key, value in left_out(self.kind, SAME.get(self.kind, "")).items() if key in keys]
+        return {"missing": taken[0]} if taken else {}
 
     def flag(self, key: str, default: bool = False) -> Any:
         return Value(flag=self.get(key, default))
@@ -113,11 +114,15 @@ class Asked(Fields):
         return {"dense": self.need("dense", minimum=0)}
 
     def act(self, default: str = "silu") -> str:
-        self.refused.append({"keys": list(ACT_KEYS), "else": default, "only": [*_ACTIVATIONS]})
+        usual = self._missing(*ACT_KEYS).get("missing", default)
+        self.refused.append({"keys": list(ACT_KEYS), "else": usual, "only": [*_ACTIVATIONS]})
         return "silu"
 
     def refuse(self, **usual: Any) -> None:
-        self.refused += [{"keys": [key], "else": value, "only": [value]} for key, value in usual.items()]
+        self.refused += [
+            {"keys": [key], "else": self._missing(key).get("missing", value), "only": [value]}
+            for key, value in usual.items()
+        ]
 
 
 _ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh")
@@ -143,11 +148,12 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
     {'keys': ['hidden_size', 'n_embd', 'd_model']}
     """
     table = {}
-    for kind, numbers in NUMBERS.items():
+    for kind in (*NUMBERS, *(other for other, family in SAME.items() if family in NUMBERS)):
+        numbers = NUMBERS[SAME.get(kind, kind)]
         asked = Asked(kind)
         found = {name: _data(value) for name, value in settings(numbers(asked)).items()}
-        table[kind] = {"set": found, "refused": asked.refused}
-    return table | {other: table[kind] for other, kind in SAME.items()}
+        table[kind] = {"set": found, "refused": asked.refused, "classes": [*beginnings(kind)]}
+    return table
 
 
 def _data(value: Any) -> Any:

@@ -110,7 +110,7 @@ def stack_sizes(model: Stack) -> dict[str, str]:
     found = {"layers": layers, "width": amount(model.d_model)}
     if heads := _heads(model.blocks[0][0].mixer):
         found["heads"] = heads
-    return found | {"classes" if model.head == "classes" else "vocabulary": amount(model.vocab)}
+    return found | {"classes" if model.patches is not None else "vocabulary": amount(model.vocab)}
 
 
 def _heads(mixer: Any) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from flopkit.models.architectures import ARCHITECTURES, SAME
+from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
+from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import LEFT_OUT, Fields
+from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
+from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
-from flopkit.names import hint
-from flopkit.sizes import flag, short
+from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type, without_type
+from flopkit.sizes import flag
 
 __all__ = ["families", "from_hf"]
 
@@ -25,7 +25,9 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     Parameters
     ----------
     config : Mapping[str, Any] or str or os.PathLike[str]
-        The configuration as a dictionary, or the path of a ``config.json``.
+        The configuration as a dictionary; the path of a ``config.json``, of Meta's or Mistral's ``params.json``, of a GGUF
+        file, or of a folder with one of them; or a Hub id, ``"org/name"``, whose ``config.json`` is looked up in the local
+        cache, then by ``huggingface_hub`` on the Hub. Weights are never read.
     mtp : bool, optional
         Whether the layer for multi-token prediction is there, which training has and inference may leave out.
 
@@ -37,12 +39,13 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     Raises
     ------
     ValueError
-        For a ``model_type`` that is not known, with near ones; for a field that is missing or has a value that is not described here;
+        For a ``model_type`` that is not known, with a way out; for a file that is something else; for a field that is
+        missing or has a value that is not described here;
         for *mtp* where ``num_nextn_predict_layers`` says that there is no such layer, or more than one.
     TypeError
         For what is neither a dictionary nor a path, a size that is no whole number, a switch that is neither true nor false.
-    FileNotFoundError
-        Where there is no such file.
+    OSError
+        Where there is no such file, and where the Hub does not answer or does not have it.
 
     Notes
     -----
@@ -58,35 +61,71 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     >>> from_hf(config).params
     6738415616
     """
-    if isinstance(config, (str, os.PathLike)):
-        path = Path(config)
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path}: there is no such file; give the path of a config.json, or load a model by its name: fk.load"
-            )
-        try:
-            config = json.loads(path.read_text("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: not a JSON file: {error}") from None
-    if not isinstance(config, Mapping):
-        raise TypeError(f"config={short(config)}: must be a dictionary or the path of a config.json")
-    if isinstance(config.get("text_config"), Mapping):
-        config = {**config["text_config"], **{k: v for k, v in config.items() if k == "tie_word_embeddings"}}
+    given = configuration(config)
+    with given.naming():
+        model = _read(given.config, mtp)
+    return given.finished(model)
+
+
+def _read(config: Mapping[str, Any], mtp: bool) -> Model:
+    """The model that a configuration describes, where it is a dictionary with a ``model_type``."""
+    whole = config
+    config, outer, others = _part_for_text(config)
     kind = config.get("model_type")
     if not isinstance(kind, str):
-        raise ValueError("the configuration has no 'model_type': give a whole config.json")
+        raise without_type(whole)
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
-        raise ValueError(f"model_type={short(kind)} is not described here; {hint(kind[:60], ARCHITECTURES)}")
-    c = Fields(config, kind, LEFT_OUT.get(family))
-    model = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
-    notes = tuple(f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items())
-    return replace(model, notes=notes, mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+        raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
+    task = task_of(outer, config.get("architectures"))
+    c = Fields(config, kind, left_out(kind, family))
+    model = ended(
+        ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind)), kind, task, tasks(family), lambda: c.labels
+    )
+    if outer != kind and not model.causal:
+        why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
+        raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
+    if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
+        model = replace(model, causal=False)
+    notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
+    if others:
+        notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
+    return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+
+
+def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
+    """The configuration of the part for text, the ``model_type`` of the whole, and the parts that are left out."""
+    outer = config.get("model_type")
+    outer = outer if isinstance(outer, str) else ""
+    others = [
+        key
+        for key, value in config.items()
+        if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value
+    ]
+    if SAME.get(outer, outer) in ARCHITECTURES:
+        return config, outer, others
+    inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
+    if inside is None:
+        return config, outer, []
+    left = [
+        key
+        for key, value in config.items()
+        if key.endswith("_config") and isinstance(value, Mapping) and key not in (inside, "quantization_config")
+    ]
+    above = {key: config[key] for key in ("tie_word_embeddings", "architectures", "_name_or_path") if key in config}
+    inner, _, more = _part_for_text({"model_type": TEXT_TYPES.get(outer), **config[inside]} | above)
+    return inner, outer or str(inner.get("model_type")), left + more
+
+
+TEXT_TYPES = {"llava": "llama", "llava_next": "llama", "mistral3": "mistral"}
+"""The ``model_type`` of the part for text, where a file leaves it out."""
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:
     """The layer for multi-token prediction, which is like the last one."""
-    layers = c.get("num_nextn_predict_layers", c.get("num_mtp_layers", 0))
+    layers = (
+        c.fields.get("num_nextn_predict_layers", c.fields.get("num_mtp_layers")) or 0
+    )  # a file that has one says so
     if layers == 1:
         return model.blocks[-1][0]
     raise ValueError(

@@ -9,12 +9,25 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from flopkit.arithmetic import exact_div, total
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
-from flopkit.layers.attentions import SCALE_FLOPS, Mask, Window, visible_pairs
+from flopkit.layers.attentions import SCALE_FLOPS, Chunks, Mask, Window, visible_pairs
 from flopkit.layers.pointwise import SOFTMAX_FLOPS, residual
 from flopkit.layers.products import dense
 from flopkit.sizes import Lengths
 
-__all__ = ["SPLITS", "Part", "Place", "Role", "Run", "Split", "added", "packed", "part", "placed", "project"]
+__all__ = [
+    "SPLITS",
+    "Part",
+    "Place",
+    "Role",
+    "Run",
+    "Split",
+    "added",
+    "packed",
+    "pairs_of",
+    "part",
+    "placed",
+    "project",
+]
 
 Role: TypeAlias = Literal[
     "product", "experts", "convolution", "core", "norm", "vector", "sum", "table", "adapter", "stack"
@@ -85,6 +98,11 @@ class Run:
         return self.batch * self.q
 
     @property
+    def sequences(self) -> Any:
+        """How many texts there are."""
+        return self.batch if self.documents is None else self.batch * self.documents.count
+
+    @property
     def of_encoder(self) -> Run:
         """What goes through the encoder."""
         return Run(self.batch, self.encoded, self.encoded, causal=False, dtype=self.dtype, documents=self.documents)
@@ -113,6 +131,7 @@ class Part(NamedTuple):
     reads: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     unread: bool = False  # whether the sum behind it alone takes its output, which no backward pass reads then
+    detached: bool = False  # whether it has no backward pass: an indexer
     split: Split = "none"  # how it is divided among devices, see `SPLITS`
     place: Place = ""
     core: Cost | None = None  # attention's scores and values, which selective recompute computes again
@@ -176,15 +195,27 @@ def added(name: str, run: Run, d_model: Any, makes: tuple[str, ...] = ("stream",
     return part(name, cost, run.tokens, role="sum", reads=("stream", "output"), makes=makes, split="sequence")
 
 
+def pairs_of(run: Run, mask: Mask) -> tuple[Any, Any]:
+    """Pairs of a query and a key that *mask* lets through, and all of them."""
+    documents = run.documents
+    if documents is None:
+        return run.batch * visible_pairs(run.q, run.kv, mask), run.batch * run.q * run.kv
+    if mask == "full":
+        seen = documents.squares
+    elif isinstance(mask, Chunks):
+        seen = documents.within(mask.width)
+    else:
+        seen = documents.seen(mask.width if isinstance(mask, Window) else None)
+    return run.batch * seen, run.batch * documents.squares
+
+
 def packed(core: Cost, run: Run, mask: Mask) -> Cost:
     """The core of attention, made of all tokens of *run*, as its documents have it: a
     token sees its own document alone."""
     if run.documents is None:
         return core
     whole = run.batch * visible_pairs(run.q, run.q, mask)  # what *core* was made of
-    positions = seen = run.batch * run.documents.squares
-    if mask != "full":
-        seen = run.batch * run.documents.seen(mask.width if isinstance(mask, Window) else None)
+    seen, positions = pairs_of(run, mask)
     pairs = {"scores": seen, "softmax": seen, "hidden": positions - seen, "hidden_softmax": positions - seen}
 
     def scaled(kinds: Mapping[str, Any], each: Any) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.arithmetic import total
-from flopkit.models.blocks import Block, Patches
+from flopkit.models.blocks import Block, Frames, Patches
+from flopkit.models.heads import HEADS, Head
+from flopkit.models.per_layer import LayerInputs
 from flopkit.sizes import Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
@@ -26,7 +28,7 @@ class Stack:
     norm_bias: Flag = True
     final_norm: bool = True
     tied: Flag = False
-    head: str = "tokens"
+    head: str | Head = "tokens"
     head_bias: Flag = False
     positions: Size | None = None
     token_types: int = 0
@@ -34,16 +36,34 @@ class Stack:
     causal: bool = True
     encoder: Stack | None = None
     patches: Patches | None = None
+    frames: Frames | None = None
     mtp: Block | None = None
+    layer_inputs: LayerInputs | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
         choice("norm", self.norm, ("rms", "layer"))
-        choice("head", self.head, ("tokens", "none", "mlm", "classes"))
+        if not isinstance(self.head, Head):
+            choice("head", self.head, HEADS)
         counted = tuple((block, size("layers", layers, minimum=0)) for block, layers in self.blocks)
         object.__setattr__(self, "blocks", counted)
+
+    @property
+    def end(self) -> Head | None:
+        """The head, None where there is none."""
+        words = {
+            "tokens": Head(bias=self.head_bias),
+            "mlm": Head(bias=self.head_bias, dense=True, act="gelu", norm=True),
+            "classes": Head(outputs=self.vocab, each="sequence", bias=True),
+        }
+        return self.head if isinstance(self.head, Head) else words.get(self.head)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it makes text token by token."""
+        return self.causal and self.end is not None and self.end.words
 
     @property
     def layers(self) -> Any:

@@ -1,110 +1,101 @@
 """Each family that a config.json may name: parameters and products are those of the model in transformers, on meta, to the last one."""
 
+import re
+
 import pytest
 import torch
+from family_samples import merged
+from family_samples.sizes import BATCH, DECODER, EXPERTS, SEQ
 
 import flopkit as fk
 from flopkit.models import architectures, families
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
-SEQ, BATCH = 64, 2  # a chunk of the gated delta rule
-DECODER = {
-    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-}  # fmt: skip
-EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
-LATENT = DECODER | EXPERTS | {
-    "kv_lora_rank": 12, "q_lora_rank": 20, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "n_routed_experts": 8,
-    "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "num_key_value_heads": 4,
-}  # fmt: skip
-SMALL = {
-    "llama": DECODER,
-    "mistral": DECODER | {"sliding_window": 8},
-    "qwen2": DECODER,
-    "qwen2_moe": DECODER | EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 40, "mlp_only_layers": [1]},
-    "qwen3": DECODER | {"head_dim": 16},
-    "qwen3_moe": DECODER | EXPERTS | {"num_experts": 6, "head_dim": 16},
-    "mixtral": DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
-    "gemma2": DECODER | {"head_dim": 16, "sliding_window": 8},
-    "gemma3_text": DECODER | {"head_dim": 16, "sliding_window": 8, "num_hidden_layers": 7},
-    "olmo2": DECODER,
-    "gpt_oss": DECODER | {"head_dim": 16, "sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
-    "deepseek_v2": LATENT,
-    "deepseek_v3": LATENT | {"q_lora_rank": None},
-    "gpt2": {"vocab_size": 96, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 2},
-    "mpt": {"vocab_size": 96, "d_model": 32, "n_layers": 3, "n_heads": 4, "max_seq_len": 64},
-    "bert": {
-        "vocab_size": 96, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
-        "max_position_embeddings": 64,
-    },
-    "t5": {"vocab_size": 96, "d_model": 32, "d_kv": 16, "d_ff": 80, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4},
-    "vit": {
-        "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 32, "patch_size": 8,
-        "num_labels": 10,
-    },
-}  # fmt: skip
-SMALL["qwen3_next"] = DECODER | EXPERTS | {
-    "head_dim": 16, "num_experts": 6, "shared_expert_intermediate_size": 40, "num_hidden_layers": 4, "linear_num_value_heads": 4,
-    "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4,
-}  # fmt: skip
-SMALL["mamba2"] = {
-    "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16, "state_size": 24, "n_groups": 2, "expand": 2,
-    "conv_kernel": 4, "chunk_size": 8, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-}  # fmt: skip
+SMALL, CLASSES, BEYOND, HARMLESS = (merged(name) for name in ("SMALL", "CLASSES", "BEYOND", "HARMLESS"))
+INPUTS, NOT_BY_LAYER, NOT_ON_META = merged("INPUTS"), merged("NOT_BY_LAYER"), merged("NOT_ON_META")
+EAGER = merged("EAGER")
 DOTS_1 = DECODER | EXPERTS | {
     "num_hidden_layers": 6, "head_dim": 16, "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 2, "sliding_window": 8,
     "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full", "sliding")],
 }  # fmt: skip
-CLASSES = {"bert": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM", "vit": "AutoModelForImageClassification"}
 
 
-def built(kind, **sizes):
-    """The configuration as transformers would save it, and its model on meta."""
-    config = transformers.AutoConfig.for_model(kind, **(sizes or SMALL[kind]))
+KINDS = sorted({*families(), *(kind for kind in architectures.SAME if kind in transformers.CONFIG_MAPPING)})
+TASKS = {
+    "none": "AutoModel", "sequence": "AutoModelForSequenceClassification", "token": "AutoModelForTokenClassification",
+    "answer": "AutoModelForQuestionAnswering", "image": "AutoModelForImageClassification",
+}  # fmt: skip
+
+
+def small(kind):
+    return SMALL[kind if kind in SMALL else architectures.SAME[kind]]
+
+
+def built(kind, auto="", **sizes):
+    """The configuration as transformers would save it with its model, and the model on meta."""
+    config = transformers.AutoConfig.for_model(kind, **(sizes or small(kind)))
     with torch.device("meta"):
-        model = getattr(transformers, CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
-            config, dtype=torch.bfloat16
+        model = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
+            config, dtype=torch.bfloat16, **({"attn_implementation": "eager"} if kind in EAGER else {})
         )
-    return config.to_dict(), model.eval()
+    return config.to_dict() | {"architectures": [type(model).__name__]}, model.eval()
 
 
 def inputs(kind):
     with torch.device("meta"):
         ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
-        if kind == "vit":
-            return {"pixel_values": torch.zeros(BATCH, 3, 32, 32, dtype=torch.bfloat16)}
-        return {"input_ids": ids, "decoder_input_ids": ids} if kind == "t5" else {"input_ids": ids}
+        return INPUTS[kind](ids) if kind in INPUTS else {"input_ids": ids}
 
 
-def beyond(kind, ours):
-    """FLOPs that transformers' fallback does beside the algorithm, in products: its convolutions run on past the last token, and
-    Mamba-2's repeats B and C for each head and passes the states of the chunks on in one product."""
-    if kind not in ("qwen3_next", "mamba2"):
-        return 0
-    mixer, layers = ours.blocks[0][0].mixer, ours.blocks[0][1]
-    more = 2 * mixer.conv * (mixer.conv - 1) * mixer._channels
-    if kind == "mamba2":
-        more += 2 * SEQ * mixer.chunk * mixer.state * (mixer.heads - mixer.groups)
-        more += 2 * (SEQ // mixer.chunk + 1) ** 2 * mixer.heads * mixer.head_dim * mixer.state
-    return BATCH * layers * more
-
-
-def test_each_family_is_compared():
-    assert set(SMALL) == set(families())
-
-
-@pytest.mark.parametrize("kind", families())
-def test_parameters_and_products_are_those_of_transformers(kind):
-    config, model = built(kind)
-    report = fk.count(lambda: model(**inputs(kind)))
+def compare(kind, config, model, embedded=False):
     ours = fk.from_hf(config)
+    given = inputs(kind)
+    if embedded and kind not in INPUTS:  # transformers looks for padding among tokens, which on meta are none
+        given = {"inputs_embeds": torch.zeros(BATCH, SEQ, ours.d_model, dtype=torch.bfloat16, device="meta")}
+    report = fk.count(lambda: model(**given))
     assert ours.params == sum(p.numel() for p in model.parameters())
-    forward = ours.forward(batch=BATCH) if kind == "vit" else ours.forward(seq=SEQ, batch=BATCH)
+    forward = ours.forward(batch=BATCH) if ours.patches is not None else ours.forward(seq=SEQ, batch=BATCH)
     assert forward.under("TORCH").flops == report.flops - beyond(kind, ours)
 
 
-@pytest.mark.parametrize("kind", sorted(set(families()) - {"qwen3_next", "mamba2"}))
+def beyond(kind, ours):
+    return BEYOND[kind](ours) if kind in BEYOND else 0
+
+
+def test_each_family_is_compared():
+    assert set(families()) <= set(SMALL) <= {*families(), *architectures.SAME}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_and_products_are_those_of_transformers(kind):
+    compare(kind, *built(kind))
+
+
+@pytest.mark.parametrize("task, kind", [(task, kind) for task in TASKS for kind in KINDS])
+def test_each_class_has_its_head(task, kind):
+    """Where transformers has a class for the task, and takes the same inputs for it, so has flopkit, and refuses it otherwise."""
+    mapping = getattr(transformers, TASKS[task])._model_mapping
+    if type(transformers.AutoConfig.for_model(kind)) not in mapping:
+        pytest.skip(f"transformers has no {TASKS[task]} of {kind}")
+    config, model = built(
+        kind,
+        TASKS[task],
+        **small(kind) | {"num_labels": 2} | ({"num_labels": 3, "pad_token_id": 0} if task == "sequence" else {}),
+    )
+    if task not in architectures.tasks(architectures.SAME.get(kind, kind)):
+        with pytest.raises(
+            ValueError, match=f"architectures: this class of {kind} is not described here; classes that end in"
+        ):
+            fk.from_hf(config)
+        return
+    if task in NOT_ON_META.get(kind, "").split():
+        assert fk.from_hf(config).params == sum(p.numel() for p in model.parameters())
+        return
+    compare(kind, config, model, embedded=task == "sequence")
+
+
+@pytest.mark.parametrize("kind", sorted(set(families()) - {*BEYOND, *NOT_BY_LAYER}))
 def test_layer_by_layer(kind):
     """Each layer of ours beside the one that stands in its place there, its mixer and its MLP apart."""
     config, model = built(kind)
@@ -112,13 +103,15 @@ def test_layer_by_layer(kind):
     rows = {row["module"]: row["flops"] for row in report.by_module() if row["flops"]}
     ours = fk.from_hf(config)
     lists = [name for name, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)]
-    stacks = {lists[0]: ours} if kind != "t5" else {"encoder.block": ours.encoder, "decoder.block": ours}
-    seq = ours.patches.tokens if kind == "vit" else SEQ
+    lists = [name for name in lists if not re.search(r"\.\d", name)]
+    stacks = {lists[0]: ours} if ours.encoder is None else {lists[0]: ours.encoder, lists[-1]: ours}
+    seq = SEQ if ours.patches is None else ours.patches.tokens
     for stack, whole in stacks.items():
         order = whole.order or (0,) * whole.layers
         assert len(order) == whole.layers
+        tokens = whole.frames.tokens if whole.frames is not None else seq
         for place, which in enumerate(order):
-            layer = whole.layer(which, seq=seq, batch=BATCH).under("TORCH")
+            layer = whole.layer(which, seq=tokens, batch=BATCH).under("TORCH")
             assert layer.flops == rows[f"{stack}.{place}"], place
             names = [part.name for part in layer.parts]
             mixed = sum(part.flops for part in layer.parts[: names.index("attention_sum")])
@@ -163,27 +156,14 @@ def test_dense_layers_and_experts_with_and_without_a_window():
 
 
 # Keys of a configuration that change nothing of what is counted, by the family that has them ("": any), and why.
-HARMLESS = {
-    "": {
-        "about the file": "transformers_version architectures _name_or_path problem_type dtype is_encoder_decoder",
-        "about a call": "output_hidden_states output_attentions output_router_logits return_dict use_cache chunk_size_feed_forward",
-        "which words are special": "pad_token_id eos_token_id bos_token_id",
-        "positions that are turned have no table": "max_position_embeddings",
-        "which experts are chosen, not how many": "norm_topk_prob n_group topk_group topk_method",
-        "a factor of scores or of logits": "query_pre_attn_scalar scale_attn_weights scale_attn_by_inverse_layer_idx scale_decoder_outputs",
-        "how it was trained": "pretraining_tp classifier_dropout rescale_prenorm_residual",
-    },
-    "deepseek_v2 deepseek_v3": {"latent attention has heads of its own": "num_key_value_heads head_dim qk_head_dim rope_interleave"},
-    "deepseek_v3": {"of the layer that mtp=True adds": "num_nextn_predict_layers"},
-    "qwen3_moe qwen3_next": {"all layers are mixtures": "intermediate_size"},
-    "qwen2 qwen2_moe qwen3": {"layer_types says it": "max_window_layers"},
-    "bert": {"of decoders": "add_cross_attention"},
-    "gemma3_text": {"vector work that is not counted": "final_logit_softcapping attn_logit_softcapping", "layer_types says it": "_sliding_window_pattern"},
-    "gpt2": {"of another head": "summary_type summary_use_proj summary_activation summary_proj_to_labels", "a number format": "reorder_and_upcast_attn"},
-    "mamba2": {"heads and head_dim say it": "expand", "a number format": "residual_in_fp32", "bounds of a step": "time_step_rank time_step_limit"},
-    "mpt": {"unused by transformers, or a name": "learned_pos_emb init_device logit_scale norm_type", "alibi has no table": "max_seq_len"},
-    "t5": {"feed_forward_proj says it": "dense_act_fn is_gated_act", "where a bucket ends": "relative_attention_max_distance", "of the stacks": "is_decoder"},
-    "vit": {"of another head": "pooler_output_size pooler_act encoder_stride"},
+HARMLESS[""] = {
+    "about the file": "transformers_version architectures _name_or_path problem_type dtype is_encoder_decoder",
+    "about a call": "output_hidden_states output_attentions output_router_logits return_dict use_cache chunk_size_feed_forward",
+    "which words are special": "pad_token_id eos_token_id bos_token_id decoder_start_token_id forced_eos_token_id",
+    "positions that are turned have no table": "max_position_embeddings",
+    "which experts are chosen, not how many": "norm_topk_prob n_group topk_group topk_method",
+    "a factor of scores or of logits": "query_pre_attn_scalar scale_attn_weights scale_attn_by_inverse_layer_idx scale_decoder_outputs",
+    "how it was trained": "pretraining_tp classifier_dropout rescale_prenorm_residual",
 }  # fmt: skip
 WINDOWED = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
 
@@ -192,11 +172,11 @@ def told(config):
     """What a configuration comes to; why it is refused, where it is."""
     try:
         model = fk.from_hf(config)
+        passes = [model.forward(batch=BATCH, **({"seq": SEQ} if model.patches is None else {}))]
+        if model.writes and model.encoder is None:
+            passes.append(model.decode(context=SEQ))
     except (ValueError, TypeError) as error:
         return str(error)
-    passes = [model.forward(batch=BATCH, **({"seq": SEQ} if model.patches is None else {}))]
-    if model.head == "tokens" and model.encoder is None:
-        passes.append(model.decode(context=SEQ))
     return [model.params, model.active_params, *((each.flops, each.vector_flops, each.bytes) for each in passes)]
 
 
@@ -222,13 +202,13 @@ def ignored(kind, config):
     }
 
 
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_key_that_matters_is_passed_over(kind):
     """A reader that ignores a size, a window or a switch goes red here."""
     config, _ = built(kind)
     found = ignored(kind, config)
     if "use_sliding_window" in config:
-        found &= ignored(kind, built(kind, **SMALL[kind] | WINDOWED)[0])
+        found &= ignored(kind, built(kind, **small(kind) | WINDOWED)[0])
     known = {
         key
         for kinds, why in HARMLESS.items()
@@ -237,7 +217,7 @@ def test_no_key_that_matters_is_passed_over(kind):
         for key in keys.split()
     }
     assert sorted(found - known) == [], (
-        f"{kind}: say in flopkit/models/architectures.py what these stand for, refuse them, or write here why they don't matter"
+        f"{kind}: say in flopkit/models/architectures/ what these stand for, refuse them, or write here why they don't matter"
     )
 
 
@@ -251,3 +231,37 @@ def test_a_key_that_is_passed_over_is_seen(monkeypatch):
         lambda c, name: reader(type(c)({**c.fields, "mlp_bias": False}, c.kind), name),
     )
     assert ignored("llama", config) - before == {"mlp_bias"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_that_is_left_out_is_what_transformers_takes(kind):
+    """One key of the small configuration left out at a time, in the file and in transformers."""
+    for key in small(kind):
+        sizes = {name: value for name, value in small(kind).items() if name != key}
+        try:
+            whole = transformers.AutoConfig.for_model(kind, **sizes).to_dict()
+        except Exception:
+            continue  # transformers itself refuses what does not go together
+        whole.pop("architectures", None)
+        assert told({"model_type": kind, **sizes}) == told(whole), key
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 90, "use_double_wide_mlp": True},
+        {"hidden_size_per_layer_input": 8, "attention_k_eq_v": True, "num_global_key_value_heads": 4},
+    ],
+)
+def test_the_small_models_of_gemma_4(changed):
+    """Inputs for each layer, and layers that take their keys and values from an earlier one."""
+    plain = {
+        key: value for key, value in SMALL["gemma4_text"].items() if key not in ("enable_moe_block", "attention_k_eq_v")
+    }
+    config, model = built("gemma4_text", **plain | {"num_kv_shared_layers": 2, "num_hidden_layers": 12} | changed)
+    compare("gemma4_text", config, model)
+    ours = fk.from_hf(config)
+    own = [ours.blocks[kind][0].mixer for kind in ours.order[:10]]
+    assert ours.kv_bytes(context=64) == sum(
+        2 * 2 * min(64, each.window or 64) * each.kv_heads * each.head_dim for each in own
+    )

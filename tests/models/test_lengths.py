@@ -121,7 +121,7 @@ def test_the_order_makes_no_difference_and_batch_repeats_them():
 def test_pairs_and_chunks_by_hand():
     """Lengths 3, 1 and 2: 6 + 1 + 3 pairs of 9 + 1 + 4 positions; in a window of 2, 5 + 1 + 3; in chunks of 2, 2 + 1 + 1."""
     documents = lengths_of([3, 1, 2])
-    assert (documents.tokens, documents.longest, len(documents), documents.squares) == (6, 3, 3, 14)
+    assert (documents.tokens, documents.longest, documents.count, documents.squares) == (6, 3, 3, 14)
     assert (documents.seen(), documents.seen(2), documents.seen(1), documents.seen(3), documents.chunks(2)) == (
         10,
         9,

@@ -1,0 +1,86 @@
+"""Decoders with RMS norms, dense and with experts: Llama and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flopkit.models.architectures.decoder_fields import common, experts_of, heads_of
+from flopkit.models.config_fields import Fields
+from flopkit.models.mixers import LatentAttention
+
+__all__ = ["NUMBERS", "SAME"]
+
+
+def _llama(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c, c.flag("attention_bias")), bias=c.flag("mlp_bias"))
+
+
+def _mistral(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c, **c.all("kv_heads"))) | c.windows()
+
+
+def _mixtral(c: Fields) -> dict[str, Any]:
+    attention, experts = heads_of(c, **c.all("kv_heads")), experts_of(c, "d_ff")
+    return common(c, mlp=False, attention=attention, experts=experts) | c.windows()
+
+
+_QWEN: dict[str, Any] = {"switch": "use_sliding_window", "first": "max_window_layers"}
+
+
+def _qwen2(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c, qkv_bias=True)) | c.windows(**_QWEN)
+
+
+def _qwen3(c: Fields) -> dict[str, Any]:
+    attention = heads_of(c, c.flag("attention_bias"), qk_norm="head", **c.all("head_dim"))
+    return common(c, attention=attention) | c.windows(**_QWEN)
+
+
+def _qwen2_moe(c: Fields) -> dict[str, Any]:
+    shared = {"shared_d_ff": c.need("shared_expert_intermediate_size", minimum=0), "shared_gate": True}
+    attention = heads_of(c, **c.all("kv_heads"), qkv_bias=c.flag("qkv_bias", True))
+    # without a list, transformers 4 and 5 give the window to different layers
+    layers = c.crossed(switch="use_sliding_window", listed=True)
+    return common(c, attention=attention, experts=experts_of(c, **shared)) | layers
+
+
+def _qwen3_moe(c: Fields) -> dict[str, Any]:
+    attention = heads_of(c, c.flag("attention_bias"), **c.all("kv_heads"), qk_norm="head")
+    return common(c, attention=attention, experts=experts_of(c)) | c.crossed(switch="use_sliding_window")
+
+
+def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    c.refuse(use_bidirectional_attention=False)
+    attention = heads_of(c, c.flag("attention_bias"), **c.all("kv_heads", "head_dim"), **more)
+    found = common(c, attention=attention, tied=c.flag("tie_word_embeddings", True), norms="both")
+    return found | c.windows(every=every, every_key=every_key)
+
+
+def _olmo2(c: Fields) -> dict[str, Any]:
+    c.refuse(attention_bias=False)
+    return common(c, norms="post", attention=heads_of(c, qk_norm="whole"))
+
+
+def _gpt_oss(c: Fields) -> dict[str, Any]:
+    attention = heads_of(c, c.flag("attention_bias", True), sinks=True, **c.all("kv_heads", "head_dim"))
+    found = common(c, mlp=False, attention=attention, experts=experts_of(c, "d_ff", bias=True))
+    return found | c.windows(every=2)
+
+
+def _deepseek(c: Fields) -> dict[str, Any]:
+    c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1)
+    sizes = c.all("heads", "kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
+    shared = c.count("n_shared_experts", 0, minimum=0) * c.need("expert_d_ff")
+    experts = experts_of(c, shared_d_ff=shared)
+    return common(c, attention=c.made(LatentAttention, **sizes), experts=experts) | c.dense_first()
+
+
+NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
+    "llama": _llama, "mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen2_moe": _qwen2_moe, "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe, "gemma2": lambda c: _gemma(c, 2),
+    "gemma3_text": lambda c: _gemma(c, 6, ("sliding_window_pattern", "_sliding_window_pattern"), qk_norm="head"),
+    "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
+}  # fmt: skip
+
+SAME = {"kimi_k2": "deepseek_v3"}
