@@ -159,7 +159,9 @@ def test_linear_attention_has_a_cache_that_does_not_grow_and_its_memory_is_not_k
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     found, states = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8"), 3 * 2 * (4 * 16 * 24 + 160 * 4)
-    assert found["KV_cache"] == fk.from_hf(config).kv_bytes(context=8) == fk.from_hf(config).kv_bytes(context=9) == states
+    assert (
+        found["KV_cache"] == fk.from_hf(config).kv_bytes(context=8) == fk.from_hf(config).kv_bytes(context=9) == states
+    )
     trained = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8", "--train")
     assert (
         trained["model_FLOPs"] == fk.from_hf(config).train_step(seq=8).model_flops

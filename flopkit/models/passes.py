@@ -152,7 +152,7 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     head = model.end
     if head is None:
         return []
-    rows, width = head.rows(run.batch, tokens), head.width(model.d_model)
+    rows, width = head.rows(run.sequences, tokens), head.width(model.d_model)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
     if not is_zero(head.dense):
