@@ -77,7 +77,7 @@ WINDOWED, WHOLE = "sliding_attention", "full_attention"
 
 ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
 ACTS = {
-    "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
+    "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu", "relu2": "relu2",
 }  # fmt: skip
 
 
@@ -136,6 +136,13 @@ class Fields:
             return said
         sizes.divides("heads", self.need("heads"), "d_model", self.need("d_model"))
         return self.need("d_model") // self.need("heads")
+
+    def rotary(self, usual: float = 1.0) -> Any:
+        """Features of a head that are turned by their position: the share under ``partial_rotary_factor``, or what is *usual*."""
+        inside = self.inside("rope_scaling") or self.inside("rope_parameters")
+        share = next((each for each in (inside, self.fields) if each.get("partial_rotary_factor") is not None), {})
+        part = sizes.factor("partial_rotary_factor", share.get("partial_rotary_factor", usual))
+        return int(self.head_dim() * part)
 
     def made(self, kind: type[T], **numbers: Any) -> T:
         """A value of a *kind*, such as `Attention`, of what was read."""

@@ -93,6 +93,9 @@ class Experts(Branch):
         Whether an expert has a third matrix, as in `MLP`.
     bias : Flag, optional
         Whether router and experts add biases (gpt-oss).
+    choice_bias : Flag, optional
+        Whether a learned bias is added to the scores by which experts are chosen, and is
+        among the parameters (ERNIE 4.5).
     shared_gate : Flag, optional
         Whether a dense layer with one output gates the shared MLP (Qwen1.5-MoE,
         Qwen3-Next).
@@ -104,6 +107,7 @@ class Experts(Branch):
     shared_d_ff: Count = 0
     gated: bool = True
     bias: Flag = False
+    choice_bias: Flag = False
     shared_gate: Flag = False
 
     def __post_init__(self) -> None:
@@ -122,9 +126,10 @@ class Experts(Branch):
         expert = matrices * d_model * self.d_ff
         biases = self.bias * ((matrices - 1) * self.d_ff + d_model)
         added = {} if is_zero(self.bias) else {"bias": experts * biases}
+        of_router = {} if is_zero(self.bias) and is_zero(self.choice_bias) else {"bias": (self.bias + self.choice_bias) * experts}
         router = replace(
             both, macs_by_kind={"router": both.macs_by_kind["router"]}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
-            bytes=0, params_by_role={"weight": d_model * experts} | ({} if is_zero(self.bias) else {"bias": self.bias * experts}),
+            bytes=0, params_by_role={"weight": d_model * experts} | of_router,
         )  # fmt: skip
         worked = both.macs_by_kind["products"]
         padding = {} if run.capacity is None else {"padding": computed.macs_by_kind["products"] - worked}

@@ -11,7 +11,7 @@ from flopkit.dtypes import nbytes
 from flopkit.layers.attention_layers import mla
 from flopkit.layers.attentions import Mask, attention, window
 from flopkit.layers.embeddings import rotary
-from flopkit.layers.normalisations import rms_norm
+from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
 from flopkit.models.parts import Part, Run, part, project
@@ -42,7 +42,8 @@ class Attention(Branch):
         Whether the projections add a bias.
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
-        for all heads; ``"whole"``: one over all heads together.
+        for all heads; ``"whole"``: one over all heads together; ``"heads"``: a layer norm
+        of each head's, with weights of its own and no bias (Command R+).
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
     gate : Flag, optional
@@ -78,7 +79,7 @@ class Attention(Branch):
         check_fields(self)
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
-        choice("qk_norm", self.qk_norm, ("", "head", "whole"))
+        choice("qk_norm", self.qk_norm, ("", "head", "whole", "heads"))
         divides("kv_heads", self.kv_heads, "heads", self.heads)
 
     def mask(self, run: Run) -> Mask:
@@ -143,12 +144,16 @@ class Attention(Branch):
         if not self.qk_norm:
             return []
         found = []
-        of_each = self.qk_norm == "head"
+        of_each = self.qk_norm != "whole"
         rows = (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
         for name, what, tokens, heads in rows:
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
-            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if of_each else "inner"}
-            found.append(part(name, rms_norm(tokens=n, d=d, dtype=run.dtype), tokens, role="norm", **made))
+            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if self.qk_norm == "head" else "inner"}
+            cost = rms_norm(tokens=n, d=d, dtype=run.dtype)
+            if self.qk_norm == "heads":
+                cost = layer_norm(tokens=n, d=d, bias=False, dtype=run.dtype)
+                cost = replace(cost, params_by_role={"norm": heads * d}, bytes=cost.bytes + nbytes((heads - 1) * d, run.dtype))
+            found.append(part(name, cost, tokens, role="norm", **made))
         return found
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
@@ -162,7 +167,8 @@ class Attention(Branch):
         found: list[Kept] = []
         if self.qk_norm:
             found.append(Kept("norms of queries and keys, inputs", nbytes((queries + keys) * self.head_dim, run.dtype)))
-            rows = queries + keys if self.qk_norm == "head" else tokens + seen
+            rows = tokens + seen if self.qk_norm == "whole" else queries + keys
+            rows = 2 * rows if self.qk_norm == "heads" else rows  # a mean, too
             found.append(Kept("norms of queries and keys, statistics", nbytes(rows, "fp32")))
         found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.head_dim, kernel, dropout)
         if not is_zero(self.gate):

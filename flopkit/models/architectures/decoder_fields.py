@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from flopkit.models.blocks import Block
 from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import Experts
 from flopkit.models.mixers import Attention
 
-__all__ = ["common", "experts_of", "heads_of"]
+__all__ = ["common", "ends", "experts_of", "heads_of", "one_by_one"]
 
 
 def common(c: Fields, *, mlp: bool = True, **changed: Any) -> dict[str, Any]:
@@ -29,3 +31,16 @@ def heads_of(c: Fields, bias: Any = False, **said: Any) -> Attention:
 def experts_of(c: Fields, d_ff: str = "expert_d_ff", **more: Any) -> Experts:
     c.refuse(hidden_act="silu")
     return c.made(Experts, **c.all("experts", "top_k"), d_ff=c.need(d_ff), **more)
+
+
+def ends(c: Fields, **changed: Any) -> dict[str, Any]:
+    """What a `Model` needs beside its layers."""
+    return c.all("vocab", "d_model") | {"tied": c.flag("tie_word_embeddings")} | changed
+
+
+def one_by_one(blocks: Iterable[Block]) -> dict[str, Any]:
+    """The kinds of layers among *blocks*, one for each layer, and their order."""
+    every = list(blocks)
+    kinds = list(dict.fromkeys(every))
+    order = tuple(map(kinds.index, every)) if len(kinds) > 1 else ()
+    return {"blocks": tuple((kind, every.count(kind)) for kind in kinds), "order": order}
