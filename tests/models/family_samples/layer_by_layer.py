@@ -19,7 +19,8 @@ SMALL = {
     "glm4v_moe_text": MIXTURE | {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default", "mrope_section": [2, 1, 1]}},
     "glm4_moe_lite": {key: value for key, value in LATENT.items() if key != "first_k_dense_replace"},
     "dots1": MIXTURE | {"sliding_window": 8, "max_window_layers": 2, "num_hidden_layers": 4},
-    "ernie4_5_moe": DECODER | {"head_dim": 16, "moe_intermediate_size": 24, "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 2},
+    "ernie4_5_moe": DECODER | {"head_dim": 16, "moe_intermediate_size": 24, "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 2,
+        "num_hidden_layers": 4, "moe_layer_end_index": 2},
     "hunyuan_v1_moe": DECODER | {"head_dim": 16, "num_experts": 6, "moe_topk": [1, 2, 2]},
 }  # fmt: skip
 
@@ -27,6 +28,9 @@ SMALL = {
 CLASSES = {"glm4v_text": "AutoModel", "glm4v_moe_text": "AutoModel"}
 
 HARMLESS = {
+    "dots1": {"layer_types says it": "max_window_layers"},
+    "glm4_moe": {"of the layer that mtp=True adds": "num_nextn_predict_layers"},
+    "olmo": {"a clamp is not counted": "clip_qkv"},
     "cohere2": {"transformers takes the width by the heads": "head_dim"},
     "exaone4": {"layer_types says it": "sliding_window_pattern"},
     "smollm3": {"no_rope_layers says it": "no_rope_layer_interval"},
