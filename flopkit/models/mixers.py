@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 from flopkit.arithmetic import is_zero, minimum
 from flopkit.dtypes import nbytes
 from flopkit.layers.attention_layers import mla
-from flopkit.layers.attentions import Mask, attention, window
+from flopkit.layers.attentions import Mask, attention, chunks, window
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
 from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.sparse import Indexer
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
 
@@ -36,14 +37,20 @@ class Attention(Branch):
         Query heads, heads of keys and values, features of each.
     window : Size, optional
         How many tokens a query sees, itself included. None: all that its mask allows.
+    chunk : Size, optional
+        Tokens of a chunk, inside which a query sees those before it (Llama 4). None:
+        the sequence is not divided.
     rotary : Any, optional
         Features of a head that are turned by their position. None: all; 0: none.
     qkv_bias, out_bias : Flag, optional
         Whether the projections add a bias.
+    k_bias : bool, optional
+        Whether the keys' does, too, where *qkv_bias* is set (not in Whisper).
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
-        for all heads; ``"whole"``: one over all heads together; ``"heads"``: a layer norm
-        of each head's, with weights of its own and no bias (Command R+).
+        for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
+        each head without weights (Llama 4); ``"heads"``: a layer norm of each head with
+        weights of its own and no bias (Command R+).
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
     gate : Flag, optional
@@ -59,39 +66,61 @@ class Attention(Branch):
         keys.
     cross : bool, optional
         Whether keys and values come from an encoder's output.
+    values : str, optional
+        ``"own"``: by a projection; ``"keys"``: the keys before their norm are the
+        values, too (Gemma 4).
+    v_norm : bool, optional
+        Whether a norm without weights follows the values (Gemma 4).
+    reused : bool, optional
+        Whether keys and values, and the cache, are those of an earlier layer (Gemma 3n
+        and 4).
     """
 
     heads: Size
     kv_heads: Size
     head_dim: Size
     window: Size | None = None
+    chunk: Size | None = None
     rotary: Any = None
     qkv_bias: Flag = False
     out_bias: Flag = False
+    k_bias: bool = True
     qk_norm: str = ""
     sinks: Flag = False
     gate: Flag = False
     position_buckets: Count = 0
     position_keys: Flag = False
     cross: bool = False
+    values: str = "own"
+    v_norm: bool = False
+    reused: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+        choice("values", self.values, ("own", "keys"))
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
-        choice("qk_norm", self.qk_norm, ("", "head", "whole", "heads"))
+        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain", "heads"))
+        if self.window is not None and self.chunk is not None:
+            raise ValueError(f"window={self.window} beside chunk={self.chunk}: give one of them")
         divides("kv_heads", self.kv_heads, "heads", self.heads)
 
     def mask(self, run: Run) -> Mask:
         """Which token sees which, in this layer."""
         if self.cross or not run.causal:
             return "full"
+        if self.chunk is not None:
+            return chunks(self.chunk)
         return "causal" if self.window is None else window(self.window)
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens: keys and values of
-        those that are still seen."""
-        rows = context if self.window is None else minimum(context, self.window)
+        those that are still seen, at most a window or a chunk of them."""
+        return 0 if self.reused else self._seen(context)
+
+    def _seen(self, context: Any) -> Any:
+        limit = self.window if self.chunk is None else self.chunk
+        rows = context if limit is None else minimum(context, limit)
         return rows * 2 * self.kv_heads * self.head_dim
 
     def handed_on(self, run: Run) -> Any:
@@ -104,17 +133,22 @@ class Attention(Branch):
         kv = run.encoded if self.cross else run.kv
         # tokens that get keys and values here
         fresh = run.tokens if not self.cross else 0 if run.decode else run.batch * run.encoded
+        fresh = 0 if self.reused else fresh
         source = ("encoded",) if self.cross else ("input",)
         gate = () if is_zero(self.gate) else ("gate",)
         made: dict[str, Any] = {"reads": ("input",), "makes": ("queries", *gate), "split": "column"}
         found = [project("q_proj", run, d_model, (1 + self.gate) * heads * head_dim, self.qkv_bias, **made)]
-        for name, what in (("k_proj", "keys"), ("v_proj", "values")):
+        both = (("k_proj", "keys"), ("v_proj", "values")) if self.values == "own" else (("k_proj", "keys"),)
+        for name, what in both:
             if not is_zero(fresh):
-                made = {"tokens": fresh, "reads": source, "makes": (what,), "split": "column"}
-                found.append(project(name, run, d_model, kv_heads * head_dim, self.qkv_bias, **made))
+                makes = (what,) if self.values == "own" else ("keys", "values")
+                made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
+                bias = self.qkv_bias if self.k_bias or name != "k_proj" else 0
+                found.append(project(name, run, d_model, kv_heads * head_dim, bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
-            turned = rotary(batch=run.batch, seq=run.q, heads=heads + kv_heads, head_dim=self.rotary, dtype=run.dtype)
+            turned_heads = heads if self.reused else heads + kv_heads
+            turned = rotary(batch=run.batch, seq=run.q, heads=turned_heads, head_dim=self.rotary, dtype=run.dtype)
             found.append(part("rotary", turned, run.tokens, split="inner"))
         mask = self.mask(run)
         core = attention(
@@ -130,7 +164,7 @@ class Attention(Branch):
         if extra:
             core = replace(core, params_by_role=extra)
         seen = "pairs" if mask != "full" else "batch·q·kv"
-        cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self.held(run.kv))
+        cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self._seen(run.kv))
         formula = f"2·{seen}·{heads}·2·{head_dim}"
         found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
         if gate:
@@ -141,22 +175,35 @@ class Attention(Branch):
 
     def _normed(self, run: Run, fresh: Any) -> list[Part]:
         """The norms of queries and keys, where there are any."""
-        if not self.qk_norm:
-            return []
-        found = []
-        of_each = self.qk_norm != "whole"
-        rows = (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
+        found: list[Part] = []
+        of_each, weight = self.qk_norm != "whole", self.qk_norm != "plain"
+        rows = (
+            (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
+            if self.qk_norm
+            else ()
+        )
         for name, what, tokens, heads in rows:
+            if is_zero(tokens):
+                continue
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
-            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if self.qk_norm == "head" else "inner"}
-            cost = rms_norm(tokens=n, d=d, dtype=run.dtype)
+            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "inner"}
+            made |= {"split": "shared"} if self.qk_norm in ("head", "plain") else {}
+            cost = rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype)
             if self.qk_norm == "heads":
+                own = nbytes((heads - 1) * d, run.dtype)
                 cost = layer_norm(tokens=n, d=d, bias=False, dtype=run.dtype)
-                cost = replace(cost, params_by_role={"norm": heads * d}, bytes=cost.bytes + nbytes((heads - 1) * d, run.dtype))
+                cost = replace(cost, params_by_role={"norm": heads * d}, bytes=cost.bytes + own)
             found.append(part(name, cost, tokens, role="norm", **made))
+        if self.v_norm and not is_zero(fresh):
+            plain = rms_norm(tokens=fresh * self.kv_heads, d=self.head_dim, weight=False, dtype=run.dtype)
+            found.append(part("v_norm", plain, fresh, role="norm", reads=("values",), makes=("values",), split="inner"))
         return found
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        if self.reused or self.v_norm or self.values != "own":
+            raise ValueError(
+                "what the backward pass of values made of keys, normed or shared with another layer keeps is not known here"
+            )
         if kernel == "flash" and not is_zero(self.position_buckets):
             raise ValueError(
                 "kernel='flash': what such a kernel keeps of learned biases that are added to the scores (T5) is not known here; give kernel='math'"
@@ -210,6 +257,12 @@ class LatentAttention(Branch):
         Size of the latent of queries. None: queries come directly.
     kv_lora, qk_nope, qk_rope, v_head_dim : Size
         As in `flopkit.mla`.
+    selected : Size, optional
+        How many tokens a query sees at most, chosen by an indexer. None: all that its
+        mask allows.
+    indexer : Indexer, optional
+        What chooses them. None beside *selected*: the choice of an earlier layer serves
+        this one, too.
     """
 
     heads: Size
@@ -218,30 +271,49 @@ class LatentAttention(Branch):
     qk_nope: Size
     qk_rope: Size
     v_head_dim: Size
+    selected: Size | None = None
+    indexer: Indexer | None = None
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.indexer is not None and (self.selected is None or self.q_lora is None):
+            raise ValueError(
+                f"indexer={self.indexer}: give selected=, the tokens that it chooses, and q_lora=, of which it makes queries"
+            )
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens."""
-        return context * (self.kv_lora + self.qk_rope)
+        keys = 0 if self.indexer is None else self.indexer.held(context)
+        return context * (self.kv_lora + self.qk_rope) + keys
+
+    def mask(self, run: Run) -> Mask:
+        """Which token sees which. A query sees as many of those that are chosen for it
+        as of a window of that width."""
+        if not run.causal:
+            return "full"
+        return "causal" if self.selected is None else window(self.selected)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         layer = mla(
             batch=run.batch, q=run.q, kv=run.kv, d_model=d_model, heads=self.heads, q_lora=self.q_lora, kv_lora=self.kv_lora,
-            qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask="causal" if run.causal else "full",
+            qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask=self.mask(run),
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        return [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        found = [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        if self.indexer is not None:
+            core = [each.cost.name for each in found].index("attention")
+            found[core:core] = self.indexer.parts(run, d_model, self.q_lora)
+        return found
 
     def _known(self, run: Run, d_model: Any) -> dict[str, dict[str, Any]]:
         """What `flopkit.mla` does not say of its parts: shapes, what each reads and
         makes, and how it is divided."""
         heads, rope = self.heads, self.qk_rope
         queries, key, value = heads * (self.qk_nope + rope), self.qk_nope + rope, self.v_head_dim
-        core = CORE | {"cache": run.batch * self.held(run.kv), "flash_dim": key}
+        rows = run.kv if self.selected is None else minimum(run.kv, run.q * self.selected)  # of the latents, read
+        core = CORE | {"cache": run.batch * rows * (self.kv_lora + rope), "flash_dim": key}
         if run.decode:  # on the latents themselves
             key, value = self.kv_lora + rope, self.kv_lora
             core["reads"] = ("queries", "latent")

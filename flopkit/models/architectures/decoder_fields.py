@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from flopkit.models.blocks import Block
@@ -10,7 +10,7 @@ from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import Experts
 from flopkit.models.mixers import Attention
 
-__all__ = ["common", "ends", "experts_of", "heads_of", "one_by_one"]
+__all__ = ["common", "ends", "experts_of", "heads_of", "in_turn"]
 
 
 def common(c: Fields, *, mlp: bool = True, **changed: Any) -> dict[str, Any]:
@@ -38,9 +38,8 @@ def ends(c: Fields, **changed: Any) -> dict[str, Any]:
     return c.all("vocab", "d_model") | {"tied": c.flag("tie_word_embeddings")} | changed
 
 
-def one_by_one(blocks: Iterable[Block]) -> dict[str, Any]:
-    """The kinds of layers among *blocks*, one for each layer, and their order."""
-    every = list(blocks)
-    kinds = list(dict.fromkeys(every))
-    order = tuple(map(kinds.index, every)) if len(kinds) > 1 else ()
-    return {"blocks": tuple((kind, every.count(kind)) for kind in kinds), "order": order}
+def in_turn(layers: Sequence[Block]) -> dict[str, Any]:
+    """The kinds of layers, and the order in which they stand, of layers one by one."""
+    kinds = list(dict.fromkeys(layers))
+    order = tuple(map(kinds.index, layers))
+    return {"blocks": tuple((kind, order.count(place)) for place, kind in enumerate(kinds)), "order": order}

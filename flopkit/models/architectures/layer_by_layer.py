@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flopkit.models.architectures.decoder_fields import common, ends, experts_of, heads_of, one_by_one
+from flopkit.models.architectures.decoder_fields import common, ends, experts_of, heads_of, in_turn
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.feed_forward import MLP, Experts
@@ -47,7 +47,7 @@ def _cohere2(c: Fields, name: str) -> Model:
     windowed = _types(c, _every(c, 0 if c.fields.get("layer_types") else c.count("sliding_window_pattern", 4)))
     layers = (Block(mixer=narrow if each else whole, mlp=_mlp(c), norms="parallel") for each in windowed)
     more = {"norm": "layer", "norm_bias": False, "tied": c.flag("tie_word_embeddings", True)}
-    return Model(name=name, **ends(c, **more), **one_by_one(layers))
+    return Model(name=name, **ends(c, **more), **in_turn(list(layers)))
 
 
 def _exaone4(c: Fields, name: str) -> Model:
@@ -60,7 +60,7 @@ def _exaone4(c: Fields, name: str) -> Model:
     if window is not None:
         whole = replace(whole, rotary=0)
     layers = (Block(mixer=narrow if each else whole, mlp=_mlp(c), norms="post") for each in windowed)
-    return Model(name=name, **ends(c), **one_by_one(layers))
+    return Model(name=name, **ends(c), **in_turn(list(layers)))
 
 
 def _smollm3(c: Fields, name: str) -> Model:
@@ -76,7 +76,7 @@ def _smollm3(c: Fields, name: str) -> Model:
         Block(mixer=replace(plain, rotary=None if turns else 0, window=window if narrow else None), mlp=mlp)
         for turns, narrow in zip(turned, windowed, strict=True)
     )
-    return Model(name=name, **ends(c, tied=c.flag("tie_word_embeddings", True)), **one_by_one(blocks))
+    return Model(name=name, **ends(c, tied=c.flag("tie_word_embeddings", True)), **in_turn(list(blocks)))
 
 
 def _cwm(c: Fields, name: str) -> Model:
@@ -84,7 +84,7 @@ def _cwm(c: Fields, name: str) -> Model:
     narrow = replace(whole, window=c.get("sliding_window"))
     windowed = _types(c, [i % 4 != 0 for i in range(c.need("layers"))])
     mlp = _mlp(c, bias=c.flag("mlp_bias"))
-    return Model(name=name, **ends(c), **one_by_one(Block(mixer=narrow if each else whole, mlp=mlp) for each in windowed))
+    return Model(name=name, **ends(c), **in_turn([Block(mixer=narrow if each else whole, mlp=mlp) for each in windowed]))
 
 
 def _helium(c: Fields, name: str) -> Model:
@@ -148,7 +148,7 @@ def _glm4_moe_lite(c: Fields, name: str) -> Model:
     c.refuse(attention_bias=False)
     sizes = c.all("heads", "kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
     mixer, kinds = LatentAttention(**sizes), (_mlp(c), _shared(c))
-    return Model(name=name, **ends(c), **one_by_one(Block(mixer=mixer, mlp=kinds[each]) for each in _sparse_types(c)))
+    return Model(name=name, **ends(c), **in_turn([Block(mixer=mixer, mlp=kinds[each]) for each in _sparse_types(c)]))
 
 
 def _dots1(c: Fields, name: str) -> Model:
@@ -157,7 +157,7 @@ def _dots1(c: Fields, name: str) -> Model:
     windowed = _types(c, [window is not None and i >= first for i in range(c.need("layers"))])
     mixers, mlps, dense = (whole, replace(whole, window=window)), (_shared(c), _mlp(c)), c.need("dense", minimum=0)
     blocks = (Block(mixer=mixers[each], mlp=mlps[i < dense]) for i, each in enumerate(windowed))
-    return Model(name=name, **ends(c), **one_by_one(blocks))
+    return Model(name=name, **ends(c), **in_turn(list(blocks)))
 
 
 def _ernie4_5_moe(c: Fields, name: str) -> Model:
@@ -173,7 +173,7 @@ def _ernie4_5_moe(c: Fields, name: str) -> Model:
     sparse = [(i + 1) % period == 0 and first <= i <= last for i in range(layers)]
     mixer, kinds = heads_of(c), (_mlp(c), experts)
     tied = c.flag("tie_word_embeddings", True)
-    return Model(name=name, **ends(c, tied=tied), **one_by_one(Block(mixer=mixer, mlp=kinds[each]) for each in sparse))
+    return Model(name=name, **ends(c, tied=tied), **in_turn([Block(mixer=mixer, mlp=kinds[each]) for each in sparse]))
 
 
 def _of_each(c: Fields, key: str, usual: int) -> list[int]:
@@ -194,7 +194,7 @@ def _hunyuan_moe(c: Fields, name: str) -> Model:
             raise ValueError(f"{key}={wrong[0]}: flopkit supports {c.kind} only with {key}={right}")
     mixer, experts = heads_of(c, c.flag("attention_bias"), qk_norm="head"), c.need("experts")
     mixtures = [Experts(experts=experts, top_k=each, d_ff=d_ff, shared_d_ff=d_ff) for each in _of_each(c, "moe_topk", 1)]
-    return Model(name=name, **ends(c), **one_by_one(Block(mixer=mixer, mlp=each) for each in mixtures))
+    return Model(name=name, **ends(c), **in_turn([Block(mixer=mixer, mlp=each) for each in mixtures]))
 
 
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
