@@ -12,8 +12,9 @@ from typing import Any
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
+from flopkit.models.config_fields import Fields, left_out
 from flopkit.models.model import Model
+from flopkit.models.text_parts import part_for_text
 from flopkit.names import hint
 from flopkit.sizes import flag, short
 
@@ -71,10 +72,11 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
             raise ValueError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(config, Mapping):
         raise TypeError(f"config={short(config)}: must be a dictionary or the path of a config.json")
-    config, outer, others = _part_for_text(config)
+    config, outer, others = part_for_text(config)
     kind = config.get("model_type")
     if not isinstance(kind, str):
-        raise ValueError("the configuration has no 'model_type': give a whole config.json")
+        where = f"its part for text, of a {outer!r}, has" if outer else "the configuration has"
+        raise ValueError(f"{where} no 'model_type': give a whole config.json")
     family = SAME.get(kind, kind)
     said = repr(kind) if outer == kind else f"{kind!r}, the part for text of a {outer!r},"
     if family not in ARCHITECTURES:
@@ -94,34 +96,6 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     if others:
         notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
     return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
-
-
-def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
-    """The configuration of the part for text, the ``model_type`` of the whole, and the parts that are left out."""
-    outer = config.get("model_type")
-    outer = outer if isinstance(outer, str) else ""
-    others = [
-        key
-        for key, value in config.items()
-        if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value
-    ]
-    if SAME.get(outer, outer) in ARCHITECTURES:
-        return config, outer, others
-    inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
-    if inside is None:
-        return config, outer, []
-    left = [
-        key
-        for key, value in config.items()
-        if key.endswith("_config") and isinstance(value, Mapping) and key not in (inside, "quantization_config")
-    ]
-    above = {key: config[key] for key in ("tie_word_embeddings", "architectures", "_name_or_path") if key in config}
-    inner, _, more = _part_for_text({"model_type": TEXT_TYPES.get(outer), **config[inside]} | above)
-    return inner, outer or str(inner.get("model_type")), left + more
-
-
-TEXT_TYPES = {"llava": "llama", "llava_next": "llama", "mistral3": "mistral"}
-"""The ``model_type`` of the part for text, where a file leaves it out."""
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:
