@@ -14,7 +14,7 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import Block, Frames
 from flopkit.models.lora import LoRA
-from flopkit.models.parts import Part, Run, added, part, project
+from flopkit.models.parts import Part, Run, added, part, placed, project
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
@@ -107,11 +107,9 @@ def _entered(model: Stack, run: Run) -> list[Part]:
             types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
-        if wrong := offence(lambda kv, positions: kv > positions, run.kv, model.positions):
+        if wrong := offence(lambda kv, positions: kv > positions, run.reach, model.positions):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
-        learned = learned_positions(
-            batch=run.batch, seq=run.q, positions=model.positions, d_model=d_model, dtype=run.dtype
-        )
+        learned = placed(learned_positions, run, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype)
         rows = minimum(run.q, model.positions)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.layer_inputs is not None:

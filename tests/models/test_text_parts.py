@@ -107,7 +107,7 @@ def test_early_files_of_llava_are_those_of_a_llama():
 
 
 def test_a_part_without_a_type_names_the_whole():
-    with pytest.raises(ValueError, match="its part for text, of a 'another', has no 'model_type'"):
+    with pytest.raises(ValueError, match="model_type='another' .its text_config has none. is not described here"):
         fk.from_hf({"model_type": "another", "text_config": DECODER})
 
 
