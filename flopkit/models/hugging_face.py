@@ -87,11 +87,20 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
         why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
         raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
+        _no_windows(model)
         model = replace(model, causal=False)
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     if others:
         notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
     return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+
+
+def _no_windows(model: Model) -> None:
+    """Refuse layers that see a part of the tokens before them, where those after them are not hidden."""
+    for block, _ in model.blocks:
+        for what in ("window", "chunk"):
+            if (width := getattr(block.mixer, what, None)) is not None:
+                raise ValueError(f"is_causal=False beside a {what} of {width} tokens: what such layers see is not described here")
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:
@@ -100,7 +109,7 @@ def _mtp_layer(c: Fields, model: Model) -> Block:
         c.fields.get("num_nextn_predict_layers", c.fields.get("num_mtp_layers")) or 0
     )  # a file that has one says so
     if layers == 1:
-        return model.blocks[-1][0]
+        return model.blocks[model.order[-1] if model.order else -1][0]
     raise ValueError(
         "mtp=True: there is no layer for multi-token prediction"
         if not layers

@@ -156,6 +156,6 @@ NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
 }  # fmt: skip
 
 SAME = {
-    "kimi_k2": "deepseek_v3", "granite": "llama", "ministral3": "ministral", "qwen2_5_vl_text": "qwen2_vl_text",
+    "kimi_k2": "deepseek_v3", "exaone": "llama", "granite": "llama", "ministral3": "ministral", "qwen2_5_vl_text": "qwen2_vl_text",
     "granitemoeshared": "granitemoe",
 }  # fmt: skip

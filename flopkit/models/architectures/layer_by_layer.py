@@ -14,6 +14,7 @@ from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
+from flopkit.sizes import factor
 
 __all__ = ["MODELS"]
 
@@ -197,8 +198,43 @@ def _hunyuan_moe(c: Fields, name: str) -> Model:
     return Model(name=name, **ends(c), **in_turn([Block(mixer=mixer, mlp=each) for each in mixtures]))
 
 
+def _mimo(c: Fields, name: str) -> Model:
+    """Layers with a window have twice the heads of keys and values, and a sink for each head."""
+    layers = c.need("layers")
+    if c.fields.get("sliding_window_size") is not None:
+        raise ValueError("sliding_window_size: say it as sliding_window, which is 1 more, for it counts the token itself")
+    windowed = _types(c, [i > 0 and (i + 1) % 6 != 0 for i in range(layers)])
+    sparse = _sparse_types(c)
+    for key, right in (("hybrid_layer_pattern", windowed), ("moe_layer_freq", sparse)):
+        if (said := c.fields.get(key)) is not None and said != [int(each) for each in right]:
+            raise ValueError(f"{key}: says another order of layers than layer_types and mlp_layer_types, or what is taken for them")
+    turned = [c.inside("rope_parameters").get(kind) or {} for kind in (WHOLE, WINDOWED)]
+    shares = [each.get("partial_rotary_factor", c.get("partial_rotary_factor", 0.334)) for each in turned]
+    head_dim, bias = c.need("head_dim"), c.flag("attention_bias")
+    of_swa = {"swa_head_dim": head_dim, "swa_v_head_dim": c.need("v_head_dim"), "swa_num_attention_heads": c.need("heads")}
+    c.refuse(**of_swa, swa_num_key_value_heads=2 * c.need("kv_heads"), n_shared_experts=None)
+    whole, narrow = (
+        heads_of(c, qkv_bias=bias, v_head_dim=c.need("v_head_dim"), rotary=int(head_dim * factor("partial_rotary_factor", share)), **more)
+        for share, more in zip(
+            shares, ({}, {"kv_heads": 2 * c.need("kv_heads"), "sinks": True, "window": c.need("window")}), strict=True
+        )
+    )
+    mixers, mlps = (whole, narrow), (_mlp(c), experts_of(c))
+    blocks = [Block(mixer=mixers[narrow], mlp=mlps[mixture]) for narrow, mixture in zip(windowed, sparse, strict=True)]
+    return Model(name=name, **ends(c), **in_turn(blocks))
+
+
+def _apertus(c: Fields, name: str) -> Model:
+    act = "xielu" if c.get("hidden_act", "xielu") == "xielu" else c.act()
+    attention = heads_of(c, c.flag("attention_bias"), qk_norm="head")
+    c.refuse(qk_norm=True, post_norm=False)
+    mlp = MLP(d_ff=c.need("d_ff"), act=act, gated=False)
+    return Model(name=name, **ends(c), blocks=((Block(mixer=attention, mlp=mlp), c.need("layers")),))
+
+
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "cohere": _cohere, "cohere2": _cohere2, "exaone4": _exaone4, "smollm3": _smollm3, "cwm": _cwm, "helium": _helium,
     "olmo": _olmo, "arcee": _arcee, "phimoe": _phimoe, "glm4v_text": _glm4v, "glm4_moe": _glm4_moe, "glm4v_moe_text": _glm4v_moe,
     "glm4_moe_lite": _glm4_moe_lite, "dots1": _dots1, "ernie4_5_moe": _ernie4_5_moe, "hunyuan_v1_moe": _hunyuan_moe,
+    "mimo_v2_flash": _mimo, "apertus": _apertus,
 }  # fmt: skip

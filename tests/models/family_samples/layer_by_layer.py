@@ -21,6 +21,8 @@ SMALL = {
     "dots1": MIXTURE | {"sliding_window": 8, "max_window_layers": 2, "num_hidden_layers": 4},
     "ernie4_5_moe": DECODER | {"head_dim": 16, "moe_intermediate_size": 24, "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 2,
         "num_hidden_layers": 4, "moe_layer_end_index": 2},
+    "mimo_v2_flash": DECODER | EXPERTS | {"head_dim": 24, "v_head_dim": 12, "n_routed_experts": 6, "sliding_window": 8, "num_hidden_layers": 7, "num_key_value_heads": 1},
+    "apertus": DECODER,
     "hunyuan_v1_moe": DECODER | {"head_dim": 16, "num_experts": 6, "moe_topk": [1, 2, 2]},
 }  # fmt: skip
 
