@@ -54,7 +54,9 @@ class MLP(Branch):
         found = [project(prefix + name, run, d_model, self.d_ff, self.bias, **inward) for name in names]
         kind = _GATED[self.act] if self.gated else self.act
         elements = run.tokens * self.d_ff
-        middle = _xielu(elements, run.dtype) if kind == "xielu" else activation(kind, elements=elements, dtype=run.dtype)
+        middle = (
+            _xielu(elements, run.dtype) if kind == "xielu" else activation(kind, elements=elements, dtype=run.dtype)
+        )
         found.append(part(prefix + kind, middle, run.tokens, reads=("hidden",), makes=("hidden",), split="inner"))
         outward: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",), "split": "row", "unread": True}
         return [*found, project(prefix + "down_proj", run, self.d_ff, d_model, self.bias, **outward)]
@@ -136,7 +138,11 @@ class Experts(Branch):
         expert = matrices * d_model * self.d_ff
         biases = self.bias * ((matrices - 1) * self.d_ff + d_model)
         added = {} if is_zero(self.bias) else {"bias": experts * biases}
-        of_router = {} if is_zero(self.bias) and is_zero(self.choice_bias) else {"bias": (self.bias + self.choice_bias) * experts}
+        of_router = (
+            {}
+            if is_zero(self.bias) and is_zero(self.choice_bias)
+            else {"bias": (self.bias + self.choice_bias) * experts}
+        )
         router = replace(
             both, macs_by_kind={"router": both.macs_by_kind["router"]}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
             bytes=0, params_by_role={"weight": d_model * experts} | of_router,

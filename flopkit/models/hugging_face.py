@@ -100,7 +100,9 @@ def _no_windows(model: Model) -> None:
     for block, _ in model.blocks:
         for what in ("window", "chunk"):
             if (width := getattr(block.mixer, what, None)) is not None:
-                raise ValueError(f"is_causal=False beside a {what} of {width} tokens: what such layers see is not described here")
+                raise ValueError(
+                    f"is_causal=False beside a {what} of {width} tokens: what such layers see is not described here"
+                )
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:

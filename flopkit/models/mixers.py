@@ -176,7 +176,9 @@ class Attention(Branch):
             core = replace(core, params_by_role=extra)
         seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
         cache = run.batch * (kv * kv_heads * (head_dim + v_head_dim) if self.cross else self._seen(run.kv))
-        formula = f"2·{seen}·{heads}·" + (f"2·{head_dim}" if self.v_head_dim is None else f"({head_dim} + {v_head_dim})")
+        formula = f"2·{seen}·{heads}·" + (
+            f"2·{head_dim}" if self.v_head_dim is None else f"({head_dim} + {v_head_dim})"
+        )
         found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
         if gate:
             gated = activation("sigmoid", elements=self.gate * run.tokens * heads * v_head_dim, dtype=run.dtype)

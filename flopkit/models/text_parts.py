@@ -59,7 +59,9 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
     if SAME.get(outer, outer) in ARCHITECTURES and (own or inside is None):
         return config, outer, [key for key in parts if "hidden_size" in config[key]]
     if inside is None:
-        kind = FLAT.get(outer) or ("llama" if outer == "llava" and config.get("architectures") == ["LlavaLlamaForCausalLM"] else None)
+        kind = FLAT.get(outer) or (
+            "llama" if outer == "llava" and config.get("architectures") == ["LlavaLlamaForCausalLM"] else None
+        )
         if kind is None or not own:
             return config, outer, []
         return {**config, "model_type": kind}, outer, [key for key in (*parts, "mm_vision_tower") if key in config]
@@ -84,7 +86,9 @@ def _tied(config: Mapping[str, Any], outer: str, inside: str) -> dict[str, Any]:
         return {}
     within = config[inside].get(TIED)
     usual = None if SAME.get(outer, outer) in ARCHITECTURES else left_out(outer).get(TIED)
-    handed = left_out(str(config[inside].get("model_type") or _type_of_part(outer))).get(TIED) if within is None else within
+    handed = (
+        left_out(str(config[inside].get("model_type") or _type_of_part(outer))).get(TIED) if within is None else within
+    )
     if outer in HANDED_ON and handed is not None and flag(f"{inside}.{TIED}", handed):
         return {TIED: True}
     if config.get(TIED) is not None:

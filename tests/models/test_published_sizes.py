@@ -11,9 +11,21 @@ GLM = {
     "vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "num_attention_heads": 32,
     "num_key_value_heads": 2, "head_dim": 128, "attention_bias": True, "partial_rotary_factor": 0.5, "tie_word_embeddings": False,
 }  # fmt: skip
-COHERE = {"vocab_size": 256000, "num_hidden_layers": 64, "hidden_size": 12288, "num_attention_heads": 96, "num_key_value_heads": 8}
+COHERE = {
+    "vocab_size": 256000,
+    "num_hidden_layers": 64,
+    "hidden_size": 12288,
+    "num_attention_heads": 96,
+    "num_key_value_heads": 8,
+}
 OLMO = {"vocab_size": 50304, "num_hidden_layers": 16, "hidden_size": 2048, "num_attention_heads": 16}
-EXAONE = {"model_type": "exaone", "vocab_size": 102400, "num_attention_heads": 32, "num_key_value_heads": 8, "activation_function": "silu"}
+EXAONE = {
+    "model_type": "exaone",
+    "vocab_size": 102400,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "activation_function": "silu",
+}
 PUBLISHED = {
     "zai-org/GLM-4-9B-0414": (GLM | {"model_type": "glm4"}, 9_400_279_040),
     "zai-org/glm-4-9b-chat-hf": (GLM | {"model_type": "glm"}, 9_399_951_360),
@@ -67,15 +79,30 @@ def test_nothing_is_taken_for_what_a_file_with_code_of_its_own_leaves_out():
 
 @pytest.mark.parametrize("sizes", [{"model_type": "mistral"}, {"model_type": "gemma2"}, {"model_type": "llama4_text"}])
 def test_a_window_is_not_silently_whole_where_attention_is_not_causal(sizes):
-    small = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "head_dim": 8}
-    with pytest.raises(ValueError, match="is_causal=False beside a (window|chunk) of .* tokens: what such layers see is not described here"):
+    small = {
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+    }
+    with pytest.raises(
+        ValueError,
+        match="is_causal=False beside a (window|chunk) of .* tokens: what such layers see is not described here",
+    ):
         fk.from_hf({**sizes, **small, "is_causal": False})
     assert not fk.from_hf({"model_type": "qwen2", **small, "is_causal": False}).causal
 
 
 def test_the_layer_for_more_tokens_is_like_the_last_one():
     """The kinds of layers stand in the order in which they come, and the last layer need not be of the last kind."""
-    small = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4, "num_nextn_predict_layers": 1}
+    small = {
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 4,
+        "num_nextn_predict_layers": 1,
+    }
     config = {"model_type": "ernie4_5_moe", **small, "moe_layer_start_index": 1, "moe_layer_end_index": 2}
     model = fk.from_hf(config, mtp=True)
     assert model.mtp == model.blocks[0][0] and model.order == (0, 1, 1, 0)

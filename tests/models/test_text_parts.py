@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from family_samples import merged
-from family_samples.sizes import BATCH, DECODER, SEQ
+from family_samples.sizes import DECODER
 
 import flopkit as fk
 from flopkit.models import architectures
@@ -40,7 +40,11 @@ def file_of(outer, tied, within, **more):
 def test_the_types_of_parts_are_those_of_transformers():
     wrong = {outer: WHOLE[outer] for outer in TEXT_TYPES if outer in WHOLE and TEXT_TYPES[outer] != WHOLE[outer]}
     assert wrong == {} and len(set(TEXT_TYPES) & set(WHOLE)) > 15
-    assert all(f"{outer}_text" == kind for outer, kind in WHOLE.items() if outer not in TEXT_TYPES and kind.endswith("_text") and outer in ("gemma3", "qwen3_vl"))
+    assert all(
+        f"{outer}_text" == kind
+        for outer, kind in WHOLE.items()
+        if outer not in TEXT_TYPES and kind.endswith("_text") and outer in ("gemma3", "qwen3_vl")
+    )
 
 
 @pytest.mark.parametrize("outer", sorted(WHOLE))
@@ -72,7 +76,18 @@ def test_tied_or_not_as_transformers_has_it(outer):
     assert seen >= 6, failed
 
 
-PICTURES = {"qwen2_vl": 4, "qwen2_5_vl": 4, "qwen3_vl": 4, "llava": 1, "mistral3": 1, "gemma3": 1, "glm4v": 1, "glm4v_moe": 1, "qwen3_vl_moe": 1, "internvl": 1}
+PICTURES = {
+    "qwen2_vl": 4,
+    "qwen2_5_vl": 4,
+    "qwen3_vl": 4,
+    "llava": 1,
+    "mistral3": 1,
+    "gemma3": 1,
+    "glm4v": 1,
+    "glm4v_moe": 1,
+    "qwen3_vl_moe": 1,
+    "internvl": 1,
+}
 
 
 @pytest.mark.parametrize("outer", sorted(PICTURES))
@@ -82,7 +97,9 @@ def test_parameters_and_products_of_the_decoder(outer):
     with torch.device("meta"):
         model = transformers.AutoModelForImageTextToText.from_config(whole, dtype=torch.bfloat16).eval()
     ours = fk.from_hf({**config, "architectures": [type(model).__name__]})
-    assert ours.params == sum(p.numel() for name, p in model.named_parameters() if "language_model" in name or "lm_head" in name)
+    assert ours.params == sum(
+        p.numel() for name, p in model.named_parameters() if "language_model" in name or "lm_head" in name
+    )
 
 
 @pytest.mark.parametrize("outer", ["qwen2_vl", "qwen2_5_vl"])
@@ -94,13 +111,20 @@ def test_early_files_have_the_numbers_of_the_decoder_in_the_whole(outer):
         with torch.device("meta"):
             model = transformers.AutoModelForImageTextToText.from_config(theirs, dtype=torch.bfloat16)
         ours = fk.from_hf({"model_type": outer, **flat, "vision_config": {}})
-        assert ours.params == sum(p.numel() for name, p in model.named_parameters() if "language_model" in name or "lm_head" in name)
+        assert ours.params == sum(
+            p.numel() for name, p in model.named_parameters() if "language_model" in name or "lm_head" in name
+        )
         assert any("vision_config is not counted" in each for each in ours.notes)
         assert any(left in each for each in ours.notes)
 
 
 def test_early_files_of_llava_are_those_of_a_llama():
-    config = {**DECODER, "model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"], "mm_vision_tower": "a tower"}
+    config = {
+        **DECODER,
+        "model_type": "llava",
+        "architectures": ["LlavaLlamaForCausalLM"],
+        "mm_vision_tower": "a tower",
+    }
     assert fk.from_hf(config).params == fk.from_hf({**DECODER, "model_type": "llama"}).params
     with pytest.raises(ValueError, match="model_type='llava' is not described here"):
         fk.from_hf({**config, "architectures": ["LlavaForConditionalGeneration"]})
@@ -112,7 +136,10 @@ def test_a_part_without_a_type_names_the_whole():
 
 
 def test_whole_and_part_that_contradict_each_other():
-    with pytest.raises(ValueError, match="tie_word_embeddings is False in text_config, and missing of the whole, where transformers takes True for a mistral3"):
+    with pytest.raises(
+        ValueError,
+        match="tie_word_embeddings is False in text_config, and missing of the whole, where transformers takes True for a mistral3",
+    ):
         fk.from_hf(file_of("mistral3", None, False))
     assert not fk.from_hf(file_of("mistral3", False, True)).tied
     assert "llava" in HANDED_ON and fk.from_hf(file_of("llava", False, True)).tied

@@ -95,7 +95,9 @@ def _gemma1(c: Fields) -> dict[str, Any]:
     c.refuse(use_bidirectional_attention=False)
     attention = heads_of(c, c.flag("attention_bias"), **c.all("head_dim"))
     act = c.act("gelu_pytorch_tanh")  # early files say gelu and mean its tanh form
-    return common(c, attention=attention, act="gelu_tanh" if act == "gelu" else act, tied=c.flag("tie_word_embeddings", True))
+    return common(
+        c, attention=attention, act="gelu_tanh" if act == "gelu" else act, tied=c.flag("tie_word_embeddings", True)
+    )
 
 
 def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:

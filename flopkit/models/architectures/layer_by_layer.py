@@ -38,7 +38,9 @@ def _mlp(c: Fields, **more: Any) -> MLP:
 def _cohere(c: Fields, name: str) -> Model:
     attention = heads_of(c, c.flag("attention_bias"), qk_norm="heads" if c.flag("use_qk_norm") else "")
     tied = c.flag("tie_word_embeddings", True)
-    return transformer(name=name, **common(c, attention=attention, norms="parallel", norm="layer", norm_bias=False, tied=tied))
+    return transformer(
+        name=name, **common(c, attention=attention, norms="parallel", norm="layer", norm_bias=False, tied=tied)
+    )
 
 
 def _cohere2(c: Fields, name: str) -> Model:
@@ -85,13 +87,17 @@ def _cwm(c: Fields, name: str) -> Model:
     narrow = replace(whole, window=c.get("sliding_window"))
     windowed = _types(c, [i % 4 != 0 for i in range(c.need("layers"))])
     mlp = _mlp(c, bias=c.flag("mlp_bias"))
-    return Model(name=name, **ends(c), **in_turn([Block(mixer=narrow if each else whole, mlp=mlp) for each in windowed]))
+    return Model(
+        name=name, **ends(c), **in_turn([Block(mixer=narrow if each else whole, mlp=mlp) for each in windowed])
+    )
 
 
 def _helium(c: Fields, name: str) -> Model:
     attention = heads_of(c, qkv_bias=c.flag("attention_bias"))
     if attention.heads * attention.head_dim != c.need("d_model"):
-        raise ValueError(f"head_dim={attention.head_dim}: the heads of a helium together are as wide as the model; correct the one that is wrong")
+        raise ValueError(
+            f"head_dim={attention.head_dim}: the heads of a helium together are as wide as the model; correct the one that is wrong"
+        )
     return transformer(name=name, **common(c, attention=attention, bias=c.flag("mlp_bias")))
 
 
@@ -163,7 +169,11 @@ def _dots1(c: Fields, name: str) -> Model:
 
 def _ernie4_5_moe(c: Fields, name: str) -> Model:
     c.refuse(use_bias=False, hidden_act="silu")
-    layers, period, first = c.need("layers"), c.count("moe_layer_interval", 1), c.count("moe_layer_start_index", 1, minimum=0)
+    layers, period, first = (
+        c.need("layers"),
+        c.count("moe_layer_interval", 1),
+        c.count("moe_layer_start_index", 1, minimum=0),
+    )
     last = c.get("moe_layer_end_index", -1)
     last = layers - 1 if last == -1 else c.count("moe_layer_end_index", last, minimum=0)
     d_ff = c.need("expert_d_ff")
@@ -194,7 +204,9 @@ def _hunyuan_moe(c: Fields, name: str) -> Model:
         if wrong := [each for each in _of_each(c, key, right) if each != right]:
             raise ValueError(f"{key}={wrong[0]}: flopkit supports {c.kind} only with {key}={right}")
     mixer, experts = heads_of(c, c.flag("attention_bias"), qk_norm="head"), c.need("experts")
-    mixtures = [Experts(experts=experts, top_k=each, d_ff=d_ff, shared_d_ff=d_ff) for each in _of_each(c, "moe_topk", 1)]
+    mixtures = [
+        Experts(experts=experts, top_k=each, d_ff=d_ff, shared_d_ff=d_ff) for each in _of_each(c, "moe_topk", 1)
+    ]
     return Model(name=name, **ends(c), **in_turn([Block(mixer=mixer, mlp=each) for each in mixtures]))
 
 
@@ -202,19 +214,33 @@ def _mimo(c: Fields, name: str) -> Model:
     """Layers with a window have twice the heads of keys and values, and a sink for each head."""
     layers = c.need("layers")
     if c.fields.get("sliding_window_size") is not None:
-        raise ValueError("sliding_window_size: say it as sliding_window, which is 1 more, for it counts the token itself")
+        raise ValueError(
+            "sliding_window_size: say it as sliding_window, which is 1 more, for it counts the token itself"
+        )
     windowed = _types(c, [i > 0 and (i + 1) % 6 != 0 for i in range(layers)])
     sparse = _sparse_types(c)
     for key, right in (("hybrid_layer_pattern", windowed), ("moe_layer_freq", sparse)):
         if (said := c.fields.get(key)) is not None and said != [int(each) for each in right]:
-            raise ValueError(f"{key}: says another order of layers than layer_types and mlp_layer_types, or what is taken for them")
+            raise ValueError(
+                f"{key}: says another order of layers than layer_types and mlp_layer_types, or what is taken for them"
+            )
     turned = [c.inside("rope_parameters").get(kind) or {} for kind in (WHOLE, WINDOWED)]
     shares = [each.get("partial_rotary_factor", c.get("partial_rotary_factor", 0.334)) for each in turned]
     head_dim, bias = c.need("head_dim"), c.flag("attention_bias")
-    of_swa = {"swa_head_dim": head_dim, "swa_v_head_dim": c.need("v_head_dim"), "swa_num_attention_heads": c.need("heads")}
+    of_swa = {
+        "swa_head_dim": head_dim,
+        "swa_v_head_dim": c.need("v_head_dim"),
+        "swa_num_attention_heads": c.need("heads"),
+    }
     c.refuse(**of_swa, swa_num_key_value_heads=2 * c.need("kv_heads"), n_shared_experts=None)
     whole, narrow = (
-        heads_of(c, qkv_bias=bias, v_head_dim=c.need("v_head_dim"), rotary=int(head_dim * factor("partial_rotary_factor", share)), **more)
+        heads_of(
+            c,
+            qkv_bias=bias,
+            v_head_dim=c.need("v_head_dim"),
+            rotary=int(head_dim * factor("partial_rotary_factor", share)),
+            **more,
+        )
         for share, more in zip(
             shares, ({}, {"kv_heads": 2 * c.need("kv_heads"), "sinks": True, "window": c.need("window")}), strict=True
         )
