@@ -341,6 +341,10 @@ class LatentAttention(Branch):
             fields = {"role": "product", "shape": (d_in, d_out), "reads": (reads,), "makes": made, "split": split}
             return {"formula": f"2·tokens·{d_in}·{d_out}"} | fields
 
+        def absorbed(features: Any) -> dict[str, Any]:
+            """How a checkpoint stores it: as rows of the matrix behind the latent."""
+            return {"matrices": ((self.kv_lora, heads * features),)}
+
         def norm(what: str) -> dict[str, Any]:
             return {"role": "norm", "reads": (what,), "makes": (what,)}
 
@@ -353,9 +357,9 @@ class LatentAttention(Branch):
             "kv_norm": norm("latent"),
             "rotary": {"split": "inner"},
             "kv_up": product(self.kv_lora, heads * (self.qk_nope + self.v_head_dim), "latent", ("keys", "values"), "column"),
-            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner"),
+            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner") | absorbed(self.qk_nope),
             "attention": core | {"formula": f"2·pairs·{heads}·({key} + {value})"},
-            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner"),
+            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner") | absorbed(self.v_head_dim),
             "o_proj": product(heads * self.v_head_dim, d_model, "heads", "output", "row") | OUT,
         }  # fmt: skip
 

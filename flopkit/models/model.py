@@ -10,15 +10,18 @@ from typing import Any
 
 from flopkit.arithmetic import total
 from flopkit.cost import Cost, amount
-from flopkit.dtypes import DType, nbytes
+from flopkit.dtypes import DType
 from flopkit.models import activations, passes
 from flopkit.models.display import in_a_line, model_table, no_text, stack_sizes, summary
 from flopkit.models.feed_forward import Experts
 from flopkit.models.finetuning import LastLayers, adapted, training_of
+from flopkit.models.formats import Weights
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run
 from flopkit.models.recompute import Segments, computed_again, policy_name
 from flopkit.models.stack import Stack
+from flopkit.models.storage import nbytes
+from flopkit.models.weights import formats_of, read_bytes, weight_bytes
 from flopkit.sizes import Count, Factor, Size, choice, lengths_of, offence, short, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory
@@ -81,6 +84,8 @@ class Model(Stack):
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
+    formats : Formats, optional
+        The formats in which its file stores the weights. None: it does not say.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
     source : str, optional
@@ -358,8 +363,9 @@ class Model(Stack):
         return Memory(name, weights, gradients, states, layers.there, ends, layers.again, layers.kept)
 
     def prefill(
-        self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16", prefix: Count = 0
-    ) -> Cost:
+        self, *, prompt: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
+        prefix: Count = 0,
+    ) -> Cost:  # fmt: skip
         """The pass over *batch* prompts that fills the cache; the head runs on the last
         token of each.
 
@@ -369,8 +375,14 @@ class Model(Stack):
             New tokens of a sequence.
         batch : Size, optional
             Sequences.
-        weights, kv_cache : DType, optional
-            Number formats of the weights and of the cache.
+        weights : Weights, optional
+            The format in which the weights are stored: a name (``"bf16"``, ``"fp8"``,
+            ``"mxfp4"``, ``"nf4"``, ``"q4_k_m"``, …, blocks with their scales), or a
+            name by role, ``{"experts": "mxfp4", "rest": "bf16"}``; `Formats` lists the
+            roles and says what a format of blocks leaves alone. None: what the model's
+            file says, else bf16.
+        kv_cache : DType, optional
+            The format of the cache. None: what the model's file says, else bf16.
         prefix : Count, optional
             Tokens of a sequence that lie in the cache already, from an earlier chunk or
             a prompt that others share.
@@ -385,7 +397,8 @@ class Model(Stack):
         Notes
         -----
         Not counted in the bytes: activations, logits among them, which can stay on the
-        chip; scales of quantised numbers. So the bytes are a lower bound.
+        chip; scales of plain formats such as fp8 and int4 (formats of blocks have
+        theirs). So the bytes are a lower bound.
 
         Examples
         --------
@@ -400,8 +413,9 @@ class Model(Stack):
         return self._served("prefill", Run(batch, prompt, prompt + prefix), batch, weights, kv_cache)
 
     def decode(
-        self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16", new: Size = 1
-    ) -> Cost:
+        self, *, context: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
+        new: Size = 1,
+    ) -> Cost:  # fmt: skip
         """One step of decoding: one new token for each of *batch* sequences.
 
         Parameters
@@ -410,8 +424,10 @@ class Model(Stack):
             Tokens of a sequence, the new ones included.
         batch : Size, optional
             Sequences.
-        weights, kv_cache : DType, optional
-            Number formats of the weights and of the cache.
+        weights : Weights, optional
+            The format of the weights, as in `prefill`.
+        kv_cache : DType, optional
+            That of the cache.
         new : Size, optional
             New tokens of each sequence: more than one where a step verifies drafted
             tokens. The head runs on each.
@@ -425,8 +441,8 @@ class Model(Stack):
 
         Notes
         -----
-        Not counted in the bytes: activations, logits among them; scales of quantised
-        numbers.
+        Not counted in the bytes: activations, logits among them; scales of plain
+        formats.
 
         Examples
         --------
@@ -434,12 +450,38 @@ class Model(Stack):
         >>> step = load("llama-3-8b").decode(context=8192)
         >>> step.bytes  # the weights without the table of the embedding, one row of it, and a cache of 1.07 GB
         16083599360
+        >>> checkpoint = {"experts": "mxfp4", "rest": "bf16"}
+        >>> load("gpt-oss-120b").decode(context=1, weights=checkpoint).bytes
+        5002981632
         """
         tokens, whole = size("new", new), size("context", context)
         if offence(lambda part, all: part > all, tokens, whole):
             raise ValueError(f"new={new}: these tokens are part of the context={context}, which cannot be shorter")
         run = Run(size("batch", batch), tokens, whole, decode=True)
         return self._served("decode", run, run.tokens, weights, kv_cache)
+
+    def weight_bytes(self, weights: Weights | None = None) -> Any:
+        """Bytes of all weights, as a checkpoint has them; a tied table counts once.
+
+        Parameters
+        ----------
+        weights : Weights, optional
+            The format in which they are stored, as in `prefill`.
+
+        Notes
+        -----
+        Not counted: names and shapes of the tensors in a file, its vocabulary, one
+        number for a whole tensor (see `flopkit.models.Storage`).
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> load("gpt-oss-120b").weight_bytes({"experts": "mxfp4", "rest": "bf16"})  # published: 65.25 GB
+        65248815744
+        >>> load("llama-3-8b").weight_bytes("nf4")  # QLoRA: embedding, head and norms in bf16
+        5702295552
+        """
+        return weight_bytes(self, formats_of(self, weights))
 
     def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType = "bf16") -> Any:
         """Bytes of the cache of *batch* sequences of *context* tokens.
@@ -473,11 +515,22 @@ class Model(Stack):
         self._of_text(name)
         if self.encoder is not None:
             run = replace(run, encoded=run.kv)
+        formats = formats_of(self, weights)
+        cache = self.cache_format(cache)
+        found = passes.through(replace(self, mtp=None), run, head_tokens)
+        read = read_bytes(self, formats, found)
         parts = [
-            replace(each.cost, bytes=nbytes(each.weights, weights) + nbytes(each.cache, cache), parts=())
-            for each in passes.through(replace(self, mtp=None), run, head_tokens)
+            replace(each.cost, bytes=weights + nbytes(each.cache, cache), parts=())
+            for each, weights in zip(found, read, strict=True)
         ]
         return Cost.total(f"{self.name}, {name}", parts)
+
+    def cache_format(self, kv_cache: DType | None) -> Any:
+        """The format of the cache: the one that is given, else what the model's file
+        says, else bf16."""
+        if kv_cache is not None:
+            return kv_cache
+        return "bf16" if self.formats is None or self.formats.kv_cache is None else self.formats.kv_cache
 
     def _of_text(self, name: str) -> None:
         if not self.writes:

@@ -121,6 +121,10 @@ class Part(NamedTuple):
     inside: tuple[Any, ...] = ()  # of equal layers: the parts of one of them,
     times: Any = 1  # and how many layers there are
     shape: tuple[Any, ...] = ()  # of a dense layer: its features in and out
+    matrices: tuple[
+        tuple[Any, Any], ...
+    ] = ()  # features in and out of each matrix, as a checkpoint stores it; empty: the shape
+    branch: str = ""  # which branch of a layer it belongs to, as `Block.branches` names it
 
     @property
     def divided(self) -> Any:

@@ -18,15 +18,19 @@ from flopkit.models.parts import Part, Run, added, part, placed, project
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
-__all__ = ["layer", "through", "token"]
+__all__ = ["layer", "one", "through", "token"]
 
 
 def token(model: Stack) -> Cost:
     """The pass of one token, of a model of images that of one image."""
+    return Cost.total(model.name, (each.cost for each in through(model, one(model))))
+
+
+def one(model: Stack) -> Run:
+    """One token, or one image."""
     seq = 1 if model.patches is None else model.patches.tokens
     frames = None if model.encoder is None else model.encoder.frames
-    run = Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
-    return Cost.total(model.name, (each.cost for each in through(model, run)))
+    return Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
 
 
 def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
@@ -62,7 +66,7 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
             inside = [
                 each._replace(reads=tuple("stream" if it == "input" else it for it in each.reads)) for each in inside
             ]
-        found += inside
+        found += [each._replace(branch=name) for each in inside]
         if block.norms == "both":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
         found.append(added(f"{name}_sum", run, model.d_model, summed))
@@ -101,6 +105,7 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * d_model
         fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
+        fields["matrices"] = ((d_model, 1),)  # a row is read by itself
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
         if model.token_types:
             types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)

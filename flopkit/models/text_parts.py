@@ -55,7 +55,11 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
     outer = outer if isinstance(outer, str) else ""
     inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
     own = any(key in config for key in KEYS["d_model"])
-    parts = [key for key, value in config.items() if key.endswith("_config") and isinstance(value, Mapping)]
+    parts = [
+        key
+        for key, value in config.items()
+        if key.endswith("_config") and key != "quantization_config" and isinstance(value, Mapping)
+    ]
     if SAME.get(outer, outer) in ARCHITECTURES and (own or inside is None):
         return config, outer, [key for key in parts if "hidden_size" in config[key]]
     if inside is None:
@@ -65,7 +69,7 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
         if kind is None or not own:
             return config, outer, []
         return {**config, "model_type": kind}, outer, [key for key in (*parts, "mm_vision_tower") if key in config]
-    left = [key for key in parts if key not in (inside, "quantization_config")]
+    left = [key for key in parts if key != inside]
     said = {"model_type": _type_of_part(outer), **config[inside]}
     above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}
     inner, _, more = part_for_text(said | above | _tied(config, outer, inside))
