@@ -94,10 +94,8 @@ def _qwen3_moe(c: Fields) -> dict[str, Any]:
 def _gemma1(c: Fields) -> dict[str, Any]:
     c.refuse(use_bidirectional_attention=False)
     attention = heads_of(c, c.flag("attention_bias"), **c.all("head_dim"))
-    act = c.act("gelu_pytorch_tanh")  # early files say gelu and mean its tanh form
-    return common(
-        c, attention=attention, act="gelu_tanh" if act == "gelu" else act, tied=c.flag("tie_word_embeddings", True)
-    )
+    found = common(c, attention=attention, tied=c.flag("tie_word_embeddings", True))
+    return found | {"act": "gelu_tanh" if found["act"] == "gelu" else found["act"]}  # early files say gelu for its tanh form
 
 
 def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
