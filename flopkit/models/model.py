@@ -50,6 +50,8 @@ class Model(Stack):
         comparisons, the numbers do not need it.
     norm : str, optional
         ``"rms"`` or ``"layer"``.
+    norm_weight : Flag, optional
+        Whether a layer norm has a weight (OLMo's have none).
     norm_bias : Flag, optional
         Whether a layer norm adds a bias.
     final_norm : bool, optional

@@ -80,7 +80,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
     if model.norm == "rms":
         cost = rms_norm(tokens=rows, d=d, dtype=run.dtype)
     else:
-        cost = layer_norm(tokens=rows, d=d, bias=model.norm_bias, dtype=run.dtype)
+        cost = layer_norm(tokens=rows, d=d, weight=model.norm_weight, bias=model.norm_bias, dtype=run.dtype)
     return part(name, cost, rows, role="norm", split="sequence", **fields)
 
 
