@@ -11,7 +11,7 @@ from flopkit.dtypes import nbytes
 from flopkit.layers.attention_layers import mla
 from flopkit.layers.attentions import Mask, attention, chunks, window
 from flopkit.layers.embeddings import rotary
-from flopkit.layers.normalisations import rms_norm
+from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
 from flopkit.models.parts import Part, Run, part, project
@@ -47,7 +47,9 @@ class Attention(Branch):
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
         for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
-        each head without weights (Llama 4).
+        each head without weights (Llama 4); ``"layer"``: a layer norm of each head, with
+        one weight and one bias for all (Phi, Persimmon); ``"layers"``: one of each head
+        with a weight of its own and no bias (StableLM 2 12B).
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
     gate : Flag, optional
@@ -84,7 +86,7 @@ class Attention(Branch):
         check_fields(self)
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
-        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain"))
+        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain", "layer", "layers"))
         if self.window is not None and self.chunk is not None:
             raise ValueError(f"window={self.window} beside chunk={self.chunk}: give one of them")
         divides("kv_heads", self.kv_heads, "heads", self.heads)
@@ -154,12 +156,18 @@ class Attention(Branch):
         if not self.qk_norm:
             return []
         found = []
-        of_each, weight = self.qk_norm != "whole", self.qk_norm != "plain"
+        of_each = self.qk_norm != "whole"
         rows = (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
         for name, what, tokens, heads in rows:
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
-            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if of_each else "inner"}
-            found.append(part(name, rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype), tokens, role="norm", **made))
+            if self.qk_norm == "layers":
+                cost = layer_norm(tokens=tokens, d=d, bias=False, dtype=run.dtype) * heads
+            elif self.qk_norm == "layer":
+                cost = layer_norm(tokens=n, d=d, dtype=run.dtype)
+            else:
+                cost = rms_norm(tokens=n, d=d, weight=self.qk_norm != "plain", dtype=run.dtype)
+            split = "inner" if self.qk_norm in ("whole", "layers") else "shared"
+            found.append(part(name, cost, tokens, role="norm", reads=(what,), makes=(what,), split=split))
         return found
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
@@ -174,6 +182,7 @@ class Attention(Branch):
         if self.qk_norm:
             found.append(Kept("norms of queries and keys, inputs", nbytes((queries + keys) * self.head_dim, run.dtype)))
             rows = tokens + seen if self.qk_norm == "whole" else queries + keys
+            rows = 2 * rows if self.qk_norm in ("layer", "layers") else rows
             found.append(Kept("norms of queries and keys, statistics", nbytes(rows, "fp32")))
         found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.head_dim, kernel, dropout)
         if not is_zero(self.gate):

@@ -9,7 +9,7 @@ from typing import Any
 from flopkit.arithmetic import total
 from flopkit.models.blocks import Block, Patches
 from flopkit.models.heads import HEADS, Head
-from flopkit.sizes import Flag, Size, check_fields, choice, number, size
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
 
@@ -30,8 +30,10 @@ class Stack:
     head: str | Head = "tokens"
     head_bias: Flag = False
     positions: Size | None = None
+    position_offset: Count = 0
     token_types: int = 0
     embedding_norm: bool = False
+    word_dim: Size | None = None
     causal: bool = True
     encoder: Stack | None = None
     patches: Patches | None = None
@@ -56,6 +58,11 @@ class Stack:
             "classes": Head(outputs=self.vocab, each="sequence", bias=True),
         }
         return self.head if isinstance(self.head, Head) else words.get(self.head)
+
+    @property
+    def word_width(self) -> Any:
+        """Features of a word's vector, and of what the head reads."""
+        return self.d_model if self.word_dim is None else self.word_dim
 
     @property
     def writes(self) -> bool:
