@@ -13,7 +13,7 @@ from flopkit.models import architectures, families
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
 SMALL, CLASSES, BEYOND, HARMLESS = (merged(name) for name in ("SMALL", "CLASSES", "BEYOND", "HARMLESS"))
-INPUTS, NOT_BY_LAYER = merged("INPUTS"), merged("NOT_BY_LAYER")
+INPUTS, NOT_BY_LAYER, DEVICES = merged("INPUTS"), merged("NOT_BY_LAYER"), merged("DEVICES")
 DOTS_1 = DECODER | EXPERTS | {
     "num_hidden_layers": 6, "head_dim": 16, "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 2, "sliding_window": 8,
     "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full", "sliding")],
@@ -32,9 +32,9 @@ def small(kind):
 
 
 def built(kind, auto="", **sizes):
-    """The configuration as transformers would save it with its model, and the model on meta."""
+    """The configuration as transformers would save it with its model, and the model, on meta where it can run there."""
     config = transformers.AutoConfig.for_model(kind, **(sizes or small(kind)))
-    with torch.device("meta"):
+    with torch.device(DEVICES.get(kind, "meta")):
         model = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
             config, dtype=torch.bfloat16
         )
@@ -42,7 +42,7 @@ def built(kind, auto="", **sizes):
 
 
 def inputs(kind):
-    with torch.device("meta"):
+    with torch.device(DEVICES.get(kind, "meta")):
         ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
         return INPUTS[kind](ids) if kind in INPUTS else {"input_ids": ids}
 
@@ -51,7 +51,7 @@ def compare(kind, config, model, embedded=False):
     ours = fk.from_hf(config)
     given = inputs(kind)
     if embedded and kind not in INPUTS:  # transformers looks for padding among tokens, which on meta are none
-        given = {"inputs_embeds": torch.zeros(BATCH, SEQ, ours.d_model, dtype=torch.bfloat16, device="meta")}
+        given = {"inputs_embeds": torch.zeros(BATCH, SEQ, ours.d_model, dtype=torch.bfloat16, device=model.device)}
     report = fk.count(lambda: model(**given))
     assert ours.params == sum(p.numel() for p in model.parameters())
     forward = ours.forward(batch=BATCH) if ours.patches is not None else ours.forward(seq=SEQ, batch=BATCH)
