@@ -20,7 +20,9 @@ DOTS_1 = DECODER | EXPERTS | {
 }  # fmt: skip
 
 
-KINDS = sorted({*families(), *(kind for kind in architectures.SAME if kind in transformers.CONFIG_MAPPING)})
+# a type that transformers does not have is compared with what was published of it
+FAMILIES = [kind for kind in families() if kind in transformers.CONFIG_MAPPING]
+KINDS = sorted({*FAMILIES, *(kind for kind in architectures.SAME if kind in transformers.CONFIG_MAPPING)})
 TASKS = {
     "none": "AutoModel", "sequence": "AutoModelForSequenceClassification", "token": "AutoModelForTokenClassification",
     "answer": "AutoModelForQuestionAnswering", "image": "AutoModelForImageClassification",
@@ -63,7 +65,7 @@ def beyond(kind, ours):
 
 
 def test_each_family_is_compared():
-    assert set(families()) <= set(SMALL) <= {*families(), *architectures.SAME}
+    assert set(FAMILIES) <= set(SMALL) <= {*families(), *architectures.SAME}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,7 +93,7 @@ def test_each_class_has_its_head(task, kind):
     compare(kind, config, model, embedded=task == "sequence")
 
 
-@pytest.mark.parametrize("kind", sorted(set(families()) - {*BEYOND, *NOT_BY_LAYER}))
+@pytest.mark.parametrize("kind", sorted(set(FAMILIES) - {*BEYOND, *NOT_BY_LAYER}))
 def test_layer_by_layer(kind):
     """Each layer of ours beside the one that stands in its place there, its mixer and its MLP apart."""
     config, model = built(kind)

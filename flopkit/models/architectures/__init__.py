@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.models.architectures import decoders, encoders, gpts, parallel, recurrent, seq2seq, sparse, vision
+from flopkit.models.architectures import decoders, encoders, gpts, parallel, recurrent, remote, seq2seq, sparse, vision
 from flopkit.models.architectures.classes import DECODER, Tasks
 from flopkit.models.config_fields import Fields
 from flopkit.models.model import Model
@@ -24,7 +24,7 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
     **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS, **parallel.MODELS,
+    **sparse.MODELS, **parallel.MODELS, **remote.MODELS,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
@@ -32,7 +32,7 @@ SAME: dict[str, str] = {**decoders.SAME, **parallel.SAME}
 """Another name for the same layers."""
 
 _TASKS: dict[str, Tasks] = {
-    **encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **gpts.TASKS, **parallel.TASKS,
+    **encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **gpts.TASKS, **parallel.TASKS, **remote.TASKS,
 }  # fmt: skip
 
 

@@ -24,6 +24,13 @@ def _turned(c: Fields, usual: float, key: str = "partial_rotary_factor") -> int:
     return int(c.head_dim() * share)
 
 
+def _written(c: Fields, *keys: str) -> None:
+    """A type that transformers does not have takes nothing that it does not say; *keys*: what it must say besides its sizes."""
+    c.left_out = {}
+    for key in keys:
+        c.key(key)
+
+
 def _gpt_neox(c: Fields, name: str) -> Model:
     attention = all_heads(c, c.flag("attention_bias", True), rotary=_turned(c, 0.25, "rotary_pct"))
     return transformer(
@@ -33,9 +40,12 @@ def _gpt_neox(c: Fields, name: str) -> Model:
 
 
 def _falcon(c: Fields, name: str) -> Model:
-    """The first files have names of their own: RefinedWebModel (7B, RW) and RefinedWeb (40B)."""
+    """The first files have a type of their own: RefinedWebModel (7B, RW), and RefinedWeb (40B), which alone has n_head_kv."""
+    if c.kind != "falcon":
+        _written(c, "parallel_attn", *(() if "n_head_kv" in c.fields else ("multi_query",)))
     c = renamed(c, n_embed="hidden_size", n_head_kv="num_kv_heads")
-    heads, new = c.need("heads"), c.flag("new_decoder_architecture") or c.kind == "RefinedWeb"
+    new = c.flag("new_decoder_architecture") or (c.kind != "falcon" and "n_head_kv" in c.fields)
+    heads = c.need("heads")
     kv_heads, bias, side = c.count("num_kv_heads", heads), c.flag("bias"), c.flag("parallel_attn", True)
     norms = c.count("num_ln_in_parallel_attn", 2 if new else 1)
     if (new and not side) or norms > (2 if new else 1):
@@ -73,8 +83,11 @@ def _of_a_head(c: Fields) -> Any:
 
 def _phi(c: Fields, name: str) -> Model:
     """phi-msft is what Microsoft's own code calls the same layers."""
-    c = renamed(c, n_head_kv="num_key_value_heads")
     own = c.kind == "phi-msft"
+    if own:
+        _written(c)
+        c.refuse(num_local_experts=None)
+    c = renamed(c, n_head_kv="num_key_value_heads")
     turned = _of_a_head(c) if own else _turned(c, 0.5)
     attention = heads_of(c, True, rotary=turned, qk_norm="layer" if c.flag("qk_layernorm") else "")
     d_ff = c.count("n_inner", 4 * c.need("d_model")) if own else c.need("d_ff")
@@ -85,6 +98,8 @@ def _phi(c: Fields, name: str) -> Model:
 
 
 def _stablelm(c: Fields, name: str) -> Model:
+    if c.kind != "stablelm":
+        _written(c, "use_qkv_bias")
     normed = "layers" if c.flag("qk_layernorm") else ""
     attention = heads_of(c, head_dim=c.head_dim(""), qkv_bias=c.flag("use_qkv_bias"), rotary=_turned(c, 0.25), qk_norm=normed)
     norms = "parallel" if c.flag("use_parallel_residual") else "pre"
