@@ -1,9 +1,10 @@
 """Variants of decoders with layer norms, beside their small configurations in ``family_samples``, and models as published."""
 
 import pytest
+import torch
 from family_samples.sizes import BATCH, DECODER, SEQ
 from test_families import built, compare, small
-from test_memory import HEADS, LOSS_SCALE, TOKENS, VOCAB, WIDTH, kept
+from test_memory import HEADS, LOSS_SCALE, TOKENS, VOCAB, WIDTH, Adapted, kept
 from test_memory import built as trained
 
 import flopkit as fk
@@ -173,18 +174,66 @@ PLAIN = {
     "max_position_embeddings": 64, "hidden_dropout": 0.0, "attention_dropout": 0.0, "tie_word_embeddings": False,
 }  # fmt: skip
 NEOX = {"model_type": "gpt_neox", **PLAIN, "intermediate_size": 80, "hidden_act": "gelu"}
+NARROW = {"model_type": "opt", **PLAIN, "ffn_dim": 80, "dropout": 0.0, "word_embed_proj_dim": 16}
+TIED = NARROW | {"tie_word_embeddings": True}
+PHI = {"model_type": "phi", **PLAIN, "intermediate_size": 80, "qk_layernorm": True, "hidden_act": "gelu"}
+STABLE = {"model_type": "stablelm", **PLAIN, "intermediate_size": 80, "qk_layernorm": True, "num_key_value_heads": HEADS}
 KEEPING = {
-    "two norms side by side": (NEOX, 0),
-    "one behind the other": (NEOX | {"use_parallel_residual": False}, 0),
-    "OPT": ({"model_type": "opt", **PLAIN, "ffn_dim": 80, "dropout": 0.0, "word_embed_proj_dim": 16}, 0),
-    "OPT-350m": ({"model_type": "opt", **PLAIN, "ffn_dim": 80, "dropout": 0.0, "word_embed_proj_dim": 16, "do_layer_norm_before": False}, 0),
+    "two norms side by side": NEOX, "one behind the other": NEOX | {"use_parallel_residual": False},
+    "OPT": NARROW, "OPT-350m": NARROW | {"do_layer_norm_before": False},
+    "norms of queries and keys": PHI, "a norm for each head": STABLE,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", ["flash", "math"])
 @pytest.mark.parametrize("name", KEEPING)
 def test_training_keeps_what_the_list_says(name, kernel):
-    sizes, more = KEEPING[name]
-    memory = fk.from_hf(sizes).train_memory(seq=SEQ // 4, batch=BATCH, precision="fp32", kernel=kernel)
-    assert kept(*trained(sizes, kernel)) == memory.layers + memory.ends + LOSS_SCALE + more
-    assert TOKENS == SEQ // 4 * BATCH
+    """Angles besides, where positions turn. A flash kernel lays its output out as its queries, which a concatenation has put head by
+    head; so the output is copied for the next product. GPT-NeoX cuts its values out of a wider tensor, which flash keeps whole."""
+    sizes, seq, layers = KEEPING[name], TOKENS // BATCH, 3
+    ours = fk.from_hf(sizes)
+    memory = ours.train_memory(seq=seq, batch=BATCH, precision="fp32", kernel=kernel)
+    turned = ours.blocks[0][0].mixer.rotary
+    more = 2 * seq * turned
+    if kernel == "flash" and turned:
+        more += layers * TOKENS * WIDTH * (3 if sizes["model_type"] == "gpt_neox" else 1)
+    assert kept(*trained(sizes, kernel)) == memory.layers + memory.ends + LOSS_SCALE + 4 * more
+
+
+def step_of_torch(model):
+    ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+    with fk.counting() as report:
+        model(input_ids=ids, use_cache=False).logits.sum().backward()
+    return report.under("TORCH")
+
+
+@pytest.mark.parametrize(
+    ("targets", "theirs"),
+    [("o_proj", "attention.dense"), ("up_proj", "mlp.dense_h_to_4h"), ("down_proj", "mlp.dense_4h_to_h")],
+)
+def test_where_each_branch_has_a_norm_neither_waits_for_the_other(targets, theirs):
+    """In the first layer the MLP reads nothing that attention's adapters change."""
+    model, _ = trained(NEOX)
+    model.requires_grad_(False)
+    for layer in model.gpt_neox.layers:
+        group, name = theirs.split(".")
+        setattr(getattr(layer, group), name, Adapted(getattr(getattr(layer, group), name), 4))
+    report = step_of_torch(model)
+    step = fk.from_hf(NEOX).train_step(seq=SEQ, batch=BATCH, trained=fk.LoRA(rank=4, targets=targets)).under("TORCH")
+    assert (step.model_flops, step.forward.flops) == (report.model_flops, report.forward.flops)
+
+
+@pytest.mark.parametrize("sizes", [NARROW, TIED], ids=["own head", "tied"])
+@pytest.mark.parametrize("what", ["all", "head", 2])
+def test_the_matrices_around_the_layers_of_opt_are_trained_with_what_they_stand_beside(what, sizes):
+    model, run = trained(sizes)
+    if what != "all":
+        model.requires_grad_(False)
+        model.lm_head.requires_grad_(True)
+        inner = model.model.decoder
+        for each in (*inner.layers[1:], inner.final_layer_norm, inner.project_out) if what == 2 else ():
+            each.requires_grad_(True)
+    memory = fk.from_hf(sizes).train_memory(seq=TOKENS // BATCH, batch=BATCH, precision="fp32", trained=what)
+    assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE
+    report, step = step_of_torch(model), fk.from_hf(sizes).train_step(seq=SEQ, batch=BATCH, trained=what).under("TORCH")
+    assert (step.model_flops, step.forward.flops) == (report.model_flops, report.forward.flops)
