@@ -141,6 +141,10 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
     norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
     normed = total(kept.bytes for kept in _normed(model, "norm", run))
     found = norms * normed + _head(training, run)
+    if model.frames is not None:
+        raise ValueError(
+            f"{model.name}: what the convolutions over sound keep is not known here; train_step counts their FLOPs"
+        )
     if model.patches is not None and training.all:
         found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
     if model.word_dim is not None:

@@ -10,7 +10,7 @@ from flopkit.models.parts import Part, Run
 from flopkit.sizes import Size, choice, divides, number
 from flopkit.training.memory import Kept
 
-__all__ = ["MASK", "Block", "Branch", "Patches"]
+__all__ = ["MASK", "Block", "Branch", "Frames", "Patches"]
 
 MASK = 1  # bytes of a position of a dropout mask
 
@@ -53,6 +53,8 @@ class Block:
         What each token goes through by itself. None: the layer has none.
     cross : Branch, optional
         Attention to an encoder's output, between the two.
+    last : Branch, optional
+        A branch after all others, which reads the stream without a norm.
     norms : str, optional
         Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each
         branch or sum), ``"both"``, ``"parallel"``: one norm, and both branches read
@@ -63,6 +65,7 @@ class Block:
     mixer: Branch | None
     mlp: Branch | None = None
     cross: Branch | None = None
+    last: Branch | None = None
     norms: str = "pre"
 
     def __post_init__(self) -> None:
@@ -74,9 +77,9 @@ class Block:
 
     @property
     def branches(self) -> list[tuple[str, Branch]]:
-        """The mixer, the cross-attention and the MLP, whichever are present, each with
-        its name."""
-        named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp))
+        """The mixer, the cross-attention, the MLP and the last one, whichever are
+        present, each with its name."""
+        named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp), ("last", self.last))
         return [(name, branch) for name, branch in named if branch is not None]
 
 
@@ -105,3 +108,24 @@ class Patches:
     def tokens(self) -> int:
         """Tokens of an image: its patches and a class token."""
         return (self.image // self.patch) ** 2 + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frames:
+    """Sound as frames of a spectrogram, which two convolutions of three frames bring to
+    the model's width, the second with a stride of two (Whisper).
+
+    Parameters
+    ----------
+    tokens : Size
+        Tokens that they make: half as many as frames.
+    bins : Size
+        Numbers of a frame.
+    """
+
+    tokens: Size
+    bins: Size
+
+    def __post_init__(self) -> None:
+        number("tokens", self.tokens)
+        number("bins", self.bins)

@@ -79,9 +79,13 @@ class Model(Stack):
         embedding is one.
     patches : Patches, optional
         What makes tokens of an image.
+    frames : Frames, optional
+        What makes tokens of sound.
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
+    layer_inputs : LayerInputs, optional
+        An input of its own for each layer (Gemma 4).
     source : str, optional
         Where the sizes come from.
     notes : tuple[str, ...], optional
@@ -463,8 +467,12 @@ class Model(Stack):
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
-        encoded = None if self.encoder is None else seq
+        encoded = None if self.encoder is None else self._encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype)
+
+    def _encoded(self, seq: Any) -> Any:
+        """Tokens of the encoder's output: as many as the decoder has, where sound does not say it."""
+        return seq if self.encoder is None or self.encoder.frames is None else self.encoder.frames.tokens
 
     def parts(self, run: Run) -> list[Part]:
         """The parts of a pass, each with the weights it reads and the numbers it leaves
@@ -473,7 +481,8 @@ class Model(Stack):
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer of a *kind*, a place in ``blocks``, by its parts."""
-        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=seq, dtype=dtype)
+        encoded = self._encoded(seq)
+        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=encoded, dtype=dtype)
         return Cost.total("layer", (each.cost for each in passes.layer(self, self.blocks[kind][0], run)))
 
     # -- showing itself ---------------------------------------------------------------------------------------

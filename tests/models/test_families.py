@@ -13,7 +13,9 @@ from flopkit.models import architectures, families
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
 SMALL, CLASSES, BEYOND, HARMLESS = (merged(name) for name in ("SMALL", "CLASSES", "BEYOND", "HARMLESS"))
-INPUTS, NOT_BY_LAYER, DEVICES = merged("INPUTS"), merged("NOT_BY_LAYER"), merged("DEVICES")
+INPUTS, NOT_BY_LAYER, NOT_ON_META = merged("INPUTS"), merged("NOT_BY_LAYER"), merged("NOT_ON_META")
+EAGER = merged("EAGER")
+DEVICES = merged("DEVICES")
 DOTS_1 = DECODER | EXPERTS | {
     "num_hidden_layers": 6, "head_dim": 16, "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 2, "sliding_window": 8,
     "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full", "sliding")],
@@ -38,7 +40,7 @@ def built(kind, auto="", **sizes):
     config = transformers.AutoConfig.for_model(kind, **(sizes or small(kind)))
     with torch.device(DEVICES.get(kind, "meta")):
         model = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
-            config, dtype=torch.bfloat16
+            config, dtype=torch.bfloat16, **({"attn_implementation": "eager"} if kind in EAGER else {})
         )
     return config.to_dict() | {"architectures": [type(model).__name__]}, model.eval()
 
@@ -90,6 +92,9 @@ def test_each_class_has_its_head(task, kind):
         ):
             fk.from_hf(config)
         return
+    if task in NOT_ON_META.get(kind, "").split():
+        assert fk.from_hf(config).params == sum(p.numel() for p in model.parameters())
+        return
     compare(kind, config, model, embedded=task == "sequence")
 
 
@@ -107,8 +112,9 @@ def test_layer_by_layer(kind):
     for stack, whole in stacks.items():
         order = whole.order or (0,) * whole.layers
         assert len(order) == whole.layers
+        tokens = whole.frames.tokens if whole.frames is not None else seq
         for place, which in enumerate(order):
-            layer = whole.layer(which, seq=seq, batch=BATCH).under("TORCH")
+            layer = whole.layer(which, seq=tokens, batch=BATCH).under("TORCH")
             assert layer.flops == rows[f"{stack}.{place}"], place
             names = [part.name for part in layer.parts]
             mixed = sum(part.flops for part in layer.parts[: names.index("attention_sum")])
@@ -156,7 +162,7 @@ def test_dense_layers_and_experts_with_and_without_a_window():
 HARMLESS[""] = {
     "about the file": "transformers_version architectures _name_or_path problem_type dtype is_encoder_decoder",
     "about a call": "output_hidden_states output_attentions output_router_logits return_dict use_cache chunk_size_feed_forward",
-    "which words are special": "pad_token_id eos_token_id bos_token_id",
+    "which words are special": "pad_token_id eos_token_id bos_token_id decoder_start_token_id forced_eos_token_id",
     "positions that are turned have no table": "max_position_embeddings",
     "which experts are chosen, not how many": "norm_topk_prob n_group topk_group topk_method",
     "a factor of scores or of logits": "query_pre_attn_scalar scale_attn_weights scale_attn_by_inverse_layer_idx scale_decoder_outputs",
@@ -241,3 +247,24 @@ def test_a_key_that_is_left_out_is_what_transformers_takes(kind):
             continue  # transformers itself refuses what does not go together
         whole.pop("architectures", None)
         assert told({"model_type": kind, **sizes}) == told(whole), key
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 90, "use_double_wide_mlp": True},
+        {"hidden_size_per_layer_input": 8, "attention_k_eq_v": True, "num_global_key_value_heads": 4},
+    ],
+)
+def test_the_small_models_of_gemma_4(changed):
+    """Inputs for each layer, and layers that take their keys and values from an earlier one."""
+    plain = {
+        key: value for key, value in SMALL["gemma4_text"].items() if key not in ("enable_moe_block", "attention_k_eq_v")
+    }
+    config, model = built("gemma4_text", **plain | {"num_kv_shared_layers": 2, "num_hidden_layers": 12} | changed)
+    compare("gemma4_text", config, model)
+    ours = fk.from_hf(config)
+    own = [ours.blocks[kind][0].mixer for kind in ours.order[:10]]
+    assert ours.kv_bytes(context=64) == sum(
+        2 * 2 * min(64, each.window or 64) * each.kv_heads * each.head_dim for each in own
+    )
