@@ -4,22 +4,33 @@ import pytest
 import torch
 from family_samples.sizes import BATCH, DECODER, SEQ
 from test_families import built, compare, small
-from test_memory import HEADS, LOSS_SCALE, TOKENS, VOCAB, WIDTH, Adapted, kept
-from test_memory import built as trained
+from test_memory import HEADS, LOSS_SCALE, TOKENS, VOCAB, WIDTH, Adapted, built as trained, kept
 
 import flopkit as fk
 
 FALCON = small("falcon") | {"new_decoder_architecture": False, "num_kv_heads": None}
 VARIANTS = {
     "OPT-350m": ("opt", small("opt") | {"do_layer_norm_before": False}),
-    "OPT without biases": ("opt", small("opt") | {"enable_bias": False, "word_embed_proj_dim": 32, "tie_word_embeddings": False}),
+    "OPT without biases": (
+        "opt",
+        small("opt") | {"enable_bias": False, "word_embed_proj_dim": 32, "tie_word_embeddings": False},
+    ),
     "OPT before 4.20.1": ("opt", small("opt") | {"_remove_final_layer_norm": True}),
     "GPT-2 of another inner width": ("gpt2", small("gpt2") | {"n_inner": 80, "activation_function": "relu"}),
-    "GPT-NeoX, one behind the other": ("gpt_neox", small("gpt_neox") | {"use_parallel_residual": False, "attention_bias": False}),
+    "GPT-NeoX, one behind the other": (
+        "gpt_neox",
+        small("gpt_neox") | {"use_parallel_residual": False, "attention_bias": False},
+    ),
     "Falcon-7B": ("falcon", FALCON),
     "Falcon-RW": ("falcon", FALCON | {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True}),
-    "Falcon2-11B": ("falcon", small("falcon") | {"num_ln_in_parallel_attn": 1, "ffn_hidden_size": 80, "tie_word_embeddings": False}),
-    "GPT-Neo of one kind": ("gpt_neo", small("gpt_neo") | {"attention_types": [[["global"], 3]], "intermediate_size": 80}),
+    "Falcon2-11B": (
+        "falcon",
+        small("falcon") | {"num_ln_in_parallel_attn": 1, "ffn_hidden_size": 80, "tie_word_embeddings": False},
+    ),
+    "GPT-Neo of one kind": (
+        "gpt_neo",
+        small("gpt_neo") | {"attention_types": [[["global"], 3]], "intermediate_size": 80},
+    ),
     "GPT-BigCode, heads of their own": ("gpt_bigcode", small("gpt_bigcode") | {"multi_query": False, "n_inner": 80}),
     "StarCoder2 without biases": ("starcoder2", small("starcoder2") | {"use_bias": False, "sliding_window": None}),
     "GPT-J of another inner width": ("gptj", small("gptj") | {"n_inner": 80, "rotary_dim": 8}),
@@ -140,7 +151,10 @@ def test_files_as_published(name):
     ours = fk.from_hf(older)
     assert ours.params == sum(p.numel() for p in model.parameters())
     whole = fk.from_hf(saved)
-    assert (ours.forward(seq=64).flops, ours.forward(seq=64).vector_flops) == (whole.forward(seq=64).flops, whole.forward(seq=64).vector_flops)
+    assert (ours.forward(seq=64).flops, ours.forward(seq=64).vector_flops) == (
+        whole.forward(seq=64).flops,
+        whole.forward(seq=64).vector_flops,
+    )
     assert ours.kv_bytes(context=64) == whole.kv_bytes(context=64)
 
 
@@ -177,7 +191,13 @@ NEOX = {"model_type": "gpt_neox", **PLAIN, "intermediate_size": 80, "hidden_act"
 NARROW = {"model_type": "opt", **PLAIN, "ffn_dim": 80, "dropout": 0.0, "word_embed_proj_dim": 16}
 TIED = NARROW | {"tie_word_embeddings": True}
 PHI = {"model_type": "phi", **PLAIN, "intermediate_size": 80, "qk_layernorm": True, "hidden_act": "gelu"}
-STABLE = {"model_type": "stablelm", **PLAIN, "intermediate_size": 80, "qk_layernorm": True, "num_key_value_heads": HEADS}
+STABLE = {
+    "model_type": "stablelm",
+    **PLAIN,
+    "intermediate_size": 80,
+    "qk_layernorm": True,
+    "num_key_value_heads": HEADS,
+}
 KEEPING = {
     "two norms side by side": NEOX, "one behind the other": NEOX | {"use_parallel_residual": False},
     "OPT": NARROW, "OPT-350m": NARROW | {"do_layer_norm_before": False},

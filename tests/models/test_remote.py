@@ -60,7 +60,9 @@ def test_parameters_are_those_published(name):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_products_are_those_of_a_llama_of_these_sizes(name):
     config, _ = PUBLISHED[name]
-    d_ff = config.get("intermediate_size", config.get("ffn_hidden_size")) // (2 if config["model_type"] == "qwen" else 1)
+    d_ff = config.get("intermediate_size", config.get("ffn_hidden_size")) // (
+        2 if config["model_type"] == "qwen" else 1
+    )
     kv_heads = config.get("num_key_value_heads", config.get("multi_query_group_num", config["num_attention_heads"]))
     llama = fk.from_hf({
         "model_type": "llama", "vocab_size": config.get("vocab_size", config.get("padded_vocab_size")), "hidden_size": config["hidden_size"],
@@ -74,7 +76,10 @@ def test_products_are_those_of_a_llama_of_these_sizes(name):
 
 def test_what_is_turned():
     """All of a head, half of it, nothing."""
-    turned = {name: fk.from_hf(PUBLISHED[name][0]).blocks[0][0].mixer.rotary for name in ("Baichuan-7B", "ChatGLM2-6B", "Baichuan-13B")}
+    turned = {
+        name: fk.from_hf(PUBLISHED[name][0]).blocks[0][0].mixer.rotary
+        for name in ("Baichuan-7B", "ChatGLM2-6B", "Baichuan-13B")
+    }
     assert turned == {"Baichuan-7B": 128, "ChatGLM2-6B": 64, "Baichuan-13B": 0}
 
 
@@ -94,7 +99,10 @@ def test_biases():
         (MINICPM | {"num_experts": 8}, "num_experts=8"),
         (MINICPM | {"sparse_config": {"kernel_size": 32}}, "sparse_config="),
         (CHATGLM | {"add_bias_linear": True}, "add_bias_linear=True"),
-        ({key: value for key, value in CHATGLM.items() if key != "ffn_hidden_size"} | {"inner_hidden_size": 16384}, "ffn_hidden_size"),
+        (
+            {key: value for key, value in CHATGLM.items() if key != "ffn_hidden_size"} | {"inner_hidden_size": 16384},
+            "ffn_hidden_size",
+        ),
         (INTERNLM2 | {"architectures": ["InternLM2ForRewardModel"]}, "InternLM2ForRewardModel"),
         ({key: value for key, value in INTERNLM2.items() if key != "vocab_size"}, "vocab_size"),
     ],

@@ -55,7 +55,9 @@ def _falcon(c: Fields, name: str) -> Model:
     c.refuse(apply_residual_connection_post_layernorm=False)
     if not new:
         if not c.flag("multi_query", True) and kv_heads != heads:
-            raise ValueError(f"num_kv_heads={kv_heads}: without multi_query and new_decoder_architecture it must be {heads}")
+            raise ValueError(
+                f"num_kv_heads={kv_heads}: without multi_query and new_decoder_architecture it must be {heads}"
+            )
         kv_heads = 1 if c.flag("multi_query", True) else heads
     attention = all_heads(c, bias, kv_heads=kv_heads, rotary=0 if c.flag("alibi") else None)
     d_model = c.need("d_model")
@@ -101,7 +103,9 @@ def _stablelm(c: Fields, name: str) -> Model:
     if c.kind != "stablelm":
         _written(c, "use_qkv_bias")
     normed = "layers" if c.flag("qk_layernorm") else ""
-    attention = heads_of(c, head_dim=c.head_dim(""), qkv_bias=c.flag("use_qkv_bias"), rotary=_turned(c, 0.25), qk_norm=normed)
+    attention = heads_of(
+        c, head_dim=c.head_dim(""), qkv_bias=c.flag("use_qkv_bias"), rotary=_turned(c, 0.25), qk_norm=normed
+    )
     norms = "parallel" if c.flag("use_parallel_residual") else "pre"
     return transformer(name=name, **common(c, attention=attention, norm="layer", norms=norms))
 
@@ -109,7 +113,9 @@ def _stablelm(c: Fields, name: str) -> Model:
 def _persimmon(c: Fields, name: str) -> Model:
     normed = "layer" if c.flag("qk_layernorm", True) else ""
     attention = all_heads(c, True, rotary=_turned(c, 0.5), qk_norm=normed)
-    return transformer(name=name, **common(c, attention=attention, act=c.act("relu2"), gated=False, bias=True, norm="layer"))
+    return transformer(
+        name=name, **common(c, attention=attention, act=c.act("relu2"), gated=False, bias=True, norm="layer")
+    )
 
 
 def _nemotron(c: Fields, name: str) -> Model:
@@ -141,7 +147,9 @@ MODELS: dict[str, Callable[[Fields, str], Model]] = {
 SAME = {"RefinedWeb": "falcon", "RefinedWebModel": "falcon", "stablelm_epoch": "stablelm", "phi-msft": "phi"}
 
 TASKS: dict[str, Tasks] = {
-    "gptj": only("text", "none", "sequence", "answer", answer=lambda model, labels: with_head(model, outputs=labels, bias=True)),
+    "gptj": only(
+        "text", "none", "sequence", "answer", answer=lambda model, labels: with_head(model, outputs=labels, bias=True)
+    ),
     "codegen": only("text", "none"),
     "phi": only("text", "none", "sequence", "token"),
     "stablelm": only("text", "none", "sequence", "token"),

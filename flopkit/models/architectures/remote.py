@@ -30,13 +30,17 @@ def _baichuan(c: Fields, name: str) -> Model:
     """
     turned = None if c.get("max_position_embeddings") is not None else 0
     attention = all_heads(c, False, rotary=turned)
-    return transformer(name=name, **_sizes(c, "vocab", "d_ff"), attention=attention, act=c.act(), tied=c.flag("tie_word_embeddings"))
+    return transformer(
+        name=name, **_sizes(c, "vocab", "d_ff"), attention=attention, act=c.act(), tied=c.flag("tie_word_embeddings")
+    )
 
 
 def _internlm2(c: Fields, name: str) -> Model:
     """One matrix makes queries, keys and values."""
     attention = heads_of(c, c.flag("bias"), head_dim=c.head_dim(""))
-    return transformer(name=name, **_sizes(c, "vocab", "d_ff"), attention=attention, act=c.act(), tied=c.flag("tie_word_embeddings"))
+    return transformer(
+        name=name, **_sizes(c, "vocab", "d_ff"), attention=attention, act=c.act(), tied=c.flag("tie_word_embeddings")
+    )
 
 
 def _minicpm(c: Fields, name: str) -> Model:
@@ -56,7 +60,9 @@ def _qwen(c: Fields, name: str) -> Model:
     divides("2, for intermediate_size", 2, "intermediate_size", both)
     heads = c.need("heads")
     attention = heads_of(c, kv_heads=heads, head_dim=c.need("kv_channels"), qkv_bias=True)
-    return transformer(name=name, **_sizes(c, "vocab"), d_ff=both // 2, attention=attention, tied=c.flag("tie_word_embeddings"))
+    return transformer(
+        name=name, **_sizes(c, "vocab"), d_ff=both // 2, attention=attention, tied=c.flag("tie_word_embeddings")
+    )
 
 
 def _chatglm(c: Fields, name: str) -> Model:
