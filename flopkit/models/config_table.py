@@ -125,7 +125,7 @@ class Asked(Fields):
         ]
 
 
-_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh")
+_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python")
 """Activations that keep the same activations in memory and cost the same FLOPs: not ReLU, whose backward pass needs no input."""
 
 

@@ -45,6 +45,11 @@ def built(kind, auto="", **sizes):
     return config.to_dict() | {"architectures": [type(model).__name__]}, model.eval()
 
 
+def described(kind):
+    """The small configuration of a type, as transformers would save it where it has the type."""
+    return built(kind)[0] if kind in transformers.CONFIG_MAPPING else {"model_type": kind, **small(kind)}
+
+
 def inputs(kind):
     with torch.device(DEVICES.get(kind, "meta")):
         ids = torch.zeros(BATCH, SEQ, dtype=torch.long)

@@ -244,14 +244,14 @@ def test_where_each_branch_has_a_norm_neither_waits_for_the_other(targets, their
 
 
 @pytest.mark.parametrize("sizes", [NARROW, TIED], ids=["own head", "tied"])
-@pytest.mark.parametrize("what", ["all", "head", 2])
+@pytest.mark.parametrize("what", ["all", "head", fk.models.LastLayers(2)], ids=str)
 def test_the_matrices_around_the_layers_of_opt_are_trained_with_what_they_stand_beside(what, sizes):
     model, run = trained(sizes)
     if what != "all":
         model.requires_grad_(False)
         model.lm_head.requires_grad_(True)
         inner = model.model.decoder
-        for each in (*inner.layers[1:], inner.final_layer_norm, inner.project_out) if what == 2 else ():
+        for each in (*inner.layers[1:], inner.final_layer_norm, inner.project_out) if what not in ("all", "head") else ():
             each.requires_grad_(True)
     memory = fk.from_hf(sizes).train_memory(seq=TOKENS // BATCH, batch=BATCH, precision="fp32", trained=what)
     assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE

@@ -130,7 +130,7 @@ def _expanded(types: list[Any]) -> list[Any]:
 
 
 def _bloom(c: Fields, name: str) -> Model:
-    """``apply_residual_connection_post_layernorm`` moves a sum, and changes no number but what training keeps."""
+    """Its scores get biases by distance (ALiBi), which are not counted."""
     c = renamed(c, n_embed="hidden_size")
     c.refuse(apply_residual_connection_post_layernorm=False, slow_but_exact=False)
     d_model = c.need("d_model")
