@@ -5,6 +5,7 @@ from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.finetuning import LastLayers
+from flopkit.models.formats import Formats
 from flopkit.models.heads import Head
 from flopkit.models.hugging_face import families, from_hf
 from flopkit.models.lora import LoRA
@@ -15,6 +16,7 @@ from flopkit.models.recompute import Segments
 from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
+from flopkit.models.storage import Storage, storage_names
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
@@ -25,6 +27,7 @@ __all__ = [
     "ConvNet",
     "DenseAndExperts",
     "Experts",
+    "Formats",
     "Frames",
     "GatedDelta",
     "Head",
@@ -40,6 +43,7 @@ __all__ = [
     "Segments",
     "Stack",
     "StateSpace",
+    "Storage",
     "WindowedLayers",
     "cnn",
     "cnn_names",
@@ -50,5 +54,6 @@ __all__ = [
     "hf_config",
     "load",
     "model_names",
+    "storage_names",
     "transformer",
 ]

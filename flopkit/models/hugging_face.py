@@ -13,6 +13,7 @@ from flopkit.models.blocks import Block
 from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
 from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
+from flopkit.models.quantized import formats_in
 from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type, without_type
 from flopkit.sizes import flag
 
@@ -52,7 +53,8 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     The values in a ``config.json`` are taken as they stand. A field that ``transformers`` would fill with a default of its own is an
     error where the model needs it and the default is no rule (size of a head: the width by the heads). Some fields may be missing, heads of
     keys and values and the window among them: then it is what ``transformers`` takes for this family, and ``Model.notes`` says so. For a
-    model of text and images the part for text is read.
+    model of text and images the part for text is read. ``quantization_config`` and ``dtype`` (``torch_dtype``) give ``Model.formats``; a
+    method that is not read is a note, and then weights count as if they were not quantised.
 
     Examples
     --------
@@ -90,7 +92,10 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     if others:
         notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
-    return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+    formats, more = formats_in(whole, model, config)
+    notes += more
+    last = _mtp_layer(c, model) if flag("mtp", mtp) else model.mtp
+    return replace(model, formats=formats, notes=(*model.notes, *notes), mtp=last)
 
 
 def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:

@@ -14,7 +14,7 @@ from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import Part, Run, packed, part, placed, project
 from flopkit.models.sparse import Indexer
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
@@ -149,12 +149,13 @@ class Attention(Branch):
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
             turned_heads = heads if self.reused else heads + kv_heads
-            turned = rotary(batch=run.batch, seq=run.q, heads=turned_heads, head_dim=self.rotary, dtype=run.dtype)
+            turned = placed(rotary, run, self.rotary, heads=turned_heads, head_dim=self.rotary, dtype=run.dtype)
             found.append(part("rotary", turned, run.tokens, split="inner"))
         mask = self.mask(run)
         core = attention(
             batch=run.batch, q=run.q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mask=mask, dtype=run.dtype
         )  # fmt: skip
+        core = packed(core, run, mask)
         extra: dict[str, Any] = {}
         if not is_zero(self.sinks):
             extra["bias"] = self.sinks * heads
@@ -164,7 +165,7 @@ class Attention(Branch):
             extra["position"] = extra.get("position", 0) + self.position_keys * d_model * heads * head_dim
         if extra:
             core = replace(core, params_by_role=extra)
-        seen = "pairs" if mask != "full" else "batch·q·kv"
+        seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
         cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self._seen(run.kv))
         formula = f"2·{seen}·{heads}·2·{head_dim}"
         found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
@@ -302,7 +303,12 @@ class LatentAttention(Branch):
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        found = [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        made = {each.name: each for each in layer.parts}
+        if run.documents is not None:
+            made["attention"] = packed(made["attention"], run, self.mask(run))
+            turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
+            made["rotary"] = placed(rotary, run, self.qk_rope, **turned)
+        found = [part(name, each, run.tokens, **known[name]) for name, each in made.items()]
         if self.indexer is not None:
             core = [each.cost.name for each in found].index("attention")
             found[core:core] = self.indexer.parts(run, d_model, self.q_lora)
@@ -324,6 +330,10 @@ class LatentAttention(Branch):
             fields = {"role": "product", "shape": (d_in, d_out), "reads": (reads,), "makes": made, "split": split}
             return {"formula": f"2·tokens·{d_in}·{d_out}"} | fields
 
+        def absorbed(features: Any) -> dict[str, Any]:
+            """How a checkpoint stores it: as rows of the matrix behind the latent."""
+            return {"matrices": ((self.kv_lora, heads * features),)}
+
         def norm(what: str) -> dict[str, Any]:
             return {"role": "norm", "reads": (what,), "makes": (what,)}
 
@@ -336,9 +346,9 @@ class LatentAttention(Branch):
             "kv_norm": norm("latent"),
             "rotary": {"split": "inner"},
             "kv_up": product(self.kv_lora, heads * (self.qk_nope + self.v_head_dim), "latent", ("keys", "values"), "column"),
-            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner"),
+            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner") | absorbed(self.qk_nope),
             "attention": core | {"formula": f"2·pairs·{heads}·({key} + {value})"},
-            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner"),
+            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner") | absorbed(self.v_head_dim),
             "o_proj": product(heads * self.v_head_dim, d_model, "heads", "output", "row") | OUT,
         }  # fmt: skip
 

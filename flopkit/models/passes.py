@@ -14,19 +14,23 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import Block, Frames
 from flopkit.models.lora import LoRA
-from flopkit.models.parts import Part, Run, added, part, project
+from flopkit.models.parts import Part, Run, added, part, placed, project
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
-__all__ = ["layer", "through", "token"]
+__all__ = ["layer", "one", "through", "token"]
 
 
 def token(model: Stack) -> Cost:
     """The pass of one token, of a model of images that of one image."""
+    return Cost.total(model.name, (each.cost for each in through(model, one(model))))
+
+
+def one(model: Stack) -> Run:
+    """One token, or one image."""
     seq = 1 if model.patches is None else model.patches.tokens
     frames = None if model.encoder is None else model.encoder.frames
-    run = Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
-    return Cost.total(model.name, (each.cost for each in through(model, run)))
+    return Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
 
 
 def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
@@ -65,7 +69,7 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
             inside = [
                 each._replace(reads=tuple("stream" if it == "input" else it for it in each.reads)) for each in inside
             ]
-        found += inside
+        found += [each._replace(branch=name) for each in inside]
         if block.norms == "both":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
         found.append(added(f"{name}_sum", run, model.d_model, summed))
@@ -105,6 +109,7 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * width
         fields = {"weights": tokens * width, "role": "table", "place": "before", "split": "vocab"}
+        fields["matrices"] = ((width, 1),)  # a row is read by itself
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
         if model.word_dim is not None:
             found.append(project("project_in", run, width, d_model, place="before"))
@@ -114,11 +119,9 @@ def _entered(model: Stack, run: Run) -> list[Part]:
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
         for_tokens = model.positions - model.position_offset
-        if wrong := offence(lambda kv, positions: kv > positions, run.kv, for_tokens):
+        if wrong := offence(lambda kv, positions: kv > positions, run.reach, for_tokens):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
-        learned = learned_positions(
-            batch=run.batch, seq=run.q, positions=model.positions, d_model=d_model, dtype=run.dtype
-        )
+        learned = placed(learned_positions, run, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype)
         rows = minimum(run.q, for_tokens)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.layer_inputs is not None:
