@@ -294,7 +294,7 @@ KINDS = {
     "gemma": ("gemma", {"head_dim": 16}),
     "gemma2": ("gemma2", {"head_dim": 16, "sliding_window": 32}),
     "gemma3_text": ("gemma3", {"head_dim": 16, "sliding_window": 32, "num_hidden_layers": 7}),
-    "phi3": ("phi3", {"sliding_window": None}),
+    "phi3": ("phi3", {"sliding_window": None, "pad_token_id": 0}),
 }  # fmt: skip
 
 
