@@ -80,6 +80,10 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
         raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
+    if not any(key in FIRST or isinstance(value, Mapping) for key, value in whole.items()):
+        raise ValueError(
+            f"the configuration of model_type={kind!r} says neither a width nor a number of layers: give a whole config.json"
+        )
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     model = ended(
