@@ -117,10 +117,14 @@ TEXT_TYPES = {"llava": "llama", "llava_next": "llama", "mistral3": "mistral"}
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:
-    """The layer for multi-token prediction, which is like the last one."""
-    layers = c.get("num_nextn_predict_layers", c.get("num_mtp_layers", 0))
+    """The layer for multi-token prediction, which is like the last one where a reader does not say another."""
+    keys = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+    layers = next((found for key in keys if (found := c.get(key)) is not None), 0)
+    last = c.mtp or model.blocks[-1][0]
+    if layers == 1 and (last.mixer is None or last.mlp is None):
+        raise ValueError("mtp=True: what the layer for multi-token prediction of this model consists of is not described here")
     if layers == 1:
-        return model.blocks[-1][0]
+        return last
     raise ValueError(
         "mtp=True: there is no layer for multi-token prediction"
         if not layers

@@ -2,6 +2,8 @@
 
 from family_samples.sizes import BATCH, DECODER, EXPERTS, SEQ
 
+from flopkit.models import StateSpace
+
 DELTA = DECODER | {
     "head_dim": 16, "num_hidden_layers": 4, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
     "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4,
@@ -24,19 +26,24 @@ HARMLESS = {
 }  # fmt: skip
 
 
-def _convolutions(ours):
+def convolutions(ours, seq=SEQ, batch=BATCH):
     """They run on past the last token."""
-    mixer, layers = ours.blocks[0][0].mixer, ours.blocks[0][1]
-    return BATCH * layers * 2 * mixer.conv * (mixer.conv - 1) * mixer._channels
+    mixers = [(mixer, layers) for block, layers in ours.blocks if hasattr(mixer := block.mixer, "conv")]
+    return sum(batch * layers * 2 * mixer.conv * (mixer.conv - 1) * mixer._channels for mixer, layers in mixers)
 
 
-def _mamba2(ours):
-    """B and C are repeated for each head, and one product passes on the states of the chunks."""
-    mixer, layers = ours.blocks[0][0].mixer, ours.blocks[0][1]
-    more = 2 * SEQ * mixer.chunk * mixer.state * (mixer.heads - mixer.groups)
-    more += 2 * (SEQ // mixer.chunk + 1) ** 2 * mixer.heads * mixer.head_dim * mixer.state
-    return _convolutions(ours) + BATCH * layers * more
+def chunks(ours, seq=SEQ, batch=BATCH):
+    """B and C are repeated for each head, and one product passes on the states of the chunks; besides the convolutions."""
+    found = convolutions(ours, seq, batch)
+    for block, layers in ours.blocks:
+        if isinstance(mixer := block.mixer, StateSpace):
+            count = -(-seq // mixer.chunk)
+            more = 2 * count * mixer.chunk**2 * mixer.state * (mixer.heads - mixer.groups)
+            found += batch * layers * (more + 2 * (count + 1) ** 2 * mixer.heads * mixer.head_dim * mixer.state)
+    return found
 
 
 # FLOPs that transformers' fallback does beside the algorithm, in products.
-BEYOND = {"qwen3_next": _convolutions, "qwen3_5_moe_text": _convolutions, "qwen3_5_text": _convolutions, "mamba2": _mamba2}
+BEYOND = {
+    "qwen3_next": convolutions, "qwen3_5_moe_text": convolutions, "qwen3_5_text": convolutions, "mamba2": chunks,
+}  # fmt: skip
