@@ -212,7 +212,11 @@ def _data(figure: Answers) -> dict[str, Any]:
         "controls": controls,
         **({"alt": figure.alt} if figure.chart else {}),
         **({"refused": figure.refused} if figure.refused else {}),
-        **({"paste": {"table": figure.paste.table, "unable": figure.paste.unable}} if figure.paste else {}),
+        **(
+            {"paste": {"table": figure.paste.table, "unable": figure.paste.unable, "texts": figure.paste.texts}}
+            if figure.paste
+            else {}
+        ),
         "presets": list(figure.presets.values()),
         "readouts": [_shown(each) for each in figure.readouts],
         "columns": [_shown(each) for each in figure.table],

@@ -18,7 +18,18 @@ from flopkit.models.blocks import Block
 from flopkit.models.transformer import WindowedLayers
 from flopkit.names import hint
 
-__all__ = ["ACTS", "ACT_KEYS", "KEYS", "MOST_LAYERS", "WHOLE", "WINDOWED", "Fields", "class_names", "left_out"]
+__all__ = [
+    "ACTS",
+    "ACT_KEYS",
+    "KEYS",
+    "MOST_LAYERS",
+    "TEXT_PARTS",
+    "WHOLE",
+    "WINDOWED",
+    "Fields",
+    "class_names",
+    "left_out",
+]
 
 T = TypeVar("T")
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -41,6 +52,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "dense": ("first_k_dense_replace",),
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
+
 
 @cache
 def _defaults() -> dict[str, Any]:
@@ -75,6 +87,9 @@ MOST_LAYERS = 10_000
 
 WINDOWED, WHOLE = "sliding_attention", "full_attention"
 """What ``layer_types`` calls a layer with a window, and one without."""
+
+TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", "thinker_config")
+"""Under which key a model of text and more keeps the configuration of its decoder."""
 
 ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
 ACTS = {
@@ -161,7 +176,10 @@ class Fields:
     def key(self, name: str) -> str:
         """The key under which a number stands, or an error that names all that it may have."""
         keys = KEYS.get(name, (name,))
-        for key in (*(key for key in keys if key in self.fields), *keys):  # what the file says under any name comes first
+        for key in (
+            *(key for key in keys if key in self.fields),
+            *keys,
+        ):  # what the file says under any name comes first
             if self.said(key) is not None:
                 return key
         raise ValueError(

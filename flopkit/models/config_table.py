@@ -14,7 +14,7 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     {"multiples": n, "upto": a, "from": b, "not": list}    how many i of b ≤ i < a have i + 1 divisible by n and are not in a list; none where n is 0
     {"listed": keys, "as": word, "of": a, "known": words, "else": value}    how often a word stands in a list of a entries
 
-and besides, ``refused`` lists what a family may say that is not described: ``{"keys": [...], "else": value, "only": values}``.
+and besides, ``classes`` has how the names of its classes begin, and ``refused`` lists what a family may say that is not described: ``{"keys": [...], "else": value, "only": values}``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit.models.architectures import NUMBERS, SAME
+from flopkit.models.architectures.classes import beginnings
 from flopkit.models.config_fields import ACT_KEYS, KEYS, MOST_LAYERS, WHOLE, WINDOWED, Fields, T, left_out
 from flopkit.models.transformer import WindowedLayers
 
@@ -113,11 +114,15 @@ class Asked(Fields):
         return {"dense": self.need("dense", minimum=0)}
 
     def act(self, default: str = "silu") -> str:
-        self.refused.append({"keys": list(ACT_KEYS), "else": default, "only": [*_ACTIVATIONS]})
+        usual = self._missing(*ACT_KEYS).get("missing", default)
+        self.refused.append({"keys": list(ACT_KEYS), "else": usual, "only": [*_ACTIVATIONS]})
         return "silu"
 
     def refuse(self, **usual: Any) -> None:
-        self.refused += [{"keys": [key], "else": value, "only": [value]} for key, value in usual.items()]
+        self.refused += [
+            {"keys": [key], "else": self._missing(key).get("missing", value), "only": [value]}
+            for key, value in usual.items()
+        ]
 
 
 _ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh")
@@ -147,7 +152,7 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
         numbers = NUMBERS[SAME.get(kind, kind)]
         asked = Asked(kind)
         found = {name: _data(value) for name, value in settings(numbers(asked)).items()}
-        table[kind] = {"set": found, "refused": asked.refused}
+        table[kind] = {"set": found, "refused": asked.refused, "classes": [*beginnings(kind)]}
     return table
 
 

@@ -164,6 +164,9 @@ class Training:
         trained, and whether its own weights are trained."""
         live = {"stream", "input"} if group.passed_on else set()
         for each in inside:
+            if each.detached:
+                yield each, set(), False
+                continue
             own = group.trained and (self.lora is None or each.role == "adapter") and not is_zero(each.cost.params)
             read = live.intersection(each.reads)
             yield each, read, own

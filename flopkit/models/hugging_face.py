@@ -12,7 +12,7 @@ from typing import Any
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields, left_out
+from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
 from flopkit.models.model import Model
 from flopkit.names import hint
 from flopkit.sizes import flag, short
@@ -81,9 +81,13 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
         raise ValueError(f"model_type={said} is not described here; {hint(kind[:60], ARCHITECTURES)}")
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
-    model = ended(ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind)), kind, task, tasks(family), lambda: c.labels)
+    model = ended(
+        ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind)), kind, task, tasks(family), lambda: c.labels
+    )
     if outer != kind and not model.causal:
-        raise ValueError(f"model_type={outer!r} is not described here: its part for text, a {kind!r}, is no decoder, and nothing by itself")
+        raise ValueError(
+            f"model_type={outer!r} is not described here: its part for text, a {kind!r}, is no decoder, and nothing by itself"
+        )
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
         model = replace(model, causal=False)
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
@@ -92,21 +96,25 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
 
 
-TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", "thinker_config")
-"""Under which key a model of text and more keeps the configuration of its decoder."""
-
-
 def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
     """The configuration of the part for text, the ``model_type`` of the whole, and the parts that are left out."""
     outer = config.get("model_type")
     outer = outer if isinstance(outer, str) else ""
-    others = [key for key, value in config.items() if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value]
+    others = [
+        key
+        for key, value in config.items()
+        if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value
+    ]
     if SAME.get(outer, outer) in ARCHITECTURES:
         return config, outer, others
     inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
     if inside is None:
         return config, outer, []
-    left = [key for key, value in config.items() if key.endswith("_config") and isinstance(value, Mapping) and key not in (inside, "quantization_config")]
+    left = [
+        key
+        for key, value in config.items()
+        if key.endswith("_config") and isinstance(value, Mapping) and key not in (inside, "quantization_config")
+    ]
     above = {key: config[key] for key in ("tie_word_embeddings", "architectures", "_name_or_path") if key in config}
     inner, _, more = _part_for_text({"model_type": TEXT_TYPES.get(outer), **config[inside]} | above)
     return inner, outer or str(inner.get("model_type")), left + more
@@ -119,7 +127,7 @@ TEXT_TYPES = {"llava": "llama", "llava_next": "llama", "mistral3": "mistral"}
 def _mtp_layer(c: Fields, model: Model) -> Block:
     """The layer for multi-token prediction, which is like the last one where a reader does not say another."""
     keys = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
-    layers = next((found for key in keys if (found := c.get(key)) is not None), 0)
+    layers = next((found for key in keys if (found := c.fields.get(key)) is not None), 0)  # a file that has one says so
     last = c.mtp or model.blocks[-1][0]
     if layers == 1 and (last.mixer is None or last.mlp is None):
         raise ValueError("mtp=True: what the layer for multi-token prediction of this model consists of is not described here")

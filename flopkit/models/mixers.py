@@ -15,6 +15,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
 from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.sparse import Indexer
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
 
@@ -204,6 +205,12 @@ class LatentAttention(Branch):
         Size of the latent of queries. None: queries come directly.
     kv_lora, qk_nope, qk_rope, v_head_dim : Size
         As in `flopkit.mla`.
+    selected : Size, optional
+        How many tokens a query sees at most, chosen by an indexer. None: all that its
+        mask allows.
+    indexer : Indexer, optional
+        What chooses them. None beside *selected*: the choice of an earlier layer serves
+        this one, too.
     """
 
     heads: Size
@@ -212,30 +219,49 @@ class LatentAttention(Branch):
     qk_nope: Size
     qk_rope: Size
     v_head_dim: Size
+    selected: Size | None = None
+    indexer: Indexer | None = None
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.indexer is not None and (self.selected is None or self.q_lora is None):
+            raise ValueError(
+                f"indexer={self.indexer}: give selected=, the tokens that it chooses, and q_lora=, of which it makes queries"
+            )
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens."""
-        return context * (self.kv_lora + self.qk_rope)
+        keys = 0 if self.indexer is None else self.indexer.held(context)
+        return context * (self.kv_lora + self.qk_rope) + keys
+
+    def mask(self, run: Run) -> Mask:
+        """Which token sees which. A query sees as many of those that are chosen for it
+        as of a window of that width."""
+        if not run.causal:
+            return "full"
+        return "causal" if self.selected is None else window(self.selected)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         layer = mla(
             batch=run.batch, q=run.q, kv=run.kv, d_model=d_model, heads=self.heads, q_lora=self.q_lora, kv_lora=self.kv_lora,
-            qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask="causal" if run.causal else "full",
+            qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask=self.mask(run),
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        return [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        found = [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        if self.indexer is not None:
+            core = [each.cost.name for each in found].index("attention")
+            found[core:core] = self.indexer.parts(run, d_model, self.q_lora)
+        return found
 
     def _known(self, run: Run, d_model: Any) -> dict[str, dict[str, Any]]:
         """What `flopkit.mla` does not say of its parts: shapes, what each reads and
         makes, and how it is divided."""
         heads, rope = self.heads, self.qk_rope
         queries, key, value = heads * (self.qk_nope + rope), self.qk_nope + rope, self.v_head_dim
-        core = CORE | {"cache": run.batch * self.held(run.kv), "flash_dim": key}
+        rows = run.kv if self.selected is None else minimum(run.kv, run.q * self.selected)  # of the latents, read
+        core = CORE | {"cache": run.batch * rows * (self.kv_lora + rope), "flash_dim": key}
         if run.decode:  # on the latents themselves
             key, value = self.kv_lora + rope, self.kv_lora
             core["reads"] = ("queries", "latent")

@@ -102,6 +102,7 @@ class Part(NamedTuple):
     reads: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     unread: bool = False  # whether the sum behind it alone takes its output, which no backward pass reads then
+    detached: bool = False  # whether it has no backward pass: an indexer
     split: Split = "none"  # how it is divided among devices, see `SPLITS`
     place: Place = ""
     core: Cost | None = None  # attention's scores and values, which selective recompute computes again

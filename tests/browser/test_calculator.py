@@ -16,7 +16,7 @@ from flopkit.book.gallery import calculator
 from flopkit.book.gallery.any_model import COUNTS
 from flopkit.models import config_names, hf_config
 from flopkit.models.architectures import NUMBERS
-from flopkit.models.config_fields import LEFT_OUT
+from flopkit.models.config_fields import left_out
 
 pytestmark = pytest.mark.browser
 FIGURE = calculator()
@@ -265,7 +265,7 @@ def test_what_families_may_say_is_read_as_from_hf_reads_it(open_page):
         assert said(node, "params", "active") == [model.params, model.active_params], (name, changed)
         assert said(node, "a_token") == [pytest.approx(step.flops_per_token, rel=1e-12)], (name, changed)
     nested = {"model_type": "gemma3", "tie_word_embeddings": False, "text_config": hf_config("gemma-3-4b")}
-    short = {key: value for key, value in hf_config("gemma-3-4b").items() if key not in LEFT_OUT["gemma3_text"]}
+    short = {key: value for key, value in hf_config("gemma-3-4b").items() if key not in left_out("gemma3_text")}
     for config in (nested, {"model_type": "gemma3", "text_config": short}):
         assert paste(node, config).startswith("Read as a gemma3_text")
         assert said(node, "params") == [fk.from_hf(config).params]

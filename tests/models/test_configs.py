@@ -46,6 +46,7 @@ def test_what_a_family_always_has_is_not_worked_out_from_its_width():
         "kv_heads": {"keys": ["num_key_value_heads"], "missing": 4},
         "head_dim": {"keys": ["head_dim", "d_kv"], "missing": 256},
     }
-    heads, width = ({"keys": list(KEYS[name])} for name in ("heads", "d_model"))
+    usual = {"heads": 32, "d_model": 4096}
+    heads, width = ({"keys": list(KEYS[name]), "missing": usual[name]} for name in usual)
     rules = [heads, {"over": [width, heads]}]
     assert [table["llama"]["set"][name]["else"] for name in ("kv_heads", "head_dim")] == rules

@@ -77,9 +77,15 @@ def test_each_class_has_its_head(task, kind):
     mapping = getattr(transformers, TASKS[task])._model_mapping
     if type(transformers.AutoConfig.for_model(kind)) not in mapping:
         pytest.skip(f"transformers has no {TASKS[task]} of {kind}")
-    config, model = built(kind, TASKS[task], **small(kind) | {"num_labels": 2} | ({"num_labels": 3, "pad_token_id": 0} if task == "sequence" else {}))
+    config, model = built(
+        kind,
+        TASKS[task],
+        **small(kind) | {"num_labels": 2} | ({"num_labels": 3, "pad_token_id": 0} if task == "sequence" else {}),
+    )
     if task not in architectures.tasks(architectures.SAME.get(kind, kind)):
-        with pytest.raises(ValueError, match=f"architectures: this class of {kind} is not described here; classes that end in"):
+        with pytest.raises(
+            ValueError, match=f"architectures: this class of {kind} is not described here; classes that end in"
+        ):
             fk.from_hf(config)
         return
     compare(kind, config, model, embedded=task == "sequence")

@@ -27,7 +27,7 @@ from flopkit.charts.packages import need
 from flopkit.charts.panel import Control, Paste, along, choice, column, grouped, readout, slider, steps, switch
 from flopkit.models import LatentAttention, load
 from flopkit.models.architectures import NUMBERS
-from flopkit.models.config_fields import Fields
+from flopkit.models.config_fields import TEXT_PARTS, Fields
 from flopkit.models.config_table import Value, reader_table, when
 from flopkit.models.configs import hf_config
 from flopkit.training.memory import state_bytes
@@ -234,7 +234,7 @@ def calculator() -> Figure:
         "at the roof, bound by {bound}.",
         model=cost_of_a_model,
         refused="refused",
-        paste=Paste("Paste a config.json of Hugging Face here", reader_table(settings_of), UNABLE),
+        paste=Paste("Paste a config.json of Hugging Face here", reader_table(settings_of), UNABLE, TEXT_PARTS),
         controls=_controls(presets["Llama-3-8B"]),
         presets=presets,
         readouts=[

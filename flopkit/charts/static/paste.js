@@ -1,5 +1,5 @@
 /* Sets the controls of a figure from a pasted config.json, by a table that flopkit made of its own readers (flopkit/models/config_table.py). */
-window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) => {
+window.flopkitPaste = (figure, {table, unable, texts}, {controls, state, takes, move}) => {
   class Refused extends Error {}
   const refuse = text => { throw new Refused(text); };
   const cut = text => text.length > 60 ? text.slice(0, 57) + "…" : text;
@@ -24,8 +24,8 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
 
   /* The key of a value, and what stands there: [undefined, undefined] where nothing does, [undefined, value] for a family's own. */
   function lookup({keys, missing}, config) {
-    if (missing !== undefined && !Object.hasOwn(config, keys[0])) return [undefined, missing];
     const key = keys.find(key => config[key] != null);
+    if (!key && missing !== undefined && !keys.some(key => Object.hasOwn(config, key))) return [undefined, missing];
     return [key, key && config[key]];
   }
 
@@ -75,6 +75,12 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
     refuse(`The table has ${show(value)}, which this page cannot read.`);
   }
 
+  /* The types whose names begin alike, else how many there are. */
+  function near(kind) {
+    const begin = kind.slice(0, 4), found = Object.keys(table).filter(each => each.startsWith(begin));
+    return found.length ? ` Near are ${found.join(", ")}.` : ` ${Object.keys(table).length} types are; in Python flopkit.from_hf reads more, and flopkit.count_hf asks transformers for the rest.`;
+  }
+
   function settings(text) {
     if (text.length > MOST) refuse(`This has ${text.length.toLocaleString("en")} characters: paste one config.json, which has some thousands.`);
     let config;
@@ -84,13 +90,20 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
       refuse(`This is no JSON: ${cut(error.message)}.`);
     }
     if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("This is no JSON object: paste a whole config.json.");
-    if (config.text_config && typeof config.text_config === "object" && !Array.isArray(config.text_config)) {    // of a model of text and images, the part for text
-      const {tie_word_embeddings: tied, quantization_config: format} = config;
-      config = {...config.text_config, ...tied === undefined ? {} : {tie_word_embeddings: tied}, ...format == null ? {} : {quantization_config: format}};
-    }
+    const object = value => value !== null && typeof value === "object" && !Array.isArray(value);
+    const {architectures, quantization_config: format, tie_word_embeddings: tied} = config, outer = config.model_type;
+    const said = Array.isArray(architectures) ? architectures[0] : undefined;
+    const inside = Object.hasOwn(table, outer) ? undefined : texts.find(key => object(config[key]));
+    const apart = inside === undefined ? [] : Object.keys(config).filter(key => key.endsWith("_config") && object(config[key]) && ![inside, "quantization_config"].includes(key));
+    if (inside !== undefined)                                     // of a model of text and images, the part for text
+      config = {...config[inside], ...tied === undefined ? {} : {tie_word_embeddings: tied}};
     const kind = config.model_type, known = table[kind];
     if (typeof kind !== "string") refuse("This configuration has no \"model_type\": paste a whole config.json.");
-    if (!Object.hasOwn(table, kind)) refuse(Object.hasOwn(unable, kind) ? unable[kind] : `The model_type ${show(kind)} is not described here. Known are ${Object.keys(table).join(", ")}.`);
+    if (!Object.hasOwn(table, kind)) refuse(Object.hasOwn(unable, kind) ? unable[kind] : `The model_type ${show(kind)} is not described here.${near(kind)}`);
+    if (typeof said === "string" && !/(ForCausalLM|LMHeadModel|ForConditionalGeneration)$/.test(said))
+      refuse(`architectures names ${show(said)}: this figure is for models that write text. In Python flopkit.from_hf reads other classes, too.`);
+    if (typeof said === "string" && inside === undefined && known.classes.length && !known.classes.some(name => said.startsWith(name)))
+      refuse(`architectures names ${show(said)}, and a class of a ${kind} begins with ${known.classes.join(" or ")}: one of the two is wrong.`);
     for (const {keys, only, ...rest} of known.refused) {
       const key = keys.find(key => config[key] != null), said = key ? config[key] : rest.else;
       if (!only.some(each => bit(each) === bit(said))) refuse(`${key} is ${show(said)}: this box reads ${kind} only with ${only.map(show).join(", ")}.`);
@@ -102,21 +115,21 @@ window.flopkitPaste = (figure, {table, unable}, {controls, state, takes, move}) 
       if (!(values.includes(found[name]) || takes(name, found[name])))
         refuse(`${value?.keys?.find(key => config[key] != null) ?? name} is ${show(found[name])}: a whole number of at least ${values[0]} is wanted.`);
     }
-    return [kind, found, config.quantization_config];
+    return [kind, found, format, apart];
   }
 
   const box = figure.querySelector(".fk-paste"), area = box.querySelector("textarea"), status = box.querySelector("[role=status]");
   area.addEventListener("input", () => {
     status.textContent = "";
     if (!area.value.trim()) return;
-    let kind, found, format;
-    try { [kind, found, format] = settings(area.value); } catch (error) {
+    let kind, found, format, apart;
+    try { [kind, found, format, apart] = settings(area.value); } catch (error) {
       status.textContent = `${error instanceof Refused ? error.message : "This could not be read."} Nothing was changed.`;
       return;
     }
     move(found);
     const method = typeof format?.quant_method === "string" ? ` (${cut(format.quant_method)})` : "";
-    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.${format == null ? "" : ` Its quantization_config${method} was not read: set “Weights stored in”.`}`;
+    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.${apart.length ? ` Left out: ${apart.join(", ")}.` : ""}${format == null ? "" : ` Its quantization_config${method} was not read: set “Weights stored in”.`}`;
   });
   box.hidden = false;
 };

@@ -12,7 +12,7 @@ from flopkit.models.model import Model
 from flopkit.names import plain
 from flopkit.sizes import short
 
-__all__ = ["DECODER", "Tasks", "ended", "headless", "task_of", "with_head"]
+__all__ = ["DECODER", "Tasks", "beginnings", "ended", "headless", "task_of", "with_head"]
 
 Tasks: TypeAlias = Mapping[str, Callable[[Model, int], Model]]
 """What a family's classes end in, by task, each with what it makes of the model and the number of labels; the first where no class is named."""
@@ -27,6 +27,11 @@ ENDINGS = {
 
 OTHER_NAMES = {"mpt": ("MPT",), "falcon": ("RW",), "stablelm": ("StableLmEpoch",), "kimi_k2": ("DeepseekV3",)}
 """Beginnings of classes that transformers does not have, and that published files name."""
+
+
+def beginnings(kind: str) -> tuple[str, ...]:
+    """How the names of a type's classes begin, transformers' own and others that published files name."""
+    return (*class_names(kind), *OTHER_NAMES.get(kind, ()))
 
 
 def headless(model: Model) -> Model:
@@ -70,7 +75,7 @@ def task_of(kind: str, architectures: Any) -> str:
     ending = next((each for each in sorted(ENDINGS, key=len, reverse=True) if name.endswith(each)), None)
     if ending is None:
         raise ValueError(f"architectures={short(architectures)}: this class of {kind} is not described here")
-    known = (*class_names(kind), *OTHER_NAMES.get(kind, ()))
+    known = beginnings(kind)
     begin = name.removesuffix(ending)
     if begin not in known and plain(begin) != plain(kind):
         other = f"a class of model_type={kind!r} begins with {' or '.join(known) or kind}"

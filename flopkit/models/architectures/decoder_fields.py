@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from flopkit.models.blocks import Block
 from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import Experts
 from flopkit.models.mixers import Attention
 
-__all__ = ["common", "experts_of", "heads_of"]
+__all__ = ["common", "experts_of", "heads_of", "in_turn"]
 
 
 def common(c: Fields, *, mlp: bool = True, **changed: Any) -> dict[str, Any]:
@@ -29,3 +31,10 @@ def heads_of(c: Fields, bias: Any = False, **said: Any) -> Attention:
 def experts_of(c: Fields, d_ff: str = "expert_d_ff", **more: Any) -> Experts:
     c.refuse(hidden_act="silu")
     return c.made(Experts, **c.all("experts", "top_k"), d_ff=c.need(d_ff), **more)
+
+
+def in_turn(layers: Sequence[Block]) -> dict[str, Any]:
+    """The kinds of layers, and the order in which they stand, of layers one by one."""
+    kinds = list(dict.fromkeys(layers))
+    order = tuple(map(kinds.index, layers))
+    return {"blocks": tuple((kind, order.count(place)) for place, kind in enumerate(kinds)), "order": order}

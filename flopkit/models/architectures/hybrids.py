@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from flopkit.models.architectures.decoder_fields import heads_of
+from flopkit.models.architectures.decoder_fields import heads_of, in_turn
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.model import Model
 from flopkit.models.recurrences import StateSpace
 
-__all__ = ["LINEAR", "MODELS", "in_order"]
+__all__ = ["LINEAR", "MODELS"]
 
 LINEAR = "linear_attention"
 """What ``layer_types`` calls a layer with a state."""
-
-
-def in_order(layers: Sequence[Block]) -> dict[str, Any]:
-    """The fields of a `Model` for its *layers*, one after the other: each kind with how many there are, and the order.
-
-    >>> plain, wide = Block(mixer=None, mlp=MLP(d_ff=8)), Block(mixer=None, mlp=MLP(d_ff=16))
-    >>> in_order([plain, wide, plain])["order"]
-    (0, 1, 0)
-    """
-    kinds = list(dict.fromkeys(layers))
-    return {"blocks": tuple((kind, layers.count(kind)) for kind in kinds), "order": tuple(map(kinds.index, layers))}
 
 
 def _renamed(c: Fields, old: str, new: str, minimum: int = 1) -> Any:
@@ -82,7 +71,7 @@ def _nemotron_h(c: Fields, name: str) -> Model:
     if c.fields.get("num_nextn_predict_layers") and further == [WHOLE, "moe"]:
         c.mtp = Block(mixer=branches[WHOLE](), mlp=branches["moe"]())
     ends = c.all("d_model", "vocab") | {"tied": c.flag("tie_word_embeddings")}
-    return Model(name=name, **ends, **in_order([layers[kind] for kind in kinds]))
+    return Model(name=name, **ends, **in_turn([layers[kind] for kind in kinds]))
 
 
 MODELS: dict[str, Callable[[Fields, str], Model]] = {"nemotron_h": _nemotron_h}

@@ -25,7 +25,9 @@ def _t5(c: Fields, name: str) -> Model:
     heads, head_dim, buckets = c.need("heads"), c.need("head_dim"), c.need("relative_attention_num_buckets")
     sizes = {"heads": heads, "kv_heads": heads, "head_dim": head_dim, "rotary": 0}
     mlp = MLP(d_ff=c.need("d_ff"), act=kinds[act], gated=gated)
-    common = c.all("d_model", "vocab") | {"tied": c.flag("tie_word_embeddings", True) and c.flag("scale_decoder_outputs", True)}
+    common = c.all("d_model", "vocab") | {
+        "tied": c.flag("tie_word_embeddings", True) and c.flag("scale_decoder_outputs", True)
+    }
 
     def stack(layers: int, cross: Any) -> dict[str, Any]:
         first, later = (

@@ -9,7 +9,11 @@ from collections import ChainMap
 from importlib import import_module
 from pathlib import Path
 
-FILES = [import_module(f"family_samples.{path.stem}") for path in sorted(Path(__file__).parent.glob("[a-z]*.py")) if path.stem != "sizes"]
+FILES = [
+    import_module(f"family_samples.{path.stem}")
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))
+    if path.stem != "sizes"
+]
 
 
 def merged(name):

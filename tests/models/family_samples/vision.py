@@ -1,6 +1,7 @@
 """Encoders of images."""
 
 import torch
+
 from family_samples.sizes import BATCH
 
 SMALL = {

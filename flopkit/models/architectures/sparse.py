@@ -1,0 +1,68 @@
+"""Decoders whose attention chooses its tokens: DeepSeek-V3.2 and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flopkit.models.architectures.decoder_fields import experts_of, in_turn
+from flopkit.models.blocks import Block
+from flopkit.models.config_fields import Fields
+from flopkit.models.feed_forward import MLP
+from flopkit.models.mixers import LatentAttention
+from flopkit.models.model import Model
+from flopkit.models.sparse import Indexer
+from flopkit.sizes import short
+
+__all__ = ["MODELS"]
+
+
+def _deepseek_v32(c: Fields, name: str, shared: bool = False) -> Model:
+    c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1)
+    layers, sizes = c.need("layers"), c.all("heads", "q_lora", "kv_lora", "qk_nope", "qk_rope", "v_head_dim")
+    indexer = Indexer(heads=c.need("index_n_heads"), head_dim=c.need("index_head_dim"), rotary=c.need("qk_rope"))
+    runs = _indexers(c, layers) if shared else ["full"] * layers
+    mixers = {
+        "full": LatentAttention(**sizes, selected=c.need("index_topk"), indexer=indexer),
+        "shared": LatentAttention(**sizes, selected=c.need("index_topk")),
+    }
+    experts = experts_of(c, shared_d_ff=c.count("n_shared_experts", 0, minimum=0) * c.need("expert_d_ff"))
+    dense = MLP(d_ff=c.need("d_ff"), act=c.act())
+    first = min(c.need("dense", minimum=0), layers)
+    kinds = _listed(c, "mlp_layer_types", ("dense", "sparse"), ["dense"] * first + ["sparse"] * (layers - first))
+    blocks = [
+        Block(mixer=mixers[which], mlp=dense if kind == "dense" else experts)
+        for which, kind in zip(runs, kinds, strict=True)
+    ]
+    return Model(name=name, **c.all("d_model", "vocab"), tied=c.flag("tie_word_embeddings"), **in_turn(blocks))
+
+
+def _indexers(c: Fields, layers: int) -> list[str]:
+    """Which layers choose tokens, and which take the choice of the layer before."""
+    pattern = c.get("index_topk_pattern")
+    if isinstance(pattern, str) and not c.listed("indexer_types"):
+        usual = [{"F": "full", "S": "shared"}.get(each, each) for each in pattern]
+    elif pattern is not None:
+        usual = list(pattern)
+    else:
+        every, offset = c.count("index_topk_freq", 1), c.count("index_skip_topk_offset", 2, minimum=0)
+        usual = ["full" if max(i - offset + 1, 0) % every == 0 else "shared" for i in range(layers)]
+    found = _listed(c, "indexer_types", ("full", "shared"), usual)
+    if found[0] != "full":
+        raise ValueError("indexer_types: the first layer has no choice of another one to take, so it must be 'full'")
+    return found
+
+
+def _listed(c: Fields, key: str, known: tuple[str, ...], usual: list[str]) -> list[str]:
+    """What a list says of each layer, else what is *usual*."""
+    found = c.listed(key) or usual
+    if len(found) != c.need("layers"):
+        raise ValueError(f"{key} has {len(found)} entries for {c.need('layers')} layers")
+    if odd := [each for each in found if each not in known]:
+        raise ValueError(f"{key}: {short(odd[0])} is not described here")
+    return found
+
+
+MODELS: dict[str, Callable[[Fields, str], Model]] = {
+    "deepseek_v32": _deepseek_v32,
+    "glm_moe_dsa": lambda c, name: _deepseek_v32(c, name, shared=True),
+}
