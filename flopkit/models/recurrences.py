@@ -16,15 +16,15 @@ from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Flag, Size, check_fields
 from flopkit.training.memory import Kept
 
-__all__ = ["GatedDelta", "StateSpace"]
+__all__ = ["CORE", "IN", "NORM", "OUT", "GatedDelta", "StateSpace", "convolved", "moved", "written_out"]
 
-_IN: dict[str, Any] = {"reads": ("input",), "makes": ("mixed",), "split": "column"}
-_CORE: dict[str, Any] = {"role": "core", "reads": ("mixed",), "makes": ("heads",), "split": "inner"}
-_NORM: dict[str, Any] = {"role": "norm", "reads": ("heads", "mixed"), "makes": ("heads",), "split": "inner"}
-_OUT: dict[str, Any] = {"reads": ("heads",), "makes": ("output",), "split": "row", "unread": True}
+IN: dict[str, Any] = {"reads": ("input",), "makes": ("mixed",), "split": "column"}
+CORE: dict[str, Any] = {"role": "core", "reads": ("mixed",), "makes": ("heads",), "split": "inner"}
+NORM: dict[str, Any] = {"role": "norm", "reads": ("heads", "mixed"), "makes": ("heads",), "split": "inner"}
+OUT: dict[str, Any] = {"reads": ("heads",), "makes": ("output",), "split": "row", "unread": True}
 
 
-def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
+def convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
     """A causal convolution of each channel by itself."""
     cost = conv1d(
         batch=run.batch,
@@ -41,14 +41,14 @@ def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
     return part("conv", cost, run.tokens, formula=formula, role="convolution", **fields)
 
 
-def _written_out(kernel: str, what: str) -> None:
+def written_out(kernel: str, what: str) -> None:
     if kernel == "flash":
         raise ValueError(
             f"kernel='flash': what a fused kernel keeps of {what} is not known here; give kernel='math', the algorithm written out in torch"
         )
 
 
-def _moved(mixer: GatedDelta | StateSpace, run: Run) -> Any:
+def moved(mixer: Any, run: Run) -> Any:
     """Numbers of the cache that a pass moves: it writes all of them and, where tokens
     came before, reads the states, too."""
     return run.batch * (mixer.held(run.kv) + where(run.kv > run.q, mixer.states, 0))
@@ -105,18 +105,18 @@ class GatedDelta(Branch):
         core = replace(core, params_by_role={"bias": 2 * self.heads})  # the decay and the step of each head
         norm = rms_norm(tokens=run.tokens * self.heads, d=self.v_dim, dtype=run.dtype)
         return [
-            project("in_proj", run, d_model, self._channels + values, **_IN),
-            project("gates_proj", run, d_model, 2 * self.heads, **_IN),
-            _convolved(run, self._channels, self.conv, False),
-            part("gated_delta", core, run.tokens, cache=_moved(self, run), formula="gated delta rule", **_CORE),
-            part("gated_norm", norm, run.tokens, **_NORM | {"split": "shared"}),  # one weight for all heads
-            project("out_proj", run, values, d_model, **_OUT),
+            project("in_proj", run, d_model, self._channels + values, **IN),
+            project("gates_proj", run, d_model, 2 * self.heads, **IN),
+            convolved(run, self._channels, self.conv, False),
+            part("gated_delta", core, run.tokens, cache=moved(self, run), formula="gated delta rule", **CORE),
+            part("gated_norm", norm, run.tokens, **NORM | {"split": "shared"}),  # one weight for all heads
+            project("out_proj", run, values, d_model, **OUT),
         ]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """That of the chunked algorithm written out in torch, as transformers 5.23 runs
         it without a kernel."""
-        _written_out(kernel, "the gated delta rule")
+        written_out(kernel, "the gated delta rule")
         tokens, chunks = run.tokens, ceil_div(run.q, self.chunk)
         each, padded = tokens * self.heads, run.batch * self.heads * chunks * self.chunk  # tokens and heads
         keys, values, channels = padded * self.k_dim, padded * self.v_dim, self._channels
@@ -201,11 +201,11 @@ class StateSpace(Branch):
         )  # fmt: skip
         core = replace(core, params_by_role={"bias": 3 * self.heads})  # decay, step and skip of each head
         return [
-            project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **_IN),
-            _convolved(run, self._channels, self.conv, self.conv_bias),
-            part("state_space", core, run.tokens, cache=_moved(self, run), formula="state space, Mamba-2", **_CORE),
-            part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **_NORM),
-            project("out_proj", run, inner, d_model, self.bias, **_OUT),
+            project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **IN),
+            convolved(run, self._channels, self.conv, self.conv_bias),
+            part("state_space", core, run.tokens, cache=moved(self, run), formula="state space, Mamba-2", **CORE),
+            part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **NORM),
+            project("out_proj", run, inner, d_model, self.bias, **OUT),
         ]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
@@ -213,7 +213,7 @@ class StateSpace(Branch):
         it without a kernel: it repeats B and C
         for each head, and lays out anew what a product reads (but for some of it where
         the text is a single chunk)."""
-        _written_out(kernel, "Mamba-2")
+        written_out(kernel, "Mamba-2")
         tokens, chunks, inner = run.tokens, ceil_div(run.q, self.chunk), self.heads * self.head_dim
         padded = run.batch * chunks * self.chunk
         each, wide, among = padded * self.heads, padded * inner, padded * self.heads * self.chunk

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from flopkit.models.architectures.decoder_fields import experts_of, heads_of
+from flopkit.arithmetic import ceil_div
+from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
 from flopkit.models.blocks import Block, Branch
 from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP
 from flopkit.models.model import Model
 from flopkit.models.recurrences import GatedDelta, StateSpace
+from flopkit.models.scans import SelectiveScan, ShortConv
 from flopkit.sizes import factor
 
 __all__ = ["MODELS"]
@@ -53,6 +56,54 @@ def _mamba2(c: Fields, name: str) -> Model:
     return Model(name=name, **c.all("d_model", "vocab"), blocks=((Block(mixer=mixer), c.need("layers")),), tied=tied)
 
 
+def _mamba(c: Fields, name: str, norms: str = "") -> Model:
+    c.refuse(hidden_act="silu")
+    d_model, said = c.need("d_model"), c.get("time_step_rank", "auto")
+    mixer = SelectiveScan(
+        channels=c.count("intermediate_size", c.count("expand", 2) * d_model), state=c.need("state_size"), conv=c.need("conv_kernel"), norms=norms,
+        rank=ceil_div(d_model, 16) if said == "auto" else c.need("time_step_rank"), conv_bias=c.flag("use_conv_bias", True),
+        bias=c.flag("use_bias"),
+    )  # fmt: skip
+    ends = {"d_model": d_model, "vocab": c.need("vocab"), "tied": c.flag("tie_word_embeddings", True)}
+    return Model(name=name, **ends, blocks=((Block(mixer=mixer), c.need("layers")),))
+
+
+def _lfm2(c: Fields, name: str, mixture: bool = False) -> Model:
+    layers, d_model = c.need("layers"), c.need("d_model")
+    whole = c.get("full_attn_idxs", range(layers))
+    if mixture and not c.listed("layer_types"):
+        c.key("layer_types")
+    kinds = (_CONVOLVED, WHOLE)
+    order = c.order(layers, kinds, [kinds[i in whole] for i in range(layers)])
+    mixers = (
+        ShortConv(channels=d_model, conv=c.count("conv_L_cache", 3), bias=c.flag("conv_bias")),
+        heads_of(c, qk_norm="head", **c.all("kv_heads")),
+    )
+    if mixture:
+        dense = c.count("num_dense_layers", 2, minimum=0)
+        mlp, sparse = MLP(d_ff=c.need("d_ff")), experts_of(c)
+    else:
+        dense, mlp, sparse = layers, MLP(d_ff=_lfm2_hidden(c)), None
+    blocks = [Block(mixer=mixers[kind], mlp=mlp if i < dense else sparse) for i, kind in enumerate(order)]
+    tied = c.flag("tie_embedding", c.flag("tie_word_embeddings", True))
+    return Model(name=name, d_model=d_model, vocab=c.need("vocab"), tied=tied, **in_turn(blocks))
+
+
+def _lfm2_hidden(c: Fields) -> Any:
+    """Hidden features of an MLP of LFM2, which its file has before they are made fewer."""
+    said = c.need("d_ff") if c.get("block_ff_dim") is None else c.count("block_ff_dim", 1)
+    if not c.flag("block_auto_adjust_ff_dim", True):
+        return said
+    narrow = int(2 * said / 3)
+    if "block_ffn_dim_multiplier" in c.fields and c.fields["block_ffn_dim_multiplier"] is None:
+        return narrow
+    times = float(factor("block_ffn_dim_multiplier", c.get("block_ffn_dim_multiplier", 1.0)))
+    multiple = c.count("block_multiple_of", 256)
+    return multiple * ceil_div(int(times * narrow), multiple)
+
+
+_CONVOLVED = "conv"
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
-    "qwen3_next": _qwen3_next, "qwen3_5_moe_text": _qwen3_next, "qwen3_5_text": _qwen3_5, "mamba2": _mamba2,
+    "qwen3_next": _qwen3_next, "qwen3_5_moe_text": _qwen3_next, "qwen3_5_text": _qwen3_5, "mamba2": _mamba2, "mamba": _mamba,
+    "falcon_mamba": lambda c, name: _mamba(c, name, "plain"), "lfm2": _lfm2, "lfm2_moe": lambda c, name: _lfm2(c, name, True),
 }  # fmt: skip

@@ -1,7 +1,6 @@
 """Models whose layers have a state."""
 
 from family_samples.sizes import BATCH, DECODER, EXPERTS, SEQ
-
 from flopkit.models import StateSpace
 
 DELTA = DECODER | {
@@ -9,6 +8,10 @@ DELTA = DECODER | {
     "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4,
 }  # fmt: skip
 MIXTURE = EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 40}
+MAMBA = {
+    "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "state_size": 6, "conv_kernel": 4, "expand": 3, "bos_token_id": 1,
+    "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
 
 SMALL = {
     "qwen3_next": DELTA | MIXTURE,
@@ -18,9 +21,19 @@ SMALL = {
         "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16, "state_size": 24, "n_groups": 2, "expand": 2,
         "conv_kernel": 4, "chunk_size": 8, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
     },
+    "mamba": MAMBA,
+    "falcon_mamba": MAMBA | {"time_step_rank": 5},
+    "lfm2": DECODER | {"layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
+    "lfm2_moe": DECODER | EXPERTS | {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1, "num_experts": 6},
 }  # fmt: skip
 
 HARMLESS = {
+    "mamba falcon_mamba": {
+        "a number format": "residual_in_fp32", "where its weights begin": "time_step_init_scheme", "intermediate_size says it": "expand",
+        "which program runs": "use_mambapy use_associative_scan",
+    },
+    "lfm2": {"layer_types says it": "full_attn_idxs"},
+    "lfm2_moe": {"a buffer that is not trained": "use_expert_bias"},
     "qwen3_next": {"all layers are mixtures": "intermediate_size"},
     "mamba2": {"heads and head_dim say it": "expand", "a number format": "residual_in_fp32", "bounds of a step": "time_step_rank time_step_limit"},
 }  # fmt: skip
@@ -29,7 +42,8 @@ HARMLESS = {
 def convolutions(ours, seq=SEQ, batch=BATCH):
     """They run on past the last token."""
     mixers = [(mixer, layers) for block, layers in ours.blocks if hasattr(mixer := block.mixer, "conv")]
-    return sum(batch * layers * 2 * mixer.conv * (mixer.conv - 1) * mixer._channels for mixer, layers in mixers)
+    channels = [getattr(mixer, "channels", None) or mixer._channels for mixer, _ in mixers]
+    return sum(batch * n * 2 * mixer.conv * (mixer.conv - 1) * wide for (mixer, n), wide in zip(mixers, channels, strict=True))
 
 
 def chunks(ours, seq=SEQ, batch=BATCH):
@@ -46,4 +60,5 @@ def chunks(ours, seq=SEQ, batch=BATCH):
 # FLOPs that transformers' fallback does beside the algorithm, in products.
 BEYOND = {
     "qwen3_next": convolutions, "qwen3_5_moe_text": convolutions, "qwen3_5_text": convolutions, "mamba2": chunks,
+    "mamba": convolutions, "falcon_mamba": convolutions, "lfm2": convolutions, "lfm2_moe": convolutions,
 }  # fmt: skip

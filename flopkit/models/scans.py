@@ -1,0 +1,139 @@
+"""The parts of a layer in which tokens meet channel by channel: Mamba's selective scan, and a short convolution (LFM2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes
+from flopkit.layers.normalisations import rms_norm
+from flopkit.layers.pointwise import vector_work
+from flopkit.layers.states import selective_scan
+from flopkit.models.blocks import Branch
+from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.recurrences import CORE, IN, OUT, convolved, moved
+from flopkit.sizes import Flag, Size, check_fields, choice
+from flopkit.training.memory import Kept
+
+__all__ = ["SelectiveScan", "ShortConv"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectiveScan(Branch):
+    """A Mamba mixer with its projections, its convolution and its gate: see `flopkit.selective_scan`.
+
+    Parameters
+    ----------
+    channels : Size
+        Features between its projections, each with a state.
+    state : Size
+        Numbers of the state of each channel.
+    rank : Size
+        Features from which the steps of all channels are made.
+    conv : Size, optional
+        Tokens that the convolution before it sees.
+    conv_bias, bias : Flag, optional
+        Whether the convolution and the projections in and out add a bias.
+    norms : str, optional
+        RMS norms of what makes the steps, of B and of C: ``""`` for none, ``"plain"`` without a weight (Falcon Mamba), ``"weighted"``
+        (Jamba).
+    """
+
+    channels: Size
+    state: Size
+    rank: Size
+    conv: Size = 4
+    conv_bias: Flag = True
+    bias: Flag = False
+    norms: str = ""
+    window: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        choice("norms", self.norms, ("", "plain", "weighted"))
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the cache, however long the sequence: the states, and the last inputs of the convolution."""
+        return self.states + self.conv * self.channels
+
+    @property
+    def states(self) -> Any:
+        """Numbers of the states of all channels."""
+        return self.channels * self.state
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        core = selective_scan(batch=run.batch, seq=run.q, channels=self.channels, state=self.state, dtype=run.dtype)
+        core = replace(core, params_by_role={"bias": self.states + self.channels})  # decays, and the skip of each channel
+        inner: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",)}
+        return [
+            project("in_proj", run, d_model, 2 * self.channels, self.bias, **IN),
+            convolved(run, self.channels, self.conv, self.conv_bias),
+            project("x_proj", run, self.channels, self.rank + 2 * self.state, **inner, split="row"),
+            *self._normed(run),
+            project("dt_proj", run, self.rank, self.channels, True, **inner, split="column"),
+            part("selective_scan", core, run.tokens, cache=moved(self, run), formula=f"2·tokens·{self.channels}·{self.state}", **CORE),
+            project("out_proj", run, self.channels, d_model, self.bias, **OUT),
+        ]
+
+    def _normed(self, run: Run) -> list[Part]:
+        widths = {"dt_norm": self.rank, "b_norm": self.state, "c_norm": self.state} if self.norms else {}
+        weight, fields = self.norms == "weighted", {"role": "norm", "reads": ("mixed",), "makes": ("mixed",), "split": "none"}
+        costs = {name: rms_norm(tokens=run.tokens, d=d, weight=weight, dtype=run.dtype) for name, d in widths.items()}
+        return [part(name, cost, run.tokens, **fields) for name, cost in costs.items()]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        """Not known: a loop over tokens keeps all states, and a fused kernel computes them again."""
+        raise ValueError("what a selective scan (Mamba) keeps for its backward pass is not known here, so neither is the memory of training")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortConv(Branch):
+    """A short convolution between two gates, with its projections (LFM2).
+
+    Parameters
+    ----------
+    channels : Size
+        Features between its projections, each convolved by itself.
+    conv : Size, optional
+        Tokens that the convolution sees.
+    bias : Flag, optional
+        Whether the convolution and the projections add a bias.
+    """
+
+    channels: Size
+    conv: Size = 3
+    bias: Flag = False
+    window: ClassVar[None] = None
+    states: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the cache, however long the sequence: the last inputs of the convolution."""
+        return self.conv * self.channels
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        def gate(name: str, makes: str) -> Part:
+            numbers = run.tokens * self.channels
+            cost: Cost = vector_work(name, numbers, 3 * nbytes(numbers, run.dtype))
+            return part(name, cost, run.tokens, reads=("mixed",), makes=(makes,), split="inner")
+
+        return [
+            project("in_proj", run, d_model, 3 * self.channels, self.bias, **IN),
+            gate("gate_in", "mixed"),
+            convolved(run, self.channels, self.conv, self.bias)._replace(cache=moved(self, run)),
+            gate("gate_out", "heads"),
+            project("out_proj", run, self.channels, d_model, self.bias, **OUT),
+        ]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        """That of the convolution of torch, which runs on past the last token."""
+        wide = run.tokens * self.channels
+        return [
+            Kept("gates and inputs", nbytes(3 * wide, run.dtype)),
+            Kept("convolution, input", nbytes(wide, run.dtype)),
+            Kept("convolution, output", nbytes(run.batch * (run.q + self.conv - 1) * self.channels, run.dtype)),
+            Kept("output of the gate", nbytes(wide, run.dtype), weights_of=("out_proj",)),
+        ]
