@@ -1,6 +1,6 @@
 """Whole networks as trees of layers, and the configurations of published ones."""
 
-from flopkit.models.blocks import Block, Branch, Patches
+from flopkit.models.blocks import Block, Branch, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
@@ -16,6 +16,6 @@ from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Branch", "ConvNet", "Experts", "GatedDelta", "Head", "LatentAttention", "LoRA", "Model", "Patches", "SelectiveScan", "ShortConv", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
+    "MLP", "Attention", "Block", "Branch", "ConvNet", "Experts", "GatedDelta", "Head", "LatentAttention", "LoRA", "Model", "Parallel", "Patches", "SelectiveScan", "ShortConv", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
     "config_names", "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
 ]  # fmt: skip

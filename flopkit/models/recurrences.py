@@ -164,6 +164,8 @@ class StateSpace(Branch):
         Whether the convolution and the projections add a bias.
     chunk : Size, optional
         Tokens of a chunk, in training and prefill. Decode goes token by token.
+    normed : bool, optional
+        Whether an RMS norm follows the gate (Falcon-H1 has none).
     """
 
     heads: Size
@@ -174,6 +176,7 @@ class StateSpace(Branch):
     conv_bias: Flag = True
     bias: Flag = False
     chunk: Size = 256
+    normed: bool = True
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -200,11 +203,12 @@ class StateSpace(Branch):
             algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
         )  # fmt: skip
         core = replace(core, params_by_role={"bias": 3 * self.heads})  # decay, step and skip of each head
+        norm = part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **NORM)
         return [
             project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **IN),
             convolved(run, self._channels, self.conv, self.conv_bias),
             part("state_space", core, run.tokens, cache=moved(self, run), formula="state space, Mamba-2", **CORE),
-            part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **NORM),
+            *([norm] if self.normed else []),
             project("out_proj", run, inner, d_model, self.bias, **OUT),
         ]
 
@@ -214,6 +218,8 @@ class StateSpace(Branch):
         for each head, and lays out anew what a product reads (but for some of it where
         the text is a single chunk)."""
         written_out(kernel, "Mamba-2")
+        if not self.normed:
+            raise ValueError("what Mamba-2 without a norm keeps for its backward pass is not known here, so neither is the memory of training")
         tokens, chunks, inner = run.tokens, ceil_div(run.q, self.chunk), self.heads * self.head_dim
         padded = run.batch * chunks * self.chunk
         each, wide, among = padded * self.heads, padded * inner, padded * self.heads * self.chunk

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.models.architectures.decoder_fields import heads_of, in_turn
-from flopkit.models.blocks import Block
+from flopkit.arithmetic import ceil_div
+from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
+from flopkit.models.blocks import Block, Parallel
 from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.model import Model
 from flopkit.models.recurrences import StateSpace
+from flopkit.models.scans import SelectiveScan
+from flopkit.sizes import divides, short
 
 __all__ = ["LINEAR", "MODELS"]
 
@@ -70,8 +73,91 @@ def _nemotron_h(c: Fields, name: str) -> Model:
     layers = {kind: Block(**{"mixer": None, "mlp" if kind in ("moe", "mlp") else "mixer": it}) for kind, it in made.items()}
     if c.fields.get("num_nextn_predict_layers") and further == [WHOLE, "moe"]:
         c.mtp = Block(mixer=branches[WHOLE](), mlp=branches["moe"]())
-    ends = c.all("d_model", "vocab") | {"tied": c.flag("tie_word_embeddings")}
-    return Model(name=name, **ends, **in_turn([layers[kind] for kind in kinds]))
+    return Model(**_ends(c, name), **in_turn([layers[kind] for kind in kinds]))
 
 
-MODELS: dict[str, Callable[[Fields, str], Model]] = {"nemotron_h": _nemotron_h}
+def _mamba2(c: Fields, inner: Any, **more: Any) -> StateSpace:
+    """Mamba-2 in the words of Bamba, with so many *inner* features."""
+    heads, said = c.need("mamba_n_heads"), c.get("mamba_d_head", "auto")
+    divides("mamba_n_heads", heads, "inner features", inner)
+    if said not in ("auto", inner // heads):
+        raise ValueError(f"mamba_d_head={short(said)}: {heads} heads of {inner} features have {inner // heads}")
+    return StateSpace(
+        heads=heads, head_dim=inner // heads, state=c.need("mamba_d_state"), groups=c.need("mamba_n_groups"), conv=c.need("mamba_d_conv"),
+        conv_bias=c.flag("mamba_conv_bias", True), bias=c.flag("mamba_proj_bias"), chunk=c.need("mamba_chunk_size"), **more,
+    )  # fmt: skip
+
+
+def _ends(c: Fields, name: str) -> dict[str, Any]:
+    return c.all("d_model", "vocab") | {"name": name, "tied": c.flag("tie_word_embeddings")}
+
+
+def _granite(c: Fields, name: str) -> Model:
+    layers = c.need("layers")
+    kinds = [_FORMER.get(each, each) for each in c.listed("layer_types") or [LINEAR] * layers]
+    if len(kinds) != layers or not set(kinds) <= {LINEAR, WHOLE}:
+        raise ValueError(f"layer_types: must name {layers} layers, each {LINEAR} or {WHOLE}")
+    turned = {} if _positions(c) == "rope" else {"rotary": 0}
+    mixers = {
+        LINEAR: lambda: _mamba2(c, c.need("mamba_expand") * c.need("d_model")),
+        WHOLE: lambda: heads_of(c, c.flag("attention_bias"), **turned),
+    }
+    made = {kind: mixers[kind]() for kind in dict.fromkeys(kinds)}
+    shared = c.need("shared_intermediate_size")
+    mlp = experts_of(c, "d_ff", shared_d_ff=shared) if c.need("experts", 0) else MLP(d_ff=shared, act=c.act())
+    return Model(**_ends(c, name), **in_turn([Block(mixer=made[kind], mlp=mlp) for kind in kinds]))
+
+
+def _positions(c: Fields) -> str:
+    """How positions enter attention: turned, or not at all."""
+    said = c.get("position_embedding_type", "nope")
+    if said not in ("rope", "nope"):
+        raise ValueError(f"position_embedding_type={short(said)} is not described here: 'rope' and 'nope' are")
+    return str(said)
+
+
+def _bamba(c: Fields, name: str) -> Model:
+    c.refuse(hidden_act="silu")
+    layers, whole = c.need("layers"), c.listed("attn_layer_indices")
+    half = {"rotary": c.head_dim() // 2}
+    attention = heads_of(c, c.flag("attention_bias"), **c.all("kv_heads"), **half)
+    mamba = _mamba2(c, c.need("mamba_expand") * c.need("d_model"))
+    mlp = MLP(d_ff=c.need("d_ff"), bias=c.flag("mlp_bias"))
+    return Model(**_ends(c, name), **in_turn([Block(mixer=attention if i in whole else mamba, mlp=mlp) for i in range(layers)]))
+
+
+def _falcon_h1(c: Fields, name: str) -> Model:
+    c.refuse(hidden_act="silu")
+    if c.flag("projectors_bias") != c.flag("mamba_proj_bias"):
+        raise ValueError("projectors_bias beside another mamba_proj_bias is not described here: one bias for both projections is")
+    inner = c.need("mamba_expand") * c.need("d_model") if c.get("mamba_d_ssm") is None else c.need("mamba_d_ssm")
+    mamba = _mamba2(c, inner, normed=c.flag("mamba_rms_norm"))
+    mixer = Parallel(branches=(heads_of(c, c.flag("attention_bias"), **c.all("kv_heads")), mamba))
+    mlp = MLP(d_ff=c.need("d_ff"), bias=c.flag("mlp_bias"))
+    return Model(**_ends(c, name), blocks=((Block(mixer=mixer, mlp=mlp), c.need("layers")),))
+
+
+def _jamba(c: Fields, name: str) -> Model:
+    c.refuse(hidden_act="silu")
+    d_model, said = c.need("d_model"), c.get("mamba_dt_rank", "auto")
+    mamba = SelectiveScan(
+        channels=c.need("mamba_expand") * d_model, state=c.need("mamba_d_state"), conv=c.need("mamba_d_conv"), norms="weighted",
+        rank=ceil_div(d_model, 16) if said == "auto" else c.need("mamba_dt_rank"), conv_bias=c.flag("mamba_conv_bias", True),
+        bias=c.flag("mamba_proj_bias"),
+    )  # fmt: skip
+    attention = heads_of(c, **c.all("kv_heads"), rotary=0)
+    dense, sparse = MLP(d_ff=c.need("d_ff")), experts_of(c, "d_ff") if c.need("experts") > 1 else None
+
+    def there(what: str, i: int) -> bool:
+        return bool(i % c.need(f"{what}_layer_period") == c.need(f"{what}_layer_offset", minimum=0))
+
+    blocks = [
+        Block(mixer=attention if there("attn", i) else mamba, mlp=sparse if sparse and there("expert", i) else dense)
+        for i in range(c.need("layers"))
+    ]
+    return Model(**_ends(c, name), **in_turn(blocks))
+
+
+MODELS: dict[str, Callable[[Fields, str], Model]] = {
+    "nemotron_h": _nemotron_h, "granitemoehybrid": _granite, "bamba": _bamba, "falcon_h1": _falcon_h1, "jamba": _jamba,
+}  # fmt: skip

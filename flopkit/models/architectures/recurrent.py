@@ -94,12 +94,9 @@ def _lfm2_hidden(c: Fields) -> Any:
     said = c.need("d_ff") if c.get("block_ff_dim") is None else c.count("block_ff_dim", 1)
     if not c.flag("block_auto_adjust_ff_dim", True):
         return said
-    narrow = int(2 * said / 3)
-    if "block_ffn_dim_multiplier" in c.fields and c.fields["block_ffn_dim_multiplier"] is None:
-        return narrow
     times = float(factor("block_ffn_dim_multiplier", c.get("block_ffn_dim_multiplier", 1.0)))
     multiple = c.count("block_multiple_of", 256)
-    return multiple * ceil_div(int(times * narrow), multiple)
+    return multiple * ceil_div(int(times * int(2 * said / 3)), multiple)
 
 
 _CONVOLVED = "conv"

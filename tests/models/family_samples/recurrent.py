@@ -39,18 +39,24 @@ HARMLESS = {
 }  # fmt: skip
 
 
+def mixers(ours):
+    """Each mixer with the number of layers that have it, those side by side apart."""
+    for block, layers in ours.blocks:
+        for each in getattr(block.mixer, "branches", (block.mixer,)):
+            yield each, layers
+
+
 def convolutions(ours, seq=SEQ, batch=BATCH):
     """They run on past the last token."""
-    mixers = [(mixer, layers) for block, layers in ours.blocks if hasattr(mixer := block.mixer, "conv")]
-    channels = [getattr(mixer, "channels", None) or mixer._channels for mixer, _ in mixers]
-    return sum(batch * n * 2 * mixer.conv * (mixer.conv - 1) * wide for (mixer, n), wide in zip(mixers, channels, strict=True))
+    found = [(each, layers, getattr(each, "channels", None) or each._channels) for each, layers in mixers(ours) if hasattr(each, "conv")]
+    return sum(batch * layers * 2 * each.conv * (each.conv - 1) * channels for each, layers, channels in found)
 
 
 def chunks(ours, seq=SEQ, batch=BATCH):
     """B and C are repeated for each head, and one product passes on the states of the chunks; besides the convolutions."""
     found = convolutions(ours, seq, batch)
-    for block, layers in ours.blocks:
-        if isinstance(mixer := block.mixer, StateSpace):
+    for mixer, layers in mixers(ours):
+        if isinstance(mixer, StateSpace):
             count = -(-seq // mixer.chunk)
             more = 2 * count * mixer.chunk**2 * mixer.state * (mixer.heads - mixer.groups)
             found += batch * layers * (more + 2 * (count + 1) ** 2 * mixer.heads * mixer.head_dim * mixer.state)
