@@ -211,6 +211,9 @@ class LatentAttention(Branch):
     indexer : Indexer, optional
         What chooses them. None beside *selected*: the choice of an earlier layer serves
         this one, too.
+    turned : bool, optional
+        Whether the *qk_rope* features are turned by their position (not in Kimi
+        Linear).
     """
 
     heads: Size
@@ -221,6 +224,7 @@ class LatentAttention(Branch):
     v_head_dim: Size
     selected: Size | None = None
     indexer: Indexer | None = None
+    turned: bool = True
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -249,7 +253,8 @@ class LatentAttention(Branch):
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        found = [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        parts = [each for each in layer.parts if self.turned or each.name != "rotary"]
+        found = [part(each.name, each, run.tokens, **known[each.name]) for each in parts]
         if self.indexer is not None:
             core = [each.cost.name for each in found].index("attention")
             found[core:core] = self.indexer.parts(run, d_model, self.q_lora)

@@ -69,6 +69,12 @@ class GatedDelta(Branch):
         Tokens that the convolution before it sees.
     chunk : Size, optional
         Tokens of a chunk, in training and prefill. Decode goes token by token.
+    decay_rank : Size, optional
+        Each feature of a key decays by a factor of its own, which two matrices make by
+        way of so many features (Kimi Linear). None: one factor a head, of one matrix.
+    gate_rank : Size, optional
+        Two matrices make the gate of the output by way of so many features. None: one
+        does.
     """
 
     heads: Size
@@ -77,6 +83,8 @@ class GatedDelta(Branch):
     v_dim: Size
     conv: Size = 4
     chunk: Size = 64
+    decay_rank: Size | None = None
+    gate_rank: Size | None = None
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -102,21 +110,36 @@ class GatedDelta(Branch):
             batch=run.batch, seq=run.q, heads=self.heads, k_heads=self.k_heads, k_dim=self.k_dim, v_dim=self.v_dim, chunk=self.chunk,
             algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
         )  # fmt: skip
-        core = replace(core, params_by_role={"bias": 2 * self.heads})  # the decay and the step of each head
+        fine = self.decay_rank is not None
+        own = self.heads * (1 + self.k_dim) if fine else 2 * self.heads  # of the decay and the step of each head
+        core = replace(core, params_by_role={"bias": own})
         norm = rms_norm(tokens=run.tokens * self.heads, d=self.v_dim, dtype=run.dtype)
         return [
-            project("in_proj", run, d_model, self._channels + values, **IN),
-            project("gates_proj", run, d_model, 2 * self.heads, **IN),
+            project("in_proj", run, d_model, self._channels + (values if self.gate_rank is None else 0), **IN),
+            project("gates_proj", run, d_model, (1 if fine else 2) * self.heads, **IN),
+            *self._by_way("decay", run, d_model, self.decay_rank, self.heads * self.k_dim),
+            *self._by_way("gate", run, d_model, self.gate_rank, values),
             convolved(run, self._channels, self.conv, False),
             part("gated_delta", core, run.tokens, cache=moved(self, run), formula="gated delta rule", **CORE),
             part("gated_norm", norm, run.tokens, **NORM | {"split": "shared"}),  # one weight for all heads
             project("out_proj", run, values, d_model, **OUT),
         ]
 
+    @staticmethod
+    def _by_way(name: str, run: Run, d_model: Any, rank: Any, d_out: Any) -> list[Part]:
+        """Two matrices, the first of which is whole on each device."""
+        if rank is None:
+            return []
+        down: dict[str, Any] = {"reads": ("input",), "makes": (f"{name}, narrow",), "split": "none"}
+        up: dict[str, Any] = {"reads": (f"{name}, narrow",), "makes": ("mixed",), "split": "column"}
+        return [project(f"{name}_down", run, d_model, rank, **down), project(f"{name}_up", run, rank, d_out, **up)]
+
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """That of the chunked algorithm written out in torch, as transformers 5.23 runs
         it without a kernel."""
         written_out(kernel, "the gated delta rule")
+        if self.decay_rank is not None or self.gate_rank is not None:
+            raise ValueError("what a gated delta rule with a decay for each feature keeps is not known here, so neither is the memory of training")
         tokens, chunks = run.tokens, ceil_div(run.q, self.chunk)
         each, padded = tokens * self.heads, run.batch * self.heads * chunks * self.chunk  # tokens and heads
         keys, values, channels = padded * self.k_dim, padded * self.v_dim, self._channels

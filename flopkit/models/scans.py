@@ -1,22 +1,23 @@
-"""The parts of a layer in which tokens meet channel by channel: Mamba's selective scan, and a short convolution (LFM2)."""
+"""The parts of a layer in which tokens meet by way of Mamba's selective scan, of a short convolution (LFM2), or of lightning attention."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from flopkit.arithmetic import minimum
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.normalisations import rms_norm
-from flopkit.layers.pointwise import vector_work
-from flopkit.layers.states import selective_scan
+from flopkit.layers.pointwise import activation, vector_work
+from flopkit.layers.states import selective_scan, state_space
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
-from flopkit.models.recurrences import CORE, IN, OUT, convolved, moved
+from flopkit.models.recurrences import CORE, IN, NORM, OUT, convolved, moved
 from flopkit.sizes import Flag, Size, check_fields, choice
 from flopkit.training.memory import Kept
 
-__all__ = ["SelectiveScan", "ShortConv"]
+__all__ = ["LightningAttention", "SelectiveScan", "ShortConv"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,3 +138,58 @@ class ShortConv(Branch):
             Kept("convolution, output", nbytes(run.batch * (run.q + self.conv - 1) * self.channels, run.dtype)),
             Kept("output of the gate", nbytes(wide, run.dtype), weights_of=("out_proj",)),
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightningAttention(Branch):
+    """Linear attention whose state decays by a factor that is fixed for each head, with a norm and a gate (MiniMax-01).
+
+    Its products are those of `flopkit.state_space` in which each head has B and C of its own, as wide as its values.
+
+    Parameters
+    ----------
+    heads, head_dim : Size
+        Heads, and features of a query, a key and a value.
+    chunk : Size, optional
+        Tokens of a chunk, in training and prefill; a last one that is not full is padded, but for a text of a single chunk. Decode
+        goes token by token.
+    """
+
+    heads: Size
+    head_dim: Size
+    chunk: Size = 256
+    window: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the cache, however long the sequence: the states."""
+        return self.states
+
+    @property
+    def states(self) -> Any:
+        """Numbers of the states of all heads."""
+        return self.heads * self.head_dim * self.head_dim
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        inner = self.heads * self.head_dim
+        core = state_space(
+            batch=run.batch, seq=run.q, heads=self.heads, head_dim=self.head_dim, state=self.head_dim, groups=self.heads,
+            algorithm="recurrent" if run.decode else "chunked", chunk=minimum(self.chunk, run.q), dtype=run.dtype,
+        )  # fmt: skip
+        act = activation("silu", elements=3 * run.tokens * inner, dtype=run.dtype)
+        gate = activation("sigmoid", elements=run.tokens * inner, dtype=run.dtype)
+        return [
+            project("in_proj", run, d_model, 3 * inner, **IN),
+            part("silu", act, run.tokens, reads=("mixed",), makes=("mixed",), split="inner"),
+            part("lightning", core, run.tokens, cache=moved(self, run), formula="lightning attention", **CORE),
+            part("heads_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **NORM | {"reads": ("heads",)}),
+            project("gate_proj", run, d_model, inner, **IN | {"makes": ("gate",)}),
+            part("gate", gate, run.tokens, reads=("gate", "heads"), makes=("heads",), split="inner"),
+            project("out_proj", run, inner, d_model, **OUT),
+        ]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        """Not known."""
+        raise ValueError("what lightning attention keeps for its backward pass is not known here, so neither is the memory of training")
