@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flopkit.arithmetic import ceil_div
@@ -10,9 +11,11 @@ from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in
 from flopkit.models.blocks import Block, Parallel
 from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP, Experts
+from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.models.recurrences import StateSpace
 from flopkit.models.scans import SelectiveScan
+from flopkit.models.shared_blocks import SharedBlock
 from flopkit.sizes import divides, short
 
 __all__ = ["LINEAR", "MODELS"]
@@ -45,12 +48,12 @@ def _nemotron_h(c: Fields, name: str) -> Model:
     said = c.fields.get("num_hidden_layers")
     if said is not None and said != len(kinds):
         raise ValueError(f"num_hidden_layers={said}: hybrid_override_pattern or layers_block_type has {len(kinds)} layers")
-    c.refuse(attention_bias=False, sliding_window=None, mlp_hidden_act="relu2", mamba_hidden_act="silu", n_shared_experts=1)
+    c.refuse(attention_bias=False, sliding_window=None, mlp_hidden_act="relu2", mamba_hidden_act="silu")
     further = _nemotron_kinds(c, "mtp_hybrid_override_pattern", "mtp_layers_block_type", [WHOLE, "moe"])
     mlp: dict[str, Any] = {"act": "relu2", "gated": False}
 
     def experts() -> Experts:
-        c.refuse(mlp_bias=False)
+        c.refuse(mlp_bias=False, n_shared_experts=1)
         sizes = {"experts": c.need("n_routed_experts"), "top_k": c.need("top_k"), "d_ff": c.need("expert_d_ff")}
         shared = c.need("moe_shared_expert_intermediate_size")
         return Experts(**sizes, shared_d_ff=shared, latent=c.count("moe_latent_size", 0, minimum=0), **mlp)
@@ -158,6 +161,41 @@ def _jamba(c: Fields, name: str) -> Model:
     return Model(**_ends(c, name), **in_turn(blocks))
 
 
+_ZAMBA2 = [LINEAR, *([LINEAR] * 5 + ["hybrid"]) * 7, *[LINEAR] * 4, "hybrid", *[LINEAR] * 3, "hybrid", *[LINEAR] * 2]
+
+
+def _zamba2(c: Fields, name: str) -> Model:
+    kinds = [_FORMER.get(each, each) for each in c.listed("layers_block_type") or _ZAMBA2]
+    if len(kinds) != c.need("layers") or not set(kinds) <= {LINEAR, "hybrid"}:
+        raise ValueError(f"layers_block_type: must name {c.need('layers')} layers, each {LINEAR} or hybrid")
+    d_model, heads, mamba_heads = c.need("d_model"), c.need("heads"), c.need("n_mamba_heads")
+    inner = c.need("mamba_expand") * d_model
+    divides("num_attention_heads", heads, "twice the width", 2 * d_model)
+    divides("n_mamba_heads", mamba_heads, "inner features", inner)
+    c.refuse(
+        attention_hidden_size=2 * d_model, attention_head_dim=2 * d_model // heads, mamba_headdim=inner // mamba_heads,
+        hybrid_layer_ids=[i for i, kind in enumerate(kinds) if kind == "hybrid"],
+    )  # fmt: skip
+    kv_heads, bias, adapters = c.count("num_key_value_heads", heads), c.flag("add_bias_linear"), c.flag("use_shared_attention_adapter")
+    if adapters and kv_heads != heads:
+        raise ValueError(f"num_key_value_heads={kv_heads}: with use_shared_attention_adapter there are as many as num_attention_heads={heads}")
+    turned = {} if c.flag("use_mem_rope") else {"rotary": 0}
+    mamba = StateSpace(
+        heads=mamba_heads, head_dim=inner // mamba_heads, state=c.need("mamba_d_state"), groups=c.need("mamba_ngroups"),
+        conv=c.need("mamba_d_conv"), bias=bias, chunk=c.need("chunk_size"),
+    )  # fmt: skip
+    shared = SharedBlock(
+        attention=Attention(heads=heads, kv_heads=kv_heads, head_dim=2 * d_model // heads, **turned), mamba=mamba, rank=c.need("adapter_rank"),
+        mlp=MLP(d_ff=c.count("intermediate_size", 4 * d_model), act=c.act("gelu"), bias=bias), adapters=3 if adapters else 0,
+    )  # fmt: skip
+    blocks, own = [], c.need("num_mem_blocks")
+    for i, kind in enumerate(kinds):
+        later = kinds[:i].count("hybrid") >= own
+        blocks.append(Block(mixer=mamba if kind == LINEAR else replace(shared, first=not later)))
+    return Model(**_ends(c, name), **in_turn(blocks))
+
+
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "nemotron_h": _nemotron_h, "granitemoehybrid": _granite, "bamba": _bamba, "falcon_h1": _falcon_h1, "jamba": _jamba,
+    "zamba2": _zamba2,
 }  # fmt: skip

@@ -22,9 +22,18 @@ SMALL = {
         "num_hidden_layers": 5, "num_experts": 6, "num_experts_per_tok": 2, "attn_layer_period": 3, "attn_layer_offset": 1, "mamba_d_state": 6,
         "mamba_d_conv": 4, "mamba_expand": 3,
     },
+    "zamba2": DECODER | {
+        "num_hidden_layers": 6, "layers_block_type": ["linear_attention", "hybrid", "hybrid", "linear_attention", "hybrid", "linear_attention"],
+        "mamba_d_state": 24, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 2, "n_mamba_heads": 4, "chunk_size": 8, "num_mem_blocks": 2,
+        "use_shared_attention_adapter": True, "adapter_rank": 8, "num_key_value_heads": 4, "use_mem_rope": True,
+    },
 }  # fmt: skip
 
 HARMLESS = {
+    "zamba2": {
+        "unused by transformers": "use_conv_bias kv_channels num_query_groups", "which program runs": "use_mamba_kernels use_mem_eff_path num_logits_to_keep",
+        "angles": "use_long_context",
+    },
     "bamba falcon_h1": {"which program runs": "num_logits_to_keep"},
     "bamba": {"attn_layer_indices says it": "layers_block_type"},
     "falcon_h1": {"all layers are alike": "layers_block_type", "before or behind a norm": "mamba_norm_before_gate", "mamba_d_ssm says it": "mamba_expand"},
@@ -38,4 +47,5 @@ HARMLESS = {
 
 BEYOND = {
     "nemotron_h": chunks, "granitemoehybrid": chunks, "bamba": chunks, "falcon_h1": chunks, "jamba": convolutions,
+    "zamba2": chunks,
 }  # fmt: skip

@@ -40,9 +40,10 @@ HARMLESS = {
 
 
 def mixers(ours):
-    """Each mixer with the number of layers that have it, those side by side apart."""
+    """Each mixer with the number of layers that have it, those of one layer apart."""
     for block, layers in ours.blocks:
-        for each in getattr(block.mixer, "branches", (block.mixer,)):
+        inside = getattr(block.mixer, "mamba", block.mixer)
+        for each in getattr(inside, "branches", (inside,)):
             yield each, layers
 
 
