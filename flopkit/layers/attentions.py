@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from flopkit.arithmetic import maximum, minimum, total
+from flopkit.arithmetic import ceil_div, maximum, minimum, total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.macs import seen
 from flopkit.sizes import Size, checked, choice, divides
 
-__all__ = ["Window", "attention", "visible_pairs", "visible_rows", "window"]
+__all__ = ["Chunks", "Window", "attention", "chunks", "visible_pairs", "visible_rows", "window"]
 
 SCALE_FLOPS = 1
 SOFTMAX_KIND = {"scores": "softmax", "hidden": "hidden_softmax"}  # the vector work that goes with pairs
@@ -28,8 +28,18 @@ class Window:
         return f"window({self.width})"
 
 
-Mask: TypeAlias = Literal["full", "causal"] | Window
-"""Which query sees which key: all, those up to its own place (aligned bottom-right), or ``fk.window(w)``."""
+@dataclass(frozen=True)
+class Chunks:
+    """Causal attention inside chunks of *width* tokens: each query sees the keys of its own chunk up to its own place."""
+
+    width: Size
+
+    def __str__(self) -> str:
+        return f"chunks({self.width})"
+
+
+Mask: TypeAlias = Literal["full", "causal"] | Window | Chunks
+"""Which query sees which key: all, those up to its own place (aligned bottom-right), ``fk.window(w)``, or `chunks` of w."""
 
 
 @checked
@@ -50,19 +60,37 @@ def window(width: Size) -> Window:
 
 
 @checked
+def chunks(width: Size) -> Chunks:
+    """Causal attention inside chunks of *width* positions, counted from the first key on (Llama 4).
+
+    Parameters
+    ----------
+    width : Size
+        Tokens of a chunk.
+
+    Examples
+    --------
+    >>> visible_pairs(5, 5, chunks(2))  # two whole chunks of 3 pairs, and one query alone
+    7
+    """
+    return Chunks(width)
+
+
+@checked
 def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
     """Query-key pairs that *mask* lets through, for *q* queries and *kv* keys of one head.
 
     Full: ``q·kv``. Causal, aligned bottom-right as in decoding with a cache (the last query sees every key), with
     ``T(n) = n(n+1)/2`` for n > 0 and 0 below: ``T(kv) − T(kv−q)``, which is ``q·kv − q(q−1)/2`` where q ≤ kv.
     Window of w: ``T(kv) − T(kv−q) − T(kv−w) + T(kv−q−w)``.
+    Chunks of w: ``P(kv) − P(kv−q)`` with ``P(n) = ⌊n/w⌋·T(w) + T(n mod w)``.
 
     Parameters
     ----------
     q, kv : Size
         Queries and keys; kv includes the cache.
     mask : Mask
-        ``"full"``, ``"causal"`` or ``fk.window(w)``.
+        ``"full"``, ``"causal"``, ``fk.window(w)`` or ``chunks(w)``.
 
     Raises
     ------
@@ -77,20 +105,31 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
     if isinstance(mask, Window):
         whole = maximum(minimum(q, kv - mask.width + 1), 0)  # queries that see as many keys as the window has
         return whole * mask.width + seen(q - whole, minimum(kv, mask.width - 1))
+    if isinstance(mask, Chunks):
+        return _in_chunks(kv, mask.width) - _in_chunks(kv - q, mask.width)
     if choice_of_mask(mask) == "full":
         return q * kv
     return seen(q, kv)
 
 
+def _in_chunks(n: Any, width: Any) -> Any:
+    """Pairs of the first *n* tokens."""
+    whole = ceil_div(n - width + 1, width)  # n // width, in every reading
+    return whole * seen(width, width) + seen(n - whole * width, n - whole * width)
+
+
 @checked
 def visible_rows(q: Size, kv: Size, mask: Mask) -> Any:
-    """Rows of K and V that at least one of *q* queries sees: all *kv*, or min(kv, q+w−1) under a window of w.
+    """Rows of K and V that at least one of *q* queries sees: all *kv*, min(kv, q+w−1) under a window of w, or those from the
+    beginning of the first query's chunk on.
 
     >>> visible_rows(1, 8192, window(1024))
     1024
     """
     if isinstance(mask, Window):
         return minimum(kv, q + mask.width - 1)
+    if isinstance(mask, Chunks):
+        return kv - ceil_div(kv - q - mask.width + 1, mask.width) * mask.width
     choice_of_mask(mask)
     return kv
 
@@ -98,7 +137,9 @@ def visible_rows(q: Size, kv: Size, mask: Mask) -> Any:
 def choice_of_mask(mask: Any) -> str:
     """Check *mask* where it is a name."""
     if not isinstance(mask, str) or mask not in ("full", "causal"):
-        raise ValueError(f"mask={mask!r}: must be 'full', 'causal' or fk.window(w)")
+        raise ValueError(
+            f"mask={mask!r}: must be 'full', 'causal' or fk.window(w) (or chunks(w), see flopkit.layers.attentions)"
+        )
     return mask
 
 
@@ -173,7 +214,7 @@ def attention(
     pairs = visible_pairs(q, kv, mask)
     visible = batch * heads * pairs
     hidden = batch * heads * (q * kv - pairs)
-    masked = isinstance(mask, Window) or mask != "full"
+    masked = isinstance(mask, Window | Chunks) or mask != "full"
     rows = visible_rows(q, kv, mask) if kernel == "flash" else kv  # the whole score matrix is made of all rows
     queries, keys = batch * heads * q, batch * kv_heads * rows
     tensors = (queries * head_dim, keys * head_dim, keys * v_head_dim, queries * v_head_dim)

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 import flopkit as fk
 from flopkit.conventions import EXACT, TORCH
-from flopkit.layers.attentions import visible_rows
+from flopkit.layers.attentions import chunks, visible_rows
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 few = st.integers(1, 6)
@@ -36,6 +36,18 @@ def test_visible_pairs(q, kv, width):
         assert fk.visible_pairs(q, kv, mask) == pairs(q, kv, mask), mask
     if q <= kv:
         assert fk.visible_pairs(q, kv, "causal") == q * kv - q * (q - 1) // 2
+
+
+@quick
+@given(q=lengths, extra=st.integers(0, 24), width=lengths)
+def test_chunks(q, extra, width):
+    """Pair by pair, and the rows that any query sees."""
+    kv, mask = q + extra, chunks(width)
+    seen = [(i, j) for i in range(extra, kv) for j in range(i + 1) if i // width == j // width]
+    assert fk.visible_pairs(q, kv, mask) == len(seen)
+    assert visible_rows(q, kv, mask) == len({j for _, j in seen})
+    swept = fk.visible_pairs(np.array([q]), np.array([kv]), chunks(np.array([width])))
+    assert swept.tolist() == [len(seen)]
 
 
 @quick
