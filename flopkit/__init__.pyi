@@ -42,7 +42,11 @@ from flopkit.layers.pointwise import (
 )
 from flopkit.layers.pooling import avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
 from flopkit.layers.products import dense as dense, matmul as matmul
-from flopkit.layers.states import gated_delta as gated_delta, selective_scan as selective_scan, state_space as state_space
+from flopkit.layers.states import (
+    gated_delta as gated_delta,
+    selective_scan as selective_scan,
+    state_space as state_space,
+)
 from flopkit.measuring.ceilings import ceilings as ceilings
 from flopkit.measuring.running import measure as measure
 from flopkit.models.catalogue import load as load, model_names as model_names

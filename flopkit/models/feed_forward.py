@@ -162,7 +162,12 @@ class Experts(Branch):
             found[1] = found[1]._replace(cost=replace(found[1].cost, macs_by_kind=kinds))
         if not inner:
             down: dict[str, Any] = {"reads": ("input",), "makes": ("latent",), "split": "sequence"}
-            up: dict[str, Any] = {"reads": ("latent output",), "makes": ("output",), "split": "sequence", "unread": True}
+            up: dict[str, Any] = {
+                "reads": ("latent output",),
+                "makes": ("output",),
+                "split": "sequence",
+                "unread": True,
+            }
             found.insert(1, project("latent_down", run, d_model, width, **down))
             found.append(project("latent_up", run, width, d_model, **up))
         if not is_zero(self.shared_d_ff):
@@ -192,7 +197,9 @@ class Experts(Branch):
             Kept("experts, probabilities of the chosen", nbytes(chosen, "fp32")),
         ]
         if not is_zero(self.latent):
-            found.append(Kept("latent, sum of the experts", nbytes(run.tokens * width, dtype), weights_of=("latent_up",)))
+            found.append(
+                Kept("latent, sum of the experts", nbytes(run.tokens * width, dtype), weights_of=("latent_up",))
+            )
         if not is_zero(self.shared_d_ff):
             found += self._shared.kept(run, d_model, kernel, dropout, "shared, ", "shared_down_proj")
             if not is_zero(self.shared_gate):

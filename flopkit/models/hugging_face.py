@@ -130,7 +130,9 @@ def _mtp_layer(c: Fields, model: Model) -> Block:
     layers = next((found for key in keys if (found := c.fields.get(key)) is not None), 0)  # a file that has one says so
     last = c.mtp or model.blocks[-1][0]
     if layers == 1 and (last.mixer is None or last.mlp is None):
-        raise ValueError("mtp=True: what the layer for multi-token prediction of this model consists of is not described here")
+        raise ValueError(
+            "mtp=True: what the layer for multi-token prediction of this model consists of is not described here"
+        )
     if layers == 1:
         return last
     raise ValueError(

@@ -139,7 +139,9 @@ class GatedDelta(Branch):
         it without a kernel."""
         written_out(kernel, "the gated delta rule")
         if self.decay_rank is not None or self.gate_rank is not None:
-            raise ValueError("what a gated delta rule with a decay for each feature keeps is not known here, so neither is the memory of training")
+            raise ValueError(
+                "what a gated delta rule with a decay for each feature keeps is not known here, so neither is the memory of training"
+            )
         tokens, chunks = run.tokens, ceil_div(run.q, self.chunk)
         each, padded = tokens * self.heads, run.batch * self.heads * chunks * self.chunk  # tokens and heads
         keys, values, channels = padded * self.k_dim, padded * self.v_dim, self._channels
@@ -242,7 +244,9 @@ class StateSpace(Branch):
         the text is a single chunk)."""
         written_out(kernel, "Mamba-2")
         if not self.normed:
-            raise ValueError("what Mamba-2 without a norm keeps for its backward pass is not known here, so neither is the memory of training")
+            raise ValueError(
+                "what Mamba-2 without a norm keeps for its backward pass is not known here, so neither is the memory of training"
+            )
         tokens, chunks, inner = run.tokens, ceil_div(run.q, self.chunk), self.heads * self.head_dim
         padded = run.batch * chunks * self.chunk
         each, wide, among = padded * self.heads, padded * inner, padded * self.heads * self.chunk

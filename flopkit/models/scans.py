@@ -65,7 +65,9 @@ class SelectiveScan(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         core = selective_scan(batch=run.batch, seq=run.q, channels=self.channels, state=self.state, dtype=run.dtype)
-        core = replace(core, params_by_role={"bias": self.states + self.channels})  # decays, and the skip of each channel
+        core = replace(
+            core, params_by_role={"bias": self.states + self.channels}
+        )  # decays, and the skip of each channel
         inner: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",)}
         return [
             project("in_proj", run, d_model, 2 * self.channels, self.bias, **IN),
@@ -73,19 +75,31 @@ class SelectiveScan(Branch):
             project("x_proj", run, self.channels, self.rank + 2 * self.state, **inner, split="row"),
             *self._normed(run),
             project("dt_proj", run, self.rank, self.channels, True, **inner, split="column"),
-            part("selective_scan", core, run.tokens, cache=moved(self, run), formula=f"2·tokens·{self.channels}·{self.state}", **CORE),
+            part(
+                "selective_scan",
+                core,
+                run.tokens,
+                cache=moved(self, run),
+                formula=f"2·tokens·{self.channels}·{self.state}",
+                **CORE,
+            ),
             project("out_proj", run, self.channels, d_model, self.bias, **OUT),
         ]
 
     def _normed(self, run: Run) -> list[Part]:
         widths = {"dt_norm": self.rank, "b_norm": self.state, "c_norm": self.state} if self.norms else {}
-        weight, fields = self.norms == "weighted", {"role": "norm", "reads": ("mixed",), "makes": ("mixed",), "split": "none"}
+        weight, fields = (
+            self.norms == "weighted",
+            {"role": "norm", "reads": ("mixed",), "makes": ("mixed",), "split": "none"},
+        )
         costs = {name: rms_norm(tokens=run.tokens, d=d, weight=weight, dtype=run.dtype) for name, d in widths.items()}
         return [part(name, cost, run.tokens, **fields) for name, cost in costs.items()]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """Not known: a loop over tokens keeps all states, and a fused kernel computes them again."""
-        raise ValueError("what a selective scan (Mamba) keeps for its backward pass is not known here, so neither is the memory of training")
+        raise ValueError(
+            "what a selective scan (Mamba) keeps for its backward pass is not known here, so neither is the memory of training"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +198,12 @@ class LightningAttention(Branch):
             project("in_proj", run, d_model, 3 * inner, **IN),
             part("silu", act, run.tokens, reads=("mixed",), makes=("mixed",), split="inner"),
             part("lightning", core, run.tokens, cache=moved(self, run), formula="lightning attention", **CORE),
-            part("heads_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **NORM | {"reads": ("heads",)}),
+            part(
+                "heads_norm",
+                rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype),
+                run.tokens,
+                **NORM | {"reads": ("heads",)},
+            ),
             project("gate_proj", run, d_model, inner, **IN | {"makes": ("gate",)}),
             part("gate", gate, run.tokens, reads=("gate", "heads"), makes=("heads",), split="inner"),
             project("out_proj", run, inner, d_model, **OUT),
@@ -192,4 +211,6 @@ class LightningAttention(Branch):
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """Not known."""
-        raise ValueError("what lightning attention keeps for its backward pass is not known here, so neither is the memory of training")
+        raise ValueError(
+            "what lightning attention keeps for its backward pass is not known here, so neither is the memory of training"
+        )

@@ -61,7 +61,9 @@ class SharedBlock(Branch):
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         wide, head = 2 * d_model, self.attention.heads * self.attention.head_dim
         attention = self.attention.parts(run, wide)
-        attention[-1] = project("o_proj", run, head, d_model, self.attention.out_bias, reads=("heads",), makes=("attended",), split="row")
+        attention[-1] = project(
+            "o_proj", run, head, d_model, self.attention.out_bias, reads=("heads",), makes=("attended",), split="row"
+        )
         shared = [
             self._normed("wide_norm", run, wide), *attention, self._normed("attended_norm", run, d_model),
             *(each._replace(unread=False) for each in self.mlp.parts(run, d_model)),
@@ -94,4 +96,6 @@ class SharedBlock(Branch):
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """Not known."""
-        raise ValueError("what a block that layers share (Zamba2) keeps for its backward pass is not known here, so neither is the memory of training")
+        raise ValueError(
+            "what a block that layers share (Zamba2) keeps for its backward pass is not known here, so neither is the memory of training"
+        )

@@ -47,7 +47,9 @@ def _nemotron_h(c: Fields, name: str) -> Model:
     kinds = _nemotron_kinds(c, "hybrid_override_pattern", "layers_block_type", [LINEAR, "moe", WHOLE, "mlp"])
     said = c.fields.get("num_hidden_layers")
     if said is not None and said != len(kinds):
-        raise ValueError(f"num_hidden_layers={said}: hybrid_override_pattern or layers_block_type has {len(kinds)} layers")
+        raise ValueError(
+            f"num_hidden_layers={said}: hybrid_override_pattern or layers_block_type has {len(kinds)} layers"
+        )
     c.refuse(attention_bias=False, sliding_window=None, mlp_hidden_act="relu2", mamba_hidden_act="silu")
     further = _nemotron_kinds(c, "mtp_hybrid_override_pattern", "mtp_layers_block_type", [WHOLE, "moe"])
     mlp: dict[str, Any] = {"act": "relu2", "gated": False}
@@ -73,7 +75,9 @@ def _nemotron_h(c: Fields, name: str) -> Model:
         "mlp": lambda: MLP(d_ff=c.need("d_ff"), bias=c.flag("mlp_bias"), **mlp),
     }
     made = {kind: branches[kind]() for kind in dict.fromkeys(kinds)}
-    layers = {kind: Block(**{"mixer": None, "mlp" if kind in ("moe", "mlp") else "mixer": it}) for kind, it in made.items()}
+    layers = {
+        kind: Block(**{"mixer": None, "mlp" if kind in ("moe", "mlp") else "mixer": it}) for kind, it in made.items()
+    }
     if c.fields.get("num_nextn_predict_layers") and further == [WHOLE, "moe"]:
         c.mtp = Block(mixer=branches[WHOLE](), mlp=branches["moe"]())
     return Model(**_ends(c, name), **in_turn([layers[kind] for kind in kinds]))
@@ -126,13 +130,17 @@ def _bamba(c: Fields, name: str) -> Model:
     attention = heads_of(c, c.flag("attention_bias"), **c.all("kv_heads"), **half)
     mamba = _mamba2(c, c.need("mamba_expand") * c.need("d_model"))
     mlp = MLP(d_ff=c.need("d_ff"), bias=c.flag("mlp_bias"))
-    return Model(**_ends(c, name), **in_turn([Block(mixer=attention if i in whole else mamba, mlp=mlp) for i in range(layers)]))
+    return Model(
+        **_ends(c, name), **in_turn([Block(mixer=attention if i in whole else mamba, mlp=mlp) for i in range(layers)])
+    )
 
 
 def _falcon_h1(c: Fields, name: str) -> Model:
     c.refuse(hidden_act="silu")
     if c.flag("projectors_bias") != c.flag("mamba_proj_bias"):
-        raise ValueError("projectors_bias beside another mamba_proj_bias is not described here: one bias for both projections is")
+        raise ValueError(
+            "projectors_bias beside another mamba_proj_bias is not described here: one bias for both projections is"
+        )
     inner = c.need("mamba_expand") * c.need("d_model") if c.get("mamba_d_ssm") is None else c.need("mamba_d_ssm")
     mamba = _mamba2(c, inner, normed=c.flag("mamba_rms_norm"))
     mixer = Parallel(branches=(heads_of(c, c.flag("attention_bias"), **c.all("kv_heads")), mamba))
@@ -176,9 +184,15 @@ def _zamba2(c: Fields, name: str) -> Model:
         attention_hidden_size=2 * d_model, attention_head_dim=2 * d_model // heads, mamba_headdim=inner // mamba_heads,
         hybrid_layer_ids=[i for i, kind in enumerate(kinds) if kind == "hybrid"],
     )  # fmt: skip
-    kv_heads, bias, adapters = c.count("num_key_value_heads", heads), c.flag("add_bias_linear"), c.flag("use_shared_attention_adapter")
+    kv_heads, bias, adapters = (
+        c.count("num_key_value_heads", heads),
+        c.flag("add_bias_linear"),
+        c.flag("use_shared_attention_adapter"),
+    )
     if adapters and kv_heads != heads:
-        raise ValueError(f"num_key_value_heads={kv_heads}: with use_shared_attention_adapter there are as many as num_attention_heads={heads}")
+        raise ValueError(
+            f"num_key_value_heads={kv_heads}: with use_shared_attention_adapter there are as many as num_attention_heads={heads}"
+        )
     turned = {} if c.flag("use_mem_rope") else {"rotary": 0}
     mamba = StateSpace(
         heads=mamba_heads, head_dim=inner // mamba_heads, state=c.need("mamba_d_state"), groups=c.need("mamba_ngroups"),

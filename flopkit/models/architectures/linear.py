@@ -41,11 +41,15 @@ def _kimi_linear(c: Fields, name: str) -> Model:
     if "full_attn_layers" in inside.fields and "kda_layers" in inside.fields:  # they count from one
         whole, delta = inside.listed("full_attn_layers"), inside.listed("kda_layers")
         if sorted([*whole, *delta]) != list(range(1, layers + 1)):
-            raise ValueError(f"linear_attn_config: full_attn_layers and kda_layers must name each of {layers} layers once")
+            raise ValueError(
+                f"linear_attn_config: full_attn_layers and kda_layers must name each of {layers} layers once"
+            )
         usual = [WHOLE if i + 1 in whole else LINEAR for i in range(layers)]
     kinds = _kinds(c, "layer_types", (LINEAR, WHOLE), usual)
     first = c.count("first_k_dense_replace", 1, minimum=0)
-    mlps = _kinds(c, "mlp_layer_types", ("dense", "sparse"), ["dense" if i < first else "sparse" for i in range(layers)])
+    mlps = _kinds(
+        c, "mlp_layer_types", ("dense", "sparse"), ["dense" if i < first else "sparse" for i in range(layers)]
+    )
 
     def linear(key: str, own: str) -> Any:
         return c.need(own) if inside.get(key) is None else inside.count(key, 1)

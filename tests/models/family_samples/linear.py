@@ -2,7 +2,6 @@
 
 from family_samples.recurrent import convolutions, mixers
 from family_samples.sizes import BATCH, DECODER, EXPERTS, LATENT, SEQ
-
 from flopkit.models import GatedDelta
 
 SMALL = {

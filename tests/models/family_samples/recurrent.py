@@ -49,7 +49,11 @@ def mixers(ours):
 
 def convolutions(ours, seq=SEQ, batch=BATCH):
     """They run on past the last token."""
-    found = [(each, layers, getattr(each, "channels", None) or each._channels) for each, layers in mixers(ours) if hasattr(each, "conv")]
+    found = [
+        (each, layers, getattr(each, "channels", None) or each._channels)
+        for each, layers in mixers(ours)
+        if hasattr(each, "conv")
+    ]
     return sum(batch * layers * 2 * each.conv * (each.conv - 1) * channels for each, layers, channels in found)
 
 
