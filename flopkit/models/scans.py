@@ -22,7 +22,7 @@ __all__ = ["LightningAttention", "SelectiveScan", "ShortConv"]
 
 @dataclass(frozen=True, kw_only=True)
 class SelectiveScan(Branch):
-    """A Mamba mixer with its projections, its convolution and its gate: see `flopkit.selective_scan`.
+    """A Mamba mixer with its projections, its convolution and its gate: see `flopkit.layers.states.selective_scan`.
 
     Parameters
     ----------
