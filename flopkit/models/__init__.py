@@ -1,15 +1,17 @@
 """Whole networks as trees of layers, and the configurations of published ones."""
 
-from flopkit.models.blocks import Block, Branch, Parallel, Patches
+from flopkit.models.blocks import Block, Branch, Frames, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
+from flopkit.models.finetuning import LastLayers
 from flopkit.models.heads import Head
 from flopkit.models.hugging_face import families, from_hf
 from flopkit.models.lora import LoRA
 from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
+from flopkit.models.recompute import Segments
 from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.models.scans import LightningAttention, SelectiveScan, ShortConv
 from flopkit.models.shared_blocks import SharedBlock
@@ -19,6 +21,41 @@ from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Branch", "ConvNet", "DenseAndExperts", "Experts", "GatedDelta", "Head", "Indexer", "LatentAttention", "LayerGate", "LayerInputs", "LightningAttention", "LoRA", "Model", "Parallel", "Patches", "SelectiveScan", "SharedBlock", "ShortConv", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
-    "config_names", "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
-]  # fmt: skip
+    "Attention",
+    "Block",
+    "Branch",
+    "ConvNet",
+    "DenseAndExperts",
+    "Experts",
+    "Frames",
+    "GatedDelta",
+    "Head",
+    "Indexer",
+    "LastLayers",
+    "LatentAttention",
+    "LayerGate",
+    "LayerInputs",
+    "LightningAttention",
+    "LoRA",
+    "MLP",
+    "Model",
+    "Parallel",
+    "Patches",
+    "Segments",
+    "SelectiveScan",
+    "SharedBlock",
+    "ShortConv",
+    "Stack",
+    "StateSpace",
+    "WindowedLayers",
+    "cnn",
+    "cnn_names",
+    "config_names",
+    "config_source",
+    "families",
+    "from_hf",
+    "hf_config",
+    "load",
+    "model_names",
+    "transformer",
+]

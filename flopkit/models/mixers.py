@@ -44,6 +44,8 @@ class Attention(Branch):
         Features of a head that are turned by their position. None: all; 0: none.
     qkv_bias, out_bias : Flag, optional
         Whether the projections add a bias.
+    k_bias : bool, optional
+        Whether the keys' does, too, where *qkv_bias* is set (not in Whisper).
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
         for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
@@ -81,6 +83,7 @@ class Attention(Branch):
     rotary: Any = None
     qkv_bias: Flag = False
     out_bias: Flag = False
+    k_bias: bool = True
     qk_norm: str = ""
     sinks: Flag = False
     gate: Flag = False
@@ -139,7 +142,8 @@ class Attention(Branch):
             if not is_zero(fresh):
                 makes = (what,) if self.values == "own" else ("keys", "values")
                 made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
-                found.append(project(name, run, d_model, kv_heads * head_dim, self.qkv_bias, **made))
+                bias = self.qkv_bias if self.k_bias or name != "k_proj" else 0
+                found.append(project(name, run, d_model, kv_heads * head_dim, bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
             turned_heads = heads if self.reused else heads + kv_heads

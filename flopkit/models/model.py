@@ -14,10 +14,10 @@ from flopkit.dtypes import DType, nbytes
 from flopkit.models import activations, passes
 from flopkit.models.display import in_a_line, model_table, no_text, stack_sizes, summary
 from flopkit.models.feed_forward import Experts
-from flopkit.models.finetuning import adapted, training_of
+from flopkit.models.finetuning import LastLayers, adapted, training_of
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run
-from flopkit.models.recompute import computed_again, policy_name
+from flopkit.models.recompute import Segments, computed_again, policy_name
 from flopkit.models.stack import Stack
 from flopkit.sizes import Count, Factor, Size, choice, offence, size
 from flopkit.tables import Table
@@ -74,6 +74,8 @@ class Model(Stack):
         embedding is one.
     patches : Patches, optional
         What makes tokens of an image.
+    frames : Frames, optional
+        What makes tokens of sound.
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
@@ -105,7 +107,7 @@ class Model(Stack):
         choose."""
         return self.params - passes.token(self).macs_by_kind.get("idle", 0)
 
-    def trained_params(self, trained: str | int | LoRA = "all") -> Any:
+    def trained_params(self, trained: str | LastLayers | LoRA = "all") -> Any:
         """How many numbers a step trains that is asked for with the same *trained*, as
         in `train_step`.
 
@@ -146,8 +148,8 @@ class Model(Stack):
         return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))
 
     def train_step(
-        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", early_stop: bool = False,
-        dtype: DType = "bf16", trained: str | int | LoRA = "all", capacity: Factor | None = None,
+        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | Segments = "none", early_stop: bool = False,
+        dtype: DType = "bf16", trained: str | LastLayers | LoRA = "all", capacity: Factor | None = None,
     ) -> Step:  # fmt: skip
         """One training step over *batch* sequences of *seq* tokens.
 
@@ -158,9 +160,8 @@ class Model(Stack):
         none.
         Recompute: nothing (``"none"``), scores and values of attention
         (``"selective"``), the forward pass of every layer (``"full"``), or of all
-        layers but the last *k* (a number *k*: segments of so many layers, of which
-        ``checkpoint_sequential`` computes each but the last again), and besides the
-        scores that a flash kernel computes again.
+        layers but those of the last segment (`Segments`), and besides the scores that
+        a flash kernel computes again.
 
         Parameters
         ----------
@@ -168,8 +169,9 @@ class Model(Stack):
             Tokens of a sequence, as in `forward`.
         batch : Size, optional
             Sequences.
-        recompute : str or int, optional
-            ``"none"``, ``"selective"``, ``"full"``, or how many layers make a segment.
+        recompute : str or Segments, optional
+            ``"none"``, ``"selective"``, ``"full"``, or segments of so many layers:
+            ``fk.models.Segments(layers=4)``.
         early_stop : bool, optional
             Whether a checkpointed part is computed again only as far as the backward
             pass needs it, as PyTorch's non-reentrant checkpoint does: the last product
@@ -178,11 +180,11 @@ class Model(Stack):
             around a flash kernel.
         dtype : DType, optional
             Number format of weights and activations.
-        trained : str | int | LoRA, optional
-            ``"all"``; ``"head"``: the head alone; a number: so many last layers and
-            what follows them; or adapters (`LoRA`), with all else frozen. A layer
-            without a backward pass is not computed again. A tied head trains the
-            embedding, too.
+        trained : str | LastLayers | LoRA, optional
+            ``"all"``; ``"head"``: the head alone; the last layers and what follows
+            them: ``fk.models.LastLayers(2)``; or adapters (`LoRA`), with all else
+            frozen. A layer without a backward pass is not computed again. A tied head
+            trains the embedding, too.
         capacity : Factor, optional
             The capacity factor of experts, as in `flopkit.moe`. Rows that no token
             fills count as hardware FLOPs and not as model FLOPs. None: no limit, no
@@ -220,8 +222,8 @@ class Model(Stack):
         )
 
     def train_memory(
-        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", precision: str = "mixed",
-        optimizer: str = "adam", kernel: str = "flash", dropout: bool = False, trained: str | int | LoRA = "all",
+        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | Segments = "none", precision: str = "mixed",
+        optimizer: str = "adam", kernel: str = "flash", dropout: bool = False, trained: str | LastLayers | LoRA = "all",
     ) -> Memory:  # fmt: skip
         """Memory of one training step over *batch* sequences of *seq* tokens on one
         device.
@@ -238,9 +240,9 @@ class Model(Stack):
             Tokens of a sequence, as in `forward`.
         batch : Size, optional
             Sequences.
-        recompute : str or int, optional
-            As in `train_step`. ``"full"`` keeps the input of every layer; a number *k*
-            keeps the inputs of all segments but the last, and all of the last.
+        recompute : str or Segments, optional
+            As in `train_step`. ``"full"`` keeps the input of every layer; `Segments`
+            keep the inputs of all segments but the last, and all of the last.
         precision : str, optional
             ``"fp32"``, ``"mixed"`` (16-bit weights and gradients, a copy of the weights
             in fp32), ``"mixed-fp32-gradients"``, ``"bf16"``. Activations are bf16 in
@@ -253,7 +255,7 @@ class Model(Stack):
         dropout : bool, optional
             Whether dropout stands behind each branch and, with ``"math"``, behind the
             softmax; its masks take a byte a position.
-        trained : str | int | LoRA, optional
+        trained : str | LastLayers | LoRA, optional
             As in `train_step`. The input of a frozen dense layer is not kept for it.
 
         Raises
@@ -460,8 +462,12 @@ class Model(Stack):
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
-        encoded = None if self.encoder is None else seq
+        encoded = None if self.encoder is None else self._encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype)
+
+    def _encoded(self, seq: Any) -> Any:
+        """Tokens of the encoder's output: as many as the decoder has, where sound does not say it."""
+        return seq if self.encoder is None or self.encoder.frames is None else self.encoder.frames.tokens
 
     def parts(self, run: Run) -> list[Part]:
         """The parts of a pass, each with the weights it reads and the numbers it leaves
@@ -470,7 +476,8 @@ class Model(Stack):
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer of a *kind*, a place in ``blocks``, by its parts."""
-        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=seq, dtype=dtype)
+        encoded = self._encoded(seq)
+        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=encoded, dtype=dtype)
         return Cost.total("layer", (each.cost for each in passes.layer(self, self.blocks[kind][0], run)))
 
     # -- showing itself ---------------------------------------------------------------------------------------

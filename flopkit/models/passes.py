@@ -8,11 +8,11 @@ from typing import Any
 
 from flopkit.arithmetic import is_zero, minimum, total
 from flopkit.cost import Cost
-from flopkit.layers.convolutions import conv2d
+from flopkit.layers.convolutions import conv1d, conv2d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
-from flopkit.models.blocks import Block
+from flopkit.models.blocks import Block, Frames
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run, added, part, project
 from flopkit.models.stack import Stack
@@ -24,7 +24,8 @@ __all__ = ["layer", "through", "token"]
 def token(model: Stack) -> Cost:
     """The pass of one token, of a model of images that of one image."""
     seq = 1 if model.patches is None else model.patches.tokens
-    run = Run(1, seq, seq, causal=model.causal, encoded=seq)
+    frames = None if model.encoder is None else model.encoder.frames
+    run = Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
     return Cost.total(model.name, (each.cost for each in through(model, run)))
 
 
@@ -92,6 +93,8 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         formula = f"2·batch·{side * side}·{taps}·{d_model}"
         rows, fields = run.batch * side * side, {"role": "convolution", "reads": ("pixels",), "place": "before"}
         found = [part("patches", conv, rows, formula=formula, **fields)]
+    elif model.frames is not None:
+        found = _heard(model.frames, d_model, run)
     else:
         table = embedding(tokens=tokens, vocab=model.vocab, d_model=d_model, dtype=run.dtype)
         kind = {"embedding": (1 - model.tied) * tokens * model.vocab * d_model}
@@ -118,10 +121,27 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     return found
 
 
+def _heard(frames: Frames, d_model: Any, run: Run) -> list[Part]:
+    """Two convolutions over the frames of sound, each with its activation."""
+    found: list[Part] = []
+    for name, c_in, stride in (("conv1", frames.bins, 1), ("conv2", d_model, 2)):
+        rows = run.q * 2 // stride
+        conv = conv1d(
+            batch=run.batch, c_in=c_in, c_out=d_model, l_out=rows, kernel=3, stride=stride, bias=True, dtype=run.dtype
+        )
+        act = activation("gelu", elements=run.batch * rows * d_model, dtype=run.dtype)
+        fields: dict[str, Any] = {"role": "convolution", "place": "before", "reads": ("pixels",) if stride == 1 else ()}
+        formula = f"2·batch·{rows}·{c_in * 3}·{d_model}"
+        found.append(part(name, conv, run.batch * rows, formula=formula, **fields))
+        found.append(part(f"{name}_act", act, run.batch * rows, place="before"))
+    return found
+
+
 def _encoded(model: Stack, run: Run) -> list[Part]:
     assert model.encoder is not None
     found = through(model.encoder, run.of_encoder)
-    found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
+    if found[0].role == "table":
+        found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
     return [each._replace(cost=each.cost.named(f"encoder, {each.cost.name}")) for each in found]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.arithmetic import total
-from flopkit.models.blocks import Block, Patches
+from flopkit.models.blocks import Block, Frames, Patches
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
 from flopkit.sizes import Flag, Size, check_fields, choice, number, size
@@ -36,6 +36,7 @@ class Stack:
     causal: bool = True
     encoder: Stack | None = None
     patches: Patches | None = None
+    frames: Frames | None = None
     mtp: Block | None = None
     layer_inputs: LayerInputs | None = None
     source: str = ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit import devices, units
-from flopkit.arithmetic import reading
+from flopkit.arithmetic import Number, reading
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes
 from flopkit.models import Experts, Model
@@ -29,26 +29,26 @@ class Bound:
 
     cost: Cost
     roofline: Roofline
-    seconds: Any
+    seconds: Number
     bound: Any
-    batch: Any
-    tokens: Any
-    memory: Any
+    batch: Number
+    tokens: Number
+    memory: Number
     available: float | None
     supposes: str = ""
 
     @property
-    def tokens_per_s(self) -> Any:
+    def tokens_per_s(self) -> Number:
         """New tokens a second at most, all users together."""
         return self.tokens / self.seconds
 
     @property
-    def tokens_per_s_per_user(self) -> Any:
+    def tokens_per_s_per_user(self) -> Number:
         """The same for one user."""
         return self.tokens_per_s / self.batch
 
     @property
-    def busy(self) -> Any:
+    def busy(self) -> Number:
         """The share of the peak that is used if the pass takes its least time."""
         return self.roofline.compute_seconds / self.seconds
 
@@ -174,13 +174,13 @@ def _bound(
     model: Model,
     device: Any,
     cost: Cost,
-    context: Any,
-    batch: Any,
-    new: Any,
+    context: Number,
+    batch: Number,
+    new: Number,
     weights: Any,
     kv_cache: Any,
     compute: Any,
-    count: Any,
+    count: Number,
 ) -> Bound:
     device, count, batch = devices.device(device), size("count", count), size("batch", batch)
     roof = bound_by(2 * cost.macs, cost.bytes, count * arithmetic(device, weights, compute), count * device.bandwidth)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from flopkit.arithmetic import ratio, total
+from flopkit.arithmetic import Number, ratio, total
 from flopkit.conventions import Convention, as_convention
 from flopkit.cost import Cost, amount
 from flopkit.tables import Table
@@ -32,7 +32,7 @@ class Step:
     ----------
     name : str
         What it is, for tables.
-    tokens : Any
+    tokens : Number or None
         Tokens of the whole batch. None: the network has none, as a convolutional one.
     forward, backward : Cost
         The two passes. Backward is two products for each of the forward pass where everything is trained.
@@ -46,7 +46,7 @@ class Step:
         (LLM_FOUNDRY).
     full : bool, optional
         Whether that is the policy.
-    images : Any, optional
+    images : Number, optional
         Images of the batch, where the network is one of images.
 
     Notes
@@ -67,14 +67,14 @@ class Step:
     """
 
     name: str
-    tokens: Any
+    tokens: Number | None
     forward: Cost
     backward: Cost
     checkpointed: Cost
     scores_again: Cost
     outside: Cost = field(default_factory=Cost)
     full: bool = False
-    images: Any = None
+    images: Number | None = None
 
     @property
     def convention(self) -> Convention:
@@ -103,24 +103,24 @@ class Step:
         return Cost("padding", macs_by_kind={"products": rows}, convention=self.convention)
 
     @property
-    def model_flops(self) -> Any:
+    def model_flops(self) -> Number:
         """FLOPs that the mathematics asks for: forward and backward, nothing twice. The numerator of MFU."""
         return self.forward.flops + self.backward.flops
 
     @property
-    def hardware_flops(self) -> Any:
+    def hardware_flops(self) -> Number:
         """FLOPs that are executed: model FLOPs, the recompute and the padding of experts. The numerator of HFU."""
         return self.model_flops + self.recompute.flops + self.padding.flops
 
     @property
-    def flops_per_token(self) -> Any:
+    def flops_per_token(self) -> Number:
         """Model FLOPs by tokens."""
         if self.tokens is None:
             raise ValueError(f"{self.name}: no tokens go through this network; flops_per_image has its FLOPs an image")
         return ratio(self.model_flops, self.tokens)
 
     @property
-    def flops_per_image(self) -> Any:
+    def flops_per_image(self) -> Number:
         """Model FLOPs by images.
 
         >>> import flopkit as fk
