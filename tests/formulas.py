@@ -16,7 +16,6 @@ from typing import Any
 import flopkit as fk
 import flopkit.layers
 from flopkit.layers.pointwise import ACTIVATIONS
-from flopkit.layers.states import selective_scan
 
 QUANTITIES = ("flops", "macs", "vector_flops", "bytes", "params", "intensity")
 INNER = 1_000_000  # lengths whose squares a formula subtracts: a double holds those exactly
@@ -159,7 +158,7 @@ FORMULAS: dict[str, Formula] = {
     "mla with latent queries": Formula(fk.mla, latent_queries, ({}, {"form": "absorbed"})),
     "gated_delta": Formula(fk.gated_delta, delta, ({}, {"algorithm": "recurrent"})),
     "state_space": Formula(fk.state_space, space, ({}, {"algorithm": "recurrent"})),
-    "selective_scan": Formula(selective_scan, names("batch", "seq", "channels", "state")),
+    "selective_scan": Formula(fk.layers.states.selective_scan, names("batch", "seq", "channels", "state")),
     "moe": Formula(fk.moe, mixture, ({}, {"gated": False}, {"capacity": 1.25}, {"capacity": 0.7}), ("gated",)),
     "embedding": Formula(fk.embedding, names("tokens", "vocab", "d_model")),
     "learned_positions": Formula(fk.learned_positions, positions),

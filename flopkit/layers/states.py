@@ -239,7 +239,7 @@ def selective_scan(*, batch: Size, seq: Size, channels: Size, state: Size, dtype
     >>> scan.flops, scan.vector_flops
     (6291456, 15925248)
     """
-    tokens: Any = batch * seq
+    tokens = batch * seq
     moved = nbytes(3 * tokens * channels, real(dtype)) + nbytes(2 * tokens * state, dtype)
     return Cost(
         "selective_scan",
