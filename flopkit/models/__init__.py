@@ -13,7 +13,7 @@ from flopkit.models.model import Model
 from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
 from flopkit.models.recompute import Segments
 from flopkit.models.recurrences import GatedDelta, StateSpace
-from flopkit.models.scans import LightningAttention, SelectiveScan, ShortConv
+from flopkit.models.scans import GatedRecurrence, LightningAttention, SelectiveScan, ShortConv
 from flopkit.models.shared_blocks import SharedBlock
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
@@ -29,6 +29,7 @@ __all__ = [
     "Experts",
     "Frames",
     "GatedDelta",
+    "GatedRecurrence",
     "Head",
     "Indexer",
     "LastLayers",

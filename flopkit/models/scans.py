@@ -1,23 +1,25 @@
-"""The parts of a layer in which tokens meet by way of Mamba's selective scan, of a short convolution (LFM2), or of lightning attention."""
+"""The parts of a layer in which tokens meet by way of Mamba's selective scan, of a short convolution (LFM2), of lightning attention,
+or of a gated linear recurrence (Griffin)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from flopkit.arithmetic import minimum
+from flopkit.arithmetic import is_zero, minimum
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
+from flopkit.layers.convolutions import conv1d
 from flopkit.layers.normalisations import rms_norm
-from flopkit.layers.pointwise import activation, vector_work
+from flopkit.layers.pointwise import ACTIVATIONS, activation, vector_work
 from flopkit.layers.states import selective_scan, state_space
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.models.recurrences import CORE, IN, NORM, OUT, convolved, moved
-from flopkit.sizes import Flag, Size, check_fields, choice
+from flopkit.sizes import Flag, Size, check_fields, choice, divides
 from flopkit.training.memory import Kept
 
-__all__ = ["LightningAttention", "SelectiveScan", "ShortConv"]
+__all__ = ["GatedRecurrence", "LightningAttention", "SelectiveScan", "ShortConv"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,3 +216,84 @@ class LightningAttention(Branch):
         raise ValueError(
             "what lightning attention keeps for its backward pass is not known here, so neither is the memory of training"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedRecurrence(Branch):
+    """A recurrent block of Griffin: a convolution and a real-gated linear recurrent unit (RG-LRU), times a branch of its own.
+
+    FLOPs: the three projections, the convolution, and two gates of block-diagonal matrices, ``2·2·tokens·channels·channels/blocks``.
+    Vector FLOPs of the recurrence: 9 a token and channel, by equations 3 and 4 of the paper: the decay (a multiplication, an exponential),
+    the root of one minus its square (three), the gated input times it (two), and the sum with the decayed state (two).
+
+    Parameters
+    ----------
+    channels : Size
+        Features between its projections, each with one number of state.
+    blocks : Size
+        Blocks of the gates' matrices.
+    conv : Size, optional
+        Tokens that the convolution sees.
+    act : str, optional
+        The activation of the branch that multiplies.
+
+    References
+    ----------
+    De et al. 2024, Griffin, arXiv:2402.19427, section 2.4.
+    """
+
+    channels: Size
+    blocks: Size
+    conv: Size = 4
+    act: str = "gelu_tanh"
+    window: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        choice("act", self.act, tuple(ACTIVATIONS))
+        divides("blocks", self.blocks, "channels", self.channels)
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the cache, however long the sequence: the states, and the inputs of the convolution before the next one."""
+        return self.states + (self.conv - 1) * self.channels
+
+    @property
+    def states(self) -> Any:
+        """Numbers of the states of all channels."""
+        return self.channels
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        numbers = run.tokens * self.channels
+
+        def element(name: str, flops: Any, inputs: int, params: Any = 0, **fields: Any) -> Part:
+            cost = vector_work(name, flops * numbers, (inputs + 1) * nbytes(numbers, run.dtype))
+            cost = cost if is_zero(params) else replace(cost, params_by_role={"bias": params})
+            return part(name, cost, run.tokens, **{"split": "inner", "reads": ("mixed",), "makes": ("mixed",)} | fields)
+
+        def gate(name: str) -> list[Part]:
+            cost = conv1d(
+                batch=run.batch, c_in=self.channels, c_out=self.channels, l_out=run.q, kernel=1, groups=self.blocks, bias=True, dtype=run.dtype
+            )  # fmt: skip
+            formula = f"2·tokens·{self.channels}·{self.channels // self.blocks}"
+            fields: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",), "split": "inner"}
+            act = activation("sigmoid", elements=numbers, dtype=run.dtype)
+            return [
+                part(name, cost, run.tokens, formula=formula, role="convolution", **fields), part(f"{name}_sigmoid", act, run.tokens, **fields)
+            ]  # fmt: skip
+
+        act = activation(self.act, elements=numbers, dtype=run.dtype)
+        return [
+            project("gate_proj", run, d_model, self.channels, True, **IN | {"makes": ("gate",)}),
+            part(self.act, act, run.tokens, reads=("gate",), makes=("gate",), split="inner"),
+            project("in_proj", run, d_model, self.channels, True, **IN),
+            convolved(run, self.channels, self.conv, True),
+            *gate("input_gate"),
+            *gate("recurrent_gate"),
+            element("recurrence", 9, 3, self.channels, makes=("heads",))._replace(cache=moved(self, run)),
+            element("gated", 1, 2, reads=("gate", "heads"), makes=("heads",)),
+            project("out_proj", run, self.channels, d_model, True, **OUT),
+        ]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        """Not known."""
+        raise ValueError("what a gated linear recurrence keeps for its backward pass is not known here, so neither is the memory of training")

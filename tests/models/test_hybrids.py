@@ -6,7 +6,20 @@ from family_samples import merged
 from test_memory import kept
 
 import flopkit as fk
-from flopkit.models import MLP, Attention, Block, Experts, GatedDelta, Model, Parallel, SelectiveScan, SharedBlock, ShortConv, StateSpace
+from flopkit.models import (
+    MLP,
+    Attention,
+    Block,
+    Experts,
+    GatedDelta,
+    GatedRecurrence,
+    Model,
+    Parallel,
+    SelectiveScan,
+    SharedBlock,
+    ShortConv,
+    StateSpace,
+)
 from flopkit.models.parts import Run
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
@@ -74,7 +87,17 @@ def test_a_short_convolution_keeps_what_the_list_says(bias):
     assert kept(mixer, lambda: mixer(x)) == listed + x.nbytes
 
 
-@pytest.mark.parametrize("kind", ["mamba", "falcon_h1", "zamba2", "kimi_linear", "minimax"])
+@pytest.mark.parametrize("latent", [16, None])
+def test_experts_behind_a_latent_keep_what_the_list_says(latent):
+    config = transformers.AutoConfig.for_model("nemotron_h", **SMALL["nemotron_h"] | {"moe_latent_size": latent, "norm_topk_prob": False})
+    model = transformers.AutoModelForCausalLM.from_config(config, experts_implementation="grouped_mm")
+    mixer, x = model.model.layers[1].mixer.train(), torch.ones(2, 16, 32, requires_grad=True)
+    ours = read("nemotron_h", moe_latent_size=latent).blocks[1][0].mlp
+    listed = sum(each.bytes for each in ours.kept(Run(2, 16, 16, dtype="fp32"), 32, "math", False))
+    assert kept(mixer, lambda: mixer(x)) == listed + x.nbytes
+
+
+@pytest.mark.parametrize("kind", ["mamba", "falcon_h1", "zamba2", "kimi_linear", "minimax", "recurrent_gemma"])
 def test_memory_that_is_not_known_is_refused(kind):
     with pytest.raises(ValueError, match="is not known here, so neither is the memory of training"):
         read(kind).train_memory(seq=16, kernel="math")
@@ -126,6 +149,16 @@ def test_a_decay_for_each_feature_has_two_matrices_and_a_bias_a_feature():
     plain, decay, gate = (Model(name="delta", d_model=32, vocab=96, blocks=each).params for each in blocks)
     assert decay - plain == 32 * 5 + 5 * 24 + 24 - (32 * 3 + 3)
     assert gate - plain == 32 * 5 + 5 * 24 - 32 * 24
+
+
+def test_a_gated_recurrence_by_hand():
+    """De et al. 2024: three projections with biases, four taps a channel, two gates of four blocks, a state of one number a channel."""
+    mixer = GatedRecurrence(channels=48, blocks=4)
+    costs = {each.cost.name: each.cost for each in mixer.parts(Run(2, 5, 5), 32)}
+    assert sum(cost.flops for cost in costs.values()) == 2 * 10 * (3 * 32 * 48 + 4 * 48 + 2 * 48 * 12)
+    assert sum(cost.params for cost in costs.values()) == 3 * 32 * 48 + 2 * 48 + 32 + 5 * 48 + 2 * (48 * 12 + 48) + 48
+    assert costs["recurrence"].vector_flops == 9 * 10 * 48
+    assert mixer.held(100) == 48 + 3 * 48
 
 
 QWEN = {"num_hidden_layers": 4, "mtp_num_hidden_layers": 1}

@@ -1,4 +1,4 @@
-"""Decoders with linear attention beside full attention: Kimi Linear, MiniMax-01."""
+"""Decoders with linear attention beside full attention: Kimi Linear, MiniMax-01, RecurrentGemma."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.recurrences import GatedDelta
-from flopkit.models.scans import LightningAttention
+from flopkit.models.scans import GatedRecurrence, LightningAttention
 from flopkit.sizes import short
 
 __all__ = ["MODELS"]
@@ -80,4 +80,25 @@ def _minimax(c: Fields, name: str) -> Model:
     return Model(name=name, **ends, **in_turn([Block(mixer=mixers[kind], mlp=experts) for kind in kinds]))
 
 
-MODELS: dict[str, Callable[[Fields, str], Model]] = {"kimi_linear": _kimi_linear, "minimax": _minimax}
+def _recurrent_gemma(c: Fields, name: str) -> Model:
+    layers, d_model, heads, act = c.need("layers"), c.need("d_model"), c.need("heads"), c.act("gelu_pytorch_tanh")
+    types = c.listed("block_types") or ["recurrent", "recurrent", "attention"]
+    if odd := [each for each in types if each not in ("recurrent", "attention")]:
+        raise ValueError(f"block_types: {short(odd[0])} is not described here")
+    c.refuse(head_dim=c.head_dim(""))
+    recurrence = GatedRecurrence(
+        channels=d_model if c.get("lru_width") is None else c.need("lru_width"), blocks=heads, conv=c.need("conv1d_width"), act=act
+    )  # fmt: skip
+    attention = heads_of(
+        c, qkv_bias=c.flag("attention_bias"), out_bias=True, head_dim=c.head_dim(""), rotary=c.head_dim("") // 2,
+        window=c.need("attention_window_size"),
+    )  # fmt: skip
+    mlp = MLP(d_ff=c.need("d_ff") // 2, act=act, bias=True)
+    blocks = [Block(mixer=recurrence if types[i % len(types)] == "recurrent" else attention, mlp=mlp) for i in range(layers)]
+    ends = {"d_model": d_model, "vocab": c.need("vocab"), "tied": c.flag("tie_word_embeddings", True)}
+    return Model(name=name, **ends, **in_turn(blocks))
+
+
+MODELS: dict[str, Callable[[Fields, str], Model]] = {
+    "kimi_linear": _kimi_linear, "minimax": _minimax, "recurrent_gemma": _recurrent_gemma,
+}  # fmt: skip

@@ -11,9 +11,11 @@ SMALL = {
         "num_key_value_heads": 4,
     },
     "minimax": DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "block_size": 8},
+    "recurrent_gemma": DECODER | {"attention_window_size": 8, "num_hidden_layers": 4, "lru_width": 48, "num_key_value_heads": 1},
 }  # fmt: skip
 
 HARMLESS = {
+    "recurrent_gemma": {"vector work that is not counted": "logits_soft_cap", "block_types says it": "layers_block_type"},
     "kimi_linear": {
         "latent attention has heads of its own": "num_key_value_heads head_dim qk_head_dim", "which experts are chosen": "num_expert_group moe_renormalize",
         "positions that are turned have no table": "model_max_length",
@@ -33,4 +35,4 @@ def kimi_delta(ours, seq=SEQ, batch=BATCH):
     return found
 
 
-BEYOND = {"kimi_linear": kimi_delta}
+BEYOND = {"kimi_linear": kimi_delta, "recurrent_gemma": convolutions}
