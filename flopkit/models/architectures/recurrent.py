@@ -7,6 +7,7 @@ from typing import Any
 
 from flopkit.arithmetic import ceil_div
 from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
+from flopkit.models.architectures.hybrids import LINEAR
 from flopkit.models.blocks import Block, Branch
 from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP
@@ -21,7 +22,7 @@ __all__ = ["MODELS"]
 def _delta(c: Fields, name: str, mlp: Branch) -> Model:
     """Layers with a gated delta rule beside layers with attention, each with the same *mlp*."""
     layers, period = c.need("layers"), c.count("full_attention_interval", 4)
-    kinds = ("linear_attention", WHOLE)
+    kinds = (LINEAR, WHOLE)
     order = c.order(layers, kinds, [kinds[(i + 1) % period == 0] for i in range(layers)])
     c.refuse(attention_bias=False, attn_output_gate=True, hidden_act="silu")
     linear = GatedDelta(
@@ -44,6 +45,29 @@ def _qwen3_next(c: Fields, name: str) -> Model:
 
 def _qwen3_5(c: Fields, name: str) -> Model:
     return _delta(c, name, MLP(d_ff=c.need("d_ff"), act=c.act()))
+
+
+def _olmo_hybrid(c: Fields, name: str) -> Model:
+    c.refuse(hidden_act="silu")
+    layers, d_model, heads = c.need("layers"), c.need("d_model"), c.need("heads")
+    kinds = (LINEAR, WHOLE)
+    usual = [kinds[i % 4 == 3] for i in range(layers)]
+    usual[-1] = usual[-1] if WHOLE in usual else WHOLE
+    order = c.order(layers, kinds, usual)
+    k_heads = c.count("linear_num_key_heads", heads)
+    k_dim = c.count("linear_key_head_dim", int(0.75 * d_model / k_heads))
+    linear = GatedDelta(
+        heads=c.count("linear_num_value_heads", heads), k_heads=k_heads, k_dim=k_dim, v_dim=c.count("linear_value_head_dim", 2 * k_dim),
+        conv=c.need("linear_conv_kernel_dim"),
+    )  # fmt: skip
+    still = (
+        {"rotary": 0} if c.inside("rope_parameters").get("rope_theta", 0) is None else {}
+    )  # null, as the published file has it
+    whole = heads_of(c, c.flag("attention_bias"), qk_norm="whole", head_dim=c.head_dim(""), **still)
+    mlp = MLP(d_ff=c.need("d_ff"))
+    made = (Block(mixer=linear, mlp=mlp), Block(mixer=whole, mlp=mlp, norms="post"))
+    ends = {"d_model": d_model, "vocab": c.need("vocab"), "tied": c.flag("tie_word_embeddings")}
+    return Model(name=name, **ends, **in_turn([made[kind] for kind in order]))
 
 
 def _mamba2(c: Fields, name: str) -> Model:
@@ -102,5 +126,5 @@ def _lfm2_hidden(c: Fields) -> Any:
 _CONVOLVED = "conv"
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "qwen3_next": _qwen3_next, "qwen3_5_moe_text": _qwen3_next, "qwen3_5_text": _qwen3_5, "mamba2": _mamba2, "mamba": _mamba,
-    "falcon_mamba": lambda c, name: _mamba(c, name, "plain"), "lfm2": _lfm2, "lfm2_moe": lambda c, name: _lfm2(c, name, True),
+    "olmo_hybrid": _olmo_hybrid, "falcon_mamba": lambda c, name: _mamba(c, name, "plain"), "lfm2": _lfm2, "lfm2_moe": lambda c, name: _lfm2(c, name, True),
 }  # fmt: skip

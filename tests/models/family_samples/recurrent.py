@@ -21,6 +21,8 @@ SMALL = {
         "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16, "state_size": 24, "n_groups": 2, "expand": 2,
         "conv_kernel": 4, "chunk_size": 8, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
     },
+    "olmo_hybrid": DECODER | {
+        key: DELTA[key] for key in DELTA if key.startswith("linear_")} | {"num_hidden_layers": 4},
     "mamba": MAMBA,
     "falcon_mamba": MAMBA | {"time_step_rank": 5},
     "lfm2": DECODER | {"layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
@@ -32,6 +34,7 @@ HARMLESS = {
         "a number format": "residual_in_fp32", "where its weights begin": "time_step_init_scheme", "intermediate_size says it": "expand",
         "which program runs": "use_mambapy use_associative_scan",
     },
+    "olmo_hybrid": {"a factor of the step": "linear_allow_neg_eigval"},
     "lfm2": {"layer_types says it": "full_attn_idxs"},
     "lfm2_moe": {"a buffer that is not trained": "use_expert_bias"},
     "qwen3_next": {"all layers are mixtures": "intermediate_size"},
@@ -71,5 +74,6 @@ def chunks(ours, seq=SEQ, batch=BATCH):
 # FLOPs that transformers' fallback does beside the algorithm, in products.
 BEYOND = {
     "qwen3_next": convolutions, "qwen3_5_moe_text": convolutions, "qwen3_5_text": convolutions, "mamba2": chunks,
+    "olmo_hybrid": convolutions,
     "mamba": convolutions, "falcon_mamba": convolutions, "lfm2": convolutions, "lfm2_moe": convolutions,
 }  # fmt: skip
