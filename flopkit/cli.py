@@ -24,7 +24,6 @@ from flopkit import machine, names, units
 from flopkit.__about__ import __version__
 from flopkit.arithmetic import ratio
 from flopkit.conventions import Convention, as_convention
-from flopkit.counter.of_transformers import built
 from flopkit.devices import device, device_names
 from flopkit.diagnosis import doctor
 from flopkit.dtypes import nbytes
@@ -34,10 +33,13 @@ from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.hardware import checking, ncu
 from flopkit.models.catalogue import any_model
+from flopkit.models.formats import Formats
 from flopkit.models.lora import LoRA
 from flopkit.models.model import Model
 from flopkit.models.unknown_types import UnknownTypeError
 from flopkit.models.vision import ConvNet
+from flopkit.models.weights import formats_of, weight_bytes
+from flopkit.peers.of_transformers import built
 from flopkit.recordings import shown_records
 from flopkit.rooflines import roofline
 from flopkit.tables import Table
@@ -165,6 +167,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RANK",
         help="train only LoRA adapters of this rank on the query and value projections",
     )
+    count.add_argument(
+        "--weights",
+        metavar="FORMAT",
+        help="the format of the weights, for their bytes: bf16, fp8, mxfp4, nf4, q4_k_m, … (default: what the config.json says)",
+    )
     count.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
 
     ask = command("doctor", "MFU of a run, and what explains an MFU that somebody reported.", _doctor)
@@ -269,7 +276,10 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         else:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
-    found["weights in bf16"] = nbytes(model.params, "bf16")
+    stored = _stored(asked, model)
+    found[f"weights in {stored}"] = (
+        weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+    )
     if asked.device is not None:
         found |= _decoding(asked, model)
     elif isinstance(model, Model) and model.writes and not asked.train:
@@ -286,23 +296,37 @@ def _printed(found: dict[str, Any], caption: str, sizes: dict[str, Any]) -> tupl
     return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
 
 
+def _stored(asked: argparse.Namespace, model: Model | ConvNet) -> Formats:
+    """The formats of the weights that an option or the model's file gives, else bf16."""
+    if isinstance(model, Model):
+        return formats_of(model, asked.weights)
+    if asked.weights is not None:
+        raise ValueError(f"--weights is for transformers: of {model} the number formats are not read")
+    return Formats()
+
+
 def _cache(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
     """Bytes of keys and values where each text has as many tokens as asked; states of linear attention are none."""
-    held = model.kv_bytes(context=asked.seq, batch=asked.batch)
+    held = model.kv_bytes(context=asked.seq, batch=asked.batch, dtype=model.cache_format(None))
     return {"KV cache": held, "KV cache a token": ratio(held, asked.batch * asked.seq)}
 
 
 def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, Any]:
-    """The cache, and the least time of a step of decoding at the end of each text."""
+    """The cache, and the least time of a step of decoding at the end of each text.
+
+    Where the card has no peak for the format of the weights, they are only stored in it.
+    """
     if asked.train:
         raise ValueError("--device goes with a forward pass, for the time of decoding; of a training step: doctor")
     if not isinstance(model, Model) or not model.writes:
         raise ValueError(f"--device: {model} makes no text token by token, and this is the bound of such a step")
-    card, step = device(asked.device), model.decode(context=asked.seq, batch=asked.batch)
-    bound = roofline(step, card, dtype="bf16" if "bf16" in card.dtypes else "fp16")
+    card, stored = device(asked.device), _stored(asked, model)
+    step = model.decode(context=asked.seq, batch=asked.batch, weights=stored)
+    peaks = [each for each in stored.arithmetic() if each in card.dtypes]
+    bound = roofline(step, card, dtype=max(peaks, key=card.peak, default="bf16" if "bf16" in card.dtypes else "fp16"))
     found = _cache(asked, model) | {"decoding step, at least": bound.seconds}
     found["tokens a second, at most"] = asked.batch / bound.seconds
-    if (held := nbytes(model.params, "bf16") + found["KV cache"]) > card.memory:
+    if (held := weight_bytes(model, stored) + found["KV cache"]) > card.memory:
         found["does not fit"] = f"{units.si(held, 'B')} of weights and cache, {units.si(card.memory, 'B')} of memory"
     return found
 
@@ -311,7 +335,7 @@ def _by_transformers(asked: argparse.Namespace, convention: Convention, unknown:
     """What transformers' own class does, for a type without a closed form."""
     if find_spec("torch") is None or find_spec("transformers") is None:
         raise unknown
-    for option in ("recompute", "lora", "device", "height", "width"):
+    for option in ("recompute", "lora", "device", "height", "width", "weights"):
         if getattr(asked, option) is not None:
             raise ValueError(f"--{option} needs a closed form: {unknown}")
     made = built(asked.model)

@@ -5,6 +5,7 @@ from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.finetuning import LastLayers
+from flopkit.models.formats import Formats
 from flopkit.models.heads import Head
 from flopkit.models.hugging_face import families, from_hf
 from flopkit.models.lora import LoRA
@@ -17,6 +18,7 @@ from flopkit.models.scans import GatedRecurrence, LightningAttention, SelectiveS
 from flopkit.models.shared_blocks import SharedBlock
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
+from flopkit.models.storage import Storage, storage_names
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
@@ -27,6 +29,7 @@ __all__ = [
     "ConvNet",
     "DenseAndExperts",
     "Experts",
+    "Formats",
     "Frames",
     "GatedDelta",
     "GatedRecurrence",
@@ -48,6 +51,7 @@ __all__ = [
     "ShortConv",
     "Stack",
     "StateSpace",
+    "Storage",
     "WindowedLayers",
     "cnn",
     "cnn_names",
@@ -58,5 +62,6 @@ __all__ = [
     "hf_config",
     "load",
     "model_names",
+    "storage_names",
     "transformer",
 ]

@@ -21,6 +21,7 @@ from flopkit.models.blocks import Block
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run
 from flopkit.models.stack import Stack
+from flopkit.models.weights import formats_of, weight_bytes
 from flopkit.sizes import number, short
 from flopkit.training.memory import Kept, state_bytes
 
@@ -155,7 +156,8 @@ class Training:
         whole, trained = passes.token(self.model).params, self.params()
         if self.lora is None:
             return weight * whole, gradient * trained, states * trained
-        frozen = weight * whole if self.lora.base is None else nbytes(whole, self.lora.base)
+        base = self.lora.base
+        frozen = weight * whole if base is None else weight_bytes(self.model, formats_of(self.model, base))
         return frozen + weight * trained, gradient * trained, states * trained
 
     def backward(self, parts: list[Part]) -> tuple[Cost, Cost]:
@@ -194,7 +196,7 @@ class Training:
     def _followed(self, inside: Iterable[Part], group: Group) -> Iterator[tuple[Part, set[str], bool]]:
         """Each part of a layer, what of that which it reads depends on anything
         trained, and whether its own weights are trained."""
-        live = {"stream", "input"} if group.passed_on else set()
+        live = {"stream", "start", "input"} if group.passed_on else set()
         for each in inside:
             if each.detached:
                 yield each, set(), False

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from flopkit.arithmetic import ceil_div, where
+from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.convolutions import conv1d
 from flopkit.layers.normalisations import rms_norm
@@ -16,7 +18,7 @@ from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Flag, Size, check_fields
 from flopkit.training.memory import Kept
 
-__all__ = ["CORE", "IN", "NORM", "OUT", "GatedDelta", "StateSpace", "convolved", "moved", "written_out"]
+__all__ = ["CORE", "IN", "NORM", "OUT", "GatedDelta", "StateSpace", "convolved", "moved", "through_state", "written_out"]
 
 IN: dict[str, Any] = {"reads": ("input",), "makes": ("mixed",), "split": "column"}
 CORE: dict[str, Any] = {"role": "core", "reads": ("mixed",), "makes": ("heads",), "split": "inner"}
@@ -39,6 +41,17 @@ def convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
     fields: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",), "split": "inner"}
     formula = f"2·tokens·{channels}·{kernel}"
     return part("conv", cost, run.tokens, formula=formula, role="convolution", **fields)
+
+
+def through_state(formula: Callable[..., Cost], run: Run, chunk: Any, **sizes: Any) -> Cost:
+    """The core: chunks in training and prefill, of each document its own, and token by
+    token in decode."""
+    sizes = {"chunk": chunk, "algorithm": "recurrent" if run.decode else "chunked", "dtype": run.dtype} | sizes
+    core = formula(batch=run.batch, seq=run.q, **sizes)
+    if run.documents is None:
+        return core
+    chunks = formula(batch=run.batch * run.documents.chunks(chunk), seq=chunk, **sizes)
+    return replace(core, macs_by_kind=chunks.macs_by_kind)
 
 
 def written_out(kernel: str, what: str) -> None:
@@ -106,10 +119,8 @@ class GatedDelta(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         values = self.heads * self.v_dim
-        core = gated_delta(
-            batch=run.batch, seq=run.q, heads=self.heads, k_heads=self.k_heads, k_dim=self.k_dim, v_dim=self.v_dim, chunk=self.chunk,
-            algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
-        )  # fmt: skip
+        sizes = {"heads": self.heads, "k_heads": self.k_heads, "k_dim": self.k_dim, "v_dim": self.v_dim}
+        core = through_state(gated_delta, run, self.chunk, **sizes)
         fine = self.decay_rank is not None
         own = self.heads * (1 + self.k_dim) if fine else 2 * self.heads  # of the decay and the step of each head
         core = replace(core, params_by_role={"bias": own})
@@ -223,10 +234,8 @@ class StateSpace(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         inner = self.heads * self.head_dim
-        core = state_space(
-            batch=run.batch, seq=run.q, heads=self.heads, head_dim=self.head_dim, state=self.state, groups=self.groups, chunk=self.chunk,
-            algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
-        )  # fmt: skip
+        sizes = {"heads": self.heads, "head_dim": self.head_dim, "state": self.state, "groups": self.groups}
+        core = through_state(state_space, run, self.chunk, **sizes)
         core = replace(core, params_by_role={"bias": 3 * self.heads})  # decay, step and skip of each head
         norm = part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **NORM)
         return [

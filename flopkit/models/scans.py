@@ -15,7 +15,7 @@ from flopkit.layers.pointwise import ACTIVATIONS, activation, vector_work
 from flopkit.layers.states import selective_scan, state_space
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
-from flopkit.models.recurrences import CORE, IN, NORM, OUT, convolved, moved
+from flopkit.models.recurrences import CORE, IN, NORM, OUT, convolved, moved, through_state
 from flopkit.sizes import Flag, Size, check_fields, choice, divides
 from flopkit.training.memory import Kept
 
@@ -190,10 +190,9 @@ class LightningAttention(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         inner = self.heads * self.head_dim
-        core = state_space(
-            batch=run.batch, seq=run.q, heads=self.heads, head_dim=self.head_dim, state=self.head_dim, groups=self.heads,
-            algorithm="recurrent" if run.decode else "chunked", chunk=minimum(self.chunk, run.q), dtype=run.dtype,
-        )  # fmt: skip
+        chunk = minimum(self.chunk, run.q) if run.documents is None else self.chunk
+        sizes = {"heads": self.heads, "head_dim": self.head_dim, "state": self.head_dim, "groups": self.heads}
+        core = through_state(state_space, run, chunk, **sizes)
         act = activation("silu", elements=3 * run.tokens * inner, dtype=run.dtype)
         gate = activation("sigmoid", elements=run.tokens * inner, dtype=run.dtype)
         return [

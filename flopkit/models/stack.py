@@ -8,9 +8,10 @@ from typing import Any
 
 from flopkit.arithmetic import total
 from flopkit.models.blocks import Block, Frames, Patches
+from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
-from flopkit.sizes import Flag, Size, check_fields, choice, number, size
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
 
@@ -25,20 +26,24 @@ class Stack:
     blocks: tuple[tuple[Block, Size], ...]
     order: tuple[int, ...] = ()
     norm: str = "rms"
+    norm_weight: Flag = True
     norm_bias: Flag = True
     final_norm: bool = True
     tied: Flag = False
     head: str | Head = "tokens"
     head_bias: Flag = False
     positions: Size | None = None
+    position_offset: Count = 0
     token_types: int = 0
     embedding_norm: bool = False
+    word_dim: Size | None = None
     causal: bool = True
     encoder: Stack | None = None
     patches: Patches | None = None
     frames: Frames | None = None
     mtp: Block | None = None
     layer_inputs: LayerInputs | None = None
+    formats: Formats | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
 
@@ -59,6 +64,11 @@ class Stack:
             "classes": Head(outputs=self.vocab, each="sequence", bias=True),
         }
         return self.head if isinstance(self.head, Head) else words.get(self.head)
+
+    @property
+    def word_width(self) -> Any:
+        """Features of a word's vector, and of what the head reads."""
+        return self.d_model if self.word_dim is None else self.word_dim
 
     @property
     def writes(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -48,6 +49,8 @@ class Step:
         Whether that is the policy.
     images : Number, optional
         Images of the batch, where the network is one of images.
+    over : Callable[..., Step], optional
+        Makes the same step over documents of other ``lengths=``: see `packed`.
 
     Notes
     -----
@@ -75,6 +78,7 @@ class Step:
     outside: Cost = field(default_factory=Cost)
     full: bool = False
     images: Number | None = None
+    over: Callable[..., Step] | None = field(default=None, compare=False, repr=False)
 
     @property
     def convention(self) -> Convention:
@@ -147,6 +151,32 @@ class Step:
         convention = as_convention(convention)
         phases = ("forward", "backward", "checkpointed", "scores_again", "outside")
         return replace(self, **{phase: getattr(self, phase).under(convention) for phase in phases})
+
+    def packed(self, lengths: Any) -> Step:
+        """The same step, of the same model and under the same convention, over documents of these *lengths*.
+
+        Parameters
+        ----------
+        lengths : Any
+            The tokens of each document, as `Model.train_step` takes them.
+
+        Raises
+        ------
+        ValueError or TypeError
+            For a step that no model of text has made, and lengths that are no whole numbers of at least 1.
+
+        Examples
+        --------
+        >>> import flopkit as fk
+        >>> step = fk.load("llama-3-8b").train_step(seq=8192, recompute="full").under("MEGATRON")
+        >>> step.packed([512, 3584]).hardware_flops == sum(step.packed([s]).hardware_flops for s in (512, 3584))
+        True
+        """
+        if self.over is None:
+            raise ValueError(
+                f"{self.name}: which model this is a step of is not known; give lengths= to its train_step"
+            )
+        return self.over(lengths=lengths).under(self.convention)
 
     def table(self) -> Table:
         """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token or an image and its share of the

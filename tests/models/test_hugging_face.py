@@ -59,7 +59,7 @@ NEEDED = {
 
 
 def test_each_family_is_here():
-    assert set(ONE) == set(NEEDED) == set(families())
+    assert set(ONE) == set(NEEDED) <= set(families())  # the others: test_families
 
 
 @pytest.mark.parametrize("kind, key", [(kind, key) for kind, keys in NEEDED.items() for key in keys])
@@ -358,8 +358,8 @@ def test_multi_token_prediction_is_data():
 def test_kimi_k2_is_deepseek_v3_under_another_name():
     config = hf_config("kimi-k2")
     assert fk.from_hf(config | {"model_type": "kimi_k2"}).params == fk.from_hf(config).params
-    with pytest.raises(ValueError, match="model_type='kimi_k2' lacks 'hidden_size'"):
-        fk.from_hf({k: v for k, v in config.items() if k != "hidden_size"} | {"model_type": "kimi_k2"})
+    short = fk.from_hf({k: v for k, v in config.items() if k != "hidden_size"} | {"model_type": "kimi_k2"})
+    assert short.notes == ("hidden_size is missing: 7168, as transformers takes it",)
 
 
 def test_a_model_of_images_counts_its_classes():
