@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 from flopkit import sizes
+from flopkit.models.blocks import Block
 from flopkit.models.transformer import WindowedLayers
 from flopkit.names import hint
 
@@ -108,11 +109,13 @@ class Fields:
 
     *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for, switches and words apart.
     *labels*: the classes that the file names, two where it names none, as transformers has it.
+    *mtp*: the layer for multi-token prediction, where a reader knows it; else it is like the last one.
     """
 
     def __init__(self, fields: Mapping[str, Any], kind: str, left_out: Mapping[str, Any] | None = None) -> None:
         self.fields, self.kind = fields, kind
         self.left_out, self.taken = left_out or {}, dict[str, Any]()
+        self.mtp: Block | None = None
 
     @property
     def labels(self) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flopkit.arithmetic import is_zero, minimum
+from flopkit.arithmetic import exact_div, is_zero, minimum
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.experts import moe
@@ -111,6 +111,12 @@ class Experts(Branch):
     shared_gate : Flag, optional
         Whether a dense layer with one output gates the shared MLP (Qwen1.5-MoE,
         Qwen3-Next).
+    act : str, optional
+        The activation of an expert and of the shared MLP, as in `MLP`.
+    latent : Count, optional
+        Features between two matrices for all experts, of which the one brings a token
+        to the experts and the other brings their sum back (Nemotron-3). 0: experts read
+        and make what the layer does.
     """
 
     experts: Size
@@ -121,22 +127,25 @@ class Experts(Branch):
     bias: Flag = False
     choice_bias: Flag = False
     shared_gate: Flag = False
+    act: str = "silu"
+    latent: Count = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        choice("act", self.act, tuple(_GATED if self.gated else ACTIVATIONS))
         if wrong := offence(lambda top_k, experts: top_k > experts, self.top_k, self.experts):
             raise ValueError(f"top_k={wrong[0]} is more than experts={wrong[1]}: choose at most as many as there are")
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        tokens, experts, top_k = run.tokens, self.experts, self.top_k
-        sizes = {"tokens": tokens, "d_model": d_model, "d_ff": self.d_ff, "experts": experts, "top_k": top_k}
+        tokens, experts, top_k, width = run.tokens, self.experts, self.top_k, self._width(d_model)
+        sizes = {"tokens": tokens, "d_model": width, "d_ff": self.d_ff, "experts": experts, "top_k": top_k}
         both = moe(**sizes, gated=self.gated, dtype=run.dtype)
         computed = (
             both if run.capacity is None else moe(**sizes, gated=self.gated, dtype=run.dtype, capacity=run.capacity)
         )
         matrices = 2 + self.gated
-        expert = matrices * d_model * self.d_ff
-        biases = self.bias * ((matrices - 1) * self.d_ff + d_model)
+        expert = matrices * width * self.d_ff
+        biases = self.bias * ((matrices - 1) * self.d_ff + width)
         added = {} if is_zero(self.bias) else {"bias": experts * biases}
         of_router = (
             {}
@@ -144,28 +153,45 @@ class Experts(Branch):
             else {"bias": (self.bias + self.choice_bias) * experts}
         )
         router = replace(
-            both, macs_by_kind={"router": both.macs_by_kind["router"]}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
+            both, macs_by_kind={"router": tokens * d_model * experts}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
             bytes=0, params_by_role={"weight": d_model * experts} | of_router,
         )  # fmt: skip
-        worked = both.macs_by_kind["products"]
-        padding = {} if run.capacity is None else {"padding": computed.macs_by_kind["products"] - worked}
+        worked, hidden = both.macs_by_kind["products"], computed.macs_by_kind["products"]
+        element = computed.vector_by_kind["elementwise"] + tokens * top_k * biases
+        if self.act != "silu":
+            kind, usual = (_GATED[self.act], "swiglu") if self.gated else (self.act, "silu")
+            more = ACTIVATIONS[kind].flops - ACTIVATIONS[usual].flops
+            element = element + more * exact_div(hidden, matrices * width)
+        padding = {} if run.capacity is None else {"padding": hidden - worked}
         chosen = replace(
             computed, params_by_role={"weight": experts * expert} | added,
             macs_by_kind={"products": worked, "idle": tokens * (experts - top_k) * (expert + biases)} | padding,
-            vector_by_kind={"elementwise": computed.vector_by_kind["elementwise"] + tokens * top_k * biases},
+            vector_by_kind={"elementwise": element},
         )  # fmt: skip
         reached = minimum(experts, tokens * top_k)
-        stored = ((d_model, self.d_ff),) * (matrices - 1) + ((self.d_ff, d_model),)
+        stored = ((width, self.d_ff),) * (matrices - 1) + ((self.d_ff, width),)
+        inner = is_zero(self.latent)
         found = [
             part("router", router, tokens, formula=f"2·tokens·{d_model}·{experts}", role="product", reads=("input",),
                  makes=("chances",), split="sequence", matrices=((d_model, experts),)),
-            part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", reads=("input", "chances"),
-                 makes=("output",), split="experts", formula=f"2·tokens·{top_k}·{matrices}·{d_model}·{self.d_ff}", matrices=stored),
+            part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", split="experts", matrices=stored,
+                 reads=("input" if inner else "latent", "chances"), makes=("output" if inner else "latent output",),
+                 formula=f"2·tokens·{top_k}·{matrices}·{width}·{self.d_ff}"),
         ]  # fmt: skip
         vectors = chosen.params_by_role.get("bias")
         if vectors is not None:  # those of idle experts are among "idle"
             kinds = dict(found[1].cost.macs_by_kind) | {"vectors": tokens * top_k * biases}
             found[1] = found[1]._replace(cost=replace(found[1].cost, macs_by_kind=kinds))
+        if not inner:
+            down: dict[str, Any] = {"reads": ("input",), "makes": ("latent",), "split": "sequence"}
+            up: dict[str, Any] = {
+                "reads": ("latent output",),
+                "makes": ("output",),
+                "split": "sequence",
+                "unread": True,
+            }
+            found.insert(1, project("latent_down", run, d_model, width, **down))
+            found.append(project("latent_up", run, width, d_model, **up))
         if not is_zero(self.shared_d_ff):
             found += self._shared.parts(run, d_model, "shared_")
             if not is_zero(self.shared_gate):  # it multiplies the shared MLP's output
@@ -176,18 +202,26 @@ class Experts(Branch):
 
     @property
     def _shared(self) -> MLP:
-        return MLP(d_ff=self.shared_d_ff, gated=self.gated)
+        return MLP(d_ff=self.shared_d_ff, gated=self.gated, act=self.act)
+
+    def _width(self, d_model: Any) -> Any:
+        """Features that an expert reads and makes."""
+        return d_model if is_zero(self.latent) else self.latent
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """That of grouped products over the tokens in the order of their experts."""
-        dtype, chosen = run.dtype, run.tokens * self.top_k
+        dtype, chosen, width = run.dtype, run.tokens * self.top_k, self._width(d_model)
         found = [
             Kept("router, probabilities", nbytes(run.tokens * self.experts, "fp32")),
-            Kept("experts, inputs in their order", nbytes(chosen * d_model, dtype), weights_of=("experts",)),
-            *_hidden("experts, ", "silu", self.gated, chosen * self.d_ff, dtype, "experts"),
-            Kept("experts, outputs", nbytes(chosen * d_model, dtype)),  # each is multiplied by its probability
+            Kept("experts, inputs in their order", nbytes(chosen * width, dtype), weights_of=("experts",)),
+            *_hidden("experts, ", self.act, self.gated, chosen * self.d_ff, dtype, "experts"),
+            Kept("experts, outputs", nbytes(chosen * width, dtype)),  # each is multiplied by its probability
             Kept("experts, probabilities of the chosen", nbytes(chosen, "fp32")),
         ]
+        if not is_zero(self.latent):
+            found.append(
+                Kept("latent, sum of the experts", nbytes(run.tokens * width, dtype), weights_of=("latent_up",))
+            )
         if not is_zero(self.shared_d_ff):
             found += self._shared.kept(run, d_model, kernel, dropout, "shared, ", "shared_down_proj")
             if not is_zero(self.shared_gate):

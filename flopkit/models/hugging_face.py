@@ -118,12 +118,16 @@ def _no_windows(model: Model) -> None:
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:
-    """The layer for multi-token prediction, which is like the last one."""
-    layers = (
-        c.fields.get("num_nextn_predict_layers", c.fields.get("num_mtp_layers")) or 0
-    )  # a file that has one says so
+    """The layer for multi-token prediction, which is like the last one where a reader does not say another."""
+    keys = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+    layers = next((found for key in keys if (found := c.fields.get(key)) is not None), 0)  # a file that has one says so
+    last = c.mtp or model.blocks[model.order[-1] if model.order else -1][0]
+    if layers == 1 and (last.mixer is None or last.mlp is None):
+        raise ValueError(
+            "mtp=True: what the layer for multi-token prediction of this model consists of is not described here"
+        )
     if layers == 1:
-        return model.blocks[model.order[-1] if model.order else -1][0]
+        return last
     raise ValueError(
         "mtp=True: there is no layer for multi-token prediction"
         if not layers

@@ -277,6 +277,9 @@ class LatentAttention(Branch):
     indexer : Indexer, optional
         What chooses them. None beside *selected*: the choice of an earlier layer serves
         this one, too.
+    turned : bool, optional
+        Whether the *qk_rope* features are turned by their position (not in Kimi
+        Linear).
     """
 
     heads: Size
@@ -287,6 +290,7 @@ class LatentAttention(Branch):
     v_head_dim: Size
     selected: Size | None = None
     indexer: Indexer | None = None
+    turned: bool = True
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -320,7 +324,7 @@ class LatentAttention(Branch):
             costs["attention"] = packed(costs["attention"], run, self.mask(run))
             turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
             costs["rotary"] = placed(rotary, run, self.qk_rope, **turned)
-        found = [part(name, each, run.tokens, **known[name]) for name, each in costs.items()]
+        found = [part(name, each, run.tokens, **known[name]) for name, each in costs.items() if self.turned or name != "rotary"]
         if self.indexer is not None:
             core = [each.cost.name for each in found].index("attention")
             found[core:core] = self.indexer.parts(run, d_model, self.q_lora)

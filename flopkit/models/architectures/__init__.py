@@ -9,7 +9,9 @@ from flopkit.models.architectures import (
     decoders,
     encoders,
     gpts,
+    hybrids,
     layer_by_layer,
+    linear,
     parallel,
     recurrent,
     remote,
@@ -35,7 +37,7 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
     **layer_by_layer.MODELS, **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS, **parallel.MODELS, **remote.MODELS,
+    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
