@@ -60,6 +60,10 @@ def _defaults() -> dict[str, Any]:
     return found
 
 
+OWN_CODE = ("exaone",)
+"""Types whose code lies beside their checkpoints, with defaults of its own: nothing is taken for what a file leaves out."""
+
+
 def left_out(kind: str, family: str = "") -> Mapping[str, Any]:
     """What transformers takes for the keys that a ``config.json`` of this ``model_type`` leaves out, where that is a value and no rule.
 
@@ -68,7 +72,8 @@ def left_out(kind: str, family: str = "") -> Mapping[str, Any]:
     >>> left_out("mistral")["num_key_value_heads"], left_out("llama").get("num_key_value_heads")
     (8, None)
     """
-    found: Mapping[str, Any] = (_defaults().get(kind) or _defaults().get(family) or {"keys": {}})["keys"]
+    other = {} if kind in OWN_CODE else _defaults().get(family)
+    found: Mapping[str, Any] = (_defaults().get(kind) or other or {"keys": {}})["keys"]
     return found
 
 
@@ -153,6 +158,14 @@ class Fields:
             return said
         sizes.divides("heads", self.need("heads"), "d_model", self.need("d_model"))
         return self.need("d_model") // self.need("heads")
+
+    def rotary(self, usual: float = 1.0) -> Any:
+        """Features of a head that are turned by their position: the share under ``partial_rotary_factor``, or what is *usual*."""
+        inside = self.inside("rope_scaling") or self.inside("rope_parameters")
+        share = next((each for each in (inside, self.fields) if each.get("partial_rotary_factor") is not None), {})
+        part = sizes.factor("partial_rotary_factor", share.get("partial_rotary_factor", usual))
+        turned = int(self.head_dim() * part)
+        return turned + turned % 2  # in pairs
 
     def made(self, kind: type[T], **numbers: Any) -> T:
         """A value of a *kind*, such as `Attention`, of what was read."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flopkit.arithmetic import is_zero, minimum
+from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.experts import moe
-from flopkit.layers.pointwise import ACTIVATIONS, activation
+from flopkit.layers.pointwise import ACTIVATIONS, activation, vector_work
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, offence
@@ -30,7 +31,8 @@ class MLP(Branch):
     d_ff : Size
         Hidden features.
     act : str, optional
-        The activation, as `flopkit.activation` calls it.
+        The activation, as `flopkit.activation` calls it, or ``"xielu"`` where it is
+        not gated: xIELU has two parameters (Huang and Schlag 2024; Apertus).
     gated : bool, optional
         Whether there is a third matrix, whose output the activated one multiplies.
     bias : Flag, optional
@@ -44,14 +46,17 @@ class MLP(Branch):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        choice("act", self.act, tuple(_GATED if self.gated else ACTIVATIONS))
+        choice("act", self.act, tuple(_GATED) if self.gated else (*ACTIVATIONS, "xielu"))
 
     def parts(self, run: Run, d_model: Any, prefix: str = "") -> list[Part]:
         inward: dict[str, Any] = {"reads": ("input",), "makes": ("hidden",), "split": "column"}
         names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
         found = [project(prefix + name, run, d_model, self.d_ff, self.bias, **inward) for name in names]
         kind = _GATED[self.act] if self.gated else self.act
-        middle = activation(kind, elements=run.tokens * self.d_ff, dtype=run.dtype)
+        elements = run.tokens * self.d_ff
+        middle = (
+            _xielu(elements, run.dtype) if kind == "xielu" else activation(kind, elements=elements, dtype=run.dtype)
+        )
         found.append(part(prefix + kind, middle, run.tokens, reads=("hidden",), makes=("hidden",), split="inner"))
         outward: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",), "split": "row", "unread": True}
         return [*found, project(prefix + "down_proj", run, self.d_ff, d_model, self.bias, **outward)]
@@ -60,6 +65,13 @@ class MLP(Branch):
         self, run: Run, d_model: Any, kernel: str, dropout: bool, prefix: str = "", down: str = "down_proj"
     ) -> list[Kept]:
         return _hidden(prefix, self.act, self.gated, run.tokens * self.d_ff, run.dtype, down)
+
+
+def _xielu(elements: Any, dtype: Any) -> Cost:
+    """x > 0: α·x² + β·x, else α·(exp(x) − 1 − x) + β·x: of the longer branch a compare,
+    an exponential less 1, a subtraction, two multiplications and an addition."""
+    work = vector_work("xielu", 6 * elements, 2 * nbytes(elements, dtype))
+    return replace(work, params_by_role={"bias": 2})
 
 
 def _hidden(prefix: str, act: str, gated: bool, numbers: Any, dtype: Any, down: str) -> list[Kept]:
@@ -93,6 +105,9 @@ class Experts(Branch):
         Whether an expert has a third matrix, as in `MLP`.
     bias : Flag, optional
         Whether router and experts add biases (gpt-oss).
+    choice_bias : Flag, optional
+        Whether a learned bias is added to the scores by which experts are chosen, and is
+        among the parameters (ERNIE 4.5).
     shared_gate : Flag, optional
         Whether a dense layer with one output gates the shared MLP (Qwen1.5-MoE,
         Qwen3-Next).
@@ -104,6 +119,7 @@ class Experts(Branch):
     shared_d_ff: Count = 0
     gated: bool = True
     bias: Flag = False
+    choice_bias: Flag = False
     shared_gate: Flag = False
 
     def __post_init__(self) -> None:
@@ -122,9 +138,14 @@ class Experts(Branch):
         expert = matrices * d_model * self.d_ff
         biases = self.bias * ((matrices - 1) * self.d_ff + d_model)
         added = {} if is_zero(self.bias) else {"bias": experts * biases}
+        of_router = (
+            {}
+            if is_zero(self.bias) and is_zero(self.choice_bias)
+            else {"bias": (self.bias + self.choice_bias) * experts}
+        )
         router = replace(
             both, macs_by_kind={"router": both.macs_by_kind["router"]}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
-            bytes=0, params_by_role={"weight": d_model * experts} | ({} if is_zero(self.bias) else {"bias": self.bias * experts}),
+            bytes=0, params_by_role={"weight": d_model * experts} | of_router,
         )  # fmt: skip
         worked = both.macs_by_kind["products"]
         padding = {} if run.capacity is None else {"padding": computed.macs_by_kind["products"] - worked}

@@ -10,10 +10,11 @@ from typing import Any
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
+from flopkit.models.config_fields import Fields, left_out
 from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
+from flopkit.models.text_parts import part_for_text
 from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type, without_type
 from flopkit.sizes import flag
 
@@ -72,7 +73,7 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
 def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     """The model that a configuration describes, where it is a dictionary with a ``model_type``."""
     whole = config
-    config, outer, others = _part_for_text(config)
+    config, outer, others = part_for_text(config)
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise without_type(whole)
@@ -88,6 +89,7 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
         why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
         raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
+        _no_windows(model)
         model = replace(model, causal=False)
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     if others:
@@ -98,32 +100,14 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     return replace(model, formats=formats, notes=(*model.notes, *notes), mtp=last)
 
 
-def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
-    """The configuration of the part for text, the ``model_type`` of the whole, and the parts that are left out."""
-    outer = config.get("model_type")
-    outer = outer if isinstance(outer, str) else ""
-    others = [
-        key
-        for key, value in config.items()
-        if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value
-    ]
-    if SAME.get(outer, outer) in ARCHITECTURES:
-        return config, outer, others
-    inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
-    if inside is None:
-        return config, outer, []
-    left = [
-        key
-        for key, value in config.items()
-        if key.endswith("_config") and isinstance(value, Mapping) and key not in (inside, "quantization_config")
-    ]
-    above = {key: config[key] for key in ("tie_word_embeddings", "architectures", "_name_or_path") if key in config}
-    inner, _, more = _part_for_text({"model_type": TEXT_TYPES.get(outer), **config[inside]} | above)
-    return inner, outer or str(inner.get("model_type")), left + more
-
-
-TEXT_TYPES = {"llava": "llama", "llava_next": "llama", "mistral3": "mistral"}
-"""The ``model_type`` of the part for text, where a file leaves it out."""
+def _no_windows(model: Model) -> None:
+    """Refuse layers that see a part of the tokens before them, where those after them are not hidden."""
+    for block, _ in model.blocks:
+        for what in ("window", "chunk"):
+            if (width := getattr(block.mixer, what, None)) is not None:
+                raise ValueError(
+                    f"is_causal=False beside a {what} of {width} tokens: what such layers see is not described here"
+                )
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:
@@ -132,7 +116,7 @@ def _mtp_layer(c: Fields, model: Model) -> Block:
         c.fields.get("num_nextn_predict_layers", c.fields.get("num_mtp_layers")) or 0
     )  # a file that has one says so
     if layers == 1:
-        return model.blocks[-1][0]
+        return model.blocks[model.order[-1] if model.order else -1][0]
     raise ValueError(
         "mtp=True: there is no layer for multi-token prediction"
         if not layers

@@ -50,6 +50,8 @@ class Model(Stack):
         comparisons, the numbers do not need it.
     norm : str, optional
         ``"rms"`` or ``"layer"``.
+    norm_weight : Flag, optional
+        Whether a layer norm has a weight (OLMo's have none).
     norm_bias : Flag, optional
         Whether a layer norm adds a bias.
     final_norm : bool, optional
@@ -87,10 +89,10 @@ class Model(Stack):
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
-    formats : Formats, optional
-        The formats in which its file stores the weights. None: it does not say.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
+    formats : Formats, optional
+        The formats in which its file stores the weights. None: it does not say.
     source : str, optional
         Where the sizes come from.
     notes : tuple[str, ...], optional
@@ -569,6 +571,10 @@ class Model(Stack):
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
+        if documents is not None and self.encoder is not None and self.encoder.frames is not None:
+            raise ValueError(
+                f"lengths={short(lengths)}: each text of {self.name} has sound of its own, of one length; give seq=, or a call for each text"
+            )
         encoded = None if self.encoder is None else self._encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)
 

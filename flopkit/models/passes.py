@@ -83,7 +83,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
     if model.norm == "rms":
         cost = rms_norm(tokens=rows, d=d, dtype=run.dtype)
     else:
-        cost = layer_norm(tokens=rows, d=d, bias=model.norm_bias, dtype=run.dtype)
+        cost = layer_norm(tokens=rows, d=d, weight=model.norm_weight, bias=model.norm_bias, dtype=run.dtype)
     return part(name, cost, rows, role="norm", split="sequence", **fields)
 
 
@@ -159,7 +159,7 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     head = model.end
     if head is None:
         return []
-    rows, width = head.rows(run.batch, tokens), head.width(model.word_width)
+    rows, width = head.rows(run.sequences, tokens), head.width(model.word_width)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
     if not is_zero(head.dense):

@@ -26,6 +26,7 @@ class Stack:
     blocks: tuple[tuple[Block, Size], ...]
     order: tuple[int, ...] = ()
     norm: str = "rms"
+    norm_weight: Flag = True
     norm_bias: Flag = True
     final_norm: bool = True
     tied: Flag = False

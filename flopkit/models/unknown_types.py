@@ -39,7 +39,8 @@ def unknown_type(kind: str, whole: Mapping[str, Any], known: Collection[str]) ->
 
     >>> print(unknown_type("lfm2", {"model_type": "lfm2"}, ["llama", "olmo2"]))
     model_type='lfm2' is not described here; count it by transformers itself: fk.count_hf(config, seq=…), which needs
-    pip install torch transformers. flopkit.models.families() lists what is described
+    pip install torch transformers.
+    flopkit.models.families() lists what is described
     >>> str(unknown_type("lama", {}, ["llama"])).split("; ")[1]
     'did you mean llama?'
     """

@@ -102,7 +102,7 @@ def _phi(c: Fields, name: str) -> Model:
 def _stablelm(c: Fields, name: str) -> Model:
     if c.kind != "stablelm":
         _written(c, "use_qkv_bias")
-    normed = "layers" if c.flag("qk_layernorm") else ""
+    normed = "heads" if c.flag("qk_layernorm") else ""
     attention = heads_of(
         c,
         head_dim=c.head_dim(""),
