@@ -18,10 +18,11 @@ __all__ = ["MODELS", "SAME", "TASKS"]
 
 
 def _turned(c: Fields, head_dim: int, usual: float, key: str = "partial_rotary_factor") -> int:
-    """Features of a head that are turned: a share of all, which ``rope_parameters`` or a key of its own says."""
+    """Features of a head that are turned, in pairs: a share of all, which ``rope_parameters`` or a key of its own says."""
     share = c.inside("rope_parameters").get("partial_rotary_factor")
     share = factor(key, c.get(key, usual) if share is None else share)
-    return int(head_dim * share)
+    turned = int(head_dim * share)
+    return turned + turned % 2
 
 
 def _written(c: Fields, *keys: str) -> None:
