@@ -314,12 +314,12 @@ class LatentAttention(Branch):
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        made = {each.name: each for each in layer.parts}
+        costs = {each.name: each for each in layer.parts}
         if run.documents is not None:
-            made["attention"] = packed(made["attention"], run, self.mask(run))
+            costs["attention"] = packed(costs["attention"], run, self.mask(run))
             turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
-            made["rotary"] = placed(rotary, run, self.qk_rope, **turned)
-        found = [part(name, each, run.tokens, **known[name]) for name, each in made.items()]
+            costs["rotary"] = placed(rotary, run, self.qk_rope, **turned)
+        found = [part(name, each, run.tokens, **known[name]) for name, each in costs.items()]
         if self.indexer is not None:
             core = [each.cost.name for each in found].index("attention")
             found[core:core] = self.indexer.parts(run, d_model, self.q_lora)

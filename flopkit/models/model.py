@@ -566,6 +566,10 @@ class Model(Stack):
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
+        if documents is not None and self.encoder is not None and self.encoder.frames is not None:
+            raise ValueError(
+                f"lengths={short(lengths)}: each text of {self.name} has sound of its own, of one length; give seq=, or a call for each text"
+            )
         encoded = None if self.encoder is None else self._encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)
 

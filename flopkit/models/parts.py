@@ -14,7 +14,20 @@ from flopkit.layers.pointwise import SOFTMAX_FLOPS, residual
 from flopkit.layers.products import dense
 from flopkit.sizes import Lengths
 
-__all__ = ["SPLITS", "Part", "Place", "Role", "Run", "Split", "added", "packed", "part", "placed", "project"]
+__all__ = [
+    "SPLITS",
+    "Part",
+    "Place",
+    "Role",
+    "Run",
+    "Split",
+    "added",
+    "packed",
+    "pairs_of",
+    "part",
+    "placed",
+    "project",
+]
 
 Role: TypeAlias = Literal[
     "product", "experts", "convolution", "core", "norm", "vector", "sum", "table", "adapter", "stack"
@@ -83,6 +96,11 @@ class Run:
     def tokens(self) -> Any:
         """New tokens of all sequences."""
         return self.batch * self.q
+
+    @property
+    def sequences(self) -> Any:
+        """How many texts there are."""
+        return self.batch if self.documents is None else self.batch * self.documents.count
 
     @property
     def of_encoder(self) -> Run:
@@ -181,17 +199,27 @@ def added(name: str, run: Run, d_model: Any, makes: tuple[str, ...] = ("stream",
     return part(name, cost, run.tokens, role="sum", reads=("stream", "output"), makes=makes, split="sequence")
 
 
+def pairs_of(run: Run, mask: Mask) -> tuple[Any, Any]:
+    """Pairs of a query and a key that *mask* lets through, and all of them."""
+    documents = run.documents
+    if documents is None:
+        return run.batch * visible_pairs(run.q, run.kv, mask), run.batch * run.q * run.kv
+    if mask == "full":
+        seen = documents.squares
+    elif isinstance(mask, Chunks):
+        seen = documents.within(mask.width)
+    else:
+        seen = documents.seen(mask.width if isinstance(mask, Window) else None)
+    return run.batch * seen, run.batch * documents.squares
+
+
 def packed(core: Cost, run: Run, mask: Mask) -> Cost:
     """The core of attention, made of all tokens of *run*, as its documents have it: a
     token sees its own document alone."""
     if run.documents is None:
         return core
-    if isinstance(mask, Chunks):
-        raise ValueError(f"lengths= beside {mask}: documents in attention by chunks are not known here; give seq=")
     whole = run.batch * visible_pairs(run.q, run.q, mask)  # what *core* was made of
-    positions = seen = run.batch * run.documents.squares
-    if mask != "full":
-        seen = run.batch * run.documents.seen(mask.width if isinstance(mask, Window) else None)
+    seen, positions = pairs_of(run, mask)
     pairs = {"scores": seen, "softmax": seen, "hidden": positions - seen, "hidden_softmax": positions - seen}
 
     def scaled(kinds: Mapping[str, Any], each: Any) -> dict[str, Any]:

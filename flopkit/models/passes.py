@@ -105,8 +105,8 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * d_model
         fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
-        fields["matrices"] = ((d_model, 1),)  # a row is read by itself
-        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
+        by_rows = ((d_model, 1),)  # a row is read by itself
+        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, matrices=by_rows, **fields)]
         if model.token_types:
             types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)
             types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
@@ -152,7 +152,7 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     head = model.end
     if head is None:
         return []
-    rows, width = head.rows(run.batch, tokens), head.width(model.d_model)
+    rows, width = head.rows(run.sequences, tokens), head.width(model.d_model)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
     if not is_zero(head.dense):

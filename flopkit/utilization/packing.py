@@ -95,11 +95,18 @@ class _Changed(Lengths):
         return self._changed("tokens")
 
     @property
+    def count(self) -> Any:  # type: ignore[override]
+        return self._changed("count")
+
+    @property
     def squares(self) -> Any:  # type: ignore[override]
         return self._changed("squares")
 
     def seen(self, width: Any = None) -> Any:
         return self._changed("seen", width)
+
+    def within(self, width: Any) -> Any:
+        return self._changed("within", width)
 
     def chunks(self, size: Any) -> Any:
         return self._changed("chunks", size)

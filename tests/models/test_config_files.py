@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import re
+import sys
 import threading
 import time
 
@@ -549,7 +550,7 @@ def test_a_hub_that_hangs_is_left(server, monkeypatch):
 
 def test_without_huggingface_hub_it_is_named(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub.utils", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match="to ask the Hub: pip install huggingface_hub"):
         fk.from_hf("org/name")
 
