@@ -35,7 +35,8 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
     found: list[Kept] = []
     for place, (name, branch) in enumerate(block.branches):
         if block.norms != "parallel" or place == 0:
-            found += _normed(model, f"{name}_norm", run)
+            normed = _normed(model, f"{name}_norm", run)
+            found += normed[1:] if block.norms == "parallel-two" and place else normed  # their input is the same
             found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
         found += branch.kept(run, model.d_model, kernel, dropout)
         if dropout:
@@ -146,6 +147,9 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
         )
     if model.patches is not None and training.all:
         found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+    if model.word_dim is not None:
+        found = found + (nbytes(run.tokens * model.word_dim, run.dtype) if training.all else 0)
+        found = found + (boundary(model, run) if training.all or training.last > 0 else 0)
     if model.mtp is not None:
         # three norms, the input of one of which (before or after the last norm) is kept anyway; and two outputs side by side, for "join"
         joined = 3 * normed - boundary(model, run) + 2 * boundary(model, run)
@@ -165,9 +169,9 @@ def _head(training: Training, run: Run) -> Any:
     if head is None:
         return 0
     rows = head.rows(run.batch, run.tokens)
-    between = nbytes(rows * head.width(model.d_model), run.dtype)
+    between = nbytes(rows * head.width(model.word_width), run.dtype)
     outputs = model.vocab if head.words else head.outputs
-    found = nbytes(rows * outputs, "fp32") + (boundary(model, run) if training.head else 0)
+    found = nbytes(rows * outputs, "fp32") + (nbytes(run.tokens * model.word_width, run.dtype) if training.head else 0)
     if not is_zero(head.dense):
         if head.act and head.act != "tanh":  # tanh keeps its output, which the product reads
             found = found + between

@@ -57,8 +57,9 @@ class Block:
         A branch after all others, which reads the stream without a norm.
     norms : str, optional
         Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each
-        branch or sum), ``"both"``, or ``"parallel"``: one norm, and both branches read
-        its output (PaLM).
+        branch or sum), ``"both"``, ``"parallel"``: one norm, and both branches read
+        its output (PaLM), or ``"parallel-two"``: both branches read the layer's input,
+        each through a norm of its own (GPT-NeoX).
     """
 
     mixer: Branch | None
@@ -68,7 +69,11 @@ class Block:
     norms: str = "pre"
 
     def __post_init__(self) -> None:
-        choice("norms", self.norms, ("pre", "post", "both", "parallel"))
+        choice("norms", self.norms, ("pre", "post", "both", "parallel", "parallel-two"))
+
+    def norm_before(self, place: int) -> bool:
+        """Whether a norm stands before the branch at a *place*."""
+        return self.norms in ("pre", "both", "parallel-two") or (self.norms == "parallel" and place == 0)
 
     @property
     def branches(self) -> list[tuple[str, Branch]]:

@@ -35,9 +35,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
     "d_model": ("hidden_size", "n_embd", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
     "kv_heads": ("num_key_value_heads",),
     "head_dim": ("head_dim", "d_kv"),
+    "positions": ("n_positions", "max_position_embeddings"),
     "d_ff": ("intermediate_size", "n_inner", "d_ff"),
     "window": ("sliding_window",),
     "q_lora": ("q_lora_rank",),
@@ -97,7 +98,8 @@ TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", 
 
 ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
 ACTS = {
-    "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu", "relu2": "relu2",
+    "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
+    "relu2": "relu2", "gelu_fast": "gelu_tanh", "gelu_python": "gelu",
 }  # fmt: skip
 
 
@@ -200,9 +202,11 @@ class Fields:
     def all(self, *names: str) -> dict[str, Any]:
         return {name: self.need(name) for name in names}
 
-    def act(self, default: str = "silu") -> str:
-        key = next((key for key in ACT_KEYS if self.fields.get(key) is not None), "")
-        key = key or next((key for key in ACT_KEYS if self.said(key) is not None), "activation")
+    def act(self, default: str = "silu", *named: str) -> str:
+        """The activation, as `flopkit.activation` calls it; *named*: the keys that may say it, where they are others."""
+        keys = named or ACT_KEYS
+        key = next((key for key in keys if self.fields.get(key) is not None), "")
+        key = key or next((key for key in keys if self.said(key) is not None), "activation")
         said = self.said(key) or default
         if not isinstance(said, str):
             raise TypeError(f"{key}={sizes.short(said)}: must be the name of an activation, such as {default!r}")

@@ -196,7 +196,7 @@ class Training:
     def _followed(self, inside: Iterable[Part], group: Group) -> Iterator[tuple[Part, set[str], bool]]:
         """Each part of a layer, what of that which it reads depends on anything
         trained, and whether its own weights are trained."""
-        live = {"stream", "input"} if group.passed_on else set()
+        live = {"stream", "start", "input"} if group.passed_on else set()
         for each in inside:
             if each.detached:
                 yield each, set(), False

@@ -51,8 +51,9 @@ class Attention(Branch):
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
         for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
-        each head without weights (Llama 4); ``"heads"``: a layer norm of each head with
-        weights of its own and no bias (Command R+).
+        each head without weights (Llama 4); ``"layer"``: a layer norm of each head, with
+        one weight and one bias for all (Phi, Persimmon); ``"heads"``: one of each head
+        with a weight of its own and no bias (Command R+, StableLM 2 12B).
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
     gate : Flag, optional
@@ -103,7 +104,7 @@ class Attention(Branch):
         choice("values", self.values, ("own", "keys"))
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
-        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain", "heads"))
+        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain", "layer", "heads"))
         if self.window is not None and self.chunk is not None:
             raise ValueError(f"window={self.window} beside chunk={self.chunk}: give one of them")
         divides("kv_heads", self.kv_heads, "heads", self.heads)
@@ -189,7 +190,7 @@ class Attention(Branch):
     def _normed(self, run: Run, fresh: Any) -> list[Part]:
         """The norms of queries and keys, where there are any."""
         found: list[Part] = []
-        of_each, weight = self.qk_norm != "whole", self.qk_norm != "plain"
+        of_each = self.qk_norm != "whole"
         rows = (
             (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
             if self.qk_norm
@@ -199,14 +200,14 @@ class Attention(Branch):
             if is_zero(tokens):
                 continue
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
-            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "inner"}
-            made |= {"split": "shared"} if self.qk_norm in ("head", "plain") else {}
-            cost = rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype)
             if self.qk_norm == "heads":
-                own = nbytes((heads - 1) * d, run.dtype)
-                cost = layer_norm(tokens=n, d=d, bias=False, dtype=run.dtype)
-                cost = replace(cost, params_by_role={"norm": heads * d}, bytes=cost.bytes + own)
-            found.append(part(name, cost, tokens, role="norm", **made))
+                cost = layer_norm(tokens=tokens, d=d, bias=False, dtype=run.dtype) * heads
+            elif self.qk_norm == "layer":
+                cost = layer_norm(tokens=n, d=d, dtype=run.dtype)
+            else:
+                cost = rms_norm(tokens=n, d=d, weight=self.qk_norm != "plain", dtype=run.dtype)
+            split = "inner" if self.qk_norm in ("whole", "heads") else "shared"
+            found.append(part(name, cost, tokens, role="norm", reads=(what,), makes=(what,), split=split))
         if self.v_norm and not is_zero(fresh):
             plain = rms_norm(tokens=fresh * self.kv_heads, d=self.of_values, weight=False, dtype=run.dtype)
             found.append(part("v_norm", plain, fresh, role="norm", reads=("values",), makes=("values",), split="inner"))
@@ -228,7 +229,7 @@ class Attention(Branch):
         if self.qk_norm:
             found.append(Kept("norms of queries and keys, inputs", nbytes((queries + keys) * self.head_dim, run.dtype)))
             rows = tokens + seen if self.qk_norm == "whole" else queries + keys
-            rows = 2 * rows if self.qk_norm == "heads" else rows  # a mean, too
+            rows = 2 * rows if self.qk_norm in ("layer", "heads") else rows  # a mean, too
             found.append(Kept("norms of queries and keys, statistics", nbytes(rows, "fp32")))
         found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.of_values, kernel, dropout)
         if not is_zero(self.gate):

@@ -68,10 +68,15 @@ class Model(Stack):
         Whether the head's product adds a bias.
     positions : Size, optional
         Rows of a table of learned positions. None: there is none.
+    position_offset : Count, optional
+        The first rows of this table that no token reads (OPT: two).
     token_types : int, optional
         Rows of a table of token types (BERT), which is added.
     embedding_norm : bool, optional
         Whether a norm follows the embedding.
+    word_dim : Size, optional
+        Features of a word's vector where they are not *d_model*: a matrix leads into
+        the layers, and one out of them to the head (OPT-350m).
     causal : bool, optional
         Whether a token sees only those before it.
     encoder : Stack, optional

@@ -119,7 +119,7 @@ class Part(NamedTuple):
 
     Its name is for tables and for `LoRA.targets`; what depends on the sort of part asks
     the fields. *reads* and *makes* name what flows: ``"stream"``, which the sums add
-    to; ``"input"`` and ``"output"`` of a branch; what its parts hand on to each other,
+    to; ``"start"``, the stream before the layer's first sum; ``"input"`` and ``"output"`` of a branch; what its parts hand on to each other,
     such as ``"queries"``; ``"pixels"``, which have no gradient.
     """
 

@@ -11,7 +11,7 @@ from flopkit.models.blocks import Block, Frames, Patches
 from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
-from flopkit.sizes import Flag, Size, check_fields, choice, number, size
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
 
@@ -33,8 +33,10 @@ class Stack:
     head: str | Head = "tokens"
     head_bias: Flag = False
     positions: Size | None = None
+    position_offset: Count = 0
     token_types: int = 0
     embedding_norm: bool = False
+    word_dim: Size | None = None
     causal: bool = True
     encoder: Stack | None = None
     patches: Patches | None = None
@@ -62,6 +64,11 @@ class Stack:
             "classes": Head(outputs=self.vocab, each="sequence", bias=True),
         }
         return self.head if isinstance(self.head, Head) else words.get(self.head)
+
+    @property
+    def word_width(self) -> Any:
+        """Features of a word's vector, and of what the head reads."""
+        return self.d_model if self.word_dim is None else self.word_dim
 
     @property
     def writes(self) -> bool:
