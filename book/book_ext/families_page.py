@@ -9,7 +9,7 @@ from flopkit.models import architectures
 from flopkit.models.architectures.classes import DECODER, ENDINGS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "models"))
-from family_samples import merged  # noqa: E402  the tests' own data
+from family_samples import merged
 
 SAID = {  # what a class is for, in the order of the column
     "text": "text", "mlm": "masked words", "pretraining": "pretraining", "none": "no head", "sequence": "sequences", "token": "tokens",
