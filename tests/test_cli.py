@@ -352,7 +352,7 @@ def test_the_format_of_the_weights(capsys, tmp_path):
     assert main(["count", str(path), "--seq", "64", "--weights", "Q4_K_M"]) == 0
     assert "weights in q6_k (head), fp32 (norms), q4_k (rest), some layers otherwise" in capsys.readouterr().out
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_0"]) == 0
-    assert "weights in q8_0   7.161 GB" in capsys.readouterr().out  # the file of llama.cpp: 7.16 GB
+    assert "weights in q8_0   7.16 GB" in capsys.readouterr().out  # the file of llama.cpp: 7.16 GB
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_9"]) == 2
     assert "weights='q8_9' is not a known number format; did you mean q8_0" in capsys.readouterr().err
     assert main(["count", "resnet50", "--weights", "fp8"]) == 2

@@ -10,7 +10,7 @@ from typing import Any
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields, left_out
+from flopkit.models.config_fields import KEYS, Fields, left_out
 from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
@@ -19,6 +19,9 @@ from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type
 from flopkit.sizes import flag
 
 __all__ = ["families", "from_hf"]
+
+FIRST = (*KEYS["d_model"], *KEYS["layers"], "encoder_layers", "dim", "embed_dim", "hidden_sizes", "depths")
+"""Keys of which every whole file has one, or a part that has."""
 
 
 def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = False) -> Model:
@@ -80,6 +83,10 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
         raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
+    if not any(key in FIRST or isinstance(value, Mapping) for key, value in whole.items()):
+        raise ValueError(
+            f"the configuration of model_type={kind!r} says neither a width nor a number of layers: give a whole config.json"
+        )
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     model = ended(

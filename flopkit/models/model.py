@@ -89,10 +89,10 @@ class Model(Stack):
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
-    formats : Formats, optional
-        The formats in which its file stores the weights. None: it does not say.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
+    formats : Formats, optional
+        The formats in which its file stores the weights. None: it does not say.
     source : str, optional
         Where the sizes come from.
     notes : tuple[str, ...], optional

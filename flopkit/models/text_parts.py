@@ -21,7 +21,8 @@ TEXT_TYPES = {
 """The ``model_type`` of the part for text, where a file leaves it out and it is not that of the whole with ``_text``."""
 
 FLAT = {
-    "qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text", "llava_llama": "llama", "llava_mistral": "mistral", "llava_qwen": "qwen2",
+    "qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text", "llava_llama": "llama", "llava_mistral": "mistral",
+    "llava_qwen": "qwen2", "phi3_v": "phi3",
 }  # fmt: skip
 """Models of which early files have the numbers of the decoder among those of the whole, and the ``model_type`` of that decoder."""
 
@@ -68,7 +69,7 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
         )
         if kind is None or not own:
             return config, outer, []
-        return {**config, "model_type": kind}, outer, [key for key in (*parts, "mm_vision_tower") if key in config]
+        return {**config, "model_type": kind}, outer, [key for key in (*parts, "mm_vision_tower", "img_processor") if key in config]
     left = [key for key in parts if key != inside]
     said = {"model_type": _type_of_part(outer), **config[inside]}
     above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}

@@ -64,9 +64,9 @@ class Lengths:
         >>> lengths_of([3, 1, 2]).within(2)
         8
         """
-        width = number("chunk", width)
-        whole, rest = self._values // width, self._values % width
-        return (int(whole.sum()) * width * (width + 1) + int(rest.dot(rest)) + int(rest.sum())) // 2
+        size = number("chunk", width)
+        whole, rest = self._values // size, self._values % size
+        return (int(whole.sum()) * size * (size + 1) + int(rest.dot(rest)) + int(rest.sum())) // 2
 
     def chunks(self, size: Any) -> int:
         """Chunks of *size* tokens, the last one of a document full or not:

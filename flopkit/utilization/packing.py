@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from operator import mul
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ class Amounts:
 
     Parameters
     ----------
-    read : Callable[[Any], Sequence[Any]]
+    read : Callable[[Any], Iterable[Any]]
         Gives the amounts for lengths.
 
     Examples
@@ -35,7 +35,7 @@ class Amounts:
     ([99], [39])
     """
 
-    def __init__(self, read: Callable[[Any], Sequence[Any]]) -> None:
+    def __init__(self, read: Callable[[Any], Iterable[Any]]) -> None:
         self._read = read
         self._longest = 0
         self._sums: list[_Sum] | None = None

@@ -251,7 +251,9 @@ def test_the_matrices_around_the_layers_of_opt_are_trained_with_what_they_stand_
         model.requires_grad_(False)
         model.lm_head.requires_grad_(True)
         inner = model.model.decoder
-        for each in (*inner.layers[1:], inner.final_layer_norm, inner.project_out) if what not in ("all", "head") else ():
+        for each in (
+            (*inner.layers[1:], inner.final_layer_norm, inner.project_out) if what not in ("all", "head") else ()
+        ):
             each.requires_grad_(True)
     memory = fk.from_hf(sizes).train_memory(seq=TOKENS // BATCH, batch=BATCH, precision="fp32", trained=what)
     assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE

@@ -17,11 +17,12 @@ from flopkit.sizes import factor
 __all__ = ["MODELS", "SAME", "TASKS"]
 
 
-def _turned(c: Fields, usual: float, key: str = "partial_rotary_factor") -> int:
-    """Features of a head that are turned: a share of them, which ``rope_parameters`` or a key of its own says."""
+def _turned(c: Fields, head_dim: int, usual: float, key: str = "partial_rotary_factor") -> int:
+    """Features of a head that are turned, in pairs: a share of all, which ``rope_parameters`` or a key of its own says."""
     share = c.inside("rope_parameters").get("partial_rotary_factor")
     share = factor(key, c.get(key, usual) if share is None else share)
-    return int(c.head_dim() * share)
+    turned = int(head_dim * share)
+    return turned + turned % 2
 
 
 def _written(c: Fields, *keys: str) -> None:
@@ -32,7 +33,7 @@ def _written(c: Fields, *keys: str) -> None:
 
 
 def _gpt_neox(c: Fields, name: str) -> Model:
-    attention = all_heads(c, c.flag("attention_bias", True), rotary=_turned(c, 0.25, "rotary_pct"))
+    attention = all_heads(c, c.flag("attention_bias", True), rotary=_turned(c, c.head_dim(""), 0.25, "rotary_pct"))
     return transformer(
         name=name, **c.all("vocab", "layers", "d_model", "d_ff"), attention=attention, act=c.act("gelu"), gated=False, bias=True,
         norm="layer", norms="parallel-two" if c.flag("use_parallel_residual", True) else "pre", tied=c.flag("tie_word_embeddings"),
@@ -90,7 +91,7 @@ def _phi(c: Fields, name: str) -> Model:
         _written(c)
         c.refuse(num_local_experts=None)
     c = renamed(c, n_head_kv="num_key_value_heads")
-    turned = _of_a_head(c) if own else _turned(c, 0.5)
+    turned = _of_a_head(c) if own else _turned(c, c.head_dim(), 0.5)
     attention = heads_of(c, True, rotary=turned, qk_norm="layer" if c.flag("qk_layernorm") else "")
     d_ff = c.count("n_inner", 4 * c.need("d_model")) if own else c.need("d_ff")
     return transformer(
@@ -104,7 +105,11 @@ def _stablelm(c: Fields, name: str) -> Model:
         _written(c, "use_qkv_bias")
     normed = "heads" if c.flag("qk_layernorm") else ""
     attention = heads_of(
-        c, head_dim=c.head_dim(""), qkv_bias=c.flag("use_qkv_bias"), rotary=_turned(c, 0.25), qk_norm=normed
+        c,
+        head_dim=c.head_dim(""),
+        qkv_bias=c.flag("use_qkv_bias"),
+        rotary=_turned(c, c.head_dim(""), 0.25),
+        qk_norm=normed,
     )
     norms = "parallel" if c.flag("use_parallel_residual") else "pre"
     return transformer(name=name, **common(c, attention=attention, norm="layer", norms=norms))
@@ -112,7 +117,7 @@ def _stablelm(c: Fields, name: str) -> Model:
 
 def _persimmon(c: Fields, name: str) -> Model:
     normed = "layer" if c.flag("qk_layernorm", True) else ""
-    attention = all_heads(c, True, rotary=_turned(c, 0.5), qk_norm=normed)
+    attention = all_heads(c, True, rotary=_turned(c, c.head_dim(""), 0.5), qk_norm=normed)
     return transformer(
         name=name, **common(c, attention=attention, act=c.act("relu2"), gated=False, bias=True, norm="layer")
     )
@@ -120,7 +125,7 @@ def _persimmon(c: Fields, name: str) -> Model:
 
 def _nemotron(c: Fields, name: str) -> Model:
     """Its norms scale by their weights and one, which costs an addition that is not counted."""
-    attention = heads_of(c, c.flag("attention_bias"), rotary=_turned(c, 0.5))
+    attention = heads_of(c, c.flag("attention_bias"), rotary=_turned(c, c.head_dim(), 0.5))
     mlp = {"act": c.act("relu2"), "gated": False, "bias": c.flag("mlp_bias")}
     return transformer(name=name, **common(c, attention=attention, norm="layer", **mlp))
 
