@@ -330,7 +330,9 @@ class Model(Stack):
         qk_nope numbers a token, and the latent holds the rope key, qk_rope numbers.
         Layers with a state (gated delta rule, Mamba-2): with ``"math"`` the chunked
         algorithm as transformers writes it out in torch, its copies in fp32 among it. A
-        fused kernel, which recomputes most of it, is not known here.
+        fused kernel, which recomputes most of it, is not known here, nor is what other
+        layers with a state keep (`SelectiveScan`, `LightningAttention`,
+        `GatedRecurrence`, `SharedBlock`, a `GatedDelta` with *decay_rank*).
         The first layer with adapters is taken for one like the others: it keeps what
         leads to an input that needs no gradient, too.
         The layer for multi-token prediction counts among the ends: no policy computes
