@@ -57,15 +57,26 @@ class Block:
         Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each
         branch or sum), ``"both"``, or ``"parallel"``: one norm, and both branches read
         its output (PaLM).
+    mixer_norm : bool, optional
+        Whether a norm before the mixer is among them. ModernBERT's first layer has none.
     """
 
     mixer: Branch | None
     mlp: Branch | None = None
     cross: Branch | None = None
     norms: str = "pre"
+    mixer_norm: bool = True
 
     def __post_init__(self) -> None:
         choice("norms", self.norms, ("pre", "post", "both", "parallel"))
+        if not self.mixer_norm and self.norms != "pre":
+            raise ValueError(f"mixer_norm=False is for norms='pre', not for norms={self.norms!r}")
+
+    def norm_before(self, place: int) -> bool:
+        """Whether a norm stands before the branch at a *place*."""
+        if place == 0 and not self.mixer_norm:
+            return False
+        return self.norms in ("pre", "both") or (self.norms == "parallel" and place == 0)
 
     @property
     def branches(self) -> list[tuple[str, Branch]]:

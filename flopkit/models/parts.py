@@ -108,7 +108,8 @@ class Part(NamedTuple):
     core: Cost | None = None  # attention's scores and values, which selective recompute computes again
     scores_again: Cost | None = None  # what a flash kernel computes again in its backward pass
     inside: tuple[Any, ...] = ()  # of equal layers: the parts of one of them,
-    times: Any = 1  # and how many layers there are
+    times: Any = 1  # and how many layers there are,
+    shared: bool = False  # and whether they have the same parameters
     shape: tuple[Any, ...] = ()  # of a dense layer: its features in and out
 
     @property

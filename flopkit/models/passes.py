@@ -13,6 +13,7 @@ from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import Block
+from flopkit.models.heads import Head
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run, added, part, project
 from flopkit.models.stack import Stack
@@ -39,7 +40,7 @@ def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None =
     for kind, (block, layers) in enumerate(model.blocks):
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
         inside = layer(model, block, run)
-        found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers))
+        found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers, model.shared))
     if model.final_norm:
         found.append(_normed(model, "norm", run, place="after"))
     found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
@@ -54,7 +55,7 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
     for place, (name, branch) in enumerate(block.branches):
-        if block.norms in ("pre", "both") or (block.norms == "parallel" and place == 0):
+        if block.norm_before(place):
             found.append(_normed(model, f"{name}_norm", run, **before))
         found += branch.parts(run, model.d_model)
         if block.norms == "both":
@@ -75,7 +76,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
 
 
 def _entered(model: Stack, run: Run) -> list[Part]:
-    tokens, d_model = run.tokens, model.d_model
+    tokens, d_model = run.tokens, model.d_model if model.embedding_dim is None else model.embedding_dim
     if model.patches is not None:
         side = model.patches.image // model.patches.patch
         conv = conv2d(
@@ -99,15 +100,18 @@ def _entered(model: Stack, run: Run) -> list[Part]:
             types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
-        if wrong := offence(lambda kv, positions: kv > positions, run.kv, model.positions):
+        for_tokens = model.positions - model.position_offset
+        if wrong := offence(lambda kv, positions: kv > positions, run.kv, for_tokens):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
         learned = learned_positions(
             batch=run.batch, seq=run.q, positions=model.positions, d_model=d_model, dtype=run.dtype
         )
-        rows = minimum(run.q, model.positions)
+        rows = minimum(run.q, for_tokens)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.embedding_norm:
-        found.append(_normed(model, "embedding_norm", run, place="before"))
+        found.append(_normed(model, "embedding_norm", run, width=d_model, place="before"))
+    if model.embedding_dim is not None:
+        found.append(project("embedding_proj", run, d_model, model.d_model, model.embedding_bias, place="before"))
     return found
 
 
@@ -119,9 +123,16 @@ def _encoded(model: Stack, run: Run) -> list[Part]:
 
 
 def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
-    head = model.end
-    if head is None:
+    if model.end is None:
         return []
+    found = _ended(model, model.end, run, tokens)
+    if model.second_head is not None:
+        found += _ended(model, model.second_head, run, tokens, "second_head")
+    return found
+
+
+def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "head") -> list[Part]:
+    """The parts of one *head*."""
     rows, width = head.rows(run.batch, tokens), head.width(model.d_model)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
@@ -136,9 +147,9 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     if not head.words:
         if not is_zero(head.outputs):
             formula = f"2·{'tokens' if head.each == 'token' else 'batch'}·{width}·{head.outputs}"
-            found.append(project("head", run, width, head.outputs, head.bias, formula=formula, **at))
+            found.append(project(last_name, run, width, head.outputs, head.bias, formula=formula, **at))
         return found
-    last = project("head", run, width, model.vocab, head.bias, split="vocab", **at)
+    last = project(last_name, run, width, model.vocab, head.bias, split="vocab", **at)
     macs, roles = dict(last.cost.macs_by_kind), dict(last.cost.params_by_role)
     macs["head"] = macs.pop("products")
     roles["head"] = (1 - model.tied) * roles.pop("weight")
@@ -159,21 +170,25 @@ def _more_tokens(model: Stack, run: Run) -> Part:
     return _repeated("mtp", inside, 1)._replace(place="mtp")
 
 
-def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
-    """Equal layers as one part."""
+def _repeated(name: str, parts: Iterable[Part], times: Any, shared: bool = False) -> Part:
+    """Equal layers as one part; whether they have the same parameters."""
     parts = list(parts)
 
     def summed(costs: Iterable[Cost | None]) -> Cost:
         found: Cost = Cost.total("layer", [cost for cost in costs if cost is not None]) * times
         return found
 
+    whole = summed(each.cost for each in parts).named(name)
+    if shared:
+        whole = replace(whole, params_by_role=Cost.total("layer", [each.cost for each in parts]).params_by_role)
     return Part(
-        summed(each.cost for each in parts).named(name),
+        whole,
         times * total(each.weights for each in parts),
         times * total(each.cache for each in parts),
         scores_again=summed(each.scores_again for each in parts),
         role="stack",
         place="layers",
         inside=tuple(parts),
+        shared=shared,
         times=times,
     )
