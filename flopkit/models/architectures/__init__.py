@@ -28,7 +28,7 @@ ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
-SAME: dict[str, str] = {**decoders.SAME}
+SAME: dict[str, str] = {**decoders.SAME, **encoders.SAME}
 """Another name for the same layers."""
 
 _TASKS: dict[str, Tasks] = {**encoders.TASKS, **seq2seq.TASKS, **vision.TASKS}
