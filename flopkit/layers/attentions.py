@@ -173,7 +173,9 @@ def visible_rows(q: Size, kv: Size, mask: Mask) -> Any:
 def choice_of_mask(mask: Any) -> str:
     """Check *mask* where it is a name."""
     if not isinstance(mask, str) or mask not in ("full", "causal"):
-        raise ValueError(f"mask={mask!r}: must be 'full', 'causal' or fk.window(w) (or chunks(w), around(r), see flopkit.layers.attentions)")
+        raise ValueError(
+            f"mask={mask!r}: must be 'full', 'causal' or fk.window(w) (or chunks(w), around(r), see flopkit.layers.attentions)"
+        )
     return mask
 
 

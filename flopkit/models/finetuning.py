@@ -223,7 +223,9 @@ def training_of(model: Stack, trained: str | int | LoRA) -> Training:
     if model.encoder is not None or model.mtp is not None:
         raise ValueError(f"{model.name}: only trained='all' is known for encoder-decoders and multi-token prediction")
     if model.shared and trained != "head":
-        raise ValueError(f"{model.name}: its layers have the same parameters, so only trained='all' and 'head' are known")
+        raise ValueError(
+            f"{model.name}: its layers have the same parameters, so only trained='all' and 'head' are known"
+        )
     if isinstance(trained, LoRA):
         return Training(model, all=False, lora=trained)
     if trained == "head":

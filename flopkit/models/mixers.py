@@ -168,7 +168,9 @@ class Attention(Branch):
         for name, what, tokens, heads in rows:
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
             made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if of_each else "inner"}
-            found.append(part(name, rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype), tokens, role="norm", **made))
+            found.append(
+                part(name, rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype), tokens, role="norm", **made)
+            )
         return found
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:

@@ -64,7 +64,9 @@ def test_around(q, extra, reach):
     assert fk.attention(**sizes).flops == 2 * 2 * 3 * 2 * 4 * len(seen)
     assert fk.attention(**sizes).under(TORCH).flops == 2 * 2 * 3 * 2 * 4 * q * kv
     if extra:
-        with pytest.raises(ValueError, match=f"q={kv} is more than kv={q}: with around.* each query has a key of its own"):
+        with pytest.raises(
+            ValueError, match=f"q={kv} is more than kv={q}: with around.* each query has a key of its own"
+        ):
             fk.visible_pairs(kv, q, mask)
 
 

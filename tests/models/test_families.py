@@ -51,7 +51,11 @@ def compare(kind, config, model, embedded=False):
     ours = fk.from_hf(config)
     given = inputs(kind)
     if embedded and kind not in INPUTS:  # transformers looks for padding among tokens, which on meta are none
-        given = {"inputs_embeds": torch.zeros(BATCH, SEQ, ours.embedding_dim or ours.d_model, dtype=torch.bfloat16, device="meta")}
+        given = {
+            "inputs_embeds": torch.zeros(
+                BATCH, SEQ, ours.embedding_dim or ours.d_model, dtype=torch.bfloat16, device="meta"
+            )
+        }
     report = fk.count(lambda: model(**given))
     assert ours.params == sum(p.numel() for p in model.parameters())
     forward = ours.forward(batch=BATCH) if ours.patches is not None else ours.forward(seq=SEQ, batch=BATCH)

@@ -25,10 +25,16 @@ ENDINGS = {
 }  # fmt: skip
 """What the name of a class ends in, and the task it is for; longer endings come first."""
 
-_LABELLED = ("sequence", "image", "token", "answer")
+_LABELLED = ("sequence", "image", "token", "answer", "pretraining")
 """Tasks whose head is as wide as the file has labels."""
 
-OTHER_NAMES = {"mpt": ("MPT",), "falcon": ("RW",), "stablelm": ("StableLmEpoch",), "kimi_k2": ("DeepseekV3",)}
+OTHER_NAMES = {
+    "mpt": ("MPT",),
+    "falcon": ("RW",),
+    "stablelm": ("StableLmEpoch",),
+    "kimi_k2": ("DeepseekV3",),
+    "new": ("New",),
+}
 """Beginnings of classes that transformers does not have, and that published files name."""
 
 
