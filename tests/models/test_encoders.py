@@ -75,7 +75,7 @@ def test_windows_on_both_sides_are_those_of_the_mask():
         core = next(part for part in layer.parts if part.name == "attention")
         assert core.flops == per_pair * seen
         assert core.under("TORCH").flops == per_pair * SEQ * SEQ
-    assert {core for core in config.layer_types} == set(masks)
+    assert set(config.layer_types) == set(masks)
 
 
 def test_files_of_other_code():

@@ -76,9 +76,7 @@ def _llama4(c: Fields, name: str) -> Model:
     blocks = []
     for i, (turn, kind) in enumerate(zip(turned, types, strict=True)):
         chunk = c.get("attention_chunk_size") if kind == "chunked_attention" else None
-        mixer = heads_of(
-            c, c.flag("attention_bias"), chunk=chunk, rotary=None if turn else 0, qk_norm=normed if turn else ""
-        )
+        mixer = heads_of(c, c.flag("attention_bias"), chunk=chunk, rotary=None if turn else 0, qk_norm=normed if turn else "")
         blocks.append(Block(mixer=mixer, mlp=experts if i in sparse else dense))
     return Model(name=name, **c.all("d_model", "vocab"), tied=c.flag("tie_word_embeddings"), **in_turn(blocks))
 

@@ -19,8 +19,7 @@ HARMLESS = {
         "all layers are of one kind": "layer_types",
     },
     "llama4_text": {
-        "factors of scores": "attn_temperature_tuning floor_scale attn_scale",
-        "of training": "router_jitter_noise",
+        "factors of scores": "attn_temperature_tuning floor_scale attn_scale", "of training": "router_jitter_noise",
         "a list says it": "no_rope_layer_interval interleave_moe_layer_step",
     },
 }
@@ -29,9 +28,7 @@ HARMLESS = {
 def _all_experts(ours):
     """Every expert runs on every token, those that are not chosen on zeros."""
     layers = [(block.mlp, count) for block, count in ours.blocks if hasattr(block.mlp, "experts")]
-    return sum(
-        2 * BATCH * SEQ * count * (mlp.experts - mlp.top_k) * 3 * ours.d_model * mlp.d_ff for mlp, count in layers
-    )
+    return sum(2 * BATCH * SEQ * count * (mlp.experts - mlp.top_k) * 3 * ours.d_model * mlp.d_ff for mlp, count in layers)
 
 
 BEYOND = {"llama4_text": _all_experts}
