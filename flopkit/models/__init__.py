@@ -9,12 +9,14 @@ from flopkit.models.hugging_face import families, from_hf
 from flopkit.models.lora import LoRA
 from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Model
+from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
 from flopkit.models.recurrences import GatedDelta, StateSpace
+from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Branch", "ConvNet", "Experts", "GatedDelta", "Head", "LatentAttention", "LoRA", "Model", "Patches", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
+    "MLP", "Attention", "Block", "Branch", "ConvNet", "DenseAndExperts", "Experts", "GatedDelta", "Head", "Indexer", "LayerGate", "LayerInputs", "LatentAttention", "LoRA", "Model", "Patches", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
     "config_names", "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
 ]  # fmt: skip

@@ -53,6 +53,8 @@ class Block:
         What each token goes through by itself. None: the layer has none.
     cross : Branch, optional
         Attention to an encoder's output, between the two.
+    last : Branch, optional
+        A branch after all others, which reads the stream without a norm.
     norms : str, optional
         Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each
         branch or sum), ``"both"``, or ``"parallel"``: one norm, and both branches read
@@ -64,6 +66,7 @@ class Block:
     mixer: Branch | None
     mlp: Branch | None = None
     cross: Branch | None = None
+    last: Branch | None = None
     norms: str = "pre"
     mixer_norm: bool = True
 
@@ -80,9 +83,9 @@ class Block:
 
     @property
     def branches(self) -> list[tuple[str, Branch]]:
-        """The mixer, the cross-attention and the MLP, whichever are present, each with
-        its name."""
-        named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp))
+        """The mixer, the cross-attention, the MLP and the last one, whichever are
+        present, each with its name."""
+        named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp), ("last", self.last))
         return [(name, branch) for name, branch in named if branch is not None]
 
 

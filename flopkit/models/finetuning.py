@@ -139,7 +139,11 @@ class Training:
         passed_on = self.table
         for each in parts:
             if self.all or each.place != "layers":
-                _add(macs, each.cost.macs_by_kind, (passed_on and "pixels" not in each.reads) + self.trains(each))
+                owed = (passed_on and "pixels" not in each.reads) + self.trains(each)
+                _add(macs, each.cost.macs_by_kind, owed)
+                for inner in each.inside:
+                    if inner.detached:
+                        _add(macs, inner.cost.macs_by_kind, -owed * each.times)
                 if each.scores_again is not None:
                     again.append(each.scores_again)
                 continue

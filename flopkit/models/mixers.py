@@ -66,6 +66,14 @@ class Attention(Branch):
         keys.
     cross : bool, optional
         Whether keys and values come from an encoder's output.
+    values : str, optional
+        ``"own"``: by a projection; ``"keys"``: the keys before their norm are the
+        values, too (Gemma 4).
+    v_norm : bool, optional
+        Whether a norm without weights follows the values (Gemma 4).
+    reused : bool, optional
+        Whether keys and values, and the cache, are those of an earlier layer (Gemma 3n
+        and 4).
     """
 
     heads: Size
@@ -83,9 +91,13 @@ class Attention(Branch):
     position_buckets: Count = 0
     position_keys: Flag = False
     cross: bool = False
+    values: str = "own"
+    v_norm: bool = False
+    reused: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+        choice("values", self.values, ("own", "keys"))
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
         choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain"))
@@ -109,6 +121,9 @@ class Attention(Branch):
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens: keys and values of
         those that are still seen, at most a window or a chunk of them."""
+        return 0 if self.reused else self._seen(context)
+
+    def _seen(self, context: Any) -> Any:
         limit = self.window if self.chunk is None else self.chunk
         rows = context if limit is None else minimum(context, limit)
         return rows * 2 * self.kv_heads * self.head_dim
@@ -123,17 +138,21 @@ class Attention(Branch):
         kv = run.encoded if self.cross else run.kv
         # tokens that get keys and values here
         fresh = run.tokens if not self.cross else 0 if run.decode else run.batch * run.encoded
+        fresh = 0 if self.reused else fresh
         source = ("encoded",) if self.cross else ("input",)
         gate = () if is_zero(self.gate) else ("gate",)
         made: dict[str, Any] = {"reads": ("input",), "makes": ("queries", *gate), "split": "column"}
         found = [project("q_proj", run, d_model, (1 + self.gate) * heads * head_dim, self.qkv_bias, **made)]
-        for name, what in (("k_proj", "keys"), ("v_proj", "values")):
+        both = (("k_proj", "keys"), ("v_proj", "values")) if self.values == "own" else (("k_proj", "keys"),)
+        for name, what in both:
             if not is_zero(fresh):
-                made = {"tokens": fresh, "reads": source, "makes": (what,), "split": "column"}
+                makes = (what,) if self.values == "own" else ("keys", "values")
+                made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
                 found.append(project(name, run, d_model, kv_heads * head_dim, self.qkv_bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
-            turned = rotary(batch=run.batch, seq=run.q, heads=heads + kv_heads, head_dim=self.rotary, dtype=run.dtype)
+            turned_heads = heads if self.reused else heads + kv_heads
+            turned = rotary(batch=run.batch, seq=run.q, heads=turned_heads, head_dim=self.rotary, dtype=run.dtype)
             found.append(part("rotary", turned, run.tokens, split="inner"))
         mask = self.mask(run)
         core = attention(
@@ -149,7 +168,7 @@ class Attention(Branch):
         if extra:
             core = replace(core, params_by_role=extra)
         seen = "pairs" if mask != "full" else "batch·q·kv"
-        cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self.held(run.kv))
+        cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self._seen(run.kv))
         formula = f"2·{seen}·{heads}·2·{head_dim}"
         found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
         if gate:
@@ -160,20 +179,31 @@ class Attention(Branch):
 
     def _normed(self, run: Run, fresh: Any) -> list[Part]:
         """The norms of queries and keys, where there are any."""
-        if not self.qk_norm:
-            return []
-        found = []
+        found: list[Part] = []
         of_each, weight = self.qk_norm != "whole", self.qk_norm != "plain"
-        rows = (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
+        rows = (
+            (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
+            if self.qk_norm
+            else ()
+        )
         for name, what, tokens, heads in rows:
+            if is_zero(tokens):
+                continue
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
             made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if of_each else "inner"}
             found.append(
                 part(name, rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype), tokens, role="norm", **made)
             )
+        if self.v_norm and not is_zero(fresh):
+            plain = rms_norm(tokens=fresh * self.kv_heads, d=self.head_dim, weight=False, dtype=run.dtype)
+            found.append(part("v_norm", plain, fresh, role="norm", reads=("values",), makes=("values",), split="inner"))
         return found
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        if self.reused or self.v_norm or self.values != "own":
+            raise ValueError(
+                "what the backward pass of values made of keys, normed or shared with another layer keeps is not known here"
+            )
         if kernel == "flash" and not is_zero(self.position_buckets):
             raise ValueError(
                 "kernel='flash': what such a kernel keeps of learned biases that are added to the scores (T5) is not known here; give kernel='math'"

@@ -92,6 +92,8 @@ class Model(Stack):
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
+    layer_inputs : LayerInputs, optional
+        An input of its own for each layer (Gemma 4).
     source : str, optional
         Where the sizes come from.
     notes : tuple[str, ...], optional

@@ -55,9 +55,14 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
     for place, (name, branch) in enumerate(block.branches):
-        if block.norm_before(place):
+        if name != "last" and block.norm_before(place):
             found.append(_normed(model, f"{name}_norm", run, **before))
-        found += branch.parts(run, model.d_model)
+        inside = branch.parts(run, model.d_model)
+        if name == "last":
+            inside = [
+                each._replace(reads=tuple("stream" if it == "input" else it for it in each.reads)) for each in inside
+            ]
+        found += inside
         if block.norms == "both":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
         found.append(added(f"{name}_sum", run, model.d_model, summed))
@@ -108,6 +113,8 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         )
         rows = minimum(run.q, for_tokens)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
+    if model.layer_inputs is not None:
+        found += model.layer_inputs.parts(run, d_model)
     if model.embedding_norm:
         found.append(_normed(model, "embedding_norm", run, width=d_model, place="before"))
     if model.embedding_dim is not None:

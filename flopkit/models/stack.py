@@ -9,6 +9,7 @@ from typing import Any
 from flopkit.arithmetic import total
 from flopkit.models.blocks import Block, Patches
 from flopkit.models.heads import HEADS, Head
+from flopkit.models.per_layer import LayerInputs
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
@@ -41,6 +42,7 @@ class Stack:
     encoder: Stack | None = None
     patches: Patches | None = None
     mtp: Block | None = None
+    layer_inputs: LayerInputs | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
 

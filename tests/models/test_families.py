@@ -243,3 +243,24 @@ def test_a_key_that_is_left_out_is_what_transformers_takes(kind):
             continue  # transformers itself refuses what does not go together
         whole.pop("architectures", None)
         assert told({"model_type": kind, **sizes}) == told(whole), key
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 90, "use_double_wide_mlp": True},
+        {"hidden_size_per_layer_input": 8, "attention_k_eq_v": True, "num_global_key_value_heads": 4},
+    ],
+)
+def test_the_small_models_of_gemma_4(changed):
+    """Inputs for each layer, and layers that take their keys and values from an earlier one."""
+    plain = {
+        key: value for key, value in SMALL["gemma4_text"].items() if key not in ("enable_moe_block", "attention_k_eq_v")
+    }
+    config, model = built("gemma4_text", **plain | {"num_kv_shared_layers": 2, "num_hidden_layers": 12} | changed)
+    compare("gemma4_text", config, model)
+    ours = fk.from_hf(config)
+    own = [ours.blocks[kind][0].mixer for kind in ours.order[:10]]
+    assert ours.kv_bytes(context=64) == sum(
+        2 * 2 * min(64, each.window or 64) * each.kv_heads * each.head_dim for each in own
+    )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields
-from flopkit.models.feed_forward import MLP
+from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
+from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.mixers import LatentAttention
 from flopkit.models.model import Model
+from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
 from flopkit.models.sparse import Indexer
-from flopkit.sizes import short
+from flopkit.sizes import factor, short
 
 __all__ = ["MODELS"]
 
@@ -76,13 +78,58 @@ def _llama4(c: Fields, name: str) -> Model:
     blocks = []
     for i, (turn, kind) in enumerate(zip(turned, types, strict=True)):
         chunk = c.get("attention_chunk_size") if kind == "chunked_attention" else None
-        mixer = heads_of(c, c.flag("attention_bias"), chunk=chunk, rotary=None if turn else 0, qk_norm=normed if turn else "")
+        mixer = heads_of(
+            c, c.flag("attention_bias"), chunk=chunk, rotary=None if turn else 0, qk_norm=normed if turn else ""
+        )
         blocks.append(Block(mixer=mixer, mlp=experts if i in sparse else dense))
     return Model(name=name, **c.all("d_model", "vocab"), tied=c.flag("tie_word_embeddings"), **in_turn(blocks))
+
+
+def _own_sizes(c: Fields, layer: int) -> dict[str, Any]:
+    """What ``per_layer_config``, which transformers writes, says of a layer."""
+    said = {int(key): value for key, value in c.inside("per_layer_config").items()}  # "05" in a model of more than ten
+    own = Fields(said.get(layer, {}), c.kind)
+    if odd := [key for key in own.fields if key not in ("head_dim", "num_key_value_heads")]:
+        raise ValueError(f"per_layer_config: {odd[0]}={short(own.fields[odd[0]])} is not described here")
+    names = {"head_dim": "head_dim", "num_key_value_heads": "kv_heads"}
+    return {names[key]: own.need(names[key]) for key in own.fields}
+
+
+def _gemma4(c: Fields, name: str) -> Model:
+    if c.get("use_bidirectional_attention") == "all":
+        raise ValueError("use_bidirectional_attention='all': flopkit supports gemma4_text only where text is causal")
+    layers, shared = c.need("layers"), c.count("num_kv_shared_layers", 0, minimum=0)
+    usual = [WHOLE if (i + 1) % 6 == 0 else WINDOWED for i in range(layers)]
+    types = [*_listed(c, "layer_types", (WINDOWED, WHOLE), usual)[:-1], WHOLE]
+    same = c.flag("attention_k_eq_v")
+    wide = c.count("global_head_dim", 512)
+    heads = c.get("num_global_key_value_heads") if same else None
+    turned = c.inside("rope_parameters").get(WHOLE, {}).get("partial_rotary_factor", 0.25)
+    of_all: dict[str, Any] = {"qk_norm": "head", "v_norm": True}
+    whole = {"head_dim": wide, "values": "keys" if same else "own"}
+    whole |= {"kv_heads": c.need("kv_heads") if heads is None else heads}
+    narrow = {"head_dim": c.need("head_dim"), "window": c.need("window"), **c.all("kv_heads")}
+    act, d_ff, dim = c.act(), c.need("d_ff"), c.count("hidden_size_per_layer_input", 0, minimum=0)
+    gate = LayerGate(dim=dim, act=act) if dim else None
+    blocks = []
+    for i, kind in enumerate(types):
+        reused = i >= layers - shared
+        sizes = (whole if kind == WHOLE else narrow) | _own_sizes(c, i)
+        sizes |= {"rotary": int(sizes["head_dim"] * factor("partial_rotary_factor", turned))} if kind == WHOLE else {}
+        mixer = heads_of(c, c.flag("attention_bias"), **of_all, **sizes, reused=reused)
+        mlp: Any = MLP(d_ff=d_ff * (2 if reused and c.flag("use_double_wide_mlp") else 1), act=act)
+        if c.flag("enable_moe_block"):
+            mixture = Experts(experts=c.need("experts"), top_k=c.need("top_k_experts"), d_ff=c.need("expert_d_ff"))
+            mlp = DenseAndExperts(dense=mlp, experts=mixture)
+        blocks.append(Block(mixer=mixer, mlp=mlp, last=gate, norms="both"))
+    inputs = LayerInputs(dim=dim, layers=layers, vocab=c.need("vocab_size_per_layer_input")) if dim else None
+    ends = c.all("d_model", "vocab") | {"tied": c.flag("tie_word_embeddings", True), "layer_inputs": inputs}
+    return Model(name=name, **ends, **in_turn(blocks))
 
 
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "deepseek_v32": _deepseek_v32,
     "glm_moe_dsa": lambda c, name: _deepseek_v32(c, name, shared=True),
     "llama4_text": _llama4,
+    "gemma4_text": _gemma4,
 }

@@ -11,6 +11,11 @@ SMALL = {
         "interleave_moe_layer_step": 2, "attention_chunk_size": 16,
     },
 }  # fmt: skip
+GEMMA_4 = DECODER | {"num_hidden_layers": 8, "head_dim": 16, "global_head_dim": 24, "sliding_window": 8}
+SMALL["gemma4_text"] = GEMMA_4 | {
+    "attention_k_eq_v": True, "num_global_key_value_heads": 1, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2,
+    "moe_intermediate_size": 24, "hidden_size_per_layer_input": 0,
+}  # fmt: skip
 
 HARMLESS = {
     "deepseek_v32 glm_moe_dsa": {
@@ -18,8 +23,16 @@ HARMLESS = {
         "mlp_layer_types says it": "first_k_dense_replace",
         "all layers are of one kind": "layer_types",
     },
+    "gemma4_text": {
+        "vector work that is not counted": "final_logit_softcapping",
+        "of pictures": "use_bidirectional_attention",
+        "there are no inputs for each layer": "vocab_size_per_layer_input",
+        "no layer is shared": "use_double_wide_mlp",
+        "per_layer_config says it": "global_head_dim num_global_key_value_heads",
+    },
     "llama4_text": {
-        "factors of scores": "attn_temperature_tuning floor_scale attn_scale", "of training": "router_jitter_noise",
+        "factors of scores": "attn_temperature_tuning floor_scale attn_scale",
+        "of training": "router_jitter_noise",
         "a list says it": "no_rope_layer_interval interleave_moe_layer_step",
     },
 }
@@ -28,7 +41,9 @@ HARMLESS = {
 def _all_experts(ours):
     """Every expert runs on every token, those that are not chosen on zeros."""
     layers = [(block.mlp, count) for block, count in ours.blocks if hasattr(block.mlp, "experts")]
-    return sum(2 * BATCH * SEQ * count * (mlp.experts - mlp.top_k) * 3 * ours.d_model * mlp.d_ff for mlp, count in layers)
+    return sum(
+        2 * BATCH * SEQ * count * (mlp.experts - mlp.top_k) * 3 * ours.d_model * mlp.d_ff for mlp, count in layers
+    )
 
 
 BEYOND = {"llama4_text": _all_experts}
