@@ -3,6 +3,7 @@
 from flopkit.models.blocks import Block, Branch, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
+from flopkit.models.disentangled import Convolution, DisentangledAttention
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.heads import Head
 from flopkit.models.hugging_face import families, from_hf
@@ -17,6 +18,6 @@ from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Branch", "ConvNet", "DenseAndExperts", "Experts", "GatedDelta", "Head", "Indexer", "LayerGate", "LayerInputs", "LatentAttention", "LoRA", "Model", "Patches", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
+    "MLP", "Attention", "Block", "Branch", "Convolution", "ConvNet", "DenseAndExperts", "DisentangledAttention", "Experts", "GatedDelta", "Head", "Indexer", "LayerGate", "LayerInputs", "LatentAttention", "LoRA", "Model", "Patches", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
     "config_names", "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
 ]  # fmt: skip

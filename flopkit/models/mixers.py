@@ -47,6 +47,8 @@ class Attention(Branch):
         Features of a head that are turned by their position. None: all; 0: none.
     qkv_bias, out_bias : Flag, optional
         Whether the projections add a bias.
+    key_bias : Flag, optional
+        Whether that of the keys does, where it differs. None: as *qkv_bias* says.
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
         for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
@@ -85,6 +87,7 @@ class Attention(Branch):
     rotary: Any = None
     qkv_bias: Flag = False
     out_bias: Flag = False
+    key_bias: Flag | None = None
     qk_norm: str = ""
     sinks: Flag = False
     gate: Flag = False
@@ -148,7 +151,8 @@ class Attention(Branch):
             if not is_zero(fresh):
                 makes = (what,) if self.values == "own" else ("keys", "values")
                 made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
-                found.append(project(name, run, d_model, kv_heads * head_dim, self.qkv_bias, **made))
+                bias = self.qkv_bias if what == "values" or self.key_bias is None else self.key_bias
+                found.append(project(name, run, d_model, kv_heads * head_dim, bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
             turned_heads = heads if self.reused else heads + kv_heads

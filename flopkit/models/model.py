@@ -67,13 +67,16 @@ class Model(Stack):
         Whether the head's product adds a bias.
     second_head : Head, optional
         A head for labels beside the other one (BERT's pretraining).
+    unused : Count, optional
+        Parameters that no forward pass uses: a second bias of untied words (BERT), a
+        head for contacts (ESM).
     positions : Size, optional
         Rows of a table of learned positions. None: there is none.
     position_offset : Count, optional
         The first rows of this table that no token reads: RoBERTa's 514 rows are for
         512 tokens.
-    token_types : int, optional
-        Rows of a table of token types (BERT), which is added.
+    token_types : int or tuple of int, optional
+        Rows of a table of token types (BERT), or of several, which are added.
     embedding_norm : bool, optional
         Whether a norm follows the embedding.
     embedding_dim : Size, optional

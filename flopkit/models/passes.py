@@ -100,9 +100,13 @@ def _entered(model: Stack, run: Run) -> list[Part]:
             kind["tied"] = model.tied * tokens * model.vocab * d_model
         fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
-        if model.token_types:
-            types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)
-            types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
+        for rows in (
+            model.token_types
+            if isinstance(model.token_types, tuple)
+            else (model.token_types,) * bool(model.token_types)
+        ):
+            types = embedding(tokens=tokens, vocab=rows, d_model=d_model, dtype=run.dtype)
+            types = replace(types, macs_by_kind={}, params_by_role={"position": rows * d_model})
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
         for_tokens = model.positions - model.position_offset
@@ -130,9 +134,9 @@ def _encoded(model: Stack, run: Run) -> list[Part]:
 
 
 def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
-    if model.end is None:
-        return []
-    found = _ended(model, model.end, run, tokens)
+    found = [] if model.end is None else _ended(model, model.end, run, tokens)
+    if not is_zero(model.unused):
+        found.append(Part(Cost("unused", params_by_role={"weight": model.unused}), place="head"))
     if model.second_head is not None:
         found += _ended(model, model.second_head, run, tokens, "second_head")
     return found

@@ -32,8 +32,9 @@ class Stack:
     head: str | Head = "tokens"
     head_bias: Flag = False
     second_head: Head | None = None
+    unused: Count = 0
     positions: Size | None = None
-    token_types: int = 0
+    token_types: int | tuple[int, ...] = 0
     position_offset: Count = 0
     embedding_norm: bool = False
     embedding_dim: Size | None = None

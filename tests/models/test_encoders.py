@@ -20,7 +20,13 @@ def built(kind, auto, device="meta", **sizes):
     config = transformers.AutoConfig.for_model(kind, **SMALL[kind] | sizes)
     with torch.device(device):
         model = getattr(transformers, auto).from_config(config, dtype=torch.bfloat16)
-    return config.to_dict() | {"architectures": [type(model).__name__]}, model.eval()
+    return config.to_dict() | {"architectures": [type(model).__name__]}, model.to(torch.bfloat16).eval()
+
+
+def given(kind):
+    with torch.device("meta"):
+        ids = torch.zeros(BATCH, SEQ, dtype=torch.long)
+        return encoders.INPUTS[kind](ids) if kind in encoders.INPUTS else {"input_ids": ids}
 
 
 def has(kind, auto):
@@ -29,11 +35,14 @@ def has(kind, auto):
 
 @pytest.mark.parametrize("task, kind", [(task, kind) for task in OTHER for kind in SMALL if has(kind, OTHER[task])])
 def test_classes_that_few_families_have(task, kind):
-    device = "cpu" if (kind, task) == ("modernbert", "choice") else "meta"  # it takes its first token by an index
+    device = (
+        "cpu" if kind in ("modernbert", "megatron-bert", "rembert") else "meta"
+    )  # they ask for values, of a mask or an index
     config, model = built(kind, OTHER[task], device, num_labels=2)
-    shape = (1, BATCH, SEQ) if task == "choice" else (BATCH, SEQ)
-    report = fk.count(lambda: model(input_ids=torch.zeros(shape, dtype=torch.long, device=device)))
     ours = fk.from_hf(config)
+    shape = (1, BATCH, SEQ) if task == "choice" else (BATCH, SEQ)
+    embeds = torch.zeros(*shape, ours.embedding_dim or ours.d_model, dtype=torch.bfloat16, device=device)
+    report = fk.count(lambda: model(inputs_embeds=embeds))
     assert ours.params == sum(p.numel() for p in model.parameters())
     assert ours.forward(seq=SEQ, batch=BATCH).under("TORCH").flops == report.flops
 
@@ -45,6 +54,68 @@ LARGE = {
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
 }
+
+VARIANTS = {
+    "bert": [{"tie_word_embeddings": False}, {"is_decoder": True}, {"hidden_act": "relu"}],
+    "roberta": [{"pad_token_id": 0}, {"type_vocab_size": 1}, {"tie_word_embeddings": False}],
+    "mpnet": [{"num_hidden_layers": 1}],
+    "electra": [{"embedding_size": 32}, {"tie_word_embeddings": False}],
+    "albert": [{"num_hidden_groups": 1}, {"num_hidden_groups": 3}, {"tie_word_embeddings": False}],
+    "ernie": [{"use_task_id": False}],
+    "rembert": [{"output_embedding_size": 16}],
+    "deberta": [
+        {"relative_attention": False}, {"pos_att_type": ["c2p"]}, {"pos_att_type": ["p2c"]}, {"max_relative_positions": -1},
+        {"tie_word_embeddings": False}, {"position_biased_input": False, "max_relative_positions": 100},
+    ],
+    "deberta-v2": [
+        {"relative_attention": False, "position_biased_input": True}, {"share_att_key": False}, {"position_buckets": -1},
+        {"share_att_key": False, "pos_att_type": ["c2p"]}, {"share_att_key": False, "pos_att_type": ["p2c"]}, {"pos_att_type": ["c2p"]},
+        {"max_relative_positions": 20, "position_buckets": 0}, {"norm_rel_ebd": "none"}, {"legacy": False, "tie_word_embeddings": False},
+        {"pos_att_type": None}, {"conv_kernel_size": 3, "conv_act": "gelu"}, {"conv_kernel_size": 5, "conv_groups": 4},
+    ],
+    "modernbert": [
+        {"attention_bias": True, "mlp_bias": True, "norm_bias": True}, {"classifier_bias": True, "decoder_bias": False},
+        {"tie_word_embeddings": False}, {"layer_types": ["sliding_attention"] * 3, "num_hidden_layers": 3},
+        {"classifier_activation": "relu", "hidden_activation": "gelu_pytorch_tanh", "local_attention": 128},
+    ],
+    "nomic_bert": [{"type_vocab_size": 1}, {"head_dim": 8}],
+    "gte": [{"type_vocab_size": 1}, {"hidden_act": "silu"}],
+    "eurobert": [{"mlp_bias": True, "attention_bias": True}, {"tie_word_embeddings": True}],
+    "esm": [{"position_embedding_type": "absolute", "emb_layer_norm_before": True}, {"tie_word_embeddings": False}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, changes", [(kind, each) for kind, several in VARIANTS.items() for each in several])
+def test_variants(kind, changes):
+    config, model = built(kind, "AutoModelForMaskedLM", **changes)
+    report = fk.count(lambda: model(**given(kind)))
+    ours = fk.from_hf(config)
+    assert ours.params == sum(p.numel() for p in model.parameters())
+    assert ours.forward(seq=SEQ, batch=BATCH).under("TORCH").flops == report.flops
+
+
+PUBLISHED = {
+    "RobertaForMaskedLM": (124_697_433, {"model_type": "roberta", "vocab_size": 50265, "type_vocab_size": 1, "max_position_embeddings": 514}),
+    "XLMRobertaForMaskedLM": (
+        278_295_186, {"model_type": "xlm-roberta", "vocab_size": 250002, "type_vocab_size": 1, "max_position_embeddings": 514},
+    ),
+    "MPNetModel": (109_486_464, {"model_type": "mpnet", "vocab_size": 30527, "max_position_embeddings": 514}),
+    "DebertaV2Model": (
+        183_831_552,
+        {"model_type": "deberta-v2", "vocab_size": 128100, "relative_attention": True, "position_buckets": 256, "norm_rel_ebd": "layer_norm",
+         "share_att_key": True, "pos_att_type": "p2c|c2p", "max_relative_positions": -1, "position_biased_input": False},
+    ),
+    "ElectraModel": (108_891_648, {"model_type": "electra", "embedding_size": 768}),
+    "AlbertModel": (11_683_584, {"model_type": "albert", "embedding_size": 128, "vocab_size": 30000}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sizes(name):
+    """The numbers in the checkpoints of roberta-base, xlm-roberta-base, all-mpnet-base-v2, deberta-v3-base,
+    electra-base-discriminator and albert-base-v2."""
+    params, config = PUBLISHED[name]
+    assert fk.from_hf(LARGE | config | {"architectures": [name]}).params == params
 
 
 @pytest.mark.parametrize(
@@ -142,11 +213,3 @@ def test_layers_with_the_same_parameters():
             ValueError, match="its layers have the same parameters, so only trained='all' and 'head' are known"
         ):
             whole.train_step(seq=128, trained=trained)
-
-
-def test_a_second_bias_of_the_words():
-    """Where BERT's words are not tied, transformers keeps two biases for them."""
-    config = SMALL["bert"] | {"model_type": "bert", "tie_word_embeddings": False}
-    with pytest.raises(ValueError, match="tie_word_embeddings=False: transformers keeps a second bias for the words"):
-        fk.from_hf(config)
-    assert fk.from_hf(config | {"architectures": ["BertModel"]}).params > 0

@@ -13,7 +13,7 @@ from flopkit.models import architectures, families
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
 SMALL, CLASSES, BEYOND, HARMLESS = (merged(name) for name in ("SMALL", "CLASSES", "BEYOND", "HARMLESS"))
-INPUTS, NOT_BY_LAYER = merged("INPUTS"), merged("NOT_BY_LAYER")
+INPUTS, NOT_BY_LAYER, CAST = merged("INPUTS"), merged("NOT_BY_LAYER"), merged("CAST")
 DOTS_1 = DECODER | EXPERTS | {
     "num_hidden_layers": 6, "head_dim": 16, "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 2, "sliding_window": 8,
     "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full", "sliding")],
@@ -38,6 +38,7 @@ def built(kind, auto="", **sizes):
         model = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
             config, dtype=torch.bfloat16
         )
+    model = model.to(torch.bfloat16) if kind in CAST else model
     return config.to_dict() | {"architectures": [type(model).__name__]}, model.eval()
 
 

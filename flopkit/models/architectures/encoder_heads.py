@@ -10,13 +10,16 @@ from flopkit.models.heads import Head
 from flopkit.models.model import Model
 
 __all__ = [
+    "DEBERTA_HEADS",
     "DISTILBERT_HEADS",
     "ELECTRA_HEADS",
+    "ESM_HEADS",
     "EUROBERT_HEADS",
     "GTE_HEADS",
     "MODERNBERT_HEADS",
     "POOLED_HEADS",
     "PRETRAINED_HEADS",
+    "REMBERT_HEADS",
 ]
 
 POOLER: dict[str, Any] = {"each": "sequence", "dense": True, "act": "tanh"}
@@ -27,11 +30,8 @@ def _words(model: Model, labels: int) -> Model:
 
 
 def _words_with_one_bias(model: Model, labels: int) -> Model:
-    if not model.tied:
-        raise ValueError(
-            "tie_word_embeddings=False: transformers keeps a second bias for the words then, which is not described here"
-        )
-    return model
+    """Where they are not tied to the embedding, transformers keeps a second bias, which it does not use."""
+    return model if model.tied else replace(model, unused=model.unused + model.vocab)
 
 
 def _nothing(model: Model, labels: int) -> Model:
@@ -105,5 +105,16 @@ MODERNBERT_HEADS: Tasks = {
     "choice": lambda model, _: _transformed(model, 1, "sequence"),
 }  # fmt: skip
 """ModernBERT. A mean over the tokens is as much of products as the first token."""
+
+ESM_HEADS: Tasks = {
+    "mlm": _words, "none": lambda model, _: _pooled(model, 0), "token": _for_each, "sequence": _pooled,
+}  # fmt: skip
+
+REMBERT_HEADS: Tasks = {**POOLED_HEADS, "mlm": _words, "text": _words}
+
+DEBERTA_HEADS: Tasks = {
+    "mlm": _words_with_one_bias, "none": _nothing, "token": _for_each, "answer": _for_each,
+    "sequence": lambda model, labels: _pooled(model, labels, act="gelu"), "choice": lambda model, _: _pooled(model, 1, act="gelu"),
+}  # fmt: skip
 
 EUROBERT_HEADS: Tasks = {"mlm": _words, "none": _nothing, "token": _for_each}

@@ -1,4 +1,4 @@
-"""Encoders of text with turned positions: ModernBERT, Nomic-BERT, GTE, EuroBERT."""
+"""Encoders of text with turned positions: ModernBERT, Nomic-BERT, GTE, EuroBERT, ESM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 from flopkit.models.architectures.classes import Tasks
 from flopkit.models.architectures.decoder_fields import heads_of, in_turn
-from flopkit.models.architectures.encoder_heads import EUROBERT_HEADS, GTE_HEADS, MODERNBERT_HEADS
+from flopkit.models.architectures.encoder_heads import (
+    ESM_HEADS,
+    EUROBERT_HEADS,
+    GTE_HEADS,
+    MODERNBERT_HEADS,
+    POOLED_HEADS,
+)
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.feed_forward import MLP
@@ -90,6 +96,35 @@ def _gte(c: Fields, name: str) -> Model:
     return _post_norm(c, name, bias=True)
 
 
+def _jina(c: Fields, name: str) -> Model:
+    """transformers' class for jina-embeddings-v3, without its adapters."""
+    return transformer(
+        name=name, **c.all("d_model", "vocab", "layers", "heads", "d_ff"), act=c.act("gelu"), gated=False, bias=True, norms="post",
+        norm="layer", final_norm=False, embedding_norm=True, causal=False, token_types=c.need("type_vocab_size"),
+        tied=c.flag("tie_word_embeddings", True), head=Head(dense=True, act="gelu", norm=True, bias=True),
+    )  # fmt: skip
+
+
+def _esm(c: Fields, name: str) -> Model:
+    """Proteins: ESM-1b with learned positions, ESM-2 with turned ones. A head for contacts is there and does not run."""
+    c.refuse(add_cross_attention=False, is_folding_model=False)
+    kind = c.get("position_embedding_type", "absolute")
+    if kind not in ("absolute", "rotary"):
+        raise ValueError(
+            f"position_embedding_type={kind!r}: {c.kind} is described here only with 'absolute' and 'rotary'"
+        )
+    positions: dict[str, Any] = {}
+    if kind == "absolute":
+        padding = c.need("pad_token_id", minimum=0)
+        positions = {"rotary": 0, "positions": c.need("max_position_embeddings"), "position_offset": padding + 1}
+    sizes = c.all("d_model", "vocab", "layers", "heads", "d_ff")
+    return transformer(
+        name=name, **sizes, **positions, act="gelu", gated=False, bias=True, norm="layer", causal=c.flag("is_decoder"),
+        embedding_norm=c.flag("emb_layer_norm_before"), tied=c.flag("tie_word_embeddings", True),
+        head=Head(dense=True, act="gelu", norm=True, bias=True), unused=sizes["layers"] * sizes["heads"] + 1,
+    )  # fmt: skip
+
+
 def _eurobert(c: Fields, name: str) -> Model:
     bias = c.flag("mlp_bias")
     return transformer(
@@ -99,9 +134,10 @@ def _eurobert(c: Fields, name: str) -> Model:
 
 
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
-    "modernbert": _modernbert, "nomic_bert": _nomic_bert, "gte": _gte, "eurobert": _eurobert,
+    "modernbert": _modernbert, "nomic_bert": _nomic_bert, "gte": _gte, "eurobert": _eurobert, "jina_embeddings_v3": _jina, "esm": _esm,
 }  # fmt: skip
 
 TASKS: dict[str, Tasks] = {
-    "modernbert": MODERNBERT_HEADS, "nomic_bert": GTE_HEADS, "gte": GTE_HEADS, "eurobert": EUROBERT_HEADS,
+    "modernbert": MODERNBERT_HEADS, "nomic_bert": GTE_HEADS, "gte": GTE_HEADS, "eurobert": EUROBERT_HEADS, "jina_embeddings_v3": {task: made for task, made in POOLED_HEADS.items() if task not in ("text", "choice")},
+    "esm": ESM_HEADS,
 }  # fmt: skip
