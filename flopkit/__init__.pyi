@@ -4,6 +4,7 @@ from flopkit import conventions as conventions, models as models, units as units
 from flopkit.__about__ import __version__ as __version__
 from flopkit.conventions import Convention as Convention
 from flopkit.cost import Cost as Cost
+from flopkit.counter.of_transformers import count_hf as count_hf
 from flopkit.counter.registry import formula as formula
 from flopkit.counter.report import Report as Report
 from flopkit.counter.running import UncountedError as UncountedError, count as count, counting as counting
@@ -23,7 +24,6 @@ from flopkit.layers.embeddings import (
     embedding as embedding,
     learned_positions as learned_positions,
     rotary as rotary,
-    sinusoidal_positions as sinusoidal_positions,
 )
 from flopkit.layers.experts import expert_load as expert_load, moe as moe
 from flopkit.layers.normalisations import (

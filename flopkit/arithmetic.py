@@ -14,11 +14,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 Reading = Literal["plain", "numpy", "sympy", "altair"]
 
+Number: TypeAlias = Any
+"""A number in one of the four readings: an int (exact), a float or a fraction; a NumPy
+array of them; a SymPy symbol; an Altair parameter; and whatever is made of such. The
+four have no common type, so a type checker takes it for anything."""
+
 __all__ = [
+    "Number",
     "Reading",
     "brief",
     "ceil_div",
@@ -114,12 +120,12 @@ def _read(*values: Any) -> tuple[Reading, tuple[Any, ...]]:
     return reading(*values), values
 
 
-def maximum(a: Any, b: Any) -> Any:
+def maximum(a: Number, b: Number) -> Number:
     """The larger of *a* and *b*.
 
     Parameters
     ----------
-    a, b : Any
+    a, b : Number
         Numbers, arrays, symbols or parameters.
 
     Examples
@@ -130,12 +136,12 @@ def maximum(a: Any, b: Any) -> Any:
     return _each_way(max, "maximum", "Max", "max", a, b)
 
 
-def minimum(a: Any, b: Any) -> Any:
+def minimum(a: Number, b: Number) -> Number:
     """The smaller of *a* and *b*.
 
     Parameters
     ----------
-    a, b : Any
+    a, b : Number
         Numbers, arrays, symbols or parameters.
 
     Examples
@@ -146,12 +152,12 @@ def minimum(a: Any, b: Any) -> Any:
     return _each_way(min, "minimum", "Min", "min", a, b)
 
 
-def ceil_div(a: Any, b: Any) -> Any:
+def ceil_div(a: Number, b: Number) -> Number:
     """*a* / *b*, rounded up. Exact for ints of any size, as a double elsewhere.
 
     Parameters
     ----------
-    a, b : Any
+    a, b : Number
         Numbers, arrays, symbols or parameters.
 
     Examples
@@ -163,12 +169,12 @@ def ceil_div(a: Any, b: Any) -> Any:
     return -(-a // b) if kind == "plain" else _each_way(math.ceil, "ceil", "ceiling", "ceil", a / b)
 
 
-def exact_div(a: Any, b: Any) -> Any:
+def exact_div(a: Number, b: Number) -> Number:
     """*a* / *b* where *b* is known to divide *a*: an int stays an int.
 
     Parameters
     ----------
-    a, b : Any
+    a, b : Number
         Numbers, arrays, symbols or parameters.
 
     Raises
@@ -221,12 +227,12 @@ def where(condition: Any, then: Any, otherwise: Any) -> Any:
     return package.Piecewise((then, condition), (otherwise, True))
 
 
-def log2(a: Any) -> Any:
+def log2(a: Number) -> Number:
     """The logarithm of *a* to base 2.
 
     Parameters
     ----------
-    a : Any
+    a : Number
         A number, an array, a symbol or a parameter.
 
     Examples
@@ -242,7 +248,7 @@ def log2(a: Any) -> Any:
     return math.log2(a) if kind == "plain" else import_module(kind).log2(a)
 
 
-def ratio(a: Any, b: Any) -> Any:
+def ratio(a: Number, b: Number) -> Number:
     """*a* / *b* as a real number, and NaN (not an error) for 0 / 0 of plain numbers.
 
     >>> ratio(6, 4)
@@ -256,19 +262,19 @@ def ratio(a: Any, b: Any) -> Any:
     return float(Fraction(a) / Fraction(b)) if isinstance(a, int) and isinstance(b, int) else a / b
 
 
-def total(values: Iterable[Any]) -> Any:
+def total(values: Iterable[Number]) -> Number:
     """The sum of *values*; a zero adds nothing, so that a formula stays as short as it can be.
 
     >>> total([0, 3, 4])
     7
     """
-    found: Any = 0
+    found: Number = 0
     for value in values:
         found = value if is_zero(found) else found + value
     return found
 
 
-def divided(value: Any, among: int) -> Any:
+def divided(value: Number, among: int) -> Number:
     """*value* / *among*, an int where it is one, and exact where a double would round.
 
     >>> divided(6, 2), divided(5, 2)
@@ -280,7 +286,7 @@ def divided(value: Any, among: int) -> Any:
     return reduced(value / among)
 
 
-def reduced(value: Any) -> Any:
+def reduced(value: Number) -> Number:
     """*value*, an int where it is a fraction of denominator 1, as two halves are.
 
     >>> reduced(Fraction(4, 2)), reduced(Fraction(1, 2))

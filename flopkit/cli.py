@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +23,45 @@ from tqdm import tqdm
 from flopkit import machine, names, units
 from flopkit.__about__ import __version__
 from flopkit.arithmetic import ratio
-from flopkit.conventions import as_convention
+from flopkit.conventions import Convention, as_convention
+from flopkit.counter.of_transformers import built
 from flopkit.devices import device, device_names
 from flopkit.diagnosis import doctor
+from flopkit.dtypes import nbytes
 from flopkit.experiments import NAMES, Bench, experiment, record, under_counters
 from flopkit.experiments.bench import SCALES
 from flopkit.experiments.suite import chosen
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.hardware import checking, ncu
 from flopkit.models.catalogue import any_model
+from flopkit.models.formats import Formats
 from flopkit.models.lora import LoRA
 from flopkit.models.model import Model
+from flopkit.models.unknown_types import UnknownTypeError
 from flopkit.models.vision import ConvNet
+from flopkit.models.weights import formats_of, weight_bytes
 from flopkit.recordings import shown_records
+from flopkit.rooflines import roofline
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
 
 __all__ = ["main"]
 
+_CLOSED = "by a closed form"
+_PLACES = (
+    "a name that flopkit knows (llama-3-8b); a Hub id (org/name), of which the config.json alone is fetched; the path of a "
+    "config.json, of a folder with one, of Meta's or Mistral's params.json, of a GGUF file"
+)
+_COUNT = (
+    "FLOPs, parameters, weights and KV cache of a model. A closed form answers; for a type without one, transformers' own "
+    "class is built without memory and counted, where torch and transformers are installed. The output says which."
+)
 _EXAMPLES = {
     "": "python -m flopkit devices\npython -m flopkit count llama-3-8b --seq 8192\n"
     "python -m flopkit doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm --reported 0.46",
     "devices": "python -m flopkit devices\npython -m flopkit devices h100-sxm\npython -m flopkit devices h200 --json",
     "count": "python -m flopkit count llama-3-8b --seq 8192\npython -m flopkit count config.json --seq 4096 --batch 8\n"
+    "python -m flopkit count llama-3-8b --seq 8192 --batch 16 --device h100-sxm\n"
     "python -m flopkit count llama-3-8b --seq 8192 --train --recompute full --convention PALM\n"
     "python -m flopkit count llama-3-8b --seq 2048 --train --lora 16\n"
     "python -m flopkit count resnet50 --batch 64 --train",
@@ -77,12 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Examples
     --------
     >>> main(["count", "gpt2", "--seq", "1024", "--convention", "SIX_N"])
-    gpt2, forward: 1 × 1,024 tokens, convention SIX_N
+    gpt2, forward: 1 × 1,024 tokens, convention SIX_N; by a closed form
     quantity          value
     parameters        124,439,808
     active            124,439,808
     FLOPs             254.9 GFLOPs
     FLOPs a token     248.9 MFLOPs
+    weights in bf16   248.9 MB
+    KV cache          37.75 MB
     KV cache a token  36.86 kB
     0
     """
@@ -127,10 +146,11 @@ def _parser() -> argparse.ArgumentParser:
     devices = command("devices", "Peaks and bandwidths of accelerators.", _devices)
     devices.add_argument("name", nargs="?", help="one device, with its number formats and its source; without it, all")
 
-    count = command("count", "FLOPs and parameters of a model.", _count)
-    count.add_argument("model", help="a name that flopkit knows, or the path of a Hugging Face config.json")
+    count = command("count", _COUNT, _count)
+    count.add_argument("model", help=_PLACES)
     count.add_argument("--seq", type=int, help="tokens of a sequence")
     count.add_argument("--batch", type=int, default=1, help="sequences or images (default 1)")
+    count.add_argument("--device", help="an accelerator, such as h100-sxm: the least time of a step of decoding on it")
     for side in ("height", "width"):
         count.add_argument(f"--{side}", type=int, help="pixels of an image, of a convolutional network (default 224)")
     count.add_argument(
@@ -147,12 +167,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RANK",
         help="train only LoRA adapters of this rank on the query and value projections",
     )
+    count.add_argument(
+        "--weights",
+        metavar="FORMAT",
+        help="the format of the weights, for their bytes: bf16, fp8, mxfp4, nf4, q4_k_m, … (default: what the config.json says)",
+    )
     count.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
 
     ask = command("doctor", "MFU of a run, and what explains an MFU that somebody reported.", _doctor)
-    ask.add_argument(
-        "named", nargs="?", metavar="model", help="a name that flopkit knows, or the path of a config.json"
-    )
+    ask.add_argument("named", nargs="?", metavar="model", help=_PLACES)
     ask.add_argument("--model", help="the same, as an option")
     ask.add_argument("--tokens-per-s", type=float, required=True, help="training throughput of all devices together")
     ask.add_argument("--seq", type=int, required=True, help="tokens of a sequence")
@@ -225,10 +248,14 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
     for option in ("recompute", "lora"):
         if getattr(asked, option) is not None and not asked.train:
             raise ValueError(f"--{option} goes with --train: it does not affect a forward pass")
-    model, convention = any_model(asked.model), as_convention(asked.convention)
+    convention = as_convention(asked.convention)
+    try:
+        model = any_model(asked.model)
+    except UnknownTypeError as unknown:
+        return _by_transformers(asked, convention, unknown)
     sizes = _of_images(asked, model) if isinstance(model, ConvNet) else _of_sequences(asked, model)
     sizes["batch"] = asked.batch
-    found: dict[str, Any] = {"model": str(model), "convention": str(convention), **sizes}
+    found: dict[str, Any] = {"model": str(model), "convention": str(convention), "answered by": _CLOSED, **sizes}
     found |= {"parameters": model.params, "active": model.active_params, "notes": list(model.notes)}
     if asked.train:
         how: dict[str, Any] = {"recompute": asked.recompute or "none"}
@@ -249,20 +276,82 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
         else:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
-    if isinstance(model, Model) and model.writes:
-        found["KV cache a token"] = model.kv_bytes(context=2) - model.kv_bytes(
-            context=1
-        )  # without states of linear attention
+    stored = _stored(asked, model)
+    found[f"weights in {stored}"] = weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+    if asked.device is not None:
+        found |= _decoding(asked, model)
+    elif isinstance(model, Model) and model.writes and not asked.train:
+        found |= _cache(asked, model)
     what = "training step" if asked.train else "forward"
     size = f"{items // asked.batch:,} tokens" if item == "a token" else f"{sizes['height']} × {sizes['width']} pixels"
-    caption = f"{model}, {what}: {asked.batch:,} × {size}, convention {convention}"
-    caption += "".join(f"; {note}" for note in model.notes)
-    rows = [
-        {"quantity": name, "value": _shown(name, value)}
-        for name, value in found.items()
-        if name not in ("model", "convention", "notes", *sizes)
-    ]
+    return _printed(found, f"{model}, {what}: {asked.batch:,} × {size}, convention {convention}", sizes)
+
+
+def _printed(found: dict[str, Any], caption: str, sizes: dict[str, Any]) -> tuple[Any, Table]:
+    caption = "; ".join([caption, found["answered by"], *found["notes"]])
+    about = ("model", "convention", "answered by", "notes", *sizes)
+    rows = [{"quantity": name, "value": _shown(name, value)} for name, value in found.items() if name not in about]
     return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
+
+
+def _stored(asked: argparse.Namespace, model: Model | ConvNet) -> Formats:
+    """The formats of the weights that an option or the model's file gives, else bf16."""
+    if isinstance(model, Model):
+        return formats_of(model, asked.weights)
+    if asked.weights is not None:
+        raise ValueError(f"--weights is for transformers: of {model} the number formats are not read")
+    return Formats()
+
+
+def _cache(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """Bytes of keys and values where each text has as many tokens as asked; states of linear attention are none."""
+    held = model.kv_bytes(context=asked.seq, batch=asked.batch, dtype=model.cache_format(None))
+    return {"KV cache": held, "KV cache a token": ratio(held, asked.batch * asked.seq)}
+
+
+def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, Any]:
+    """The cache, and the least time of a step of decoding at the end of each text.
+
+    Where the card has no peak for the format of the weights, they are only stored in it.
+    """
+    if asked.train:
+        raise ValueError("--device goes with a forward pass, for the time of decoding; of a training step: doctor")
+    if not isinstance(model, Model) or not model.writes:
+        raise ValueError(f"--device: {model} makes no text token by token, and this is the bound of such a step")
+    card, stored = device(asked.device), _stored(asked, model)
+    step = model.decode(context=asked.seq, batch=asked.batch, weights=stored)
+    peaks = [each for each in stored.arithmetic() if each in card.dtypes]
+    bound = roofline(step, card, dtype=max(peaks, key=card.peak, default="bf16" if "bf16" in card.dtypes else "fp16"))
+    found = _cache(asked, model) | {"decoding step, at least": bound.seconds}
+    found["tokens a second, at most"] = asked.batch / bound.seconds
+    if (held := weight_bytes(model, stored) + found["KV cache"]) > card.memory:
+        found["does not fit"] = f"{units.si(held, 'B')} of weights and cache, {units.si(card.memory, 'B')} of memory"
+    return found
+
+
+def _by_transformers(asked: argparse.Namespace, convention: Convention, unknown: UnknownTypeError) -> tuple[Any, Table]:
+    """What transformers' own class does, for a type without a closed form."""
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        raise unknown
+    for option in ("recompute", "lora", "device", "height", "width", "weights"):
+        if getattr(asked, option) is not None:
+            raise ValueError(f"--{option} needs a closed form: {unknown}")
+    made = built(asked.model)
+    report = made.count(seq=asked.seq, batch=asked.batch, train=asked.train).under(convention)
+    sizes: dict[str, Any] = {"seq": asked.seq, "batch": asked.batch}
+    by = f"counted: {made.made_by}, for there is no closed form"
+    found: dict[str, Any] = {"model": made.name, "convention": str(convention), "answered by": by, **sizes}
+    found |= {"parameters": made.params, "notes": [note for note in report.notes if not note.startswith(made.made_by)]}
+    if asked.train:
+        found |= {"model FLOPs": report.model_flops, "hardware FLOPs": report.hardware_flops}
+    else:
+        found["FLOPs"] = report.model_flops
+    if asked.seq is not None:
+        found["FLOPs a token"] = ratio(report.model_flops, asked.batch * asked.seq)
+    found["weights in bf16"] = nbytes(made.params, "bf16")
+    what = "training step" if asked.train else "forward"
+    size = f"{asked.batch:,} × {'an input' if asked.seq is None else f'{asked.seq:,} tokens'}"
+    return _printed(found, f"{made.name}, {what}: {size}, convention {convention}", sizes)
 
 
 def _of_sequences(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
@@ -287,7 +376,11 @@ def _shown(name: str, value: Any) -> str:
         return "not known here"
     if "FLOPs" in name:
         return units.si(value, "FLOPs")
-    return units.si(value, "B") if "cache" in name or "memory" in name else f"{value:,}"
+    if isinstance(value, str):
+        return value
+    if "at least" in name or "at most" in name:
+        return units.si(value, "s") if "at least" in name else f"{value:,.1f}"
+    return units.si(value, "B") if any(word in name for word in ("cache", "memory", "weights")) else f"{value:,}"
 
 
 def _doctor(asked: argparse.Namespace) -> tuple[Any, Any]:

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pkgutil import get_data
 from typing import Any, NamedTuple
 
-from flopkit.arithmetic import divided as divided, reduced, total as total  # flopkit.models takes them from here
+from flopkit.arithmetic import (
+    Number,
+    divided as divided,
+    reduced,
+    total as total,
+)  # flopkit.models takes them from here
 from flopkit.names import find, hint
 
 __all__ = [
@@ -165,7 +170,7 @@ class Convention:
         """
         return any(self.share(name) for name, kind in KINDS.items() if kind.of_model)
 
-    def flops(self, macs_by_kind: Mapping[str, Any]) -> Any:
+    def flops(self, macs_by_kind: Mapping[str, Number]) -> Number:
         """FLOPs of multiply-adds by kind: ``fma · Σ share · macs``.
 
         >>> FVCORE.flops({"products": 10, "hidden": 5})
@@ -173,7 +178,7 @@ class Convention:
         """
         return self._weighted(self.fma, macs_by_kind)
 
-    def vector_flops(self, vector_by_kind: Mapping[str, Any]) -> Any:
+    def vector_flops(self, vector_by_kind: Mapping[str, Number]) -> Number:
         """Element-wise FLOPs by kind, those that count: ``Σ share · flops``, whatever a multiply-add is worth.
 
         >>> work = {"elementwise": 10, "hidden_softmax": 5}
@@ -182,7 +187,7 @@ class Convention:
         """
         return self._weighted(1, vector_by_kind)
 
-    def _weighted(self, unit: int, amounts: Mapping[str, Any]) -> Any:
+    def _weighted(self, unit: int, amounts: Mapping[str, Number]) -> Number:
         """Σ unit · share · amount. Weights are taken twice and the sum is halved where one is odd, so ints stay exact."""
         twice = [(int(2 * unit * self.share(kind)), amount) for kind, amount in amounts.items()]
         # equivalent: 2 -> 3 (the same value, by twice the sum)
@@ -235,7 +240,7 @@ def of_programs(convention: Convention | str) -> Convention:
     return convention
 
 
-def _times(weight: int, amount: Any) -> Any:
+def _times(weight: int, amount: Number) -> Number:
     return amount if weight == 1 else weight * amount
 
 

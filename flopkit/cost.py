@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from flopkit import units
-from flopkit.arithmetic import brief, divided, is_zero, ratio, reading, same, total, unmixed
+from flopkit.arithmetic import Number, brief, divided, is_zero, ratio, reading, same, total, unmixed
 from flopkit.conventions import EXACT, KINDS, TORCH, VECTOR_KINDS, Convention, as_convention
 from flopkit.dtypes import DType, nbytes
 from flopkit.names import hint
@@ -28,14 +28,14 @@ class Cost:
     ----------
     name : str, optional
         What it is, for tables.
-    macs_by_kind : Mapping[str, Any], optional
+    macs_by_kind : Mapping[str, Number], optional
         Multiply-adds by kind (`flopkit.conventions.KINDS`).
-    vector_by_kind : Mapping[str, Any], optional
+    vector_by_kind : Mapping[str, Number], optional
         Element-wise FLOPs by kind (`flopkit.conventions.VECTOR_KINDS`): those of hidden scores count only where the
         convention counts the scores themselves.
-    bytes : Any, optional
+    bytes : Number, optional
         Compulsory traffic: each input and weight read once, each output written once.
-    params_by_role : Mapping[str, Any], optional
+    params_by_role : Mapping[str, Number], optional
         Trainable numbers by role: weight, bias, norm, embedding, position, head.
     convention : Convention, optional
         How multiply-adds become FLOPs.
@@ -59,10 +59,10 @@ class Cost:
     """
 
     name: str = "cost"
-    macs_by_kind: Mapping[str, Any] = field(default_factory=dict)
-    vector_by_kind: Mapping[str, Any] = field(default_factory=dict)
-    bytes: Any = 0
-    params_by_role: Mapping[str, Any] = field(default_factory=dict)
+    macs_by_kind: Mapping[str, Number] = field(default_factory=dict)
+    vector_by_kind: Mapping[str, Number] = field(default_factory=dict)
+    bytes: Number = 0
+    params_by_role: Mapping[str, Number] = field(default_factory=dict)
     convention: Convention = EXACT
     parts: tuple[Cost, ...] = ()
 
@@ -106,17 +106,17 @@ class Cost:
     # -- the numbers ------------------------------------------------------------------------------------------
 
     @property
-    def flops(self) -> Any:
+    def flops(self) -> Number:
         """Contraction work in FLOPs, as ``convention`` counts it. Element-wise work is not in it."""
         return self.convention.flops(self.macs_by_kind)
 
     @property
-    def macs(self) -> Any:
+    def macs(self) -> Number:
         """The multiply-adds that `flops` counts: half of it where a multiply-add is two FLOPs."""
         return divided(self.flops, self.convention.fma)
 
     @property
-    def vector_flops(self) -> Any:
+    def vector_flops(self) -> Number:
         """Element-wise work: each addition, multiplication, comparison, division or exponential counts as one.
 
         A convention that counts half of the scores also counts half of their softmax.
@@ -124,16 +124,16 @@ class Cost:
         return self.convention.vector_flops(self.vector_by_kind)
 
     @property
-    def params(self) -> Any:
+    def params(self) -> Number:
         """Trainable numbers."""
         return total(self.params_by_role.values())
 
     @property
-    def intensity(self) -> Any:
+    def intensity(self) -> Number:
         """Arithmetic intensity: `flops` per byte."""
         return ratio(self.flops, self.bytes)
 
-    def _numbers(self) -> tuple[Any, ...]:
+    def _numbers(self) -> tuple[Number, ...]:
         mappings = (self.macs_by_kind, self.vector_by_kind, self.params_by_role)
         return (self.bytes, *(n for mapping in mappings for n in mapping.values()))
 
@@ -363,8 +363,8 @@ _SIGNS = {
 }
 
 
-def _merge(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
+def _merge(mappings: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    merged: dict[str, Number] = {}
     for mapping in mappings:
         for key, value in mapping.items():
             merged[key] = merged[key] + value if key in merged else value

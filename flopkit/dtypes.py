@@ -43,8 +43,8 @@ _SPELLINGS = {
     "bf16": "bfloat16",
     "fp16": "float16 half",
     # e8m0 is the scale of a block, without significand
-    "fp8": "float8 e4m3 e5m2 float8e4m3fn float8e5m2 float8e4m3fnuz float8e5m2fnuz float8e8m0fnu fp8e4m3 fp8e5m2",
-    "fp6": "float6",
+    "fp8": "float8 e4m3 e5m2 float8e4m3fn float8e5m2 float8e4m3fnuz float8e5m2fnuz float8e8m0fnu fp8e4m3 fp8e5m2 mxfp8",
+    "fp6": "float6 mxfp6",
     "fp4": "float4 nvfp4 mxfp4",
     "int64": "long",
     "int32": "int",

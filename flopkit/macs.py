@@ -18,7 +18,7 @@ from itertools import zip_longest
 from math import log2, prod
 from typing import Any
 
-from flopkit.arithmetic import exact_div, maximum
+from flopkit.arithmetic import Number, exact_div, maximum
 
 __all__ = [
     "Recurrent", "adaptive_taps", "band_keys", "band_pairs", "broadcast", "convolution", "eigh", "filters", "fourier", "levels", "lu",
@@ -29,7 +29,7 @@ __all__ = [
 # -- products, convolutions, pairs --------------------------------------------------------------------------------
 
 
-def of_numbers(macs: Any, complex: bool) -> Any:
+def of_numbers(macs: Number, complex: bool) -> Number:
     """Multiply-adds of real numbers in *macs* multiply-adds: four each where the numbers are complex (8 FLOPs).
 
     >>> of_numbers(10, complex=True)
@@ -38,7 +38,7 @@ def of_numbers(macs: Any, complex: bool) -> Any:
     return 4 * macs if complex else macs
 
 
-def product(rows: Any, inner: Any, columns: Any) -> Any:
+def product(rows: Number, inner: Number, columns: Number) -> Number:
     """``out[i, j] = Σ_k a[i, k]·b[k, j]``: a dot product of length *inner* for each row and each column.
 
     >>> product(5, 3, 7)
@@ -47,7 +47,7 @@ def product(rows: Any, inner: Any, columns: Any) -> Any:
     return rows * inner * columns
 
 
-def filters(channels: Any, fan: Any, groups: Any, taps: Any) -> Any:
+def filters(channels: Number, fan: Number, groups: Number, taps: Number) -> Number:
     """Numbers in a convolution's weight: for each of the *channels* the taps over one group of the other side's *fan*.
 
     >>> filters(16, 24, groups=8, taps=9)
@@ -56,7 +56,7 @@ def filters(channels: Any, fan: Any, groups: Any, taps: Any) -> Any:
     return channels * exact_div(fan, groups) * taps
 
 
-def convolution(positions: Any, weight: Any) -> Any:
+def convolution(positions: Number, weight: Number) -> Number:
     """At each position every number of the *weight* (`filters`) is multiplied once. Taps on padding are among them.
 
     Positions are those of the output, of all images; of a transposed convolution, those of the input. Each of the two gradients is
@@ -68,7 +68,7 @@ def convolution(positions: Any, weight: Any) -> Any:
     return positions * weight
 
 
-def seen(queries: Any, keys: Any) -> Any:
+def seen(queries: Number, keys: Number) -> Number:
     """Pairs of queries and keys where the last query sees *keys* keys, and each one before it one fewer, down to none.
 
     With ``T(n) = n(n+1)/2`` for n > 0 and 0 below: ``T(keys) − T(keys − queries)``. Where there are fewer keys than that, what lies

@@ -86,10 +86,10 @@ def difference(value: float) -> str:
     return ("+" if value > 0 else "") + (_special(value) or _plain(value, 9, shift=2)) + " %"
 
 
-def ratio(value: float, digits: int = 3) -> str:
+def times(value: float, digits: int = 3) -> str:
     """A ratio.
 
-    >>> ratio(13.61), ratio(2), ratio(1234.5)
+    >>> times(13.61), times(2), times(1234.5)
     ('13.6×', '2×', '1,235×')
     """
     return (_special(value) or _plain(value, digits)) + "×"
@@ -108,7 +108,7 @@ def seconds(value: float, digits: int = 4) -> str:
     return count(value / length, name, digits)
 
 
-_FORMATS: dict[str, Callable[[float], str]] = {"%": percent, "+%": difference, "×": ratio, "s": seconds}
+_FORMATS: dict[str, Callable[[float], str]] = {"%": percent, "+%": difference, "×": times, "s": seconds}
 
 
 def format_value(value: float | str, unit: str = "") -> str:

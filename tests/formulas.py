@@ -161,7 +161,7 @@ FORMULAS: dict[str, Formula] = {
     "moe": Formula(fk.moe, mixture, ({}, {"gated": False}, {"capacity": 1.25}, {"capacity": 0.7}), ("gated",)),
     "embedding": Formula(fk.embedding, names("tokens", "vocab", "d_model")),
     "learned_positions": Formula(fk.learned_positions, positions),
-    "sinusoidal_positions": Formula(fk.sinusoidal_positions, names("batch", "seq", "d_model")),
+    "sinusoidal_positions": Formula(fk.layers.embeddings.sinusoidal_positions, names("batch", "seq", "d_model")),
     "rotary": Formula(fk.rotary, turning),
     "layer_norm": Formula(fk.layer_norm, names("tokens", "d"), ({}, {"bias": False}), ("weight", "bias")),
     "rms_norm": Formula(fk.rms_norm, names("tokens", "d"), ({}, {"weight": False}), ("weight",)),

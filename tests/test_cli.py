@@ -152,13 +152,14 @@ def test_out_of_memory_is_one_line(capsys, monkeypatch):
     assert capsys.readouterr().err == "flopkit: not enough memory\n"
 
 
-def test_linear_attention_has_no_cache_of_a_token_and_its_memory_is_not_known(capsys, tmp_path):
+def test_linear_attention_has_a_cache_that_does_not_grow_and_its_memory_is_not_known(capsys, tmp_path):
     config = {
         "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16,
         "state_size": 24, "n_groups": 2, "conv_kernel": 4,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8")["KV_cache_a_token"] == 0
+    found, states = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8"), 3 * 2 * (4 * 16 * 24 + 160 * 4)
+    assert found["KV_cache"] == fk.from_hf(config).kv_bytes(context=8) == fk.from_hf(config).kv_bytes(context=9) == states
     trained = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8", "--train")
     assert (
         trained["model_FLOPs"] == fk.from_hf(config).train_step(seq=8).model_flops

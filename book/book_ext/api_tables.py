@@ -4,7 +4,7 @@ work and of measurements, recipes of activations."""
 from flopkit import conventions as named
 from flopkit.conventions import KINDS, VECTOR_KINDS
 from flopkit.layers.pointwise import ACTIVATIONS
-from flopkit.recordings import KINDS as MEASURED, VERDICTS
+from flopkit.recordings import MEASURED_KINDS, VERDICTS
 
 
 def conventions():
@@ -26,7 +26,7 @@ def kinds():
 
 def recordings():
     """Markdown: the kinds and the verdicts of published measurements."""
-    rows = [(name, "kind", what) for name, what in MEASURED.items()]
+    rows = [(name, "kind", what) for name, what in MEASURED_KINDS.items()]
     return table(
         ("Name", "Column", "What it means"), rows + [(name, "verdict", what) for name, what in VERDICTS.items()]
     )

@@ -6,9 +6,7 @@ from flopkit import units
 from flopkit.book.explanations import H200, MACHINES, XEON
 from flopkit.book.explanations.h200 import not_measured, undecided
 from flopkit.experiments import NAMES, experiment
-from flopkit.experiments.expectations import WORDS, launch, weak
-
-HELD, NOT_CLEAR, FAILED = WORDS
+from flopkit.experiments.expectations import Confirmation, launch, weak
 
 
 def titled(machine):
@@ -23,20 +21,20 @@ def tally():
     def row(title, count):
         return [title, *(str(count(machine)) for machine in MACHINES)]
 
-    def parts(word):
+    def parts(confirmation):
         def count(machine):
-            with_word = [each for each in found[machine] if each.word == word]
-            marked = sum(bool(each.weak) for each in with_word)
-            return f"{len(with_word)}, {marked} of them marked" if marked else len(with_word)
+            with_it = [each for each in found[machine] if each.confirmation == confirmation]
+            marked = sum(bool(each.weak) for each in with_it)
+            return f"{len(with_it)}, {marked} of them marked" if marked else len(with_it)
 
         return count
 
     rows = [
         ["", *map(titled, MACHINES)],
         row("**Parts tested**", lambda machine: len(found[machine])),
-        row(HELD, parts(HELD)),
-        row(f"**{FAILED}**", parts(FAILED)),
-        row(f"{NOT_CLEAR}: the intervals are too wide to decide", parts(NOT_CLEAR)),
+        row(Confirmation.HELD, parts(Confirmation.HELD)),
+        row(f"**{Confirmation.FAILED}**", parts(Confirmation.FAILED)),
+        row(f"{Confirmation.NOT_CLEAR}: the intervals are too wide to decide", parts(Confirmation.NOT_CLEAR)),
         row("**Cases measured**", lambda machine: len(machine.recording.results)),
         row("unsteady", lambda machine: sum(not each["steady"] for each in machine.recording.results)),
         row("launch-bound", lambda machine: sum(launch(each) is not None for each in machine.recording.results)),
@@ -85,7 +83,7 @@ def _findings(machine, name):
         return f"{titled(machine)}: not measured. {machine.missing[name]}"
     rows = [["Predicted", f"{titled(machine)} (interval)", ""]]
     for each in machine.findings(name):
-        word = f"**{each.word}**" if each.word == FAILED else each.word
+        word = f"**{each.confirmation}**" if each.confirmation == Confirmation.FAILED else each.confirmation
         rows.append([each.expected.says, each.seen, word + f" ({each.weak})" * bool(each.weak)])
     return table(rows, left=3)
 

@@ -47,7 +47,7 @@ def steps(lo: int, hi: int, per_octave: int = 1) -> list[int]:
     return sorted({step for step in ladder if lo < step < hi} | {lo, hi})
 
 
-class Fields:
+class OptionFields:
     """What stands behind an option, as attributes: ``device.peak``."""
 
     def __init__(self, control: str, fields: Mapping[str, Any], read: Callable[[str], Any] | None = None) -> None:
@@ -101,7 +101,7 @@ class Control:
         if not self.fields:
             return value
         chosen = self.fields[value]
-        return Fields(self.name, {"name": value, **chosen}) if isinstance(chosen, Mapping) else chosen
+        return OptionFields(self.name, {"name": value, **chosen}) if isinstance(chosen, Mapping) else chosen
 
     def with_values(self, values: Iterable[Any]) -> Control:
         """A slider whose ladder also holds ``values``, so that a preset can be reached."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from flopkit.arithmetic import reading, vega
-from flopkit.charts.panel import Control, Fields, Sweep, check_name
+from flopkit.charts.panel import Control, OptionFields, Sweep, check_name
 from flopkit.names import hint
 
 
@@ -147,7 +147,7 @@ def option(control: Control, key: str, parameter: Any, store: Callable[[str, str
             return parameter
         return store(f"{control.name}_{field}", f"({literal({each: behind[each][field] for each in behind})})[{key}]")
 
-    return Fields(control.name, {"name": key, **first}, read)
+    return OptionFields(control.name, {"name": key, **first}, read)
 
 
 def pick(key: Any, table: Mapping[Any, Any]) -> Any:

@@ -15,7 +15,7 @@ from flopkit.charts.panel import along, column
 from flopkit.charts.readings import pick
 from flopkit.devices import device, measured_device
 from flopkit.layers.products import matmul
-from flopkit.recordings.shelves import Case
+from flopkit.recordings.cases import Case
 
 __all__ = ["Dots", "measured", "on_one_roof", "published"]
 

@@ -26,7 +26,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 SORTS = (*_FLOPS, "bytes", "calls", "operator")
 
 
-class Part(NamedTuple):
+class Line(NamedTuple):
     """What calls of one kind did in one phase. A fused backward has a part of its own for the forward work that it recomputes, and a fused
     forward for the gradients that it computes ahead."""
 
@@ -52,7 +52,7 @@ class Sum:
     vector: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Line) -> None:
         """Take one more kind of call in."""
         work, calls = part.entry.work, part.calls
         self.calls += calls * bool(work.executed or not work.model)
@@ -69,7 +69,7 @@ class Sum:
         }  # fmt: skip
 
 
-def sums(report: Any, key: Callable[[Part], Any]) -> dict[Any, Sum]:
+def sums(report: Any, key: Callable[[Line], Any]) -> dict[Any, Sum]:
     """The parts that *key* says the same of, each lot added up, in the order in which they were first seen."""
     found: dict[Any, Sum] = {}
     for part in parts(report):
@@ -80,17 +80,17 @@ def sums(report: Any, key: Callable[[Part], Any]) -> dict[Any, Sum]:
     return found
 
 
-def parts(report: Any) -> Iterator[Part]:
+def parts(report: Any) -> Iterator[Line]:
     """What was seen, phase by phase."""
     for entry, where, calls in report.lines():
         work, phase = entry.work, where.phase
         model = work.model if phase in ("forward", "backward") else {}
-        yield Part(entry, where.path, phase, calls, work.executed, model, work.vector, work.bytes)
+        yield Line(entry, where.path, phase, calls, work.executed, model, work.vector, work.bytes)
         if work.recomputed or work.vector_recomputed:
-            yield Part(entry, where.path, "recompute", calls, work.recomputed, {}, work.vector_recomputed, 0)
+            yield Line(entry, where.path, "recompute", calls, work.recomputed, {}, work.vector_recomputed, 0)
         if work.ahead:
             later = "backward" if phase == "forward" else phase
-            yield Part(entry, where.path, later, calls, work.ahead, work.ahead if model else {}, {}, 0)
+            yield Line(entry, where.path, later, calls, work.ahead, work.ahead if model else {}, {}, 0)
 
 
 def phase(report: Any, name: str) -> Cost:

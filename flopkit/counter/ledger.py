@@ -61,7 +61,7 @@ class Ledger:
 
 
 @dataclass
-class Kept:
+class Snapshot:
     """What a report goes by once it has been pickled: a ledger that nothing is added to any more."""
 
     total: Ledger

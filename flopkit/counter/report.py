@@ -9,10 +9,10 @@ from flopkit.conventions import TORCH, Convention, of_programs
 from flopkit.counter import breakdown, by_torch, printout
 from flopkit.counter.breakdown import Sum
 from flopkit.counter.by_torch import Seen
-from flopkit.counter.ledger import Entry, Kept, Where
+from flopkit.counter.ledger import Entry, Snapshot, Where
 from flopkit.counter.work import PHASES, UNKNOWN, settled
 from flopkit.dtypes import format_of
-from flopkit.rooflines import Timing, timing_of
+from flopkit.rooflines import ProgramBound, program_bound
 from flopkit.tables import Table, as_html
 
 __all__ = ["Report"]
@@ -209,7 +209,7 @@ class Report:
         """
         return by_torch.seen(self._source.ledger(), tool)
 
-    def roofline(self, device: Any, dtype: Any = None) -> Timing:
+    def roofline(self, device: Any, dtype: Any = None) -> ProgramBound:
         """The least time of each operator on *device*, what limits it, and the sum of ``max(flops / peak, bytes / bandwidth)``.
 
         Parameters
@@ -243,12 +243,12 @@ class Report:
         ['0.0041', '0.000556']
         """
         calls = breakdown.calls(self)
-        return timing_of(calls, device, dtype, phases=PHASES, convention=self.convention)
+        return program_bound(calls, device, dtype, phases=PHASES, convention=self.convention)
 
     def __getstate__(self) -> Any:
         return {
             **vars(self),
-            "_source": Kept(self._source.ledger(), set(self._source.notes)),
+            "_source": Snapshot(self._source.ledger(), set(self._source.notes)),
             "_read": None,
             "_sums": None,
         }

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flopkit.arithmetic import Number
+
 COUNTED = "counted"  # a formula gives its multiply-adds
 ELEMENTWISE = "element-wise"  # arithmetic outside of contractions: vector FLOPs
 FREE = "free"  # no arithmetic: a view moves nothing, a copy or a gather moves bytes
 UNKNOWN = "unknown"  # nobody has said what it does: listed, never a silent zero
 
-Number = Any  # counts are ints; half of an odd one is a Fraction
 
 PHASES = ("forward", "backward", "recompute", "optimizer")
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from flopkit import units
 from flopkit.devices import device as known_device
 from flopkit.diagnosis.mistakes import Mistake, in_jobs, in_peaks, in_units, in_work, pairs, ways_out
 from flopkit.models.catalogue import the_model
 from flopkit.names import Word
-from flopkit.sizes import choice, number, positive, short
+from flopkit.sizes import choice, lengths_of, number, positive, short
 from flopkit.sizes.values import LARGEST
 from flopkit.tables import Table
 from flopkit.training.steps import POLICIES
@@ -114,8 +115,8 @@ class Diagnosis:
 
 
 def doctor(
-    *, tokens_per_s: float, model: Any, seq: int, device: Any, dtype: Any = "bf16", count: int = 1, recompute: str = "none",
-    reported: float | str | None = None,
+    *, tokens_per_s: float, model: Any, seq: int | None = None, device: Any, dtype: Any = "bf16", count: int = 1, recompute: str = "none",
+    reported: float | str | None = None, lengths: Any = None,
 ) -> Diagnosis:  # fmt: skip
     """MFU and HFU of a training run, whether it is possible, and what would explain the MFU that somebody reported.
 
@@ -127,8 +128,9 @@ def doctor(
         Training throughput of **all** *count* devices together. A log that prints tokens/s for each GPU is to be multiplied.
     model : Any
         A name that `load` knows, a `Model`, or a Hugging Face config: the path of a ``config.json``, or a dict.
-    seq : int
-        Tokens of a sequence.
+    seq : int, optional
+        Tokens of a sequence. With *lengths* it may be left out; given, it is the context length that documents were packed into, which
+        others may have taken for theirs.
     device : Any
         A name or a `Device`.
     dtype : Any, optional
@@ -141,6 +143,9 @@ def doctor(
     reported : float or str, optional
         The MFU that somebody reported: a share below 1 (``0.41``), per cent from 10 on (``41``), or text such as ``"5.6 %"``, which may be any.
         Its digits say how far off an explanation may be (0.4 is taken for 0.40), and a peak may have been rounded to three digits.
+    lengths : Any, optional
+        The tokens of each document, as in `Model.train_step`, where sequences are packed of documents that do not see each other: all of
+        the run's, or a sample. FLOPs a token are those of all these documents by their tokens.
 
     Raises
     ------
@@ -151,29 +156,38 @@ def doctor(
     Notes
     -----
     Two mistakes together are tried only where none alone explains. Mistakes that make the same ratio (a sparse peak, MACs for FLOPs)
-    cannot be told apart by one number. Not considered: a wrong length, padding that counts as tokens, a frozen part of the model.
+    cannot be told apart by one number. Not considered: a wrong length but for the context's with *lengths*, padding that counts as tokens, a frozen part of the model.
 
     Examples
     --------
     >>> found = doctor(tokens_per_s=8 * 6667, model="llama-3.1-8b", seq=8192, device="h100-sxm", count=8, reported=0.39)
     >>> round(found.mfu, 3), found.verdict, found.explanations[0].name
     (0.347, 'possible', 'causal ×2: hidden pairs counted')
+
+    Packed documents, and an MFU that takes the context length for theirs:
+
+    >>> run = dict(tokens_per_s=8 * 6667, model="llama-3.1-8b", device="h100-sxm", count=8)
+    >>> found = doctor(**run, seq=8192, lengths=[512] * 12 + [2048], reported="34.7 %")
+    >>> round(found.mfu, 3), found.explanations[0].name
+    (0.308, "the context's 8,192 tokens for each document's")
     """
     rate = float(positive("tokens_per_s", tokens_per_s, "tokens/s", most=float(LARGEST)))
-    count, seq = number("count", count), number("seq", seq)
+    count, context = number("count", count), None if seq is None else number("seq", seq)
     choice("recompute", recompute, tuple(POLICIES))
     model, card = the_model(model), known_device(device)
     said, tolerance = (None, 0.0) if reported is None else _share(reported)
-    step, peak, limit = model.train_step(seq=seq, recompute=recompute), card.peak(dtype), card.limit(dtype)
-    took = {"seconds": seq / rate, "device": card, "dtype": dtype, "count": count}
+    sizes, text = _sizes(context, lengths)
+    step, peak, limit = model.train_step(**sizes, recompute=recompute), card.peak(dtype), card.limit(dtype)
+    tokens = step.tokens
+    took = {"seconds": tokens / rate, "device": card, "dtype": dtype, "count": count}
 
     def of_peak(gauge: Any, flops: Any) -> float:
-        each = flops / seq * rate / count
+        each = flops / tokens * rate / count
         return float(each / peak) if each > limit else gauge(step, **took)
 
     share, busy = of_peak(mfu, step.model_flops), of_peak(hfu, step.hardware_flops)
     over = share * peak / limit
-    work, both = in_work(model, seq, recompute)
+    work, both = in_work(model, sizes, recompute, context if lengths is not None else None)
     groups = (work, in_peaks(card, dtype), in_units(), in_jobs(count))
 
     def explained(mistakes: Iterable[Mistake]) -> list[Explanation]:
@@ -194,8 +208,24 @@ def doctor(
     return Diagnosis(
         mfu=share, hfu=busy, verdict=verdict,
         explanations=tuple(sorted(found, key=near)[:6]), considered=tuple(sorted(single[1:], key=near)), reported=said,
-        run=f"{model}, {seq:,} tokens, {rate:,.6g} tokens/s on {count:,} × {card.title}, {dtype}",
+        run=f"{model}, {text}, {rate:,.6g} tokens/s on {count:,} × {card.title}, {dtype}",
     )  # fmt: skip
+
+
+def _sizes(seq: int | None, lengths: Any) -> tuple[dict[str, Any], str]:
+    """What a step of the run takes, and in words."""
+    if lengths is None:
+        if seq is None:
+            raise TypeError("seq= is missing, the tokens of a sequence, or lengths=, those of each document")
+        return {"seq": seq}, f"{seq:,} tokens"
+    documents = lengths_of(lengths)
+    if seq is not None and documents.longest > seq:
+        raise ValueError(
+            f"lengths={short(lengths)}: a document of {documents.longest:,} tokens does not fit into seq={seq}; "
+            "seq= is the context length that documents were packed into, or leave it out"
+        )
+    words = f"{units.count(len(documents), 'documents')} of {documents.tokens / len(documents):,.6g} tokens on average"
+    return {"lengths": documents}, words if seq is None else f"{words} in contexts of {seq:,}"
 
 
 def _share(reported: Any) -> tuple[float, float]:

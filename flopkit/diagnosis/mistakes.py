@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, product
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from flopkit.conventions import LLM_FOUNDRY, PALM, SIX_N, SIX_N_ACTIVE, Conventi
 from flopkit.derivations import number_format
 from flopkit.devices import Device, device as known_device, device_names
 from flopkit.models.model import Model
-from flopkit.training.steps import POLICIES
+from flopkit.training.steps import POLICIES, Step
 
 __all__ = ["Mistake", "in_jobs", "in_peaks", "in_units", "in_work", "pairs", "ways_out"]
 
@@ -60,10 +60,16 @@ _FLASH = "flash attention's recompute counted (HFU)", "its backward computes the
 _FOURTH = "a fourth pass of the whole model, embedding and head too: 8 FLOPs a parameter for 6"
 
 
-def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list[Mistake]]:
-    """What the numerator may be instead: with one thing done otherwise, and with two."""
-    steps = {policy: model.train_step(seq=seq, recompute=policy) for policy in POLICIES}
-    steps["early"] = model.train_step(seq=seq, recompute="full", early_stop=True)
+def in_work(
+    model: Model, sizes: Mapping[str, Any], recompute: str, context: int | None = None
+) -> tuple[list[Mistake], list[Mistake]]:
+    """What the numerator may be instead: with one thing done otherwise, and with two.
+
+    *sizes*: ``seq`` or ``lengths``. *context*: tokens of the sequences that documents of these lengths are packed into.
+    """
+    steps = {policy: model.train_step(**sizes, recompute=policy) for policy in POLICIES}
+    steps["early"] = model.train_step(**sizes, recompute="full", early_stop=True)
+    tokens = steps["none"].tokens
     spares = steps["early"].checkpointed.flops < steps["full"].checkpointed.flops
     exact = _work("exact")
     base = steps["none"].under(exact).model_flops
@@ -93,7 +99,7 @@ def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list
                 flash = steps[policy].under(replace(under, recompute=1)).hardware_flops / base
                 two.append(Mistake(f"{counted}, and {_FLASH[0]}", flash, f"{reason}; {_FLASH[1]}"))
     for billions in _NAMED.findall(model.name):
-        ratio = 6e9 * float(billions) * seq / base
+        ratio = 6e9 * float(billions) * tokens / base
         if all(abs(ratio / known.ratio - 1) > 1e-3 for known in one):
             one.append(
                 Mistake(f"6N with the name's {billions}B for N", ratio, "the number in a model's name is rounded")
@@ -101,7 +107,23 @@ def in_work(model: Model, seq: int, recompute: str) -> tuple[list[Mistake], list
     flash = steps["none"].hardware_flops / base
     if all(abs(flash / known.ratio - 1) > 1e-4 for known in one):
         one.append(Mistake(_FLASH[0], flash, _FLASH[1]))
+    if context is not None:
+        packed = _at_context(
+            model.train_step(seq=context), exact, base / tokens, context, [1, *(each.ratio for each in one)]
+        )
+        one, two = one + packed[:1], two + packed[1:]
     return one, two
+
+
+def _at_context(step: Step, exact: Convention, base: float, context: int, known: list[float]) -> list[Mistake]:
+    """The context length taken for that of each document: by itself, and with another count of the work."""
+    what, why = f"the context's {context:,} tokens for each document's", "a token sees its own document alone"
+    found: list[Mistake] = []
+    for convention, (name, more) in {exact: ("", ""), **_WORK}.items():
+        ratio = step.under(convention).flops_per_token / base
+        if all(abs(ratio / other - 1) > 1e-4 for other in (*known, *(each.ratio for each in found))):
+            found.append(Mistake(f"{name}, with {what}" if name else what, ratio, f"{more}; {why}" if more else why))
+    return found
 
 
 def in_units() -> list[Mistake]:

@@ -47,17 +47,17 @@ def run(bench: Bench) -> Iterator[Record]:
     """The forward pass alone, with what autograd keeps of it, and both passes. See
     `ratios`."""
     dtype = bench.dtypes[0]
-    for layer, forward, shapes, trained, check in _layers(bench, dtype):
+    for layer, forward, shapes, with_gradient, check in _layers(bench, dtype):
         for passes in ("forward", "forward and backward"):
 
             def make(
-                forward: Function = forward, shapes: Shapes = shapes, trained: int = trained, passes: str = passes
+                forward: Function = forward, shapes: Shapes = shapes, with_gradient: int = with_gradient, passes: str = passes
             ) -> tuple[Any, ...]:  # fmt: skip
                 inputs = [bench.randn(dtype, *shape) for shape in shapes]
                 gradient = bench.randn(dtype, *forward(*inputs).shape)
-                return _passes(forward, trained, passes), gradient, *inputs
+                return _passes(forward, with_gradient, passes), gradient, *inputs
 
-            reference = None if check is None else _passes(check, trained, passes)
+            reference = None if check is None else _passes(check, with_gradient, passes)
             yield bench.case("backward_ratio", {"layer": layer, "passes": passes}, make, dtype, check=reference)
 
 
@@ -83,15 +83,15 @@ def ratios(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _passes(forward: Function, trained: int, passes: str) -> Function:
+def _passes(forward: Function, with_gradient: int, passes: str) -> Function:
     """A function of the output's gradient and the inputs: the output, or with both
-    passes the gradients of the last *trained* inputs."""
+    passes the gradients of the last *with_gradient* inputs."""
 
     def run(gradient: Any, *inputs: Any) -> Any:
         import torch
 
         with torch.enable_grad():
-            fixed = len(inputs) - trained
+            fixed = len(inputs) - with_gradient
             leaves = [each.detach().requires_grad_(i >= fixed) for i, each in enumerate(inputs)]
             out = forward(*leaves)
             if passes == "forward":

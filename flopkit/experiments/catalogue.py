@@ -15,7 +15,7 @@ from importlib import import_module
 from flopkit import names
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.expectations import Expectation, Finding
-from flopkit.recordings.shelves import Case
+from flopkit.recordings.cases import Case
 
 __all__ = ["NAMES", "Experiment", "experiment"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, step_case
+from flopkit.experiments.decoder import DecoderSizes, step_case
 from flopkit.experiments.expectations import Cases, Expectation
 from flopkit.experiments.pairs import Span
 
@@ -51,11 +51,11 @@ EXPECTATIONS = {"gpu": _expected(", bf16 and TF32"), "cpu": _expected()}
 POLICIES = {"none": False, "full": True}
 
 
-def sizes_of(bench: Bench) -> tuple[Sizes, int, int]:
+def sizes_of(bench: Bench) -> tuple[DecoderSizes, int, int]:
     """The model, sequences and tokens of each."""
-    gpu = Sizes(layers=12, d_model=2048, heads=16, kv_heads=16, d_ff=5504, vocab=32000), 4, 2048
-    cpu = Sizes(layers=6, d_model=384, heads=6, kv_heads=6, d_ff=1024, vocab=4096), 2, 256
-    toy = Sizes(layers=2, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128), 2, 16
+    gpu = DecoderSizes(layers=12, d_model=2048, heads=16, kv_heads=16, d_ff=5504, vocab=32000), 4, 2048
+    cpu = DecoderSizes(layers=6, d_model=384, heads=6, kv_heads=6, d_ff=1024, vocab=4096), 2, 256
+    toy = DecoderSizes(layers=2, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128), 2, 16
     return bench.pick(toy=toy, cpu=cpu, gpu=gpu)  # type: ignore[no-any-return]
 
 

@@ -24,14 +24,14 @@ PREDICTION = (
     "a tenth; in bf16 with the channels last the kernels are faster than their launches, and a graph saves a third of MobileNetV2's time or more. "
     "Channels last helps ResNet-50 in bf16 more than MobileNetV2."
 )
-KINDS = ("norms", "depthwise", "pointwise", "convolutions", "activations", "copies", "others")
+OPERATOR_KINDS = ("norms", "depthwise", "pointwise", "convolutions", "activations", "copies", "others")
 KERNELS = "of the kernels' time"
 EXPECTATIONS = {
     "gpu": (
         Expectation(
             "of MobileNetV2 in fp32 with channels first, batch norms take the largest share of the kernels' time", (1, math.inf),
             "over that of the next kind",
-            lambda of: [_share(of, "mobilenet_v2", "norms") / max(_share(of, "mobilenet_v2", kind) for kind in KINDS if kind != "norms")],
+            lambda of: [_share(of, "mobilenet_v2", "norms") / max(_share(of, "mobilenet_v2", kind) for kind in OPERATOR_KINDS if kind != "norms")],
         ),
         Expectation("they take 30 to 45 % of it", (0.3, 0.45), KERNELS, lambda of: [_share(of, "mobilenet_v2", "norms")], " %"),
         Expectation(
@@ -66,7 +66,7 @@ EXPECTATIONS = {
 def _share(of: Cases, network: str, *kinds: str) -> float:
     """Of the kernels' time in a step, in fp32 with channels first."""
     found = of(network=network, dtype="fp32", layout="NCHW", mode="eager")["extra"]
-    return sum(found[kind] for kind in kinds) / sum(found[kind] for kind in KINDS)  # type: ignore[no-any-return]
+    return sum(found[kind] for kind in kinds) / sum(found[kind] for kind in OPERATOR_KINDS)  # type: ignore[no-any-return]
 
 
 def _took(of: Cases, network: str, dtype: str, layout: str, mode: str) -> Span:
@@ -173,7 +173,7 @@ def by_kind(rows: Iterable[tuple[str, list[list[int]], float, int]]) -> dict[str
     >>> found["depthwise, backward"], found["norms"]
     (1.0, 0.0)
     """
-    found = dict.fromkeys([*KINDS, "depthwise, backward"], 0.0)
+    found = dict.fromkeys([*OPERATOR_KINDS, "depthwise, backward"], 0.0)
     calls = 0
     for name, shapes, micros, count in rows:
         kind, back = kind_of(name, shapes), "backward" in name
@@ -185,7 +185,7 @@ def by_kind(rows: Iterable[tuple[str, list[list[int]], float, int]]) -> dict[str
 
 
 def kind_of(name: str, shapes: list[list[int]]) -> str:
-    """One of `KINDS` for an operator as torch's profiler names it, with the shapes of
+    """One of `OPERATOR_KINDS` for an operator as torch's profiler names it, with the shapes of
     its inputs.
 
     >>> kind_of("aten::cudnn_convolution", [[8, 4, 9, 9], [16, 4, 1, 1]]), kind_of("aten::hardtanh_", [[8, 4]])

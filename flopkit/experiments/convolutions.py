@@ -75,7 +75,7 @@ def _turned(of: Cases, kinds: tuple[str, ...], **run: str) -> list[Span]:
     return [of.seconds(kind=kind, layout="NCHW", **run) / of.seconds(kind=kind, layout="NHWC", **run) for kind in kinds]
 
 
-KINDS = {"dense": 3, "grouped": 3, "depthwise": 3, "pointwise": 1}  # the kernel's side
+SIDES = {"dense": 3, "grouped": 3, "depthwise": 3, "pointwise": 1}  # the kernel's side
 GROUPS = 8  # of the grouped one
 
 
@@ -85,7 +85,7 @@ def run(bench: Bench) -> Iterator[Record]:
     batch, channels, side = bench.pick(toy=(1, 16, 8), cpu=(4, 128, 56), gpu=(64, 256, 56))
     for dtype in bench.dtypes:
         for layout in ("NCHW", "NHWC") if dtype == bench.dtypes[0] else ("NCHW",):
-            for kind, kernel in KINDS.items():
+            for kind, kernel in SIDES.items():
                 groups = {"grouped": GROUPS, "depthwise": channels}.get(kind, 1)
 
                 def make(

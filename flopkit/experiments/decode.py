@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, decoder
+from flopkit.experiments.decoder import DecoderSizes, decoder
 from flopkit.experiments.expectations import Cases, Expectation
 from flopkit.experiments.pairs import Span
 from flopkit.measuring.workloads import torch_dtype
@@ -94,11 +94,11 @@ def _ends(of: Cases, context: int) -> tuple[int, int]:
     return min(batches), max(batches)
 
 
-def sizes_of(bench: Bench) -> Sizes:
+def sizes_of(bench: Bench) -> DecoderSizes:
     """The model: on a GPU 8 of the 32 layers of llama-3-8b, which a T4 holds."""
-    gpu = Sizes(layers=8, d_model=4096, heads=32, kv_heads=8, d_ff=14336, vocab=128256)
-    cpu = Sizes(layers=4, d_model=1024, heads=16, kv_heads=4, d_ff=3584, vocab=8192)
-    toy = Sizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=256)
+    gpu = DecoderSizes(layers=8, d_model=4096, heads=32, kv_heads=8, d_ff=14336, vocab=128256)
+    cpu = DecoderSizes(layers=4, d_model=1024, heads=16, kv_heads=4, d_ff=3584, vocab=8192)
+    toy = DecoderSizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=256)
     return bench.pick(toy=toy, cpu=cpu, gpu=gpu)  # type: ignore[no-any-return]
 
 
@@ -121,7 +121,7 @@ def run(bench: Bench) -> Iterator[Record]:
 
 
 def _case(
-    bench: Bench, sizes: Sizes, net: Callable[[], Any], batch: int, context: int, mode: str, dtype: str
+    bench: Bench, sizes: DecoderSizes, net: Callable[[], Any], batch: int, context: int, mode: str, dtype: str
 ) -> Record:
     import torch
 

@@ -18,15 +18,15 @@ from flopkit.measuring.workloads import torch_dtype
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.model import Model
 
-__all__ = ["Sizes", "decoder", "next_token_loss", "step_case", "take_step"]
+__all__ = ["DecoderSizes", "decoder", "next_token_loss", "step_case", "take_step"]
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """The sizes of a model: ``Sizes(layers=2, d_model=64, …).model()`` counts what
+class DecoderSizes:
+    """The sizes of a model: ``DecoderSizes(layers=2, d_model=64, …).model()`` counts what
     ``decoder(sizes, …)`` runs.
 
-    >>> Sizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=256).model().params
+    >>> DecoderSizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=256).model().params
     106816
     """
 
@@ -48,7 +48,7 @@ class Sizes:
         )  # fmt: skip
 
 
-def decoder(sizes: Sizes, device: Any, dtype: Any) -> Any:
+def decoder(sizes: DecoderSizes, device: Any, dtype: Any) -> Any:
     """The model as a module: ``net(tokens)`` gives logits; ``caches=`` decodes one
     token, ``checkpointed=`` computes blocks again."""
     import torch
@@ -125,7 +125,7 @@ def take_step(loss: Any, weights: Any, optimizer: Any = None) -> Any:
 
 
 def step_case(
-    bench: Bench, experiment: str, params: Mapping[str, Any], sizes: Sizes, dtype: str, *, checkpointed: bool = False,
+    bench: Bench, experiment: str, params: Mapping[str, Any], sizes: DecoderSizes, dtype: str, *, checkpointed: bool = False,
     compiled: bool = False, updated: bool = False, time_budget: float | None = None, extra: Mapping[str, Any] | None = None,
 ) -> Record:  # fmt: skip
     """Measure a training step on random tokens, *batch* and *seq* of the params; with

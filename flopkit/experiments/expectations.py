@@ -9,13 +9,21 @@ from typing import Any
 
 from flopkit.devices import device
 from flopkit.experiments.pairs import Span
-from flopkit.recordings.shelves import Case
+from flopkit.names import Word
+from flopkit.recordings.cases import Case
 
-__all__ = ["WORDS", "Cases", "Expectation", "Finding", "launch", "weak"]
+__all__ = ["Cases", "Confirmation", "Expectation", "Finding", "launch", "weak"]
 
-WORDS = ("held", "not clear", "failed")
 WAITS = "launching a call takes the host"  # how the note begins of a case whose device waited for its host
 PRECISE = {" %": (10.0,), " tokens": (), "×": (100.0, 10.0, 0.1)}  # a value below each has one more decimal
+
+
+class Confirmation(Word):
+    """Whether recorded cases confirm a part of a prediction."""
+
+    HELD = "held"
+    NOT_CLEAR = "not clear"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Expectation:
     ...     record = {"verdict": "ok", "dtype": "fp32", "params": {"n": n}}
     ...     return Case({**record, "seconds": took}, "ours", "", "a CPU")
     >>> found = twice.judged([case(1, 0.5), case(2, 1.0)])
-    >>> found.seen, found.word
+    >>> found.seen, found.confirmation
     ('time: 2.00×', 'held')
     """
 
@@ -87,13 +95,14 @@ class Finding:
         return f"{mean}{unit}" if low == high else f"{mean}{unit} ({low} to {high})"
 
     @property
-    def word(self) -> str:
+    def confirmation(self) -> Confirmation:
         """Failed if a whole interval lies outside, held if all of them lie inside, and
         else not clear."""
         least, most = self.expected.limits
         if any(each.high < least or each.low > most for each in self.values):
-            return WORDS[2]
-        return WORDS[0] if all(least <= each.low and each.high <= most for each in self.values) else WORDS[1]
+            return Confirmation.FAILED
+        inside = all(least <= each.low and each.high <= most for each in self.values)
+        return Confirmation.HELD if inside else Confirmation.NOT_CLEAR
 
     @property
     def weak(self) -> str:

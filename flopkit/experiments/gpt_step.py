@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
-from flopkit.experiments.decoder import Sizes, step_case
+from flopkit.experiments.decoder import DecoderSizes, step_case
 from flopkit.experiments.expectations import Cases, Expectation
 from flopkit.experiments.pairs import Span
 
@@ -63,12 +63,12 @@ def _mfu(of: Cases, **step: Any) -> Span:
     return flops / of.peak(**step) / of.seconds(**step)
 
 
-def sizes_of(bench: Bench) -> tuple[Sizes, int]:
+def sizes_of(bench: Bench) -> tuple[DecoderSizes, int]:
     """The model, and the tokens of a sequence. On a GPU it is as wide and deep as GPT-2
     small."""
-    gpu = Sizes(layers=12, d_model=768, heads=12, kv_heads=12, d_ff=2048, vocab=50304), 1024
-    cpu = Sizes(layers=4, d_model=256, heads=4, kv_heads=4, d_ff=704, vocab=4096), 128
-    toy = Sizes(layers=2, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128), 16
+    gpu = DecoderSizes(layers=12, d_model=768, heads=12, kv_heads=12, d_ff=2048, vocab=50304), 1024
+    cpu = DecoderSizes(layers=4, d_model=256, heads=4, kv_heads=4, d_ff=704, vocab=4096), 128
+    toy = DecoderSizes(layers=2, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128), 16
     return bench.pick(toy=toy, cpu=cpu, gpu=gpu)  # type: ignore[no-any-return]
 
 

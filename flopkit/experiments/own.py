@@ -16,7 +16,8 @@ from flopkit import machine
 from flopkit.experiments.bench import Bench
 from flopkit.experiments.catalogue import experiment
 from flopkit.measuring.ceilings import ceilings
-from flopkit.recordings.shelves import Case, records
+from flopkit.recordings.cases import Case, records
+from flopkit.sizes import number, positive
 
 __all__ = ["here", "short_run"]
 
@@ -60,8 +61,8 @@ def here(
     {'yours'}
     """
     chosen = experiment(name)
-    if cases is not None and cases < 1:
-        raise ValueError(f"cases={cases!r}: must be None or a whole number from 1 on")
+    if cases is not None:
+        cases = number("cases", cases)
     if kept := records(chosen.name, owner="yours"):
         return kept
     run = islice(short_run(chosen.name, limit=limit, time_budget=time_budget, scale=scale), cases)
@@ -103,6 +104,7 @@ def short_run(
     >>> next(run)["case"]
     'n=16, data=normal'
     """
+    positive("limit", limit, "seconds", zero=True)
     chosen, bench = experiment(name), Bench(scale=scale, time_budget=time_budget)
     own = _ceilings(bench)
     whose = f"yours: {own['title']}, a short run"

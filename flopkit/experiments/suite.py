@@ -16,7 +16,7 @@ from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.catalogue import NAMES, experiment
 from flopkit.measuring.ceilings import ceilings
 from flopkit.measuring.provenance import provenance
-from flopkit.recordings.recorded import Recording
+from flopkit.recordings.recording import Recording
 from flopkit.sizes import positive
 
 __all__ = ["Suite", "chosen", "record"]

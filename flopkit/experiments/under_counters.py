@@ -19,7 +19,7 @@ from typing import Any
 
 from flopkit import machine, units
 from flopkit.counter.running import count
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss, take_step
+from flopkit.experiments.decoder import DecoderSizes, decoder, next_token_loss, take_step
 from flopkit.measuring.hardware import ncu
 from flopkit.tables import Table
 
@@ -49,10 +49,10 @@ def _gpt(where: Any, small: bool) -> Callable[[], Any]:
     """A block as wide as GPT-3 XL's, with its embedding, head and loss."""
     import torch
 
-    sizes = Sizes(layers=1, d_model=2048, heads=16, kv_heads=16, d_ff=5504, vocab=32000)
+    sizes = DecoderSizes(layers=1, d_model=2048, heads=16, kv_heads=16, d_ff=5504, vocab=32000)
     batch, seq = 4, 2048
     if small:
-        sizes, batch, seq = Sizes(layers=1, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128), 2, 16
+        sizes, batch, seq = DecoderSizes(layers=1, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128), 2, 16
     net = decoder(sizes, where, torch.float32 if small else torch.bfloat16)
     tokens = torch.randint(sizes.vocab, (batch, seq + 1), device=where)
     return lambda: take_step(next_token_loss(net, tokens), net.parameters())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flopkit.arithmetic import exact_div
+from flopkit.arithmetic import Number, exact_div
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes
 from flopkit.layers.attentions import Mask, attention, visible_rows
@@ -94,7 +94,7 @@ def multi_head_attention(
     kv_new = q if kv_new is None else kv_new
     _within("kv_new", kv_new, kv)
 
-    def project(name: str, tokens: Any, d_in: Any, d_out: Any, bias: Any) -> Cost:
+    def project(name: str, tokens: Number, d_in: Number, d_out: Number, bias: Number) -> Cost:
         cost = dense(tokens=batch * tokens, d_in=d_in, d_out=d_out, bias=bias, dtype=dtype)
         return cost.named(name)
 
@@ -204,10 +204,10 @@ def mla(
     tokens = batch * q
     common: dict[str, Any] = dict(dtype=dtype)
 
-    def project(name: str, rows: Any, d_in: Any, d_out: Any) -> Cost:
+    def project(name: str, rows: Number, d_in: Number, d_out: Number) -> Cost:
         return dense(tokens=rows, d_in=d_in, d_out=d_out, **common).named(name)
 
-    def per_head(name: str, d_in: Any, d_out: Any) -> Cost:
+    def per_head(name: str, d_in: Number, d_out: Number) -> Cost:
         cost = matmul(batch=heads, m=tokens, k=d_in, n=d_out, **common).named(name)
         return replace(cost, params_by_role={"weight": heads * d_in * d_out})
 
@@ -242,6 +242,6 @@ def mla(
     return Cost.total("mla", [*parts, project("o_proj", tokens, heads * v_head_dim, d_model)])
 
 
-def _within(name: str, value: Any, kv: Any) -> None:
+def _within(name: str, value: Number, kv: Number) -> None:
     if wrong := offence(lambda value, kv: value > kv, value, kv):
         raise ValueError(f"{name}={wrong[0]} is more than kv={wrong[1]}: kv counts all keys, the new ones included")

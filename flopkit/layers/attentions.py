@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from flopkit.arithmetic import ceil_div, maximum, minimum, total
+from flopkit.arithmetic import Number, ceil_div, maximum, minimum, total
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
@@ -105,7 +105,7 @@ def around(reach: Count) -> Around:
 
 
 @checked
-def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
+def visible_pairs(q: Size, kv: Size, mask: Mask) -> Number:
     """Query-key pairs that *mask* lets through, for *q* queries and *kv* keys of one head.
 
     Full: ``q·kv``. Causal, aligned bottom-right as in decoding with a cache (the last query sees every key), with
@@ -146,14 +146,14 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Any:
     return seen(q, kv)
 
 
-def _in_chunks(n: Any, width: Any) -> Any:
+def _in_chunks(n: Number, width: Number) -> Number:
     """Pairs of the first *n* tokens."""
     whole = ceil_div(n - width + 1, width)  # n // width, in every reading
     return whole * seen(width, width) + seen(n - whole * width, n - whole * width)
 
 
 @checked
-def visible_rows(q: Size, kv: Size, mask: Mask) -> Any:
+def visible_rows(q: Size, kv: Size, mask: Mask) -> Number:
     """Rows of K and V that at least one of *q* queries sees: all *kv*, min(kv, q+w−1) under a window of w, min(kv, q+r) around
     each query, or those from the beginning of the first query's chunk on.
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from flopkit import macs
+from flopkit.arithmetic import Number
 from flopkit.cost import Cost
 from flopkit.dtypes import DType
 from flopkit.layers.positions import check_fit, check_output, check_reach, conv_output
@@ -390,12 +391,12 @@ def conv_transpose3d(
     return _conv("conv_transpose3d", batch, c_in, c_out, axes, kernel, groups, stride, dilation, bias, dtype, True)
 
 
-_Axes = tuple[tuple[str, Any, Any], ...]  # one a dimension: its letter, positions in, positions out
+_Axes = tuple[tuple[str, Number, Number], ...]  # one a dimension: its letter, positions in, positions out
 
 
 def _with_output(
-    letter: str, in_: Any, out: Any, padding: Any, kernel: Any, stride: Any, dilation: Any
-) -> tuple[str, Any, Any]:
+    letter: str, in_: Number, out: Number, padding: Number, kernel: Number, stride: Number, dilation: Number
+) -> tuple[str, Number, Number]:
     """An axis and its output, which is given or follows from the input and its padding."""
     if out is not None and padding is not None:
         raise ValueError(f"padding={padding} beside {letter}_out={short(out)}, which says it already: leave one out")
@@ -408,8 +409,8 @@ def _with_output(
 
 
 def _conv(
-    name: str, batch: Any, c_in: Any, c_out: Any, axes: _Axes, kernel: Any, groups: Any, stride: Any, dilation: Any,
-    bias: Any, dtype: Any, transposed: bool = False, padding: Any = None,
+    name: str, batch: Number, c_in: Number, c_out: Number, axes: _Axes, kernel: Sizes, groups: Number, stride: Sizes, dilation: Sizes,
+    bias: Number, dtype: Any, transposed: bool = False, padding: Sizes | None = None,
 ) -> Cost:  # fmt: skip
     """The common part: channels × positions dot products over a group's channels and the kernel's taps."""
     divides("groups", groups, "c_in", c_in)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flopkit.arithmetic import Number
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import ID_BYTES, vector_work
@@ -179,7 +180,7 @@ def rotary(*, batch: Size, seq: Size, heads: Size, head_dim: Size, dtype: DType 
     return vector_work("rotary", 3 * elements, 2 * nbytes(elements, real(dtype)) + nbytes(seq * head_dim, dtype))
 
 
-def _added(name: str, batch: Any, seq: Any, d_model: Any, dtype: Any, params: dict[str, Any]) -> Cost:
+def _added(name: str, batch: Number, seq: Number, d_model: Number, dtype: Any, params: dict[str, Number]) -> Cost:
     return Cost(
         name,
         vector_by_kind={"elementwise": batch * seq * d_model},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from flopkit.arithmetic import ceil_div, is_zero, log2, maximum, minimum, where
+from flopkit.arithmetic import Number, ceil_div, is_zero, log2, maximum, minimum, where
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
@@ -118,15 +118,15 @@ class ExpertLoad:
 
     Parameters
     ----------
-    assignments : Any
+    assignments : Number
         Pairs of a token and an expert that it chose: tokens · top_k.
-    experts, ranks : Any
+    experts, ranks : Number
         How many experts there are, and over how many devices they are spread.
-    busiest, busiest_rank : Any
+    busiest, busiest_rank : Number
         Assignments of the busiest expert, and of the busiest device.
-    limit : Any
+    limit : Number or None
         Rows that each expert computes at most. None: as many as come.
-    overflow : Any
+    overflow : Number
         Assignments that find no row.
 
     Examples
@@ -135,36 +135,36 @@ class ExpertLoad:
     1.0
     """
 
-    assignments: Any
-    experts: Any
-    ranks: Any
-    busiest: Any
-    busiest_rank: Any
-    limit: Any
-    overflow: Any
+    assignments: Number
+    experts: Number
+    ranks: Number
+    busiest: Number
+    busiest_rank: Number
+    limit: Number | None
+    overflow: Number
 
     @property
-    def imbalance(self) -> Any:
+    def imbalance(self) -> Number:
         """Tokens of the busiest expert, over those of the average expert."""
         return self.busiest * self.experts / self.assignments
 
     @property
-    def rank_imbalance(self) -> Any:
+    def rank_imbalance(self) -> Number:
         """Tokens that reach the busiest device, over those of the average device."""
         return self.busiest_rank * self.ranks / self.assignments
 
     @property
-    def dropped(self) -> Any:
+    def dropped(self) -> Number:
         """Share of the assignments that a capacity drops."""
         return self.overflow / self.assignments
 
     @property
-    def empty(self) -> Any:
+    def empty(self) -> Number:
         """Share of the computed rows that hold no token. Without a capacity there are none."""
         return 0 if self.limit is None else 1 - (self.assignments - self.overflow) / (self.experts * self.limit)
 
     @property
-    def slowdown(self) -> Any:
+    def slowdown(self) -> Number:
         """Rows of the busiest device, over those of a balanced load without padding: the factor on the time of compute-bound experts.
 
         Devices wait for the busiest one. Under a capacity each computes the same number of rows.
@@ -241,13 +241,13 @@ def expert_load(
             f"skew={skew}: must be at most experts / top_k = {experts} / {top_k}, since no token chooses an expert twice"
         )
     divides("ranks", ranks, "experts", experts)
-    assignments: Any = tokens * top_k  # type: ignore[operator]
+    assignments: Number = tokens * top_k  # type: ignore[operator]
     steepness = log2(skew) / log2(maximum(experts, 2))  # 1 − a: how fast the load falls off
-    overflow: Any = 0
+    overflow: Number = 0
     limit = None if capacity is None else _limit(capacity, assignments, experts)
     if limit is not None:
 
-        def beyond(first: Any) -> Any:
+        def beyond(first: Number) -> Number:
             """Assignments of the busiest *first* experts that their limits do not take."""
             return assignments * (first / experts) ** (1 - steepness) - limit * first
 
@@ -268,14 +268,14 @@ def expert_load(
     )
 
 
-def _limit(capacity: Any, assignments: Any, experts: Any) -> Any:
+def _limit(capacity: Number, assignments: Number, experts: Number) -> Number:
     """Rows of each expert. A fraction is split, so that a reading in doubles rounds only once."""
     if isinstance(capacity, Fraction):
         return ceil_div(capacity.numerator * assignments, capacity.denominator * experts)
     return ceil_div(capacity * assignments, experts)
 
 
-def _counted(counts: Sequence[int], ranks: Any, capacity: Any) -> ExpertLoad:
+def _counted(counts: Sequence[int], ranks: Number, capacity: Number | None) -> ExpertLoad:
     """The load of a router's own counts: a list, an array or a tensor."""
     listed = counts.tolist() if hasattr(counts, "tolist") else list(counts)
     loads = [number(f"counts[{i}]", n, minimum=0) for i, n in enumerate(listed)]

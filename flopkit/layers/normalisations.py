@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flopkit.arithmetic import Number
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.sizes import Flag, Size, checked, divides
@@ -228,7 +229,7 @@ def group_norm(
 # The same numbers, bare: for the counter, too. *affine*: how many of weight and bias there are.
 
 
-def normalised(elements: Any, groups: Any, affine: Any) -> Any:
+def normalised(elements: Number, groups: Number, affine: Number) -> Number:
     """Vector FLOPs of numbers that are brought to mean 0 and variance 1, group by group.
 
     >>> normalised(768, 1, affine=2)
@@ -237,7 +238,7 @@ def normalised(elements: Any, groups: Any, affine: Any) -> Any:
     return (STATISTICS_FLOPS + 1 + affine) * elements + (MEANS_FLOPS + ROOT_FLOPS) * groups
 
 
-def root_mean_squared(elements: Any, groups: Any, affine: Any) -> Any:
+def root_mean_squared(elements: Number, groups: Number, affine: Number) -> Number:
     """The same without a mean.
 
     >>> root_mean_squared(4096, 1, affine=1)
@@ -246,7 +247,7 @@ def root_mean_squared(elements: Any, groups: Any, affine: Any) -> Any:
     return (3 + affine) * elements + (1 + ROOT_FLOPS) * groups
 
 
-def batch_normalised(elements: Any, channels: Any, affine: Any, training: Any, running: Any) -> Any:
+def batch_normalised(elements: Number, channels: Number, affine: Number, training: Number, running: Number) -> Number:
     """By the statistics of the batch (*training*), which may be kept as *running* ones, or by those.
 
     >>> batch_normalised(64 * 112 * 112, 64, affine=2, training=False, running=False)
@@ -256,7 +257,7 @@ def batch_normalised(elements: Any, channels: Any, affine: Any, training: Any, r
     return (2 + affine + (STATISTICS_FLOPS - 1) * training) * elements + per_channel * channels
 
 
-def _norm(name: str, flops: Any, elements: Any, weights: Any, params: Any, dtype: Any) -> Cost:
+def _norm(name: str, flops: Number, elements: Number, weights: Number, params: Number, dtype: Any) -> Cost:
     """Each element read once and written once, and the bytes of the *weights* read."""
     traffic = 2 * nbytes(elements, real(dtype)) + weights
     return Cost(name, vector_by_kind={"norm": flops}, bytes=traffic, params_by_role={"norm": params})

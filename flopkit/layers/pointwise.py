@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from flopkit.arithmetic import Number
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.sizes import Count, Size, checked, choice
@@ -16,7 +17,7 @@ LOGSUMEXP_FLOPS = 4  # an element: the same without the division
 ID_BYTES = 8  # token numbers are int64
 
 
-class Recipe(NamedTuple):
+class Activation(NamedTuple):
     """Vector FLOPs of one output element, how they come about, and how many input elements it takes."""
 
     flops: int
@@ -24,21 +25,21 @@ class Recipe(NamedTuple):
     inputs: int = 1
 
 
-ACTIVATIONS: Mapping[str, Recipe] = {
-    "relu": Recipe(1, "max(x, 0): compare"),
-    "relu6": Recipe(2, "min(max(x, 0), 6): two compares"),
-    "leaky_relu": Recipe(2, "x or a·x: compare, multiply"),
-    "relu2": Recipe(2, "max(x, 0)²: compare, multiply"),
-    "sigmoid": Recipe(3, "1/(1 + exp(−x)): exponential, add, divide"),
-    "tanh": Recipe(1, "tanh(x), as one evaluation"),
-    "silu": Recipe(3, "x/(1 + exp(−x)): exponential, add, divide"),
-    "gelu": Recipe(5, "0.5·x·(1 + erf(x/√2)): three multiplies, erf, add"),
-    "gelu_tanh": Recipe(9, "0.5·x·(1 + tanh(a·(x + b·x³))): six multiplies, two adds, tanh"),
-    "hardsigmoid": Recipe(4, "min(max(x + 3, 0), 6)/6: add, two compares, divide"),
-    "hardswish": Recipe(5, "x·hardsigmoid(x): add, two compares, divide, multiply"),
-    "swiglu": Recipe(4, "silu(gate)·up: exponential, add, divide, multiply", inputs=2),
-    "geglu": Recipe(6, "gelu(gate)·up: four multiplies, erf, add", inputs=2),
-    "reglu": Recipe(2, "relu(gate)·up: compare, multiply", inputs=2),
+ACTIVATIONS: Mapping[str, Activation] = {
+    "relu": Activation(1, "max(x, 0): compare"),
+    "relu6": Activation(2, "min(max(x, 0), 6): two compares"),
+    "leaky_relu": Activation(2, "x or a·x: compare, multiply"),
+    "relu2": Activation(2, "max(x, 0)²: compare, multiply"),
+    "sigmoid": Activation(3, "1/(1 + exp(−x)): exponential, add, divide"),
+    "tanh": Activation(1, "tanh(x), as one evaluation"),
+    "silu": Activation(3, "x/(1 + exp(−x)): exponential, add, divide"),
+    "gelu": Activation(5, "0.5·x·(1 + erf(x/√2)): three multiplies, erf, add"),
+    "gelu_tanh": Activation(9, "0.5·x·(1 + tanh(a·(x + b·x³))): six multiplies, two adds, tanh"),
+    "hardsigmoid": Activation(4, "min(max(x + 3, 0), 6)/6: add, two compares, divide"),
+    "hardswish": Activation(5, "x·hardsigmoid(x): add, two compares, divide, multiply"),
+    "swiglu": Activation(4, "silu(gate)·up: exponential, add, divide, multiply", inputs=2),
+    "geglu": Activation(6, "gelu(gate)·up: four multiplies, erf, add", inputs=2),
+    "reglu": Activation(2, "relu(gate)·up: compare, multiply", inputs=2),
 }
 """The activations by name, and what each costs."""
 
@@ -87,7 +88,7 @@ def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
     return vector_work(kind, recipe.flops * elements, (recipe.inputs + 1) * nbytes(elements, real(dtype)))
 
 
-def vector_work(name: str, flops: Any, bytes: Any) -> Cost:
+def vector_work(name: str, flops: Number, bytes: Number) -> Cost:
     """Work that is all element by element, without parameters.
 
     >>> vector_work("copy", 0, 8).bytes

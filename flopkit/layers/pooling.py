@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flopkit.arithmetic import Number
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import vector_work
@@ -123,8 +124,8 @@ def avg_pool2d(
 
 
 def _pool(
-    name: str, last: int, batch: Any, channels: Any, h_out: Any, w_out: Any, kernel: Any, stride: Any,
-    h_in: Any, w_in: Any, dtype: Any,
+    name: str, last: int, batch: Number, channels: Number, h_out: Number, w_out: Number, kernel: Sizes, stride: Sizes | None,
+    h_in: Number, w_in: Number, dtype: Any,
 ) -> Cost:  # fmt: skip
     k_h, k_w = spread("kernel", kernel, 2)
     s_h, s_w = (k_h, k_w) if stride is None else spread("stride", stride, 2)

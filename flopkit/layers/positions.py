@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from flopkit.arithmetic import maximum
+from flopkit.arithmetic import Number, maximum
 from flopkit.sizes import checked, number, offence
 
 __all__ = ["conv_output"]
@@ -50,27 +48,27 @@ def conv_output(*, size_in: int, kernel: int, stride: int = 1, padding: int = 0,
     return (size_in + 2 * padding - reach) // stride + 1
 
 
-def _farthest(size_in: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+def _farthest(size_in: Number, kernel: Number, stride: Number, dilation: Number) -> Number:
     """Positions that a transposed kernel reaches: no padding, and the largest output_padding."""
     return (size_in - 1) * stride + dilation * (kernel - 1) + maximum(stride, dilation)
 
 
-def _padding(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+def _padding(size_in: Number, size_out: Number, kernel: Number, stride: Number, dilation: Number) -> Number:
     """Padding in all that the last position needs to fit; below zero, as many positions are left over."""
     return (size_out - 1) * stride + dilation * (kernel - 1) + 1 - size_in
 
 
-def _no_fit(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+def _no_fit(size_in: Number, size_out: Number, kernel: Number, stride: Number, dilation: Number) -> Number:
     odd = _padding(size_in, size_out, kernel, stride, dilation) % 2 == 1  # a stride above 1 leaves a slack
     return (dilation * (kernel - 1) + 1 > size_in) & odd & (stride == 1) & (size_out != size_in)
 
 
-def _no_output(size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> Any:
+def _no_output(size_in: Number, size_out: Number, kernel: Number, stride: Number, dilation: Number) -> Number:
     least = _padding(size_in, size_out, kernel, stride, dilation)
     return (least + stride - 1 < 0) | (least > 2 * (dilation * (kernel - 1) + 1))
 
 
-def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
+def check_fit(letter: str, size_in: Number, size_out: Number, kernel: Number, stride: Number, dilation: Number) -> None:
     """Refuse a kernel that is larger than the input unless a padding does that is symmetric, or "same", which leaves the size as it is."""
     if wrong := offence(_no_fit, size_in, size_out, kernel, stride, dilation):
         size_in, size_out, kernel, stride, dilation = wrong
@@ -80,7 +78,9 @@ def check_fit(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any
         )
 
 
-def check_reach(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
+def check_reach(
+    letter: str, size_in: Number, size_out: Number, kernel: Number, stride: Number, dilation: Number
+) -> None:
     """Refuse an output that a transposed kernel does not reach."""
     if wrong := offence(lambda out, *others: out > _farthest(*others), size_out, size_in, kernel, stride, dilation):
         most = int(_farthest(*wrong[1:]))
@@ -90,7 +90,9 @@ def check_reach(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: A
         )
 
 
-def check_output(letter: str, size_in: Any, size_out: Any, kernel: Any, stride: Any, dilation: Any) -> None:
+def check_output(
+    letter: str, size_in: Number, size_out: Number, kernel: Number, stride: Number, dilation: Number
+) -> None:
     """Refuse an output that no padding of up to the kernel's reach on each side gives."""
     if wrong := offence(_no_output, size_in, size_out, kernel, stride, dilation):
         size_in, size_out, kernel, stride, dilation = wrong

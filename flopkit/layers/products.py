@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flopkit import macs as bare
-from flopkit.arithmetic import is_zero
+from flopkit.arithmetic import Number, is_zero
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, is_complex, nbytes
 from flopkit.sizes import Flag, Size, checked
@@ -94,7 +94,7 @@ def dense(*, tokens: Size, d_in: Size, d_out: Size, bias: Flag = False, dtype: D
     )
 
 
-def contraction(macs: Any, dtype: Any) -> Any:
+def contraction(macs: Number, dtype: Any) -> Number:
     """Real multiply-adds in *macs* multiply-adds of *dtype*: four each where it is complex (8 FLOPs).
 
     >>> contraction(10, "bf16"), contraction(10, "complex64")
@@ -103,7 +103,9 @@ def contraction(macs: Any, dtype: Any) -> Any:
     return bare.of_numbers(macs, is_complex(dtype))
 
 
-def weighted(name: str, macs: Any, inputs: Any, weight: Any, outputs: Any, biases: Any, bias: Any, dtype: Any) -> Cost:
+def weighted(
+    name: str, macs: Number, inputs: Number, weight: Number, outputs: Number, biases: Number, bias: Number, dtype: Any
+) -> Cost:
     """A layer of *macs* multiply-adds with a *weight* and, where *bias* is on, one of the *biases* added to each output.
 
     >>> weighted("layer", 12, 3, 12, 4, 4, True, "fp32").bytes

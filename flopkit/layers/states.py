@@ -3,9 +3,7 @@ Mamba-2, token by token or in chunks."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from flopkit.arithmetic import ceil_div, divided
+from flopkit.arithmetic import Number, ceil_div, divided
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.sizes import Size, checked, choice, divides
@@ -190,6 +188,6 @@ def state_space(
             vector_by_kind={"elementwise": batch * seq * inner * (state + 1)},
             bytes=moved + nbytes(2 * batch * inner * state, dtype),
         )
-    tokens: Any = batch * chunk * ceil_div(seq, chunk)
+    tokens: Number = batch * chunk * ceil_div(seq, chunk)
     each = groups * chunk * state + chunk * inner + 2 * inner * state
     return Cost("state_space", macs_by_kind={"products": tokens * each}, bytes=moved)

@@ -29,7 +29,7 @@ __all__ = ["Ceilings", "ceilings"]
 BUDGET = {"cpu": 35.0, "cuda": 120.0}  # s: checks and random numbers come on top
 CALLS = 20  # of a shape in the search, at most
 LAUNCHES = 1000
-KINDS = 3  # of traffic
+TRAFFIC_KINDS = 3
 TWICE = 20.0  # s of a budget from which each ceiling is measured twice, with all others in between
 SURE = 0.05  # half of the interval, over the rate
 
@@ -175,13 +175,13 @@ def ceilings(
     chosen = _chosen(where, dtypes)
     seconds = BUDGET[where.type] if time_budget is None else time_budget
     passes = 2 if seconds >= TWICE else 1
-    part = seconds / ((1 + passes) * len(chosen) + passes * KINDS)  # of a search, or of a measurement
+    part = seconds / ((1 + passes) * len(chosen) + passes * TRAFFIC_KINDS)  # of a search, or of a measurement
     notes: list[str] = []
     matmul: dict[str, dict[str, Any]] = {}
     moved: dict[str, dict[str, Any]] = {}
     shapes: dict[str, workloads.Shape] = {}
     on_device = torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext()
-    with on_device, tqdm(total=passes * (len(chosen) + KINDS), desc="ceilings", leave=False, delay=1) as bar:
+    with on_device, tqdm(total=passes * (len(chosen) + TRAFFIC_KINDS), desc="ceilings", leave=False, delay=1) as bar:
         for _ in range(passes):
             for dtype in chosen:
                 bar.set_description(f"ceilings: {dtype}")

@@ -1,23 +1,62 @@
 """Whole networks as trees of layers, and the configurations of published ones."""
 
-from flopkit.models.blocks import Block, Branch, Patches
+from flopkit.models.blocks import Block, Branch, Frames, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.disentangled import Convolution, DisentangledAttention
 from flopkit.models.feed_forward import MLP, Experts
+from flopkit.models.finetuning import LastLayers
+from flopkit.models.formats import Formats
 from flopkit.models.heads import Head
 from flopkit.models.hugging_face import families, from_hf
 from flopkit.models.lora import LoRA
 from flopkit.models.mixers import Attention, LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
+from flopkit.models.recompute import Segments
 from flopkit.models.recurrences import GatedDelta, StateSpace
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
+from flopkit.models.storage import Storage, storage_names
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
 __all__ = [
-    "MLP", "Attention", "Block", "Branch", "Convolution", "ConvNet", "DenseAndExperts", "DisentangledAttention", "Experts", "GatedDelta", "Head", "Indexer", "LayerGate", "LayerInputs", "LatentAttention", "LoRA", "Model", "Patches", "Stack", "StateSpace", "WindowedLayers", "cnn", "cnn_names",
-    "config_names", "config_source", "families", "from_hf", "hf_config", "load", "model_names", "transformer",
-]  # fmt: skip
+    "Attention",
+    "Block",
+    "Branch",
+    "ConvNet",
+    "Convolution",
+    "DenseAndExperts",
+    "DisentangledAttention",
+    "Experts",
+    "Formats",
+    "Frames",
+    "GatedDelta",
+    "Head",
+    "Indexer",
+    "LastLayers",
+    "LatentAttention",
+    "LayerGate",
+    "LayerInputs",
+    "LoRA",
+    "MLP",
+    "Model",
+    "Patches",
+    "Segments",
+    "Stack",
+    "StateSpace",
+    "Storage",
+    "WindowedLayers",
+    "cnn",
+    "cnn_names",
+    "config_names",
+    "config_source",
+    "families",
+    "from_hf",
+    "hf_config",
+    "load",
+    "model_names",
+    "storage_names",
+    "transformer",
+]

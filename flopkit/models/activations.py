@@ -18,7 +18,7 @@ from flopkit.dtypes import nbytes
 from flopkit.models.blocks import MASK, Block
 from flopkit.models.finetuning import Training
 from flopkit.models.parts import Part, Run
-from flopkit.models.recompute import segments
+from flopkit.models.recompute import Segments, segments
 from flopkit.models.stack import Stack
 from flopkit.training.memory import Kept
 
@@ -61,7 +61,7 @@ class Layers(NamedTuple):
     kept: tuple[Kept, ...]
 
 
-def of_layers(training: Training, run: Run, recompute: str | int, kernel: str, dropout: bool) -> Layers:
+def of_layers(training: Training, run: Run, recompute: str | Segments, kernel: str, dropout: bool) -> Layers:
     """What the layers keep. Those of an encoder are among them, and what stands behind
     it, for every layer of the decoder reads
     that."""
@@ -87,7 +87,7 @@ def of_layers(training: Training, run: Run, recompute: str | int, kernel: str, d
     each = [total(kept.bytes for kept in layer) for layer in lists]
     core = [total(kept.bytes for kept in layer if kept.core) for layer in lists]
     edge = boundary(model, run)
-    if not isinstance(recompute, int):
+    if not isinstance(recompute, Segments):
         if recompute == "full":
             between = between + total(_handed_on(what.model, inside) for what, inside in stacks)
         there, again = under_policy(recompute, counts, each, core, edge)
@@ -144,6 +144,10 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
         found = found + total(kept.bytes for kept in _normed(model, "norm", run, model.embedding_dim))
     if model.embedding_dim is not None and training.all:
         found = found + nbytes(run.tokens * model.embedding_dim, run.dtype)
+    if model.frames is not None:
+        raise ValueError(
+            f"{model.name}: what the convolutions over sound keep is not known here; train_step counts their FLOPs"
+        )
     if model.patches is not None and training.all:
         found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
     if model.mtp is not None:

@@ -10,7 +10,7 @@ from flopkit.models.parts import Part, Run
 from flopkit.sizes import Size, choice, divides, number
 from flopkit.training.memory import Kept
 
-__all__ = ["MASK", "Block", "Branch", "Patches"]
+__all__ = ["MASK", "Block", "Branch", "Frames", "Patches"]
 
 MASK = 1  # bytes of a position of a dropout mask
 
@@ -114,3 +114,24 @@ class Patches:
     def tokens(self) -> int:
         """Tokens of an image: its patches and a class token."""
         return (self.image // self.patch) ** 2 + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frames:
+    """Sound as frames of a spectrogram, which two convolutions of three frames bring to
+    the model's width, the second with a stride of two (Whisper).
+
+    Parameters
+    ----------
+    tokens : Size
+        Tokens that they make: half as many as frames.
+    bins : Size
+        Numbers of a frame.
+    """
+
+    tokens: Size
+    bins: Size
+
+    def __post_init__(self) -> None:
+        number("tokens", self.tokens)
+        number("bins", self.bins)

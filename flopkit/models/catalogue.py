@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from os import PathLike
-from pathlib import Path
 from typing import Any, overload
 
+from flopkit.models.config_files import is_place
 from flopkit.models.configs import config_names, config_source, hf_config
+from flopkit.models.hub import catalogue_name
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
@@ -71,7 +72,10 @@ def load(name: str, mtp: bool = False) -> Model | ConvNet:
     >>> load("ResNet-50").forward(batch=64).flops
     523415584768
     """
-    found = find(name, model_names(), "a known model")
+    known = model_names()
+    if isinstance(name, str) and plain(name) not in map(plain, known) and (near := catalogue_name(name)):
+        raise ValueError(f"name={name!r} is not a known model; did you mean {near}?")
+    found = find(name, known, "a known model")
     tables, likes = _tables()
     if mtp and found in (*tables, *cnn_names()):
         raise ValueError(f"{found}: mtp=True: there is no layer for multi-token prediction")
@@ -112,7 +116,7 @@ def the_model(model: Any) -> Model:
 
 
 def any_model(model: Any) -> Model | ConvNet:
-    """A model by its name, by its ``config.json`` (the path, or what stands in it), or as it is.
+    """A model by its name, by its ``config.json`` (its place, or what stands in it), or as it is.
 
     >>> any_model("ResNet-50") == any_model(load("resnet50"))
     True
@@ -122,7 +126,7 @@ def any_model(model: Any) -> Model | ConvNet:
     if isinstance(model, str) and plain(model) not in map(
         plain, model_names()
     ):  # a name is no file that happens to be here
-        config = model.endswith(".json") or Path(model).is_file()
+        config = is_place(model)
     else:
         config = isinstance(model, (Mapping, PathLike))
     return from_hf(model) if config else load(model)

@@ -114,7 +114,8 @@ def stack_sizes(model: Stack) -> dict[str, str]:
     found = {"layers": layers, "width": amount(model.d_model)}
     if heads := _heads(model.blocks[0][0].mixer):
         found["heads"] = heads
-    return found | {"classes" if model.patches is not None else "vocabulary": amount(model.vocab)}
+    found["classes" if model.patches is not None else "vocabulary"] = amount(model.vocab)
+    return found if model.formats is None else found | {"weights": str(model.formats)}
 
 
 def _heads(mixer: Any) -> str:

@@ -138,11 +138,12 @@ class Experts(Branch):
             vector_by_kind={"elementwise": computed.vector_by_kind["elementwise"] + tokens * top_k * biases},
         )  # fmt: skip
         reached = minimum(experts, tokens * top_k)
+        stored = ((d_model, self.d_ff),) * (matrices - 1) + ((self.d_ff, d_model),)
         found = [
             part("router", router, tokens, formula=f"2·tokens·{d_model}·{experts}", role="product", reads=("input",),
-                 makes=("chances",), split="sequence"),
+                 makes=("chances",), split="sequence", matrices=((d_model, experts),)),
             part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", reads=("input", "chances"),
-                 makes=("output",), split="experts", formula=f"2·tokens·{top_k}·{matrices}·{d_model}·{self.d_ff}"),
+                 makes=("output",), split="experts", formula=f"2·tokens·{top_k}·{matrices}·{d_model}·{self.d_ff}", matrices=stored),
         ]  # fmt: skip
         vectors = chosen.params_by_role.get("bias")
         if vectors is not None:  # those of idle experts are among "idle"

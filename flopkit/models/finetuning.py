@@ -21,10 +21,39 @@ from flopkit.models.blocks import Block
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run
 from flopkit.models.stack import Stack
-from flopkit.sizes import number
+from flopkit.models.weights import formats_of, weight_bytes
+from flopkit.sizes import number, short
 from flopkit.training.memory import Kept, state_bytes
 
-__all__ = ["Group", "Training", "adapted", "training_of"]
+__all__ = ["Group", "LastLayers", "Training", "adapted", "training_of"]
+
+
+@dataclass(frozen=True)
+class LastLayers:
+    """The last layers of a model, and what follows them, are trained; all else is
+    frozen.
+
+    Parameters
+    ----------
+    layers : int
+        How many layers.
+
+    Examples
+    --------
+    >>> import flopkit as fk
+    >>> llama = fk.load("llama-3-8b")
+    >>> two = fk.models.LastLayers(2)
+    >>> llama.trained_params(two) == 2 * llama.layer(seq=1).params + llama.trained_params("head") + llama.d_model
+    True
+    >>> step = llama.train_step(seq=2048, trained=two)
+    >>> round(step.backward.flops / step.forward.flops, 3)
+    0.252
+    """
+
+    layers: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", number("layers", self.layers))
 
 
 class Group(NamedTuple):
@@ -61,7 +90,7 @@ class Training:
         if self.lora is not None:
             trained, first = kinds, 0 if len(kinds) == 1 else self.model.layer_order("trained=LoRA(…)")[0]
         else:
-            order = self.model.layer_order(f"trained={self.last}") if self.last else ()
+            order = self.model.layer_order(f"trained={LastLayers(self.last)}") if self.last else ()
             ends = order[len(order) - self.last :]
             trained, first = [ends.count(kind) for kind in range(len(kinds))], ends[0] if ends else -1
         found: list[list[Group]] = []
@@ -127,7 +156,8 @@ class Training:
         whole, trained = passes.token(self.model).params, self.params()
         if self.lora is None:
             return weight * whole, gradient * trained, states * trained
-        frozen = weight * whole if self.lora.base is None else nbytes(whole, self.lora.base)
+        base = self.lora.base
+        frozen = weight * whole if base is None else weight_bytes(self.model, formats_of(self.model, base))
         return frozen + weight * trained, gradient * trained, states * trained
 
     def backward(self, parts: list[Part]) -> tuple[Cost, Cost]:
@@ -220,8 +250,19 @@ def adapted(model: Stack, run: Run, lora: LoRA | None) -> list[Part]:
     return parts
 
 
-def training_of(model: Stack, trained: str | int | LoRA) -> Training:
+_CHOICES = "'all', 'head', fk.models.LastLayers(…) or fk.LoRA(rank=…, targets=…)"
+
+
+def _way_out(trained: Any) -> str:
+    if isinstance(trained, int) and not isinstance(trained, bool) and trained > 0:
+        return f"fk.models.LastLayers({trained}) for so many last layers"
+    return _CHOICES
+
+
+def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
     """What *trained* says, checked."""
+    if not isinstance(trained, (str, LastLayers, LoRA)):
+        raise TypeError(f"trained={short(trained)}: give {_way_out(trained)}")
     if trained == "all":
         return Training(model)
     if model.encoder is not None or model.mtp is not None:
@@ -234,14 +275,12 @@ def training_of(model: Stack, trained: str | int | LoRA) -> Training:
         return Training(model, all=False, lora=trained)
     if trained == "head":
         return Training(model, all=False)
-    if isinstance(trained, int) and not isinstance(trained, bool):
+    if isinstance(trained, LastLayers):
         layers = number("layers", model.layers)
-        if not 1 <= trained <= layers:
-            raise ValueError(
-                f"trained={trained}: the last layers that are trained, from 1 to the {layers} of {model.name}"
-            )
-        return Training(model, all=False, last=trained)
-    raise ValueError(f"trained={trained!r}: give 'all', 'head', a number of last layers, or LoRA(rank=…, targets=…)")
+        if trained.layers > layers:
+            raise ValueError(f"trained={trained}: {model.name} has {layers} layers")
+        return Training(model, all=False, last=trained.layers)
+    raise ValueError(f"trained={short(trained)}: give {_CHOICES}")
 
 
 def _add(macs: Counter[str], kinds: Mapping[str, Any], factor: Any) -> None:

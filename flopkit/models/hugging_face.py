@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
+from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
-from flopkit.names import hint
-from flopkit.sizes import flag, short
+from flopkit.models.quantized import formats_in
+from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type, without_type
+from flopkit.sizes import flag
 
 __all__ = ["families", "from_hf"]
 
@@ -26,7 +26,9 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     Parameters
     ----------
     config : Mapping[str, Any] or str or os.PathLike[str]
-        The configuration as a dictionary, or the path of a ``config.json``.
+        The configuration as a dictionary; the path of a ``config.json``, of Meta's or Mistral's ``params.json``, of a GGUF
+        file, or of a folder with one of them; or a Hub id, ``"org/name"``, whose ``config.json`` is looked up in the local
+        cache, then by ``huggingface_hub`` on the Hub. Weights are never read.
     mtp : bool, optional
         Whether the layer for multi-token prediction is there, which training has and inference may leave out.
 
@@ -38,19 +40,21 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     Raises
     ------
     ValueError
-        For a ``model_type`` that is not known, with near ones; for a field that is missing or has a value that is not described here;
+        For a ``model_type`` that is not known, with a way out; for a file that is something else; for a field that is
+        missing or has a value that is not described here;
         for *mtp* where ``num_nextn_predict_layers`` says that there is no such layer, or more than one.
     TypeError
         For what is neither a dictionary nor a path, a size that is no whole number, a switch that is neither true nor false.
-    FileNotFoundError
-        Where there is no such file.
+    OSError
+        Where there is no such file, and where the Hub does not answer or does not have it.
 
     Notes
     -----
     The values in a ``config.json`` are taken as they stand. A field that ``transformers`` would fill with a default of its own is an
     error where the model needs it and the default is no rule (size of a head: the width by the heads). Some fields may be missing, heads of
     keys and values and the window among them: then it is what ``transformers`` takes for this family, and ``Model.notes`` says so. For a
-    model of text and images the part for text is read.
+    model of text and images the part for text is read. ``quantization_config`` and ``dtype`` (``torch_dtype``) give ``Model.formats``; a
+    method that is not read is a note, and then weights count as if they were not quantised.
 
     Examples
     --------
@@ -59,41 +63,39 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     >>> from_hf(config).params
     6738415616
     """
-    if isinstance(config, (str, os.PathLike)):
-        path = Path(config)
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path}: there is no such file; give the path of a config.json, or load a model by its name: fk.load"
-            )
-        try:
-            config = json.loads(path.read_text("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: not a JSON file: {error}") from None
-    if not isinstance(config, Mapping):
-        raise TypeError(f"config={short(config)}: must be a dictionary or the path of a config.json")
+    given = configuration(config)
+    with given.naming():
+        model = _read(given.config, mtp)
+    return given.finished(model)
+
+
+def _read(config: Mapping[str, Any], mtp: bool) -> Model:
+    """The model that a configuration describes, where it is a dictionary with a ``model_type``."""
+    whole = config
     config, outer, others = _part_for_text(config)
     kind = config.get("model_type")
     if not isinstance(kind, str):
-        raise ValueError("the configuration has no 'model_type': give a whole config.json")
+        raise without_type(whole)
     family = SAME.get(kind, kind)
-    said = repr(kind) if outer == kind else f"{kind!r}, the part for text of a {outer!r},"
     if family not in ARCHITECTURES:
-        raise ValueError(f"model_type={said} is not described here; {hint(kind[:60], ARCHITECTURES)}")
+        raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     model = ended(
         ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind)), kind, task, tasks(family), lambda: c.labels
     )
     if outer != kind and not model.causal:
-        raise ValueError(
-            f"model_type={outer!r} is not described here: its part for text, a {kind!r}, is no decoder, and nothing by itself"
-        )
+        why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
+        raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
         model = replace(model, causal=False)
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     if others:
         notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
-    return replace(model, notes=(*model.notes, *notes), mtp=_mtp_layer(c, model) if flag("mtp", mtp) else model.mtp)
+    formats, more = formats_in(whole, model, config)
+    notes += more
+    last = _mtp_layer(c, model) if flag("mtp", mtp) else model.mtp
+    return replace(model, formats=formats, notes=(*model.notes, *notes), mtp=last)
 
 
 def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from flopkit.arithmetic import exact_div
 from flopkit.cost import Cost
-from flopkit.dtypes import DType, bits
 from flopkit.layers.pointwise import residual
 from flopkit.layers.products import dense
+from flopkit.models.formats import Formats, Weights, by_role
 from flopkit.models.parts import Part, Run, part
+from flopkit.models.storage import stored
 from flopkit.sizes import Size, short, size
 
 __all__ = ["LoRA"]
@@ -27,9 +29,10 @@ class LoRA:
     targets : str or tuple[str, ...], optional
         The dense layers that get one, by the names that `Model.table` shows, in every
         layer of the model.
-    base : DType, optional
-        Number format in which the frozen weights are stored, such as ``"int4"``
-        (QLoRA). None: that of the step's precision.
+    base : Weights, optional
+        Format in which the frozen weights are stored, as `Model.prefill` takes it, such
+        as ``"nf4"`` (QLoRA: embedding, head and norms stay bf16). None: that of the
+        step's precision.
 
     References
     ----------
@@ -46,11 +49,17 @@ class LoRA:
     >>> step = llama.train_step(seq=2048, trained=adapters)
     >>> round(step.backward.flops / step.forward.flops, 3)  # the frozen weights have no gradient
     1.032
+
+    The frozen weights of QLoRA, without the adapters:
+
+    >>> memory = llama.train_memory(seq=512, trained=fk.LoRA(rank=16, base="nf4"))
+    >>> memory.weights - 2 * llama.trained_params(adapters)
+    5702295552
     """
 
     rank: Size
     targets: str | tuple[str, ...] = ("q_proj", "v_proj")
-    base: DType | None = None
+    base: Weights | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", size("rank", self.rank))
@@ -63,8 +72,10 @@ class LoRA:
             raise ValueError(
                 "targets is empty: name the dense layers that get an adapter, such as ('q_proj', 'v_proj')"
             )
-        if self.base is not None:
-            bits(self.base)  # or an error that names it
+        if isinstance(self.base, Mapping):
+            object.__setattr__(self, "base", by_role(self.base))
+        elif self.base is not None and not isinstance(self.base, Formats):
+            stored(self.base, "base")  # or an error that names it
 
     def beside(self, parts: list[Part], run: Run) -> list[Part]:
         """*parts* of a layer, each target followed by its adapter."""

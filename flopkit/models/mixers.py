@@ -14,7 +14,7 @@ from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import Part, Run, packed, part, placed, project
 from flopkit.models.sparse import Indexer
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
@@ -47,8 +47,8 @@ class Attention(Branch):
         Features of a head that are turned by their position. None: all; 0: none.
     qkv_bias, out_bias : Flag, optional
         Whether the projections add a bias.
-    key_bias : Flag, optional
-        Whether that of the keys does, where it differs. None: as *qkv_bias* says.
+    k_bias : bool, optional
+        Whether the keys' does, too, where *qkv_bias* is set (not in Whisper).
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
         for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
@@ -87,7 +87,7 @@ class Attention(Branch):
     rotary: Any = None
     qkv_bias: Flag = False
     out_bias: Flag = False
-    key_bias: Flag | None = None
+    k_bias: bool = True
     qk_norm: str = ""
     sinks: Flag = False
     gate: Flag = False
@@ -151,17 +151,18 @@ class Attention(Branch):
             if not is_zero(fresh):
                 makes = (what,) if self.values == "own" else ("keys", "values")
                 made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
-                bias = self.qkv_bias if what == "values" or self.key_bias is None else self.key_bias
+                bias = self.qkv_bias if self.k_bias or name != "k_proj" else 0
                 found.append(project(name, run, d_model, kv_heads * head_dim, bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
             turned_heads = heads if self.reused else heads + kv_heads
-            turned = rotary(batch=run.batch, seq=run.q, heads=turned_heads, head_dim=self.rotary, dtype=run.dtype)
+            turned = placed(rotary, run, self.rotary, heads=turned_heads, head_dim=self.rotary, dtype=run.dtype)
             found.append(part("rotary", turned, run.tokens, split="inner"))
         mask = self.mask(run)
         core = attention(
             batch=run.batch, q=run.q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mask=mask, dtype=run.dtype
         )  # fmt: skip
+        core = packed(core, run, mask)
         extra: dict[str, Any] = {}
         if not is_zero(self.sinks):
             extra["bias"] = self.sinks * heads
@@ -171,7 +172,7 @@ class Attention(Branch):
             extra["position"] = extra.get("position", 0) + self.position_keys * d_model * heads * head_dim
         if extra:
             core = replace(core, params_by_role=extra)
-        seen = "pairs" if mask != "full" else "batch·q·kv"
+        seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
         cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self._seen(run.kv))
         formula = f"2·{seen}·{heads}·2·{head_dim}"
         found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
@@ -304,7 +305,12 @@ class LatentAttention(Branch):
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        found = [part(each.name, each, run.tokens, **known[each.name]) for each in layer.parts]
+        made = {each.name: each for each in layer.parts}
+        if run.documents is not None:
+            made["attention"] = packed(made["attention"], run, self.mask(run))
+            turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
+            made["rotary"] = placed(rotary, run, self.qk_rope, **turned)
+        found = [part(name, each, run.tokens, **known[name]) for name, each in made.items()]
         if self.indexer is not None:
             core = [each.cost.name for each in found].index("attention")
             found[core:core] = self.indexer.parts(run, d_model, self.q_lora)
@@ -326,6 +332,10 @@ class LatentAttention(Branch):
             fields = {"role": "product", "shape": (d_in, d_out), "reads": (reads,), "makes": made, "split": split}
             return {"formula": f"2·tokens·{d_in}·{d_out}"} | fields
 
+        def absorbed(features: Any) -> dict[str, Any]:
+            """How a checkpoint stores it: as rows of the matrix behind the latent."""
+            return {"matrices": ((self.kv_lora, heads * features),)}
+
         def norm(what: str) -> dict[str, Any]:
             return {"role": "norm", "reads": (what,), "makes": (what,)}
 
@@ -338,9 +348,9 @@ class LatentAttention(Branch):
             "kv_norm": norm("latent"),
             "rotary": {"split": "inner"},
             "kv_up": product(self.kv_lora, heads * (self.qk_nope + self.v_head_dim), "latent", ("keys", "values"), "column"),
-            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner"),
+            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner") | absorbed(self.qk_nope),
             "attention": core | {"formula": f"2·pairs·{heads}·({key} + {value})"},
-            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner"),
+            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner") | absorbed(self.v_head_dim),
             "o_proj": product(heads * self.v_head_dim, d_model, "heads", "output", "row") | OUT,
         }  # fmt: skip
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from flopkit.arithmetic import total
 from flopkit.cost import Cost, amount
-from flopkit.dtypes import DType, nbytes
+from flopkit.dtypes import DType
 from flopkit.models import activations, passes
 from flopkit.models.display import in_a_line, model_table, no_text, stack_sizes, summary
 from flopkit.models.feed_forward import Experts
-from flopkit.models.finetuning import adapted, training_of
+from flopkit.models.finetuning import LastLayers, adapted, training_of
+from flopkit.models.formats import Weights
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run
-from flopkit.models.recompute import computed_again, policy_name
+from flopkit.models.recompute import Segments, computed_again, policy_name
 from flopkit.models.stack import Stack
-from flopkit.sizes import Count, Factor, Size, choice, offence, size
+from flopkit.models.storage import nbytes
+from flopkit.models.weights import formats_of, read_bytes, weight_bytes
+from flopkit.sizes import Count, Factor, Size, choice, lengths_of, offence, short, size
 from flopkit.tables import Table
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory
 from flopkit.training.steps import Step
@@ -92,9 +95,13 @@ class Model(Stack):
         embedding is one.
     patches : Patches, optional
         What makes tokens of an image.
+    frames : Frames, optional
+        What makes tokens of sound.
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
+    formats : Formats, optional
+        The formats in which its file stores the weights. None: it does not say.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
     source : str, optional
@@ -123,7 +130,7 @@ class Model(Stack):
         choose."""
         return self.params - passes.token(self).macs_by_kind.get("idle", 0)
 
-    def trained_params(self, trained: str | int | LoRA = "all") -> Any:
+    def trained_params(self, trained: str | LastLayers | LoRA = "all") -> Any:
         """How many numbers a step trains that is asked for with the same *trained*, as
         in `train_step`.
 
@@ -135,9 +142,9 @@ class Model(Stack):
 
     # -- the pass ---------------------------------------------------------------------------------------------
 
-    def forward(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16") -> Cost:
-        """The forward pass over *batch* sequences of *seq* tokens, the head on each of
-        them.
+    def forward(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16", lengths: Any = None) -> Cost:
+        """The forward pass over *batch* sequences of *seq* tokens, or over documents of
+        the *lengths*, the head on each token.
 
         Parameters
         ----------
@@ -145,9 +152,18 @@ class Model(Stack):
             Tokens of a sequence; of an encoder-decoder, in each of the two. A model of
             images knows it from the image.
         batch : Size, optional
-            Sequences.
+            Sequences; with *lengths*, how many times these documents are there.
         dtype : DType, optional
             Number format of weights and activations, for the bytes.
+        lengths : Any, optional
+            In the place of *seq*: the tokens of each document of a packed or ragged
+            batch, in a list, an array or a tensor. A token sees its own document alone,
+            in which positions, windows, chunks and states begin anew; how documents are
+            laid out in rows makes no difference, and tokens of padding are not there.
+            So FLOPs are the sum of ``forward(seq=s)`` over them, under every
+            convention: TORCH counts all Σ s² positions of their score matrices, as
+            it does for jagged tensors, and an author's preset takes each document's
+            own length. Of an encoder-decoder: the lengths in each of the two.
 
         Returns
         -------
@@ -155,19 +171,38 @@ class Model(Stack):
             Of the whole batch, under EXACT. Its parts are the embedding, the layers of
             each kind, norm and head. Bytes: each operator by itself.
 
+        Raises
+        ------
+        ValueError or TypeError
+            For a bad size, both *seq* and *lengths* or neither, a model of images with
+            *lengths*, a text longer than a table of positions.
+
         Notes
         -----
         Not counted: the loss, dropout, soft caps of scores or logits, building masks
         and tables of angles, copies.
+        Bytes with *lengths*: weights and rows of positions are read once for all
+        documents, and no scores are moved, as with a flash kernel.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> llama = load("llama-3-8b")
+        >>> packed, whole = llama.forward(lengths=[512, 3584, 4096]), llama.forward(seq=8192)
+        >>> packed.flops == sum(llama.forward(seq=s).flops for s in (512, 3584, 4096))
+        True
+        >>> round(whole.macs_by_kind["scores"] / packed.macs_by_kind["scores"], 2)  # of taking 8192 for each
+        2.25
         """
-        run = self._whole(seq, batch, dtype)
+        run = self._whole(seq, batch, dtype, lengths)
         return Cost.total(f"{self.name}, forward", (each.cost for each in self.parts(run)))
 
     def train_step(
-        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", early_stop: bool = False,
-        dtype: DType = "bf16", trained: str | int | LoRA = "all", capacity: Factor | None = None,
+        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | Segments = "none", early_stop: bool = False,
+        dtype: DType = "bf16", trained: str | LastLayers | LoRA = "all", capacity: Factor | None = None, lengths: Any = None,
     ) -> Step:  # fmt: skip
-        """One training step over *batch* sequences of *seq* tokens.
+        """One training step over *batch* sequences of *seq* tokens, or over documents of
+        the *lengths*.
 
         FLOPs: forward as `forward` counts it; backward, where all is trained, twice as
         much, since each product comes back as two (the first product of a model of
@@ -176,18 +211,18 @@ class Model(Stack):
         none.
         Recompute: nothing (``"none"``), scores and values of attention
         (``"selective"``), the forward pass of every layer (``"full"``), or of all
-        layers but the last *k* (a number *k*: segments of so many layers, of which
-        ``checkpoint_sequential`` computes each but the last again), and besides the
-        scores that a flash kernel computes again.
+        layers but those of the last segment (`Segments`), and besides the scores that
+        a flash kernel computes again.
 
         Parameters
         ----------
         seq : Size, optional
             Tokens of a sequence, as in `forward`.
         batch : Size, optional
-            Sequences.
-        recompute : str or int, optional
-            ``"none"``, ``"selective"``, ``"full"``, or how many layers make a segment.
+            Sequences, or how many times the documents are there.
+        recompute : str or Segments, optional
+            ``"none"``, ``"selective"``, ``"full"``, or segments of so many layers:
+            ``fk.models.Segments(layers=4)``.
         early_stop : bool, optional
             Whether a checkpointed part is computed again only as far as the backward
             pass needs it, as PyTorch's non-reentrant checkpoint does: the last product
@@ -196,15 +231,18 @@ class Model(Stack):
             around a flash kernel.
         dtype : DType, optional
             Number format of weights and activations.
-        trained : str | int | LoRA, optional
-            ``"all"``; ``"head"``: the head alone; a number: so many last layers and
-            what follows them; or adapters (`LoRA`), with all else frozen. A layer
-            without a backward pass is not computed again. A tied head trains the
-            embedding, too.
+        trained : str | LastLayers | LoRA, optional
+            ``"all"``; ``"head"``: the head alone; the last layers and what follows
+            them: ``fk.models.LastLayers(2)``; or adapters (`LoRA`), with all else
+            frozen. A layer without a backward pass is not computed again. A tied head
+            trains the embedding, too.
         capacity : Factor, optional
             The capacity factor of experts, as in `flopkit.moe`. Rows that no token
             fills count as hardware FLOPs and not as model FLOPs. None: no limit, no
             padding.
+        lengths : Any, optional
+            In the place of *seq*: the tokens of each document, as in `forward`.
+            `Step.packed` gives the same step over other documents.
 
         Examples
         --------
@@ -214,7 +252,7 @@ class Model(Stack):
         True
         """
         policy = policy_name(recompute)
-        run = replace(self._whole(seq, batch, dtype), capacity=self._capacity(capacity))
+        run = replace(self._whole(seq, batch, dtype, lengths), capacity=self._capacity(capacity))
         training = training_of(self, trained)
         parts = adapted(self, run, training.lora)
         layers = [each for each in parts if each.place == "layers"]
@@ -235,11 +273,14 @@ class Model(Stack):
             scores_again=flash,
             outside=work("outside", (each.cost for each in parts if each.place != "layers")),
             full=recompute == "full",
-        )
+            over=partial(
+                self.train_step, recompute=recompute, early_stop=early_stop, dtype=dtype, trained=trained, capacity=capacity
+            ),
+        )  # fmt: skip
 
     def train_memory(
-        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | int = "none", precision: str = "mixed",
-        optimizer: str = "adam", kernel: str = "flash", dropout: bool = False, trained: str | int | LoRA = "all",
+        self, *, seq: Size | None = None, batch: Size = 1, recompute: str | Segments = "none", precision: str = "mixed",
+        optimizer: str = "adam", kernel: str = "flash", dropout: bool = False, trained: str | LastLayers | LoRA = "all",
     ) -> Memory:  # fmt: skip
         """Memory of one training step over *batch* sequences of *seq* tokens on one
         device.
@@ -256,9 +297,9 @@ class Model(Stack):
             Tokens of a sequence, as in `forward`.
         batch : Size, optional
             Sequences.
-        recompute : str or int, optional
-            As in `train_step`. ``"full"`` keeps the input of every layer; a number *k*
-            keeps the inputs of all segments but the last, and all of the last.
+        recompute : str or Segments, optional
+            As in `train_step`. ``"full"`` keeps the input of every layer; `Segments`
+            keep the inputs of all segments but the last, and all of the last.
         precision : str, optional
             ``"fp32"``, ``"mixed"`` (16-bit weights and gradients, a copy of the weights
             in fp32), ``"mixed-fp32-gradients"``, ``"bf16"``. Activations are bf16 in
@@ -271,7 +312,7 @@ class Model(Stack):
         dropout : bool, optional
             Whether dropout stands behind each branch and, with ``"math"``, behind the
             softmax; its masks take a byte a position.
-        trained : str | int | LoRA, optional
+        trained : str | LastLayers | LoRA, optional
             As in `train_step`. The input of a frozen dense layer is not kept for it.
 
         Raises
@@ -338,8 +379,9 @@ class Model(Stack):
         return Memory(name, weights, gradients, states, layers.there, ends, layers.again, layers.kept)
 
     def prefill(
-        self, *, prompt: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16", prefix: Count = 0
-    ) -> Cost:
+        self, *, prompt: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
+        prefix: Count = 0,
+    ) -> Cost:  # fmt: skip
         """The pass over *batch* prompts that fills the cache; the head runs on the last
         token of each.
 
@@ -349,8 +391,14 @@ class Model(Stack):
             New tokens of a sequence.
         batch : Size, optional
             Sequences.
-        weights, kv_cache : DType, optional
-            Number formats of the weights and of the cache.
+        weights : Weights, optional
+            The format in which the weights are stored: a name (``"bf16"``, ``"fp8"``,
+            ``"mxfp4"``, ``"nf4"``, ``"q4_k_m"``, …, blocks with their scales), or a
+            name by role, ``{"experts": "mxfp4", "rest": "bf16"}``; `Formats` lists the
+            roles and says what a format of blocks leaves alone. None: what the model's
+            file says, else bf16.
+        kv_cache : DType, optional
+            The format of the cache. None: what the model's file says, else bf16.
         prefix : Count, optional
             Tokens of a sequence that lie in the cache already, from an earlier chunk or
             a prompt that others share.
@@ -365,7 +413,8 @@ class Model(Stack):
         Notes
         -----
         Not counted in the bytes: activations, logits among them, which can stay on the
-        chip; scales of quantised numbers. So the bytes are a lower bound.
+        chip; scales of plain formats such as fp8 and int4 (formats of blocks have
+        theirs). So the bytes are a lower bound.
 
         Examples
         --------
@@ -380,8 +429,9 @@ class Model(Stack):
         return self._served("prefill", Run(batch, prompt, prompt + prefix), batch, weights, kv_cache)
 
     def decode(
-        self, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16", new: Size = 1
-    ) -> Cost:
+        self, *, context: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
+        new: Size = 1,
+    ) -> Cost:  # fmt: skip
         """One step of decoding: one new token for each of *batch* sequences.
 
         Parameters
@@ -390,8 +440,10 @@ class Model(Stack):
             Tokens of a sequence, the new ones included.
         batch : Size, optional
             Sequences.
-        weights, kv_cache : DType, optional
-            Number formats of the weights and of the cache.
+        weights : Weights, optional
+            The format of the weights, as in `prefill`.
+        kv_cache : DType, optional
+            That of the cache.
         new : Size, optional
             New tokens of each sequence: more than one where a step verifies drafted
             tokens. The head runs on each.
@@ -405,8 +457,8 @@ class Model(Stack):
 
         Notes
         -----
-        Not counted in the bytes: activations, logits among them; scales of quantised
-        numbers.
+        Not counted in the bytes: activations, logits among them; scales of plain
+        formats.
 
         Examples
         --------
@@ -414,12 +466,38 @@ class Model(Stack):
         >>> step = load("llama-3-8b").decode(context=8192)
         >>> step.bytes  # the weights without the table of the embedding, one row of it, and a cache of 1.07 GB
         16083599360
+        >>> checkpoint = {"experts": "mxfp4", "rest": "bf16"}
+        >>> load("gpt-oss-120b").decode(context=1, weights=checkpoint).bytes
+        5002981632
         """
         tokens, whole = size("new", new), size("context", context)
         if offence(lambda part, all: part > all, tokens, whole):
             raise ValueError(f"new={new}: these tokens are part of the context={context}, which cannot be shorter")
         run = Run(size("batch", batch), tokens, whole, decode=True)
         return self._served("decode", run, run.tokens, weights, kv_cache)
+
+    def weight_bytes(self, weights: Weights | None = None) -> Any:
+        """Bytes of all weights, as a checkpoint has them; a tied table counts once.
+
+        Parameters
+        ----------
+        weights : Weights, optional
+            The format in which they are stored, as in `prefill`.
+
+        Notes
+        -----
+        Not counted: names and shapes of the tensors in a file, its vocabulary, one
+        number for a whole tensor (see `flopkit.models.Storage`).
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> load("gpt-oss-120b").weight_bytes({"experts": "mxfp4", "rest": "bf16"})  # published: 65.25 GB
+        65248815744
+        >>> load("llama-3-8b").weight_bytes("nf4")  # QLoRA: embedding, head and norms in bf16
+        5702295552
+        """
+        return weight_bytes(self, formats_of(self, weights))
 
     def kv_bytes(self, *, context: Size, batch: Size = 1, dtype: DType = "bf16") -> Any:
         """Bytes of the cache of *batch* sequences of *context* tokens.
@@ -453,11 +531,22 @@ class Model(Stack):
         self._of_text(name)
         if self.encoder is not None:
             run = replace(run, encoded=run.kv)
+        formats = formats_of(self, weights)
+        cache = self.cache_format(cache)
+        found = passes.through(replace(self, mtp=None), run, head_tokens)
+        read = read_bytes(self, formats, found)
         parts = [
-            replace(each.cost, bytes=nbytes(each.weights, weights) + nbytes(each.cache, cache), parts=())
-            for each in passes.through(replace(self, mtp=None), run, head_tokens)
+            replace(each.cost, bytes=weights + nbytes(each.cache, cache), parts=())
+            for each, weights in zip(found, read, strict=True)
         ]
         return Cost.total(f"{self.name}, {name}", parts)
+
+    def cache_format(self, kv_cache: DType | None) -> Any:
+        """The format of the cache: the one that is given, else what the model's file
+        says, else bf16."""
+        if kv_cache is not None:
+            return kv_cache
+        return "bf16" if self.formats is None or self.formats.kv_cache is None else self.formats.kv_cache
 
     def _of_text(self, name: str) -> None:
         if not self.writes:
@@ -469,17 +558,36 @@ class Model(Stack):
             raise ValueError(f"capacity={capacity}: {self.name} has no experts, which alone have a capacity")
         return capacity
 
-    def _whole(self, seq: Any, batch: Any, dtype: Any) -> Run:
-        """*batch* sequences of *seq* tokens, from the first to the last layer."""
+    def _whole(self, seq: Any, batch: Any, dtype: Any, lengths: Any = None) -> Run:
+        """*batch* sequences of *seq* tokens, or documents of the *lengths*, from the
+        first to the last layer."""
+        documents = None
+        if lengths is not None:
+            if seq is not None:
+                raise ValueError(
+                    f"seq={short(seq)} beside lengths={short(lengths)}: the tokens of each document take the place of seq; leave one out"
+                )
+            if self.patches is not None:
+                raise ValueError(
+                    f"lengths={short(lengths)}: an image has {self.patches.tokens} tokens in {self.name}; leave lengths= out"
+                )
+            documents = lengths_of(lengths)
+            seq = documents.tokens
         if seq is None:
             if self.patches is None:
-                raise TypeError(f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096")
+                raise TypeError(
+                    f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096, or lengths=, those of each document"
+                )
             seq = self.patches.tokens
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
-        encoded = None if self.encoder is None else seq
-        return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype)
+        encoded = None if self.encoder is None else self._encoded(seq)
+        return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)
+
+    def _encoded(self, seq: Any) -> Any:
+        """Tokens of the encoder's output: as many as the decoder has, where sound does not say it."""
+        return seq if self.encoder is None or self.encoder.frames is None else self.encoder.frames.tokens
 
     def parts(self, run: Run) -> list[Part]:
         """The parts of a pass, each with the weights it reads and the numbers it leaves
@@ -488,7 +596,8 @@ class Model(Stack):
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer of a *kind*, a place in ``blocks``, by its parts."""
-        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=seq, dtype=dtype)
+        encoded = self._encoded(seq)
+        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=encoded, dtype=dtype)
         return Cost.total("layer", (each.cost for each in passes.layer(self, self.blocks[kind][0], run)))
 
     # -- showing itself ---------------------------------------------------------------------------------------

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from flopkit.arithmetic import exact_div, total
 from flopkit.cost import Cost
-from flopkit.layers.attentions import SCALE_FLOPS
+from flopkit.dtypes import nbytes
+from flopkit.layers.attentions import SCALE_FLOPS, Around, Chunks, Mask, Window, visible_pairs
 from flopkit.layers.pointwise import SOFTMAX_FLOPS, residual
 from flopkit.layers.products import dense
+from flopkit.sizes import Lengths
 
-__all__ = ["SPLITS", "Part", "Place", "Role", "Run", "Split", "added", "part", "project"]
+__all__ = ["SPLITS", "Part", "Place", "Role", "Run", "Split", "added", "packed", "part", "placed", "project"]
 
 Role: TypeAlias = Literal[
     "product", "experts", "convolution", "core", "norm", "vector", "sum", "table", "adapter", "stack"
@@ -62,6 +65,8 @@ class Run:
         Number format of weights and activations.
     capacity : Any, optional
         The capacity factor of experts, as in `flopkit.moe`.
+    documents : Lengths, optional
+        Where the *q* tokens are documents that do not see each other, their lengths.
     """
 
     batch: Any
@@ -72,6 +77,7 @@ class Run:
     encoded: Any = None
     dtype: Any = "bf16"
     capacity: Any = None
+    documents: Lengths | None = None
 
     @property
     def tokens(self) -> Any:
@@ -81,7 +87,12 @@ class Run:
     @property
     def of_encoder(self) -> Run:
         """What goes through the encoder."""
-        return Run(self.batch, self.encoded, self.encoded, causal=False, dtype=self.dtype)
+        return Run(self.batch, self.encoded, self.encoded, causal=False, dtype=self.dtype, documents=self.documents)
+
+    @property
+    def reach(self) -> Any:
+        """Tokens of the longest text: each document begins at the first position."""
+        return self.kv if self.documents is None else self.documents.longest
 
 
 class Part(NamedTuple):
@@ -111,6 +122,10 @@ class Part(NamedTuple):
     times: Any = 1  # and how many layers there are,
     shared: bool = False  # and whether they have the same parameters
     shape: tuple[Any, ...] = ()  # of a dense layer: its features in and out
+    matrices: tuple[
+        tuple[Any, Any], ...
+    ] = ()  # features in and out of each matrix, as a checkpoint stores it; empty: the shape
+    branch: str = ""  # which branch of a layer it belongs to, as `Block.branches` names it
 
     @property
     def divided(self) -> Any:
@@ -165,3 +180,38 @@ def added(name: str, run: Run, d_model: Any, makes: tuple[str, ...] = ("stream",
     """The sum that closes a residual branch."""
     cost = residual(elements=run.tokens * d_model, dtype=run.dtype)
     return part(name, cost, run.tokens, role="sum", reads=("stream", "output"), makes=makes, split="sequence")
+
+
+def packed(core: Cost, run: Run, mask: Mask) -> Cost:
+    """The core of attention, made of all tokens of *run*, as its documents have it: a
+    token sees its own document alone."""
+    if run.documents is None:
+        return core
+    if isinstance(mask, Chunks):
+        raise ValueError(f"lengths= beside {mask}: documents in attention by chunks are not known here; give seq=")
+    whole = run.batch * visible_pairs(run.q, run.q, mask)  # what *core* was made of
+    positions = seen = run.batch * run.documents.squares
+    if mask != "full":
+        seen = run.batch * run.documents.seen(mask.width if isinstance(mask, Window) else None)
+    if isinstance(mask, Around):  # as many after a token as before it, and itself once
+        seen = run.batch * (2 * run.documents.seen(mask.reach + 1) - run.documents.tokens)
+    pairs = {"scores": seen, "softmax": seen, "hidden": positions - seen, "hidden_softmax": positions - seen}
+
+    def scaled(kinds: Mapping[str, Any], each: Any) -> dict[str, Any]:
+        return {kind: exact_div(each, whole) * pairs[kind] for kind in kinds}
+
+    macs, vector = core.macs_by_kind, core.vector_by_kind
+    return replace(
+        core,
+        macs_by_kind=scaled(macs, macs["scores"]),
+        vector_by_kind=scaled(vector, vector["softmax"]),
+    )
+
+
+def placed(formula: Callable[..., Cost], run: Run, width: Any, **sizes: Any) -> Cost:
+    """*formula*, which reads a row of *width* numbers for each position: all documents
+    read the same rows."""
+    if run.documents is None:
+        return formula(batch=run.batch, seq=run.q, **sizes)
+    cost = formula(batch=run.tokens, seq=1, **sizes)
+    return replace(cost, bytes=cost.bytes + nbytes((run.documents.longest - 1) * width, run.dtype))

@@ -8,25 +8,30 @@ from typing import Any
 
 from flopkit.arithmetic import is_zero, minimum, total
 from flopkit.cost import Cost
-from flopkit.layers.convolutions import conv2d
+from flopkit.layers.convolutions import conv1d, conv2d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
-from flopkit.models.blocks import Block
+from flopkit.models.blocks import Block, Frames
 from flopkit.models.heads import Head
 from flopkit.models.lora import LoRA
-from flopkit.models.parts import Part, Run, added, part, project
+from flopkit.models.parts import Part, Run, added, part, placed, project
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
-__all__ = ["layer", "through", "token"]
+__all__ = ["layer", "one", "through", "token"]
 
 
 def token(model: Stack) -> Cost:
     """The pass of one token, of a model of images that of one image."""
+    return Cost.total(model.name, (each.cost for each in through(model, one(model))))
+
+
+def one(model: Stack) -> Run:
+    """One token, or one image."""
     seq = 1 if model.patches is None else model.patches.tokens
-    run = Run(1, seq, seq, causal=model.causal, encoded=seq)
-    return Cost.total(model.name, (each.cost for each in through(model, run)))
+    frames = None if model.encoder is None else model.encoder.frames
+    return Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
 
 
 def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
@@ -62,7 +67,7 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
             inside = [
                 each._replace(reads=tuple("stream" if it == "input" else it for it in each.reads)) for each in inside
             ]
-        found += inside
+        found += [each._replace(branch=name) for each in inside]
         if block.norms == "both":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
         found.append(added(f"{name}_sum", run, model.d_model, summed))
@@ -93,12 +98,15 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         formula = f"2·batch·{side * side}·{taps}·{d_model}"
         rows, fields = run.batch * side * side, {"role": "convolution", "reads": ("pixels",), "place": "before"}
         found = [part("patches", conv, rows, formula=formula, **fields)]
+    elif model.frames is not None:
+        found = _heard(model.frames, d_model, run)
     else:
         table = embedding(tokens=tokens, vocab=model.vocab, d_model=d_model, dtype=run.dtype)
         kind = {"embedding": (1 - model.tied) * tokens * model.vocab * d_model}
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * d_model
         fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
+        fields["matrices"] = ((d_model, 1),)  # a row is read by itself
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
         for rows in (
             model.token_types
@@ -110,11 +118,9 @@ def _entered(model: Stack, run: Run) -> list[Part]:
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
         for_tokens = model.positions - model.position_offset
-        if wrong := offence(lambda kv, positions: kv > positions, run.kv, for_tokens):
+        if wrong := offence(lambda kv, positions: kv > positions, run.reach, for_tokens):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
-        learned = learned_positions(
-            batch=run.batch, seq=run.q, positions=model.positions, d_model=d_model, dtype=run.dtype
-        )
+        learned = placed(learned_positions, run, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype)
         rows = minimum(run.q, for_tokens)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.layer_inputs is not None:
@@ -126,10 +132,27 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     return found
 
 
+def _heard(frames: Frames, d_model: Any, run: Run) -> list[Part]:
+    """Two convolutions over the frames of sound, each with its activation."""
+    found: list[Part] = []
+    for name, c_in, stride in (("conv1", frames.bins, 1), ("conv2", d_model, 2)):
+        rows = run.q * 2 // stride
+        conv = conv1d(
+            batch=run.batch, c_in=c_in, c_out=d_model, l_out=rows, kernel=3, stride=stride, bias=True, dtype=run.dtype
+        )
+        act = activation("gelu", elements=run.batch * rows * d_model, dtype=run.dtype)
+        fields: dict[str, Any] = {"role": "convolution", "place": "before", "reads": ("pixels",) if stride == 1 else ()}
+        formula = f"2·batch·{rows}·{c_in * 3}·{d_model}"
+        found.append(part(name, conv, run.batch * rows, formula=formula, **fields))
+        found.append(part(f"{name}_act", act, run.batch * rows, place="before"))
+    return found
+
+
 def _encoded(model: Stack, run: Run) -> list[Part]:
     assert model.encoder is not None
     found = through(model.encoder, run.of_encoder)
-    found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
+    if found[0].role == "table":
+        found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
     return [each._replace(cost=each.cost.named(f"encoder, {each.cost.name}")) for each in found]
 
 

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from flopkit.arithmetic import ceil_div, where
+from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.convolutions import conv1d
 from flopkit.layers.normalisations import rms_norm
@@ -39,6 +41,17 @@ def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
     fields: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",), "split": "inner"}
     formula = f"2·tokens·{channels}·{kernel}"
     return part("conv", cost, run.tokens, formula=formula, role="convolution", **fields)
+
+
+def _through_state(formula: Callable[..., Cost], run: Run, chunk: Any, **sizes: Any) -> Cost:
+    """The core: chunks in training and prefill, of each document its own, and token by
+    token in decode."""
+    sizes = {"chunk": chunk, "algorithm": "recurrent" if run.decode else "chunked", "dtype": run.dtype} | sizes
+    core = formula(batch=run.batch, seq=run.q, **sizes)
+    if run.documents is None:
+        return core
+    chunks = formula(batch=run.batch * run.documents.chunks(chunk), seq=chunk, **sizes)
+    return replace(core, macs_by_kind=chunks.macs_by_kind)
 
 
 def _written_out(kernel: str, what: str) -> None:
@@ -98,10 +111,8 @@ class GatedDelta(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         values = self.heads * self.v_dim
-        core = gated_delta(
-            batch=run.batch, seq=run.q, heads=self.heads, k_heads=self.k_heads, k_dim=self.k_dim, v_dim=self.v_dim, chunk=self.chunk,
-            algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
-        )  # fmt: skip
+        sizes = {"heads": self.heads, "k_heads": self.k_heads, "k_dim": self.k_dim, "v_dim": self.v_dim}
+        core = _through_state(gated_delta, run, self.chunk, **sizes)
         core = replace(core, params_by_role={"bias": 2 * self.heads})  # the decay and the step of each head
         norm = rms_norm(tokens=run.tokens * self.heads, d=self.v_dim, dtype=run.dtype)
         return [
@@ -195,10 +206,8 @@ class StateSpace(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         inner = self.heads * self.head_dim
-        core = state_space(
-            batch=run.batch, seq=run.q, heads=self.heads, head_dim=self.head_dim, state=self.state, groups=self.groups, chunk=self.chunk,
-            algorithm="recurrent" if run.decode else "chunked", dtype=run.dtype,
-        )  # fmt: skip
+        sizes = {"heads": self.heads, "head_dim": self.head_dim, "state": self.state, "groups": self.groups}
+        core = _through_state(state_space, run, self.chunk, **sizes)
         core = replace(core, params_by_role={"bias": 3 * self.heads})  # decay, step and skip of each head
         return [
             project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **_IN),

@@ -73,8 +73,13 @@ class Indexer:
         ]
 
     def _scores(self, run: Run) -> Part:
-        visible = run.batch * visible_pairs(run.q, run.kv, "causal" if run.causal else "full")
-        hidden = run.batch * run.q * run.kv - visible
+        if run.documents is None:
+            visible = run.batch * visible_pairs(run.q, run.kv, "causal" if run.causal else "full")
+            hidden = run.batch * run.q * run.kv - visible
+        else:
+            squares = run.batch * run.documents.squares
+            visible = run.batch * run.documents.seen(None) if run.causal else squares
+            hidden = squares - visible
         each = self.heads * (self.head_dim + 1)
         moved = run.tokens * each + run.batch * run.kv * self.head_dim
         cost = Cost(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.arithmetic import total
-from flopkit.models.blocks import Block, Patches
+from flopkit.models.blocks import Block, Frames, Patches
+from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
@@ -42,8 +43,10 @@ class Stack:
     causal: bool = True
     encoder: Stack | None = None
     patches: Patches | None = None
+    frames: Frames | None = None
     mtp: Block | None = None
     layer_inputs: LayerInputs | None = None
+    formats: Formats | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
 

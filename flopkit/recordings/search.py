@@ -9,8 +9,8 @@ from typing import Any
 
 from flopkit import names
 from flopkit.devices import Device, device as known_device, device_names
-from flopkit.recordings.collected import KINDS, dataset as _collection, dataset_names, shown
-from flopkit.recordings.verdicts import VERDICTS
+from flopkit.recordings.plausibility import VERDICTS
+from flopkit.recordings.published_data import MEASURED_KINDS, dataset as _collection, dataset_names, shown
 from flopkit.tables import Table
 
 __all__ = ["datasets", "find", "words"]
@@ -30,8 +30,9 @@ def find(
     workload : str, optional
         What ran: a model such as ``"llama-3.1-8b"`` or ``"resnet50"``, an operation such as ``"matmul"`` or ``"attention"``.
     kind : str, optional
-        One of the kinds in ``flopkit.recordings.KINDS``: ``"training"``, ``"inference"``, ``"backward"``, ``"prefill"``, ``"decode"``, ``"serving"``, ``"matmul"``,
-        ``"convolution"``, ``"attention"``, ``"kernel"``.
+        One of the kinds in ``flopkit.recordings.MEASURED_KINDS``: ``"training"``,
+        ``"inference"``, ``"backward"``, ``"prefill"``, ``"decode"``, ``"serving"``,
+        ``"matmul"``, ``"convolution"``, ``"attention"``, ``"kernel"``.
     device : str or Device, optional
         A device of flopkit, or words of the name that the source gives: ``"a100"`` finds every A100.
     precision : str, optional
@@ -77,7 +78,7 @@ def find(
     tests: dict[str, Test] = {}
     for key, given in asked.items():
         if given is not None:
-            known = [*KINDS] if key == "kind" else [*VERDICTS] if key == "verdict" else _values(key, rows)
+            known = [*MEASURED_KINDS] if key == "kind" else [*VERDICTS] if key == "verdict" else _values(key, rows)
             meant = names.find(given, known, f"a {key} of published measurements", argument=key)
             tests[key] = partial(_equals, key, meant)
     if device is not None:

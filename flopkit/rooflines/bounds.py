@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit import devices, units
-from flopkit.arithmetic import brief, maximum, minimum, ratio, reading, same, unmixed, where
+from flopkit.arithmetic import Number, brief, maximum, minimum, ratio, reading, same, unmixed, where
 from flopkit.sizes import positive
 
 __all__ = ["Roofline", "bound_by", "roofline"]
@@ -23,15 +23,15 @@ class Roofline:
     Each is of the kind the sizes were: a number, a NumPy array, a SymPy or an Altair expression.
     """
 
-    seconds: Any
+    seconds: Number
     bound: Any
-    attainable_flops_per_s: Any
-    intensity: Any
-    ridge: Any
-    compute_seconds: Any
-    memory_seconds: Any
-    peak: Any
-    bandwidth: Any
+    attainable_flops_per_s: Number
+    intensity: Number
+    ridge: Number
+    compute_seconds: Number
+    memory_seconds: Number
+    peak: Number
+    bandwidth: Number
 
     __hash__ = None  # type: ignore[assignment]  # it may hold arrays
 
@@ -109,14 +109,14 @@ def roofline(cost: Any, device: Any, dtype: Any = "bf16") -> Roofline:
     return bound_by(flops, cost.bytes, peak, device.bandwidth)
 
 
-def bound_by(flops: Any, bytes: Any, peak: Any, bandwidth: Any) -> Roofline:
+def bound_by(flops: Number, bytes: Number, peak: Number, bandwidth: Number) -> Roofline:
     """The roofline from four quantities, each a number or an expression: what `roofline` does with a cost and a device.
 
     Parameters
     ----------
-    flops, bytes : Any
+    flops, bytes : Number
         Work in FLOPs and traffic in bytes.
-    peak, bandwidth : Any
+    peak, bandwidth : Number
         Rates in FLOP/s and bytes/s.
 
     Raises

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from flopkit import devices, units
+from flopkit.arithmetic import Number
 from flopkit.conventions import Convention
 from flopkit.derivations import number_format
 from flopkit.rooflines.bounds import Roofline, roofline
 from flopkit.tables import Table, as_html
 
-__all__ = ["Calls", "Timing", "timing_of"]
+__all__ = ["Calls", "ProgramBound", "program_bound"]
 
 _COLUMNS = ("operator", "phase", "dtype", "calls", "flops", "bytes", "seconds", "share", "bound")
 _UNITS = {"flops": "FLOPs", "bytes": "B", "seconds": "s", "share": "%"}
@@ -30,13 +31,13 @@ class Calls(NamedTuple):
     phase: str
     calls: int
     dtype: str  # number format of the operands
-    flops: Any  # that one call executes, as the program's convention counts them
+    flops: Number  # that one call executes, as the program's convention counts them
     bytes: int  # that one call moves
     is_known: bool  # whether somebody has said what the operator computes
 
 
 @dataclass
-class Timing:
+class ProgramBound:
     """The least time of a program on a device, and where that time goes: the result of `flopkit.Report.roofline`."""
 
     rows: list[dict[str, Any]]  # by operator and phase, the most time first: calls, flops, bytes, seconds, share, bound
@@ -113,9 +114,9 @@ class Timing:
         return as_html(self.summary(), self.table(12))
 
 
-def timing_of(
+def program_bound(
     calls: Iterable[Calls], device: Any, dtype: Any, *, phases: Sequence[str], convention: Convention
-) -> Timing:
+) -> ProgramBound:
     """The roofline of each of *calls* on *device*, and their sum.
 
         seconds = Σ calls · max(flops / peak, bytes / bandwidth)
@@ -152,7 +153,7 @@ def timing_of(
     ...     Calls("mm", "forward", 1, "fp32", flops=2000, bytes=12, is_known=True),
     ...     Calls("add", "forward", 2, "fp32", flops=0, bytes=15, is_known=True),
     ... ]
-    >>> timing = timing_of(
+    >>> timing = program_bound(
     ...     program, mine, None, phases=["forward"], convention=conventions.TORCH
     ... )
     >>> timing.seconds, timing.compute_seconds, timing.memory_seconds
@@ -201,7 +202,7 @@ def timing_of(
     notes = [f"{n:,} calls {which} are in it with their bytes alone" for which, n in alone.items() if n]
     name = named.name if isinstance(getattr(named, "name", None), str) else type(named).__name__
     order = sorted(rows.values(), key=lambda row: -row["seconds"])
-    return Timing(order, by_phase, name, dtype, peaks, bandwidth, convention, notes)
+    return ProgramBound(order, by_phase, name, dtype, peaks, bandwidth, convention, notes)
 
 
 def _bound(device: Any, dtype: str, op: str = "") -> Roofline:

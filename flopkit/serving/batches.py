@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from flopkit import devices
-from flopkit.dtypes import DType, nbytes
+from flopkit.dtypes import DType
 from flopkit.models import Model
 from flopkit.models.catalogue import the_model
+from flopkit.models.formats import Weights
 from flopkit.serving.bounds import arithmetic
 from flopkit.sizes import number
 
@@ -15,7 +16,13 @@ __all__ = ["batch_at_ridge", "intensity_limit", "largest_batch"]
 
 
 def largest_batch(
-    model: Model | str, device: Any, *, context: int, weights: DType = "bf16", kv_cache: DType = "bf16", count: int = 1
+    model: Model | str,
+    device: Any,
+    *,
+    context: int,
+    weights: Weights | None = None,
+    kv_cache: DType | None = None,
+    count: int = 1,
 ) -> int:
     """How many sequences of *context* tokens fit beside the weights; 0 where not even one does.
 
@@ -25,11 +32,13 @@ def largest_batch(
     model, device = the_model(model), devices.device(device)
     if device.memory is None:
         raise ValueError(f"{device.name}: its memory is not known; make a device with flopkit.Device(..., memory=...)")
-    room = number("count", count) * device.memory - nbytes(model.params, weights)
-    return max(0, int(room // model.kv_bytes(context=number("context", context), dtype=kv_cache)))
+    room = number("count", count) * device.memory - model.weight_bytes(weights)
+    return max(0, int(room // model.kv_bytes(context=number("context", context), dtype=model.cache_format(kv_cache))))
 
 
-def intensity_limit(model: Model | str, *, context: int, weights: DType = "bf16", kv_cache: DType = "bf16") -> float:
+def intensity_limit(
+    model: Model | str, *, context: int, weights: Weights | None = None, kv_cache: DType | None = None
+) -> float:
     """FLOPs per byte of a step of decoding that no batch passes: a sequence's FLOPs by the bytes that it adds.
 
     A sequence adds its cache and a row of the embedding; the weights are read once for all. More sequences bring the intensity closer to
@@ -46,7 +55,7 @@ def intensity_limit(model: Model | str, *, context: int, weights: DType = "bf16"
 
 
 def batch_at_ridge(
-    model: Model | str, device: Any, *, context: int, weights: DType = "bf16", kv_cache: DType = "bf16", compute: DType | None = None
+    model: Model | str, device: Any, *, context: int, weights: Weights | None = None, kv_cache: DType | None = None, compute: DType | None = None
 ) -> int | None:  # fmt: skip
     """The first batch at which decoding is compute-bound; None where no batch is, because the caches alone keep the memory busy.
 
@@ -56,7 +65,7 @@ def batch_at_ridge(
     (453, None)
     """
     model, device = the_model(model), devices.device(device)
-    ridge = arithmetic(device, weights, compute) / device.bandwidth
+    ridge = arithmetic(model, device, weights, compute) / device.bandwidth
     if intensity_limit(model, context=context, weights=weights, kv_cache=kv_cache) <= ridge:
         return None
 

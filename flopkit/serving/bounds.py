@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit import devices, units
-from flopkit.arithmetic import reading
+from flopkit.arithmetic import Number, reading
 from flopkit.cost import Cost
-from flopkit.dtypes import DType, nbytes
+from flopkit.dtypes import DType
 from flopkit.models import Experts, Model
 from flopkit.models.catalogue import the_model
+from flopkit.models.formats import Formats, Weights
+from flopkit.models.weights import formats_of
 from flopkit.rooflines import Roofline, bound_by
 from flopkit.sizes import Count, Size, size
 
@@ -29,26 +31,26 @@ class Bound:
 
     cost: Cost
     roofline: Roofline
-    seconds: Any
+    seconds: Number
     bound: Any
-    batch: Any
-    tokens: Any
-    memory: Any
+    batch: Number
+    tokens: Number
+    memory: Number
     available: float | None
     supposes: str = ""
 
     @property
-    def tokens_per_s(self) -> Any:
+    def tokens_per_s(self) -> Number:
         """New tokens a second at most, all users together."""
         return self.tokens / self.seconds
 
     @property
-    def tokens_per_s_per_user(self) -> Any:
+    def tokens_per_s_per_user(self) -> Number:
         """The same for one user."""
         return self.tokens_per_s / self.batch
 
     @property
-    def busy(self) -> Any:
+    def busy(self) -> Number:
         """The share of the peak that is used if the pass takes its least time."""
         return self.roofline.compute_seconds / self.seconds
 
@@ -71,7 +73,7 @@ class Bound:
 
 
 def decode(
-    model: Model | str, device: Any, *, context: Size, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16",
+    model: Model | str, device: Any, *, context: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
     compute: DType | None = None, count: Size = 1, new: Size = 1,
 ) -> Bound:  # fmt: skip
     """The bound of one step of decoding, in which each user gets a token.
@@ -88,10 +90,14 @@ def decode(
         Tokens of a sequence, the new one included.
     batch : Size, optional
         Sequences that are decoded together, one a user.
-    weights, kv_cache : DType, optional
-        Number formats of the weights and of the cache.
+    weights : Weights, optional
+        The format in which the weights are stored, as in `Model.prefill`. None: what the model's file says, else bf16.
+    kv_cache : DType, optional
+        That of the cache. None: the same.
     compute : DType, optional
-        The format whose peak the arithmetic meets. None: that of the weights. Give it where weights are only stored in fewer bits.
+        The format whose peak the arithmetic meets. None: what the model's file says, else that of the weights; of blocks fp8 for
+        fp8_block and mxfp8, fp4 for nvfp4, and bf16 for those that are only stored (mxfp4, nf4, awq, gptq, those of llama.cpp). Where
+        roles differ it is the fastest of them, so that the bound holds. Give it where plain weights are only stored in fewer bits.
     count : Size, optional
         Devices.
     new : Size, optional
@@ -126,7 +132,7 @@ def decode(
 
 
 def prefill(
-    model: Model | str, device: Any, *, prompt: Size, prefix: Count = 0, batch: Size = 1, weights: DType = "bf16", kv_cache: DType = "bf16",
+    model: Model | str, device: Any, *, prompt: Size, prefix: Count = 0, batch: Size = 1, weights: Weights | None = None, kv_cache: DType | None = None,
     compute: DType | None = None, count: Size = 1,
 ) -> Bound:  # fmt: skip
     """The bound of the pass over a prompt, or over a chunk of it behind a *prefix* that lies in the cache.
@@ -143,8 +149,10 @@ def prefill(
         Tokens of a sequence that lie in the cache already.
     batch : Size, optional
         Sequences.
-    weights, kv_cache : DType, optional
-        Number formats of the weights and of the cache.
+    weights : Weights, optional
+        The format in which the weights are stored, as in `Model.prefill`.
+    kv_cache : DType, optional
+        That of the cache.
     compute : DType, optional
         As in `decode`.
     count : Size, optional
@@ -160,13 +168,15 @@ def prefill(
     return _bound(model, device, cost, prompt + prefix, batch, prompt, weights, kv_cache, compute, count)
 
 
-def arithmetic(device: Any, weights: DType, compute: DType | None) -> float:
-    """The peak that the arithmetic meets: in the format of the weights, unless another is given."""
+def arithmetic(model: Model, device: Any, weights: Weights | None, compute: DType | None) -> float:
+    """The peak that the arithmetic meets: in the format of the weights, unless another is given; where they have several, the fastest."""
+    formats = formats_of(model, weights)
     try:
-        return float(device.peak(weights if compute is None else compute))
+        return max(float(device.peak(each)) for each in (formats.arithmetic() if compute is None else [compute]))
     except ValueError as error:
+        said = formats if weights is None or isinstance(weights, Formats) else weights
         raise ValueError(
-            f"{error}. If the weights are only stored in {weights}, say how it computes, e.g. compute='bf16'"
+            f"{error}. If the weights are only stored in {said}, say how it computes, e.g. compute='bf16'"
         ) from None
 
 
@@ -174,17 +184,20 @@ def _bound(
     model: Model,
     device: Any,
     cost: Cost,
-    context: Any,
-    batch: Any,
-    new: Any,
+    context: Number,
+    batch: Number,
+    new: Number,
     weights: Any,
     kv_cache: Any,
     compute: Any,
-    count: Any,
+    count: Number,
 ) -> Bound:
     device, count, batch = devices.device(device), size("count", count), size("batch", batch)
-    roof = bound_by(2 * cost.macs, cost.bytes, count * arithmetic(device, weights, compute), count * device.bandwidth)
-    memory = nbytes(model.params, weights) + model.kv_bytes(context=context, batch=batch, dtype=kv_cache)
+    roof = bound_by(
+        2 * cost.macs, cost.bytes, count * arithmetic(model, device, weights, compute), count * device.bandwidth
+    )
+    cache = model.kv_bytes(context=context, batch=batch, dtype=model.cache_format(kv_cache))
+    memory = model.weight_bytes(weights) + cache
     return Bound(
         cost,
         roof,

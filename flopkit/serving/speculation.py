@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flopkit.arithmetic import reading, where
+from flopkit.arithmetic import Number, where
 from flopkit.models import Model
 from flopkit.serving.bounds import decode
-from flopkit.sizes import size
+from flopkit.sizes import positive, size
 
 __all__ = ["Speculation", "expected_tokens", "speculate"]
 
@@ -22,7 +22,7 @@ class Speculation:
     speedup: float
 
 
-def expected_tokens(drafted: Any, acceptance: Any) -> Any:
+def expected_tokens(drafted: Number, acceptance: Number) -> Number:
     """Tokens that a round yields on average: (1 − aᵏ⁺¹)/(1 − a), for *k* drafted tokens, each accepted with the same chance *a*.
 
     The first token that is refused is replaced by one of the large model, which also adds one where all are accepted (Leviathan et al. 2022, eq. 1).
@@ -30,8 +30,7 @@ def expected_tokens(drafted: Any, acceptance: Any) -> Any:
     >>> expected_tokens(4, 0.8), expected_tokens(4, 1.0), expected_tokens(4, 0.0)
     (3.3616, 5, 1.0)
     """
-    if reading(acceptance) == "plain" and not 0 <= acceptance <= 1:
-        raise ValueError(f"acceptance={acceptance}: a chance lies between 0 and 1")
+    acceptance = positive("acceptance", acceptance, zero=True, sweep=True, most=1)
     drafted, sure = size("drafted", drafted, minimum=0), acceptance == 1
     return where(sure, drafted + 1, (1 - acceptance ** (drafted + 1)) / where(sure, 1, 1 - acceptance))
 

@@ -108,6 +108,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Factor | None": lambda name, value: None if value is None else factor(name, value),
     "Flag": flag,
     "Whole": number,
+    "Whole | None": lambda name, value: None if value is None else number(name, value),
     **dict.fromkeys(
         ("Any", "DType", "Mask", "Sequence[int] | None", "Sizes", "Sizes | None", "float", "int", "str"), _trust
     ),

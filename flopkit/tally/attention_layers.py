@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.sizes import Flag, Whole, checked, choice, divides, number
+from flopkit.sizes import Flag, Whole, checked, choice, divides
 from flopkit.tally.attentions import attended
 from flopkit.tally.embeddings import turned
 from flopkit.tally.ledger import Ledger, elementwise
@@ -17,8 +17,8 @@ __all__ = ["mla", "multi_head_attention"]
 
 @checked
 def multi_head_attention(
-    *, batch: Whole, q: Whole, kv: Whole, d_model: Whole, heads: Whole, head_dim: Any = None, kv_heads: Any = None,
-    kv_new: Any = None, mask: Any = "full", qkv_bias: Flag = False, out_bias: Flag = False,
+    *, batch: Whole, q: Whole, kv: Whole, d_model: Whole, heads: Whole, head_dim: Whole | None = None, kv_heads: Whole | None = None,
+    kv_new: Whole | None = None, mask: Any = "full", qkv_bias: Flag = False, out_bias: Flag = False,
 ) -> Ledger:  # fmt: skip
     """Projections, core and output projection; keys and values of kv − kv_new tokens come from the cache.
 
@@ -28,9 +28,9 @@ def multi_head_attention(
     >>> counted.macs_by_kind
     {'products': 512, 'scores': 96}
     """
-    head_dim = d_model // heads if head_dim is None else number("head_dim", head_dim)
-    kv_heads = heads if kv_heads is None else number("kv_heads", kv_heads)
-    kv_new = q if kv_new is None else number("kv_new", kv_new)
+    head_dim = d_model // heads if head_dim is None else head_dim
+    kv_heads = heads if kv_heads is None else kv_heads
+    kv_new = q if kv_new is None else kv_new
     divides("kv_heads", kv_heads, "heads", heads)
     own, shared, old = kv_new == q, heads // kv_heads, kv - kv_new
 
@@ -65,7 +65,7 @@ def multi_head_attention(
 
 @checked
 def mla(
-    *, batch: Whole, q: Whole, kv: Whole, d_model: Whole, heads: Whole, q_lora: Any = None, kv_lora: Whole, qk_nope: Whole,
+    *, batch: Whole, q: Whole, kv: Whole, d_model: Whole, heads: Whole, q_lora: Whole | None = None, kv_lora: Whole, qk_nope: Whole,
     qk_rope: Whole, v_head_dim: Whole, mask: Any = "causal", form: str = "expanded",
 ) -> Ledger:  # fmt: skip
     """Multi-head latent attention; latents and rope keys of kv − q tokens come from the cache.
@@ -75,7 +75,6 @@ def mla(
     >>> [round(x, 12) for row in one.output[0] for x in row] == [round(x, 12) for row in other.output[0] for x in row]
     True
     """
-    q_lora = None if q_lora is None else number("q_lora", q_lora)
     choice("form", form, ("expanded", "absorbed"))
     old, scale = kv - q, (qk_nope + qk_rope) ** -0.5
 

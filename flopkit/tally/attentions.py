@@ -43,7 +43,7 @@ def attended(queries: Any, keys: Any, values: Any, mask: Any, scale: float) -> A
 
 @checked
 def attention(
-    *, batch: Whole, q: Whole, kv: Whole, heads: Whole, head_dim: Whole, kv_heads: Any = None, v_head_dim: Any = None,
+    *, batch: Whole, q: Whole, kv: Whole, heads: Whole, head_dim: Whole, kv_heads: Whole | None = None, v_head_dim: Whole | None = None,
     mask: Any = "full",
 ) -> Ledger:  # fmt: skip
     """The attention core. Query heads share key-value heads where there are fewer of those; causal is bottom-right.
@@ -62,8 +62,8 @@ def attention(
     """
     if hasattr(mask, "width"):
         number("width", mask.width)
-    kv_heads = heads if kv_heads is None else number("kv_heads", kv_heads)
-    v_head_dim = head_dim if v_head_dim is None else number("v_head_dim", v_head_dim)
+    kv_heads = heads if kv_heads is None else kv_heads
+    v_head_dim = head_dim if v_head_dim is None else v_head_dim
     divides("kv_heads", kv_heads, "heads", heads)
     shared = heads // kv_heads
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flopkit.sizes import divides, flag, number, spread
+from flopkit.sizes import Flag, Whole, divides, flag, number, spread
 from flopkit.tally.ledger import Ledger, contraction, elementwise
 from flopkit.tally.products import dot
 from flopkit.tally.runs import run
@@ -15,7 +15,7 @@ from flopkit.tally.scalar import Tally
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 
-def conv1d(*, batch: Any, c_in: Any, c_out: Any, l_out: Any, **rest: Any) -> Ledger:
+def conv1d(*, batch: Whole, c_in: Whole, c_out: Whole, l_out: Whole, **rest: Any) -> Ledger:
     """A one-dimensional convolution; see `conv2d`.
 
     >>> conv1d(batch=1, c_in=2, c_out=3, l_out=4, kernel=3).macs
@@ -24,7 +24,7 @@ def conv1d(*, batch: Any, c_in: Any, c_out: Any, l_out: Any, **rest: Any) -> Led
     return _conv("conv1d", batch, c_in, c_out, {"l": l_out}, **rest)
 
 
-def conv2d(*, batch: Any, c_in: Any, c_out: Any, h_out: Any, w_out: Any, **rest: Any) -> Ledger:
+def conv2d(*, batch: Whole, c_in: Whole, c_out: Whole, h_out: Whole, w_out: Whole, **rest: Any) -> Ledger:
     """A two-dimensional convolution: each output is a dot product over a group's channels and the kernel's taps.
 
     Further sizes are *kernel*, *groups*, *stride*, *dilation*, *bias* as in the formula, and *padding*: zeros around the
@@ -41,7 +41,7 @@ def conv2d(*, batch: Any, c_in: Any, c_out: Any, h_out: Any, w_out: Any, **rest:
     return _conv("conv2d", batch, c_in, c_out, {"h": h_out, "w": w_out}, **rest)
 
 
-def conv3d(*, batch: Any, c_in: Any, c_out: Any, d_out: Any, h_out: Any, w_out: Any, **rest: Any) -> Ledger:
+def conv3d(*, batch: Whole, c_in: Whole, c_out: Whole, d_out: Whole, h_out: Whole, w_out: Whole, **rest: Any) -> Ledger:
     """A three-dimensional convolution; see `conv2d`.
 
     >>> conv3d(batch=1, c_in=1, c_out=1, d_out=2, h_out=2, w_out=2, kernel=2).macs
@@ -50,7 +50,7 @@ def conv3d(*, batch: Any, c_in: Any, c_out: Any, d_out: Any, h_out: Any, w_out: 
     return _conv("conv3d", batch, c_in, c_out, {"d": d_out, "h": h_out, "w": w_out}, **rest)
 
 
-def conv_transpose1d(*, batch: Any, c_in: Any, c_out: Any, l_in: Any, **rest: Any) -> Ledger:
+def conv_transpose1d(*, batch: Whole, c_in: Whole, c_out: Whole, l_in: Whole, **rest: Any) -> Ledger:
     """A one-dimensional transposed convolution; see `conv_transpose2d`.
 
     >>> conv_transpose1d(batch=1, c_in=2, c_out=3, l_in=4, kernel=3).macs
@@ -59,7 +59,7 @@ def conv_transpose1d(*, batch: Any, c_in: Any, c_out: Any, l_in: Any, **rest: An
     return _transposed("conv_transpose1d", batch, c_in, c_out, {"l": l_in}, **rest)
 
 
-def conv_transpose2d(*, batch: Any, c_in: Any, c_out: Any, h_in: Any, w_in: Any, **rest: Any) -> Ledger:
+def conv_transpose2d(*, batch: Whole, c_in: Whole, c_out: Whole, h_in: Whole, w_in: Whole, **rest: Any) -> Ledger:
     """A transposed convolution: each input number, times each tap, is added to the output it reaches.
 
     Further sizes are *kernel*, *groups*, *stride*, *dilation*, *bias* as in the formula, and *padding*: how many rows
@@ -72,7 +72,9 @@ def conv_transpose2d(*, batch: Any, c_in: Any, c_out: Any, h_in: Any, w_in: Any,
     return _transposed("conv_transpose2d", batch, c_in, c_out, {"h": h_in, "w": w_in}, **rest)
 
 
-def conv_transpose3d(*, batch: Any, c_in: Any, c_out: Any, d_in: Any, h_in: Any, w_in: Any, **rest: Any) -> Ledger:
+def conv_transpose3d(
+    *, batch: Whole, c_in: Whole, c_out: Whole, d_in: Whole, h_in: Whole, w_in: Whole, **rest: Any
+) -> Ledger:
     """A three-dimensional transposed convolution; see `conv_transpose2d`.
 
     >>> conv_transpose3d(batch=1, c_in=1, c_out=1, d_in=2, h_in=2, w_in=2, kernel=2).macs
@@ -81,7 +83,7 @@ def conv_transpose3d(*, batch: Any, c_in: Any, c_out: Any, d_in: Any, h_in: Any,
     return _transposed("conv_transpose3d", batch, c_in, c_out, {"d": d_in, "h": h_in, "w": w_in}, **rest)
 
 
-def _conv(name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], **rest: Any) -> Ledger:
+def _conv(name: str, batch: Whole, c_in: Whole, c_out: Whole, positions: dict[str, Whole], **rest: Any) -> Ledger:
     title, (batch, c_in, c_out, groups), outs, taps, steps, gaps, pads, bias, inputs = _sizes(
         name, batch, c_in, c_out, positions, "_out", **rest
     )
@@ -118,7 +120,7 @@ def _conv(name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any
     return run(title, shapes, algorithm)
 
 
-def _transposed(name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], **rest: Any) -> Ledger:
+def _transposed(name: str, batch: Whole, c_in: Whole, c_out: Whole, positions: dict[str, Whole], **rest: Any) -> Ledger:
     title, (batch, c_in, c_out, groups), ins, taps, steps, gaps, pads, bias, more = _sizes(
         name, batch, c_in, c_out, positions, "_in", **rest
     )
@@ -166,8 +168,8 @@ def _transposed(name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[st
 
 
 def _sizes(
-    name: str, batch: Any, c_in: Any, c_out: Any, positions: dict[str, Any], side: str, *, kernel: Any, groups: Any = 1,
-    stride: Any = 1, dilation: Any = 1, padding: Any = 0, bias: Any = False, **more: Any,
+    name: str, batch: Whole, c_in: Whole, c_out: Whole, positions: dict[str, Whole], side: str, *, kernel: Any, groups: Whole = 1,
+    stride: Any = 1, dilation: Any = 1, padding: Any = 0, bias: Flag = False, **more: Any,
 ) -> Any:  # fmt: skip
     batch, c_in, c_out, groups = map(number, ("batch", "c_in", "c_out", "groups"), (batch, c_in, c_out, groups))
     divides("groups", groups, "c_in", c_in)

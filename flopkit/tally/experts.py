@@ -30,7 +30,7 @@ def best(chances: Any, top_k: int) -> list[int]:
 
 @checked
 def moe(
-    *, tokens: Whole, d_model: Whole, d_ff: Whole, experts: Whole, top_k: Whole, shared: Any = 0, gated: Flag = True,
+    *, tokens: Whole, d_model: Whole, d_ff: Whole, experts: Whole, top_k: Whole, shared: int = 0, gated: Flag = True,
     capacity: Factor | None = None,
 ) -> Ledger:  # fmt: skip
     """A router and experts of two matrices (three where *gated*), SiLU between them.

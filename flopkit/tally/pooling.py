@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.sizes import number, spread
+from flopkit.sizes import Whole, number, spread
 from flopkit.tally.ledger import Ledger, elementwise
 from flopkit.tally.pointwise import largest, total
 from flopkit.tally.runs import run
@@ -36,8 +36,8 @@ def avg_pool2d(**sizes: Any) -> Ledger:
 
 
 def _pool(
-    name: str, pooled: Callable[[list[Any]], Any], fill: float, *, batch: Any, channels: Any, h_out: Any, w_out: Any,
-    kernel: Any, stride: Any = None, padding: Any = 0,
+    name: str, pooled: Callable[[list[Any]], Any], fill: float, *, batch: Whole, channels: Whole, h_out: Whole, w_out: Whole,
+    kernel: Any, stride: Any = None, padding: int = 0,
 ) -> Ledger:  # fmt: skip
     batch, channels = number("batch", batch), number("channels", channels)
     outs = number("h_out", h_out), number("w_out", w_out)

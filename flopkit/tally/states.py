@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.sizes import Whole, checked, choice, divides, number
+from flopkit.sizes import Whole, checked, choice, divides
 from flopkit.tally.ledger import Ledger, contraction, elementwise
 from flopkit.tally.products import dot, linear, product
 from flopkit.tally.runs import run
@@ -20,7 +20,7 @@ Rows = list[list[Any]]
 
 @checked
 def gated_delta(
-    *, batch: Whole, seq: Whole, heads: Whole, k_dim: Whole, v_dim: Whole, k_heads: Any = None, algorithm: str = "chunked",
+    *, batch: Whole, seq: Whole, heads: Whole, k_dim: Whole, v_dim: Whole, k_heads: Whole | None = None, algorithm: str = "chunked",
     chunk: Whole = 64,
 ) -> Ledger:  # fmt: skip
     """The gated delta rule: S ← decay·S + k·(v − (decay·S)ᵀk)·weight, and the output is Sᵀq, scaled.
@@ -32,7 +32,7 @@ def gated_delta(
     >>> gated_delta(**sizes, algorithm="recurrent").macs, gated_delta(**sizes, chunk=2).macs
     (72, 123)
     """
-    k_heads = heads if k_heads is None else number("k_heads", k_heads)
+    k_heads = heads if k_heads is None else k_heads
     divides("k_heads", k_heads, "heads", heads)
     recurrent = choice("algorithm", algorithm, ALGORITHMS) == "recurrent"
     shared, scale = heads // k_heads, k_dim**-0.5

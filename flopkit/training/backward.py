@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flopkit.arithmetic import is_zero
+from flopkit.arithmetic import Number, is_zero
 from flopkit.cost import Cost
 from flopkit.dtypes import DType, is_complex, nbytes
 from flopkit.layers.attentions import SOFTMAX_KIND, Mask, attention, visible_pairs
@@ -135,7 +135,7 @@ def conv2d_backward(
 
 
 def _gradients(
-    name: str, forward: Cost, outputs: Any, biases: Any, bias: Any, input: Any, weight: Any, dtype: Any
+    name: str, forward: Cost, outputs: Number, biases: Number, bias: Number, input: Any, weight: Any, dtype: Any
 ) -> Cost:
     """Two products as large as the one that *forward* is, and the sum over *outputs* that is the bias's gradient."""
     product = replace(forward, params_by_role={})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flopkit.arithmetic import maximum, ratio
+from flopkit.arithmetic import Number, maximum, ratio
 from flopkit.cost import amount
 from flopkit.tables import Table
 
@@ -54,7 +54,7 @@ class Kept(NamedTuple):
     """A tensor that the forward pass keeps for the backward pass; *core* ones lie inside attention, where selective recompute drops them."""
 
     name: str
-    bytes: Any
+    bytes: Number
     core: bool = False
     weights_of: tuple[
         str, ...
@@ -69,14 +69,14 @@ class Memory:
     ----------
     name : str
         What it is, for tables.
-    weights, gradients, optimizer : Any
+    weights, gradients, optimizer : Number
         Bytes of the states of the model.
-    layers : Any
+    layers : Number
         Activations of the layers that are there when the backward pass begins; of an encoder-decoder, those of both stacks, and the
         encoder's last norm and output.
-    ends : Any
+    ends : Number
         Those of what stands before and after the layers, the log-probabilities of the loss among them.
-    again : Any
+    again : Number
         Activations that come back while the largest checkpointed part is computed again. By then those of *ends* are gone.
     kept : tuple[Kept, ...], optional
         What one layer keeps without recompute, the first kind of layer where there are several, of the decoder where there is an encoder.
@@ -97,27 +97,27 @@ class Memory:
     """
 
     name: str
-    weights: Any
-    gradients: Any
-    optimizer: Any
-    layers: Any
-    ends: Any
-    again: Any
+    weights: Number
+    gradients: Number
+    optimizer: Number
+    layers: Number
+    ends: Number
+    again: Number
     kept: tuple[Kept, ...] = ()
     kept_by: str = "one layer"
 
     @property
-    def states(self) -> Any:
+    def states(self) -> Number:
         """Weights, gradients and optimiser: what does not depend on the batch."""
         return self.weights + self.gradients + self.optimizer
 
     @property
-    def activations(self) -> Any:
+    def activations(self) -> Number:
         """The most that activations take at once: ``layers + max(ends, again)``."""
         return self.layers + maximum(self.ends, self.again)
 
     @property
-    def total(self) -> Any:
+    def total(self) -> Number:
         """States and activations."""
         return self.states + self.activations
 
@@ -143,7 +143,7 @@ class Memory:
         return self.table()._repr_html_()
 
 
-def _table(first: str, lines: list[tuple[str, Any]], whole: Any, caption: str) -> Table:
+def _table(first: str, lines: list[tuple[str, Number]], whole: Number, caption: str) -> Table:
     rows = [{first: name, "bytes": number, "share": ratio(number, whole)} for name, number in lines]
     formats = {"bytes": partial(amount, unit="B"), "share": partial(amount, unit="%")}
     return Table(rows, caption=caption, formats=formats)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from flopkit.arithmetic import ratio, total
+from flopkit.arithmetic import Number, ratio, total
 from flopkit.conventions import Convention, as_convention
 from flopkit.cost import Cost, amount
 from flopkit.tables import Table
@@ -32,7 +33,7 @@ class Step:
     ----------
     name : str
         What it is, for tables.
-    tokens : Any
+    tokens : Number or None
         Tokens of the whole batch. None: the network has none, as a convolutional one.
     forward, backward : Cost
         The two passes. Backward is two products for each of the forward pass where everything is trained.
@@ -46,8 +47,10 @@ class Step:
         (LLM_FOUNDRY).
     full : bool, optional
         Whether that is the policy.
-    images : Any, optional
+    images : Number, optional
         Images of the batch, where the network is one of images.
+    over : Callable[..., Step], optional
+        Makes the same step over documents of other ``lengths=``: see `packed`.
 
     Notes
     -----
@@ -67,14 +70,15 @@ class Step:
     """
 
     name: str
-    tokens: Any
+    tokens: Number | None
     forward: Cost
     backward: Cost
     checkpointed: Cost
     scores_again: Cost
     outside: Cost = field(default_factory=Cost)
     full: bool = False
-    images: Any = None
+    images: Number | None = None
+    over: Callable[..., Step] | None = field(default=None, compare=False, repr=False)
 
     @property
     def convention(self) -> Convention:
@@ -103,24 +107,24 @@ class Step:
         return Cost("padding", macs_by_kind={"products": rows}, convention=self.convention)
 
     @property
-    def model_flops(self) -> Any:
+    def model_flops(self) -> Number:
         """FLOPs that the mathematics asks for: forward and backward, nothing twice. The numerator of MFU."""
         return self.forward.flops + self.backward.flops
 
     @property
-    def hardware_flops(self) -> Any:
+    def hardware_flops(self) -> Number:
         """FLOPs that are executed: model FLOPs, the recompute and the padding of experts. The numerator of HFU."""
         return self.model_flops + self.recompute.flops + self.padding.flops
 
     @property
-    def flops_per_token(self) -> Any:
+    def flops_per_token(self) -> Number:
         """Model FLOPs by tokens."""
         if self.tokens is None:
             raise ValueError(f"{self.name}: no tokens go through this network; flops_per_image has its FLOPs an image")
         return ratio(self.model_flops, self.tokens)
 
     @property
-    def flops_per_image(self) -> Any:
+    def flops_per_image(self) -> Number:
         """Model FLOPs by images.
 
         >>> import flopkit as fk
@@ -147,6 +151,32 @@ class Step:
         convention = as_convention(convention)
         phases = ("forward", "backward", "checkpointed", "scores_again", "outside")
         return replace(self, **{phase: getattr(self, phase).under(convention) for phase in phases})
+
+    def packed(self, lengths: Any) -> Step:
+        """The same step, of the same model and under the same convention, over documents of these *lengths*.
+
+        Parameters
+        ----------
+        lengths : Any
+            The tokens of each document, as `Model.train_step` takes them.
+
+        Raises
+        ------
+        ValueError or TypeError
+            For a step that no model of text has made, and lengths that are no whole numbers of at least 1.
+
+        Examples
+        --------
+        >>> import flopkit as fk
+        >>> step = fk.load("llama-3-8b").train_step(seq=8192, recompute="full").under("MEGATRON")
+        >>> step.packed([512, 3584]).hardware_flops == sum(step.packed([s]).hardware_flops for s in (512, 3584))
+        True
+        """
+        if self.over is None:
+            raise ValueError(
+                f"{self.name}: which model this is a step of is not known; give lengths= to its train_step"
+            )
+        return self.over(lengths=lengths).under(self.convention)
 
     def table(self) -> Table:
         """One row a phase, then model FLOPs and hardware FLOPs, each with its FLOPs a token or an image and its share of the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from flopkit.cost import Cost
 from flopkit.derivations import number_format
 from flopkit.sizes import positive, size
 
-__all__ = ["Gauge", "Utilization", "is_bare", "of_bytes", "of_flops"]
+__all__ = ["Gauge", "Utilization", "is_bare", "of_bytes", "of_flops", "under_both"]
 
 # A printed bandwidth has two digits or more (4.8 TB/s), so a part may pass it by what was rounded away, and by no more.
 _ROUNDED = 1.02
@@ -39,10 +39,15 @@ class Utilization(float):
     peak: float
     convention: Convention | None
     others: Mapping[str, float]
-    _says: str
+    _says: str | Callable[[], str]
 
     def __new__(
-        cls, share: float, says: str, peak: float, convention: Convention | None, others: Mapping[str, float]
+        cls,
+        share: float,
+        says: str | Callable[[], str],
+        peak: float,
+        convention: Convention | None,
+        others: Mapping[str, float],
     ) -> Utilization:
         new = super().__new__(cls, share)
         new.peak, new.convention, new.others, new._says = peak, convention, dict(others), says
@@ -51,13 +56,13 @@ class Utilization(float):
     __str__ = float.__repr__
 
     def __repr__(self) -> str:
-        return self._says
+        return self._says if isinstance(self._says, str) else self._says()
 
     def _repr_html_(self) -> str:
-        return f"<div>{html.escape(self._says).replace(' %', '&nbsp;%')}</div>"
+        return f"<div>{html.escape(repr(self)).replace(' %', '&nbsp;%')}</div>"
 
     def __reduce__(self) -> Any:
-        return Utilization, (float(self), self._says, self.peak, self.convention, self.others)
+        return Utilization, (float(self), repr(self), self.peak, self.convention, self.others)
 
 
 _CLOCK = "The clock was read before the device had finished: call torch.cuda.synchronize() first."
@@ -102,11 +107,23 @@ class Gauge:
         if kind == "numpy":
             return share
         others = {name: at_peak / seconds for name, at_peak in self.others.items() if at_peak != self.at_peak}
+        return Utilization(share, lambda: self._says(share, others), self.count * self.peak, self.convention, others)
+
+    def _says(self, share: float, others: Mapping[str, float]) -> str:
         says = f"{self.name} {units.percent(share)} of {self.of()}"
         says += "".join(f"; {units.percent(other)} under {name}" for name, other in others.items())
         if self.uncounted:
             says += f"; {units.count(self.uncounted, 'operators')} not counted"
-        return Utilization(share, says, self.count * self.peak, self.convention, others)
+        return says
+
+    def at_work(self, amount: Any, others: Mapping[str, Any]) -> Gauge:
+        """The same gauge, of a training step, for other FLOPs; *others*: those under another convention."""
+        at_peak = _among(amount / self.peak, self.count)
+        at_limit = None if self.at_limit is None else self.at_limit / self.at_peak * at_peak
+        there = {name: _among(other / self.peak, self.count) for name, other in others.items()}
+        new = object.__new__(Gauge)  # in a training loop, which `replace` would take longer
+        vars(new).update(vars(self), amount=amount, at_peak=at_peak, at_limit=at_limit, others=there)
+        return new
 
     def of(self) -> str:
         """What the share is one of, and under which convention."""
@@ -165,7 +182,7 @@ def of_flops(name: str, which: str, work: Any, device: Any, dtype: Any, count: A
     bare, others = is_bare(work), {}
     convention = None if bare else as_convention(work.convention)
     if convention and hasattr(work, "under"):
-        other = TORCH if convention != TORCH else EXACT
+        other = _other(convention)
         there = _by_format(work.under(other), which, device, dtype)
         others[str(other)] = _among(_time(there, {format: _peak(device, format) for format in there}), count)
     amount = sum(flops.values())
@@ -177,6 +194,17 @@ def of_flops(name: str, which: str, work: Any, device: Any, dtype: Any, count: A
         formats=tuple(flops), convention=convention, others=others,
         uncounted=0 if bare else len(getattr(work, "uncounted", ())),
     )  # fmt: skip
+
+
+def under_both(step: Any, which: str) -> dict[str, Any]:
+    """FLOPs of a training step, a multiply-add as two, under its own convention and under the other that a gauge knows."""
+    own = as_convention(step.convention)
+    steps = {own: step, _other(own): step.under(_other(own))}
+    return {str(each): getattr(there, which) * (2 // each.fma) for each, there in steps.items()}
+
+
+def _other(convention: Convention) -> Convention:
+    return TORCH if convention != TORCH else EXACT
 
 
 def _by_format(work: Any, which: str, device: Any, dtype: Any) -> dict[str, Any]:

@@ -8,16 +8,20 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 from flopkit import units
 from flopkit.arithmetic import reading
-from flopkit.sizes import number
+from flopkit.sizes import number, short
 from flopkit.tables import Table
-from flopkit.utilization.gauges import Gauge, is_bare, of_flops
+from flopkit.utilization.gauges import Gauge, is_bare, of_flops, under_both
+from flopkit.utilization.packing import Amounts
 
 __all__ = ["Meter", "StepTime"]
+
+_Work: TypeAlias = tuple[Any, ...] | None
+"""FLOPs of a step, for each gauge under both conventions; None: those that the meter was made with."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Meter:
     Parameters
     ----------
     flops_per_step : Any
-        The work of one step on *count* devices, as `mfu` takes it.
+        The work of one step on *count* devices, as `mfu` takes it. Where the documents of each step are given to `step`, a
+        training step of their model over any lengths.
     device : Any
         As in `mfu`.
     dtype, count : Any, optional
@@ -93,6 +98,15 @@ class Meter:
     (0.5, MFU 40.4 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given)
     >>> print(meter)
     step 3, 500 ms (mean of 2): MFU 40.4 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given
+
+    Packed documents: the FLOPs of a step are those of the lengths that it had.
+
+    >>> ticks = iter([0.0, 1.0, 2.0])
+    >>> step = fk.load("llama-3-8b").train_step(seq=8192)
+    >>> meter = fk.Meter(step, device="h100-sxm", clock=lambda: next(ticks))
+    >>> one, other = meter.step(lengths=[8192]), meter.step(lengths=[512, 3584, 4096])
+    >>> round(one.mfu, 3), round(other.mfu, 3)
+    (0.426, 0.397)
     """
 
     def __init__(
@@ -115,9 +129,12 @@ class Meter:
         for gauge, argument in zip(self._gauges, ("flops_per_step", "hardware_flops"), strict=False):
             if reading(gauge.at_peak) != "plain":
                 raise TypeError(f"{argument}, device and count: a meter takes numbers, no sweep and no symbol")
+        self._works = [flops_per_step] if hardware_flops is None else [flops_per_step, hardware_flops]
+        self._amounts: Amounts | None = None
         self._warm_up = number("warm_up", warm_up, minimum=0)
-        self._recent: deque[tuple[float, int]] = deque(maxlen=number("window", window))
+        self._recent: deque[tuple[float, int, _Work]] = deque(maxlen=number("window", window))
         self._calls, self._all_steps, self._all_seconds = 0, 0, 0.0
+        self._all_usual, self._all_work = 0, list[Any]()  # steps of the usual FLOPs, and the FLOPs of all others
         self._problem, self._warned = "", False
         self.steps = 0
         self.last: StepTime | None = None
@@ -128,25 +145,35 @@ class Meter:
         """Start the clock anew, after an evaluation or a checkpoint: the time until now is in no step."""
         self._since = self._clock()
 
-    def step(self, steps: int = 1) -> StepTime:
+    def step(self, steps: int = 1, *, lengths: Any = None) -> StepTime:
         """A step is over, or *steps* of them since the last call: their mean time, MFU and HFU.
 
         Parameters
         ----------
         steps : int, optional
             How many steps have passed.
+        lengths : Any, optional
+            The tokens of each document that went through these steps, on all *count* devices, as `Model.train_step` takes them.
+            The FLOPs are those of these documents. None: those that the meter was made with.
+
+        Raises
+        ------
+        TypeError
+            For *lengths*, where the meter was made with something else than a training step of a model of text.
         """
         steps = number("steps", steps)
         now = self._clock()
+        work = None if lengths is None else self._work(lengths, steps)
         elapsed, self._since = now - self._since, now
         warm_up = self._calls < self._warm_up
         self._calls += 1
         self.steps += steps
         if not warm_up:
-            self._recent.append((elapsed, steps))
+            self._recent.append((elapsed, steps, work))
+            self._all_usual, self._all_work = _added(self._all_usual, self._all_work, steps, work)
             self._all_seconds += elapsed
             self._all_steps += steps
-        self.last = self._at(elapsed / steps, warm_up)
+        self.last = self._at(elapsed / steps, warm_up, work)
         if self._problem and not self._warned:
             self._warned = True
             warnings.warn(self._problem, RuntimeWarning, stacklevel=2)
@@ -155,8 +182,15 @@ class Meter:
     @property
     def mean(self) -> StepTime:
         """The mean over the window: the FLOPs of all its steps, divided by their time. NaN before there is one."""
-        steps = sum(steps for _, steps in self._recent)
-        return self._at(sum(seconds for seconds, _ in self._recent) / steps if steps else math.nan)
+        steps = sum(steps for _, steps, _ in self._recent)
+        if not steps:
+            return self._at(math.nan)
+        usual, others = 0, list[Any]()
+        for _, n, work in self._recent:
+            usual, others = _added(usual, others, n, work)
+        return self._at(
+            sum(seconds for seconds, _, _ in self._recent) / steps, work=self._mean_of(steps, usual, others)
+        )
 
     @property
     def seconds(self) -> float:
@@ -173,9 +207,44 @@ class Meter:
         """The HFU of `mean`; None where no hardware FLOPs are known."""
         return self.mean.hfu
 
-    def _at(self, seconds: float, warm_up: bool = False) -> StepTime:
-        mfu, *hfu = (self._share(gauge, seconds) for gauge in self._gauges)
+    def _at(self, seconds: float, warm_up: bool = False, work: _Work = None) -> StepTime:
+        gauges = self._gauges
+        if work is not None:
+            gauges = [
+                gauge.at_work(own, dict.fromkeys(gauge.others, other))
+                for gauge, own, other in zip(gauges, work[::2], work[1::2], strict=True)
+            ]
+        mfu, *hfu = (self._share(gauge, seconds) for gauge in gauges)
         return StepTime(seconds, mfu, hfu[0] if hfu else None, warm_up)
+
+    def _work(self, lengths: Any, steps: int) -> _Work:
+        """FLOPs of one of *steps* over these documents together."""
+        if self._amounts is None:
+            for argument, each in zip(("flops_per_step", "hardware_flops"), self._works, strict=False):
+                if getattr(each, "over", None) is None:
+                    raise TypeError(
+                        f"lengths={short(lengths)}: {argument}={short(each)} does not say what other documents would take; "
+                        "give flops_per_step=model.train_step(seq=…) of a model of text"
+                    )
+            self._amounts = Amounts(self._of_documents)
+        amounts = self._amounts(lengths)
+        return tuple(amounts if steps == 1 else [each / steps for each in amounts])
+
+    def _of_documents(self, lengths: Any) -> Iterator[Any]:
+        for which, each in zip(("model_flops", "hardware_flops"), self._works, strict=False):
+            yield from under_both(each.packed(lengths), which).values()
+
+    def _mean_of(self, steps: int, usual: int, work: list[Any]) -> _Work:
+        """FLOPs of a step, the mean over *steps*, of which *usual* did the usual."""
+        if not work:
+            return None
+        return tuple((usual * one + others) / steps for one, others in zip(self._usual, work, strict=True))
+
+    @cached_property
+    def _usual(self) -> tuple[Any, ...]:
+        """FLOPs of the step that the meter was made with."""
+        names = ("model_flops", "hardware_flops")
+        return tuple(n for name, each in zip(names, self._works, strict=False) for n in under_both(each, name).values())
 
     def _share(self, gauge: Gauge, seconds: float) -> float:
         if math.isnan(seconds):
@@ -194,8 +263,11 @@ class Meter:
         -----
         Columns: *what*, how many *steps*, *seconds* a step, *MFU*, and *HFU* where hardware FLOPs are known.
         """
-        everything = self._at(self._all_seconds / self._all_steps if self._all_steps else math.nan)
-        in_window = sum(steps for _, steps in self._recent)
+        everything = self._at(
+            self._all_seconds / self._all_steps if self._all_steps else math.nan,
+            work=self._mean_of(self._all_steps, self._all_usual, self._all_work),
+        )
+        in_window = sum(steps for _, steps, _ in self._recent)
         lines = [
             ("last step", 1, self.last),
             ("running mean", in_window, self.mean),
@@ -212,7 +284,7 @@ class Meter:
         return Table(rows, caption=f"a step on {self._gauges[0].of()}", columns=columns, formats=formats)
 
     def __repr__(self) -> str:
-        mean, in_window = self.mean, sum(steps for _, steps in self._recent)
+        mean, in_window = self.mean, sum(steps for _, steps, _ in self._recent)
         if not in_window:
             return f"step {self.steps}: no time yet after the warm-up"
         shares = [f"MFU {units.format_value(mean.mfu, '%')}" if math.isnan(mean.mfu) else repr(mean.mfu)]
@@ -221,3 +293,10 @@ class Meter:
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
+
+
+def _added(usual: int, work: list[Any], steps: int, more: _Work) -> tuple[int, list[Any]]:
+    """How many steps did the usual, and the FLOPs of all others, with some *steps* more."""
+    if more is None:
+        return usual + steps, work
+    return usual, [one + steps * each for one, each in zip(work or [0] * len(more), more, strict=True)]

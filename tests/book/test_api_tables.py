@@ -33,8 +33,8 @@ def test_every_convention_is_listed_with_its_source():
 
 def test_kinds_and_verdicts_of_measurements_are_listed():
     lines = rows(api_tables.recordings())
-    assert lines[0] == f"| `training` | kind | {recordings.KINDS['training']} |"
-    assert len(lines) == len(recordings.KINDS) + len(recordings.VERDICTS)
+    assert lines[0] == f"| `training` | kind | {recordings.MEASURED_KINDS['training']} |"
+    assert len(lines) == len(recordings.MEASURED_KINDS) + len(recordings.VERDICTS)
     assert f"| `above the peak` | verdict | {recordings.VERDICTS['above the peak']} |" in lines
 
 

@@ -9,7 +9,7 @@ from book_ext import gpu_page
 from flopkit.measuring.hardware.cases import CASES
 from flopkit.measuring.hardware.tiles import tiles
 from flopkit.recordings import hardware_counts, recordings
-from flopkit.recordings.recorded import Recording
+from flopkit.recordings.recording import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "book" / "gpu.md").read_text("utf8")

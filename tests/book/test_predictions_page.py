@@ -6,7 +6,7 @@ import re
 from book_ext import predictions_page
 from flopkit.book.explanations import MACHINES
 from flopkit.experiments import NAMES, experiment
-from flopkit.experiments.expectations import WORDS
+from flopkit.experiments.expectations import Confirmation
 
 
 def test_the_page_has_every_experiment_and_every_part():
@@ -16,12 +16,12 @@ def test_the_page_has_every_experiment_and_every_part():
         asked = experiment(name)
         assert f"### {asked.title}" in page and asked.prediction in as_written
     found = [[part for name in NAMES for part in machine.findings(name)] for machine in MACHINES]
-    for word in WORDS:
+    for word in Confirmation:
         shown = f"**{word}**" if word == "failed" else word
         rows = [line for line in page.splitlines() if f"| {shown} |" in line or f"| {shown} (" in line]
-        assert len(rows) == sum(part.word == word for parts in found for part in parts)
+        assert len(rows) == sum(part.confirmation == word for parts in found for part in parts)
         assert sum("(unsteady) |" in row or "launch-bound" in row for row in rows) == sum(
-            bool(part.weak) for parts in found for part in parts if part.word == word
+            bool(part.weak) for parts in found for part in parts if part.confirmation == word
         )
     tested = next(line for line in predictions_page.tally().splitlines() if "Parts tested" in line)
     assert tested.split("|")[2:-1] == [f" {len(parts)} " for parts in found]

@@ -4,7 +4,7 @@ import pytest
 
 from flopkit import device
 from flopkit.charts import Dots, measured, on_one_roof, published, theme
-from flopkit.recordings.shelves import Case
+from flopkit.recordings.cases import Case
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ pytest.importorskip("vl_convert")
 from flopkit import widgets
 from flopkit.charts import Figure, choice, readout, slider, steps, switch
 from flopkit.experiments import NAMES, experiment, own, record, short_run
-from flopkit.recordings import Case, Recording, shelves
+from flopkit.recordings import Case, Recording, cases
 from flopkit.widgets import experiment_panel, explore
 
 
@@ -142,7 +142,7 @@ CEILINGS = {
 def lab(tmp_path, monkeypatch):
     """A panel before anybody recorded: neither the reader nor the authors."""
     monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
-    monkeypatch.setattr(shelves, "_shipped", lambda: tmp_path / "nothing ships")
+    monkeypatch.setattr(cases, "_shipped", lambda: tmp_path / "nothing ships")
     monkeypatch.setattr(own, "_ceilings", lambda bench: CEILINGS)
     return experiment_panel("matmul_sizes", time_budget=0.02, scale="toy")
 

@@ -4,6 +4,7 @@ import json
 import math
 from importlib.resources import files
 
+import numpy
 import pytest
 
 import flopkit as fk
@@ -328,3 +329,67 @@ def test_it_shows_itself():
     assert "<table" in found._repr_html_() and "16.58&nbsp;%" in found._repr_html_()
     assert "no usual mistake" in fk.doctor(**RUN, reported="77.77 %").summary
     assert fk.doctor(**RUN).explanations == () and "Reported" not in repr(fk.doctor(**RUN))
+
+
+# -- packed documents -----------------------------------------------------------------------------------------------------
+
+DOCUMENTS = [512] * 12 + [2048]
+TRUE = 6 * (MATRICES + HEAD) + 12 * LAYERS * HEADS * DIM * sum(s * (s + 1) // 2 for s in DOCUMENTS) / sum(DOCUMENTS)
+PACKED = {key: value for key, value in RUN.items() if key != "seq"}
+
+
+def test_the_mfu_of_packed_documents_is_that_of_their_own_lengths():
+    """torchtitan, pull request 4819, and NeMo-RL, issue 2790: formulas that take s = context length overstate it."""
+    for lengths in (DOCUMENTS, DOCUMENTS * 7, numpy.array(DOCUMENTS)):  # a sample is enough
+        found = fk.doctor(**PACKED, lengths=lengths)
+        assert found.mfu == pytest.approx(share(TRUE), rel=1e-12) and found.verdict == "possible"
+    assert fk.doctor(**RUN, lengths=DOCUMENTS).mfu == found.mfu < fk.doctor(**RUN).mfu
+    again = fk.doctor(**PACKED, lengths=DOCUMENTS, recompute="full")
+    assert again.mfu == found.mfu < again.hfu
+    assert "13 documents of 630.154 tokens on average, 51,000 tokens/s" in found.summary.replace("91 doc", "13 doc")
+    assert (
+        "13 documents of 630.154 tokens on average in contexts of 8,192, "
+        in fk.doctor(**RUN, lengths=DOCUMENTS).summary
+    )
+
+
+CONTEXT = "the context's 8,192 tokens for each document's"
+
+
+@pytest.mark.parametrize(
+    ("name", "flops"),
+    [
+        (CONTEXT, EXACT),
+        (f"6N + 12LHQT, with {CONTEXT}", 6 * (MATRICES + 2 * HEAD + NORMS) + PAIRS),
+        (f"causal ×2: hidden pairs counted, with {CONTEXT}", 6 * (MATRICES + HEAD) + PAIRS),
+        ("6N", 6 * (MATRICES + 2 * HEAD + NORMS)),
+        ("no mistake", TRUE),
+    ],
+)
+def test_the_context_length_for_that_of_each_document(name, flops):
+    found = fk.doctor(**RUN, lengths=DOCUMENTS, reported=f"{100 * share(flops):.4f} %")
+    assert found.explanations[0].name == name, names(found)
+    assert found.explanations[0].ratio == pytest.approx(flops / TRUE, rel=1e-9)
+
+
+def test_documents_as_long_as_the_context_are_no_packing():
+    packed, plain = fk.doctor(**RUN, lengths=[SEQ] * 3, reported=0.39), fk.doctor(**RUN, reported=0.39)
+    assert packed.considered == plain.considered and packed.explanations == plain.explanations
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({}, "seq= is missing, the tokens of a sequence, or lengths=, those of each document"),
+        (
+            {"seq": 1024, "lengths": DOCUMENTS},
+            r"a document of 2,048 tokens does not fit into seq=1024; seq= is the context length",
+        ),
+        ({"lengths": []}, "there is no document"),
+        ({"lengths": [0, 512, 1024]}, "these look like cu_seqlens"),
+        ({"lengths": [512, 0]}, r"lengths\[1\]=0"),
+    ],
+)
+def test_sizes_of_a_run_that_make_no_sense(sizes, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        fk.doctor(**PACKED, **sizes)

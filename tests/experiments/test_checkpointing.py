@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from flopkit.experiments import Bench, checkpointing
-from flopkit.experiments.decoder import Sizes, decoder, next_token_loss
+from flopkit.experiments.decoder import DecoderSizes, decoder, next_token_loss
 
-TOY = Sizes(layers=2, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128)
+TOY = DecoderSizes(layers=2, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128)
 TOKENS = 2 * 16
 
 

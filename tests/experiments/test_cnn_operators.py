@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from flopkit.experiments import Bench, cnn_operators
-from flopkit.experiments.cnn_operators import KINDS, STEPS, by_kind, kind_of
+from flopkit.experiments.cnn_operators import OPERATOR_KINDS, STEPS, by_kind, kind_of
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def test_each_case_names_where_its_time_goes(records):
     assert [each["params"]["layout"] for each in records] == ["NCHW", "NHWC"]
     for each in records:
         assert each["verdict"] == "ok"
-        kinds = {kind: each["extra"][kind] for kind in KINDS}
+        kinds = {kind: each["extra"][kind] for kind in OPERATOR_KINDS}
         assert all(kinds[kind] > 0 for kind in ("norms", "depthwise", "pointwise", "convolutions", "activations"))
         assert 0.2 * each["seconds"]["fastest"] < sum(kinds.values()) < 5 * each["seconds"]["mean"]
         assert 0 < each["extra"]["depthwise, backward"] < kinds["depthwise"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from flopkit.experiments import Bench, decode
-from flopkit.experiments.decoder import Sizes, decoder
+from flopkit.experiments.decoder import DecoderSizes, decoder
 
-TOY = Sizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=256)
+TOY = DecoderSizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=256)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from flopkit.book.explanations import MACHINES
 from flopkit.experiments import NAMES, experiment
-from flopkit.experiments.expectations import WORDS, Cases, Expectation, Finding, launch, weak
+from flopkit.experiments.expectations import Cases, Confirmation, Expectation, Finding, launch, weak
 from flopkit.experiments.pairs import Span
 from flopkit.recordings import Case
 
@@ -55,8 +55,8 @@ def never_flipped(name, scale):
             new = list(cases)
             for place, other in zip(group, others, strict=True):
                 new[place] = other
-            words = [part.word for part in experiment(name).findings(scale, new)]
-            left = {number for number in left if words[number] == parts[number].word}
+            words = [part.confirmation for part in experiment(name).findings(scale, new)]
+            left = {number for number in left if words[number] == parts[number].confirmation}
     return [parts[number].expected.says for number in left]
 
 
@@ -151,11 +151,14 @@ def test_what_makes_a_case_less_sure():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "word"), [(1, 2, 0), (0.5, 1.5, 1), (1.5, 2.5, 1), (0, 9, 1), (2.1, 3, 2), (0, 0.9, 2)]
+    ("low", "high", "place"), [(1, 2, 0), (0.5, 1.5, 1), (1.5, 2.5, 1), (0, 9, 1), (2.1, 3, 2), (0, 0.9, 2)]
 )
-def test_an_interval_decides(low, high, word):
+def test_an_interval_decides(low, high, place):
     expected = Expectation("says", (1, 2), "of", lambda of: [])
-    assert Finding(expected, "of", (Span.exactly(1.5), Span((low + high) / 2, low, high)), ()).word == WORDS[word]
+    assert (
+        Finding(expected, "of", (Span.exactly(1.5), Span((low + high) / 2, low, high)), ()).confirmation
+        == tuple(Confirmation)[place]
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flopkit.experiments import NAMES, Bench, experiment
-from flopkit.recordings import recorded
+from flopkit.recordings import recording
 
 FOLDER = Path(experiment.__code__.co_filename).parent
 KEYS = {
@@ -64,7 +64,7 @@ def test_a_record_says_whether_tf32_was_allowed(dtype):
 
 def test_a_recording_takes_them(ran):
     for record in ran[1]:
-        assert list(recorded._faults_of(record)) == []
+        assert list(recording._faults_of(record)) == []
 
 
 def test_its_results_are_right(ran):

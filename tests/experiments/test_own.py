@@ -56,8 +56,12 @@ def test_no_case_is_begun_that_would_pass_the_limit(folder, quick, monkeypatch, 
 
 def test_a_run_of_the_first_cases_only(folder, quick):
     assert len(experiments.here("matmul_sizes", time_budget=0.02, scale="toy", cases=2)) == 2
-    with pytest.raises(ValueError, match="cases=-1: must be None or a whole number from 1 on"):
+    with pytest.raises(ValueError, match="cases=-1: a size must be at least 1"):
         experiments.here("matmul_sizes", scale="toy", cases=-1)
+    with pytest.raises(TypeError, match="cases=2.5: a size must be an int"):
+        experiments.here("matmul_sizes", scale="toy", cases=2.5)
+    with pytest.raises(ValueError, match="limit=-1: must be a finite number of seconds"):
+        experiments.here("matmul_sizes", scale="toy", limit=-1)
 
 
 def test_what_the_reader_has_recorded_comes_first(folder, quick):

@@ -54,7 +54,7 @@ def test_bytes_of_multi_head_attention():
 @pytest.mark.parametrize(("dtype", "width"), [("bf16", 2), ("fp32", 4)])
 def test_bytes_of_sinusoidal_positions(dtype, width):
     """The features come and go; three rows of the table serve both sequences. Nothing of it is trained."""
-    added = fk.sinusoidal_positions(batch=2, seq=3, d_model=4, dtype=dtype)
+    added = fk.layers.embeddings.sinusoidal_positions(batch=2, seq=3, d_model=4, dtype=dtype)
     assert added.bytes == width * (2 * 3 * 4 + 3 * 4 + 2 * 3 * 4)
     assert added.params == 0
 

@@ -7,7 +7,7 @@ import pytest
 import sympy
 
 import flopkit as fk
-from flopkit.models import ConvNet, Model, cnn, cnn_names
+from flopkit.models import ConvNet, LastLayers, Model, Segments, cnn, cnn_names
 from flopkit.models.catalogue import any_model, the_model
 from flopkit.models.vision import KINDS, cnn_backward, cnn_kinds
 from flopkit.models.vision.networks import Name
@@ -241,9 +241,15 @@ def test_what_a_terminal_and_a_notebook_show():
             lambda m: m.train_step(recompute="full"),
             "recompute='full': resnet50 has no equal layers .* leave recompute= out",
         ),
-        (lambda m: m.train_memory(recompute=2), "recompute=2: resnet50 has no equal layers"),
+        (
+            lambda m: m.train_memory(recompute=Segments(2)),
+            r"recompute=Segments\(layers=2\): resnet50 has no equal layers",
+        ),
         (lambda m: m.train_step(recompute="some"), "recompute='some'"),
-        (lambda m: m.train_step(trained=3), "trained=3: of resnet50 either 'all' is trained or the 'head' alone"),
+        (
+            lambda m: m.train_step(trained=LastLayers(3)),
+            r"\(layers=3\): of resnet50 either 'all' is trained or the 'head' alone",
+        ),
         (lambda m: m.train_memory(trained=fk.LoRA(rank=8)), "of resnet50 either 'all' .* 'head'"),
         (lambda m: m.trained_params("tail"), "trained='tail'"),
         (lambda m: m.train_memory(precision="fp7"), "precision='fp7'"),

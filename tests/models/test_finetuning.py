@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import flopkit as fk
+from flopkit.models import LastLayers, Segments
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -60,13 +61,13 @@ def built(trained, sizes=SIZES):
         return model
     model.lm_head.requires_grad_(True)
     if trained != "head":
-        for part in (*model.model.layers[-trained:], model.model.norm):
+        for part in (*model.model.layers[-trained.layers :], model.model.norm):
             part.requires_grad_(True)
     return model
 
 
 TRAINED = [
-    "all", "head", 1, 2, 3, fk.LoRA(rank=RANK), fk.LoRA(rank=RANK, targets=EVERY), fk.LoRA(rank=RANK, targets=("o_proj",)),
+    "all", "head", *map(LastLayers, (1, 2, 3)), fk.LoRA(rank=RANK), fk.LoRA(rank=RANK, targets=EVERY), fk.LoRA(rank=RANK, targets=("o_proj",)),
     fk.LoRA(rank=RANK, targets="down_proj"), fk.LoRA(rank=RANK, targets=("up_proj", "k_proj")),
 ]  # fmt: skip
 
@@ -89,7 +90,7 @@ def test_what_torch_runs(trained, tied):
     assert ours.trained_params(trained) == sum(each.numel() for each in model.parameters() if each.grad is not None)
 
 
-@pytest.mark.parametrize("trained", [1, fk.LoRA(rank=RANK)], ids=str)
+@pytest.mark.parametrize("trained", [LastLayers(1), fk.LoRA(rank=RANK)], ids=str)
 def test_layers_without_a_backward_pass_are_not_computed_again(trained):
     model = built(trained)
     for layer in model.model.layers:
@@ -139,8 +140,11 @@ def test_experts_and_several_kinds_of_layers():
     step = fk.from_hf(MIXTRAL).train_step(seq=SEQ, batch=BATCH, trained=fk.LoRA(rank=RANK))
     assert step.under("TORCH").model_flops == report.under("TORCH").model_flops
     v3 = fk.load("deepseek-v3")  # three dense layers stand before 58 with experts
-    sparse = v3.trained_params(58) - v3.trained_params("head") - v3.d_model
-    assert v3.trained_params(61) - v3.trained_params(58) + sparse == v3.params - 2 * v3.vocab * v3.d_model - v3.d_model
+    sparse = v3.trained_params(LastLayers(58)) - v3.trained_params("head") - v3.d_model
+    assert (
+        v3.trained_params(LastLayers(61)) - v3.trained_params(LastLayers(58)) + sparse
+        == v3.params - 2 * v3.vocab * v3.d_model - v3.d_model
+    )
 
 
 LATENT = SIZES | {
@@ -225,13 +229,37 @@ def test_as_printed():
 @pytest.mark.parametrize(
     ("trained", "message"),
     [
-        ("heads", "trained='heads'"), (0, "from 1 to the 32"), (33, "trained=33"), (True, "trained=True"), (1.5, "trained=1.5"),
+        ("heads", "trained='heads'"), (LastLayers(33), r"trained=LastLayers\(layers=33\): llama-3-8b has 32 layers"),
         (fk.LoRA(rank=8, targets=("wq",)), "targets='wq'.*q_proj, k_proj"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(trained, message):
-    with pytest.raises((ValueError, TypeError), match=message):
+    with pytest.raises(ValueError, match=message):
         fk.load("llama-3-8b").train_step(seq=8, trained=trained)
+
+
+@pytest.mark.parametrize("ask", ["train_step", "train_memory"])
+@pytest.mark.parametrize(
+    ("bare", "instead"),
+    [
+        ({"trained": 2}, r"trained=2: give fk.models.LastLayers\(2\)"), ({"trained": 0}, "trained=0: give 'all', 'head'"),
+        ({"trained": True}, "trained=True: give 'all'"), ({"trained": 1.5}, "trained=1.5: give 'all'"),
+        ({"recompute": 4}, r"recompute=4: give fk.models.Segments\(layers=4\)"), ({"recompute": 0}, "recompute=0: give 'none'"),
+        ({"recompute": True}, "recompute=True: give 'none'"), ({"recompute": None}, "recompute=None: give 'none'"),
+    ],
+)  # fmt: skip
+def test_a_bare_number_is_told_what_it_could_count(ask, bare, instead):
+    with pytest.raises(TypeError, match=instead):
+        getattr(fk.load("llama-3-8b"), ask)(seq=8, **bare)
+
+
+@pytest.mark.parametrize("kind", [LastLayers, Segments])
+def test_layers_are_a_whole_number(kind):
+    with pytest.raises(ValueError, match="layers=0: a size must be at least 1"):
+        kind(0)
+    for wrong in (True, "2", 1.5):
+        with pytest.raises(TypeError, match="layers="):
+            kind(wrong)
 
 
 @pytest.mark.parametrize("name", ["t5-base"])
@@ -241,7 +269,8 @@ def test_models_with_an_encoder_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "trained"), [("llama-3-8b", "head"), ("llama-3-8b", 2), ("gpt2", 2), ("deepseek-v2-lite", 2)]
+    ("name", "trained"),
+    [("llama-3-8b", "head"), *((name, LastLayers(2)) for name in ("llama-3-8b", "gpt2", "deepseek-v2-lite"))],
 )
 def test_segments_of_layers_of_which_some_are_frozen_are_refused(name, trained):
     """A step and its memory alike: in a segment, layers may be frozen that nothing computes again."""
@@ -249,9 +278,10 @@ def test_segments_of_layers_of_which_some_are_frozen_are_refused(name, trained):
         if (ask, trained) == ("train_memory", "head"):  # the layers keep nothing, whatever the policy
             continue
         with pytest.raises(
-            ValueError, match="recompute=1: segments of layers of which only some are trained are not known"
+            ValueError,
+            match=r"recompute=Segments\(layers=1\): segments of layers of which only some are trained are not known",
         ):
-            getattr(fk.load(name), ask)(seq=8, trained=trained, recompute=1)
+            getattr(fk.load(name), ask)(seq=8, trained=trained, recompute=Segments(1))
 
 
 def test_bad_ranks_and_formats_are_refused():

@@ -59,7 +59,7 @@ NEEDED = {
 
 
 def test_each_family_is_here():
-    assert set(ONE) == set(NEEDED) == set(families())
+    assert set(ONE) == set(NEEDED) <= set(families())  # the others: test_families
 
 
 @pytest.mark.parametrize("kind, key", [(kind, key) for kind, keys in NEEDED.items() for key in keys])
@@ -147,10 +147,8 @@ def test_a_size_that_is_no_number(value):
         fk.from_hf(ONE["llama"] | {"hidden_size": value})
 
 
-@pytest.mark.parametrize(
-    "kind, near", [("lama", "llama"), ("qwen", "qwen2"), ("deepseek_v4", "deepseek_v3"), ("gemma3", "gemma3_text")]
-)
-def test_a_model_type_that_is_not_known_has_near_ones(kind, near):
+@pytest.mark.parametrize("kind, near", [("lama", "llama"), ("deepseekv3", "deepseek_v3"), ("Qwen3", "qwen3")])
+def test_a_slip_of_the_keyboard_has_near_ones(kind, near):
     with pytest.raises(ValueError, match=rf"model_type='{kind}' is not described here; did you mean .*{near}"):
         fk.from_hf(ONE["llama"] | {"model_type": kind})
 
@@ -185,10 +183,10 @@ def test_a_path(tmp_path):
     path.write_text("[1, 2]", encoding="utf-8")
     with pytest.raises(TypeError, match=r"config=\[1, 2\]: must be a dictionary"):
         fk.from_hf(path)
-    for missing in (tmp_path / "elsewhere.json", tmp_path):
+    for missing in (tmp_path / "elsewhere.json", tmp_path / "elsewhere"):
         with pytest.raises(
             FileNotFoundError,
-            match="there is no such file; give the path of a config.json, or load a model by its name",
+            match="there is no such file or folder; give the path of a config.json, a Hub id",
         ):
             fk.from_hf(missing)
 
@@ -360,8 +358,8 @@ def test_multi_token_prediction_is_data():
 def test_kimi_k2_is_deepseek_v3_under_another_name():
     config = hf_config("kimi-k2")
     assert fk.from_hf(config | {"model_type": "kimi_k2"}).params == fk.from_hf(config).params
-    with pytest.raises(ValueError, match="model_type='kimi_k2' lacks 'hidden_size'"):
-        fk.from_hf({k: v for k, v in config.items() if k != "hidden_size"} | {"model_type": "kimi_k2"})
+    short = fk.from_hf({k: v for k, v in config.items() if k != "hidden_size"} | {"model_type": "kimi_k2"})
+    assert short.notes == ("hidden_size is missing: 7168, as transformers takes it",)
 
 
 def test_a_model_of_images_counts_its_classes():

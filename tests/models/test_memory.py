@@ -7,7 +7,7 @@ import torch
 from torch.utils.checkpoint import checkpoint_sequential
 
 import flopkit as fk
-from flopkit.models import StateSpace
+from flopkit.models import Segments, StateSpace
 from flopkit.models.activations import of_layers
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
@@ -290,8 +290,8 @@ def test_segments_of_layers(every):
     """checkpoint_sequential keeps all of its last segment and computes the others again, up to the last product."""
     model, run = in_segments(GPT, 4 // every)
     memory, step = (
-        ours(GPT, recompute=every),
-        fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute=every, early_stop=True),
+        ours(GPT, recompute=Segments(every)),
+        fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute=Segments(every), early_stop=True),
     )
     assert kept(model, run) == memory.layers
     with fk.counting() as report:
@@ -299,7 +299,7 @@ def test_segments_of_layers(every):
     # without a head, whose FLOPs a Step has
     assert report.recompute.flops == step.under("TORCH").recompute.flops
     layers = fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute="full").checkpointed.flops
-    whole = fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute=every).checkpointed.flops
+    whole = fk.from_hf(GPT).train_step(seq=SEQ, batch=BATCH, recompute=Segments(every)).checkpointed.flops
     assert whole == layers * (4 - every) // 4
 
 
@@ -321,7 +321,7 @@ def test_segments_of_different_layers():
     edge = SEQ * 32 * 2
     assert large > 10 * small
     for order, inputs in (((0, 0, 1, 1, 1, 1), 0), ((1, 1, 0, 0, 1, 1), 1)):
-        memory = fk.models.Model(**{**vars(model), "order": order}).train_memory(seq=SEQ, recompute=2)
+        memory = fk.models.Model(**{**vars(model), "order": order}).train_memory(seq=SEQ, recompute=Segments(layers=2))
         assert memory.layers == 2 * edge + 2 * small
         # the segment of large layers comes back when those above it are gone; its own input is in its list
         assert memory.layers + memory.again == inputs * edge + 2 * large
@@ -481,15 +481,17 @@ def test_a_sweep_is_its_points():
     ("call", "message"),
     [
         (lambda m: m.train_memory(seq=8, recompute="some"), "recompute='some'"),
-        (lambda m: m.train_memory(seq=8, recompute=0), "recompute=0"),
-        (lambda m: m.train_memory(seq=8, recompute=5), "must divide the 32 layers"),
-        (lambda m: m.train_step(seq=8, recompute=5), "must divide the 32 layers"),
+        (lambda m: m.train_memory(seq=8, recompute=Segments(5)), "must divide the 32 layers"),
+        (lambda m: m.train_step(seq=8, recompute=Segments(5)), "must divide the 32 layers"),
         (lambda m: m.train_memory(seq=8, precision="fp7"), "precision='fp7'"),
         (lambda m: m.train_memory(seq=8, optimizer="lion"), "optimizer='lion'"),
         (lambda m: m.train_memory(seq=8, kernel="fast"), "kernel='fast'"),
         (lambda m: m.train_memory(seq=0), "seq=0"),
         (lambda m: fk.load("t5-base").train_memory(seq=8), "learned biases .* give kernel='math'"),
-        (lambda m: fk.load("t5-base").train_memory(seq=8, kernel="math", recompute=2), "t5-base has two"),
+        (
+            lambda m: fk.load("t5-base").train_memory(seq=8, kernel="math", recompute=Segments(layers=2)),
+            "t5-base has two",
+        ),
         (lambda m: fk.load("t5-base").train_memory(seq=8, kernel="math", trained="head"), "only trained='all'"),
         (lambda m: fk.training.adam_step(params=8, precision="fp7"), "precision='fp7'"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from models.test_families import built
 
 import flopkit as fk
-from flopkit.models import families, passes
+from flopkit.models import LastLayers, families, passes
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import SPLITS, Run
 
@@ -39,7 +39,7 @@ def test_no_number_of_a_step_rests_on_a_name(name, monkeypatch):
     """The same steps with every part of a layer renamed."""
     model = MODELS[name]
     seq = {} if model.patches else {"seq": 32}
-    trained = ["all"] if model.encoder is not None else ["all", "head", 1]
+    trained = ["all"] if model.encoder is not None else ["all", "head", LastLayers(1)]
 
     def steps():
         for each in trained:

@@ -57,3 +57,11 @@ def test_an_indexer_needs_a_number_and_latents_to_choose_from():
             LatentAttention(**sizes, **given, indexer=indexer)
     with pytest.raises(ValueError, match="indexer_types: the first layer has no choice of another one"):
         fk.from_hf({"model_type": "glm_moe_dsa", **SMALL, "indexer_types": ["shared"] * 5})
+
+
+def test_documents_of_unequal_length():
+    whole = model().forward(lengths=[3, 9, 40])
+    assert whole.flops == sum(model().forward(seq=tokens).flops for tokens in (3, 9, 40))
+    chunked = fk.from_hf({"model_type": "llama4_text", **merged("SMALL")["llama4_text"]})
+    with pytest.raises(ValueError, match=r"lengths= beside chunks\(16\): documents in attention by chunks are not known"):
+        chunked.forward(lengths=[3, 9])

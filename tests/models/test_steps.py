@@ -113,7 +113,11 @@ def test_four_readings():
         lambda seq: model.train_step(seq=seq, batch=2, recompute="full").hardware_flops,
         lambda seq: model.train_step(seq=seq, recompute="selective").under("PALM").hardware_flops,
         lambda seq: model.train_step(seq=seq, trained=fk.LoRA(rank=16), recompute="full").hardware_flops,
-        lambda seq: model.train_step(seq=seq, trained=4, recompute="selective", capacity=1.25).hardware_flops,
+        lambda seq: (
+            model.train_step(
+                seq=seq, trained=fk.models.LastLayers(4), recompute="selective", capacity=1.25
+            ).hardware_flops
+        ),
         lambda seq: model.train_memory(seq=seq, trained=fk.LoRA(rank=16)).total,
         lambda seq: model.decode(context=seq, batch=3, weights="fp8").bytes,
         lambda seq: model.prefill(prompt=seq).flops,

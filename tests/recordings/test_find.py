@@ -3,7 +3,7 @@
 import pytest
 
 import flopkit as fk
-from flopkit.recordings import collected, search
+from flopkit.recordings import published_data, search
 
 
 def values(*args, **kwargs):
@@ -102,15 +102,15 @@ def test_rows_can_be_changed_without_changing_the_data():
 
 def test_only_what_is_asked_for_is_loaded(monkeypatch):
     asked = []
-    monkeypatch.setattr(search, "_collection", lambda name: asked.append(name) or collected.dataset(name))
+    monkeypatch.setattr(search, "_collection", lambda name: asked.append(name) or published_data.dataset(name))
     fk.recordings.find(dataset="litgpt", kind="decode")
     assert asked == ["litgpt"]
-    assert collected.dataset("litgpt").rows is collected.dataset("LitGPT").rows, "read once"
+    assert published_data.dataset("litgpt").rows is published_data.dataset("LitGPT").rows, "read once"
 
 
 def test_the_collections_show_themselves():
     table = fk.recordings.datasets()
-    assert len(table) == len(collected.dataset_names())
+    assert len(table) == len(published_data.dataset_names())
     assert sum(row["rows"] for row in table) == len(fk.recordings.find())
     one = fk.recordings.dataset("llama_cpp")
     assert "none stated" in repr(one) and "796 rows" in repr(one)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import flopkit as fk
-from flopkit.rooflines import Calls, Timing, timing_of
+from flopkit.rooflines import Calls, ProgramBound, program_bound
 
 # 1,000 FLOP/s and 10 bytes/s: 100 FLOPs a byte is where they meet.
 SMALL = fk.Device("small", peak={"fp32": 1e3, "bf16": 1.25e3}, bandwidth=10.0)
@@ -195,7 +195,7 @@ def test_calls_that_no_counter_saw():
         Calls("mylib.op", "update", 3, "", flops=0, bytes=30, is_known=False),
         Calls("mm", "update", 4, "bf16", flops=1250, bytes=1, is_known=True),
     ]
-    timing = timing_of(program, SMALL, None, phases=("forward", "update"), convention=fk.conventions.TORCH)
+    timing = program_bound(program, SMALL, None, phases=("forward", "update"), convention=fk.conventions.TORCH)
     assert timing.by_phase == {"forward": 2 * 1 + 2, "update": 3 * 3 + 4 * 1}
     assert [row["operator"] for row in timing.rows] == ["mylib.op", "mm", "mm", "bmm"]
     assert [note.split(",")[0] for note in timing.notes] == [
@@ -208,7 +208,7 @@ def test_calls_that_no_counter_saw():
 def test_nothing_takes_no_time():
     timing = counted(lambda: None).roofline("h100-sxm", "bf16")
     assert (timing.seconds, timing.rows, timing.utilisation) == (0, [], 0)
-    assert isinstance(timing, Timing) and "at least 0 s" in repr(timing)
+    assert isinstance(timing, ProgramBound) and "at least 0 s" in repr(timing)
 
 
 def test_the_ceiling_of_utilisation():

@@ -142,6 +142,8 @@ def test_a_sweep_is_an_array():
         (lambda: decode("llama-3-71b", "h100-sxm", context=8), "llama-3-70b"),
         (lambda: decode("bert-base", "h100-sxm", context=8), "makes no text"),
         (lambda: speculate(LLAMA, "h100-sxm", context=8, drafted=2, acceptance=1.2), "acceptance=1.2"),
+        (lambda: serving.expected_tokens(2, np.array([0.5, 1.2])), "acceptance contains 1.2: each must be at most 1"),
+        (lambda: serving.expected_tokens(2, np.array([0.5, -0.1])), "acceptance contains -0.1"),
         (lambda: speculate(LLAMA, "h100-sxm", context=8, drafted=-1, acceptance=0.5), "drafted=-1"),
         (lambda: largest_batch(LLAMA, fk.Device("mine", peak={"bf16": 1e12}, bandwidth=1e11), context=8), "memory is not known"),
     ],

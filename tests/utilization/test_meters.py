@@ -1,5 +1,6 @@
 """The meter of a training loop, with a clock that the tests wind."""
 
+import dataclasses
 import inspect
 import math
 from types import SimpleNamespace
@@ -9,6 +10,8 @@ import pytest
 import sympy
 
 import flopkit as fk
+from flopkit.models import MLP, Block, Experts, GatedDelta, Model, WindowedLayers, transformer
+from flopkit.utilization.packing import Amounts
 
 TOY = fk.Device("toy", peak={"bf16": 100.0, "fp8": 200.0}, bandwidth=1000.0)
 STEP = SimpleNamespace(model_flops=60, hardware_flops=80, convention=fk.conventions.EXACT)
@@ -204,3 +207,149 @@ def test_wrong_input(wrong, error, says):
 def test_no_steps_have_no_time(clock):
     with pytest.raises(ValueError, match="steps=0"):
         fk.Meter(1, device=TOY, clock=clock).step(0)
+
+
+# -- documents of unequal lengths -----------------------------------------------------------------------------------------
+
+SIZES = {"vocab": 96, "d_model": 32, "layers": 4, "heads": 4, "kv_heads": 2}
+PACKED = {
+    "dense": transformer(**SIZES, d_ff=80),
+    "windows": transformer(**SIZES, d_ff=80, window=WindowedLayers(8, layers=3), order=(0, 0, 0, 1)),
+    "chunks": Model(
+        name="hybrid", d_model=32, vocab=96, blocks=((Block(mixer=GatedDelta(heads=4, k_heads=2, k_dim=8, v_dim=12, chunk=8), mlp=MLP(d_ff=80)), 2),)
+    ),
+    "experts": transformer(**SIZES, d_ff=80, experts=Experts(experts=8, top_k=2, d_ff=24), dense=1, order=(0, 1, 1, 1)),
+}  # fmt: skip
+HOW = {
+    "plain": ({}, "EXACT"),
+    "every position": ({"recompute": "full"}, "TORCH"),
+    "multiply-adds": ({"recompute": "selective"}, "FVCORE"),
+    "half of the scores": ({"recompute": fk.models.Segments(2)}, "MEGATRON"),
+    "adapters": ({"trained": fk.LoRA(rank=2, targets=("up_proj",)), "recompute": "full", "early_stop": True}, "EXACT"),
+}
+BATCHES = [
+    [40, 3, 8],
+    [5, 17, 1, 9],
+    [16],
+    [41, 2],
+    numpy.array([7, 7, 30]),
+    [1, 1],
+]  # 41 is longer than what was seen before
+FAST = fk.Device("fast", peak={"bf16": 1e12}, bandwidth=1000.0)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", PACKED)
+def test_a_step_of_documents_has_the_work_of_these(name, how, clock):
+    """Whatever the meter was made with, and to the last bit of MFU and HFU and of what they say."""
+    model, (policy, convention) = PACKED[name], HOW[how]
+    meter = fk.Meter(model.train_step(seq=64, batch=3, **policy).under(convention), device=FAST, count=2, clock=clock)
+    for lengths in BATCHES:
+        clock.wait(0.5)
+        one, step = meter.step(lengths=lengths), model.train_step(lengths=lengths, **policy).under(convention)
+        mfu, hfu = (gauge(step, seconds=0.5, device=FAST, count=2) for gauge in (fk.mfu, fk.hfu))
+        assert (one.mfu, one.hfu, repr(one.mfu), repr(one.hfu)) == (mfu, hfu, repr(mfu), repr(hfu))
+
+
+def test_a_capacity_of_experts_rounds_up_in_each_step(clock):
+    model = PACKED["experts"]
+    meter = fk.Meter(model.train_step(seq=64, capacity=1.25), device=FAST, clock=clock)
+    for lengths in ([3], [40, 3, 8], [5, 17, 1, 9], [16], [13, 4]):
+        clock.wait(1)
+        step = model.train_step(lengths=lengths, capacity=1.25)
+        assert meter.step(lengths=lengths).hfu == fk.hfu(step, seconds=1, device=FAST)
+
+
+def test_the_mean_is_that_of_the_work_of_each_step(clock):
+    """One step as the meter was made, and two of documents, in 1 + 3 + 4 s."""
+    model = PACKED["windows"]
+    usual, other, third = model.train_step(seq=64), model.train_step(lengths=[40, 3]), model.train_step(lengths=[9] * 5)
+    meter = fk.Meter(usual, device=FAST, warm_up=1, clock=clock)
+    for seconds, lengths in ((9, [30]), (1, None), (3, [40, 3]), (4, [9] * 5)):
+        clock.wait(seconds)
+        meter.step(lengths=lengths)
+    flops = usual.model_flops + other.model_flops + third.model_flops
+    assert meter.mfu == pytest.approx(flops / 8 / 1e12, rel=1e-14) and meter.seconds == 8 / 3
+    executed = usual.hardware_flops + other.hardware_flops + third.hardware_flops
+    assert meter.hfu == pytest.approx(executed / 8 / 1e12, rel=1e-14)
+    last, mean, everything = meter.summary()
+    assert (last["MFU"], mean["MFU"], everything["MFU"]) == (meter.last.mfu, meter.mfu, meter.mfu)
+    two = fk.Meter(usual, device=FAST, warm_up=0, window=1, clock=clock)
+    run(two, clock, 2)
+    clock.wait(3)
+    two.step(lengths=[40, 3])
+    assert two.mfu == other.model_flops / 3 / 1e12
+    assert two.summary()[2]["MFU"] == pytest.approx((usual.model_flops + other.model_flops) / 5 / 1e12, rel=1e-14)
+
+
+def test_documents_of_several_steps(clock):
+    model = PACKED["dense"]
+    meter = fk.Meter(model.train_step(seq=64), device=FAST, warm_up=0, clock=clock)
+    clock.wait(8)
+    one = meter.step(4, lengths=[40, 3, 8, 16])
+    assert one.seconds == 2 and one.mfu == model.train_step(lengths=[40, 3, 8, 16]).model_flops / 8 / 1e12
+    clock.wait(1)
+    meter.step(lengths=[5])
+    flops = model.train_step(lengths=[40, 3, 8, 16, 5]).model_flops
+    assert meter.mfu == pytest.approx(flops / 9 / 1e12, rel=1e-14)
+
+
+def test_after_the_first_documents_the_step_is_built_no_more(clock):
+    built = []
+    step = PACKED["windows"].train_step(seq=64)
+    over = step.over
+    meter = fk.Meter(
+        dataclasses.replace(step, over=lambda **how: built.append(1) or over(**how)), device=FAST, clock=clock
+    )
+    run(meter, clock, 1)
+    clock.wait(1)
+    meter.step(lengths=[40, 3])
+    first = len(built)
+    for lengths in ([3, 40], [7, 9, 12], numpy.arange(1, 41)):
+        clock.wait(1)
+        meter.step(lengths=lengths)
+    assert len(built) == first > 0
+
+
+def test_a_document_longer_than_the_positions_is_refused(clock):
+    meter = fk.Meter(fk.load("gpt2").train_step(seq=64), device=FAST, clock=clock)
+    clock.wait(1)
+    meter.step(lengths=[1000, 24])
+    with pytest.raises(ValueError, match="gpt2 has learned positions for 1024 tokens, and 1025 are asked for"):
+        meter.step(lengths=[1025])
+
+
+def test_an_impossible_step_of_documents(clock):
+    meter = fk.Meter(
+        PACKED["dense"].train_step(seq=1), device=fk.Device("slow", peak={"bf16": 1e6}, bandwidth=1.0), clock=clock
+    )
+    clock.wait(10)
+    assert meter.step(lengths=[1]).mfu < 1
+    with pytest.warns(RuntimeWarning, match="^MFU is impossible"):
+        clock.wait(10)
+        assert math.isnan(meter.step(lengths=[40, 40]).mfu)
+
+
+@pytest.mark.parametrize(
+    ("work", "lengths", "error", "says"),
+    [
+        ({"flops_per_step": 60}, [8], TypeError, r"lengths=\[8\]: flops_per_step=60 does not say what other documents would take; give"),
+        ({"flops_per_step": STEP}, [8], TypeError, "does not say what other documents would take"),
+        ({"flops_per_step": PACKED["dense"].train_step(seq=8), "hardware_flops": 7.0}, [8], TypeError, "hardware_flops=7.0 does not say"),
+        ({"flops_per_step": fk.load("resnet50").train_step()}, [8], TypeError, "does not say what other documents"),
+        ({"flops_per_step": PACKED["dense"].train_step(seq=8)}, [8, 0], ValueError, r"lengths\[1\]=0"),
+        ({"flops_per_step": PACKED["dense"].train_step(seq=8)}, [], ValueError, "there is no document"),
+        ({"flops_per_step": PACKED["dense"].train_step(seq=8)}, [0, 8, 9], ValueError, "look like cu_seqlens"),
+    ],
+)  # fmt: skip
+def test_lengths_that_make_no_sense(work, lengths, error, says, clock):
+    meter = fk.Meter(**work, device=FAST, clock=clock)
+    clock.wait(1)
+    with pytest.raises(error, match=says):
+        meter.step(lengths=lengths)
+
+
+def test_amounts_that_are_not_affine_are_asked_each_time():
+    amounts = Amounts(lambda documents: [documents.tokens**2, documents.chunks(4)])
+    for lengths in ([9, 3], [8], [2, 2, 2]):
+        assert amounts(lengths) == [sum(lengths) ** 2, sum(-(-s // 4) for s in lengths)]

@@ -8,7 +8,7 @@ from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.layers.attention_layers import mla as layer
-from flopkit.units import count, ratio, si
+from flopkit.units import count, si, times
 
 __all__ = ["mla"]
 
@@ -103,7 +103,7 @@ def mla(
         f"Expanding makes keys and values from {count(kv, 'latents')}; absorbing changes {count(q, 'queries') if q > 1 else '1 query'} instead",
         f"Expanded: {count(kv)} latents of {kv_lora} become keys of {key} and values of {v_head_dim} in {heads} heads, {si(expanded['kv_up'].flops, 'FLOPs')}, and attention "
         f"takes {si(expanded['attention'].flops, 'FLOPs')}. Absorbed: the queries become {long} long, {si(absorbed['key_absorb'].flops, 'FLOPs')}, attention on the latents "
-        f"themselves takes {si(absorbed['attention'].flops, 'FLOPs')}, {ratio(more)} as much, and its outputs come back up, {si(absorbed['value_up'].flops, 'FLOPs')}.",
+        f"themselves takes {si(absorbed['attention'].flops, 'FLOPs')}, {times(more)} as much, and its outputs come back up, {si(absorbed['value_up'].flops, 'FLOPs')}.",
         [left, right],
     )
 

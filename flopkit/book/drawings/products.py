@@ -12,7 +12,7 @@ from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.devices import device as find
 from flopkit.dtypes import nbytes
 from flopkit.layers.products import dense, matmul
-from flopkit.units import count, ratio, seconds, si
+from flopkit.units import count, seconds, si, times
 
 __all__ = ["bytes_and_flops", "dot_product", "matrix_product"]
 
@@ -131,7 +131,7 @@ def bytes_and_flops(
     first, last = costs[0], costs[-1]
     return Drawing(
         "bytes-and-flops",
-        f"From {count(tokens[0])} to {count(tokens[-1], 'tokens')} the bytes grow {ratio(last.bytes / first.bytes)}, the FLOPs {ratio(last.flops / first.flops)}",
+        f"From {count(tokens[0])} to {count(tokens[-1], 'tokens')} the bytes grow {times(last.bytes / first.bytes)}, the FLOPs {times(last.flops / first.flops)}",
         f"Bars of time on {gpu.title}. "
         + " ".join(f"{count(t, 'tokens')}: {si(c.bytes, 'B')} take {seconds(c.bytes / gpu.bandwidth, 3)}, "
                    f"{si(c.flops, 'FLOPs')} take {seconds(c.flops / gpu.peak(dtype), 3)}." for t, c in zip(tokens, costs, strict=True)),

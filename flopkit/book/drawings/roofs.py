@@ -11,7 +11,7 @@ from flopkit.book.drawings.drawing import Drawing
 from flopkit.charts.theme import BLUE, GREEN, INK, MUTED, ORANGE
 from flopkit.devices import device as find
 from flopkit.layers.products import dense
-from flopkit.units import count, ratio, si
+from flopkit.units import count, si, times
 
 __all__ = ["overlapped_times", "roof_lines"]
 
@@ -76,7 +76,7 @@ def roof_lines(
     if cache is not None:
         meets = peak / (cache * bandwidth)
         canvas.line(LEFT, y(cache * bandwidth * LOW), x(meets), y(peak), colour=GREEN, width=2.5, name="cache")
-        canvas.text(x(meets) - 8, y(peak) - 13, f"{ratio(cache)} the bandwidth", anchor="end", colour=GREEN, halo=True)
+        canvas.text(x(meets) - 8, y(peak) - 13, f"{times(cache)} the bandwidth", anchor="end", colour=GREEN, halo=True)
     canvas.line(LEFT, BOTTOM, x(ridge), y(peak), colour=BLUE, width=3, name="memory")
     canvas.line(x(ridge), y(peak), RIGHT, y(peak), colour=ORANGE, width=3, name="peak")
     canvas.line(x(ridge), y(peak), x(ridge), BOTTOM, dash=True, name="ridge")
@@ -105,7 +105,7 @@ def roof_lines(
         told.append(
             f"{count(tokens, 'tokens')} through {count(d_in)} to {count(d_out)} have {cost.intensity:.3g} FLOPs per byte and reach at most {si(rate, 'FLOP/s')}."
         )
-    more = f" A cache {ratio(cache)} as fast has a slope above that of the memory." if cache is not None else ""
+    more = f" A cache {times(cache)} as fast has a slope above that of the memory." if cache is not None else ""
     return Drawing(
         "roof-lines",
         "A cache lifts the slope, not the peak" if cache is not None else "Two lines make a roof: bandwidth × intensity, and the peak",
@@ -147,7 +147,7 @@ def overlapped_times(places: Sequence[float] = (0.25, 1, 4)) -> Drawing:
         where = (
             "at the ridge"
             if place == 1
-            else f"{ratio(place)} the ridge"
+            else f"{times(place)} the ridge"
             if place > 1
             else f"1/{1 / place:g} of the ridge"
         )
@@ -176,7 +176,7 @@ def overlapped_times(places: Sequence[float] = (0.25, 1, 4)) -> Drawing:
             fill=0.45,
             edge=0,
         )
-        total = ratio(reading + computing)
+        total = times(reading + computing)
         if reading + computing < 1.5:
             canvas.text(
                 left + (reading + computing) * wide + 8, down + high / 2, f"not: the sum, {total}", anchor="start"
@@ -187,7 +187,7 @@ def overlapped_times(places: Sequence[float] = (0.25, 1, 4)) -> Drawing:
     most = max(min(1.0, 1 / place) + min(1.0, place) for place in places)
     return Drawing(
         "overlapped-times",
-        f"Without overlap time is the sum: at most {ratio(most)} the longer part",
+        f"Without overlap time is the sum: at most {times(most)} the longer part",
         f"Bars of time for {len(places)} intensities. With overlap an operation takes the longer of moving bytes and computing, without it their sum. " + " ".join(told),
         [canvas],
     )  # fmt: skip

@@ -4,7 +4,7 @@ of its recording."""
 from __future__ import annotations
 
 from flopkit.book.explanations.machine import Machine
-from flopkit.experiments.cnn_operators import KINDS
+from flopkit.experiments.cnn_operators import OPERATOR_KINDS
 from flopkit.experiments.cnns import SHOWN, SMALL
 from flopkit.experiments.expectations import launch
 from flopkit.models.vision import cnn, cnn_names
@@ -138,9 +138,9 @@ def cnn_operators(of: Machine) -> str:
         found = cases(network=network, layout=layout, dtype="bf16", mode="eager")["extra"]
         return sum(float(found[kind]) for kind in kinds)
 
-    share = kernels(SMALL[0], "NCHW", *two) / kernels(SMALL[0], "NCHW", *KINDS)
+    share = kernels(SMALL[0], "NCHW", *two) / kernels(SMALL[0], "NCHW", *OPERATOR_KINDS)
     faster = kernels(SMALL[0], "NCHW", *two) / kernels(SMALL[0], "NHWC", *two)
-    norms = kernels("resnet50", "NCHW", "norms") / kernels("resnet50", "NCHW", *KINDS)
+    norms = kernels("resnet50", "NCHW", "norms") / kernels("resnet50", "NCHW", *OPERATOR_KINDS)
     efficient = {"network": SMALL[1], "layout": "NHWC", "dtype": "fp32"}
     host = launch(cases(**efficient, mode="eager"))
     assert host is not None, "the device waits for its host"

@@ -10,8 +10,8 @@ from typing import Any
 from flopkit import units
 from flopkit.experiments.catalogue import experiment
 from flopkit.experiments.expectations import Cases, Finding
-from flopkit.recordings.recorded import Recording
-from flopkit.recordings.shelves import Case, recordings, records
+from flopkit.recordings.cases import Case, recordings, records
+from flopkit.recordings.recording import Recording
 
 __all__ = ["Machine"]
 
@@ -43,7 +43,7 @@ class Machine:
     >>> from flopkit.book.explanations import XEON
     >>> XEON.time("matmul_sizes", n=64, data="normal")
     '9.658 µs'
-    >>> [found.word for found in XEON.findings("decode")]
+    >>> [found.confirmation for found in XEON.findings("decode")]
     ['failed', 'failed', 'held']
     """
 

@@ -15,11 +15,11 @@ from typing import Any
 from flopkit.counter.running import count
 from flopkit.measuring.workloads import SINCE, scaled_mm, torch_dtype
 
-__all__ = ["CASES", "Case", "counted", "prepared", "verdict"]
+__all__ = ["CASES", "Program", "counted", "prepared", "verdict"]
 
 
 @dataclass(frozen=True)
-class Case:
+class Program:
     """A function, the shapes of its inputs, the number format whose executed FLOPs are compared, and what is accepted of them."""
 
     name: str
@@ -28,7 +28,7 @@ class Case:
     dtype: str
     accepted: tuple[float, float] | None  # executed over counted FLOPs; None: shown and not judged
     note: str = ""
-    trained: int = 0  # how many of the last inputs get a gradient; 0: forward pass only
+    with_gradient: int = 0  # how many of the last inputs get a gradient; 0: forward pass only
     kind: str = "flops"  # what the count is: "flops", or "vector_flops" of element-wise work
     convention: str = "TORCH"
     bytes_accepted: tuple[float, float] | None = None  # traffic of the memory over the bytes counted
@@ -47,24 +47,24 @@ def verdict(*found: tuple[float, tuple[float, float] | None]) -> str:
     return "reported" if not within else "agrees" if all(within) else "differs"
 
 
-def prepared(case: Case, where: Any, most: int = 2**40) -> Callable[[], Any]:
+def prepared(case: Program, where: Any, most: int = 2**40) -> Callable[[], Any]:
     """A case with random inputs on a device of torch; *most* clips each size, for a test."""
     import torch
 
     shapes = [[min(size, most) for size in shape] for shape in case.shapes]
     inputs = [torch.randn(*shape, device=where).to(torch_dtype(case.dtype)) for shape in shapes]
-    trained = inputs[len(inputs) - case.trained :]
-    for each in trained:
+    with_gradient = inputs[len(inputs) - case.with_gradient :]
+    for each in with_gradient:
         each.requires_grad_()
 
     def run() -> Any:
         out = case.forward(*inputs)
-        return torch.autograd.grad(out, trained, out.detach()) if trained else out
+        return torch.autograd.grad(out, with_gradient, out.detach()) if with_gradient else out
 
     return run
 
 
-def counted(case: Case, run: Callable[[], Any]) -> dict[str, Any]:
+def counted(case: Program, run: Callable[[], Any]) -> dict[str, Any]:
     """FLOPs and bytes that `flopkit.count` gives for a case.
 
     >>> counted(CASES["mm_fp32"], prepared(CASES["mm_fp32"], "cpu", 16))
@@ -117,24 +117,24 @@ DENSE, DEPTHWISE = ((64, 128, 56, 56), (128, 128, 3, 3)), ((64, 512, 56, 56), (5
 CASES = {
     case.name: case
     for case in (
-        Case("mm_bf16", lambda a, b: a @ b, SQUARES, "bf16", EQUAL, products=ONE),
-        Case("mm_bf16_ragged", lambda a, b: a @ b, RAGGED, "bf16", (1, 1.07), "one more row of tiles", products=ONE_MORE),
-        Case("mm_fp16", lambda a, b: a @ b, SQUARES, "fp16", EQUAL, products=ONE),
-        Case("mm_tf32", lambda a, b: a @ b, SQUARES, "tf32", EQUAL),
-        Case("mm_fp32", lambda a, b: a @ b, SQUARES, "fp32", (1, 1.01), "the same units scale the result"),
-        Case("mm_fp64", lambda a, b: a @ b, HALF, "fp64", (1, 1.01), "the same units scale the result"),
-        Case("mm_fp8", _scaled, SQUARES, "fp8", EQUAL),
-        Case("add_fp32", lambda x, y: x + y, LONG, "fp32", (1, 2), "torch may compute x + 1 · y in one FMA", kind="vector_flops", bytes_accepted=(0.9, 1.1)),
-        Case("mul_fp32", lambda x, y: x * y, LONG, "fp32", EQUAL, kind="vector_flops", bytes_accepted=(0.9, 1.1)),
-        Case("conv3x3_fp32", _convolution, DENSE, "fp32", None, "below 1: Winograd or FFT"),
-        Case("conv3x3_bf16", _convolution, DENSE, "bf16", (1, 1.1), "tiles; below 1: Winograd"),
-        Case("depthwise_fb", _convolution, DEPTHWISE, "fp32", (0.9, 1.5), "taps on padding are skipped, sums of the weight's gradient come on top", trained=2),
-        Case("flash", _flash, HEADS, "bf16", (1, 1.05)),
-        Case("flash_causal", lambda q, k, v: _flash(q, k, v, True), HEADS, "bf16", (1, 1.07), "blocks on the diagonal are whole", convention="EXACT"),
-        Case("flash_fb", _flash, HEADS, "bf16", (1, 1.05), "the backward pass computes the scores again", trained=3),
-        Case("mlp_fb", _mlp, MLP, "bf16", EQUAL, trained=3, products=(WIDE, NARROW, *BACKWARD)),
-        Case("mlp_fb_checkpoint", _recomputed, MLP, "bf16", EQUAL, "what is recomputed counts", trained=3, products=(WIDE, NARROW, WIDE, *BACKWARD)),
-        Case("first_layer_fb", lambda x, w: x @ w, MLP[:2], "bf16", EQUAL, "no gradient of the input", trained=1, products=(WIDE, UP_WEIGHT)),
+        Program("mm_bf16", lambda a, b: a @ b, SQUARES, "bf16", EQUAL, products=ONE),
+        Program("mm_bf16_ragged", lambda a, b: a @ b, RAGGED, "bf16", (1, 1.07), "one more row of tiles", products=ONE_MORE),
+        Program("mm_fp16", lambda a, b: a @ b, SQUARES, "fp16", EQUAL, products=ONE),
+        Program("mm_tf32", lambda a, b: a @ b, SQUARES, "tf32", EQUAL),
+        Program("mm_fp32", lambda a, b: a @ b, SQUARES, "fp32", (1, 1.01), "the same units scale the result"),
+        Program("mm_fp64", lambda a, b: a @ b, HALF, "fp64", (1, 1.01), "the same units scale the result"),
+        Program("mm_fp8", _scaled, SQUARES, "fp8", EQUAL),
+        Program("add_fp32", lambda x, y: x + y, LONG, "fp32", (1, 2), "torch may compute x + 1 · y in one FMA", kind="vector_flops", bytes_accepted=(0.9, 1.1)),
+        Program("mul_fp32", lambda x, y: x * y, LONG, "fp32", EQUAL, kind="vector_flops", bytes_accepted=(0.9, 1.1)),
+        Program("conv3x3_fp32", _convolution, DENSE, "fp32", None, "below 1: Winograd or FFT"),
+        Program("conv3x3_bf16", _convolution, DENSE, "bf16", (1, 1.1), "tiles; below 1: Winograd"),
+        Program("depthwise_fb", _convolution, DEPTHWISE, "fp32", (0.9, 1.5), "taps on padding are skipped, sums of the weight's gradient come on top", with_gradient=2),
+        Program("flash", _flash, HEADS, "bf16", (1, 1.05)),
+        Program("flash_causal", lambda q, k, v: _flash(q, k, v, True), HEADS, "bf16", (1, 1.07), "blocks on the diagonal are whole", convention="EXACT"),
+        Program("flash_fb", _flash, HEADS, "bf16", (1, 1.05), "the backward pass computes the scores again", with_gradient=3),
+        Program("mlp_fb", _mlp, MLP, "bf16", EQUAL, with_gradient=3, products=(WIDE, NARROW, *BACKWARD)),
+        Program("mlp_fb_checkpoint", _recomputed, MLP, "bf16", EQUAL, "what is recomputed counts", with_gradient=3, products=(WIDE, NARROW, WIDE, *BACKWARD)),
+        Program("first_layer_fb", lambda x, w: x @ w, MLP[:2], "bf16", EQUAL, "no gradient of the input", with_gradient=1, products=(WIDE, UP_WEIGHT)),
     )
 }  # fmt: skip
 

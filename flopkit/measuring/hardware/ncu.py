@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from flopkit import machine
-from flopkit.measuring.hardware.cases import CASES, Case, verdict
+from flopkit.measuring.hardware.cases import CASES, Program, verdict
 from flopkit.measuring.hardware.tiles import whole
 
 __all__ = ["check", "command", "compared", "counters", "kernels"]
@@ -251,7 +251,7 @@ def _row(
     return {**row, "ratio": ratio, "bytes": moved, "bytes_ratio": share, "verdict": agrees}
 
 
-def _tiled(case: Case, kernels: list[tuple[str, dict[str, float]]]) -> int | None:
+def _tiled(case: Program, kernels: list[tuple[str, dict[str, float]]]) -> int | None:
     """FLOPs of the products of a case in whole tiles, by the names of the kernels that ran them; None where a name tells none."""
     names = [name for name, executed in kernels if executed.get(case.dtype)]
     if not case.products or len(names) != len(case.products):

@@ -18,7 +18,7 @@ Tasks: TypeAlias = Mapping[str, Callable[[Model, int], Model]]
 """What a family's classes end in, by task, each with what it makes of the model and the number of labels; the first where no class is named."""
 
 ENDINGS = {
-    "ForCausalLM": "text", "LMHeadModel": "text", "WithLMHeadModel": "text", "ForConditionalGeneration": "text",
+    "ForCausalLM": "text", "LMHeadModel": "text", "WithLMHeadModel": "text", "MTModel": "text", "ForConditionalGeneration": "text",
     "ForMaskedLM": "mlm", "ForPreTraining": "pretraining", "ForNextSentencePrediction": "next", "ForSequenceClassification": "sequence",
     "ForImageClassification": "image", "ForTokenClassification": "token", "ForQuestionAnswering": "answer",
     "ForMultipleChoice": "choice", "EncoderModel": "encoder", "TextModel": "none", "Model": "none",

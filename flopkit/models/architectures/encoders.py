@@ -120,7 +120,7 @@ def _deberta(c: Fields, name: str) -> Model:
     mixer, second = block.mixer, c.kind == "deberta-v2"
     assert isinstance(mixer, Attention)
     if not c.flag("relative_attention"):
-        mixers = [replace(mixer, key_bias=second)] * layers
+        mixers = [replace(mixer, k_bias=second)] * layers
         if second and _norm_of_positions(c):  # of a table that is not there
             model = replace(model, unused=2 * model.d_model)
     else:
@@ -155,7 +155,7 @@ def _disentangled(c: Fields, mixer: Attention, table: bool, second: bool) -> Att
     shared = second and c.flag("share_att_key")
     sizes = {each.name: getattr(mixer, each.name) for each in fields(mixer)}
     return DisentangledAttention(
-        **sizes | {"key_bias": second}, span=buckets or farthest, clipped=not second, table=table,
+        **sizes | {"k_bias": second}, span=buckets or farthest, clipped=not second, table=table,
         table_norm=second and _norm_of_positions(c), to_positions="c2p" in types, from_positions="p2c" in types, shared=shared,
         position_key_bias=second,
     )  # fmt: skip

@@ -1,22 +1,24 @@
-"""Encoder-decoders: T5 and its relatives."""
+"""Encoder-decoders: T5, BART and Whisper, and their relatives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from flopkit.models.architectures.classes import Tasks, headless
-from flopkit.models.blocks import Block
+from flopkit.models.architectures.classes import Tasks, headless, with_head
+from flopkit.models.blocks import Block, Frames
 from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import MLP
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.names import hint
+from flopkit.sizes import divides
 
 __all__ = ["MODELS", "TASKS"]
 
 
-def _t5(c: Fields, name: str) -> Model:
+def _t5(c: Fields, name: str, each_layer: bool = False) -> Model:
     act = str(c.get("feed_forward_proj", "relu"))
     gated = act.startswith("gated-")
     kinds = {"relu": "relu", "gated-gelu": "gelu_tanh", "gated-silu": "silu", "gelu": "gelu"}
@@ -31,8 +33,11 @@ def _t5(c: Fields, name: str) -> Model:
 
     def stack(layers: int, cross: Any) -> dict[str, Any]:
         first, later = (
-            Block(mixer=Attention(**sizes, position_buckets=rows), mlp=mlp, cross=cross) for rows in (buckets, 0)
+            Block(mixer=Attention(**sizes, position_buckets=rows), mlp=mlp, cross=cross)
+            for rows in (buckets, buckets if each_layer else 0)
         )
+        if each_layer:
+            return {"blocks": ((first, layers),)}
         return {"blocks": ((first, 1), (later, layers - 1)), "order": (0, *(1,) * (layers - 1))}
 
     layers = c.need("num_layers")
@@ -41,8 +46,81 @@ def _t5(c: Fields, name: str) -> Model:
     return Model(name=name, **common, **stack(c.count("num_decoder_layers", layers), cross), encoder=encoder)
 
 
-MODELS: dict[str, Callable[[Fields, str], Model]] = {"t5": _t5}
+def _bart(c: Fields, name: str, norms: str = "post", positions: int | None = 2, embedding_norm: bool = True) -> Model:
+    """BART and its relatives. *positions*: rows of the table of positions beyond those for tokens; None: positions have no table."""
+    vocab, d_model = c.need("vocab"), c.need("d_model")
+    rows = None if positions is None else c.need("max_position_embeddings") + positions
+    ends: dict[str, Any] = {
+        "d_model": d_model, "vocab": vocab, "norm": "layer", "final_norm": norms == "pre", "embedding_norm": embedding_norm,
+        "positions": rows, "tied": c.flag("tie_word_embeddings", True),
+    }  # fmt: skip
+    return _joined(c, name, norms, ends, ends)
 
-_T5: Tasks = {"text": lambda model, labels: model, "none": lambda model, labels: headless(model)}
 
-TASKS: dict[str, Tasks] = {"t5": _T5}
+def _marian(c: Fields, name: str) -> Model:
+    c.refuse(share_encoder_decoder_embeddings=True)
+    if (words := c.get("decoder_vocab_size")) not in (None, c.need("vocab")):
+        raise ValueError(f"decoder_vocab_size={words}: flopkit supports marian only with one vocabulary")
+    return _bart(c, name, positions=0, embedding_norm=False)
+
+
+def _whisper(c: Fields, name: str) -> Model:
+    c.refuse(use_weighted_layer_sum=False)
+    d_model = c.need("d_model")
+    common: dict[str, Any] = {"d_model": d_model, "norm": "layer"}
+    frames = Frames(tokens=c.need("max_source_positions"), bins=c.need("num_mel_bins"))
+    encoder = common | {"frames": frames, "positions": frames.tokens}
+    tied = {"vocab": c.need("vocab"), "tied": c.flag("tie_word_embeddings", True)}
+    return _joined(c, name, "pre", encoder, common | tied | {"positions": c.need("max_target_positions")}, k_bias=False)
+
+
+def _joined(
+    c: Fields, name: str, norms: str, encoder: dict[str, Any], decoder: dict[str, Any], k_bias: bool = True
+) -> Model:
+    """An encoder and a decoder of equal layers."""
+    d_model, act = decoder["d_model"], c.act("gelu")
+
+    def stack(side: str) -> tuple[Any, Any, Any]:
+        heads = c.need(f"{side}_attention_heads")
+        divides(f"{side}_attention_heads", heads, "d_model", d_model)
+        sizes = {"heads": heads, "kv_heads": heads, "head_dim": d_model // heads, "rotary": 0}
+        attention = Attention(**sizes, qkv_bias=True, out_bias=True, k_bias=k_bias)
+        mlp = MLP(d_ff=c.need(f"{side}_ffn_dim"), act=act, gated=False, bias=True)
+        # transformers' other name for the encoder's layers wins where a file has both
+        said = "num_hidden_layers" if side == "encoder" and c.fields.get("num_hidden_layers") is not None else ""
+        return attention, mlp, c.need(said or f"{side}_layers")
+
+    mixer, mlp, layers = stack("encoder")
+    first = Model(
+        name="encoder",
+        **encoder,
+        blocks=((Block(mixer=mixer, mlp=mlp, norms=norms), layers),),
+        causal=False,
+        head="none",
+    )
+    mixer, mlp, layers = stack("decoder")
+    block = Block(mixer=mixer, mlp=mlp, cross=replace(mixer, cross=True), norms=norms)
+    return Model(name=name, **decoder, blocks=((block, layers),), encoder=first)
+
+
+MODELS: dict[str, Callable[[Fields, str], Model]] = {
+    "t5": _t5,
+    "mt5": _t5,
+    "umt5": lambda c, name: _t5(c, name, each_layer=True),
+    "bart": _bart,
+    "mbart": lambda c, name: _bart(c, name, norms="pre"),
+    "m2m_100": lambda c, name: _bart(c, name, norms="pre", positions=None, embedding_norm=False),
+    "marian": _marian,
+    "whisper": _whisper,
+}
+
+_PLAIN: Tasks = {"text": lambda model, labels: model, "none": lambda model, labels: headless(model)}
+_BART: Tasks = {
+    **_PLAIN,
+    "sequence": lambda model, labels: with_head(
+        model, outputs=labels, each="sequence", bias=True, dense=True, act="tanh"
+    ),
+    "answer": lambda model, labels: with_head(model, outputs=labels, bias=True),
+}
+
+TASKS: dict[str, Tasks] = {**dict.fromkeys(MODELS, _PLAIN), "bart": _BART, "mbart": _BART}

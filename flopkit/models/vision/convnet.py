@@ -10,6 +10,9 @@ from flopkit.arithmetic import total
 from flopkit.cost import Cost, amount
 from flopkit.dtypes import DType, nbytes
 from flopkit.models.display import in_a_line, model_table, no_text, summary
+from flopkit.models.finetuning import LastLayers
+from flopkit.models.lora import LoRA
+from flopkit.models.recompute import Segments
 from flopkit.models.vision.feature_map import FeatureMap, nested, weight_gradient
 from flopkit.models.vision.networks import NETWORKS, cnn_published, through
 from flopkit.names import find
@@ -134,7 +137,7 @@ class ConvNet:
         return Cost.total(f"{self.name}, forward", (layer.cost for layer in image.layers))
 
     def train_step(
-        self, *, batch: Size = 1, height: int = 224, width: int = 224, recompute: str | int = "none", dtype: DType = "bf16",
+        self, *, batch: Size = 1, height: int = 224, width: int = 224, recompute: str = "none", dtype: DType = "bf16",
         trained: str = "all",
     ) -> Step:  # fmt: skip
         """One training step over *batch* images.
@@ -150,7 +153,7 @@ class ConvNet:
             Images.
         height, width : int, optional
             Their size in pixels.
-        recompute : str or int, optional
+        recompute : str, optional
             ``"none"`` alone: there are no equal layers that could be recomputed.
         dtype : DType, optional
             Number format of weights and maps.
@@ -182,7 +185,7 @@ class ConvNet:
         )
 
     def train_memory(
-        self, *, batch: Size = 1, height: int = 224, width: int = 224, recompute: str | int = "none", precision: str = "mixed",
+        self, *, batch: Size = 1, height: int = 224, width: int = 224, recompute: str = "none", precision: str = "mixed",
         optimizer: str = "adam", trained: str = "all",
     ) -> Memory:  # fmt: skip
         """Memory of one training step over *batch* images on one device.
@@ -201,7 +204,7 @@ class ConvNet:
             Images.
         height, width : int, optional
             Their size in pixels.
-        recompute : str or int, optional
+        recompute : str, optional
             As in `train_step`.
         precision, optimizer : str, optional
             As in `Model.train_memory`.
@@ -254,17 +257,19 @@ class ConvNet:
     ) -> FeatureMap:
         return through(self.name, batch=batch, height=height, width=width, dtype=dtype, training=training)
 
-    def _recomputed(self, recompute: str | int) -> None:
-        if not isinstance(recompute, int):
+    def _recomputed(self, recompute: Any) -> None:
+        if isinstance(recompute, str):
             choice("recompute", recompute, tuple(POLICIES))
         if recompute != "none":
-            raise ValueError(
-                f"recompute={recompute!r}: {self.name} has no equal layers that could be recomputed; leave recompute= out"
+            error = ValueError if isinstance(recompute, (str, Segments)) else TypeError
+            raise error(
+                f"recompute={short(recompute)}: {self.name} has no equal layers that could be recomputed; leave recompute= out"
             )
 
     def _trained(self, trained: Any) -> None:
         if trained not in ("all", "head"):
-            raise ValueError(f"trained={short(trained)}: of {self.name} either 'all' is trained or the 'head' alone")
+            error = ValueError if isinstance(trained, (str, LastLayers, LoRA)) else TypeError
+            raise error(f"trained={short(trained)}: of {self.name} either 'all' is trained or the 'head' alone")
 
     # -- showing itself ---------------------------------------------------------------------------------------
 

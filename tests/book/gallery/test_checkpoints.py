@@ -13,7 +13,7 @@ FIGURE = recompute_policies()
 RECOMPUTE = {
     "none": "none",
     "attention core": "selective",
-    "segments of 2 layers": 2,
+    "segments of 2 layers": fk.models.Segments(layers=2),
     "every layer": "full",
 }
 

@@ -14,14 +14,14 @@ from types import MappingProxyType
 from typing import Any
 
 from flopkit import names
-from flopkit.recordings.verdicts import judged
+from flopkit.recordings.plausibility import judged
 from flopkit.tables import Table
 
-__all__ = ["COLUMNS", "Dataset", "KINDS", "UNITS", "dataset", "dataset_names"]
+__all__ = ["COLUMNS", "Dataset", "MEASURED_KINDS", "UNITS", "dataset", "dataset_names"]
 
 _FOLDER = files("flopkit").joinpath("data/measured")
 
-KINDS = {
+MEASURED_KINDS = {
     "training": "forward and backward pass, mostly with the optimiser",
     "inference": "forward pass of a network",
     "backward": "backward pass alone",

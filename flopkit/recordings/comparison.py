@@ -7,7 +7,7 @@ from typing import Any
 
 from flopkit import units
 from flopkit.names import Word
-from flopkit.recordings.shelves import Case
+from flopkit.recordings.cases import Case
 
 __all__ = ["Comparison", "Outcome", "compare"]
 
@@ -119,7 +119,7 @@ def compare(a: Case, b: Case) -> Comparison:
         )
         return Comparison(Outcome.OTHER_DEVICE, said, whose, None, shares)
     x, y = a["seconds"], b["seconds"]
-    said = f"{units.seconds(x['mean'])} against {units.seconds(y['mean'])}, {units.ratio(x['mean'] / y['mean'])}"
+    said = f"{units.seconds(x['mean'])} against {units.seconds(y['mean'])}, {units.times(x['mean'] / y['mean'])}"
     if not (a["steady"] and b["steady"]):
         verdict, why = Outcome.AMBIGUOUS, "a clock was not steady"
     elif x["high"] < y["low"] or y["high"] < x["low"]:

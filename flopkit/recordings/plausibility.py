@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from flopkit import units
 from flopkit.devices import device
 from flopkit.names import Word
-from flopkit.recordings.work import Rate, rate
+from flopkit.recordings.rates import Rate, rate
 
 __all__ = ["VERDICTS", "Plausibility", "judged"]
 
@@ -30,7 +30,7 @@ VERDICTS = {
 }
 
 
-class Source(Protocol):
+class PublishedSource(Protocol):
     """What a verdict asks of the data set that a row comes from."""
 
     @property
@@ -45,7 +45,7 @@ class Source(Protocol):
         """Why *row* is suspect, or nothing."""
 
 
-def judged(row: dict[str, Any], source: Source) -> dict[str, Any]:
+def judged(row: dict[str, Any], source: PublishedSource) -> dict[str, Any]:
     """*row* with its rate, its share of the peak, the verdict and the reason.
 
     Notes
@@ -79,7 +79,7 @@ def judged(row: dict[str, Any], source: Source) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _peak(row: Mapping[str, Any], found: Rate, source: Source) -> tuple[float | None, str | None]:
+def _peak(row: Mapping[str, Any], found: Rate, source: PublishedSource) -> tuple[float | None, str | None]:
     """What one device can do at most, and what that is called."""
     name, precision = row["device_name"], row["precision"]
     if name is None:
@@ -91,7 +91,7 @@ def _peak(row: Mapping[str, Any], found: Rate, source: Source) -> tuple[float | 
     return (card.peak(precision), f"the {precision} peak of {name}") if precision in card.dtypes else (None, None)
 
 
-def _above(row: Mapping[str, Any], found: Rate, share: float, of: str, source: Source) -> str:
+def _above(row: Mapping[str, Any], found: Rate, share: float, of: str, source: PublishedSource) -> str:
     rate_ = units.si(found.value / row["count"], found.unit)
     text = f"{rate_} a device is {100 * share:.1f} % of {of}, counted {found.counted}"
     if row["device_name"] and found.unit == "FLOP/s":

@@ -12,7 +12,7 @@ import pytest
 
 from flopkit import machine
 from flopkit.experiments import record
-from flopkit.recordings import Recording, recorded
+from flopkit.recordings import Recording, recording
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def changed(whole, *place, to):
 def test_the_schema_is_one():
     schema = json.loads((files("flopkit") / "data/recording.schema.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == schema["properties"]["schema"]["const"] == recorded.SCHEMA
+    assert schema["$id"] == schema["properties"]["schema"]["const"] == recording.SCHEMA
 
 
 def test_a_round_trip_loses_nothing(whole, tmp_path):
@@ -193,7 +193,7 @@ def test_an_interrupted_write_leaves_the_old_file(whole, tmp_path, monkeypatch):
 
 
 def test_without_jsonschema_the_way_out_is_named(whole, monkeypatch):
-    recorded._validator.cache_clear()
+    recording._validator.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "jsonschema", None)
     with pytest.raises(ImportError, match="jsonschema, which is not installed: pip install jsonschema"):
         Recording.read(whole.path)
@@ -233,10 +233,10 @@ def test_thousands_of_records_are_read_in_a_moment(whole):
     one = data["results"][0]
     many = [{**one, "params": {"n": n}, "case": f"n={n}"} for n in range(2000)]
     begun = time.perf_counter()
-    assert next(recorded._faults({**data, "results": many}), None) is None
+    assert next(recording._faults({**data, "results": many}), None) is None
     long = time.perf_counter() - begun
     begun = time.perf_counter()
-    assert next(recorded._faults({**data, "results": many[:500]}), None) is None
+    assert next(recording._faults({**data, "results": many[:500]}), None) is None
     assert long < 10 * (time.perf_counter() - begun)  # as many times as there are more records, about
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from flopkit import machine, names, units
-from flopkit.recordings.collected import dataset
-from flopkit.recordings.recorded import Recording
+from flopkit.recordings.published_data import dataset
+from flopkit.recordings.recording import Recording
 from flopkit.recordings.search import find, words
 from flopkit.tables import Table
 

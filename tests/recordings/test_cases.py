@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from flopkit.experiments import NAMES, record
-from flopkit.recordings import OWNERS, Case, Recording, compare, find, recordings, records, shelves, shown_records
+from flopkit.recordings import OWNERS, Case, Recording, cases, compare, find, recordings, records, shown_records
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def places(tmp_path, monkeypatch):
     """Empty folders for the reader's recordings and for ours."""
     own, shipped = tmp_path / "own", tmp_path / "shipped"
     monkeypatch.setenv("FLOPKIT_RECORDINGS", str(own))
-    monkeypatch.setattr(shelves, "_shipped", lambda: shipped)
+    monkeypatch.setattr(cases, "_shipped", lambda: shipped)
     return own, shipped
 
 
@@ -97,7 +97,7 @@ def test_a_folder_that_is_none_is_an_error_and_no_silence(places, monkeypatch, t
         monkeypatch.setenv("FLOPKIT_RECORDINGS", str(named))
         with pytest.raises(ValueError, match="FLOPKIT_RECORDINGS='.*let it name"):
             records("matmul_sizes")
-    monkeypatch.setattr(shelves.Path, "iterdir", lambda path: (_ for _ in ()).throw(PermissionError("no permission")))
+    monkeypatch.setattr(cases.Path, "iterdir", lambda path: (_ for _ in ()).throw(PermissionError("no permission")))
     places[0].mkdir()
     monkeypatch.setenv("FLOPKIT_RECORDINGS", str(places[0]))
     with pytest.raises(PermissionError, match="no permission"):
@@ -118,7 +118,7 @@ def test_published_rows_keep_what_is_printed(places):
     row = case["extra"]
     assert case["rates"]["flops_per_s"] == row["flops_per_s"] and case["verdict"] == "ok" and "seconds" not in case
     assert {"m", "n", "k"} <= case["params"].keys() and row["url"].startswith("https://")
-    assert set(shelves.PUBLISHED) <= set(NAMES) and all(find(**asked).rows for asked in shelves.PUBLISHED.values())
+    assert set(cases.PUBLISHED) <= set(NAMES) and all(find(**asked).rows for asked in cases.PUBLISHED.values())
 
 
 def test_nothing_is_nothing(places):

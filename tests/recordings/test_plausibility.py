@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 import flopkit as fk
-from flopkit.recordings.verdicts import judged
-from flopkit.recordings.work import rate
+from flopkit.recordings.plausibility import judged
+from flopkit.recordings.rates import rate
 
 FIND = fk.recordings.find
 

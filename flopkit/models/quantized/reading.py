@@ -1,0 +1,175 @@
+"""The formats of a model's weights, from ``quantization_config`` and ``dtype`` of its
+``config.json``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flopkit import dtypes
+from flopkit.models.formats import Formats, Otherwise
+from flopkit.models.quantized.methods import METHODS, NotRead, Plan, Said
+from flopkit.models.quantized.modules import HEAD, by_layer, dense_parts, unknown_entries
+from flopkit.models.stack import Stack
+from flopkit.models.storage import Storage
+from flopkit.sizes import short
+
+__all__ = ["METHODS", "formats_in"]
+
+_DEFAULT = "bf16"
+_FLOATS = ("fp64", "fp32", "bf16", "fp16")
+
+
+def formats_in(
+    config: Mapping[str, Any], model: Stack, text: Mapping[str, Any] | None = None
+) -> tuple[Formats | None, tuple[str, ...]]:
+    """The formats that a configuration says its weights have, and what of it is not read.
+
+    Parameters
+    ----------
+    config : Mapping[str, Any]
+        The whole ``config.json``.
+    model : Stack
+        The model that it describes.
+    text : Mapping[str, Any], optional
+        Its part for text, where it has one: asked where the whole says nothing.
+
+    Returns
+    -------
+    Formats or None
+        None where the weights are bf16, or it does not say.
+    tuple[str, ...]
+        Notes: what was taken for what does not stand there, and a method that is not
+        read, whose weights count as if they were not quantised.
+
+    Examples
+    --------
+    >>> from flopkit import load
+    >>> formats_in({"quantization_config": {"quant_method": "mxfp4"}}, load("gpt-oss-20b"))
+    (Formats: mxfp4 (experts), bf16 (rest), ())
+    >>> formats_in({"torch_dtype": "float16"}, load("llama-2-7b"))
+    (Formats: fp16, ())
+    """
+    both = (config, text or {})
+    base, notes = _dtype(_first(both, "dtype", "torch_dtype"))
+    unquantised = None if base == _DEFAULT else Formats(rest=base)
+    said = _first(both, "quantization_config", "compression_config")
+    if said is None:
+        return unquantised, notes
+    method = said.get("quant_method") if isinstance(said, Mapping) else None
+    if method is None and isinstance(said, Mapping) and ("load_in_4bit" in said or "load_in_8bit" in said):
+        method = "bitsandbytes"  # as transformers takes it
+    what = (
+        f"quantization_config of method {short(method)}"
+        if isinstance(said, Mapping)
+        else f"quantization_config={short(said)}"
+    )
+    why = ""
+    if isinstance(method, str) and method in METHODS:
+        try:
+            if method == "fp8" and (experts := _first(both, "expert_dtype")) is not None:
+                said = {"expert_dtype": experts, **said}
+            plan = METHODS[method](Said(said, base))
+            found, more = _formats(plan, model, base)
+            return found, (*notes, *plan.notes, *more)
+        except (NotRead, ValueError) as error:
+            why = f" ({error})"
+    return unquantised, (*notes, f"{what} is not read{why}: weights are counted as {base}")
+
+
+def _first(configs: Iterable[Mapping[str, Any]], *keys: str) -> Any:
+    """What stands under one of the *keys* in the first of the *configs* that has it."""
+    said = (config[key] for config in configs for key in keys if config.get(key) is not None)
+    return next(said, None)
+
+
+def _dtype(said: Any) -> tuple[str, tuple[str, ...]]:
+    """The format of unquantised weights, and a note where it is none."""
+    if said is None:
+        return _DEFAULT, ()
+    try:
+        if isinstance(said, str) and (found := dtypes.canonical(said)) in _FLOATS:
+            return found, ()
+    except ValueError:
+        pass
+    return _DEFAULT, (f"dtype {short(said)} is not read: weights are counted as {_DEFAULT}",)
+
+
+def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, ...]]:
+    """The formats of each role, and of the parts of some layers that have another one."""
+    places: dict[int, list[int]] = {}
+    for layer, kind in enumerate(model.layer_order("quantization_config")):
+        places.setdefault(kind, []).append(layer)
+    ignored = by_layer(plan.ignore)
+    groups = [
+        (None if targets is None or "Linear" in targets else by_layer(targets), packed)
+        for targets, packed in plan.groups
+    ]
+    found: list[tuple[int, str, str, Counter[Any]]] = []
+    for kind, part, role, names in dense_parts(model):
+        counted: Counter[Any] = Counter()
+        for layer in places.get(kind, []):
+            left = names.named_by(ignored(layer), layer, plan.matches)
+            counted[base if left or not _packs(plan, role) else _packed(plan, groups, role, names, layer, base)] += 1
+        found.append((kind, part.cost.name, role, counted))
+    roles: dict[str, Counter[Any]] = {}
+    for _, _, role, counted in found:
+        roles.setdefault(role, Counter()).update(counted)
+    usual = {role: counted.most_common(1)[0][0] for role, counted in roles.items()}
+    others = [
+        Otherwise(kind, part, layers, packed)
+        for kind, part, role, counted in found
+        for packed, layers in counted.items()
+        if packed != usual[role]
+    ]
+    if others and model.encoder is not None:
+        raise NotRead("some layers of an encoder-decoder have another format than the rest")
+    head = base
+    if plan.head and not any(plan.matches(entry, name) for entry in plan.ignore for name in HEAD):
+        head = next((packed for targets, packed in plan.groups if _is_for_head(plan, targets)), base)
+    by_role = {role: packed for role, packed in usual.items() if role != "rest"}
+    unknown = unknown_entries(plan.ignore, model, plan.matches)
+    notes = (
+        f"quantization_config leaves out {', '.join(map(short, unknown[:3]))}{' …' * (len(unknown) > 3)}, which is no part that is known here",
+    )
+    formats = Formats(
+        rest=base,
+        **by_role,
+        head=head,
+        norms=base,
+        others=tuple(others),
+        compute=_compute(plan, usual, others, base),
+        kv_cache=plan.kv_cache,
+    )
+    return formats, notes if unknown else ()
+
+
+def _packs(plan: Plan, role: str) -> bool:
+    return role == "experts" if plan.experts_alone else role != "router" or plan.router
+
+
+def _packed(plan: Plan, groups: list[Any], role: str, names: Any, layer: int, base: str) -> Any:
+    if role == "experts" and plan.experts is not None:
+        return plan.experts
+    named = [
+        packed
+        for entries, packed in groups
+        if entries is not None and names.named_by(entries(layer), layer, plan.matches)
+    ]
+    return next(iter([*named, *(packed for entries, packed in groups if entries is None)]), base)
+
+
+def _is_for_head(plan: Plan, targets: Iterable[str] | None) -> bool:
+    return (
+        targets is None or "Linear" in targets or any(plan.matches(entry, name) for entry in targets for name in HEAD)
+    )
+
+
+def _compute(plan: Plan, usual: Mapping[str, Any], others: list[Otherwise], base: str) -> str | None:
+    """The one format in which packed products run; None where there are several."""
+    if plan.compute is not None:
+        return plan.compute
+    packed = [each for each in (*usual.values(), *(other.format for other in others)) if each != base]
+    used = {each.computes if isinstance(each, Storage) else each for each in packed}
+    return used.pop() if len(used) == 1 else None

@@ -1,0 +1,148 @@
+"""Files that lie beside a ``config.json`` and are none: what each is, by its keys or its first bytes, and what to give instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flopkit import units
+from flopkit.sizes import short
+
+__all__ = ["unwrapped", "weights"]
+
+CONFIG = "give the config.json of the model"
+
+
+def weights(head: bytes) -> str:
+    """What a file of weights is, by its first bytes; nothing for another file.
+
+    >>> weights(b"\\x80\\x02}q\\x00")
+    'a pickle: weights or another object of Python, which is not opened here; give the config.json beside it'
+    """
+    beside = "give the config.json beside it"
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
+        return f"a safetensors file: weights; {beside}"
+    if head[:2] == b"PK":
+        return (
+            f"a zip file, such as torch.save writes (pytorch_model.bin): weights, which are not opened here; {beside}"
+        )
+    if head[:1] == b"\x80" and 2 <= int.from_bytes(head[1:2], "little") <= 5:
+        return f"a pickle: weights or another object of Python, which is not opened here; {beside}"
+    if head[:4] == b"\x89HDF":
+        return f"an HDF5 file (tf_model.h5): weights; {beside}"
+    if head[:4] in (b"ggml", b"tjgg", b"lmgg", b"fmgg"):
+        return f"a GGML file, older than GGUF: convert it, or {CONFIG}"
+    return ""
+
+
+def unwrapped(config: Any, given: str = "") -> Mapping[str, Any]:
+    """The configuration in what a file holds, with an error for what holds none.
+
+    A list with one dictionary and ``{"config": {…}}``, as the Hub's API answers, hold one.
+
+    >>> unwrapped([{"config": {"model_type": "llama", "hidden_size": 4096}}])["model_type"]
+    'llama'
+    """
+    if isinstance(config, list) and config and all(isinstance(each, Mapping) for each in config):
+        if {"path", "type"} <= set(config[0]):
+            raise ValueError(
+                f"this is modules.json, the parts of a sentence-transformers model; {CONFIG}, which lies beside it"
+            )
+        if len(config) == 1:
+            return unwrapped(config[0], given)
+        raise ValueError(f"this is a list of {len(config)} dictionaries: give one of them")
+    if not isinstance(config, Mapping):
+        raise TypeError(f"config={given or short(config)}: must be a dictionary or the path of a config.json")
+    inner = config.get("config")
+    if isinstance(inner, Mapping) and not isinstance(config.get("model_type"), str):
+        said = config.get("modelId") or config.get("id")
+        if said and not _sized(inner):
+            raise ValueError(
+                f"this is what the Hub's API says of {short(said)}, whose config has no sizes, only "
+                f"{', '.join(map(repr, inner)) or 'nothing'}; give the model's config.json, or fk.from_hf({str(said)!r})"
+            )
+        return unwrapped(inner, given)
+    whole = isinstance(config.get("model_type"), str)
+    for keys, text in _KNOWN:
+        sized = _sized(config) and (whole or isinstance(text, str))  # old files have no model_type
+        if set(keys) <= set(config) and not sized:
+            raise ValueError(text if isinstance(text, str) else text(config))
+    return config
+
+
+def _sized(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration has sizes, in itself or in a part."""
+    widths = (
+        "hidden_size",
+        "n_embd",
+        "d_model",
+        "dim",
+        "emb_dim",
+        "embed_dim",
+        "hidden_sizes",
+        "embed_dims",
+        "hidden_dim",
+    )
+    inner = (value for value in config.values() if isinstance(value, Mapping))
+    return any(key in config for key in widths) or any(any(key in each for key in widths) for each in inner)
+
+
+def _index(config: Mapping[str, Any]) -> str:
+    about = config.get("metadata")
+    total = about.get("total_size") if isinstance(about, Mapping) else None
+    size = f", {units.si(total, 'B')} in all" if isinstance(total, (int, float)) else ""
+    return f"this is the index of weights in several files{size}; {CONFIG}, which lies beside it"
+
+
+def _adapter(config: Mapping[str, Any]) -> str:
+    kind, rank = config.get("peft_type"), config.get("r")
+    base = config.get("base_model_name_or_path")
+    said = f"an adapter ({short(kind)}{f', r={rank}' if isinstance(rank, int) else ''})" if kind else "an adapter"
+    lora = f" Its training step: model.train_step(seq=…, trained=fk.LoRA(rank={rank}))" if isinstance(rank, int) else ""
+    return f"this is {said} of {short(base) if base else 'a model that it does not name'}: give that model.{lora}"
+
+
+def _pipeline(config: Mapping[str, Any]) -> str:
+    parts = {
+        key: value[-1] for key, value in config.items() if isinstance(value, list) and len(value) == 2 and value[-1]
+    }
+    listed = ", ".join(f"{key}/ ({name})" for key, name in parts.items()) or "other folders"
+    text = next((f"; {key}/config.json can be given" for key in parts if key.startswith("text_encoder")), "")
+    return f"this is model_index.json, a {short(config['_class_name'])} of diffusers made of {listed}{text}; count others by fk.count(model, *inputs)"
+
+
+def _class_name(config: Mapping[str, Any]) -> str:
+    if any(isinstance(value, list) and len(value) == 2 and isinstance(value[-1], str) and key.islower()
+           and value[0] in ("diffusers", "transformers") for key, value in config.items()):  # fmt: skip
+        return _pipeline(config)
+    return (
+        f"this configures a {short(config['_class_name'])} of diffusers, which has no closed form here; build it from this "
+        "file, and count it: fk.count(model, *inputs)"
+    )
+
+
+_TOKENIZER = f"this is tokenizer_config.json, about words and not about sizes; {CONFIG}, which lies beside it"
+_PREPROCESSOR = (
+    f"this is preprocessor_config.json, about the inputs and not about sizes; {CONFIG}, which lies beside it"
+)
+_GENERATION = f"this is generation_config.json, about sampling and not about sizes; {CONFIG}, which lies beside it"
+_KNOWN: tuple[tuple[tuple[str, ...], str | Callable[[Mapping[str, Any]], str]], ...] = (
+    (("weight_map",), _index),
+    (("base_model_name_or_path",), _adapter),
+    (("peft_type",), _adapter),
+    (("_class_name",), _class_name),
+    (("image_processor_type",), _PREPROCESSOR),
+    (("feature_extractor_type",), _PREPROCESSOR),
+    (("do_resize", "image_mean"), _PREPROCESSOR),
+    (
+        ("added_tokens", "pre_tokenizer"),
+        f"this is tokenizer.json, about words and not about sizes; {CONFIG}, which lies beside it",
+    ),
+    (("added_tokens_decoder",), _TOKENIZER),
+    (("chat_template",), _TOKENIZER),
+    (("tokenizer_class", "model_max_length"), _TOKENIZER),
+    (("_from_model_config",), _GENERATION),
+    (("do_sample",), _GENERATION),
+    (("log_history", "global_step"), f"this is trainer_state.json, about a run and not about sizes; {CONFIG}"),
+)
+"""Keys that tell such a file, and what to say."""

@@ -1,0 +1,113 @@
+"""What to say of a configuration without a closed form: its ``model_type`` by name, true relatives, and the way out.
+
+Nearness of letters misleads here: an mllama is no llama, and a bart is no bert. So a name is only suggested where a slip
+of the keyboard lies between, and relatives stand in a table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from flopkit.names import plain
+from flopkit.sizes import short
+
+__all__ = ["RELATIVES", "UnknownTypeError", "unknown_type", "without_type"]
+
+WAY_OUT = "count it by transformers itself: fk.count_hf(config, seq=…), which needs pip install torch transformers"
+
+RELATIVES: Mapping[str, tuple[str, str]] = {
+    "minimax_m2": ("mixtral", "norms of queries and keys"), "olmoe": ("mixtral", "norms of queries and keys"),
+    "deepseek_v32": ("deepseek_v3", "an indexer, 2.4 % of the products"), "mt5": ("t5", "nothing but its defaults"),
+    "bamba": ("mamba2", "layers of attention"), "gemma3": ("gemma3_text", "a part for pictures"),
+}  # fmt: skip
+"""A type, one whose layers are the same but for a little, and what it has besides."""
+
+
+class UnknownTypeError(ValueError):
+    """A configuration whose ``model_type`` has no closed form here.
+
+    >>> str(UnknownTypeError("model_type='x' is not described here"))
+    "model_type='x' is not described here"
+    """
+
+
+def unknown_type(kind: str, whole: Mapping[str, Any], known: Collection[str]) -> UnknownTypeError:
+    """The error for a *kind* that is not *known*, which stands in a *whole* configuration or in a part of it.
+
+    >>> print(unknown_type("lfm2", {"model_type": "lfm2"}, ["llama", "olmo2"]))
+    model_type='lfm2' is not described here; count it by transformers itself: fk.count_hf(config, seq=…), which needs
+    pip install torch transformers. flopkit.models.families() lists what is described
+    >>> str(unknown_type("lama", {}, ["llama"])).split("; ")[1]
+    'did you mean llama?'
+    """
+    outer, part = whole.get("model_type"), _part(whole, kind)
+    said = f"model_type={short(kind)}"
+    if part and isinstance(outer, str):
+        said = f"model_type={short(outer)} (its {part}: {short(kind)})"
+    near = _slip(kind, known)
+    if near:
+        return UnknownTypeError(f"{said} is not described here; did you mean {near}?")
+    relative, more = RELATIVES.get(kind, ("", ""))
+    relatives = f". Its nearest relative here is {relative}: it has {more} besides" if relative in known else ""
+    listed = "flopkit.models.families() lists what is described"
+    return UnknownTypeError(f"{said} is not described here; {WAY_OUT}{relatives}. {listed}")
+
+
+def without_type(whole: Mapping[str, Any]) -> ValueError:
+    """The error for a configuration, or a part of one, that has no ``model_type``.
+
+    >>> print(without_type({"hidden_size": 768, "num_hidden_layers": 12, "vocab_size": 30522}))
+    the configuration has no 'model_type': files older than transformers 3 have none: write it in, such as
+    "model_type": "bert"
+    >>> print(without_type({"hidden_size": 768}))
+    the configuration has no 'model_type': give a whole config.json
+    """
+    outer = whole.get("model_type")
+    parts = [key for key, value in whole.items() if isinstance(value, Mapping) and "model_type" not in value]
+    if isinstance(outer, str) and parts:
+        part = next((key for key in parts if key in ("text_config", "language_config", "llm_config")), parts[0])
+        return UnknownTypeError(f"model_type={short(outer)} (its {part} has none) is not described here; {WAY_OUT}")
+    widths, depths = (
+        ("hidden_size", "n_embd", "d_model", "dim", "emb_dim"),
+        ("num_hidden_layers", "n_layer", "n_layers"),
+    )
+    if all(any(key in whole for key in keys) for keys in (widths, depths)):
+        said = next((f", by its architectures {each}" for each in _listed(whole.get("architectures"))), "")
+        return ValueError(
+            "the configuration has no 'model_type': files older than transformers 3 have none: write it in, such as "
+            f'"model_type": "bert"{said}'
+        )
+    return ValueError("the configuration has no 'model_type': give a whole config.json")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _part(whole: Mapping[str, Any], kind: str) -> str:
+    """The key of the part that has a *kind*, with a dot between keys where a part lies in another."""
+
+    def inside(config: Mapping[str, Any], before: str, depth: int) -> Iterator[str]:
+        for key, value in config.items():
+            if isinstance(value, Mapping) and depth:
+                if value.get("model_type") == kind:
+                    yield f"{before}{key}"
+                yield from inside(value, f"{before}{key}.", depth - 1)
+
+    return next(inside(whole, "", 3), "")
+
+
+def _slip(kind: str, known: Collection[str]) -> str:
+    """The one that *kind* is a slip of the keyboard of: the same signs but for case, separators, doubled ones, their order."""
+    meant = _signs(kind)
+    return next((name for name in known if any(one == other for one, other in zip(_signs(name), meant, strict=True))), "")
+
+
+@cache
+def _signs(name: str) -> tuple[str, str]:
+    """Its signs without what is doubled, and in order behind the first."""
+    signs = plain(name)
+    return re.sub(r"(.)\1+", r"\1", signs), signs[:1] + "".join(sorted(signs))
