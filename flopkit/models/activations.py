@@ -167,7 +167,7 @@ def _head(training: Training, run: Run) -> Any:
     model = training.model
     found: Any = boundary(model, run) if model.heads and training.head else 0
     for head in model.heads:
-        rows = head.rows(run.batch, run.tokens)
+        rows = head.rows(run.texts, run.tokens)
         between = nbytes(rows * head.width(model.d_model), run.dtype)
         outputs = model.vocab if head.words else head.outputs
         found = found + nbytes(rows * outputs, "fp32")

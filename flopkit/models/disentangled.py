@@ -84,7 +84,9 @@ class DisentangledAttention(Attention):
 
     def _positions(self, run: Run, d_model: Any) -> list[Part]:
         if run.documents is not None:
-            raise ValueError("lengths= beside disentangled attention: documents of unequal lengths are not known here; give seq=")
+            raise ValueError(
+                "lengths= beside disentangled attention: documents of unequal lengths are not known here; give seq="
+            )
         rows = 2 * (minimum(run.kv, self.span) if self.clipped else self.span)
         wide, dtype = self.heads * self.head_dim, run.dtype
         found: list[Part] = []

@@ -90,6 +90,11 @@ class Run:
         return Run(self.batch, self.encoded, self.encoded, causal=False, dtype=self.dtype, documents=self.documents)
 
     @property
+    def texts(self) -> Any:
+        """Sequences, or documents, of all of which some heads read one token."""
+        return self.batch if self.documents is None else self.batch * len(self.documents)
+
+    @property
     def reach(self) -> Any:
         """Tokens of the longest text: each document begins at the first position."""
         return self.kv if self.documents is None else self.documents.longest

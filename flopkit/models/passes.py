@@ -167,7 +167,7 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
 
 def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "head") -> list[Part]:
     """The parts of one *head*."""
-    rows, width = head.rows(run.batch, tokens), head.width(model.d_model)
+    rows, width = head.rows(run.texts, tokens), head.width(model.d_model)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
     if not is_zero(head.dense):

@@ -208,8 +208,31 @@ def test_layers_with_the_same_parameters():
     inside = sum(row["params"] for row in rows if row["level"] == 1)
     assert inside == next(row["params"] for row in rows if row["part"] == "layers") < whole.params
     assert whole.trained_params("head") < whole.params
-    for trained in (2, fk.LoRA(rank=8)):
+    for trained in (fk.models.LastLayers(2), fk.LoRA(rank=8)):
         with pytest.raises(
             ValueError, match="its layers have the same parameters, so only trained='all' and 'head' are known"
         ):
             whole.train_step(seq=128, trained=trained)
+
+
+@pytest.mark.parametrize(
+    "kind, more", [("roberta", {}), ("modernbert", {"local_attention": 8}), ("deberta-v2", {"conv_kernel_size": 3})]
+)
+def test_documents_of_unequal_lengths(kind, more):
+    """Each costs what it costs alone, its label among it; where positions have keys of their own, that is not known."""
+    model = fk.from_hf(
+        SMALL[kind] | more | {"model_type": kind, "architectures": [TYPES[kind] + "ForSequenceClassification"]}
+    )
+    lengths = [3, 17, 1, 64]
+    if kind == "deberta-v2":
+        with pytest.raises(ValueError, match="lengths= beside disentangled attention: documents of unequal lengths"):
+            model.forward(lengths=lengths)
+        return
+    alone = [model.forward(seq=each) for each in lengths]
+    packed = model.forward(lengths=lengths)
+    assert packed.flops == sum(each.flops for each in alone)
+    assert packed.under("TORCH").flops == sum(each.under("TORCH").flops for each in alone)
+    assert packed.vector_flops == sum(each.vector_flops for each in alone)
+
+
+TYPES = {"roberta": "Roberta", "modernbert": "ModernBert", "deberta-v2": "DebertaV2"}
