@@ -36,7 +36,8 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
     for place, (name, branch) in enumerate(block.branches):
         if block.norms != "parallel" or place == 0:
             if place > 0 or block.mixer_norm:
-                found += _normed(model, f"{name}_norm", run)
+                normed = _normed(model, f"{name}_norm", run)
+                found += normed[1:] if block.norms == "parallel-two" and place else normed  # their input is the same
             found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
         found += branch.kept(run, model.d_model, kernel, dropout)
         if dropout:
@@ -150,6 +151,9 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
         )
     if model.patches is not None and training.all:
         found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+    if model.word_dim is not None:
+        found = found + (nbytes(run.tokens * model.word_dim, run.dtype) if training.all else 0)
+        found = found + (boundary(model, run) if training.all or training.last > 0 else 0)
     if model.mtp is not None:
         # three norms, the input of one of which (before or after the last norm) is kept anyway; and two outputs side by side, for "join"
         joined = 3 * normed - boundary(model, run) + 2 * boundary(model, run)
@@ -165,10 +169,10 @@ def _head(training: Training, run: Run) -> Any:
     A head for sequences reads one token of each, but as a view of all of them.
     """
     model = training.model
-    found: Any = boundary(model, run) if model.heads and training.head else 0
+    found: Any = nbytes(run.tokens * model.word_width, run.dtype) if model.heads and training.head else 0
     for head in model.heads:
-        rows = head.rows(run.texts, run.tokens)
-        between = nbytes(rows * head.width(model.d_model), run.dtype)
+        rows = head.rows(run.sequences, run.tokens)
+        between = nbytes(rows * head.width(model.word_width), run.dtype)
         outputs = model.vocab if head.words else head.outputs
         found = found + nbytes(rows * outputs, "fp32")
         if is_zero(head.dense):

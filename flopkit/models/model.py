@@ -54,6 +54,8 @@ class Model(Stack):
         comparisons, the numbers do not need it.
     norm : str, optional
         ``"rms"`` or ``"layer"``.
+    norm_weight : Flag, optional
+        Whether a layer norm has a weight (OLMo's have none).
     norm_bias : Flag, optional
         Whether a layer norm adds a bias.
     final_norm : bool, optional
@@ -77,7 +79,7 @@ class Model(Stack):
         Rows of a table of learned positions. None: there is none.
     position_offset : Count, optional
         The first rows of this table that no token reads: RoBERTa's 514 rows are for
-        512 tokens.
+        512 tokens, and OPT's are two more, too.
     token_types : int or tuple of int, optional
         Rows of a table of token types (BERT), or of several, which are added.
     embedding_norm : bool, optional
@@ -88,6 +90,9 @@ class Model(Stack):
         is no such layer.
     embedding_bias : Flag, optional
         Whether this layer adds a bias.
+    word_dim : Size, optional
+        Features of a word's vector where they are not *d_model*: a matrix leads into
+        the layers, and one out of them to the head (OPT-350m).
     causal : bool, optional
         Whether a token sees only those before it.
     encoder : Stack, optional
@@ -100,10 +105,10 @@ class Model(Stack):
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
-    formats : Formats, optional
-        The formats in which its file stores the weights. None: it does not say.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
+    formats : Formats, optional
+        The formats in which its file stores the weights. None: it does not say.
     source : str, optional
         Where the sizes come from.
     notes : tuple[str, ...], optional
@@ -582,6 +587,10 @@ class Model(Stack):
         seq, batch = size("seq", seq), size("batch", batch)
         if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
+        if documents is not None and self.encoder is not None and self.encoder.frames is not None:
+            raise ValueError(
+                f"lengths={short(lengths)}: each text of {self.name} has sound of its own, of one length; give seq=, or a call for each text"
+            )
         encoded = None if self.encoder is None else self._encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)
 

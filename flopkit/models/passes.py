@@ -48,6 +48,8 @@ def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None =
         found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers, model.shared))
     if model.final_norm:
         found.append(_normed(model, "norm", run, place="after"))
+    if model.word_dim is not None:
+        found.append(project("project_out", run, model.d_model, model.word_dim, place="after"))
     found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
     if model.mtp is not None:
         found.append(_more_tokens(model, run))
@@ -61,7 +63,8 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
     for place, (name, branch) in enumerate(block.branches):
         if name != "last" and block.norm_before(place):
-            found.append(_normed(model, f"{name}_norm", run, **before))
+            source = {"reads": ("start",)} if block.norms == "parallel-two" and place else {}
+            found.append(_normed(model, f"{name}_norm", run, **before | source))
         inside = branch.parts(run, model.d_model)
         if name == "last":
             inside = [
@@ -81,7 +84,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
     if model.norm == "rms":
         cost = rms_norm(tokens=rows, d=d, dtype=run.dtype)
     else:
-        cost = layer_norm(tokens=rows, d=d, bias=model.norm_bias, dtype=run.dtype)
+        cost = layer_norm(tokens=rows, d=d, weight=model.norm_weight, bias=model.norm_bias, dtype=run.dtype)
     return part(name, cost, rows, role="norm", split="sequence", **fields)
 
 
@@ -101,13 +104,16 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     elif model.frames is not None:
         found = _heard(model.frames, d_model, run)
     else:
-        table = embedding(tokens=tokens, vocab=model.vocab, d_model=d_model, dtype=run.dtype)
-        kind = {"embedding": (1 - model.tied) * tokens * model.vocab * d_model}
+        width = model.word_width if model.embedding_dim is None else model.embedding_dim
+        table = embedding(tokens=tokens, vocab=model.vocab, d_model=width, dtype=run.dtype)
+        kind = {"embedding": (1 - model.tied) * tokens * model.vocab * width}
         if not is_zero(model.tied):
-            kind["tied"] = model.tied * tokens * model.vocab * d_model
-        fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
-        fields["matrices"] = ((d_model, 1),)  # a row is read by itself
+            kind["tied"] = model.tied * tokens * model.vocab * width
+        fields = {"weights": tokens * width, "role": "table", "place": "before", "split": "vocab"}
+        fields["matrices"] = ((width, 1),)  # a row is read by itself
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
+        if model.word_dim is not None:
+            found.append(project("project_in", run, width, d_model, place="before"))
         for rows in (
             model.token_types
             if isinstance(model.token_types, tuple)
@@ -167,12 +173,12 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
 
 def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "head") -> list[Part]:
     """The parts of one *head*."""
-    rows, width = head.rows(run.texts, tokens), head.width(model.d_model)
+    rows, width = head.rows(run.sequences, tokens), head.width(model.word_width)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
     if not is_zero(head.dense):
         name = "transform" if head.each == "token" else "pooler"
-        found.append(project(name, run, model.d_model, head.dense * width, head.dense_bias, **at))
+        found.append(project(name, run, model.word_width, head.dense * width, head.dense_bias, **at))
         if head.act:
             act = activation(head.act, elements=head.dense * rows * width, dtype=run.dtype)
             found.append(part(f"{name}_act", act, rows, place="head"))

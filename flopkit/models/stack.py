@@ -27,6 +27,7 @@ class Stack:
     shared: bool = False
     order: tuple[int, ...] = ()
     norm: str = "rms"
+    norm_weight: Flag = True
     norm_bias: Flag = True
     final_norm: bool = True
     tied: Flag = False
@@ -40,6 +41,7 @@ class Stack:
     embedding_norm: bool = False
     embedding_dim: Size | None = None
     embedding_bias: Flag = True
+    word_dim: Size | None = None
     causal: bool = True
     encoder: Stack | None = None
     patches: Patches | None = None
@@ -74,6 +76,11 @@ class Stack:
     def heads(self) -> tuple[Head, ...]:
         """The head and the one beside it, those of the two that there are."""
         return tuple(each for each in (self.end, self.second_head) if each is not None)
+
+    @property
+    def word_width(self) -> Any:
+        """Features of a word's vector, and of what the head reads."""
+        return self.d_model if self.word_dim is None else self.word_dim
 
     @property
     def writes(self) -> bool:

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.models.architectures import decoders, encoders, gpts, recurrent, rotary_encoders, seq2seq, sparse, vision
+from flopkit.models.architectures import (
+    decoders,
+    encoders,
+    gpts,
+    hybrids,
+    layer_by_layer,
+    linear,
+    parallel,
+    recurrent,
+    remote,
+    rotary_encoders,
+    seq2seq,
+    sparse,
+    vision,
+)
 from flopkit.models.architectures.classes import DECODER, Tasks
 from flopkit.models.config_fields import Fields
 from flopkit.models.model import Model
@@ -23,15 +37,17 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
-    **gpts.MODELS, **encoders.MODELS, **rotary_encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS,
+    **layer_by_layer.MODELS, **gpts.MODELS, **encoders.MODELS, **rotary_encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
+    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
-SAME: dict[str, str] = {**decoders.SAME, **encoders.SAME, **rotary_encoders.SAME}
+SAME: dict[str, str] = {**decoders.SAME, **encoders.SAME, **rotary_encoders.SAME, **parallel.SAME}
 """Another name for the same layers."""
 
-_TASKS: dict[str, Tasks] = {**encoders.TASKS, **rotary_encoders.TASKS, **seq2seq.TASKS, **vision.TASKS}
+_TASKS: dict[str, Tasks] = {
+    **encoders.TASKS, **rotary_encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **gpts.TASKS, **parallel.TASKS, **remote.TASKS,
+}  # fmt: skip
 
 
 def tasks(family: str) -> Tasks:

@@ -21,7 +21,8 @@ ENDINGS = {
     "ForCausalLM": "text", "LMHeadModel": "text", "WithLMHeadModel": "text", "MTModel": "text", "ForConditionalGeneration": "text",
     "ForMaskedLM": "mlm", "ForPreTraining": "pretraining", "ForNextSentencePrediction": "next", "ForSequenceClassification": "sequence",
     "ForImageClassification": "image", "ForTokenClassification": "token", "ForQuestionAnswering": "answer",
-    "ForMultipleChoice": "choice", "EncoderModel": "encoder", "TextModel": "none", "Model": "none",
+    "ForMultipleChoice": "choice", "EncoderModel": "encoder", "DoubleHeadsModel": "two heads", "ChatModel": "text",
+    "TextModel": "none", "Model": "none",
 }  # fmt: skip
 """What the name of a class ends in, and the task it is for; longer endings come first."""
 
@@ -29,12 +30,10 @@ _LABELLED = ("sequence", "image", "token", "answer", "pretraining")
 """Tasks whose head is as wide as the file has labels."""
 
 OTHER_NAMES = {
-    "mpt": ("MPT",),
-    "falcon": ("RW",),
-    "stablelm": ("StableLmEpoch",),
-    "kimi_k2": ("DeepseekV3",),
-    "new": ("New",),
-}
+    "mpt": ("MPT",), "falcon": ("RW",), "RefinedWeb": ("RW", "Falcon"), "RefinedWebModel": ("RW", "Falcon"), "phi-msft": ("Phi",),
+    "stablelm": ("StableLmEpoch", "StableLMEpoch"), "stablelm_epoch": ("StableLm",), "kimi_k2": ("DeepseekV3",),
+    "internvl_chat": ("InternVL",), "llava": ("LlavaLlama",), "ministral3": ("Mistral3",), "new": ("New",),
+}  # fmt: skip
 """Beginnings of classes that transformers does not have, and that published files name."""
 
 
