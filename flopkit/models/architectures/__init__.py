@@ -15,6 +15,7 @@ from flopkit.models.architectures import (
     parallel,
     recurrent,
     remote,
+    rotary_encoders,
     seq2seq,
     sparse,
     vision,
@@ -27,7 +28,7 @@ from flopkit.models.transformer import transformer
 __all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "reader_file", "tasks"]
 
 _MODULES = (
-    decoders, layer_by_layer, gpts, parallel, remote, encoders, seq2seq, vision, recurrent, hybrids, linear, sparse,
+    decoders, layer_by_layer, gpts, parallel, remote, encoders, rotary_encoders, seq2seq, vision, recurrent, hybrids, linear, sparse,
 )  # fmt: skip
 
 
