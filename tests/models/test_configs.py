@@ -25,7 +25,7 @@ def test_a_name_that_is_not_known_has_near_ones():
         hf_config("llama-3-7b")
     with pytest.raises(
         ValueError,
-        match=r"name='deepseek' is not a model .*; did you mean deepseek-v2, deepseek-v3 or deepseek-v2-lite\?$",
+        match=r"name='deepseek' is not a model .*; did you mean deepseek-r1, deepseek-v2, deepseek-v3, .* or deepseek-v2-lite\?$",
     ):
         config_source("deepseek")
     eight = ", ".join(config_names()[:8])
@@ -33,7 +33,7 @@ def test_a_name_that_is_not_known_has_near_ones():
         ValueError, match=f"name='xyz' is not a model .*; known: {eight}, {len(config_names()) - 8} more$"
     ):
         hf_config("xyz")
-    with pytest.raises(TypeError, match="name=70 is not a model .*: must be a name, such as 'bert-base'"):
+    with pytest.raises(TypeError, match="name=70 is not a model .*: must be a name, such as 'all-minilm-l6-v2'"):
         hf_config(70)
 
 

@@ -17,7 +17,11 @@ from flopkit.models.config_fields import ACTS, Fields, left_out
 from flopkit.models.config_table import Value, reader_table, when
 
 FIGURE = calculator()
-READ = [name for name in config_names() if hf_config(name)["model_type"] in NUMBERS]
+READ = [
+    name
+    for name in config_names()
+    if hf_config(name)["model_type"] in NUMBERS and hf_config(name).get("architectures") != ["MistralModel"]
+]  # a model that is an encoder of sentences has no head, which the controls have
 DTYPES = {"bf16": "bf16", "fp8 or int8": "fp8", "fp4 or int4": "fp4"}
 POLICIES = ("none", "selective", "full")
 
