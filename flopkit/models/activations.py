@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from math import prod
 from typing import Any, NamedTuple
 
 from flopkit.arithmetic import is_zero, maximum, total, where
@@ -140,12 +141,19 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
     norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
     normed = total(kept.bytes for kept in _normed(model, "norm", run))
     found = norms * normed + _head(training, run)
+    if model.ends:
+        raise ValueError(
+            f"{model.name}: what its poolers, towers and heads of several layers keep is not known here; "
+            "train_step counts their FLOPs"
+        )
     if model.frames is not None:
         raise ValueError(
             f"{model.name}: what the convolutions over sound keep is not known here; train_step counts their FLOPs"
         )
     if model.patches is not None and training.all:
-        found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+        whole = model.patches.grid is not None
+        pixels = prod(model.patches.sides) if whole else (run.q - model.patches.extra) * model.patches.patch**2
+        found = found + nbytes(run.batch * model.patches.channels * pixels, run.dtype)
     if model.mtp is not None:
         # three norms, the input of one of which (before or after the last norm) is kept anyway; and two outputs side by side, for "join"
         joined = 3 * normed - boundary(model, run) + 2 * boundary(model, run)

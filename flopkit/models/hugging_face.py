@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
+from flopkit.models.architectures import ARCHITECTURES, SAME, WHOLE, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
@@ -108,7 +108,7 @@ def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, l
         if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value
     ]
     if SAME.get(outer, outer) in ARCHITECTURES:
-        return config, outer, others
+        return config, outer, [] if SAME.get(outer, outer) in WHOLE else others
     inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
     if inside is None:
         return config, outer, []

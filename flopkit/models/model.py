@@ -75,6 +75,9 @@ class Model(Stack):
     encoder : Stack, optional
         The encoder of an encoder-decoder; the rest describes the decoder. Their
         embedding is one.
+    ends : tuple[End, ...], optional
+        What stands between the last norm and the head: poolers, heads of several
+        layers, a second tower.
     patches : Patches, optional
         What makes tokens of an image.
     frames : Frames, optional
@@ -556,13 +559,14 @@ class Model(Stack):
             documents = lengths_of(lengths)
             seq = documents.tokens
         if seq is None:
-            if self.patches is None:
+            if self.patches is None or self.patches.tokens is None:
                 raise TypeError(
                     f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096, or lengths=, those of each document"
                 )
             seq = self.patches.tokens
         seq, batch = size("seq", seq), size("batch", batch)
-        if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
+        fixed = self.patches is not None and self.patches.tokens is not None
+        if fixed and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
         encoded = None if self.encoder is None else self._encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)

@@ -8,13 +8,14 @@ from typing import Any
 
 from flopkit.arithmetic import is_zero, minimum, total
 from flopkit.cost import Cost
-from flopkit.layers.convolutions import conv1d, conv2d
+from flopkit.layers.convolutions import conv1d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import Block, Frames
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run, added, part, placed, project
+from flopkit.models.patches import patched
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
@@ -28,7 +29,7 @@ def token(model: Stack) -> Cost:
 
 def one(model: Stack) -> Run:
     """One token, or one image."""
-    seq = 1 if model.patches is None else model.patches.tokens
+    seq = 1 if model.patches is None else model.patches.tokens or model.patches.group
     frames = None if model.encoder is None else model.encoder.frames
     return Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
 
@@ -47,6 +48,8 @@ def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None =
         found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers))
     if model.final_norm:
         found.append(_normed(model, "norm", run, place="after"))
+    for end in model.ends:
+        found += end.parts(run, model.d_model)
     found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
     if model.mtp is not None:
         found.append(_more_tokens(model, run))
@@ -87,16 +90,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
 def _entered(model: Stack, run: Run) -> list[Part]:
     tokens, d_model = run.tokens, model.d_model
     if model.patches is not None:
-        side = model.patches.image // model.patches.patch
-        conv = conv2d(
-            batch=run.batch, c_in=model.patches.channels, c_out=d_model, h_out=side, w_out=side, kernel=model.patches.patch,
-            stride=model.patches.patch, bias=True, dtype=run.dtype,
-        )  # fmt: skip
-        conv = replace(conv, params_by_role={**conv.params_by_role, "position": d_model})  # the class token
-        taps = model.patches.channels * model.patches.patch**2
-        formula = f"2·batch·{side * side}·{taps}·{d_model}"
-        rows, fields = run.batch * side * side, {"role": "convolution", "reads": ("pixels",), "place": "before"}
-        found = [part("patches", conv, rows, formula=formula, **fields)]
+        found = [patched(model.patches, d_model, run)]
     elif model.frames is not None:
         found = _heard(model.frames, d_model, run)
     else:
@@ -112,9 +106,13 @@ def _entered(model: Stack, run: Run) -> list[Part]:
             types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
-        if wrong := offence(lambda kv, positions: kv > positions, run.reach, model.positions):
+        later = 0 if model.patches is None else model.patches.registers  # without positions
+        if wrong := offence(lambda kv, positions: kv > positions, run.reach - later, model.positions):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
-        learned = placed(learned_positions, run, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype)
+        run_of_them = run if is_zero(later) else replace(run, q=run.q - later)
+        learned = placed(
+            learned_positions, run_of_them, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype
+        )
         rows = minimum(run.q, model.positions)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.layer_inputs is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from flopkit.arithmetic import total
 from flopkit.models.blocks import Block, Frames, Patches
+from flopkit.models.ends import End
 from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
@@ -36,6 +37,7 @@ class Stack:
     embedding_norm: bool = False
     causal: bool = True
     encoder: Stack | None = None
+    ends: tuple[End, ...] = ()
     patches: Patches | None = None
     frames: Frames | None = None
     mtp: Block | None = None

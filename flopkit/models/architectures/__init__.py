@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.models.architectures import decoders, encoders, gpts, recurrent, seq2seq, sparse, vision
+from flopkit.models.architectures import decoders, dual, encoders, gpts, recurrent, seq2seq, sparse, vision
 from flopkit.models.architectures.classes import DECODER, Tasks
 from flopkit.models.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 
-__all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "tasks"]
+__all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "WHOLE", "tasks"]
 
 NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {**decoders.NUMBERS, **gpts.NUMBERS}
 """What reads the numbers of `transformer` from the configuration of each ``model_type``."""
@@ -24,14 +24,17 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
     **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS,
+    **sparse.MODELS, **dual.MODELS,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
 SAME: dict[str, str] = {**decoders.SAME}
 """Another name for the same layers."""
 
-_TASKS: dict[str, Tasks] = {**encoders.TASKS, **seq2seq.TASKS, **vision.TASKS}
+WHOLE = frozenset(dual.TOWERS)
+"""Types whose configurations of texts and of pictures are both read."""
+
+_TASKS: dict[str, Tasks] = {**encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **dual.TASKS}
 
 
 def tasks(family: str) -> Tasks:

@@ -1,0 +1,112 @@
+"""Models of two towers, one for texts and one for pictures, and what several of their families need
+of a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit.cost import Cost
+from flopkit.dtypes import nbytes
+from flopkit.layers.pointwise import scale, vector_work
+from flopkit.layers.products import matmul
+from flopkit.models import passes
+from flopkit.models.blocks import Branch
+from flopkit.models.ends import End
+from flopkit.models.parts import Part, Run, part
+from flopkit.models.stack import Stack
+from flopkit.sizes import Size, check_fields
+from flopkit.training.memory import Kept
+
+__all__ = ["Beside", "Scaled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Branch):
+    """A branch whose output is multiplied by a learned vector before the sum (layer
+    scale: DINOv2, BEiT).
+
+    Parameters
+    ----------
+    branch : Branch
+        The branch itself.
+
+    References
+    ----------
+    Touvron et al. 2021, Going deeper with image transformers, section 2.
+
+    Examples
+    --------
+    >>> from flopkit.models.feed_forward import MLP
+    >>> from flopkit.models.parts import Run
+    >>> plain = MLP(d_ff=64, act="gelu", gated=False)
+    >>> [sum(part.cost.params for part in each.parts(Run(1, 1, 1), 16)) for each in (plain, Scaled(branch=plain))]
+    [2048, 2064]
+    """
+
+    branch: Any
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the cache of the branch."""
+        return self.branch.held(context)
+
+    def handed_on(self, run: Run) -> Any:
+        """What the branch hands on."""
+        return self.branch.handed_on(run)
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        cost = scale(elements=run.tokens * d_model, factors=d_model, dtype=run.dtype)
+        cost = Cost("layer_scale", vector_by_kind=cost.vector_by_kind, bytes=cost.bytes, params_by_role={"norm": d_model})
+        inside = [each._replace(unread=False) for each in self.branch.parts(run, d_model)]
+        flow: dict[str, Any] = {"reads": ("output",), "makes": ("output",), "split": "sequence", "unread": True}
+        return [*inside, part("layer_scale", cost, run.tokens, **flow)]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        wide = Kept("layer scale, input", nbytes(run.tokens * d_model, run.dtype))
+        return [*self.branch.kept(run, d_model, kernel, dropout), wide]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside(End):
+    """A second tower, which reads as many pictures as the first reads texts, and the
+    similarity of each text with each picture (CLIP).
+
+    FLOPs: those of its tower, and ``2·batch²·width`` of the similarity. Vector FLOPs of
+    the similarity: each vector divided by its length, and one multiplication, and one
+    addition where there is a bias, for each pair.
+
+    Parameters
+    ----------
+    tower : Stack
+        The tower of the pictures.
+    width : Size
+        Features of the vectors that are compared.
+    learned : int, optional
+        Learned numbers of the similarity: 1 for a factor, 2 for a factor and a bias.
+    """
+
+    tower: Stack
+    width: Size
+    learned: int = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        assert self.tower.patches is not None
+        tokens = self.tower.patches.tokens
+        found = passes.through(self.tower, Run(run.batch, tokens, tokens, causal=False, dtype=run.dtype))
+        found = [each._replace(cost=each.cost.named(f"pictures, {each.cost.name}")) for each in found]
+        numbers = 2 * run.batch * self.width
+        norms = vector_work("lengths", 3 * numbers, 2 * nbytes(numbers, run.dtype))  # square, add, divide; a root each
+        norms = Cost("lengths", vector_by_kind={"elementwise": 3 * numbers + 2 * run.batch}, bytes=norms.bytes)
+        found.append(part("lengths", norms, run.batch, place="after"))
+        pairs = matmul(m=run.batch, k=self.width, n=run.batch, dtype=run.dtype)
+        vector = {"elementwise": self.learned * run.batch * run.batch + 1}  # the exponential of the factor
+        pairs = Cost(
+            "similarity", macs_by_kind=pairs.macs_by_kind, vector_by_kind=vector, bytes=pairs.bytes,
+            params_by_role={"position": self.learned},
+        )  # fmt: skip
+        formula = f"2·batch·batch·{self.width}"
+        found.append(part("similarity", pairs, run.batch, weights=self.learned, formula=formula, place="after"))
+        return found
