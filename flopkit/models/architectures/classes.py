@@ -22,7 +22,8 @@ ENDINGS = {
     "ForMaskedLM": "mlm", "ForPreTraining": "pretraining", "ForSequenceClassification": "sequence",
     "ForImageClassification": "image", "ForTokenClassification": "token", "ForQuestionAnswering": "answer",
     "ForMultipleChoice": "choice", "EncoderModel": "encoder", "TextModel": "none", "Model": "none",
-    "VisionModel": "none", "TextModelWithProjection": "projection", "VisionModelWithProjection": "projection",
+    "VisionModel": "none", "ForImageClassificationWithTeacher": "teacher", "ForObjectDetection": "detection",
+    "TextModelWithProjection": "projection", "VisionModelWithProjection": "projection",
 }  # fmt: skip
 """What the name of a class ends in, and the task it is for; longer endings come first."""
 

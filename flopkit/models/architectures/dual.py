@@ -15,7 +15,7 @@ from flopkit.models.towers import Beside
 from flopkit.models.transformer import transformer
 from flopkit.sizes import short
 
-__all__ = ["MODELS", "TASKS", "TOWERS", "clip_pictures", "inner", "siglip_pictures"]
+__all__ = ["MODELS", "TASKS", "TOWERS", "clip_pictures", "image_of", "inner", "siglip_pictures"]
 
 TOWERS = ("clip", "siglip", "siglip2")
 """Types of two towers."""
