@@ -82,6 +82,11 @@ class Model(Stack):
         What makes tokens of an image.
     frames : Frames, optional
         What makes tokens of sound.
+    pictures : Stack, optional
+        Of a model of text and images, its tower of pictures and what brings their
+        tokens to the decoder's width, as a `Model` of its own: its parameters are not
+        among those of this one. `forward` there is for images; ``image_tokens`` of them
+        go to the decoder. None: there is none, or it is not described here.
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.

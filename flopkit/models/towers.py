@@ -3,9 +3,10 @@ of a layer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from flopkit.arithmetic import exact_div
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.pointwise import scale, vector_work
@@ -15,10 +16,10 @@ from flopkit.models.blocks import Branch
 from flopkit.models.ends import End
 from flopkit.models.parts import Part, Run, part
 from flopkit.models.stack import Stack
-from flopkit.sizes import Size, check_fields
+from flopkit.sizes import Size, check_fields, divides
 from flopkit.training.memory import Kept
 
-__all__ = ["Beside", "Scaled"]
+__all__ = ["Beside", "Scaled", "Windows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,58 @@ class Scaled(Branch):
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         wide = Kept("layer scale, input", nbytes(run.tokens * d_model, run.dtype))
         return [*self.branch.kept(run, d_model, kernel, dropout), wide]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows(Branch):
+    """A branch whose tokens meet only inside windows of an image (Qwen2.5-VL).
+
+    Parameters
+    ----------
+    branch : Branch
+        The branch itself.
+    tokens : int
+        Tokens of a window. All windows are whole: of an image whose sides no window
+        divides, nothing is said here.
+
+    Raises
+    ------
+    ValueError
+        Where *tokens* do not divide those of an image.
+
+    Examples
+    --------
+    >>> from flopkit.models import Attention
+    >>> from flopkit.models.parts import Run
+    >>> whole = Attention(heads=4, kv_heads=4, head_dim=16)
+    >>> run = Run(1, 256, 256, causal=False)
+    >>> cores = [each.parts(run, 64)[4].cost.flops for each in (whole, Windows(branch=whole, tokens=64))]
+    >>> cores[0] == 4 * cores[1]
+    True
+    """
+
+    branch: Any
+    tokens: int
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the cache of the branch."""
+        return self.branch.held(context)
+
+    def handed_on(self, run: Run) -> Any:
+        """What the branch hands on."""
+        return self.branch.handed_on(self._run(run))
+
+    def _run(self, run: Run) -> Run:
+        divides("tokens of a window", self.tokens, "seq", run.q)
+        return replace(run, batch=run.batch * exact_div(run.q, self.tokens), q=self.tokens, kv=self.tokens)
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        parts: list[Part] = self.branch.parts(self._run(run), d_model)
+        return parts
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        kept: list[Kept] = self.branch.kept(self._run(run), d_model, kernel, dropout)
+        return kept
 
 
 @dataclass(frozen=True, kw_only=True)
