@@ -4,7 +4,6 @@ from flopkit import conventions as conventions, models as models, units as units
 from flopkit.__about__ import __version__ as __version__
 from flopkit.conventions import Convention as Convention
 from flopkit.cost import Cost as Cost
-from flopkit.counter.of_transformers import count_hf as count_hf
 from flopkit.counter.registry import formula as formula
 from flopkit.counter.report import Report as Report
 from flopkit.counter.running import UncountedError as UncountedError, count as count, counting as counting
@@ -49,6 +48,7 @@ from flopkit.models.catalogue import load as load, model_names as model_names
 from flopkit.models.hugging_face import from_hf as from_hf
 from flopkit.models.lora import LoRA as LoRA
 from flopkit.peers.asking import ask as ask
+from flopkit.peers.of_transformers import count_hf as count_hf
 from flopkit.rooflines import roofline as roofline
 from flopkit.utilization.meters import Meter as Meter
 from flopkit.utilization.shares import hfu as hfu, mbu as mbu, mfu as mfu

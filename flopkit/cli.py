@@ -24,7 +24,6 @@ from flopkit import machine, names, units
 from flopkit.__about__ import __version__
 from flopkit.arithmetic import ratio
 from flopkit.conventions import Convention, as_convention
-from flopkit.counter.of_transformers import built
 from flopkit.devices import device, device_names
 from flopkit.diagnosis import doctor
 from flopkit.dtypes import nbytes
@@ -40,6 +39,7 @@ from flopkit.models.model import Model
 from flopkit.models.unknown_types import UnknownTypeError
 from flopkit.models.vision import ConvNet
 from flopkit.models.weights import formats_of, weight_bytes
+from flopkit.peers.of_transformers import built
 from flopkit.recordings import shown_records
 from flopkit.rooflines import roofline
 from flopkit.tables import Table
@@ -277,7 +277,9 @@ def _count(asked: argparse.Namespace) -> tuple[Any, Table]:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
     stored = _stored(asked, model)
-    found[f"weights in {stored}"] = weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+    found[f"weights in {stored}"] = (
+        weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+    )
     if asked.device is not None:
         found |= _decoding(asked, model)
     elif isinstance(model, Model) and model.writes and not asked.train:

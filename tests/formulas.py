@@ -158,6 +158,7 @@ FORMULAS: dict[str, Formula] = {
     "mla with latent queries": Formula(fk.mla, latent_queries, ({}, {"form": "absorbed"})),
     "gated_delta": Formula(fk.gated_delta, delta, ({}, {"algorithm": "recurrent"})),
     "state_space": Formula(fk.state_space, space, ({}, {"algorithm": "recurrent"})),
+    "selective_scan": Formula(fk.layers.states.selective_scan, names("batch", "seq", "channels", "state")),
     "moe": Formula(fk.moe, mixture, ({}, {"gated": False}, {"capacity": 1.25}, {"capacity": 0.7}), ("gated",)),
     "embedding": Formula(fk.embedding, names("tokens", "vocab", "d_model")),
     "learned_positions": Formula(fk.learned_positions, positions),

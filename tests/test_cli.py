@@ -159,7 +159,9 @@ def test_linear_attention_has_a_cache_that_does_not_grow_and_its_memory_is_not_k
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     found, states = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8"), 3 * 2 * (4 * 16 * 24 + 160 * 4)
-    assert found["KV_cache"] == fk.from_hf(config).kv_bytes(context=8) == fk.from_hf(config).kv_bytes(context=9) == states
+    assert (
+        found["KV_cache"] == fk.from_hf(config).kv_bytes(context=8) == fk.from_hf(config).kv_bytes(context=9) == states
+    )
     trained = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8", "--train")
     assert (
         trained["model_FLOPs"] == fk.from_hf(config).train_step(seq=8).model_flops
@@ -337,3 +339,21 @@ def test_the_examples_of_the_help_run(capsys, command, tmp_path, monkeypatch):
     lines = capsys.readouterr().out.partition("examples:")[2].splitlines()
     examples = [line.split()[3:] for line in lines if line.strip()]
     assert len(examples) >= 2 and all(main(example) == 0 for example in examples)
+
+
+def test_the_format_of_the_weights(capsys, tmp_path):
+    """An option, else what the file says; a card without a peak for it only stores it."""
+    llama = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+             "num_attention_heads": 32, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}  # fmt: skip
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(llama))
+    assert main(["count", str(path), "--seq", "64", "--device", "a100-sxm-80gb"]) == 0
+    assert "weights in fp8_block (attention, mlp), bf16 (rest)  7.002 GB" in capsys.readouterr().out
+    assert main(["count", str(path), "--seq", "64", "--weights", "Q4_K_M"]) == 0
+    assert "weights in q6_k (head), fp32 (norms), q4_k (rest), some layers otherwise" in capsys.readouterr().out
+    assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_0"]) == 0
+    assert "weights in q8_0   7.16 GB" in capsys.readouterr().out  # the file of llama.cpp: 7.16 GB
+    assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_9"]) == 2
+    assert "weights='q8_9' is not a known number format; did you mean q8_0" in capsys.readouterr().err
+    assert main(["count", "resnet50", "--weights", "fp8"]) == 2
+    assert "--weights is for transformers" in capsys.readouterr().err

@@ -371,6 +371,18 @@ def test_state_space_values(algorithm, chunk):
     check(counted, torch.stack(right, 2))
 
 
+def test_selective_scan_values():
+    """Gu and Dao 2023, equation 2, with a decay for each number of a state."""
+    counted = tally.selective_scan(batch=2, seq=5, channels=3, state=2)
+    given = tensors(counted)
+    state, right = torch.zeros(2, 3, 2, dtype=torch.float64), []
+    for t in range(5):
+        step = given["step"][:, :, t, None]
+        state = torch.exp(step * given["a"]) * state + step * given["b"][:, None, t] * given["x"][:, :, t, None]
+        right.append((state * given["c"][:, None, t]).sum(-1))
+    check(counted, torch.stack(right, 2))
+
+
 @pytest.mark.parametrize("gated", [True, False])
 def test_moe_values(gated):
     counted = tally.moe(tokens=4, d_model=3, d_ff=5, experts=6, top_k=2, shared=1, gated=gated)

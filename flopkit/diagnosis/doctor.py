@@ -224,7 +224,9 @@ def _sizes(seq: int | None, lengths: Any) -> tuple[dict[str, Any], str]:
             f"lengths={short(lengths)}: a document of {documents.longest:,} tokens does not fit into seq={seq}; "
             "seq= is the context length that documents were packed into, or leave it out"
         )
-    words = f"{units.count(len(documents), 'documents')} of {documents.tokens / len(documents):,.6g} tokens on average"
+    words = (
+        f"{units.count(documents.count, 'documents')} of {documents.tokens / documents.count:,.6g} tokens on average"
+    )
     return {"lengths": documents}, words if seq is None else f"{words} in contexts of {seq:,}"
 
 

@@ -69,7 +69,7 @@ def in_work(
     """
     steps = {policy: model.train_step(**sizes, recompute=policy) for policy in POLICIES}
     steps["early"] = model.train_step(**sizes, recompute="full", early_stop=True)
-    tokens = steps["none"].tokens
+    tokens: Any = steps["none"].tokens
     spares = steps["early"].checkpointed.flops < steps["full"].checkpointed.flops
     exact = _work("exact")
     base = steps["none"].under(exact).model_flops

@@ -1,5 +1,5 @@
 """Linear attention: a state of fixed size instead of scores. Gated delta rule and
-Mamba-2, token by token or in chunks."""
+Mamba-2, token by token or in chunks, and the selective scan of Mamba."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.sizes import Size, checked, choice, divides
 
-__all__ = ["gated_delta", "state_space"]
+__all__ = ["gated_delta", "selective_scan", "state_space"]
 
 ALGORITHMS = ("chunked", "recurrent")
 
@@ -191,3 +191,59 @@ def state_space(
     tokens: Number = batch * chunk * ceil_div(seq, chunk)
     each = groups * chunk * state + chunk * inner + 2 * inner * state
     return Cost("state_space", macs_by_kind={"products": tokens * each}, bytes=moved)
+
+
+@checked
+def selective_scan(*, batch: Size, seq: Size, channels: Size, state: Size, dtype: DType = "bf16") -> Cost:
+    """The core of Mamba: each channel keeps *state* numbers, each of which decays by a
+    factor of its own.
+
+    FLOPs: ``2·batch·seq·channels·state``, in which C reads the state of each channel.
+    Vector FLOPs: ``channels·(5·state + 1)`` a token: the decay is the exponential of
+    the step times A; the state decays and takes the input, which is the channel's
+    number times its step, times B. Since no two numbers of the states decay alike, this
+    is no product of matrices, and there is no form in chunks as of Mamba-2.
+    Bytes: inputs, steps, B, C, A and output once; the state of each sequence read and
+    written once.
+    Parameters: none; projections and convolution are layers of their own.
+
+    Parameters
+    ----------
+    batch, seq : Size
+        Sequences, and tokens of each.
+    channels : Size
+        Features of a token, each with a state.
+    state : Size
+        Numbers of the state of each channel.
+    dtype : DType, optional
+        Number format of all tensors, for the bytes.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, a complex dtype.
+
+    Notes
+    -----
+    Not counted: the softplus that makes a step, A as an exponential, the skip connection
+    D·x, the gate. A scan that joins neighbours in a tree multiplies decays besides.
+
+    References
+    ----------
+    Gu and Dao 2023, Mamba, arXiv:2312.00752, equations 2 and 4 and algorithm 2; B
+    enters as step·B, as in the authors' program, and not by equation 4's quotient.
+
+    Examples
+    --------
+    >>> scan = selective_scan(batch=1, seq=128, channels=1536, state=16)
+    >>> scan.flops, scan.vector_flops
+    (6291456, 15925248)
+    """
+    tokens = batch * seq
+    moved = nbytes(3 * tokens * channels, real(dtype)) + nbytes(2 * tokens * state, dtype)
+    return Cost(
+        "selective_scan",
+        macs_by_kind={"products": tokens * channels * state},
+        vector_by_kind={"elementwise": tokens * channels * (5 * state + 1)},
+        bytes=moved + nbytes(channels * state, dtype) + nbytes(2 * batch * channels * state, dtype),
+    )

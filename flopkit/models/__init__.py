@@ -1,6 +1,6 @@
 """Whole networks as trees of layers, and the configurations of published ones."""
 
-from flopkit.models.blocks import Block, Branch, Frames, Patches
+from flopkit.models.blocks import Block, Branch, Frames, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
@@ -14,6 +14,8 @@ from flopkit.models.model import Model
 from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
 from flopkit.models.recompute import Segments
 from flopkit.models.recurrences import GatedDelta, StateSpace
+from flopkit.models.scans import GatedRecurrence, LightningAttention, SelectiveScan, ShortConv
+from flopkit.models.shared_blocks import SharedBlock
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
 from flopkit.models.storage import Storage, storage_names
@@ -30,17 +32,23 @@ __all__ = [
     "Formats",
     "Frames",
     "GatedDelta",
+    "GatedRecurrence",
     "Head",
     "Indexer",
     "LastLayers",
     "LatentAttention",
     "LayerGate",
     "LayerInputs",
+    "LightningAttention",
     "LoRA",
     "MLP",
     "Model",
+    "Parallel",
     "Patches",
     "Segments",
+    "SelectiveScan",
+    "SharedBlock",
+    "ShortConv",
     "Stack",
     "StateSpace",
     "Storage",

@@ -36,7 +36,8 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
     found: list[Kept] = []
     for place, (name, branch) in enumerate(block.branches):
         if block.norms != "parallel" or place == 0:
-            found += _normed(model, f"{name}_norm", run)
+            normed = _normed(model, f"{name}_norm", run)
+            found += normed[1:] if block.norms == "parallel-two" and place else normed  # their input is the same
             found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
         found += branch.kept(run, model.d_model, kernel, dropout)
         if dropout:
@@ -154,6 +155,9 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
         whole = model.patches.grid is not None
         pixels = prod(model.patches.sides) if whole else (run.q - model.patches.extra) * model.patches.patch**2
         found = found + nbytes(run.batch * model.patches.channels * pixels, run.dtype)
+    if model.word_dim is not None:
+        found = found + (nbytes(run.tokens * model.word_dim, run.dtype) if training.all else 0)
+        found = found + (boundary(model, run) if training.all or training.last > 0 else 0)
     if model.mtp is not None:
         # three norms, the input of one of which (before or after the last norm) is kept anyway; and two outputs side by side, for "join"
         joined = 3 * normed - boundary(model, run) + 2 * boundary(model, run)
@@ -173,9 +177,9 @@ def _head(training: Training, run: Run) -> Any:
     if head is None:
         return 0
     rows = head.rows(run.batch, run.tokens)
-    between = nbytes(rows * head.width(model.d_model), run.dtype)
+    between = nbytes(rows * head.width(model.word_width), run.dtype)
     outputs = model.vocab if head.words else head.outputs
-    found = nbytes(rows * outputs, "fp32") + (boundary(model, run) if training.head else 0)
+    found = nbytes(rows * outputs, "fp32") + (nbytes(run.tokens * model.word_width, run.dtype) if training.head else 0)
     if not is_zero(head.dense):
         if head.act and head.act != "tanh":  # tanh keeps its output, which the product reads
             found = found + between

@@ -6,11 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flopkit.models.parts import Part, Run
+from flopkit.arithmetic import total
+from flopkit.layers.pointwise import residual
+from flopkit.models.parts import Part, Run, part
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number
 from flopkit.training.memory import Kept
 
-__all__ = ["MASK", "Block", "Branch", "Frames", "Patches"]
+__all__ = ["MASK", "Block", "Branch", "Frames", "Parallel", "Patches"]
 
 MASK = 1  # bytes of a position of a dropout mask
 
@@ -57,8 +59,9 @@ class Block:
         A branch after all others, which reads the stream without a norm.
     norms : str, optional
         Where the norms stand: ``"pre"`` (before each branch), ``"post"`` (after each
-        branch or sum), ``"both"``, or ``"parallel"``: one norm, and both branches read
-        its output (PaLM).
+        branch or sum), ``"both"``, ``"parallel"``: one norm, and both branches read
+        its output (PaLM), or ``"parallel-two"``: both branches read the layer's input,
+        each through a norm of its own (GPT-NeoX).
     """
 
     mixer: Branch | None
@@ -68,7 +71,11 @@ class Block:
     norms: str = "pre"
 
     def __post_init__(self) -> None:
-        choice("norms", self.norms, ("pre", "post", "both", "parallel"))
+        choice("norms", self.norms, ("pre", "post", "both", "parallel", "parallel-two"))
+
+    def norm_before(self, place: int) -> bool:
+        """Whether a norm stands before the branch at a *place*."""
+        return self.norms in ("pre", "both", "parallel-two") or (self.norms == "parallel" and place == 0)
 
     @property
     def branches(self) -> list[tuple[str, Branch]]:
@@ -76,6 +83,51 @@ class Block:
         present, each with its name."""
         named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp), ("last", self.last))
         return [(name, branch) for name, branch in named if branch is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallel(Branch):
+    """Branches side by side: each reads the same input, and the sum of what they make is the output (Falcon-H1).
+
+    Parameters
+    ----------
+    branches : tuple[Branch, ...]
+        Attention first, where it is among them.
+
+    Examples
+    --------
+    >>> from flopkit.models import Attention, StateSpace
+    >>> attention, mamba = Attention(heads=4, kv_heads=2, head_dim=16), StateSpace(heads=4, head_dim=16, state=8)
+    >>> Parallel(branches=(attention, mamba)).held(100) == attention.held(100) + mamba.held(100)
+    True
+    """
+
+    branches: tuple[Branch, ...]
+
+    def held(self, context: Any) -> Any:
+        """Numbers in the caches of all branches."""
+        return total(each.held(context) for each in self.branches)
+
+    def handed_on(self, run: Run) -> Any:
+        """What all branches hand on."""
+        return total(each.handed_on(run) for each in self.branches)
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        found: list[Part] = []
+        for place, branch in enumerate(self.branches):
+
+            def renamed(names: tuple[str, ...], place: int = place) -> tuple[str, ...]:
+                """What flows inside a branch is its own."""
+                return tuple(name if name in ("input", "output") or not place else f"{name}, {place}" for name in names)
+
+            inside = branch.parts(run, d_model)
+            found += [each._replace(reads=renamed(each.reads), makes=renamed(each.makes)) for each in inside]
+        more = (len(self.branches) - 1) * run.tokens * d_model
+        joined: dict[str, Any] = {"role": "sum", "reads": ("output",), "makes": ("output",), "split": "sequence"}
+        return [*found, part("branches_sum", residual(elements=more, dtype=run.dtype), run.tokens, **joined)]
+
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
+        return [kept for each in self.branches for kept in each.kept(run, d_model, kernel, dropout)]
 
 
 @dataclass(frozen=True, kw_only=True)

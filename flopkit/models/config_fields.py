@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 from flopkit import sizes
+from flopkit.models.blocks import Block
 from flopkit.models.transformer import WindowedLayers
 from flopkit.names import hint
 
@@ -35,9 +36,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
     "d_model": ("hidden_size", "n_embd", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
     "kv_heads": ("num_key_value_heads",),
     "head_dim": ("head_dim", "d_kv"),
+    "positions": ("n_positions", "max_position_embeddings"),
     "d_ff": ("intermediate_size", "n_inner", "d_ff"),
     "window": ("sliding_window",),
     "q_lora": ("q_lora_rank",),
@@ -59,6 +61,10 @@ def _defaults() -> dict[str, Any]:
     return found
 
 
+OWN_CODE = ("exaone",)
+"""Types whose code lies beside their checkpoints, with defaults of its own: nothing is taken for what a file leaves out."""
+
+
 def left_out(kind: str, family: str = "") -> Mapping[str, Any]:
     """What transformers takes for the keys that a ``config.json`` of this ``model_type`` leaves out, where that is a value and no rule.
 
@@ -67,7 +73,8 @@ def left_out(kind: str, family: str = "") -> Mapping[str, Any]:
     >>> left_out("mistral")["num_key_value_heads"], left_out("llama").get("num_key_value_heads")
     (8, None)
     """
-    found: Mapping[str, Any] = (_defaults().get(kind) or _defaults().get(family) or {"keys": {}})["keys"]
+    other = {} if kind in OWN_CODE else _defaults().get(family)
+    found: Mapping[str, Any] = (_defaults().get(kind) or other or {"keys": {}})["keys"]
     return found
 
 
@@ -92,7 +99,8 @@ TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", 
 
 ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
 ACTS = {
-    "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu", "quick_gelu": "quick_gelu",
+    "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
+    "relu2": "relu2", "gelu_fast": "gelu_tanh", "gelu_python": "gelu", "quick_gelu": "quick_gelu",
 }  # fmt: skip
 
 
@@ -101,11 +109,13 @@ class Fields:
 
     *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for, switches and words apart.
     *labels*: the classes that the file names, two where it names none, as transformers has it.
+    *mtp*: the layer for multi-token prediction, where a reader knows it; else it is like the last one.
     """
 
     def __init__(self, fields: Mapping[str, Any], kind: str, left_out: Mapping[str, Any] | None = None) -> None:
         self.fields, self.kind = fields, kind
         self.left_out, self.taken = left_out or {}, dict[str, Any]()
+        self.mtp: Block | None = None
 
     @property
     def labels(self) -> int:
@@ -152,6 +162,14 @@ class Fields:
         sizes.divides("heads", self.need("heads"), "d_model", self.need("d_model"))
         return self.need("d_model") // self.need("heads")
 
+    def rotary(self, usual: float = 1.0) -> Any:
+        """Features of a head that are turned by their position: the share under ``partial_rotary_factor``, or what is *usual*."""
+        inside = self.inside("rope_scaling") or self.inside("rope_parameters")
+        share = next((each for each in (inside, self.fields) if each.get("partial_rotary_factor") is not None), {})
+        part = sizes.factor("partial_rotary_factor", share.get("partial_rotary_factor", usual))
+        turned = int(self.head_dim() * part)
+        return turned + turned % 2  # in pairs
+
     def made(self, kind: type[T], **numbers: Any) -> T:
         """A value of a *kind*, such as `Attention`, of what was read."""
         return kind(**numbers)
@@ -187,9 +205,11 @@ class Fields:
     def all(self, *names: str) -> dict[str, Any]:
         return {name: self.need(name) for name in names}
 
-    def act(self, default: str = "silu") -> str:
-        key = next((key for key in ACT_KEYS if self.fields.get(key) is not None), "")
-        key = key or next((key for key in ACT_KEYS if self.said(key) is not None), "activation")
+    def act(self, default: str = "silu", *named: str) -> str:
+        """The activation, as `flopkit.activation` calls it; *named*: the keys that may say it, where they are others."""
+        keys = named or ACT_KEYS
+        key = next((key for key in keys if self.fields.get(key) is not None), "")
+        key = key or next((key for key in keys if self.said(key) is not None), "activation")
         said = self.said(key) or default
         if not isinstance(said, str):
             raise TypeError(f"{key}={sizes.short(said)}: must be the name of an activation, such as {default!r}")

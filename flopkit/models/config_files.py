@@ -30,7 +30,7 @@ class Given:
     ----------
     config : Mapping[str, Any]
         The dictionary, in the words of a ``config.json``; ``_name_or_path`` is what captions call the model.
-    place : str
+    place : str, optional
         Where it lies, for errors; empty for a dictionary.
     notes : tuple[str, ...], optional
         What was read of it, or taken for what it does not say.

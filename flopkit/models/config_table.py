@@ -69,6 +69,10 @@ class Asked(Fields):
         rule = self.need("d_model") / self.need("heads")
         return self.get(key, rule) if key else rule
 
+    def rotary(self, usual: float = 1.0) -> Any:
+        """None: a form does not ask for it."""
+        return None
+
     def made(self, kind: type[T], **numbers: Any) -> T:
         """The same, unchecked, for nothing has a value yet."""
         found = object.__new__(kind)
@@ -125,7 +129,7 @@ class Asked(Fields):
         ]
 
 
-_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh")
+_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python", "relu2")
 """Activations that keep the same activations in memory and cost the same FLOPs: not ReLU, whose backward pass needs no input."""
 
 

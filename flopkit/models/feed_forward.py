@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flopkit.arithmetic import is_zero, minimum
+from flopkit.arithmetic import exact_div, is_zero, minimum
+from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.experts import moe
-from flopkit.layers.pointwise import ACTIVATIONS, activation
+from flopkit.layers.pointwise import ACTIVATIONS, activation, vector_work
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, offence
@@ -30,7 +31,8 @@ class MLP(Branch):
     d_ff : Size
         Hidden features.
     act : str, optional
-        The activation, as `flopkit.activation` calls it.
+        The activation, as `flopkit.activation` calls it, or ``"xielu"`` where it is
+        not gated: xIELU has two parameters (Huang and Schlag 2024; Apertus).
     gated : bool, optional
         Whether there is a third matrix, whose output the activated one multiplies.
     bias : Flag, optional
@@ -44,14 +46,17 @@ class MLP(Branch):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        choice("act", self.act, tuple(_GATED if self.gated else ACTIVATIONS))
+        choice("act", self.act, tuple(_GATED) if self.gated else (*ACTIVATIONS, "xielu"))
 
     def parts(self, run: Run, d_model: Any, prefix: str = "") -> list[Part]:
         inward: dict[str, Any] = {"reads": ("input",), "makes": ("hidden",), "split": "column"}
         names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
         found = [project(prefix + name, run, d_model, self.d_ff, self.bias, **inward) for name in names]
         kind = _GATED[self.act] if self.gated else self.act
-        middle = activation(kind, elements=run.tokens * self.d_ff, dtype=run.dtype)
+        elements = run.tokens * self.d_ff
+        middle = (
+            _xielu(elements, run.dtype) if kind == "xielu" else activation(kind, elements=elements, dtype=run.dtype)
+        )
         found.append(part(prefix + kind, middle, run.tokens, reads=("hidden",), makes=("hidden",), split="inner"))
         outward: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",), "split": "row", "unread": True}
         return [*found, project(prefix + "down_proj", run, self.d_ff, d_model, self.bias, **outward)]
@@ -60,6 +65,13 @@ class MLP(Branch):
         self, run: Run, d_model: Any, kernel: str, dropout: bool, prefix: str = "", down: str = "down_proj"
     ) -> list[Kept]:
         return _hidden(prefix, self.act, self.gated, run.tokens * self.d_ff, run.dtype, down)
+
+
+def _xielu(elements: Any, dtype: Any) -> Cost:
+    """x > 0: α·x² + β·x, else α·(exp(x) − 1 − x) + β·x: of the longer branch a compare,
+    an exponential less 1, a subtraction, two multiplications and an addition."""
+    work = vector_work("xielu", 6 * elements, 2 * nbytes(elements, dtype))
+    return replace(work, params_by_role={"bias": 2})
 
 
 def _hidden(prefix: str, act: str, gated: bool, numbers: Any, dtype: Any, down: str) -> list[Kept]:
@@ -93,9 +105,18 @@ class Experts(Branch):
         Whether an expert has a third matrix, as in `MLP`.
     bias : Flag, optional
         Whether router and experts add biases (gpt-oss).
+    choice_bias : Flag, optional
+        Whether a learned bias is added to the scores by which experts are chosen, and is
+        among the parameters (ERNIE 4.5).
     shared_gate : Flag, optional
         Whether a dense layer with one output gates the shared MLP (Qwen1.5-MoE,
         Qwen3-Next).
+    act : str, optional
+        The activation of an expert and of the shared MLP, as in `MLP`.
+    latent : Count, optional
+        Features between two matrices for all experts, of which the one brings a token
+        to the experts and the other brings their sum back (Nemotron-3). 0: experts read
+        and make what the layer does.
     """
 
     experts: Size
@@ -104,47 +125,73 @@ class Experts(Branch):
     shared_d_ff: Count = 0
     gated: bool = True
     bias: Flag = False
+    choice_bias: Flag = False
     shared_gate: Flag = False
+    act: str = "silu"
+    latent: Count = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        choice("act", self.act, tuple(_GATED if self.gated else ACTIVATIONS))
         if wrong := offence(lambda top_k, experts: top_k > experts, self.top_k, self.experts):
             raise ValueError(f"top_k={wrong[0]} is more than experts={wrong[1]}: choose at most as many as there are")
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        tokens, experts, top_k = run.tokens, self.experts, self.top_k
-        sizes = {"tokens": tokens, "d_model": d_model, "d_ff": self.d_ff, "experts": experts, "top_k": top_k}
+        tokens, experts, top_k, width = run.tokens, self.experts, self.top_k, self._width(d_model)
+        sizes = {"tokens": tokens, "d_model": width, "d_ff": self.d_ff, "experts": experts, "top_k": top_k}
         both = moe(**sizes, gated=self.gated, dtype=run.dtype)
         computed = (
             both if run.capacity is None else moe(**sizes, gated=self.gated, dtype=run.dtype, capacity=run.capacity)
         )
         matrices = 2 + self.gated
-        expert = matrices * d_model * self.d_ff
-        biases = self.bias * ((matrices - 1) * self.d_ff + d_model)
+        expert = matrices * width * self.d_ff
+        biases = self.bias * ((matrices - 1) * self.d_ff + width)
         added = {} if is_zero(self.bias) else {"bias": experts * biases}
+        of_router = (
+            {}
+            if is_zero(self.bias) and is_zero(self.choice_bias)
+            else {"bias": (self.bias + self.choice_bias) * experts}
+        )
         router = replace(
-            both, macs_by_kind={"router": both.macs_by_kind["router"]}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
-            bytes=0, params_by_role={"weight": d_model * experts} | ({} if is_zero(self.bias) else {"bias": self.bias * experts}),
+            both, macs_by_kind={"router": tokens * d_model * experts}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
+            bytes=0, params_by_role={"weight": d_model * experts} | of_router,
         )  # fmt: skip
-        worked = both.macs_by_kind["products"]
-        padding = {} if run.capacity is None else {"padding": computed.macs_by_kind["products"] - worked}
+        worked, hidden = both.macs_by_kind["products"], computed.macs_by_kind["products"]
+        element = computed.vector_by_kind["elementwise"] + tokens * top_k * biases
+        if self.act != "silu":
+            kind, usual = (_GATED[self.act], "swiglu") if self.gated else (self.act, "silu")
+            more = ACTIVATIONS[kind].flops - ACTIVATIONS[usual].flops
+            element = element + more * exact_div(hidden, matrices * width)
+        padding = {} if run.capacity is None else {"padding": hidden - worked}
         chosen = replace(
             computed, params_by_role={"weight": experts * expert} | added,
             macs_by_kind={"products": worked, "idle": tokens * (experts - top_k) * (expert + biases)} | padding,
-            vector_by_kind={"elementwise": computed.vector_by_kind["elementwise"] + tokens * top_k * biases},
+            vector_by_kind={"elementwise": element},
         )  # fmt: skip
         reached = minimum(experts, tokens * top_k)
-        stored = ((d_model, self.d_ff),) * (matrices - 1) + ((self.d_ff, d_model),)
+        stored = ((width, self.d_ff),) * (matrices - 1) + ((self.d_ff, width),)
+        inner = is_zero(self.latent)
         found = [
             part("router", router, tokens, formula=f"2·tokens·{d_model}·{experts}", role="product", reads=("input",),
                  makes=("chances",), split="sequence", matrices=((d_model, experts),)),
-            part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", reads=("input", "chances"),
-                 makes=("output",), split="experts", formula=f"2·tokens·{top_k}·{matrices}·{d_model}·{self.d_ff}", matrices=stored),
+            part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", split="experts", matrices=stored,
+                 reads=("input" if inner else "latent", "chances"), makes=("output" if inner else "latent output",),
+                 formula=f"2·tokens·{top_k}·{matrices}·{width}·{self.d_ff}"),
         ]  # fmt: skip
         vectors = chosen.params_by_role.get("bias")
         if vectors is not None:  # those of idle experts are among "idle"
             kinds = dict(found[1].cost.macs_by_kind) | {"vectors": tokens * top_k * biases}
             found[1] = found[1]._replace(cost=replace(found[1].cost, macs_by_kind=kinds))
+        if not inner:
+            down: dict[str, Any] = {"reads": ("input",), "makes": ("latent",), "split": "sequence"}
+            up: dict[str, Any] = {
+                "reads": ("latent output",),
+                "makes": ("output",),
+                "split": "sequence",
+                "unread": True,
+            }
+            found.insert(1, project("latent_down", run, d_model, width, **down))
+            found.append(project("latent_up", run, width, d_model, **up))
         if not is_zero(self.shared_d_ff):
             found += self._shared.parts(run, d_model, "shared_")
             if not is_zero(self.shared_gate):  # it multiplies the shared MLP's output
@@ -155,18 +202,26 @@ class Experts(Branch):
 
     @property
     def _shared(self) -> MLP:
-        return MLP(d_ff=self.shared_d_ff, gated=self.gated)
+        return MLP(d_ff=self.shared_d_ff, gated=self.gated, act=self.act)
+
+    def _width(self, d_model: Any) -> Any:
+        """Features that an expert reads and makes."""
+        return d_model if is_zero(self.latent) else self.latent
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """That of grouped products over the tokens in the order of their experts."""
-        dtype, chosen = run.dtype, run.tokens * self.top_k
+        dtype, chosen, width = run.dtype, run.tokens * self.top_k, self._width(d_model)
         found = [
             Kept("router, probabilities", nbytes(run.tokens * self.experts, "fp32")),
-            Kept("experts, inputs in their order", nbytes(chosen * d_model, dtype), weights_of=("experts",)),
-            *_hidden("experts, ", "silu", self.gated, chosen * self.d_ff, dtype, "experts"),
-            Kept("experts, outputs", nbytes(chosen * d_model, dtype)),  # each is multiplied by its probability
+            Kept("experts, inputs in their order", nbytes(chosen * width, dtype), weights_of=("experts",)),
+            *_hidden("experts, ", self.act, self.gated, chosen * self.d_ff, dtype, "experts"),
+            Kept("experts, outputs", nbytes(chosen * width, dtype)),  # each is multiplied by its probability
             Kept("experts, probabilities of the chosen", nbytes(chosen, "fp32")),
         ]
+        if not is_zero(self.latent):
+            found.append(
+                Kept("latent, sum of the experts", nbytes(run.tokens * width, dtype), weights_of=("latent_up",))
+            )
         if not is_zero(self.shared_d_ff):
             found += self._shared.kept(run, d_model, kernel, dropout, "shared, ", "shared_down_proj")
             if not is_zero(self.shared_gate):

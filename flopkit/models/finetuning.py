@@ -196,7 +196,7 @@ class Training:
     def _followed(self, inside: Iterable[Part], group: Group) -> Iterator[tuple[Part, set[str], bool]]:
         """Each part of a layer, what of that which it reads depends on anything
         trained, and whether its own weights are trained."""
-        live = {"stream", "input"} if group.passed_on else set()
+        live = {"stream", "start", "input"} if group.passed_on else set()
         for each in inside:
             if each.detached:
                 yield each, set(), False
@@ -269,6 +269,8 @@ def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
         raise ValueError(
             f"{model.name}: only trained='all' is known for encoder-decoders, two towers and multi-token prediction"
         )
+    if any(getattr(block.mixer, "shares", False) for block, _ in model.blocks):
+        raise ValueError(f"{model.name}: only trained='all' is known where layers share weights")
     if isinstance(trained, LoRA):
         return Training(model, all=False, lora=trained)
     if trained == "head":

@@ -136,7 +136,7 @@ def _other_files(path: Path, fields: Mapping[str, Any]) -> dict[str, tuple[int, 
     count = fields.get("split.count", 1)
     if count <= 1:
         return {}
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for number in range(1, count + 1):
         name = re.sub(r"-\d{5}-of-\d{5}(?=\.gguf$)", f"-{number:05}-of-{count:05}", path.name)
         if not (part := path.with_name(name)).is_file():
@@ -148,7 +148,7 @@ def _other_files(path: Path, fields: Mapping[str, Any]) -> dict[str, tuple[int, 
 
 
 def _config(fields: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    arch, kind = fields.get("general.architecture"), fields.get("general.type", "model")
+    arch, kind = str(fields.get("general.architecture")), fields.get("general.type", "model")
     if kind != "model" or arch == "clip":
         raise ValueError(
             f"its general.type is {short('mmproj' if arch == 'clip' else kind)}: a part of a model; give the model's"
@@ -200,7 +200,8 @@ def _of_family(arch: str, said: Any, tensors: Mapping[str, Any], config: Mapping
         experts = "num_local_experts" if arch == "llama" else "num_experts"
         found |= {experts: said("expert_count"), "num_experts_per_tok": said("expert_used_count")}
         found |= {"model_type": "mixtral", "sliding_window": None} if arch == "llama" else {}
-        found |= {"moe_intermediate_size": said("expert_feed_forward_length")} if arch != "llama" else {}
+        if arch != "llama":
+            found |= {"moe_intermediate_size": said("expert_feed_forward_length"), "decoder_sparse_step": 1}
         found |= (
             {"shared_expert_intermediate_size": said("expert_shared_feed_forward_length") or 0}
             if arch == "qwen2moe"

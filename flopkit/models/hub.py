@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,13 +110,14 @@ def fetched(model: Address) -> bytes:
     ):
         raise FileNotFoundError(f"{missing}; HF_HUB_OFFLINE forbids to ask the Hub. {ways}")
     try:
-        from huggingface_hub.utils import build_hf_headers, get_session
+        from huggingface_hub import utils
     except ImportError:
         raise ImportError(f"{missing}; to ask the Hub: pip install huggingface_hub. {ways}") from None
+    asked: Any = utils
     end = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
     url = f"{end}/{model.id}/resolve/{model.revision}/config.json"
     try:
-        answer: Any = get_session().get(url, headers=_sent(build_hf_headers()), timeout=SECONDS)
+        answer: Any = asked.get_session().get(url, headers=asked.build_hf_headers(), timeout=SECONDS)
         status, body = answer.status_code, answer.content
     except Exception as error:  # each version of huggingface_hub has another library below, with errors of its own
         said = " ".join(str(error).split()) or type(error).__name__
@@ -130,10 +130,6 @@ def fetched(model: Address) -> bytes:
         404: "it has no such model, or the model has no config.json",
     }.get(status, "try again later")
     raise FileNotFoundError(f"{missing}; the Hub answered {status}: {why}. {ways}")
-
-
-def _sent(headers: Mapping[str, str]) -> dict[str, str]:
-    return dict(headers)
 
 
 def _other_ways(model: Address) -> str:

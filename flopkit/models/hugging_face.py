@@ -7,18 +7,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from flopkit.models.architectures import ARCHITECTURES, SAME, WHOLE, tasks
+from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import TEXT_PARTS, Fields, left_out
+from flopkit.models.config_fields import KEYS, Fields, left_out
 from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
+from flopkit.models.text_parts import part_for_text
 from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type, without_type
 from flopkit.sizes import flag
 
 __all__ = ["families", "from_hf"]
+
+FIRST = (*KEYS["d_model"], *KEYS["layers"], "encoder_layers", "dim", "embed_dim", "hidden_sizes", "depths")
+"""Keys of which every whole file has one, or a part that has."""
 
 
 def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = False) -> Model:
@@ -73,13 +77,17 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
 def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     """The model that a configuration describes, where it is a dictionary with a ``model_type``."""
     whole = config
-    config, outer, others = _part_for_text(config)
+    config, outer, others = part_for_text(config)
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise without_type(whole)
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
         raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
+    if not any(key in FIRST or isinstance(value, Mapping) for key, value in whole.items()):
+        raise ValueError(
+            f"the configuration of model_type={kind!r} says neither a width nor a number of layers: give a whole config.json"
+        )
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     model = ended(
@@ -89,6 +97,7 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
         why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
         raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
+        _no_windows(model)
         model = replace(model, causal=False)
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     if others:
@@ -107,41 +116,27 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     return replace(model, formats=formats, notes=(*model.notes, *notes), mtp=last)
 
 
-def _part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
-    """The configuration of the part for text, the ``model_type`` of the whole, and the parts that are left out."""
-    outer = config.get("model_type")
-    outer = outer if isinstance(outer, str) else ""
-    others = [
-        key
-        for key, value in config.items()
-        if key.endswith("_config") and isinstance(value, Mapping) and "hidden_size" in value
-    ]
-    if SAME.get(outer, outer) in ARCHITECTURES:
-        return config, outer, [] if SAME.get(outer, outer) in WHOLE else others
-    inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
-    if inside is None:
-        return config, outer, []
-    left = [
-        key
-        for key, value in config.items()
-        if key.endswith("_config") and isinstance(value, Mapping) and key not in (inside, "quantization_config")
-    ]
-    above = {key: config[key] for key in ("tie_word_embeddings", "architectures", "_name_or_path") if key in config}
-    inner, _, more = _part_for_text({"model_type": TEXT_TYPES.get(outer), **config[inside]} | above)
-    return inner, outer or str(inner.get("model_type")), left + more
-
-
-TEXT_TYPES = {"llava": "llama", "llava_next": "llama", "mistral3": "mistral"}
-"""The ``model_type`` of the part for text, where a file leaves it out."""
+def _no_windows(model: Model) -> None:
+    """Refuse layers that see a part of the tokens before them, where those after them are not hidden."""
+    for block, _ in model.blocks:
+        for what in ("window", "chunk"):
+            if (width := getattr(block.mixer, what, None)) is not None:
+                raise ValueError(
+                    f"is_causal=False beside a {what} of {width} tokens: what such layers see is not described here"
+                )
 
 
 def _mtp_layer(c: Fields, model: Model) -> Block:
-    """The layer for multi-token prediction, which is like the last one."""
-    layers = (
-        c.fields.get("num_nextn_predict_layers", c.fields.get("num_mtp_layers")) or 0
-    )  # a file that has one says so
+    """The layer for multi-token prediction, which is like the last one where a reader does not say another."""
+    keys = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+    layers = next((found for key in keys if (found := c.fields.get(key)) is not None), 0)  # a file that has one says so
+    last = c.mtp or model.blocks[model.order[-1] if model.order else -1][0]
+    if layers == 1 and (last.mixer is None or last.mlp is None):
+        raise ValueError(
+            "mtp=True: what the layer for multi-token prediction of this model consists of is not described here"
+        )
     if layers == 1:
-        return model.blocks[-1][0]
+        return last
     raise ValueError(
         "mtp=True: there is no layer for multi-token prediction"
         if not layers

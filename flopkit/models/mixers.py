@@ -11,7 +11,7 @@ from flopkit.dtypes import nbytes
 from flopkit.layers.attention_layers import mla
 from flopkit.layers.attentions import Mask, attention, chunks, window
 from flopkit.layers.embeddings import rotary
-from flopkit.layers.normalisations import rms_norm
+from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
 from flopkit.models.parts import Part, Run, packed, part, placed, project
@@ -40,6 +40,8 @@ class Attention(Branch):
     chunk : Size, optional
         Tokens of a chunk, inside which a query sees those before it (Llama 4). None:
         the sequence is not divided.
+    v_head_dim : Size, optional
+        Features of a head of values (MiMo-V2). None: as many.
     rotary : Any, optional
         Features of a head that are turned by their position. None: all; 0: none.
     qkv_bias, out_bias : Flag, optional
@@ -49,7 +51,9 @@ class Attention(Branch):
     qk_norm : str, optional
         ``""``; ``"head"``: an RMS norm of each head's queries and keys, with one weight
         for all heads; ``"whole"``: one over all heads together; ``"plain"``: one of
-        each head without weights (Llama 4).
+        each head without weights (Llama 4); ``"layer"``: a layer norm of each head, with
+        one weight and one bias for all (Phi, Persimmon); ``"heads"``: one of each head
+        with a weight of its own and no bias (Command R+, StableLM 2 12B).
     sinks : Flag, optional
         Whether each head has a learned sink in its softmax.
     gate : Flag, optional
@@ -80,6 +84,7 @@ class Attention(Branch):
     head_dim: Size
     window: Size | None = None
     chunk: Size | None = None
+    v_head_dim: Size | None = None
     rotary: Any = None
     qkv_bias: Flag = False
     out_bias: Flag = False
@@ -99,7 +104,7 @@ class Attention(Branch):
         choice("values", self.values, ("own", "keys"))
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
-        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain"))
+        choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain", "layer", "heads"))
         if self.window is not None and self.chunk is not None:
             raise ValueError(f"window={self.window} beside chunk={self.chunk}: give one of them")
         divides("kv_heads", self.kv_heads, "heads", self.heads)
@@ -120,7 +125,12 @@ class Attention(Branch):
     def _seen(self, context: Any) -> Any:
         limit = self.window if self.chunk is None else self.chunk
         rows = context if limit is None else minimum(context, limit)
-        return rows * 2 * self.kv_heads * self.head_dim
+        return rows * self.kv_heads * (self.head_dim + self.of_values)
+
+    @property
+    def of_values(self) -> Any:
+        """Features of a head of values."""
+        return self.head_dim if self.v_head_dim is None else self.v_head_dim
 
     def handed_on(self, run: Run) -> Any:
         """Bytes of the biases of scores that one layer makes from its table for all
@@ -128,7 +138,7 @@ class Attention(Branch):
         return 0 if is_zero(self.position_buckets) else nbytes(self.heads * run.q * run.kv, run.dtype)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        heads, kv_heads, head_dim = self.heads, self.kv_heads, self.head_dim
+        heads, kv_heads, head_dim, v_head_dim = self.heads, self.kv_heads, self.head_dim, self.of_values
         kv = run.encoded if self.cross else run.kv
         # tokens that get keys and values here
         fresh = run.tokens if not self.cross else 0 if run.decode else run.batch * run.encoded
@@ -136,14 +146,15 @@ class Attention(Branch):
         source = ("encoded",) if self.cross else ("input",)
         gate = () if is_zero(self.gate) else ("gate",)
         made: dict[str, Any] = {"reads": ("input",), "makes": ("queries", *gate), "split": "column"}
-        found = [project("q_proj", run, d_model, (1 + self.gate) * heads * head_dim, self.qkv_bias, **made)]
+        found = [project("q_proj", run, d_model, heads * (head_dim + self.gate * v_head_dim), self.qkv_bias, **made)]
         both = (("k_proj", "keys"), ("v_proj", "values")) if self.values == "own" else (("k_proj", "keys"),)
         for name, what in both:
             if not is_zero(fresh):
                 makes = (what,) if self.values == "own" else ("keys", "values")
                 made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
                 bias = self.qkv_bias if self.k_bias or name != "k_proj" else 0
-                found.append(project(name, run, d_model, kv_heads * head_dim, bias, **made))
+                wide = head_dim if name == "k_proj" else v_head_dim
+                found.append(project(name, run, d_model, kv_heads * wide, bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
             turned_heads = heads if self.reused else heads + kv_heads
@@ -151,7 +162,8 @@ class Attention(Branch):
             found.append(part("rotary", turned, run.tokens, split="inner"))
         mask = self.mask(run)
         core = attention(
-            batch=run.batch, q=run.q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mask=mask, dtype=run.dtype
+            batch=run.batch, q=run.q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim, v_head_dim=v_head_dim,
+            mask=mask, dtype=run.dtype,
         )  # fmt: skip
         core = packed(core, run, mask)
         extra: dict[str, Any] = {}
@@ -164,19 +176,21 @@ class Attention(Branch):
         if extra:
             core = replace(core, params_by_role=extra)
         seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
-        cache = run.batch * (kv * 2 * kv_heads * head_dim if self.cross else self._seen(run.kv))
-        formula = f"2·{seen}·{heads}·2·{head_dim}"
+        cache = run.batch * (kv * kv_heads * (head_dim + v_head_dim) if self.cross else self._seen(run.kv))
+        formula = f"2·{seen}·{heads}·" + (
+            f"2·{head_dim}" if self.v_head_dim is None else f"({head_dim} + {v_head_dim})"
+        )
         found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
         if gate:
-            gated = activation("sigmoid", elements=self.gate * run.tokens * heads * head_dim, dtype=run.dtype)
+            gated = activation("sigmoid", elements=self.gate * run.tokens * heads * v_head_dim, dtype=run.dtype)
             gates: dict[str, Any] = {"reads": ("gate", "heads"), "makes": ("heads",), "split": "inner"}
             found.append(part("gate", gated, run.tokens, **gates))
-        return [*found, project("o_proj", run, heads * head_dim, d_model, self.out_bias, **OUT)]
+        return [*found, project("o_proj", run, heads * v_head_dim, d_model, self.out_bias, **OUT)]
 
     def _normed(self, run: Run, fresh: Any) -> list[Part]:
         """The norms of queries and keys, where there are any."""
         found: list[Part] = []
-        of_each, weight = self.qk_norm != "whole", self.qk_norm != "plain"
+        of_each = self.qk_norm != "whole"
         rows = (
             (("q_norm", "queries", run.tokens, self.heads), ("k_norm", "keys", fresh, self.kv_heads))
             if self.qk_norm
@@ -186,12 +200,16 @@ class Attention(Branch):
             if is_zero(tokens):
                 continue
             n, d = (tokens * heads, self.head_dim) if of_each else (tokens, heads * self.head_dim)
-            made: dict[str, Any] = {"reads": (what,), "makes": (what,), "split": "shared" if of_each else "inner"}
-            found.append(
-                part(name, rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype), tokens, role="norm", **made)
-            )
+            if self.qk_norm == "heads":
+                cost = layer_norm(tokens=tokens, d=d, bias=False, dtype=run.dtype) * heads
+            elif self.qk_norm == "layer":
+                cost = layer_norm(tokens=n, d=d, dtype=run.dtype)
+            else:
+                cost = rms_norm(tokens=n, d=d, weight=self.qk_norm != "plain", dtype=run.dtype)
+            split = "inner" if self.qk_norm in ("whole", "heads") else "shared"
+            found.append(part(name, cost, tokens, role="norm", reads=(what,), makes=(what,), split=split))
         if self.v_norm and not is_zero(fresh):
-            plain = rms_norm(tokens=fresh * self.kv_heads, d=self.head_dim, weight=False, dtype=run.dtype)
+            plain = rms_norm(tokens=fresh * self.kv_heads, d=self.of_values, weight=False, dtype=run.dtype)
             found.append(part("v_norm", plain, fresh, role="norm", reads=("values",), makes=("values",), split="inner"))
         return found
 
@@ -211,10 +229,11 @@ class Attention(Branch):
         if self.qk_norm:
             found.append(Kept("norms of queries and keys, inputs", nbytes((queries + keys) * self.head_dim, run.dtype)))
             rows = tokens + seen if self.qk_norm == "whole" else queries + keys
+            rows = 2 * rows if self.qk_norm in ("layer", "heads") else rows  # a mean, too
             found.append(Kept("norms of queries and keys, statistics", nbytes(rows, "fp32")))
-        found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.head_dim, kernel, dropout)
+        found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.of_values, kernel, dropout)
         if not is_zero(self.gate):
-            found.append(Kept("gate and gated output", nbytes(self.gate * 2 * queries * self.head_dim, run.dtype)))
+            found.append(Kept("gate and gated output", nbytes(self.gate * 2 * queries * self.of_values, run.dtype)))
         return found
 
 
@@ -258,6 +277,9 @@ class LatentAttention(Branch):
     indexer : Indexer, optional
         What chooses them. None beside *selected*: the choice of an earlier layer serves
         this one, too.
+    turned : bool, optional
+        Whether the *qk_rope* features are turned by their position (not in Kimi
+        Linear).
     """
 
     heads: Size
@@ -268,6 +290,7 @@ class LatentAttention(Branch):
     v_head_dim: Size
     selected: Size | None = None
     indexer: Indexer | None = None
+    turned: bool = True
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -296,12 +319,12 @@ class LatentAttention(Branch):
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        made = {each.name: each for each in layer.parts}
+        costs = {each.name: each for each in layer.parts}
         if run.documents is not None:
-            made["attention"] = packed(made["attention"], run, self.mask(run))
+            costs["attention"] = packed(costs["attention"], run, self.mask(run))
             turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
-            made["rotary"] = placed(rotary, run, self.qk_rope, **turned)
-        found = [part(name, each, run.tokens, **known[name]) for name, each in made.items()]
+            costs["rotary"] = placed(rotary, run, self.qk_rope, **turned)
+        found = [part(name, each, run.tokens, **known[name]) for name, each in costs.items() if self.turned or name != "rotary"]
         if self.indexer is not None:
             core = [each.cost.name for each in found].index("attention")
             found[core:core] = self.indexer.parts(run, d_model, self.q_lora)

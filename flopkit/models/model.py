@@ -50,6 +50,8 @@ class Model(Stack):
         comparisons, the numbers do not need it.
     norm : str, optional
         ``"rms"`` or ``"layer"``.
+    norm_weight : Flag, optional
+        Whether a layer norm has a weight (OLMo's have none).
     norm_bias : Flag, optional
         Whether a layer norm adds a bias.
     final_norm : bool, optional
@@ -66,10 +68,15 @@ class Model(Stack):
         Whether the head's product adds a bias.
     positions : Size, optional
         Rows of a table of learned positions. None: there is none.
+    position_offset : Count, optional
+        The first rows of this table that no token reads (OPT: two).
     token_types : int, optional
         Rows of a table of token types (BERT), which is added.
     embedding_norm : bool, optional
         Whether a norm follows the embedding.
+    word_dim : Size, optional
+        Features of a word's vector where they are not *d_model*: a matrix leads into
+        the layers, and one out of them to the head (OPT-350m).
     causal : bool, optional
         Whether a token sees only those before it.
     encoder : Stack, optional
@@ -90,10 +97,10 @@ class Model(Stack):
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
-    formats : Formats, optional
-        The formats in which its file stores the weights. None: it does not say.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
+    formats : Formats, optional
+        The formats in which its file stores the weights. None: it does not say.
     source : str, optional
         Where the sizes come from.
     notes : tuple[str, ...], optional
@@ -573,6 +580,10 @@ class Model(Stack):
         fixed = self.patches is not None and self.patches.tokens is not None
         if fixed and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
             raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
+        if documents is not None and self.encoder is not None and self.encoder.frames is not None:
+            raise ValueError(
+                f"lengths={short(lengths)}: each text of {self.name} has sound of its own, of one length; give seq=, or a call for each text"
+            )
         encoded = None if self.encoder is None else self._encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)
 

@@ -14,7 +14,20 @@ from flopkit.layers.pointwise import SOFTMAX_FLOPS, residual
 from flopkit.layers.products import dense
 from flopkit.sizes import Lengths
 
-__all__ = ["SPLITS", "Part", "Place", "Role", "Run", "Split", "added", "packed", "part", "placed", "project"]
+__all__ = [
+    "SPLITS",
+    "Part",
+    "Place",
+    "Role",
+    "Run",
+    "Split",
+    "added",
+    "packed",
+    "pairs_of",
+    "part",
+    "placed",
+    "project",
+]
 
 Role: TypeAlias = Literal[
     "product", "experts", "convolution", "core", "norm", "vector", "sum", "table", "adapter", "stack"
@@ -85,6 +98,11 @@ class Run:
         return self.batch * self.q
 
     @property
+    def sequences(self) -> Any:
+        """How many texts there are."""
+        return self.batch if self.documents is None else self.batch * self.documents.count
+
+    @property
     def of_encoder(self) -> Run:
         """What goes through the encoder."""
         return Run(self.batch, self.encoded, self.encoded, causal=False, dtype=self.dtype, documents=self.documents)
@@ -101,7 +119,7 @@ class Part(NamedTuple):
 
     Its name is for tables and for `LoRA.targets`; what depends on the sort of part asks
     the fields. *reads* and *makes* name what flows: ``"stream"``, which the sums add
-    to; ``"input"`` and ``"output"`` of a branch; what its parts hand on to each other,
+    to; ``"start"``, the stream before the layer's first sum; ``"input"`` and ``"output"`` of a branch; what its parts hand on to each other,
     such as ``"queries"``; ``"pixels"``, which have no gradient.
     """
 
@@ -181,17 +199,27 @@ def added(name: str, run: Run, d_model: Any, makes: tuple[str, ...] = ("stream",
     return part(name, cost, run.tokens, role="sum", reads=("stream", "output"), makes=makes, split="sequence")
 
 
+def pairs_of(run: Run, mask: Mask) -> tuple[Any, Any]:
+    """Pairs of a query and a key that *mask* lets through, and all of them."""
+    documents = run.documents
+    if documents is None:
+        return run.batch * visible_pairs(run.q, run.kv, mask), run.batch * run.q * run.kv
+    if mask == "full":
+        seen = documents.squares
+    elif isinstance(mask, Chunks):
+        seen = documents.within(mask.width)
+    else:
+        seen = documents.seen(mask.width if isinstance(mask, Window) else None)
+    return run.batch * seen, run.batch * documents.squares
+
+
 def packed(core: Cost, run: Run, mask: Mask) -> Cost:
     """The core of attention, made of all tokens of *run*, as its documents have it: a
     token sees its own document alone."""
     if run.documents is None:
         return core
-    if isinstance(mask, Chunks):
-        raise ValueError(f"lengths= beside {mask}: documents in attention by chunks are not known here; give seq=")
     whole = run.batch * visible_pairs(run.q, run.q, mask)  # what *core* was made of
-    positions = seen = run.batch * run.documents.squares
-    if mask != "full":
-        seen = run.batch * run.documents.seen(mask.width if isinstance(mask, Window) else None)
+    seen, positions = pairs_of(run, mask)
     pairs = {"scores": seen, "softmax": seen, "hidden": positions - seen, "hidden_softmax": positions - seen}
 
     def scaled(kinds: Mapping[str, Any], each: Any) -> dict[str, Any]:

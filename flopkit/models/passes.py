@@ -50,6 +50,8 @@ def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None =
         found.append(_normed(model, "norm", run, place="after"))
     for end in model.ends:
         found += end.parts(run, model.d_model)
+    if model.word_dim is not None:
+        found.append(project("project_out", run, model.d_model, model.word_dim, place="after"))
     found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
     if model.mtp is not None:
         found.append(_more_tokens(model, run))
@@ -62,8 +64,9 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
     for place, (name, branch) in enumerate(block.branches):
-        if name != "last" and (block.norms in ("pre", "both") or (block.norms == "parallel" and place == 0)):
-            found.append(_normed(model, f"{name}_norm", run, **before))
+        if name != "last" and block.norm_before(place):
+            source = {"reads": ("start",)} if block.norms == "parallel-two" and place else {}
+            found.append(_normed(model, f"{name}_norm", run, **before | source))
         inside = branch.parts(run, model.d_model)
         if name == "last":
             inside = [
@@ -83,7 +86,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
     if model.norm == "rms":
         cost = rms_norm(tokens=rows, d=d, dtype=run.dtype)
     else:
-        cost = layer_norm(tokens=rows, d=d, bias=model.norm_bias, dtype=run.dtype)
+        cost = layer_norm(tokens=rows, d=d, weight=model.norm_weight, bias=model.norm_bias, dtype=run.dtype)
     return part(name, cost, rows, role="norm", split="sequence", **fields)
 
 
@@ -94,26 +97,30 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     elif model.frames is not None:
         found = _heard(model.frames, d_model, run)
     else:
-        table = embedding(tokens=tokens, vocab=model.vocab, d_model=d_model, dtype=run.dtype)
-        kind = {"embedding": (1 - model.tied) * tokens * model.vocab * d_model}
+        width = model.word_width
+        table = embedding(tokens=tokens, vocab=model.vocab, d_model=width, dtype=run.dtype)
+        kind = {"embedding": (1 - model.tied) * tokens * model.vocab * width}
         if not is_zero(model.tied):
-            kind["tied"] = model.tied * tokens * model.vocab * d_model
-        fields = {"weights": tokens * d_model, "role": "table", "place": "before", "split": "vocab"}
-        fields["matrices"] = ((d_model, 1),)  # a row is read by itself
+            kind["tied"] = model.tied * tokens * model.vocab * width
+        fields = {"weights": tokens * width, "role": "table", "place": "before", "split": "vocab"}
+        fields["matrices"] = ((width, 1),)  # a row is read by itself
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
+        if model.word_dim is not None:
+            found.append(project("project_in", run, width, d_model, place="before"))
         if model.token_types:
             types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)
             types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
         later = 0 if model.patches is None else model.patches.registers  # without positions
-        if wrong := offence(lambda kv, positions: kv > positions, run.reach - later, model.positions):
+        for_tokens = model.positions - model.position_offset
+        if wrong := offence(lambda kv, positions: kv > positions, run.reach - later, for_tokens):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
         run_of_them = run if is_zero(later) else replace(run, q=run.q - later)
         learned = placed(
             learned_positions, run_of_them, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype
         )
-        rows = minimum(run.q, model.positions)
+        rows = minimum(run.q, for_tokens)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.layer_inputs is not None:
         found += model.layer_inputs.parts(run, d_model)
@@ -150,12 +157,12 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     head = model.end
     if head is None:
         return []
-    rows, width = head.rows(run.batch, tokens), head.width(model.d_model)
+    rows, width = head.rows(run.sequences, tokens), head.width(model.word_width)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
     if not is_zero(head.dense):
         name = "transform" if head.each == "token" else "pooler"
-        found.append(project(name, run, model.d_model, head.dense * width, head.dense_bias, **at))
+        found.append(project(name, run, model.word_width, head.dense * width, head.dense_bias, **at))
         if head.act:
             act = activation(head.act, elements=head.dense * rows * width, dtype=run.dtype)
             found.append(part(f"{name}_act", act, rows, place="head"))

@@ -18,15 +18,15 @@ from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Flag, Size, check_fields
 from flopkit.training.memory import Kept
 
-__all__ = ["GatedDelta", "StateSpace"]
+__all__ = ["CORE", "IN", "NORM", "OUT", "GatedDelta", "StateSpace", "convolved", "moved", "through_state", "written_out"]
 
-_IN: dict[str, Any] = {"reads": ("input",), "makes": ("mixed",), "split": "column"}
-_CORE: dict[str, Any] = {"role": "core", "reads": ("mixed",), "makes": ("heads",), "split": "inner"}
-_NORM: dict[str, Any] = {"role": "norm", "reads": ("heads", "mixed"), "makes": ("heads",), "split": "inner"}
-_OUT: dict[str, Any] = {"reads": ("heads",), "makes": ("output",), "split": "row", "unread": True}
+IN: dict[str, Any] = {"reads": ("input",), "makes": ("mixed",), "split": "column"}
+CORE: dict[str, Any] = {"role": "core", "reads": ("mixed",), "makes": ("heads",), "split": "inner"}
+NORM: dict[str, Any] = {"role": "norm", "reads": ("heads", "mixed"), "makes": ("heads",), "split": "inner"}
+OUT: dict[str, Any] = {"reads": ("heads",), "makes": ("output",), "split": "row", "unread": True}
 
 
-def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
+def convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
     """A causal convolution of each channel by itself."""
     cost = conv1d(
         batch=run.batch,
@@ -43,7 +43,7 @@ def _convolved(run: Run, channels: Any, kernel: Any, bias: Any) -> Part:
     return part("conv", cost, run.tokens, formula=formula, role="convolution", **fields)
 
 
-def _through_state(formula: Callable[..., Cost], run: Run, chunk: Any, **sizes: Any) -> Cost:
+def through_state(formula: Callable[..., Cost], run: Run, chunk: Any, **sizes: Any) -> Cost:
     """The core: chunks in training and prefill, of each document its own, and token by
     token in decode."""
     sizes = {"chunk": chunk, "algorithm": "recurrent" if run.decode else "chunked", "dtype": run.dtype} | sizes
@@ -54,14 +54,14 @@ def _through_state(formula: Callable[..., Cost], run: Run, chunk: Any, **sizes: 
     return replace(core, macs_by_kind=chunks.macs_by_kind)
 
 
-def _written_out(kernel: str, what: str) -> None:
+def written_out(kernel: str, what: str) -> None:
     if kernel == "flash":
         raise ValueError(
             f"kernel='flash': what a fused kernel keeps of {what} is not known here; give kernel='math', the algorithm written out in torch"
         )
 
 
-def _moved(mixer: GatedDelta | StateSpace, run: Run) -> Any:
+def moved(mixer: Any, run: Run) -> Any:
     """Numbers of the cache that a pass moves: it writes all of them and, where tokens
     came before, reads the states, too."""
     return run.batch * (mixer.held(run.kv) + where(run.kv > run.q, mixer.states, 0))
@@ -82,6 +82,12 @@ class GatedDelta(Branch):
         Tokens that the convolution before it sees.
     chunk : Size, optional
         Tokens of a chunk, in training and prefill. Decode goes token by token.
+    decay_rank : Size, optional
+        Each feature of a key decays by a factor of its own, which two matrices make by
+        way of so many features (Kimi Linear). None: one factor a head, of one matrix.
+    gate_rank : Size, optional
+        Two matrices make the gate of the output by way of so many features. None: one
+        does.
     """
 
     heads: Size
@@ -90,6 +96,8 @@ class GatedDelta(Branch):
     v_dim: Size
     conv: Size = 4
     chunk: Size = 64
+    decay_rank: Size | None = None
+    gate_rank: Size | None = None
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -112,22 +120,39 @@ class GatedDelta(Branch):
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         values = self.heads * self.v_dim
         sizes = {"heads": self.heads, "k_heads": self.k_heads, "k_dim": self.k_dim, "v_dim": self.v_dim}
-        core = _through_state(gated_delta, run, self.chunk, **sizes)
-        core = replace(core, params_by_role={"bias": 2 * self.heads})  # the decay and the step of each head
+        core = through_state(gated_delta, run, self.chunk, **sizes)
+        fine = self.decay_rank is not None
+        own = self.heads * (1 + self.k_dim) if fine else 2 * self.heads  # of the decay and the step of each head
+        core = replace(core, params_by_role={"bias": own})
         norm = rms_norm(tokens=run.tokens * self.heads, d=self.v_dim, dtype=run.dtype)
         return [
-            project("in_proj", run, d_model, self._channels + values, **_IN),
-            project("gates_proj", run, d_model, 2 * self.heads, **_IN),
-            _convolved(run, self._channels, self.conv, False),
-            part("gated_delta", core, run.tokens, cache=_moved(self, run), formula="gated delta rule", **_CORE),
-            part("gated_norm", norm, run.tokens, **_NORM | {"split": "shared"}),  # one weight for all heads
-            project("out_proj", run, values, d_model, **_OUT),
+            project("in_proj", run, d_model, self._channels + (values if self.gate_rank is None else 0), **IN),
+            project("gates_proj", run, d_model, (1 if fine else 2) * self.heads, **IN),
+            *self._by_way("decay", run, d_model, self.decay_rank, self.heads * self.k_dim),
+            *self._by_way("gate", run, d_model, self.gate_rank, values),
+            convolved(run, self._channels, self.conv, False),
+            part("gated_delta", core, run.tokens, cache=moved(self, run), formula="gated delta rule", **CORE),
+            part("gated_norm", norm, run.tokens, **NORM | {"split": "shared"}),  # one weight for all heads
+            project("out_proj", run, values, d_model, **OUT),
         ]
+
+    @staticmethod
+    def _by_way(name: str, run: Run, d_model: Any, rank: Any, d_out: Any) -> list[Part]:
+        """Two matrices, the first of which is whole on each device."""
+        if rank is None:
+            return []
+        down: dict[str, Any] = {"reads": ("input",), "makes": (f"{name}, narrow",), "split": "none"}
+        up: dict[str, Any] = {"reads": (f"{name}, narrow",), "makes": ("mixed",), "split": "column"}
+        return [project(f"{name}_down", run, d_model, rank, **down), project(f"{name}_up", run, rank, d_out, **up)]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """That of the chunked algorithm written out in torch, as transformers 5.23 runs
         it without a kernel."""
-        _written_out(kernel, "the gated delta rule")
+        written_out(kernel, "the gated delta rule")
+        if self.decay_rank is not None or self.gate_rank is not None:
+            raise ValueError(
+                "what a gated delta rule with a decay for each feature keeps is not known here, so neither is the memory of training"
+            )
         tokens, chunks = run.tokens, ceil_div(run.q, self.chunk)
         each, padded = tokens * self.heads, run.batch * self.heads * chunks * self.chunk  # tokens and heads
         keys, values, channels = padded * self.k_dim, padded * self.v_dim, self._channels
@@ -175,6 +200,8 @@ class StateSpace(Branch):
         Whether the convolution and the projections add a bias.
     chunk : Size, optional
         Tokens of a chunk, in training and prefill. Decode goes token by token.
+    normed : bool, optional
+        Whether an RMS norm follows the gate (Falcon-H1 has none).
     """
 
     heads: Size
@@ -185,6 +212,7 @@ class StateSpace(Branch):
     conv_bias: Flag = True
     bias: Flag = False
     chunk: Size = 256
+    normed: bool = True
     window: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -207,14 +235,15 @@ class StateSpace(Branch):
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         inner = self.heads * self.head_dim
         sizes = {"heads": self.heads, "head_dim": self.head_dim, "state": self.state, "groups": self.groups}
-        core = _through_state(state_space, run, self.chunk, **sizes)
+        core = through_state(state_space, run, self.chunk, **sizes)
         core = replace(core, params_by_role={"bias": 3 * self.heads})  # decay, step and skip of each head
+        norm = part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **NORM)
         return [
-            project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **_IN),
-            _convolved(run, self._channels, self.conv, self.conv_bias),
-            part("state_space", core, run.tokens, cache=_moved(self, run), formula="state space, Mamba-2", **_CORE),
-            part("gated_norm", rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype), run.tokens, **_NORM),
-            project("out_proj", run, inner, d_model, self.bias, **_OUT),
+            project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **IN),
+            convolved(run, self._channels, self.conv, self.conv_bias),
+            part("state_space", core, run.tokens, cache=moved(self, run), formula="state space, Mamba-2", **CORE),
+            *([norm] if self.normed else []),
+            project("out_proj", run, inner, d_model, self.bias, **OUT),
         ]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
@@ -222,7 +251,11 @@ class StateSpace(Branch):
         it without a kernel: it repeats B and C
         for each head, and lays out anew what a product reads (but for some of it where
         the text is a single chunk)."""
-        _written_out(kernel, "Mamba-2")
+        written_out(kernel, "Mamba-2")
+        if not self.normed:
+            raise ValueError(
+                "what Mamba-2 without a norm keeps for its backward pass is not known here, so neither is the memory of training"
+            )
         tokens, chunks, inner = run.tokens, ceil_div(run.q, self.chunk), self.heads * self.head_dim
         padded = run.batch * chunks * self.chunk
         each, wide, among = padded * self.heads, padded * inner, padded * self.heads * self.chunk

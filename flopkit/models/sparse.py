@@ -7,10 +7,9 @@ from typing import Any
 
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
-from flopkit.layers.attentions import visible_pairs
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import layer_norm
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import Part, Run, pairs_of, part, placed, project
 from flopkit.sizes import Size, check_fields
 
 __all__ = ["Indexer"]
@@ -62,7 +61,7 @@ class Indexer:
         tokens, heads, head_dim = run.tokens, self.heads, self.head_dim
         alone: dict[str, Any] = {"detached": True}
         norm = layer_norm(tokens=tokens, d=head_dim, dtype=run.dtype)
-        turned = rotary(batch=run.batch, seq=run.q, heads=heads + 1, head_dim=self.rotary, dtype=run.dtype)
+        turned = placed(rotary, run, self.rotary, heads=heads + 1, head_dim=self.rotary, dtype=run.dtype)
         return [
             project("index_q", run, q_lora, heads * head_dim, reads=("latent of queries",), **alone),
             project("index_k", run, d_model, head_dim, reads=("input",), **alone),
@@ -73,13 +72,8 @@ class Indexer:
         ]
 
     def _scores(self, run: Run) -> Part:
-        if run.documents is None:
-            visible = run.batch * visible_pairs(run.q, run.kv, "causal" if run.causal else "full")
-            hidden = run.batch * run.q * run.kv - visible
-        else:
-            squares = run.batch * run.documents.squares
-            visible = run.batch * run.documents.seen(None) if run.causal else squares
-            hidden = squares - visible
+        visible, positions = pairs_of(run, "causal" if run.causal else "full")
+        hidden = positions - visible
         each = self.heads * (self.head_dim + 1)
         moved = run.tokens * each + run.batch * run.kv * self.head_dim
         cost = Cost(

@@ -12,7 +12,7 @@ from flopkit.models.ends import Dense, End
 from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
-from flopkit.sizes import Flag, Size, check_fields, choice, number, size
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
 
@@ -27,14 +27,17 @@ class Stack:
     blocks: tuple[tuple[Block, Size], ...]
     order: tuple[int, ...] = ()
     norm: str = "rms"
+    norm_weight: Flag = True
     norm_bias: Flag = True
     final_norm: bool = True
     tied: Flag = False
     head: str | Head = "tokens"
     head_bias: Flag = False
     positions: Size | None = None
+    position_offset: Count = 0
     token_types: int = 0
     embedding_norm: bool = False
+    word_dim: Size | None = None
     causal: bool = True
     encoder: Stack | None = None
     ends: tuple[End, ...] = ()
@@ -74,6 +77,11 @@ class Stack:
                 tokens = end.tokens if end.tokens is not None or self.patches is None else self.patches.tokens
                 return None if tokens is None else exact_div(tokens, end.group)
         return None
+
+    @property
+    def word_width(self) -> Any:
+        """Features of a word's vector, and of what the head reads."""
+        return self.d_model if self.word_dim is None else self.word_dim
 
     @property
     def writes(self) -> bool:

@@ -14,16 +14,9 @@ from typing import Any
 from flopkit.names import plain
 from flopkit.sizes import short
 
-__all__ = ["RELATIVES", "UnknownTypeError", "unknown_type", "without_type"]
+__all__ = ["UnknownTypeError", "unknown_type", "without_type"]
 
 WAY_OUT = "count it by transformers itself: fk.count_hf(config, seq=…), which needs pip install torch transformers"
-
-RELATIVES: Mapping[str, tuple[str, str]] = {
-    "minimax_m2": ("mixtral", "norms of queries and keys"), "olmoe": ("mixtral", "norms of queries and keys"),
-    "deepseek_v32": ("deepseek_v3", "an indexer, 2.4 % of the products"), "mt5": ("t5", "nothing but its defaults"),
-    "bamba": ("mamba2", "layers of attention"), "gemma3": ("gemma3_text", "a part for pictures"),
-}  # fmt: skip
-"""A type, one whose layers are the same but for a little, and what it has besides."""
 
 
 class UnknownTypeError(ValueError):
@@ -39,7 +32,8 @@ def unknown_type(kind: str, whole: Mapping[str, Any], known: Collection[str]) ->
 
     >>> print(unknown_type("lfm2", {"model_type": "lfm2"}, ["llama", "olmo2"]))
     model_type='lfm2' is not described here; count it by transformers itself: fk.count_hf(config, seq=…), which needs
-    pip install torch transformers. flopkit.models.families() lists what is described
+    pip install torch transformers.
+    flopkit.models.families() lists what is described
     >>> str(unknown_type("lama", {}, ["llama"])).split("; ")[1]
     'did you mean llama?'
     """
@@ -50,10 +44,8 @@ def unknown_type(kind: str, whole: Mapping[str, Any], known: Collection[str]) ->
     near = _slip(kind, known)
     if near:
         return UnknownTypeError(f"{said} is not described here; did you mean {near}?")
-    relative, more = RELATIVES.get(kind, ("", ""))
-    relatives = f". Its nearest relative here is {relative}: it has {more} besides" if relative in known else ""
     listed = "flopkit.models.families() lists what is described"
-    return UnknownTypeError(f"{said} is not described here; {WAY_OUT}{relatives}. {listed}")
+    return UnknownTypeError(f"{said} is not described here; {WAY_OUT}. {listed}")
 
 
 def without_type(whole: Mapping[str, Any]) -> ValueError:

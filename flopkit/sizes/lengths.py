@@ -28,20 +28,18 @@ class Lengths:
     Examples
     --------
     >>> documents = lengths_of([3, 1, 2])
-    >>> len(documents), documents.tokens, documents.longest, documents.squares
+    >>> documents.count, documents.tokens, documents.longest, documents.squares
     (3, 6, 3, 14)
     """
 
     def __init__(self, values: Any) -> None:
+        self.count = len(values)
         self.longest = int(values[values.argmax()])
-        if self.longest**2 * len(values) >= _FITS:
+        if self.longest**2 * self.count >= _FITS:
             values = values.astype(object)  # of Python's ints
         self._values = values
         self.tokens = int(values.sum())
         self.squares = int(values.dot(values))
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def seen(self, width: Any = None) -> int:
         """Pairs of a token and one that it sees, which is itself or before it in the
@@ -58,6 +56,17 @@ class Lengths:
             return pairs // 2
         beyond = numpy.maximum(self._values - width, 0)
         return (pairs - int(beyond.dot(beyond)) - int(beyond.sum())) // 2
+
+    def within(self, width: Any) -> int:
+        """Pairs of a token and one that it sees in its own chunk of *width* tokens of its
+        document: ``Σ ⌊s/w⌋·T(w) + T(s mod w)``, with ``T(n) = n(n+1)/2``.
+
+        >>> lengths_of([3, 1, 2]).within(2)
+        8
+        """
+        size = number("chunk", width)
+        whole, rest = self._values // size, self._values % size
+        return (int(whole.sum()) * size * (size + 1) + int(rest.dot(rest)) + int(rest.sum())) // 2
 
     def chunks(self, size: Any) -> int:
         """Chunks of *size* tokens, the last one of a document full or not:

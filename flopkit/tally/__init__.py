@@ -24,7 +24,7 @@ from flopkit.tally.pointwise import activation, cross_entropy, dropout, residual
 from flopkit.tally.pooling import avg_pool2d, max_pool2d
 from flopkit.tally.products import dense, dot, matmul
 from flopkit.tally.scalar import Tally, numbers, plain
-from flopkit.tally.states import gated_delta, state_space
+from flopkit.tally.states import gated_delta, selective_scan, state_space
 
 __all__ = [
     "Ledger",
@@ -62,6 +62,7 @@ __all__ = [
     "rms_norm",
     "rotary",
     "scale",
+    "selective_scan",
     "sinusoidal_positions",
     "softmax",
     "state_space",

@@ -12,7 +12,7 @@ from flopkit.tally.products import dot, linear, product
 from flopkit.tally.runs import run
 from flopkit.tally.scalar import Tally, plain
 
-__all__ = ["gated_delta", "state_space"]
+__all__ = ["gated_delta", "selective_scan", "state_space"]
 
 ALGORITHMS = ("chunked", "recurrent")
 Rows = list[list[Any]]
@@ -82,6 +82,35 @@ def state_space(
         "decay": (batch, heads, seq), "step": (batch, heads, seq),
     }  # fmt: skip
     return run(title, shapes, algorithm_of)
+
+
+@checked
+def selective_scan(*, batch: Whole, seq: Whole, channels: Whole, state: Whole) -> Ledger:
+    """Mamba: each number of the state becomes exp(step·a)·S + (step·x)·b, and the output is S·c.
+
+    >>> counted = selective_scan(batch=1, seq=2, channels=4, state=3)
+    >>> counted.macs, counted.vector_flops
+    (24, 128)
+    """
+
+    def one_channel(x: Any, step: Any, a: Any, b: Any, c: Any) -> list[Any]:
+        numbers, outputs = _zeros(1, state)[0], []
+        for value, length, inward, outward in zip(x, step, b, c, strict=True):
+            with elementwise():
+                taken = value * length
+                fades = [(length * each).exp() for each in a]
+                numbers = [there * left + taken * n for there, left, n in zip(numbers, fades, inward, strict=True)]
+            outputs.append(dot(numbers, outward))
+        return outputs
+
+    def algorithm_of(x: Any, step: Any, a: Any, b: Any, c: Any) -> Any:
+        return [[one_channel(x[i][h], step[i][h], a[h], b[i], c[i]) for h in range(channels)] for i in range(batch)]
+
+    shapes = {
+        "x": (batch, channels, seq), "step": (batch, channels, seq), "a": (channels, state), "b": (batch, seq, state),
+        "c": (batch, seq, state),
+    }  # fmt: skip
+    return run(f"selective_scan({batch=}, {seq=}, {channels=}, {state=})", shapes, algorithm_of)
 
 
 # -- token by token -----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from operator import mul
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ class Amounts:
 
     Parameters
     ----------
-    read : Callable[[Any], Sequence[Any]]
+    read : Callable[[Any], Iterable[Any]]
         Gives the amounts for lengths.
 
     Examples
@@ -35,7 +35,7 @@ class Amounts:
     ([99], [39])
     """
 
-    def __init__(self, read: Callable[[Any], Sequence[Any]]) -> None:
+    def __init__(self, read: Callable[[Any], Iterable[Any]]) -> None:
         self._read = read
         self._longest = 0
         self._sums: list[_Sum] | None = None
@@ -95,11 +95,18 @@ class _Changed(Lengths):
         return self._changed("tokens")
 
     @property
+    def count(self) -> Any:  # type: ignore[override]
+        return self._changed("count")
+
+    @property
     def squares(self) -> Any:  # type: ignore[override]
         return self._changed("squares")
 
     def seen(self, width: Any = None) -> Any:
         return self._changed("seen", width)
+
+    def within(self, width: Any) -> Any:
+        return self._changed("within", width)
 
     def chunks(self, size: Any) -> Any:
         return self._changed("chunks", size)

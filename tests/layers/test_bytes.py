@@ -71,6 +71,9 @@ def test_bytes_of_states(dtype, width):
     assert fk.state_space(**space).bytes == width * (inputs + shared)
     assert fk.state_space(**space, algorithm="recurrent").bytes == width * (inputs + shared + 2 * 5 * 4 * 16 * 24)
     assert fk.gated_delta(**delta).params == fk.state_space(**space).params == 0
+    scan = fk.layers.states.selective_scan(batch=5, seq=3, channels=7, state=2, dtype=dtype)
+    assert scan.bytes == width * (3 * (5 * 3 * 7) + 2 * (5 * 3 * 2) + 7 * 2 + 2 * (5 * 7 * 2))
+    assert scan.params == 0
 
 
 # -- no formula without -----------------------------------------------------------------------------------------------

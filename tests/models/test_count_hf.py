@@ -7,8 +7,8 @@ import pytest
 
 import flopkit as fk
 from flopkit.cli import main
-from flopkit.counter.of_transformers import built
 from flopkit.models import hf_config
+from flopkit.peers.of_transformers import built
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

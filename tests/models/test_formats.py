@@ -69,10 +69,10 @@ def test_blocks_that_are_not_full_take_a_scale_each():
 
 
 @pytest.mark.parametrize(("model", "weights", "size", "most"), [
-    ("gpt-oss-120b", GPT_OSS, 65_248_815_744, 0),  # total_size of openai/gpt-oss-120b's model.safetensors.index.json
-    ("gpt-oss-20b", GPT_OSS, 13_761_264_768, 0),  # of openai/gpt-oss-20b's
-    ("llama-3-8b", "q4_k_m", 4_920_733_888, 8e6),  # of the file on the Hub; its vocabulary is text of 7.8 MB
-    ("llama-3-70b", "Q4_K_M", 42_520_395_584, 8e6),
+    ("gpt-oss-120b", GPT_OSS, 65.25e9, 5e6),  # sizes as lists of files round them, to 10 MB
+    ("gpt-oss-20b", GPT_OSS, 13.76e9, 5e6),
+    ("llama-3-8b", "q4_k_m", 4.92e9, 13e6),  # the file has a vocabulary besides, text of some 8 MB
+    ("llama-3-70b", "Q4_K_M", 42.52e9, 13e6),
     ("llama-2-7b", "awq", 3.89e9, 5e6),  # TheBloke/Llama-2-7B-AWQ
     ("llama-2-7b", "gptq", 3.90e9, 7e6),  # TheBloke/Llama-2-7B-GPTQ, whose biases of nothing but zeros have 2.7 MB
     ("llama-3-8b", {"embedding": "bf16", "head": "bf16", "norms": "bf16", "rest": "nf4"}, 5.70e9, 5e6),  # QLoRA
@@ -92,7 +92,9 @@ def test_plain_formats_are_bits_times_parameters():
         assert model.weight_bytes({**by_role, "rest": "bf16"}) == 4 * model.params
 
 
-@pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b", "qwen3-30b-a3b", "deepseek-v3", "gemma-2-9b", "t5-base", "gpt2"])
+@pytest.mark.parametrize(
+    "name", ["llama-3-8b", "gpt-oss-20b", "qwen3-30b-a3b", "deepseek-v3", "gemma-2-9b", "t5-base", "gpt2"]
+)
 def test_the_roles_share_all_weights(name):
     """Each weight has one role: the bytes that each role adds sum to the whole."""
     model = fk.load(name)
@@ -106,7 +108,9 @@ def test_the_roles_share_all_weights(name):
 def test_what_roles_are():
     """Llama-3-8B by its sizes."""
     model, bf16 = fk.load("llama-3-8b"), 2 * fk.load("llama-3-8b").params
-    added = {role: model.weight_bytes({role: "fp32"}) - bf16 for role in ("attention", "mlp", "embedding", "head", "norms")}
+    added = {
+        role: model.weight_bytes({role: "fp32"}) - bf16 for role in ("attention", "mlp", "embedding", "head", "norms")
+    }
     assert added == {
         "attention": 2 * 32 * 2 * 4096 * (4096 + 1024), "mlp": 2 * 32 * 3 * 4096 * 14336, "embedding": 2 * 128256 * 4096,
         "head": 2 * 128256 * 4096, "norms": 2 * 65 * 4096,
@@ -114,7 +118,9 @@ def test_what_roles_are():
 
 
 def test_cross_attention_is_attention():
-    model = fk.load("t5-base")  # 12 layers of the encoder, 12 of the decoder with two kinds of attention; 32 × 12 biases of distance in each
+    model = fk.load(
+        "t5-base"
+    )  # 12 layers of the encoder, 12 of the decoder with two kinds of attention; 32 × 12 biases of distance in each
     added = model.weight_bytes({"attention": "fp32"}) - model.weight_bytes()
     assert added == 2 * ((12 + 2 * 12) * 4 * 768 * 768 + 2 * 32 * 12)
 
@@ -124,7 +130,9 @@ def test_biases_and_routers_of_gpt_oss_stay_as_they_are():
     experts = 24 * 32 * 3 * 2880 * 2880
     assert model.weight_bytes(GPT_OSS) == experts * 17 // 32 + 2 * (model.params - experts)
     chosen = 24 * 4 * 3 * 2880 * 2880
-    others = 24 * (32 - 4) * (3 * 2880) + 201088 * 2880 - 2880  # biases of idle experts, rows of the table that nobody reads
+    others = (
+        24 * (32 - 4) * (3 * 2880) + 201088 * 2880 - 2880
+    )  # biases of idle experts, rows of the table that nobody reads
     step = model.decode(context=1, weights=GPT_OSS)
     assert step.bytes - model.kv_bytes(context=1) == chosen * 17 // 32 + 2 * (model.params - experts - others)
 
@@ -134,7 +142,9 @@ def test_gpt_oss_120b_reads_five_gigabytes_a_token():
     assert step.bytes == pytest.approx(5.0e9, rel=0.01)
     many = fk.load("gpt-oss-120b").decode(context=1, batch=64, weights=GPT_OSS)  # 256 choices reach all 128 experts
     table = 201088 * 2880 - 64 * 2880
-    assert many.bytes == fk.load("gpt-oss-120b").weight_bytes(GPT_OSS) - 2 * table + 64 * fk.load("gpt-oss-120b").kv_bytes(context=1)
+    assert many.bytes == fk.load("gpt-oss-120b").weight_bytes(GPT_OSS) - 2 * table + 64 * fk.load(
+        "gpt-oss-120b"
+    ).kv_bytes(context=1)
 
 
 def test_tied_tables_are_one_tensor_in_the_format_of_the_head():
@@ -195,7 +205,14 @@ def by_blocks(out, into):
     return out * into + 4 * math.ceil(out / 128) * math.ceil(into / 128)
 
 
-ODD = {"vocab_size": 96, "hidden_size": 200, "intermediate_size": 150, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+ODD = {
+    "vocab_size": 96,
+    "hidden_size": 200,
+    "intermediate_size": 150,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 130}
 LATENT = {
     "q_lora_rank": 40, "kv_lora_rank": 300, "qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "v_head_dim": 20, "n_routed_experts": 4,
@@ -215,12 +232,20 @@ def test_blocks_of_fp8_tensor_by_tensor(config):
     model = fk.from_hf({**config, **FP8})
     assert model.weight_bytes() == checkpoint(config, rule)
     assert not any("quantization" in note or "block" in note for note in model.notes)
-    half = {**FP8["quantization_config"], "modules_to_not_convert": ["lm_head", *(f"model.layers.{i}.self_attn" for i in (0, 2))]}
+    half = {
+        **FP8["quantization_config"],
+        "modules_to_not_convert": ["lm_head", *(f"model.layers.{i}.self_attn" for i in (0, 2))],
+    }
     model = fk.from_hf({**config, "quantization_config": half})
-    assert model.weight_bytes() == checkpoint(config, lambda name: None if name.startswith(("model.layers.0.self_attn", "model.layers.2.self_attn")) else rule(name))
+    assert model.weight_bytes() == checkpoint(
+        config,
+        lambda name: None if name.startswith(("model.layers.0.self_attn", "model.layers.2.self_attn")) else rule(name),
+    )
     if config["model_type"] != "deepseek_v3":
         table = 96 * 200
-        assert model.decode(context=1, batch=8).bytes == model.weight_bytes() - (0 if model.tied else 2 * table) + 2 * 8 * 200 + model.kv_bytes(context=1, batch=8)
+        assert model.decode(context=1, batch=8).bytes == model.weight_bytes() - (
+            0 if model.tied else 2 * table
+        ) + 2 * 8 * 200 + model.kv_bytes(context=1, batch=8)
 
 
 def test_mxfp4_tensor_by_tensor():
@@ -250,12 +275,25 @@ def said(**quantization):
 
 
 def group(bits=4, kind="int", strategy="group", size=128, activations=None, targets=("Linear",), **more):
-    weights = {"num_bits": bits, "type": kind, "strategy": strategy, "group_size": size, "symmetric": True, "dynamic": False, **more}
+    weights = {
+        "num_bits": bits,
+        "type": kind,
+        "strategy": strategy,
+        "group_size": size,
+        "symmetric": True,
+        "dynamic": False,
+        **more,
+    }
     return {"targets": list(targets), "weights": weights, "input_activations": activations}
 
 
 def compressed(*groups, ignore=("lm_head",), **more):
-    return said(quant_method="compressed-tensors", config_groups={f"group_{i}": one for i, one in enumerate(groups)}, ignore=list(ignore), **more)
+    return said(
+        quant_method="compressed-tensors",
+        config_groups={f"group_{i}": one for i, one in enumerate(groups)},
+        ignore=list(ignore),
+        **more,
+    )
 
 
 INT8, FLOAT8 = {"num_bits": 8, "type": "int", "dynamic": True}, {"num_bits": 8, "type": "float", "dynamic": True}
@@ -296,7 +334,10 @@ def test_methods_of_quantisation(model, packed, computes):
 
 
 def test_the_head_is_packed_where_the_file_says_so():
-    assert compressed(group(8, "float", "tensor", None, FLOAT8), ignore=()).weight_bytes() == LINEAR + ENDS // 2 + ENDS + 2 * NORMS
+    assert (
+        compressed(group(8, "float", "tensor", None, FLOAT8), ignore=()).weight_bytes()
+        == LINEAR + ENDS // 2 + ENDS + 2 * NORMS
+    )
     with_head, without = (said(quant_method="gptq", bits=4, group_size=128, lm_head=head) for head in (True, False))
     assert with_head.formats.head.name == "gptq" and without.formats.head == "bf16"
 
@@ -307,12 +348,19 @@ def test_layers_that_are_left_out():
     packed = {"quant_method": "modelopt", "quant_algo": "FP8"}
     for model in (
         said(**packed, exclude_modules=["lm_head", "model.layers.3.self_attn*"]),
-        said(quant_method="fp8", weight_block_size=None, modules_to_not_convert=["lm_head", "model.layers.3.self_attn"]),
+        said(
+            quant_method="fp8", weight_block_size=None, modules_to_not_convert=["lm_head", "model.layers.3.self_attn"]
+        ),
         compressed(group(8, "float", "tensor", None), ignore=["lm_head", "re:model\\.layers\\.3\\.self_attn\\..*"]),
-        compressed(group(8, "float", "tensor", None), ignore=["lm_head", *(f"model.layers.3.self_attn.{x}_proj" for x in "qkvo")]),
+        compressed(
+            group(8, "float", "tensor", None),
+            ignore=["lm_head", *(f"model.layers.3.self_attn.{x}_proj" for x in "qkvo")],
+        ),
     ):
         assert model.notes == () and model.weight_bytes() == LINEAR + attention + 2 * (ENDS + NORMS)
-        assert model.decode(context=1).bytes == LINEAR + attention + ENDS + 2 * NORMS + 2 * 4096 + model.kv_bytes(context=1)
+        assert model.decode(context=1).bytes == LINEAR + attention + ENDS + 2 * NORMS + 2 * 4096 + model.kv_bytes(
+            context=1
+        )
         assert "some layers otherwise" in str(model.formats)
     model = compressed(group(8, "float", "tensor", None), ignore=["lm_head", "re:.*down_proj"])
     assert model.weight_bytes() == LINEAR + down + 2 * (ENDS + NORMS)
@@ -320,9 +368,13 @@ def test_layers_that_are_left_out():
 
 def test_groups_have_formats_of_their_own():
     attention = 32 * 4 * 4096**2
-    model = compressed(group(targets=["re:.*mlp.*"]), group(8, "float", "tensor", None, FLOAT8, targets=["re:.*self_attn.*"]))
+    model = compressed(
+        group(targets=["re:.*mlp.*"]), group(8, "float", "tensor", None, FLOAT8, targets=["re:.*self_attn.*"])
+    )
     assert model.weight_bytes() == (LINEAR - attention) * (4 + 16 / 128) / 8 + attention + 2 * (ENDS + NORMS)
-    mixed = {f"model.layers.{i}.mlp.{x}_proj": {"quant_algo": "NVFP4"} for i in range(32) for x in ("gate", "up", "down")}
+    mixed = {
+        f"model.layers.{i}.mlp.{x}_proj": {"quant_algo": "NVFP4"} for i in range(32) for x in ("gate", "up", "down")
+    }
     model = said(quant_method="modelopt", quant_algo="MIXED_PRECISION", quantized_layers=mixed)
     assert model.weight_bytes() == (LINEAR - attention) * 4.5 / 8 + 2 * (attention + ENDS + NORMS)
 
@@ -332,7 +384,8 @@ def test_experts_and_routers_by_name():
     fp8 = group(8, "float", "tensor", None, FLOAT8)
     routers, shared = 4 * 4 * 256, {"quant_method": "compressed-tensors", "config_groups": {"group_0": fp8}}
     with_routers, without = (
-        fk.from_hf({**moe, "quantization_config": {**shared, "ignore": ignore}}) for ignore in (["lm_head"], ["lm_head", "re:.*mlp.gate$"])
+        fk.from_hf({**moe, "quantization_config": {**shared, "ignore": ignore}})
+        for ignore in (["lm_head"], ["lm_head", "re:.*mlp.gate$"])
     )
     assert without.weight_bytes() - with_routers.weight_bytes() == routers
     experts = 4 * 4 * 3 * 256 * 130
@@ -345,14 +398,24 @@ def test_experts_and_routers_by_name():
 def test_the_absorbed_matrices_of_latent_attention_are_those_of_the_checkpoint():
     config = {"model_type": "deepseek_v3", **ODD, **LATENT}
     left = [f"model.layers.{i}.self_attn.kv_b_proj" for i in range(4)]
-    model = fk.from_hf({**config, "quantization_config": {"quant_method": "fp8", "weight_block_size": None, "modules_to_not_convert": left}})
+    model = fk.from_hf(
+        {
+            **config,
+            "quantization_config": {"quant_method": "fp8", "weight_block_size": None, "modules_to_not_convert": left},
+        }
+    )
     plain = fk.from_hf({**config, "quantization_config": {"quant_method": "fp8", "weight_block_size": None}})
     behind = 4 * 300 * 4 * (24 + 20)
-    assert model.weight_bytes() - plain.weight_bytes() == behind == model.decode(context=1).bytes - plain.decode(context=1).bytes
-
+    assert (
+        model.weight_bytes() - plain.weight_bytes()
+        == behind
+        == model.decode(context=1).bytes - plain.decode(context=1).bytes
+    )
 
     rows = fk.from_hf({**config, "quantization_config": {"quant_method": "fbgemm_fp8"}})  # an fp32 scale a row
-    assert rows.decode(context=1, batch=2).bytes == rows.weight_bytes() - 2 * (96 - 2) * 200 + rows.kv_bytes(context=1, batch=2)
+    assert rows.decode(context=1, batch=2).bytes == rows.weight_bytes() - 2 * (96 - 2) * 200 + rows.kv_bytes(
+        context=1, batch=2
+    )
 
 
 @pytest.mark.parametrize(("quantization", "why"), [
@@ -384,12 +447,18 @@ def test_what_is_taken_for_missing_lists_is_a_note():
     assert model.notes == ("weight_block_size is missing: [128, 128], as transformers takes it",)
     assert model.weight_bytes() == LINEAR * (1 + 4 / 128**2) + 2 * (ENDS + NORMS)
     model = said(quant_method="modelopt", quant_algo="NVFP4")
-    assert "names no modules that stay as they are" in model.notes[0] and model.weight_bytes() == LINEAR * 4.5 / 8 + 2 * (ENDS + NORMS)
-    model = said(quant_method="awq", modules_to_not_convert=["visual", "model.layers.0.input_layernorm", "some.adapter"])
+    assert "names no modules that stay as they are" in model.notes[
+        0
+    ] and model.weight_bytes() == LINEAR * 4.5 / 8 + 2 * (ENDS + NORMS)
+    model = said(
+        quant_method="awq", modules_to_not_convert=["visual", "model.layers.0.input_layernorm", "some.adapter"]
+    )
     assert len(model.notes) == 1 and "leaves out 'some.adapter'" in model.notes[0]
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float16", 2), ("bfloat16", 2), ("torch.float16", 2), (None, 2)])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float32", 4), ("float16", 2), ("bfloat16", 2), ("torch.float16", 2), (None, 2)]
+)
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
 def test_the_dtype_of_a_file(key, dtype, size):
     model = fk.from_hf({**LLAMA, key: dtype})
@@ -413,7 +482,12 @@ def test_parts_for_text_have_the_formats_of_the_whole_file():
     assert fk.from_hf(whole).formats.only == "fp16"
     del whole["torch_dtype"]
     assert fk.from_hf(whole).formats.only == "fp32"
-    whole["quantization_config"] = {"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["vision_tower"]}
+    whole["quantization_config"] = {
+        "quant_method": "awq",
+        "bits": 4,
+        "group_size": 128,
+        "modules_to_not_convert": ["vision_tower"],
+    }
     assert fk.from_hf(whole).formats.mlp.name == "awq"
 
 
@@ -425,17 +499,29 @@ def test_the_cache_of_a_file():
     ):  # fmt: skip
         rows = 2 * 32 * 4096
         assert model.decode(context=1001).bytes - model.decode(context=1).bytes == 1000 * rows
-        assert model.decode(context=1001, kv_cache="bf16").bytes - model.decode(context=1, kv_cache="bf16").bytes == 2000 * rows
+        assert (
+            model.decode(context=1001, kv_cache="bf16").bytes - model.decode(context=1, kv_cache="bf16").bytes
+            == 2000 * rows
+        )
         assert decode(model, "h100-sxm", context=1000).memory == model.weight_bytes() + 1000 * rows
-    assert fk.load("llama-3-8b").kv_bytes(context=64, dtype="nvfp4") == fk.load("llama-3-8b").kv_bytes(context=64) * 4.5 / 16
+    assert (
+        fk.load("llama-3-8b").kv_bytes(context=64, dtype="nvfp4")
+        == fk.load("llama-3-8b").kv_bytes(context=64) * 4.5 / 16
+    )
 
 
 def test_ways_to_name_modules():
     name = "model.layers.1.mlp.gate"
-    assert by_checkpoint("model.layers.*.mlp.gate", name) and by_checkpoint("mlp.gate", name) and not by_checkpoint("mlp.gat", name)
+    assert (
+        by_checkpoint("model.layers.*.mlp.gate", name)
+        and by_checkpoint("mlp.gate", name)
+        and not by_checkpoint("mlp.gat", name)
+    )
     assert not by_checkpoint("(", name) and not by_checkpoint("model.layers.1", "model.layers.12.mlp.gate")
     assert by_name("re:.*gate$", name) and not by_name("mlp.gate", name) and not by_name("re:(", name)
-    assert by_wildcard("*gate", name) and by_wildcard("model.layers.1", name) and not by_wildcard("model.layers.12", name)
+    assert (
+        by_wildcard("*gate", name) and by_wildcard("model.layers.1", name) and not by_wildcard("model.layers.12", name)
+    )
 
 
 # -- serving, training, showing ---------------------------------------------------------------------------
@@ -499,7 +585,9 @@ def test_four_readings_of_blocks():
 
     def bytes_of(d_model):
         model = transformer(d_model=d_model, vocab=1000, layers=3, heads=8, head_dim=32, kv_heads=2, d_ff=4 * d_model)
-        return model.decode(context=100, batch=2, weights={"head": "fp32", "rest": "q6_k"}).bytes + model.weight_bytes("fp8_block")
+        return model.decode(context=100, batch=2, weights={"head": "fp32", "rest": "q6_k"}).bytes + model.weight_bytes(
+            "fp8_block"
+        )
 
     widths = numpy.array([256, 300, 1024])
     exact = [bytes_of(int(width)) for width in widths]

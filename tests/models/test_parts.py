@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from models.test_families import built
+from models.test_families import described
 
 import flopkit as fk
 from flopkit.models import LastLayers, families, passes
@@ -28,7 +28,7 @@ def models():
     for name in NAMES:
         yield name, fk.load(name)
     for kind in families():
-        yield kind, fk.from_hf(built(kind)[0])
+        yield kind, fk.from_hf(described(kind))
 
 
 MODELS = dict(models())
@@ -87,7 +87,7 @@ def test_what_is_divided_is_joined_again_in_each_branch(name):
 @pytest.mark.parametrize("name", [*NAMES, *families()])
 def test_each_part_reads_what_is_there(name):
     for parts in layers(MODELS[name], steps=(False,)):
-        there = {"stream", "input", "encoded"}
+        there = {"stream", "start", "input", "encoded"}
         for part in parts:
             assert set(part.reads) <= there, part.cost.name
             there |= set(part.makes)

@@ -157,7 +157,7 @@ def test_clip_as_openai_published_it():
 def test_a_tower_by_itself_has_a_type_of_its_own():
     for name in ("CLIPTextModel", "CLIPVisionModelWithProjection"):
         with pytest.raises(ValueError, match=f"{name}.*beside model_type='clip'.*clip_vision_model"):
-            fk.from_hf({"model_type": "clip", "architectures": [name]})
+            fk.from_hf({"model_type": "clip", "architectures": [name], "vision_config": {}})
 
 
 @pytest.mark.parametrize("tower", ["text", "vision"])

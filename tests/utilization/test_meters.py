@@ -1,8 +1,8 @@
 """The meter of a training loop, with a clock that the tests wind."""
 
-import dataclasses
 import inspect
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy
@@ -10,7 +10,7 @@ import pytest
 import sympy
 
 import flopkit as fk
-from flopkit.models import MLP, Block, Experts, GatedDelta, Model, WindowedLayers, transformer
+from flopkit.models import MLP, Block, Experts, GatedDelta, Head, Model, Segments, WindowedLayers, transformer
 from flopkit.utilization.packing import Amounts
 
 TOY = fk.Device("toy", peak={"bf16": 100.0, "fp8": 200.0}, bandwidth=1000.0)
@@ -213,6 +213,7 @@ def test_no_steps_have_no_time(clock):
 
 SIZES = {"vocab": 96, "d_model": 32, "layers": 4, "heads": 4, "kv_heads": 2}
 PACKED = {
+    "labels": replace(transformer(**SIZES, d_ff=80), head=Head(outputs=3, each="sequence", bias=True)),
     "dense": transformer(**SIZES, d_ff=80),
     "windows": transformer(**SIZES, d_ff=80, window=WindowedLayers(8, layers=3), order=(0, 0, 0, 1)),
     "chunks": Model(
@@ -224,7 +225,7 @@ HOW = {
     "plain": ({}, "EXACT"),
     "every position": ({"recompute": "full"}, "TORCH"),
     "multiply-adds": ({"recompute": "selective"}, "FVCORE"),
-    "half of the scores": ({"recompute": fk.models.Segments(2)}, "MEGATRON"),
+    "half of the scores": ({"recompute": Segments(layers=2)}, "MEGATRON"),
     "adapters": ({"trained": fk.LoRA(rank=2, targets=("up_proj",)), "recompute": "full", "early_stop": True}, "EXACT"),
 }
 BATCHES = [
@@ -298,9 +299,7 @@ def test_after_the_first_documents_the_step_is_built_no_more(clock):
     built = []
     step = PACKED["windows"].train_step(seq=64)
     over = step.over
-    meter = fk.Meter(
-        dataclasses.replace(step, over=lambda **how: built.append(1) or over(**how)), device=FAST, clock=clock
-    )
+    meter = fk.Meter(replace(step, over=lambda **how: built.append(1) or over(**how)), device=FAST, clock=clock)
     run(meter, clock, 1)
     clock.wait(1)
     meter.step(lengths=[40, 3])

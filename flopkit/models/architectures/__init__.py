@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.models.architectures import decoders, dual, encoders, gpts, recurrent, seq2seq, sparse, vision
+from flopkit.models.architectures import (
+    decoders,
+    dual,
+    encoders,
+    gpts,
+    hybrids,
+    layer_by_layer,
+    linear,
+    parallel,
+    recurrent,
+    remote,
+    seq2seq,
+    sparse,
+    vision,
+)
 from flopkit.models.architectures.classes import DECODER, Tasks
 from flopkit.models.config_fields import Fields
 from flopkit.models.model import Model
@@ -23,18 +37,20 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
-    **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS, **dual.MODELS,
+    **layer_by_layer.MODELS, **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
+    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS, **dual.MODELS,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
-SAME: dict[str, str] = {**decoders.SAME}
+SAME: dict[str, str] = {**decoders.SAME, **parallel.SAME}
 """Another name for the same layers."""
 
 WHOLE = frozenset(dual.TOWERS)
 """Types whose configurations of texts and of pictures are both read."""
 
-_TASKS: dict[str, Tasks] = {**encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **dual.TASKS}
+_TASKS: dict[str, Tasks] = {
+    **encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **gpts.TASKS, **parallel.TASKS, **remote.TASKS, **dual.TASKS,
+}  # fmt: skip
 
 
 def tasks(family: str) -> Tasks:

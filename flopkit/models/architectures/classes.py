@@ -21,13 +21,18 @@ ENDINGS = {
     "ForCausalLM": "text", "LMHeadModel": "text", "WithLMHeadModel": "text", "MTModel": "text", "ForConditionalGeneration": "text",
     "ForMaskedLM": "mlm", "ForPreTraining": "pretraining", "ForSequenceClassification": "sequence",
     "ForImageClassification": "image", "ForTokenClassification": "token", "ForQuestionAnswering": "answer",
-    "ForMultipleChoice": "choice", "EncoderModel": "encoder", "TextModel": "none", "Model": "none",
+    "ForMultipleChoice": "choice", "EncoderModel": "encoder", "DoubleHeadsModel": "two heads", "ChatModel": "text",
+    "TextModel": "none", "Model": "none",
     "VisionModel": "none", "ForImageClassificationWithTeacher": "teacher", "ForObjectDetection": "detection",
     "TextModelWithProjection": "projection", "VisionModelWithProjection": "projection",
 }  # fmt: skip
 """What the name of a class ends in, and the task it is for; longer endings come first."""
 
-OTHER_NAMES = {"mpt": ("MPT",), "falcon": ("RW",), "stablelm": ("StableLmEpoch",), "kimi_k2": ("DeepseekV3",)}
+OTHER_NAMES = {
+    "mpt": ("MPT",), "falcon": ("RW",), "RefinedWeb": ("RW", "Falcon"), "RefinedWebModel": ("RW", "Falcon"), "phi-msft": ("Phi",),
+    "stablelm": ("StableLmEpoch", "StableLMEpoch"), "stablelm_epoch": ("StableLm",), "kimi_k2": ("DeepseekV3",),
+    "internvl_chat": ("InternVL",), "llava": ("LlavaLlama",), "ministral3": ("Mistral3",),
+}  # fmt: skip
 """Beginnings of classes that transformers does not have, and that published files name."""
 
 

@@ -10,7 +10,7 @@ from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import Experts
 from flopkit.models.mixers import Attention
 
-__all__ = ["common", "experts_of", "heads_of", "in_turn"]
+__all__ = ["common", "ends", "experts_of", "heads_of", "in_turn"]
 
 
 def common(c: Fields, *, mlp: bool = True, **changed: Any) -> dict[str, Any]:
@@ -31,6 +31,11 @@ def heads_of(c: Fields, bias: Any = False, **said: Any) -> Attention:
 def experts_of(c: Fields, d_ff: str = "expert_d_ff", **more: Any) -> Experts:
     c.refuse(hidden_act="silu")
     return c.made(Experts, **c.all("experts", "top_k"), d_ff=c.need(d_ff), **more)
+
+
+def ends(c: Fields, **changed: Any) -> dict[str, Any]:
+    """What a `Model` needs beside its layers."""
+    return c.all("vocab", "d_model") | {"tied": c.flag("tie_word_embeddings")} | changed
 
 
 def in_turn(layers: Sequence[Block]) -> dict[str, Any]:

@@ -16,8 +16,36 @@ def _llama(c: Fields) -> dict[str, Any]:
     return common(c, attention=heads_of(c, c.flag("attention_bias")), bias=c.flag("mlp_bias"))
 
 
+def _seed_oss(c: Fields) -> dict[str, Any]:
+    biases = {"qkv_bias": c.flag("attention_bias", True), "out_bias": c.flag("attention_out_bias")}
+    return common(c, attention=heads_of(c, **biases), bias=c.flag("mlp_bias"))
+
+
+def _ernie4_5(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c, c.flag("use_bias")), bias=c.flag("use_bias"))
+
+
+def _hunyuan(c: Fields) -> dict[str, Any]:
+    c.refuse(use_qk_norm=True, use_cla=False, mlp_bias=False)
+    return common(c, attention=heads_of(c, c.flag("attention_bias"), qk_norm="head"))
+
+
 def _mistral(c: Fields) -> dict[str, Any]:
     return common(c, attention=heads_of(c, **c.all("kv_heads"))) | c.windows()
+
+
+def _phi3(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c, rotary=c.rotary())) | c.windows()
+
+
+def _ministral(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c)) | c.windows()
+
+
+def _glm(c: Fields, norms: str, bias: bool | None = None) -> dict[str, Any]:
+    """*norms*: where they stand. *bias*: that of queries, keys and values, where a file does not say it."""
+    qkv_bias = c.flag("attention_bias", True) if bias is None else bias
+    return common(c, attention=heads_of(c, qkv_bias=qkv_bias, rotary=c.rotary(0.5)), norms=norms)
 
 
 def _mixtral(c: Fields) -> dict[str, Any]:
@@ -37,6 +65,19 @@ def _qwen3(c: Fields) -> dict[str, Any]:
     return common(c, attention=attention) | c.windows(**_QWEN)
 
 
+def _qwen2_vl(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c, qkv_bias=True, head_dim=c.head_dim(""))) | c.windows(**_QWEN)
+
+
+def _qwen3_vl(c: Fields) -> dict[str, Any]:
+    return common(c, attention=heads_of(c, c.flag("attention_bias"), qk_norm="head", **c.all("head_dim")))
+
+
+def _qwen3_vl_moe(c: Fields) -> dict[str, Any]:
+    attention = heads_of(c, c.flag("attention_bias"), qk_norm="head")
+    return common(c, attention=attention, experts=experts_of(c)) | c.sparse()
+
+
 def _qwen2_moe(c: Fields) -> dict[str, Any]:
     shared = {"shared_d_ff": c.need("shared_expert_intermediate_size", minimum=0), "shared_gate": True}
     attention = heads_of(c, **c.all("kv_heads"), qkv_bias=c.flag("qkv_bias", True))
@@ -50,6 +91,13 @@ def _qwen3_moe(c: Fields) -> dict[str, Any]:
     return common(c, attention=attention, experts=experts_of(c)) | c.crossed(switch="use_sliding_window")
 
 
+def _gemma1(c: Fields) -> dict[str, Any]:
+    c.refuse(use_bidirectional_attention=False)
+    attention = heads_of(c, c.flag("attention_bias"), **c.all("head_dim"))
+    found = common(c, attention=attention, tied=c.flag("tie_word_embeddings", True))
+    return found | {"act": "gelu_tanh" if found["act"] == "gelu" else found["act"]}  # early files say gelu for its tanh form
+
+
 def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
     c.refuse(use_bidirectional_attention=False)
     attention = heads_of(c, c.flag("attention_bias"), **c.all("kv_heads", "head_dim"), **more)
@@ -60,6 +108,27 @@ def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) 
 def _olmo2(c: Fields) -> dict[str, Any]:
     c.refuse(attention_bias=False)
     return common(c, norms="post", attention=heads_of(c, qk_norm="whole"))
+
+
+def _olmo3(c: Fields) -> dict[str, Any]:
+    attention = heads_of(c, c.flag("attention_bias"), qk_norm="whole")
+    return common(c, norms="post", attention=attention) | c.windows(every=4)
+
+
+def _granitemoe(c: Fields) -> dict[str, Any]:
+    experts = experts_of(c, "d_ff", shared_d_ff=c.count("shared_intermediate_size", 0, minimum=0))
+    return common(c, mlp=False, attention=heads_of(c, c.flag("attention_bias")), experts=experts)
+
+
+def _olmoe(c: Fields) -> dict[str, Any]:
+    attention = heads_of(c, c.flag("attention_bias"), qk_norm="whole", head_dim=c.head_dim(""))
+    return common(c, mlp=False, attention=attention, experts=experts_of(c, "d_ff"))
+
+
+def _minimax_m2(c: Fields) -> dict[str, Any]:
+    c.refuse(use_qk_norm=True)
+    attention = heads_of(c, qk_norm="whole", rotary=c.get("rotary_dim", c.rotary()))
+    return common(c, mlp=False, attention=attention, experts=experts_of(c, "d_ff"))
 
 
 def _gpt_oss(c: Fields) -> dict[str, Any]:
@@ -78,9 +147,15 @@ def _deepseek(c: Fields) -> dict[str, Any]:
 
 NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "llama": _llama, "mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen2_moe": _qwen2_moe, "qwen3": _qwen3,
-    "qwen3_moe": _qwen3_moe, "gemma2": lambda c: _gemma(c, 2),
+    "qwen3_moe": _qwen3_moe, "gemma": _gemma1, "gemma2": lambda c: _gemma(c, 2),
     "gemma3_text": lambda c: _gemma(c, 6, ("sliding_window_pattern", "_sliding_window_pattern"), qk_norm="head"),
-    "olmo2": _olmo2, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
+    "olmo2": _olmo2, "olmo3": _olmo3, "olmoe": _olmoe, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
+    "phi3": _phi3, "qwen2_vl_text": _qwen2_vl, "qwen3_vl_text": _qwen3_vl, "qwen3_vl_moe_text": _qwen3_vl_moe,
+    "ministral": _ministral, "granitemoe": _granitemoe, "seed_oss": _seed_oss, "ernie4_5": _ernie4_5,
+    "hunyuan_v1_dense": _hunyuan, "minimax_m2": _minimax_m2, "glm": lambda c: _glm(c, "pre"), "glm4": lambda c: _glm(c, "both"),
 }  # fmt: skip
 
-SAME = {"kimi_k2": "deepseek_v3"}
+SAME = {
+    "kimi_k2": "deepseek_v3", "exaone": "llama", "granite": "llama", "ministral3": "ministral", "qwen2_5_vl_text": "qwen2_vl_text",
+    "granitemoeshared": "granitemoe",
+}  # fmt: skip

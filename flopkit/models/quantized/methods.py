@@ -70,7 +70,8 @@ class Said:
 
 def _fp8(said: Said) -> Plan:
     """Blocks with an fp32 scale, as DeepSeek-V3 published them."""
-    size, notes = said.fields.get("weight_block_size", ()), ()
+    size: Any = said.fields.get("weight_block_size", ())
+    notes: tuple[str, ...] = ()
     if size == ():
         size, notes = (128, 128), ("weight_block_size is missing: [128, 128], as transformers takes it",)
     if size is None:
@@ -260,9 +261,8 @@ def _modelopt(said: Said) -> Plan:
     notes = () if said_so else (
         f"quantization_config names no modules that stay as they are: all dense layers but routers and head are counted as {algorithm}",
     )  # fmt: skip
-    groups = ((None, _algorithm(algorithm, said.base)),)
     return Plan(
-        groups=groups,
+        groups=((None, _algorithm(algorithm, said.base)),),
         ignore=inner.listed(*keys),
         matches=by_wildcard,
         head=said_so,

@@ -210,12 +210,13 @@ def _class(transformers: Any, fields: Mapping[str, Any]) -> tuple[Any, list[str]
     if found := getattr(transformers, named, None) if named.isidentifier() else None:
         if not (isinstance(found, type) and hasattr(found, "_from_config")):
             raise ValueError(f"architectures={short(listed)}: {named} of transformers {version} is no model of torch")
-        takes = getattr(found.config_class, "model_type", None)
+        takes = getattr(getattr(found, "config_class", None), "model_type", None)
         if kind is not None and takes != kind:
             raise ValueError(
                 f"the file contradicts itself: model_type={short(kind)}, and architectures={short(listed)} takes {takes!r}"
             )
-        return found, [own.format(named)] if fields.get("auto_map") else []
+        chosen: Any = found
+        return chosen, [own.format(named)] if fields.get("auto_map") else []
     if fields.get("auto_map"):
         raise ValueError(
             f"model_type={short(kind)}, architectures={short(listed)}: only code of its repository (auto_map) builds this model, "
@@ -251,7 +252,7 @@ def _class(transformers: Any, fields: Mapping[str, Any]) -> tuple[Any, list[str]
     )
 
 
-def _inputs(model: Any, seq: Any, batch: int) -> tuple[dict[str, Any], list[str]]:
+def _inputs(model: Any, seq: Any, batch: Any) -> tuple[dict[str, Any], list[str]]:
     """What a model is called with, on the device of the context."""
     import torch
 
@@ -388,8 +389,9 @@ def _said(error: BaseException) -> str:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without transformers' advice about kernels, which does not matter on meta; its own setting comes back."""
-    from transformers.utils import logging
+    from transformers import utils
 
+    logging: Any = utils.logging
     before = logging.get_verbosity()
     logging.set_verbosity_error()
     try:

@@ -1,0 +1,110 @@
+"""Which part of a ``config.json`` of a model of text and more is its decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flopkit.models.architectures import ARCHITECTURES, SAME, WHOLE
+from flopkit.models.config_fields import KEYS, TEXT_PARTS, left_out
+from flopkit.sizes import flag
+
+__all__ = ["part_for_text"]
+
+TEXT_TYPES = {
+    "aya_vision": "cohere2", "cohere2_vision": "cohere2", "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "exaone4_5": "exaone4",
+    "glm46v": "glm4v_text", "granite_speech": "granite", "idefics2": "mistral", "idefics3": "llama", "internvl": "qwen2",
+    "janus": "llama", "kimi_k25": "deepseek_v3", "llava": "llama", "llava_next": "llama", "llava_next_video": "llama",
+    "llava_onevision": "qwen2", "mistral3": "mistral", "ovis2": "qwen2", "paligemma": "gemma", "perception_lm": "llama",
+    "qwen2_audio": "qwen2", "smolvlm": "llama", "video_llama_3": "qwen2", "video_llava": "llama", "vipllava": "llama", "voxtral": "llama",
+}  # fmt: skip
+"""The ``model_type`` of the part for text, where a file leaves it out and it is not that of the whole with ``_text``."""
+
+FLAT = {
+    "qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text", "llava_llama": "llama", "llava_mistral": "mistral",
+    "llava_qwen": "qwen2", "phi3_v": "phi3",
+}  # fmt: skip
+"""Models of which early files have the numbers of the decoder among those of the whole, and the ``model_type`` of that decoder."""
+
+HANDED_ON = (
+    "fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "hunyuan_vl", "llava", "llava_next_video", "llava_onevision", "minimax_m3_vl",
+    "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "shieldgemma2", "video_llama_3",
+)  # fmt: skip
+"""Models that are tied where the part for text says so, whatever the whole says."""
+
+TIED = "tie_word_embeddings"
+
+
+def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
+    """The configuration of the decoder, the ``model_type`` of the whole, and the parts that are left out.
+
+    A configuration that is its own decoder comes back as it is, and so does one whose decoder is not found.
+
+    Raises
+    ------
+    ValueError
+        Where whole and part contradict each other on whether the head is the embedding's table.
+
+    Examples
+    --------
+    >>> config = {"model_type": "llava_next", "text_config": {"hidden_size": 4096}, "vision_config": {}}
+    >>> inner, outer, left = part_for_text(config)
+    >>> inner["model_type"], outer, left
+    ('llama', 'llava_next', ['vision_config'])
+    """
+    outer = config.get("model_type")
+    outer = outer if isinstance(outer, str) else ""
+    if outer in WHOLE:
+        return config, outer, []
+    inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
+    own = any(key in config for key in KEYS["d_model"])
+    parts = [
+        key
+        for key, value in config.items()
+        if key.endswith("_config") and key != "quantization_config" and isinstance(value, Mapping)
+    ]
+    if SAME.get(outer, outer) in ARCHITECTURES and (own or inside is None):
+        return config, outer, [key for key in parts if "hidden_size" in config[key]]
+    if inside is None:
+        kind = FLAT.get(outer) or (
+            "llama" if outer == "llava" and config.get("architectures") == ["LlavaLlamaForCausalLM"] else None
+        )
+        if kind is None or not own:
+            return config, outer, []
+        return {**config, "model_type": kind}, outer, [key for key in (*parts, "mm_vision_tower", "img_processor") if key in config]
+    left = [key for key in parts if key != inside]
+    said = {"model_type": _type_of_part(outer), **config[inside]}
+    above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}
+    inner, _, more = part_for_text(said | above | _tied(config, outer, inside))
+    return inner, outer or str(inner.get("model_type")), left + more
+
+
+def _type_of_part(outer: str) -> str | None:
+    kind = TEXT_TYPES.get(outer, f"{outer}_text")
+    return kind if SAME.get(kind, kind) in ARCHITECTURES else None
+
+
+def _tied(config: Mapping[str, Any], outer: str, inside: str) -> dict[str, Any]:
+    """Whether the head is the embedding's table, as transformers has it: the whole says it, and the part where that is handed on.
+
+    Nothing where transformers does not know the whole, and the file says it of the part alone or not at all.
+    """
+    if outer == "vibevoice":  # it takes what the part says
+        return {}
+    within = config[inside].get(TIED)
+    usual = None if SAME.get(outer, outer) in ARCHITECTURES else left_out(outer).get(TIED)
+    handed = (
+        left_out(str(config[inside].get("model_type") or _type_of_part(outer))).get(TIED) if within is None else within
+    )
+    if outer in HANDED_ON and handed is not None and flag(f"{inside}.{TIED}", handed):
+        return {TIED: True}
+    if config.get(TIED) is not None:
+        return {TIED: config[TIED]}
+    if usual is None:
+        return {}
+    if within is not None and within != usual:
+        raise ValueError(
+            f"{TIED} is {within} in {inside}, and missing of the whole, where transformers takes {usual} for a {outer}; "
+            f"add it beside model_type={outer!r}: false where the checkpoint has a head of its own"
+        )
+    return {TIED: usual}

@@ -1,0 +1,145 @@
+"""The decoder of a model of text and pictures or sound: the one that transformers builds from the same file."""
+
+import itertools
+
+import pytest
+import torch
+from family_samples import merged
+from family_samples.sizes import DECODER
+
+import flopkit as fk
+from flopkit.models import architectures
+from flopkit.models.text_parts import FLAT, HANDED_ON, TEXT_TYPES
+
+transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
+
+SMALL = merged("SMALL")
+TIED = "tie_word_embeddings"
+
+
+def whole_types():
+    """Each model of transformers with a part for text that flopkit describes, and the type of that part."""
+    for outer in transformers.CONFIG_MAPPING:
+        whole = transformers.CONFIG_MAPPING[outer]
+        if (spec := getattr(whole, "sub_configs_defaults", {}).get("text_config")) is None:
+            continue
+        kind = getattr(spec, "model_type", None) or spec.config_class.model_type
+        if architectures.SAME.get(kind, kind) in architectures.ARCHITECTURES and kind in SMALL:
+            yield outer, kind
+
+
+WHOLE = dict(whole_types())
+
+
+def file_of(outer, tied, within, **more):
+    inside = {"model_type": WHOLE[outer], **SMALL[WHOLE[outer]]} | ({} if within is None else {TIED: within})
+    inside.pop("architectures", None)
+    return {"model_type": outer, "text_config": inside} | ({} if tied is None else {TIED: tied}) | more
+
+
+def test_the_types_of_parts_are_those_of_transformers():
+    wrong = {outer: WHOLE[outer] for outer in TEXT_TYPES if outer in WHOLE and TEXT_TYPES[outer] != WHOLE[outer]}
+    assert wrong == {} and len(set(TEXT_TYPES) & set(WHOLE)) > 15
+    assert all(
+        f"{outer}_text" == kind
+        for outer, kind in WHOLE.items()
+        if outer not in TEXT_TYPES and kind.endswith("_text") and outer in ("gemma3", "qwen3_vl")
+    )
+
+
+@pytest.mark.parametrize("outer", sorted(WHOLE))
+def test_tied_or_not_as_transformers_has_it(outer):
+    """All that whole and part may say of it."""
+    seen, failed = 0, []
+    for tied, within in itertools.product((None, True, False), repeat=2):
+        config = file_of(outer, tied, within)
+        try:
+            theirs = transformers.AutoConfig.for_model(**config)
+        except Exception as error:
+            failed.append(error)
+            continue
+        try:
+            ours = fk.from_hf(config)
+        except ValueError as error:
+            if "missing of the whole" in str(error):
+                assert tied is None and within is not None, (tied, within)
+                continue
+            if "is no decoder, and nothing by itself" in str(error):
+                return
+            raise
+        if not hasattr(theirs, TIED):
+            pytest.skip("a model in the model, which ties by its own configuration")
+        seen += 1
+        assert ours.tied == bool(getattr(theirs, TIED, False)), (tied, within)
+    if len(failed) == 9:
+        pytest.skip(f"transformers refuses such a part: {failed[0]}")
+    assert seen >= 6, failed
+
+
+PICTURES = {
+    "qwen2_vl": 4,
+    "qwen2_5_vl": 4,
+    "qwen3_vl": 4,
+    "llava": 1,
+    "mistral3": 1,
+    "gemma3": 1,
+    "glm4v": 1,
+    "glm4v_moe": 1,
+    "qwen3_vl_moe": 1,
+    "internvl": 1,
+}
+
+
+@pytest.mark.parametrize("outer", sorted(PICTURES))
+def test_parameters_and_products_of_the_decoder(outer):
+    config = file_of(outer, None, None)
+    whole = transformers.AutoConfig.for_model(**config)
+    with torch.device("meta"):
+        model = transformers.AutoModelForImageTextToText.from_config(whole, dtype=torch.bfloat16).eval()
+    ours = fk.from_hf({**config, "architectures": [type(model).__name__]})
+    assert ours.params == sum(
+        p.numel() for name, p in model.named_parameters() if "language_model" in name or "lm_head" in name
+    )
+
+
+@pytest.mark.parametrize("outer", ["qwen2_vl", "qwen2_5_vl"])
+def test_early_files_have_the_numbers_of_the_decoder_in_the_whole(outer):
+    """As published: no text_config; a file that leaves numbers out has what transformers takes."""
+    for left in ("", "vocab_size", "intermediate_size"):
+        flat = {key: value for key, value in SMALL[FLAT[outer]].items() if key != left} | {TIED: True}
+        theirs = transformers.AutoConfig.for_model(outer, **flat)
+        with torch.device("meta"):
+            model = transformers.AutoModelForImageTextToText.from_config(theirs, dtype=torch.bfloat16)
+        ours = fk.from_hf({"model_type": outer, **flat, "vision_config": {}})
+        assert ours.params == sum(
+            p.numel() for name, p in model.named_parameters() if "language_model" in name or "lm_head" in name
+        )
+        assert any("vision_config is not counted" in each for each in ours.notes)
+        assert any(left in each for each in ours.notes)
+
+
+def test_early_files_of_llava_are_those_of_a_llama():
+    config = {
+        **DECODER,
+        "model_type": "llava",
+        "architectures": ["LlavaLlamaForCausalLM"],
+        "mm_vision_tower": "a tower",
+    }
+    assert fk.from_hf(config).params == fk.from_hf({**DECODER, "model_type": "llama"}).params
+    with pytest.raises(ValueError, match="model_type='llava' is not described here"):
+        fk.from_hf({**config, "architectures": ["LlavaForConditionalGeneration"]})
+
+
+def test_a_part_without_a_type_names_the_whole():
+    with pytest.raises(ValueError, match="model_type='another' .its text_config has none. is not described here"):
+        fk.from_hf({"model_type": "another", "text_config": DECODER})
+
+
+def test_whole_and_part_that_contradict_each_other():
+    with pytest.raises(
+        ValueError,
+        match="tie_word_embeddings is False in text_config, and missing of the whole, where transformers takes True for a mistral3",
+    ):
+        fk.from_hf(file_of("mistral3", None, False))
+    assert not fk.from_hf(file_of("mistral3", False, True)).tied
+    assert "llava" in HANDED_ON and fk.from_hf(file_of("llava", False, True)).tied
