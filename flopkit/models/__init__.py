@@ -3,6 +3,7 @@
 from flopkit.models.blocks import Block, Branch, Frames, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
+from flopkit.models.ends import AttentionPool, Dense, End, EndNorm, Learned, Mean
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.finetuning import LastLayers
 from flopkit.models.formats import Formats
@@ -19,15 +20,21 @@ from flopkit.models.shared_blocks import SharedBlock
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
 from flopkit.models.storage import Storage, storage_names
+from flopkit.models.towers import Beside, Scaled, Windows
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
 __all__ = [
     "Attention",
+    "AttentionPool",
+    "Beside",
     "Block",
     "Branch",
     "ConvNet",
+    "Dense",
     "DenseAndExperts",
+    "End",
+    "EndNorm",
     "Experts",
     "Formats",
     "Frames",
@@ -39,12 +46,15 @@ __all__ = [
     "LatentAttention",
     "LayerGate",
     "LayerInputs",
+    "Learned",
     "LightningAttention",
     "LoRA",
     "MLP",
+    "Mean",
     "Model",
     "Parallel",
     "Patches",
+    "Scaled",
     "Segments",
     "SelectiveScan",
     "SharedBlock",
@@ -53,6 +63,7 @@ __all__ = [
     "StateSpace",
     "Storage",
     "WindowedLayers",
+    "Windows",
     "cnn",
     "cnn_names",
     "config_names",

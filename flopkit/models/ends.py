@@ -112,6 +112,12 @@ class EndNorm(End):
         Features of a vector. None: the model's width.
     group : int, optional
         So many tokens side by side are one vector, where *tokens* is None.
+
+    Examples
+    --------
+    >>> from flopkit.models.parts import Run
+    >>> EndNorm(name="norm", tokens=1).parts(Run(2, 197, 197), 768)[0].cost.params
+    1536
     """
 
     name: str
@@ -146,6 +152,12 @@ class Mean(End):
         Learned tokens that are left out.
     group : Size, optional
         Tokens of one mean. None: all of an image.
+
+    Examples
+    --------
+    >>> from flopkit.models.parts import Run
+    >>> Mean(but=1).parts(Run(1, 5, 5), 8)[0].cost.vector_flops == 4 * 8 + 8
+    True
     """
 
     but: int = 0
@@ -169,6 +181,13 @@ class AttentionPool(End):
         Heads of the attention, and hidden features of the MLP.
     act : str
         The activation of the MLP.
+
+    Examples
+    --------
+    >>> from flopkit.models.parts import Run
+    >>> pool = AttentionPool(heads=12, d_ff=3072, act="gelu_tanh")
+    >>> sum(each.cost.params for each in pool.parts(Run(1, 196, 196), 768))  # of SigLIP's base model
+    7087104
     """
 
     heads: Size
@@ -208,6 +227,12 @@ class Learned(End):
         How many there are, and *vectors* of the model's width besides.
     vectors : Count, optional
         Vectors of the model's width.
+
+    Examples
+    --------
+    >>> from flopkit.models.parts import Run
+    >>> Learned(name="mask token", vectors=1).parts(Run(1, 1, 1), 768)[0].cost.params
+    768
     """
 
     name: str

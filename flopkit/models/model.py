@@ -147,7 +147,8 @@ class Model(Stack):
         ----------
         seq : Size, optional
             Tokens of a sequence; of an encoder-decoder, in each of the two. A model of
-            images knows it from the image.
+            images knows it from the image; a dual encoder (CLIP) reads *batch* texts of
+            *seq* tokens, and as many images.
         batch : Size, optional
             Sequences; with *lengths*, how many times these documents are there.
         dtype : DType, optional

@@ -71,7 +71,11 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
         )
         if kind is None or not own:
             return config, outer, []
-        return {**config, "model_type": kind}, outer, [key for key in (*parts, "mm_vision_tower", "img_processor") if key in config]
+        return (
+            {**config, "model_type": kind},
+            outer,
+            [key for key in (*parts, "mm_vision_tower", "img_processor") if key in config],
+        )
     left = [key for key in parts if key != inside]
     said = {"model_type": _type_of_part(outer), **config[inside]}
     above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}

@@ -57,7 +57,9 @@ class Scaled(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         cost = scale(elements=run.tokens * d_model, factors=d_model, dtype=run.dtype)
-        cost = Cost("layer_scale", vector_by_kind=cost.vector_by_kind, bytes=cost.bytes, params_by_role={"norm": d_model})
+        cost = Cost(
+            "layer_scale", vector_by_kind=cost.vector_by_kind, bytes=cost.bytes, params_by_role={"norm": d_model}
+        )
         inside = [each._replace(unread=False) for each in self.branch.parts(run, d_model)]
         flow: dict[str, Any] = {"reads": ("output",), "makes": ("output",), "split": "sequence", "unread": True}
         return [*inside, part("layer_scale", cost, run.tokens, **flow)]
@@ -136,6 +138,20 @@ class Beside(End):
         Features of the vectors that are compared.
     learned : int, optional
         Learned numbers of the similarity: 1 for a factor, 2 for a factor and a bias.
+
+    References
+    ----------
+    Radford et al. 2021 (CLIP), figure 3; Zhai et al. 2023 (SigLIP), algorithm 1.
+
+    Examples
+    --------
+    >>> from flopkit import from_hf
+    >>> clip = from_hf({"model_type": "clip", "text_config": {}, "vision_config": {}})  # ViT-B/32
+    >>> clip.params
+    151277313
+    >>> rows = clip.forward(seq=77, batch=2).parts
+    >>> [each.flops for each in rows if each.name == "similarity"] == [2 * 2 * 2 * 512]
+    True
     """
 
     tower: Stack

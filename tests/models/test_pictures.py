@@ -37,6 +37,7 @@ PARTS = {
         "text_config": TEXT | SECTIONS, "vision_config": LATER | {"window_size": 32, "fullatt_block_indexes": [1, 3]},
     },
     "qwen3_vl": {"text_config": TEXT | SECTIONS, "vision_config": THIRD},
+    "qwen3_5": {"text_config": TEXT | SECTIONS, "vision_config": LATER | {"num_position_embeddings": 16}},
     "qwen3_vl_moe": {"text_config": TEXT | SECTIONS, "vision_config": THIRD},
 }  # fmt: skip
 GRID = (1, 8, 12)  # pictures, and patches from top to bottom and from left to right
@@ -53,7 +54,10 @@ def built(name, device="meta"):
 
 def in_text(model):
     """Parameters of the decoder and its head."""
-    named = (("language_model" in name or name.startswith("lm_head"), each.numel()) for name, each in model.named_parameters())
+    named = (
+        ("language_model" in name or name.startswith("lm_head"), each.numel())
+        for name, each in model.named_parameters()
+    )
     return sum(count for inside, count in named if inside)
 
 
@@ -65,7 +69,7 @@ def test_text_and_pictures_are_the_whole_model(name):
     assert in_text(model) + pictures.params == whole
 
 
-@pytest.mark.parametrize("name", [name for name in PARTS if not name.startswith("qwen")])
+@pytest.mark.parametrize("name", PARTS)
 def test_from_hf_keeps_text_and_pictures_apart(name):
     config, model = built(name)
     ours = fk.from_hf(config)
@@ -143,7 +147,12 @@ def test_the_tower_beside(kind):
 def test_clip_as_openai_published_it():
     """Radford et al. 2021 give no number; transformers counts 149,620,737 of ViT-B/16 and 427,616,513 of ViT-L/14 (its
     ``from_pretrained`` on the published files, in which most sizes of the texts' tower are left out)."""
-    base = {"model_type": "clip", "architectures": ["CLIPModel"], "text_config": {}, "vision_config": {"patch_size": 16}}
+    base = {
+        "model_type": "clip",
+        "architectures": ["CLIPModel"],
+        "text_config": {},
+        "vision_config": {"patch_size": 16},
+    }
     assert fk.from_hf(base).params == 149_620_737
     assert "text_config.vocab_size is missing: 49408, as transformers takes it" in fk.from_hf(base).notes
     large = {
@@ -171,7 +180,13 @@ def test_a_tower_of_clip_with_its_projection(tower):
 
 
 def test_deit_with_a_teacher():
-    sizes = {"hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "num_labels": 10}
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 80,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_labels": 10,
+    }
     name = "DeiTForImageClassificationWithTeacher"
     with torch.device("meta"):
         model = getattr(transformers, name)(transformers.DeiTConfig(**sizes)).eval()
@@ -187,5 +202,9 @@ def test_training_needs_no_gradient_of_pixels(kind):
     family = dual.SMALL[kind] if kind in dual.SMALL else {"num_labels": 3, "num_hidden_layers": 2}
     ours = fk.from_hf({"model_type": kind, **family})
     step = ours.train_step(batch=2, **({} if ours.patches else {"seq": 16}))
-    patches = next(each.flops for each in ours.forward(batch=2, **({} if ours.patches else {"seq": 16})).parts if "patches" in each.name)
+    patches = next(
+        each.flops
+        for each in ours.forward(batch=2, **({} if ours.patches else {"seq": 16})).parts
+        if "patches" in each.name
+    )
     assert step.backward.flops == 2 * step.forward.flops - patches

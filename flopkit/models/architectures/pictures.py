@@ -132,7 +132,9 @@ def _qwen(c: Fields, vision: Fields, name: str, width: Any) -> Model:
         blocks = [blocks[0] if i in whole else narrow for i in range(layers)]
     if third:
         learned = vision.need("num_position_embeddings")
-        deep = vision.listed("deepstack_visual_indexes") if "deepstack_visual_indexes" in vision.fields else [8, 16, 24]
+        said = "deepstack_visual_indexes" in vision.fields
+        deep = vision.listed("deepstack_visual_indexes") if said else [8, 16, 24]
+        deep = deep if "qwen3_vl" in c.kind else []  # Qwen3.5 has none, whatever its file says
         for place in deep:
             if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < layers:
                 raise ValueError(f"deepstack_visual_indexes: {short(place)} is no place among {layers} layers")
@@ -148,4 +150,6 @@ _PARTS: Mapping[str, tuple[str, Reader]] = {
     "qwen2_5_vl": ("qwen2_5_vl_vision", _qwen),
     "qwen3_vl": ("qwen3_vl_vision", _qwen),
     "qwen3_vl_moe": ("qwen3_vl_moe_vision", _qwen),
+    "qwen3_5": ("qwen3_5_vision", _qwen),
+    "qwen3_5_moe": ("qwen3_5_moe_vision", _qwen),
 }
