@@ -20,7 +20,7 @@ from flopkit.models.shared_blocks import SharedBlock
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
 from flopkit.models.storage import Storage, storage_names
-from flopkit.models.towers import Beside, Scaled, Windows
+from flopkit.models.towers import Beside, Scaled, Then, Windows
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
@@ -62,6 +62,7 @@ __all__ = [
     "Stack",
     "StateSpace",
     "Storage",
+    "Then",
     "WindowedLayers",
     "Windows",
     "cnn",

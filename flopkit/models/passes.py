@@ -34,14 +34,18 @@ def one(model: Stack) -> Run:
     return Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
 
 
-def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
+def through(
+    model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None, entered: bool = False
+) -> list[Part]:
     """The parts of a pass from the first to the last.
 
     *head_tokens*: how many tokens the head is for, all of them where it is None.
-    *lora*: adapters that stand in the layers.
+    *lora*: adapters that stand in the layers. *entered*: whether the run is a stream
+    already, so that nothing stands before the layers.
     """
     found = [] if model.encoder is None or run.decode else _encoded(model, run)
-    found += _entered(model, run)
+    if not entered:
+        found += _entered(model, run)
     for kind, (block, layers) in enumerate(model.blocks):
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
         inside = layer(model, block, run)

@@ -4,6 +4,7 @@ of a layer."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any
 
 from flopkit.arithmetic import exact_div
@@ -19,7 +20,7 @@ from flopkit.models.stack import Stack
 from flopkit.sizes import Size, check_fields, divides
 from flopkit.training.memory import Kept
 
-__all__ = ["Beside", "Scaled", "Windows"]
+__all__ = ["Beside", "Scaled", "Then", "Windows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +77,14 @@ class Windows(Branch):
     Parameters
     ----------
     branch : Branch
-        The branch itself.
+        The branch itself: attention.
     tokens : int
         Tokens of a window. All windows are whole: of an image whose sides no window
         divides, nothing is said here.
+    shift : int, optional
+        By how many tokens windows of a square image are moved down and to the right
+        (Swin). Those at the edge then hold places that do not see each other: under
+        EXACT their pairs do not count, under TORCH they do.
 
     Raises
     ------
@@ -99,6 +104,7 @@ class Windows(Branch):
 
     branch: Any
     tokens: int
+    shift: int = 0
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache of the branch."""
@@ -113,12 +119,79 @@ class Windows(Branch):
         return replace(run, batch=run.batch * exact_div(run.q, self.tokens), q=self.tokens, kv=self.tokens)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        parts: list[Part] = self.branch.parts(self._run(run), d_model)
-        return parts
+        found: list[Part] = self.branch.parts(self._run(run), d_model)
+        return (
+            found if not self.shift else [self._shifted(each, run) if each.role == "core" else each for each in found]
+        )
+
+    def _shifted(self, core: Part, run: Run) -> Part:
+        """The core of attention, in which the windows at the edge hold up to four places
+        that do not see each other."""
+        side, image = isqrt(self.tokens), isqrt(run.q)
+        axis = (image // side - 1) * side**2 + (side - self.shift) ** 2 + self.shift**2
+        pairs, seen = run.q * self.tokens, axis**2
+        assert core.scores_again is not None
+        again = core.scores_again.macs_by_kind
+        macs, vector = core.cost.macs_by_kind, core.cost.vector_by_kind
+
+        def visible(count: Any) -> Any:
+            return exact_div(count, pairs) * seen
+
+        scores, softmax = visible(macs["scores"]), visible(vector["softmax"])
+        kinds = {"scores": scores, "hidden": macs["scores"] - scores}
+        cost = replace(
+            core.cost, macs_by_kind=kinds,
+            vector_by_kind={**vector, "softmax": softmax, "hidden_softmax": vector["softmax"] - softmax},
+        )  # fmt: skip
+        fields = {
+            "weights": core.weights,
+            "cache": core.cache,
+            "formula": core.formula,
+            "role": core.role,
+            "reads": core.reads,
+        }
+        dim = exact_div(again["scores"], macs["pairs"])
+        return part(core.cost.name, cost, run.tokens, flash_dim=dim, **fields, makes=core.makes, split=core.split)
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         kept: list[Kept] = self.branch.kept(self._run(run), d_model, kernel, dropout)
         return kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Then(End):
+    """Further layers of another width, which read one token of *group* (Swin).
+
+    Parameters
+    ----------
+    tower : Stack
+        These layers.
+    group : int
+        How many tokens of those before make one of theirs.
+
+    References
+    ----------
+    Liu et al. 2021 (Swin), section 3.1.
+
+    Examples
+    --------
+    >>> from flopkit import from_hf
+    >>> tiny = from_hf({"model_type": "swin", "embed_dim": 96, "num_labels": 1000})
+    >>> tiny.params  # 28.3 million in table 1 of the paper's code
+    28288354
+    """
+
+    tower: Stack
+    group: int
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        tokens = exact_div(run.q, self.group)
+        found = passes.through(self.tower, Run(run.batch, tokens, tokens, causal=False, dtype=run.dtype), entered=True)
+        place = self.tower.name.rpartition(", ")[2]
+        return [
+            each if "stage" in each.cost.name else each._replace(cost=each.cost.named(f"{place}, {each.cost.name}"))
+            for each in found
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

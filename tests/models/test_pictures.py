@@ -208,3 +208,30 @@ def test_training_needs_no_gradient_of_pixels(kind):
         if "patches" in each.name
     )
     assert step.backward.flops == 2 * step.forward.flops - patches
+
+
+def test_windows_that_are_moved_hide_pairs():
+    """The masks that transformers makes for Swin-T's stages, and no window is moved in the last one."""
+    ours = fk.from_hf({"model_type": "swin", "embed_dim": 96})
+    layers = {each.name: each for each in ours.forward().parts if "layers" in each.name}
+    swin = transformers.models.swin.modeling_swin
+    for stage, side in ((1, 56), (2, 28), (3, 14)):
+        config = transformers.SwinConfig()
+        layer = swin.SwinLayer(config, 96, (side, side), 3, shift_size=3)
+        mask = layer.get_attn_mask(side, side, torch.float32, torch.device("cpu"))
+        seen = int((mask == 0).sum())
+        name = "layers" if stage == 1 else f"stage {stage}, layers"
+        plain, moved = (layers[f"{name}, kind {kind}"] for kind in (1, 2))
+        assert plain.under("TORCH").flops == moved.under("TORCH").flops == plain.flops
+        width, count = 96 * 2 ** (stage - 1), {1: 1, 2: 1, 3: 3}[stage]
+        assert plain.flops - moved.flops == count * 4 * width * (side**2 * 49 - seen)
+    assert "stage 4, layers" in layers
+    assert ours.train_step().backward.flops == 2 * ours.forward().flops - 2 * 56 * 56 * 48 * 96
+
+
+def test_partial_training_of_several_stages_is_refused():
+    ours = fk.from_hf({"model_type": "swin", "embed_dim": 96})
+    with pytest.raises(ValueError, match="only trained='all' is known"):
+        ours.train_step(trained="head")
+    with pytest.raises(ValueError, match="what its poolers, towers and heads of several layers keep is not known here"):
+        ours.train_memory()

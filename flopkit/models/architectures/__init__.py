@@ -18,6 +18,7 @@ from flopkit.models.architectures import (
     remote,
     seq2seq,
     sparse,
+    stages,
     vision,
 )
 from flopkit.models.architectures.classes import DECODER, Tasks
@@ -38,7 +39,7 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
     **layer_by_layer.MODELS, **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS, **dual.MODELS,
+    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS, **dual.MODELS, **stages.MODELS,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
@@ -49,7 +50,7 @@ WHOLE = frozenset(dual.TOWERS)
 """Types whose configurations of texts and of pictures are both read."""
 
 _TASKS: dict[str, Tasks] = {
-    **encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **gpts.TASKS, **parallel.TASKS, **remote.TASKS, **dual.TASKS,
+    **encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **gpts.TASKS, **parallel.TASKS, **remote.TASKS, **dual.TASKS, **stages.TASKS,
 }  # fmt: skip
 
 

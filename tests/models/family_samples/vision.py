@@ -20,10 +20,16 @@ SMALL = {
     "dinov2_with_registers": _DINO | {"num_register_tokens": 3, "use_swiglu_ffn": True},
     "beit": _BEIT,
     "data2vec-vision": _BEIT,
+    "swin": {
+        "image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [3, 2, 1], "num_heads": [2, 4, 4], "window_size": 4, "mlp_ratio": 2.5,
+        "num_labels": 10, "use_absolute_embeddings": True,
+    },
     "yolos": _VIT | {"image_size": [24, 32], "num_detection_tokens": 7},
 }
 
 CLASSES = dict.fromkeys(SMALL, "AutoModelForImageClassification") | {"yolos": "AutoModelForObjectDetection"}
+
+NOT_BY_LAYER = {"swin": "its stages are models of their own"}
 
 HARMLESS = {
     "vit deit ijepa": {"of another head": "encoder_stride pooler_output_size pooler_act"},
@@ -37,6 +43,10 @@ HARMLESS = {
         "of another head": "vocab_size use_auxiliary_head auxiliary_channels auxiliary_num_convs auxiliary_concat_input add_fpn "
         "pool_scales out_features out_indices stage_names reshape_hidden_states semantic_loss_ignore_index auxiliary_loss_weight",
         "how weights begin": "layer_scale_init_value",
+    },
+    "swin": {
+        "of a backbone or another head": "out_features out_indices stage_names encoder_stride",
+        "made of the others": "hidden_size num_layers",
     },
     "yolos": {"of the loss": "class_cost bbox_cost giou_cost auxiliary_loss bbox_loss_coefficient giou_loss_coefficient eos_coefficient"},
 }
