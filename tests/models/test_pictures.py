@@ -234,4 +234,4 @@ def test_partial_training_of_several_stages_is_refused():
     with pytest.raises(ValueError, match="only trained='all' is known"):
         ours.train_step(trained="head")
     with pytest.raises(ValueError, match="what its poolers, towers and heads of several layers keep is not known here"):
-        ours.train_memory()
+        ours.train_memory(kernel="math")
