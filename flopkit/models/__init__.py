@@ -3,6 +3,7 @@
 from flopkit.models.blocks import Block, Branch, Frames, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.configs import config_names, config_source, hf_config
+from flopkit.models.disentangled import Convolution, DisentangledAttention
 from flopkit.models.ends import AttentionPool, Dense, End, EndNorm, Learned, Mean
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.finetuning import LastLayers
@@ -31,8 +32,10 @@ __all__ = [
     "Block",
     "Branch",
     "ConvNet",
+    "Convolution",
     "Dense",
     "DenseAndExperts",
+    "DisentangledAttention",
     "End",
     "EndNorm",
     "Experts",

@@ -34,6 +34,7 @@ __all__ = [
 T = TypeVar("T")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
+    "dim": ("dim", "hidden_size"),
     "d_model": ("hidden_size", "n_embd", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
@@ -122,7 +123,8 @@ class Fields:
         if named := self.inside("id2label"):
             return len(named)
         key = next((key for key in ("num_labels", "_num_labels") if self.fields.get(key) is not None), "num_labels")
-        return self.count(key, 2)
+        found: int = self.count(key, 2)
+        return found
 
     def said(self, key: str) -> Any:
         """What stands under a key, None for nothing."""

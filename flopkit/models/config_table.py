@@ -117,9 +117,10 @@ class Asked(Fields):
     def dense_first(self) -> dict[str, Any]:
         return {"dense": self.need("dense", minimum=0)}
 
-    def act(self, default: str = "silu") -> str:
-        usual = self._missing(*ACT_KEYS).get("missing", default)
-        self.refused.append({"keys": list(ACT_KEYS), "else": usual, "only": [*_ACTIVATIONS]})
+    def act(self, default: str = "silu", *named: str) -> str:
+        keys = named or ACT_KEYS
+        usual = self._missing(*keys).get("missing", default)
+        self.refused.append({"keys": list(keys), "else": usual, "only": [*_ACTIVATIONS]})
         return "silu"
 
     def refuse(self, **usual: Any) -> None:
@@ -129,7 +130,7 @@ class Asked(Fields):
         ]
 
 
-_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python", "relu2")
+_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python")
 """Activations that keep the same activations in memory and cost the same FLOPs: not ReLU, whose backward pass needs no input."""
 
 

@@ -269,6 +269,10 @@ def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
         raise ValueError(
             f"{model.name}: only trained='all' is known for encoder-decoders, two towers and multi-token prediction"
         )
+    if model.shared and trained != "head":
+        raise ValueError(
+            f"{model.name}: its layers have the same parameters, so only trained='all' and 'head' are known"
+        )
     if any(getattr(block.mixer, "shares", False) for block, _ in model.blocks):
         raise ValueError(f"{model.name}: only trained='all' is known where layers share weights")
     if isinstance(trained, LoRA):
