@@ -108,8 +108,8 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
             model = replace(model, pictures=pictures)
             counted = f"vision_config, {pictures.params:,} parameters, is Model.pictures, and not counted here"
             notes.append(f"the part for text of a {outer}: {counted}")
-            if more := [key for key in others if key != "vision_config"]:
-                notes.append(f"{', '.join(more)} is not counted")
+            if rest := [key for key in others if key != "vision_config"]:
+                notes.append(f"{', '.join(rest)} is not counted")
     formats, more = formats_in(whole, model, config)
     notes += more
     last = _mtp_layer(c, model) if flag("mtp", mtp) else model.mtp

@@ -596,9 +596,9 @@ class Model(Stack):
                 )
             seq = self.patches.tokens
         seq, batch = size("seq", seq), size("batch", batch)
-        fixed = self.patches is not None and self.patches.tokens is not None
-        if fixed and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
-            raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
+        fixed = None if self.patches is None else self.patches.tokens
+        if fixed is not None and offence(lambda given, tokens: given != tokens, seq, fixed):
+            raise ValueError(f"seq={seq}: an image has {fixed} tokens in {self.name}; leave seq= out")
         if documents is not None and self.encoder is not None and self.encoder.frames is not None:
             raise ValueError(
                 f"lengths={short(lengths)}: each text of {self.name} has sound of its own, of one length; give seq=, or a call for each text"
