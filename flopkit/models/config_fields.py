@@ -101,7 +101,7 @@ TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", 
 ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
 ACTS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
-    "relu2": "relu2", "gelu_fast": "gelu_tanh", "gelu_python": "gelu",
+    "relu2": "relu2", "gelu_fast": "gelu_tanh", "gelu_python": "gelu", "quick_gelu": "quick_gelu",
 }  # fmt: skip
 
 

@@ -265,8 +265,10 @@ def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
         raise TypeError(f"trained={short(trained)}: give {_way_out(trained)}")
     if trained == "all":
         return Training(model)
-    if model.encoder is not None or model.mtp is not None:
-        raise ValueError(f"{model.name}: only trained='all' is known for encoder-decoders and multi-token prediction")
+    if model.encoder is not None or model.mtp is not None or any(hasattr(end, "tower") for end in model.ends):
+        raise ValueError(
+            f"{model.name}: only trained='all' is known for encoder-decoders, two towers and multi-token prediction"
+        )
     if model.shared and trained != "head":
         raise ValueError(
             f"{model.name}: its layers have the same parameters, so only trained='all' and 'head' are known"
