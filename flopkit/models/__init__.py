@@ -2,6 +2,7 @@
 
 from flopkit.models.blocks import Block, Branch, Frames, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
+from flopkit.models.compressed import CompressedAttention, CompressedIndexer, Compressor
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.finetuning import LastLayers
@@ -19,6 +20,7 @@ from flopkit.models.shared_blocks import SharedBlock
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
 from flopkit.models.storage import Storage, storage_names
+from flopkit.models.streams import HyperConnections
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
 
@@ -26,6 +28,9 @@ __all__ = [
     "Attention",
     "Block",
     "Branch",
+    "CompressedAttention",
+    "CompressedIndexer",
+    "Compressor",
     "ConvNet",
     "DenseAndExperts",
     "Experts",
@@ -34,6 +39,7 @@ __all__ = [
     "GatedDelta",
     "GatedRecurrence",
     "Head",
+    "HyperConnections",
     "Indexer",
     "LastLayers",
     "LatentAttention",

@@ -11,6 +11,7 @@ from flopkit.models.blocks import Block, Frames, Patches
 from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
+from flopkit.models.streams import HyperConnections
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
@@ -43,6 +44,7 @@ class Stack:
     frames: Frames | None = None
     mtp: Block | None = None
     layer_inputs: LayerInputs | None = None
+    streams: HyperConnections | None = None
     formats: Formats | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)

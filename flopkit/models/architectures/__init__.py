@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.architectures import (
+    compressed,
     decoders,
     encoders,
     gpts,
@@ -37,7 +38,7 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
     **layer_by_layer.MODELS, **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS,
+    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS, **compressed.MODELS,
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
