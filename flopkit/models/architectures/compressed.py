@@ -39,7 +39,9 @@ def _deepseek_v4(c: Fields, name: str) -> Model:
     _listed(c, "mlp_layer_types", ("hash_moe", "moe"), ["hash_moe"] * hashed + ["moe"] * (layers - hashed))
     experts = experts_of(c, shared_d_ff=c.need("expert_d_ff"))
     types = _listed(c, "layer_types", tuple(mixers), _types(c, layers))
-    after = c.listed("compress_ratios")[layers:]  # that of the layer for multi-token prediction, the window if it is not said
+    after = c.listed("compress_ratios")[
+        layers:
+    ]  # that of the layer for multi-token prediction, the window if it is not said
     c.mtp = Block(mixer=mixers[_RATIOS[after[0]] if after else WINDOWED], mlp=experts)
     streams = HyperConnections(count=c.need("hc_mult"), iterations=c.need("hc_sinkhorn_iters"))
     return Model(
