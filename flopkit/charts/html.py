@@ -213,7 +213,7 @@ def _data(figure: Answers) -> dict[str, Any]:
         **({"alt": figure.alt} if figure.chart else {}),
         **({"refused": figure.refused} if figure.refused else {}),
         **(
-            {"paste": {"table": figure.paste.table, "unable": figure.paste.unable, "texts": figure.paste.texts}}
+            {"paste": {"table": figure.paste.table, "unable": figure.paste.unable, "texts": figure.paste.texts, "wholes": figure.paste.wholes}}
             if figure.paste
             else {}
         ),

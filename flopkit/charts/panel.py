@@ -170,13 +170,14 @@ class Paste:
     """A box into which a reader pastes a JSON object, from which controls are set.
 
     ``table`` says where, for each value of the field ``model_type``: see ``flopkit.models.config_table``. What the figure has no
-    control for stands in ``unable``, with the reason. ``texts``: under which keys a model of text and images keeps its part for text.
+    control for stands in ``unable``, with the reason. ``texts``: under which keys a model of text and images keeps its part for text; ``wholes``: what is known of such models.
     """
 
     label: str
     table: Mapping[str, Any] = field(hash=False)
     unable: Mapping[str, str] = field(default_factory=dict, hash=False)
     texts: tuple[str, ...] = ()
+    wholes: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from flopkit.cost import Cost
 from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.macs import seen
-from flopkit.sizes import Size, checked, choice, divides
+from flopkit.sizes import Count, Size, checked, choice, divides, offence
 
-__all__ = ["Chunks", "Window", "attention", "chunks", "visible_pairs", "visible_rows", "window"]
+__all__ = ["Around", "Chunks", "Window", "around", "attention", "chunks", "visible_pairs", "visible_rows", "window"]
 
 SCALE_FLOPS = 1
 SOFTMAX_KIND = {"scores": "softmax", "hidden": "hidden_softmax"}  # the vector work that goes with pairs
@@ -38,8 +38,18 @@ class Chunks:
         return f"chunks({self.width})"
 
 
-Mask: TypeAlias = Literal["full", "causal"] | Window | Chunks
-"""Which query sees which key: all, those up to its own place (aligned bottom-right), ``fk.window(w)``, or `chunks` of w."""
+@dataclass(frozen=True)
+class Around:
+    """A sliding window on both sides: each query sees its own key and *reach* keys before it and after it."""
+
+    reach: Count
+
+    def __str__(self) -> str:
+        return f"around({self.reach})"
+
+
+Mask: TypeAlias = Literal["full", "causal"] | Window | Chunks | Around
+"""Which query sees which key: all, those up to its own place (aligned bottom-right), ``fk.window(w)``, `chunks` of w, or those `around` it."""
 
 
 @checked
@@ -77,6 +87,24 @@ def chunks(width: Size) -> Chunks:
 
 
 @checked
+def around(reach: Count) -> Around:
+    """A sliding window of an encoder: a query sees the keys that are at most *reach* places away, before it or after it
+    (ModernBERT).
+
+    Parameters
+    ----------
+    reach : Count
+        Keys that a query sees on either side, its own not among them. A window of 128 positions in ModernBERT reaches 64.
+
+    Examples
+    --------
+    >>> visible_pairs(5, 5, around(1))  # all but the first and the last see three
+    13
+    """
+    return Around(reach)
+
+
+@checked
 def visible_pairs(q: Size, kv: Size, mask: Mask) -> Number:
     """Query-key pairs that *mask* lets through, for *q* queries and *kv* keys of one head.
 
@@ -84,18 +112,20 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Number:
     ``T(n) = n(n+1)/2`` for n > 0 and 0 below: ``T(kv) − T(kv−q)``, which is ``q·kv − q(q−1)/2`` where q ≤ kv.
     Window of w: ``T(kv) − T(kv−q) − T(kv−w) + T(kv−q−w)``.
     Chunks of w: ``P(kv) − P(kv−q)`` with ``P(n) = ⌊n/w⌋·T(w) + T(n mod w)``.
+    Around of r: those of a window of r + 1, and after a query ``T(q−1) − T(q−1−r)``, where q ≤ kv.
 
     Parameters
     ----------
     q, kv : Size
         Queries and keys; kv includes the cache.
     mask : Mask
-        ``"full"``, ``"causal"``, ``fk.window(w)`` or ``chunks(w)``.
+        ``"full"``, ``"causal"``, ``fk.window(w)``, ``chunks(w)`` or ``around(r)``.
 
     Raises
     ------
     ValueError or TypeError
-        For a size that is not a whole number of at least 1, or an unknown mask.
+        For a size that is not a whole number of at least 1, an unknown mask, or more queries than keys with a window on
+        both sides.
 
     Examples
     --------
@@ -105,6 +135,10 @@ def visible_pairs(q: Size, kv: Size, mask: Mask) -> Number:
     if isinstance(mask, Window):
         whole = maximum(minimum(q, kv - mask.width + 1), 0)  # queries that see as many keys as the window has
         return whole * mask.width + seen(q - whole, minimum(kv, mask.width - 1))
+    if isinstance(mask, Around):
+        if wrong := offence(lambda q, kv: q > kv, q, kv):
+            raise ValueError(f"q={wrong[0]} is more than kv={wrong[1]}: with {mask} each query has a key of its own")
+        return visible_pairs(q, kv, Window(mask.reach + 1)) + seen(mask.reach, q - 1)
     if isinstance(mask, Chunks):
         return _in_chunks(kv, mask.width) - _in_chunks(kv - q, mask.width)
     if choice_of_mask(mask) == "full":
@@ -120,14 +154,16 @@ def _in_chunks(n: Number, width: Number) -> Number:
 
 @checked
 def visible_rows(q: Size, kv: Size, mask: Mask) -> Number:
-    """Rows of K and V that at least one of *q* queries sees: all *kv*, min(kv, q+w−1) under a window of w, or those from the
-    beginning of the first query's chunk on.
+    """Rows of K and V that at least one of *q* queries sees: all *kv*, min(kv, q+w−1) under a window of w, min(kv, q+r) around
+    each query, or those from the beginning of the first query's chunk on.
 
     >>> visible_rows(1, 8192, window(1024))
     1024
     """
     if isinstance(mask, Window):
         return minimum(kv, q + mask.width - 1)
+    if isinstance(mask, Around):
+        return minimum(kv, q + mask.reach)
     if isinstance(mask, Chunks):
         return kv - ceil_div(kv - q - mask.width + 1, mask.width) * mask.width
     choice_of_mask(mask)
@@ -138,7 +174,7 @@ def choice_of_mask(mask: Any) -> str:
     """Check *mask* where it is a name."""
     if not isinstance(mask, str) or mask not in ("full", "causal"):
         raise ValueError(
-            f"mask={mask!r}: must be 'full', 'causal' or fk.window(w) (or chunks(w), see flopkit.layers.attentions)"
+            f"mask={mask!r}: must be 'full', 'causal' or fk.window(w) (or chunks(w), around(r), see flopkit.layers.attentions)"
         )
     return mask
 
@@ -214,7 +250,7 @@ def attention(
     pairs = visible_pairs(q, kv, mask)
     visible = batch * heads * pairs
     hidden = batch * heads * (q * kv - pairs)
-    masked = isinstance(mask, Window | Chunks) or mask != "full"
+    masked = isinstance(mask, Window | Chunks | Around) or mask != "full"
     rows = visible_rows(q, kv, mask) if kernel == "flash" else kv  # the whole score matrix is made of all rows
     queries, keys = batch * heads * q, batch * kv_heads * rows
     tensors = (queries * head_dim, keys * head_dim, keys * v_head_dim, queries * v_head_dim)

@@ -4,6 +4,7 @@ from flopkit.models.blocks import Block, Branch, Frames, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
 from flopkit.models.compressed import CompressedAttention, CompressedIndexer, Compressor
 from flopkit.models.configs import config_names, config_source, hf_config
+from flopkit.models.disentangled import Convolution, DisentangledAttention
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.finetuning import LastLayers
 from flopkit.models.formats import Formats
@@ -32,7 +33,9 @@ __all__ = [
     "CompressedIndexer",
     "Compressor",
     "ConvNet",
+    "Convolution",
     "DenseAndExperts",
+    "DisentangledAttention",
     "Experts",
     "Formats",
     "Frames",

@@ -39,8 +39,9 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
     found: list[Kept] = []
     for place, (name, branch) in enumerate(block.branches):
         if block.norms != "parallel" or place == 0:
-            normed = _normed(model, f"{name}_norm", run)
-            found += normed[1:] if block.norms == "parallel-two" and place else normed  # their input is the same
+            if place > 0 or block.mixer_norm:
+                normed = _normed(model, f"{name}_norm", run)
+                found += normed[1:] if block.norms == "parallel-two" and place else normed  # their input is the same
             found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
         found += branch.kept(run, model.d_model, kernel, dropout)
         if dropout:
@@ -142,9 +143,12 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
     layer for multi-token prediction."""
     model = training.model
     reached = any(not is_zero(count) for count in training.reached)
-    norms = (1 if model.final_norm and reached else 0) + (1 if model.embedding_norm and training.table else 0)
     normed = total(kept.bytes for kept in _normed(model, "norm", run))
-    found = norms * normed + _head(training, run)
+    found = (normed if model.final_norm and reached else 0) + _head(training, run)
+    if model.embedding_norm and training.table:
+        found = found + total(kept.bytes for kept in _normed(model, "norm", run, model.embedding_dim))
+    if model.embedding_dim is not None and training.all:
+        found = found + nbytes(run.tokens * model.embedding_dim, run.dtype)
     if model.frames is not None:
         raise ValueError(
             f"{model.name}: what the convolutions over sound keep is not known here; train_step counts their FLOPs"
@@ -163,31 +167,32 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
 
 
 def _head(training: Training, run: Run) -> Any:
-    """Bytes that the head keeps: its input, what lies between a dense layer before it
-    and its product, and the log-probabilities of the loss in fp32.
+    """Bytes that the head keeps, and the one beside it: their input, what lies between a
+    dense layer before a product and it, and the log-probabilities of the loss in fp32.
 
     A head for sequences reads one token of each, but as a view of all of them.
     """
     model = training.model
-    head = model.end
-    if head is None:
-        return 0
-    rows = head.rows(run.batch, run.tokens)
-    between = nbytes(rows * head.width(model.word_width), run.dtype)
-    outputs = model.vocab if head.words else head.outputs
-    found = nbytes(rows * outputs, "fp32") + (nbytes(run.tokens * model.word_width, run.dtype) if training.head else 0)
-    if not is_zero(head.dense):
-        if head.act and head.act != "tanh":  # tanh keeps its output, which the product reads
+    found: Any = nbytes(run.tokens * model.word_width, run.dtype) if model.heads and training.head else 0
+    for head in model.heads:
+        rows = head.rows(run.sequences, run.tokens)
+        between = nbytes(rows * head.width(model.word_width), run.dtype)
+        outputs = model.vocab if head.words else head.outputs
+        found = found + nbytes(rows * outputs, "fp32")
+        if is_zero(head.dense):
+            continue
+        of_output = head.act in ("tanh", "relu")  # their backward pass reads the output, as the product does
+        if head.act and not of_output:
             found = found + between
         if head.norm:
             found = found + between + nbytes((1 if model.norm == "rms" else 2) * rows, "fp32")
-        if head.act == "tanh" or (training.head and not is_zero(outputs)):
+        if (of_output and not head.norm) or (training.head and not is_zero(outputs)):
             found = found + between
     return found
 
 
-def _normed(model: Stack, name: str, run: Run) -> list[Kept]:
+def _normed(model: Stack, name: str, run: Run, width: Any = None) -> list[Kept]:
     """The input of a norm, and mean and deviation of each row."""
     rows = 1 if model.norm == "rms" else 2
-    wide = Kept(f"{name}, input", nbytes(run.tokens * model.d_model, run.dtype))
+    wide = Kept(f"{name}, input", nbytes(run.tokens * (model.d_model if width is None else width), run.dtype))
     return [wide, Kept(f"{name}, statistics", nbytes(rows * run.tokens, "fp32"))]

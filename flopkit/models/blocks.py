@@ -62,6 +62,8 @@ class Block:
         branch or sum), ``"both"``, ``"parallel"``: one norm, and both branches read
         its output (PaLM), or ``"parallel-two"``: both branches read the layer's input,
         each through a norm of its own (GPT-NeoX).
+    mixer_norm : bool, optional
+        Whether a norm before the mixer is among them. ModernBERT's first layer has none.
     """
 
     mixer: Branch | None
@@ -69,12 +71,17 @@ class Block:
     cross: Branch | None = None
     last: Branch | None = None
     norms: str = "pre"
+    mixer_norm: bool = True
 
     def __post_init__(self) -> None:
         choice("norms", self.norms, ("pre", "post", "both", "parallel", "parallel-two"))
+        if not self.mixer_norm and self.norms != "pre":
+            raise ValueError(f"mixer_norm=False is for norms='pre', not for norms={self.norms!r}")
 
     def norm_before(self, place: int) -> bool:
         """Whether a norm stands before the branch at a *place*."""
+        if place == 0 and not self.mixer_norm:
+            return False
         return self.norms in ("pre", "both", "parallel-two") or (self.norms == "parallel" and place == 0)
 
     @property

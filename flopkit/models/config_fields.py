@@ -34,6 +34,7 @@ __all__ = [
 T = TypeVar("T")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size",),
+    "dim": ("dim", "hidden_size"),
     "d_model": ("hidden_size", "n_embd", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),

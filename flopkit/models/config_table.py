@@ -129,7 +129,7 @@ class Asked(Fields):
         ]
 
 
-_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python", "relu2")
+_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python")
 """Activations that keep the same activations in memory and cost the same FLOPs: not ReLU, whose backward pass needs no input."""
 
 

@@ -4,6 +4,7 @@ parts; and what it says that makes no text."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -47,7 +48,10 @@ def _rows(part: Part, times: Any, level: int, whole: Any) -> list[dict[str, Any]
     """A part, whose cost is that of all of them, and what is inside."""
     found = [_row(part.cost.name, times, part.formula, part.cost, whole, level)]
     for inner in part.inside:
-        all_of_them = inner._replace(cost=(inner.cost * times).named(inner.cost.name))
+        whole_cost = (inner.cost * times).named(inner.cost.name)
+        if part.shared:
+            whole_cost = replace(whole_cost, params_by_role=inner.cost.params_by_role)
+        all_of_them = inner._replace(cost=whole_cost)
         found += _rows(all_of_them, times * inner.times, level + 1, whole)
     return found
 

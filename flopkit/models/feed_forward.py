@@ -37,12 +37,15 @@ class MLP(Branch):
         Whether there is a third matrix, whose output the activated one multiplies.
     bias : Flag, optional
         Whether each dense layer adds a bias.
+    down_bias : Flag, optional
+        Whether the last one does, where that differs. None: as the others.
     """
 
     d_ff: Size
     act: str = "silu"
     gated: bool = True
     bias: Flag = False
+    down_bias: Flag | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -58,8 +61,9 @@ class MLP(Branch):
             _xielu(elements, run.dtype) if kind == "xielu" else activation(kind, elements=elements, dtype=run.dtype)
         )
         found.append(part(prefix + kind, middle, run.tokens, reads=("hidden",), makes=("hidden",), split="inner"))
+        last_bias = self.bias if self.down_bias is None else self.down_bias
         outward: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",), "split": "row", "unread": True}
-        return [*found, project(prefix + "down_proj", run, self.d_ff, d_model, self.bias, **outward)]
+        return [*found, project(prefix + "down_proj", run, self.d_ff, d_model, last_bias, **outward)]
 
     def kept(
         self, run: Run, d_model: Any, kernel: str, dropout: bool, prefix: str = "", down: str = "down_proj"

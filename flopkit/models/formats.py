@@ -182,7 +182,7 @@ def part_bytes(part: Part, formats: Formats, *, kind: int = -1, whole: bool = Fa
         return _bytes(part, formats, formats.of(role_of(part)), whole)
     found: Any = 0
     for each in part.inside:
-        usual = part.times
+        usual = 1 if part.shared and whole else part.times
         for other in formats.others:
             if (other.kind, other.part) == (kind, each.cost.name):
                 usual = usual - other.layers

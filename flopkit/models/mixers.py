@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from flopkit.arithmetic import is_zero, minimum
 from flopkit.dtypes import nbytes
 from flopkit.layers.attention_layers import mla
-from flopkit.layers.attentions import Mask, attention, chunks, window
+from flopkit.layers.attentions import Mask, around, attention, chunks, window
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
@@ -40,6 +40,9 @@ class Attention(Branch):
     chunk : Size, optional
         Tokens of a chunk, inside which a query sees those before it (Llama 4). None:
         the sequence is not divided.
+    reach : Count, optional
+        How many tokens a query sees on either side of itself, where those after it are
+        not hidden (ModernBERT's local layers). None: all.
     v_head_dim : Size, optional
         Features of a head of values (MiMo-V2). None: as many.
     rotary : Any, optional
@@ -84,6 +87,7 @@ class Attention(Branch):
     head_dim: Size
     window: Size | None = None
     chunk: Size | None = None
+    reach: Count | None = None
     v_head_dim: Size | None = None
     rotary: Any = None
     qkv_bias: Flag = False
@@ -105,17 +109,22 @@ class Attention(Branch):
         turned = self.head_dim if self.rotary is None else self.rotary
         object.__setattr__(self, "rotary", size("rotary", turned, minimum=0))
         choice("qk_norm", self.qk_norm, ("", "head", "whole", "plain", "layer", "heads"))
-        if self.window is not None and self.chunk is not None:
-            raise ValueError(f"window={self.window} beside chunk={self.chunk}: give one of them")
+        widths = {"window": self.window, "chunk": self.chunk, "reach": self.reach}
+        said = [f"{name}={width}" for name, width in widths.items() if width is not None]
+        if len(said) > 1:
+            raise ValueError(f"{' beside '.join(said)}: give one of them")
         divides("kv_heads", self.kv_heads, "heads", self.heads)
 
     def mask(self, run: Run) -> Mask:
         """Which token sees which, in this layer."""
-        if self.cross or not run.causal:
+        if self.cross:
             return "full"
+        if not run.causal:
+            return "full" if self.reach is None else around(self.reach)
         if self.chunk is not None:
             return chunks(self.chunk)
-        return "causal" if self.window is None else window(self.window)
+        before = self.window if self.reach is None else self.reach + 1
+        return "causal" if before is None else window(before)
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens: keys and values of

@@ -45,6 +45,10 @@ class Model(Stack):
         Words, or the classes of a model of images.
     blocks : tuple[tuple[Block, Size], ...]
         The kinds of layers, each with how many there are: ``((Block(…), 32),)``.
+    shared : bool, optional
+        Whether all layers of a kind have the same parameters, which then count once
+        (ALBERT). Their FLOPs count for each layer, and so they do under a convention
+        that counts parameters.
     order : tuple[int, ...], optional
         The kind of each layer in turn, as a place in *blocks*; for tables and
         comparisons, the numbers do not need it.
@@ -66,14 +70,26 @@ class Model(Stack):
         alone (ViT); or a `Head` with its sizes.
     head_bias : Flag, optional
         Whether the head's product adds a bias.
+    second_head : Head, optional
+        A head for labels beside the other one (BERT's pretraining).
+    unused : Count, optional
+        Parameters that no forward pass uses: a second bias of untied words (BERT), a
+        head for contacts (ESM).
     positions : Size, optional
         Rows of a table of learned positions. None: there is none.
     position_offset : Count, optional
-        The first rows of this table that no token reads (OPT: two).
-    token_types : int, optional
-        Rows of a table of token types (BERT), which is added.
+        The first rows of this table that no token reads: RoBERTa's 514 rows are for
+        512 tokens, and OPT's are two more, too.
+    token_types : int or tuple of int, optional
+        Rows of a table of token types (BERT), or of several, which are added.
     embedding_norm : bool, optional
         Whether a norm follows the embedding.
+    embedding_dim : Size, optional
+        Features of the embedding's tables, where a dense layer behind them (and behind
+        their norm) makes *d_model* of them (ALBERT, ELECTRA). None: *d_model*, and there
+        is no such layer.
+    embedding_bias : Flag, optional
+        Whether this layer adds a bias.
     word_dim : Size, optional
         Features of a word's vector where they are not *d_model*: a matrix leads into
         the layers, and one out of them to the head (OPT-350m).
@@ -333,7 +349,9 @@ class Model(Stack):
         qk_nope numbers a token, and the latent holds the rope key, qk_rope numbers.
         Layers with a state (gated delta rule, Mamba-2): with ``"math"`` the chunked
         algorithm as transformers writes it out in torch, its copies in fp32 among it. A
-        fused kernel, which recomputes most of it, is not known here.
+        fused kernel, which recomputes most of it, is not known here, nor is what other
+        layers with a state keep (`SelectiveScan`, `LightningAttention`,
+        `GatedRecurrence`, `SharedBlock`, a `GatedDelta` with *decay_rank*).
         The first layer with adapters is taken for one like the others: it keeps what
         leads to an input that needs no gradient, too.
         The layer for multi-token prediction counts among the ends: no policy computes

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from flopkit.arithmetic import exact_div, total
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
-from flopkit.layers.attentions import SCALE_FLOPS, Chunks, Mask, Window, visible_pairs
+from flopkit.layers.attentions import SCALE_FLOPS, Around, Chunks, Mask, Window, visible_pairs
 from flopkit.layers.pointwise import SOFTMAX_FLOPS, residual
 from flopkit.layers.products import dense
 from flopkit.sizes import Lengths
@@ -137,7 +137,8 @@ class Part(NamedTuple):
     core: Cost | None = None  # attention's scores and values, which selective recompute computes again
     scores_again: Cost | None = None  # what a flash kernel computes again in its backward pass
     inside: tuple[Any, ...] = ()  # of equal layers: the parts of one of them,
-    times: Any = 1  # and how many layers there are
+    times: Any = 1  # and how many layers there are,
+    shared: bool = False  # and whether they have the same parameters
     shape: tuple[Any, ...] = ()  # of a dense layer: its features in and out
     matrices: tuple[
         tuple[Any, Any], ...
@@ -208,6 +209,8 @@ def pairs_of(run: Run, mask: Mask) -> tuple[Any, Any]:
         seen = documents.squares
     elif isinstance(mask, Chunks):
         seen = documents.within(mask.width)
+    elif isinstance(mask, Around):  # as many after a token as before it, and itself once
+        seen = 2 * documents.seen(mask.reach + 1) - documents.tokens
     else:
         seen = documents.seen(mask.width if isinstance(mask, Window) else None)
     return run.batch * seen, run.batch * documents.squares

@@ -13,6 +13,7 @@ from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import Block, Frames
+from flopkit.models.heads import Head
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run, added, part, placed, project
 from flopkit.models.stack import Stack
@@ -44,7 +45,7 @@ def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None =
     for kind, (block, layers) in enumerate(model.blocks):
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
         inside = layer(model, block, run)
-        found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers))
+        found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers, model.shared))
     if model.streams is not None:
         found += model.streams.joined(run, model.d_model, place="after")
     if model.final_norm:
@@ -63,8 +64,8 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
     if model.streams is not None:
-        if block.norms != "pre":
-            raise ValueError(f"norms={block.norms!r} beside several streams: only 'pre' is described here")
+        if block.norms != "pre" or block.last is not None:
+            raise ValueError("several streams: layers are described here only with norms='pre' and without last=")
         before["reads"] = ("input",)
     for place, (name, branch) in enumerate(block.branches):
         if model.streams is not None:
@@ -99,7 +100,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
 
 
 def _entered(model: Stack, run: Run) -> list[Part]:
-    tokens, d_model = run.tokens, model.d_model
+    tokens, d_model = run.tokens, model.d_model if model.embedding_dim is None else model.embedding_dim
     if model.patches is not None:
         side = model.patches.image // model.patches.patch
         conv = conv2d(
@@ -114,7 +115,7 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     elif model.frames is not None:
         found = _heard(model.frames, d_model, run)
     else:
-        width = model.word_width
+        width = model.word_width if model.embedding_dim is None else model.embedding_dim
         table = embedding(tokens=tokens, vocab=model.vocab, d_model=width, dtype=run.dtype)
         kind = {"embedding": (1 - model.tied) * tokens * model.vocab * width}
         if not is_zero(model.tied):
@@ -124,9 +125,13 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
         if model.word_dim is not None:
             found.append(project("project_in", run, width, d_model, place="before"))
-        if model.token_types:
-            types = embedding(tokens=tokens, vocab=model.token_types, d_model=d_model, dtype=run.dtype)
-            types = replace(types, macs_by_kind={}, params_by_role={"position": model.token_types * d_model})
+        for rows in (
+            model.token_types
+            if isinstance(model.token_types, tuple)
+            else (model.token_types,) * bool(model.token_types)
+        ):
+            types = embedding(tokens=tokens, vocab=rows, d_model=d_model, dtype=run.dtype)
+            types = replace(types, macs_by_kind={}, params_by_role={"position": rows * d_model})
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
         for_tokens = model.positions - model.position_offset
@@ -138,7 +143,9 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     if model.layer_inputs is not None:
         found += model.layer_inputs.parts(run, d_model)
     if model.embedding_norm:
-        found.append(_normed(model, "embedding_norm", run, place="before"))
+        found.append(_normed(model, "embedding_norm", run, width=d_model, place="before"))
+    if model.embedding_dim is not None:
+        found.append(project("embedding_proj", run, d_model, model.d_model, model.embedding_bias, place="before"))
     return found
 
 
@@ -167,9 +174,16 @@ def _encoded(model: Stack, run: Run) -> list[Part]:
 
 
 def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
-    head = model.end
-    if head is None:
-        return []
+    found = [] if model.end is None else _ended(model, model.end, run, tokens)
+    if not is_zero(model.unused):
+        found.append(Part(Cost("unused", params_by_role={"weight": model.unused}), place="head"))
+    if model.second_head is not None:
+        found += _ended(model, model.second_head, run, tokens, "second_head")
+    return found
+
+
+def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "head") -> list[Part]:
+    """The parts of one *head*."""
     rows, width = head.rows(run.sequences, tokens), head.width(model.word_width)
     at: dict[str, Any] = {"tokens": rows, "place": "head"}
     found: list[Part] = []
@@ -184,9 +198,9 @@ def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     if not head.words:
         if not is_zero(head.outputs):
             formula = f"2·{'tokens' if head.each == 'token' else 'batch'}·{width}·{head.outputs}"
-            found.append(project("head", run, width, head.outputs, head.bias, formula=formula, **at))
+            found.append(project(last_name, run, width, head.outputs, head.bias, formula=formula, **at))
         return found
-    last = project("head", run, width, model.vocab, head.bias, split="vocab", **at)
+    last = project(last_name, run, width, model.vocab, head.bias, split="vocab", **at)
     macs, roles = dict(last.cost.macs_by_kind), dict(last.cost.params_by_role)
     macs["head"] = macs.pop("products")
     roles["head"] = (1 - model.tied) * roles.pop("weight")
@@ -214,21 +228,25 @@ def _more_tokens(model: Stack, run: Run) -> Part:
     return _repeated("mtp", inside, 1)._replace(place="mtp")
 
 
-def _repeated(name: str, parts: Iterable[Part], times: Any) -> Part:
-    """Equal layers as one part."""
+def _repeated(name: str, parts: Iterable[Part], times: Any, shared: bool = False) -> Part:
+    """Equal layers as one part; whether they have the same parameters."""
     parts = list(parts)
 
     def summed(costs: Iterable[Cost | None]) -> Cost:
         found: Cost = Cost.total("layer", [cost for cost in costs if cost is not None]) * times
         return found
 
+    whole = summed(each.cost for each in parts).named(name)
+    if shared:
+        whole = replace(whole, params_by_role=Cost.total("layer", [each.cost for each in parts]).params_by_role)
     return Part(
-        summed(each.cost for each in parts).named(name),
+        whole,
         times * total(each.weights for each in parts),
         times * total(each.cache for each in parts),
         scores_again=summed(each.scores_again for each in parts),
         role="stack",
         place="layers",
         inside=tuple(parts),
+        shared=shared,
         times=times,
     )

@@ -25,6 +25,7 @@ class Stack:
     d_model: Size
     vocab: Size = 1
     blocks: tuple[tuple[Block, Size], ...]
+    shared: bool = False
     order: tuple[int, ...] = ()
     norm: str = "rms"
     norm_weight: Flag = True
@@ -33,10 +34,14 @@ class Stack:
     tied: Flag = False
     head: str | Head = "tokens"
     head_bias: Flag = False
+    second_head: Head | None = None
+    unused: Count = 0
     positions: Size | None = None
+    token_types: int | tuple[int, ...] = 0
     position_offset: Count = 0
-    token_types: int = 0
     embedding_norm: bool = False
+    embedding_dim: Size | None = None
+    embedding_bias: Flag = True
     word_dim: Size | None = None
     causal: bool = True
     encoder: Stack | None = None
@@ -54,6 +59,8 @@ class Stack:
         choice("norm", self.norm, ("rms", "layer"))
         if not isinstance(self.head, Head):
             choice("head", self.head, HEADS)
+        if self.second_head is not None and self.second_head.words:
+            raise ValueError("second_head is for labels beside the words: give it outputs=")
         counted = tuple((block, size("layers", layers, minimum=0)) for block, layers in self.blocks)
         object.__setattr__(self, "blocks", counted)
 
@@ -66,6 +73,11 @@ class Stack:
             "classes": Head(outputs=self.vocab, each="sequence", bias=True),
         }
         return self.head if isinstance(self.head, Head) else words.get(self.head)
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """The head and the one beside it, those of the two that there are."""
+        return tuple(each for each in (self.end, self.second_head) if each is not None)
 
     @property
     def word_width(self) -> Any:

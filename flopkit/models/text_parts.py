@@ -9,7 +9,7 @@ from flopkit.models.architectures import ARCHITECTURES, SAME
 from flopkit.models.config_fields import KEYS, TEXT_PARTS, left_out
 from flopkit.sizes import flag
 
-__all__ = ["part_for_text"]
+__all__ = ["part_for_text", "whole_types"]
 
 TEXT_TYPES = {
     "aya_vision": "cohere2", "cohere2_vision": "cohere2", "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "exaone4_5": "exaone4",
@@ -106,3 +106,20 @@ def _tied(config: Mapping[str, Any], outer: str, inside: str) -> dict[str, Any]:
             f"add it beside model_type={outer!r}: false where the checkpoint has a head of its own"
         )
     return {TIED: usual}
+
+
+def whole_types() -> dict[str, dict[str, Any]]:
+    """What is known of each model of text and more, as data for a page without Python.
+
+    *type*: the ``model_type`` of its decoder, where the file leaves it out; *flat*: where its numbers stand in the whole; *tied*:
+    what is taken where the whole does not say it; *handed*: whether the decoder's word on it is enough.
+
+    >>> whole_types()["llava_next"]
+    {'type': 'llama', 'flat': None, 'tied': False, 'handed': False}
+    """
+    known = {*ARCHITECTURES, *SAME}
+    usual = {kind.removesuffix("_text") for kind in known if kind.endswith("_text")} - known
+    return {
+        outer: {"type": _type_of_part(outer), "flat": FLAT.get(outer), "tied": left_out(outer).get(TIED), "handed": outer in HANDED_ON}
+        for outer in sorted({*TEXT_TYPES, *FLAT, *usual})
+    }

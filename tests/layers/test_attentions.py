@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 import flopkit as fk
 from flopkit.conventions import EXACT, TORCH
-from flopkit.layers.attentions import chunks, visible_rows
+from flopkit.layers.attentions import around, chunks, visible_rows
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 few = st.integers(1, 6)
@@ -48,6 +48,26 @@ def test_chunks(q, extra, width):
     assert visible_rows(q, kv, mask) == len({j for _, j in seen})
     swept = fk.visible_pairs(np.array([q]), np.array([kv]), chunks(np.array([width])))
     assert swept.tolist() == [len(seen)]
+
+
+@quick
+@given(q=lengths, extra=st.integers(0, 24), reach=st.integers(0, 24))
+def test_around(q, extra, reach):
+    """Pair by pair, and the rows that any query sees."""
+    kv, mask = q + extra, around(reach)
+    seen = [(i, j) for i in range(extra, kv) for j in range(kv) if abs(i - j) <= reach]
+    assert fk.visible_pairs(q, kv, mask) == len(seen)
+    assert visible_rows(q, kv, mask) == len({j for _, j in seen})
+    swept = fk.visible_pairs(np.array([q]), np.array([kv]), around(np.array([reach])))
+    assert swept.tolist() == [len(seen)]
+    sizes = {"batch": 2, "q": q, "kv": kv, "heads": 3, "head_dim": 4, "mask": mask}
+    assert fk.attention(**sizes).flops == 2 * 2 * 3 * 2 * 4 * len(seen)
+    assert fk.attention(**sizes).under(TORCH).flops == 2 * 2 * 3 * 2 * 4 * q * kv
+    if extra:
+        with pytest.raises(
+            ValueError, match=f"q={kv} is more than kv={q}: with around.* each query has a key of its own"
+        ):
+            fk.visible_pairs(kv, q, mask)
 
 
 @quick

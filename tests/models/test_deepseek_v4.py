@@ -158,6 +158,19 @@ def test_what_the_indexer_does_has_no_backward_pass():
     assert report.backward.under("TORCH").flops == step.backward.flops + 2 * hidden
 
 
+@pytest.mark.parametrize("layers", [1, 2, 5])
+def test_the_last_layers_alone_are_trained(layers):
+    model = theirs("meta")
+    frozen = [model.model.embed_tokens, *model.model.layers[: 5 - layers]]
+    for each in frozen:
+        each.requires_grad_(False)
+    report = fk.count(lambda: model(input_ids=ids(64, "meta")).logits.sum().backward())
+    trained = fk.models.LastLayers(layers)
+    assert ours().trained_params(trained) == sum(p.numel() for p in model.parameters() if p.requires_grad)
+    backward = ours().train_step(seq=64, trained=trained).backward
+    assert backward.under("TORCH").flops == report.backward.under("TORCH").flops
+
+
 def test_the_published_file():
     """Its parameters and products in transformers 5.23, on meta."""
     flash = fk.from_hf(FLASH)

@@ -14,8 +14,7 @@ transformers = pytest.importorskip("transformers", reason='needs transformers: p
 
 SMALL, CLASSES, BEYOND, HARMLESS = (merged(name) for name in ("SMALL", "CLASSES", "BEYOND", "HARMLESS"))
 INPUTS, NOT_BY_LAYER, NOT_ON_META = merged("INPUTS"), merged("NOT_BY_LAYER"), merged("NOT_ON_META")
-EAGER = merged("EAGER")
-DEVICES = merged("DEVICES")
+EAGER, DEVICES, CAST = merged("EAGER"), merged("DEVICES"), merged("CAST")
 DOTS_1 = DECODER | EXPERTS | {
     "num_hidden_layers": 6, "head_dim": 16, "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 2, "sliding_window": 8,
     "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full", "sliding")],
@@ -42,6 +41,7 @@ def built(kind, auto="", **sizes):
         model = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
             config, dtype=torch.bfloat16, **({"attn_implementation": "eager"} if kind in EAGER else {})
         )
+    model = model.to(torch.bfloat16) if kind in CAST else model
     return config.to_dict() | {"architectures": [type(model).__name__]}, model.eval()
 
 
@@ -60,7 +60,11 @@ def compare(kind, config, model, embedded=False):
     ours = fk.from_hf(config)
     given = inputs(kind)
     if embedded and kind not in INPUTS:  # transformers looks for padding among tokens, which on meta are none
-        given = {"inputs_embeds": torch.zeros(BATCH, SEQ, ours.d_model, dtype=torch.bfloat16, device=model.device)}
+        given = {
+            "inputs_embeds": torch.zeros(
+                BATCH, SEQ, ours.embedding_dim or ours.d_model, dtype=torch.bfloat16, device=model.device
+            )
+        }
     report = fk.count(lambda: model(**given))
     assert ours.params == sum(p.numel() for p in model.parameters())
     forward = ours.forward(batch=BATCH) if ours.patches is not None else ours.forward(seq=SEQ, batch=BATCH)

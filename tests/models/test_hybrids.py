@@ -128,6 +128,9 @@ def test_adapters_beside_one_of_two_mixers_leave_the_other_alone():
     adapter = 2 * 16 * (32 * 4 + 4 * (32 + 44 + 4))
     assert first == adapter + 2 * 16 * 4 * 80 + conv + 2 * core + 2 * 16 * 32 * 32
     assert back[1] - back[0] > 2 * 16 * 32 * (32 + 16 + 16 + 32)
+    alone, beside = (Model(name="one", d_model=32, vocab=96, blocks=((Block(mixer=each), 1),)) for each in (attention, mixer))
+    steps = [each.train_step(seq=16, trained=fk.LoRA(rank=4, targets="q_proj")) for each in (alone, beside)]
+    assert steps[0].backward.flops == steps[1].backward.flops
 
 
 def test_shared_blocks_count_once_and_run_each_time():

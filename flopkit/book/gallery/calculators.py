@@ -26,10 +26,11 @@ from flopkit.charts.hardware import DEVICES, device_choice, peaks_note
 from flopkit.charts.packages import need
 from flopkit.charts.panel import Control, Paste, along, choice, column, grouped, readout, slider, steps, switch
 from flopkit.models import LatentAttention, load
-from flopkit.models.architectures import NUMBERS
+from flopkit.models.architectures import ARCHITECTURES, NUMBERS, SAME, reader_file
 from flopkit.models.config_fields import TEXT_PARTS, Fields
 from flopkit.models.config_table import Value, reader_table, when
 from flopkit.models.configs import hf_config
+from flopkit.models.text_parts import whole_types
 from flopkit.training.memory import state_bytes
 
 __all__ = ["calculator", "settings_of"]
@@ -51,13 +52,18 @@ PRESETS = {
 RATE = 51000  # tokens/s of the first on eight H100s, an MFU of a third: an example, which the others follow
 LENGTH = 8192
 WINDOW = 4096  # where the control stands as long as no layer has one
+_WHY = {
+    "encoders": "is an encoder, which makes no text token by token: this figure has no control for that",
+    "rotary_encoders": "is an encoder, which makes no text token by token: this figure has no control for that",
+    "seq2seq": "has an encoder and a decoder: this figure has no control for the encoder",
+    "vision": "reads images: this figure has no control for patches",
+    "recurrent": "has layers with a state: this figure has no control for them",
+}  # by the file of its reader
+_REST = "has layers for which this figure has no control"
 UNABLE = {
-    "bert": "A bert is an encoder, which makes no text token by token: this figure has no control for that. In Python fk.from_hf reads it.",
-    "t5": "A t5 has an encoder and a decoder: this figure has no control for the encoder. In Python fk.from_hf reads it.",
-    "vit": "A vit reads images: this figure has no control for patches. In Python fk.from_hf reads it.",
-    "qwen3_next": "A qwen3_next has layers with a gated delta rule: this figure has no control for linear attention. In Python fk.from_hf reads it.",
-    "mamba2": "A mamba2 has state-space layers: this figure has no control for them. In Python fk.from_hf reads it.",
-    "mpt": "An mpt keeps its numbers in a form of its own, which this box does not read. In Python fk.from_hf reads it.",
+    kind: f"A {kind} {_WHY.get(reader_file(SAME.get(kind, kind)), _REST)}. In Python fk.from_hf reads it."
+    for kind in (*ARCHITECTURES, *SAME)
+    if SAME.get(kind, kind) not in NUMBERS
 }
 WIDTHS = {"bf16": {"bits": 16}, "fp8 or int8": {"bits": 8}, "fp4 or int4": {"bits": 4}}
 
@@ -234,7 +240,7 @@ def calculator() -> Figure:
         "at the roof, bound by {bound}.",
         model=cost_of_a_model,
         refused="refused",
-        paste=Paste("Paste a config.json of Hugging Face here", reader_table(settings_of), UNABLE, TEXT_PARTS),
+        paste=Paste("Paste a config.json of Hugging Face here", reader_table(settings_of), UNABLE, TEXT_PARTS, whole_types()),
         controls=_controls(presets["Llama-3-8B"]),
         presets=presets,
         readouts=[

@@ -1,5 +1,5 @@
 /* Sets the controls of a figure from a pasted config.json, by a table that flopkit made of its own readers (flopkit/models/config_table.py). */
-window.flopkitPaste = (figure, {table, unable, texts}, {controls, state, takes, move}) => {
+window.flopkitPaste = (figure, {table, unable, texts, wholes}, {controls, state, takes, move}) => {
   class Refused extends Error {}
   const refuse = text => { throw new Refused(text); };
   const cut = text => text.length > 60 ? text.slice(0, 57) + "…" : text;
@@ -94,9 +94,17 @@ window.flopkitPaste = (figure, {table, unable, texts}, {controls, state, takes, 
     const {architectures, quantization_config: format, tie_word_embeddings: tied} = config, outer = config.model_type;
     const said = Array.isArray(architectures) ? architectures[0] : undefined;
     const inside = Object.hasOwn(table, outer) ? undefined : texts.find(key => object(config[key]));
-    const apart = inside === undefined ? [] : Object.keys(config).filter(key => key.endsWith("_config") && object(config[key]) && ![inside, "quantization_config"].includes(key));
-    if (inside !== undefined)                                     // of a model of text and images, the part for text
-      config = {...config[inside], ...tied === undefined ? {} : {tie_word_embeddings: tied}};
+    const whole = Object.hasOwn(wholes, outer) ? wholes[outer] : {};
+    const apart = Object.keys(config).filter(key => key.endsWith("_config") && object(config[key]) && ![inside, "quantization_config"].includes(key));
+    if (inside !== undefined) {                                   // of a model of text and images, the part for text
+      const within = config[inside].tie_word_embeddings, usual = whole.tied ?? undefined;
+      let found = tied ?? undefined;
+      if (whole.handed && within === true) found = true;
+      if (found === undefined && within != null && usual !== undefined && within !== usual)
+        refuse(`tie_word_embeddings is ${show(within)} in ${inside}, and missing beside ${show(outer)}, where transformers takes ${show(usual)}: add it there.`);
+      found ??= usual;
+      config = {...whole.type ? {model_type: whole.type} : {}, ...config[inside], ...found === undefined ? {} : {tie_word_embeddings: found}};
+    } else if (whole.flat) config = {...config, model_type: whole.flat};
     const kind = config.model_type, known = table[kind];
     if (typeof kind !== "string") refuse("This configuration has no \"model_type\": paste a whole config.json.");
     if (!Object.hasOwn(table, kind)) refuse(Object.hasOwn(unable, kind) ? unable[kind] : `The model_type ${show(kind)} is not described here.${near(kind)}`);

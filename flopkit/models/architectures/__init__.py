@@ -16,6 +16,7 @@ from flopkit.models.architectures import (
     parallel,
     recurrent,
     remote,
+    rotary_encoders,
     seq2seq,
     sparse,
     vision,
@@ -25,9 +26,20 @@ from flopkit.models.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 
-__all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "tasks"]
+__all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "reader_file", "tasks"]
 
-NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {**decoders.NUMBERS, **gpts.NUMBERS}
+_MODULES = (
+    decoders, layer_by_layer, gpts, parallel, remote, encoders, rotary_encoders, seq2seq, vision, recurrent, hybrids, linear, sparse,
+    compressed,
+)  # fmt: skip
+
+
+def _of_all(name: str) -> dict[str, Any]:
+    """What the modules have under *name*, together."""
+    return {kind: value for module in _MODULES for kind, value in getattr(module, name, {}).items()}
+
+
+NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = _of_all("NUMBERS")
 """What reads the numbers of `transformer` from the configuration of each ``model_type``."""
 
 
@@ -36,20 +48,26 @@ def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, s
 
 
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
-    **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()},
-    **layer_by_layer.MODELS, **gpts.MODELS, **encoders.MODELS, **seq2seq.MODELS, **vision.MODELS, **recurrent.MODELS,
-    **sparse.MODELS, **parallel.MODELS, **remote.MODELS, **hybrids.MODELS, **linear.MODELS, **compressed.MODELS,
+    **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()}, **_of_all("MODELS"),
 }  # fmt: skip
 """What reads the configuration of each ``model_type``."""
 
-SAME: dict[str, str] = {**decoders.SAME, **parallel.SAME}
+SAME: dict[str, str] = _of_all("SAME")
 """Another name for the same layers."""
 
-_TASKS: dict[str, Tasks] = {
-    **encoders.TASKS, **seq2seq.TASKS, **vision.TASKS, **gpts.TASKS, **parallel.TASKS, **remote.TASKS,
-}  # fmt: skip
+_TASKS: dict[str, Tasks] = _of_all("TASKS")
 
 
 def tasks(family: str) -> Tasks:
     """The classes of a family, by what their names end in: those of a decoder, where it is not said."""
     return _TASKS.get(family, DECODER)
+
+
+def reader_file(family: str) -> str:
+    """The module in which a family's reader stands.
+
+    >>> reader_file("bert")
+    'encoders'
+    """
+    found = (each for each in _MODULES for name in ("NUMBERS", "MODELS") if family in getattr(each, name, {}))
+    return next(found).__name__.rpartition(".")[2]

@@ -19,17 +19,20 @@ Tasks: TypeAlias = Mapping[str, Callable[[Model, int], Model]]
 
 ENDINGS = {
     "ForCausalLM": "text", "LMHeadModel": "text", "WithLMHeadModel": "text", "MTModel": "text", "ForConditionalGeneration": "text",
-    "ForMaskedLM": "mlm", "ForPreTraining": "pretraining", "ForSequenceClassification": "sequence",
+    "ForMaskedLM": "mlm", "ForPreTraining": "pretraining", "ForNextSentencePrediction": "next", "ForSequenceClassification": "sequence",
     "ForImageClassification": "image", "ForTokenClassification": "token", "ForQuestionAnswering": "answer",
     "ForMultipleChoice": "choice", "EncoderModel": "encoder", "DoubleHeadsModel": "two heads", "ChatModel": "text",
     "TextModel": "none", "Model": "none",
 }  # fmt: skip
 """What the name of a class ends in, and the task it is for; longer endings come first."""
 
+_LABELLED = ("sequence", "image", "token", "answer", "pretraining")
+"""Tasks whose head is as wide as the file has labels."""
+
 OTHER_NAMES = {
     "mpt": ("MPT",), "falcon": ("RW",), "RefinedWeb": ("RW", "Falcon"), "RefinedWebModel": ("RW", "Falcon"), "phi-msft": ("Phi",),
     "stablelm": ("StableLmEpoch", "StableLMEpoch"), "stablelm_epoch": ("StableLm",), "kimi_k2": ("DeepseekV3",),
-    "internvl_chat": ("InternVL",), "llava": ("LlavaLlama",), "ministral3": ("Mistral3",),
+    "internvl_chat": ("InternVL",), "llava": ("LlavaLlama",), "ministral3": ("Mistral3",), "new": ("New",),
 }  # fmt: skip
 """Beginnings of classes that transformers does not have, and that published files name."""
 
@@ -94,4 +97,4 @@ def ended(model: Model, kind: str, task: str, tasks: Tasks, labels: Callable[[],
         known = ", ".join(dict.fromkeys(ending for ending, each in ENDINGS.items() if each in tasks))
         raise ValueError(f"architectures: this class of {kind} is not described here; classes that end in {known} are")
     task = task or next(iter(tasks))
-    return tasks[task](model, labels() if task in ("sequence", "image", "token", "answer") else 0)
+    return tasks[task](model, labels() if task in _LABELLED else 0)

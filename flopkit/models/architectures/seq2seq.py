@@ -50,9 +50,10 @@ def _bart(c: Fields, name: str, norms: str = "post", positions: int | None = 2, 
     """BART and its relatives. *positions*: rows of the table of positions beyond those for tokens; None: positions have no table."""
     vocab, d_model = c.need("vocab"), c.need("d_model")
     rows = None if positions is None else c.need("max_position_embeddings") + positions
+    unread = {} if not positions else {"position_offset": positions}  # rows for no token
     ends: dict[str, Any] = {
         "d_model": d_model, "vocab": vocab, "norm": "layer", "final_norm": norms == "pre", "embedding_norm": embedding_norm,
-        "positions": rows, "tied": c.flag("tie_word_embeddings", True),
+        "positions": rows, "tied": c.flag("tie_word_embeddings", True), **unread,
     }  # fmt: skip
     return _joined(c, name, norms, ends, ends)
 

@@ -13,7 +13,7 @@ from flopkit.book.gallery.any_model import COUNTS
 from flopkit.book.gallery.calculators import PRESETS, UNABLE, settings_of
 from flopkit.models import config_names, families, hf_config
 from flopkit.models.architectures import ARCHITECTURES, NUMBERS, SAME
-from flopkit.models.config_fields import ACTS, Fields
+from flopkit.models.config_fields import ACTS, Fields, left_out
 from flopkit.models.config_table import Value, reader_table, when
 
 FIGURE = calculator()
@@ -47,6 +47,24 @@ def test_a_model_of_that_name(name):
         bound = fk.serving.decode(model, "h100-sxm", **formats)
         assert found["decode_seconds"] == pytest.approx(bound.seconds, rel=1e-9) and found["bound"] == bound.bound
         assert found["serving"] == pytest.approx(bound.memory, rel=1e-9)
+
+
+DEFAULTS = {
+    kind: left_out(kind, SAME.get(kind, "")) for kind in (*NUMBERS, *SAME) if SAME.get(kind, kind) in NUMBERS and left_out(kind)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(set(DEFAULTS) - {"deepseek_v2"}))  # which leaves the experts of a token out
+def test_a_type_in_the_sizes_that_transformers_takes_for_it(kind):
+    """What a reader says beyond the controls would be lost here."""
+    numbers = NUMBERS[SAME.get(kind, kind)](Fields({}, kind, DEFAULTS[kind]))
+    length = min(8192, numbers.get("positions") or 8192)
+    found = FIGURE.at(**settings_of(numbers) | {"length": length})
+    model = fk.from_hf({"model_type": kind, **DEFAULTS[kind]})
+    step = model.train_step(seq=length)
+    assert (found["params"], found["active"]) == (model.params, model.active_params)
+    assert found["a_token"] == pytest.approx(step.flops_per_token, rel=1e-14)
+    assert found["activations"] == model.train_memory(seq=length).activations
 
 
 def test_models_that_no_configuration_says():
@@ -160,7 +178,7 @@ def test_presets_are_whole_models():
 
 def test_every_family_is_read_or_said_to_be_none_of_it():
     table = FIGURE.paste.table
-    assert set(table) == set(NUMBERS) | set(SAME) and not set(table) & set(UNABLE)
+    assert set(table) == {*NUMBERS, *(kind for kind in SAME if SAME[kind] in NUMBERS)} and not set(table) & set(UNABLE)
     assert set(table) | set(UNABLE) == set(families()) | set(SAME) and set(families()) == set(ARCHITECTURES)
 
 
@@ -180,15 +198,17 @@ def test_the_table_sets_controls_that_there_are_and_is_plain_data():
 
 def test_the_table_says_what_must_be_there_and_what_is_taken_for_it():
     sets = {kind: entry["set"] for kind, entry in FIGURE.paste.table.items()}
-    for kind in ("qwen3", "gemma2", "gpt_oss"):
-        assert sets[kind]["head_dim"] == {"keys": ["head_dim", "d_kv"]}, kind
+    for kind, size in (("qwen3", 128), ("gemma2", 256), ("gpt_oss", 64)):
+        assert sets[kind]["head_dim"] == {"keys": ["head_dim", "d_kv"], "missing": size}, kind
     assert sets["mistral"]["kv_heads"] == {"keys": ["num_key_value_heads"], "missing": 8}
-    assert sets["llama"]["kv_heads"]["else"] == {"keys": ["num_attention_heads", "n_head", "n_heads", "num_heads"]}
+    heads = {"keys": ["num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"], "missing": 32}
+    assert sets["llama"]["kv_heads"] == {"keys": ["num_key_value_heads"], "else": heads}
     assert sets["mistral"]["window"]["if"] == {"keys": ["sliding_window"], "missing": 4096, "else": 0}
     assert sets["deepseek_v3"]["q_lora"] == {"keys": ["q_lora_rank"], "missing": 1536, "else": 0}
     assert sets["llama"]["layers"]["most"] == 10_000
-    assert sets["deepseek_v3"]["dense"] == {"keys": ["first_k_dense_replace"], "zero": True}
-    assert sets["qwen2"]["window"]["if"]["if"] == {"flag": {"keys": ["use_sliding_window"], "else": False}}
+    assert sets["deepseek_v3"]["dense"] == {"keys": ["first_k_dense_replace"], "missing": 3, "zero": True}
+    switch = {"flag": {"keys": ["use_sliding_window"], "missing": False, "else": False}}
+    assert sets["qwen2"]["window"]["if"]["if"] == switch
 
 
 def test_a_reader_does_not_branch_on_what_it_asks():
@@ -197,10 +217,8 @@ def test_a_reader_does_not_branch_on_what_it_asks():
     asked = Value(keys=["a"])
     assert when(asked, 1, asked * 2).data == {"if": {"keys": ["a"]}, "then": 1, "or": {"times": [{"keys": ["a"]}, 2]}}
     assert (when(3, 1, 2), when(0, 1, 2)) == (1, 2)
-    assert (
-        reader_table(lambda numbers: {"width": numbers["d_model"]})["kimi_k2"]
-        == reader_table(lambda numbers: {"width": numbers["d_model"]})["deepseek_v3"] | {}
-    )
+    table = reader_table(lambda numbers: {"width": numbers["d_model"]})
+    assert table["kimi_k2"] == table["deepseek_v3"] | {"classes": ["DeepseekV3"]}
 
 
 def test_the_axis_has_plain_numbers():

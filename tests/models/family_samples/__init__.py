@@ -3,7 +3,8 @@
 ``SMALL``: the configuration; ``CLASSES``: transformers' class for it, where it is not that of a decoder; ``INPUTS``: what its forward pass takes,
 where that is more than tokens; ``BEYOND``: FLOPs that transformers' code does beside the algorithm; ``HARMLESS``: keys that change nothing of what
 is counted, and why; ``DEVICES``: types whose code asks for values, and so cannot run on meta; ``NOT_ON_META``: tasks whose class does not run on
-meta, of which parameters alone are compared; ``EAGER``: types whose attention is written out; ``NOT_BY_LAYER``: types whose layers cannot be laid beside transformers' one by one.
+meta, of which parameters alone are compared; ``CAST``: types of which some parameters have to
+be brought to bf16, and why; ``EAGER``: types whose attention is written out; ``NOT_BY_LAYER``: types whose layers cannot be laid beside transformers' one by one.
 """
 
 from collections import ChainMap
