@@ -123,7 +123,8 @@ class Fields:
         if named := self.inside("id2label"):
             return len(named)
         key = next((key for key in ("num_labels", "_num_labels") if self.fields.get(key) is not None), "num_labels")
-        return self.count(key, 2)
+        found: int = self.count(key, 2)
+        return found
 
     def said(self, key: str) -> Any:
         """What stands under a key, None for nothing."""

@@ -120,9 +120,9 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         kind = {"embedding": (1 - model.tied) * tokens * model.vocab * width}
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * width
-        fields = {"weights": tokens * width, "role": "table", "place": "before", "split": "vocab"}
-        fields["matrices"] = ((width, 1),)  # a row is read by itself
-        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
+        of_table: dict[str, Any] = {"role": "table", "place": "before", "split": "vocab", "weights": tokens * width}
+        of_table["matrices"] = ((width, 1),)  # a row is read by itself
+        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **of_table)]
         if model.word_dim is not None:
             found.append(project("project_in", run, width, d_model, place="before"))
         for rows in (
