@@ -2,6 +2,7 @@
 
 from flopkit.models.blocks import Block, Branch, Frames, Parallel, Patches
 from flopkit.models.catalogue import load, model_names
+from flopkit.models.compressed import CompressedAttention, CompressedIndexer, Compressor
 from flopkit.models.configs import config_names, config_source, hf_config
 from flopkit.models.disentangled import Convolution, DisentangledAttention
 from flopkit.models.ends import AttentionPool, Dense, End, EndNorm, Learned, Mean
@@ -21,6 +22,7 @@ from flopkit.models.shared_blocks import SharedBlock
 from flopkit.models.sparse import Indexer
 from flopkit.models.stack import Stack
 from flopkit.models.storage import Storage, storage_names
+from flopkit.models.streams import HyperConnections
 from flopkit.models.towers import Beside, Scaled, Then, Windows
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.models.vision import ConvNet, cnn, cnn_names
@@ -31,6 +33,9 @@ __all__ = [
     "Beside",
     "Block",
     "Branch",
+    "CompressedAttention",
+    "CompressedIndexer",
+    "Compressor",
     "ConvNet",
     "Convolution",
     "Dense",
@@ -44,6 +49,7 @@ __all__ = [
     "GatedDelta",
     "GatedRecurrence",
     "Head",
+    "HyperConnections",
     "Indexer",
     "LastLayers",
     "LatentAttention",

@@ -29,6 +29,10 @@ __all__ = ["Layers", "boundary", "of_ends", "of_layer", "of_layers", "under_poli
 def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -> list[Kept]:
     """What one layer keeps. Its input is among it: the first norm's, or where norms
     come last the first branch's."""
+    if model.streams is not None:
+        raise ValueError(
+            "what the backward pass of hyper-connections keeps is not known here; train_step counts its FLOPs"
+        )
     wide = nbytes(run.tokens * model.d_model, run.dtype)
     readers = [_readers(branch.parts(run, model.d_model)) for _, branch in block.branches]
     if block.norms == "parallel":

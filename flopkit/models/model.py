@@ -115,6 +115,9 @@ class Model(Stack):
         next token's embedding by one matrix, and uses the head once more.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
+    streams : HyperConnections, optional
+        Where the residual stream is several ones (DeepSeek-V4), what joins them. None:
+        it is one.
     formats : Formats, optional
         The formats in which its file stores the weights. None: it does not say.
     source : str, optional

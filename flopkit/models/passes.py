@@ -51,6 +51,8 @@ def through(
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
         inside = layer(model, block, run)
         found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers, model.shared))
+    if model.streams is not None:
+        found += model.streams.joined(run, model.d_model, place="after")
     if model.final_norm:
         found.append(_normed(model, "norm", run, place="after"))
     for end in model.ends:
@@ -68,7 +70,13 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     found: list[Part] = []
     before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
+    if model.streams is not None:
+        if block.norms != "pre" or block.last is not None:
+            raise ValueError("several streams: layers are described here only with norms='pre' and without last=")
+        before["reads"] = ("input",)
     for place, (name, branch) in enumerate(block.branches):
+        if model.streams is not None:
+            found += model.streams.before(name, run, model.d_model)
         if name != "last" and block.norm_before(place):
             source = {"reads": ("start",)} if block.norms == "parallel-two" and place else {}
             found.append(_normed(model, f"{name}_norm", run, **before | source))
@@ -80,7 +88,10 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
         found += [each._replace(branch=name) for each in inside]
         if block.norms == "both":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
-        found.append(added(f"{name}_sum", run, model.d_model, summed))
+        if model.streams is not None:
+            found += model.streams.after(name, run, model.d_model)
+        else:
+            found.append(added(f"{name}_sum", run, model.d_model, summed))
         if block.norms == "post":
             found.append(_normed(model, f"{name}_norm", run, reads=("stream",), makes=summed))
     return found
@@ -202,9 +213,16 @@ def _more_tokens(model: Stack, run: Run) -> Part:
     """The layer that predicts one token more, with two norms, a matrix that joins, a
     norm and the head once more."""
     assert model.mtp is not None
-    inside = [_normed(model, name, run) for name in ("token_norm", "hidden_norm")]
-    inside.append(project("join", run, 2 * model.d_model, model.d_model))
+    streams = 1 if model.streams is None else model.streams.count
+    rows = {"token_norm": run.tokens, "hidden_norm": streams * run.tokens}
+    inside = [_normed(model, name, run, tokens) for name, tokens in rows.items()]
+    if model.streams is None:
+        inside.append(project("join", run, 2 * model.d_model, model.d_model))
+    else:
+        inside += model.streams.entered(run, model.d_model)
     inside += layer(model, model.mtp, run)
+    if model.streams is not None:
+        inside += model.streams.joined(run, model.d_model)
     inside.append(_normed(model, "norm", run))
     inside += [
         each._replace(cost=replace(each.cost, params_by_role={})) for each in _head(model, run, run.tokens)

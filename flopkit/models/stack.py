@@ -12,6 +12,7 @@ from flopkit.models.ends import Dense, End
 from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
+from flopkit.models.streams import HyperConnections
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
@@ -51,6 +52,7 @@ class Stack:
     pictures: Stack | None = None
     mtp: Block | None = None
     layer_inputs: LayerInputs | None = None
+    streams: HyperConnections | None = None
     formats: Formats | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.architectures import (
+    compressed,
     decoders,
     dual,
     encoders,
@@ -31,7 +32,7 @@ __all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "WHOLE", "reader_file", "tasks"]
 
 _MODULES = (
     decoders, layer_by_layer, gpts, parallel, remote, encoders, rotary_encoders, seq2seq, vision, recurrent, hybrids, linear, sparse,
-    dual, stages,
+    dual, stages, compressed,
 )  # fmt: skip
 
 
