@@ -213,7 +213,7 @@ def _data(figure: Answers) -> dict[str, Any]:
         **({"alt": figure.alt} if figure.chart else {}),
         **({"refused": figure.refused} if figure.refused else {}),
         **(
-            {"paste": {"table": figure.paste.table, "unable": figure.paste.unable, "texts": figure.paste.texts, "wholes": figure.paste.wholes}}
+            {"paste": {key: said for key in ("table", "unable", "texts", "wholes", "formats") if (said := getattr(figure.paste, key))}}
             if figure.paste
             else {}
         ),

@@ -171,6 +171,7 @@ class Paste:
 
     ``table`` says where, for each value of the field ``model_type``: see ``flopkit.models.config_table``. What the figure has no
     control for stands in ``unable``, with the reason. ``texts``: under which keys a model of text and images keeps its part for text; ``wholes``: what is known of such models.
+    ``formats``: which option of a control a ``quantization_config`` names, and what is not read of it.
     """
 
     label: str
@@ -178,6 +179,7 @@ class Paste:
     unable: Mapping[str, str] = field(default_factory=dict, hash=False)
     texts: tuple[str, ...] = ()
     wholes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    formats: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -178,8 +178,8 @@ def test_a_file_with_a_mark_of_its_byte_order_is_read(open_page):
     ({"quant_method": "fp8", "fmt": "e4m3"}, "quantization_config (fp8) was not read"), ({"load_in_4bit": True}, "quantization_config was not read"),
     ({"quant_method": ["awq"]}, "quantization_config was not read"), (None, ""),
 ])  # fmt: skip
-def test_a_quantised_file_is_read_without_its_format(open_page, said, shown):
-    """Which weights have the format differs by file, so the reader sets it; the controls stay as they are."""
+def test_a_quantised_file_is_read_without_a_format_that_no_option_has(open_page, said, shown):
+    """The reader sets it; the controls stay as they are."""
     plain, quantised = json.dumps(LLAMA), json.dumps(LLAMA | {"quantization_config": said})
     inside = json.dumps({"text_config": {**GEMMA, "quantization_config": said}})
     told = open_page("calculator.html").evaluate(READ, [plain, quantised, inside])
@@ -191,6 +191,47 @@ def test_a_quantised_file_is_read_without_its_format(open_page, said, shown):
             and ("Weights stored in" in text) == bool(shown)
         )
     assert told[0][0].endswith("controls set.") and told[2][1] is not None
+
+
+MXFP4, BLOCKS = "mxfp4 experts, 4.25 bits; bf16 rest", "fp8 in blocks; bf16 tables"
+SET = [
+    ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, MXFP4, f"(mxfp4) set “Weights stored in” to “{MXFP4}”."),
+    ({"quant_method": "fp8", "weight_block_size": [128, 128], "ignored_layers": ["lm_head"], "kv_cache_scheme": None}, BLOCKS,
+     f"(fp8) set “Weights stored in” to “{BLOCKS}”. Not read: which modules stay as they are."),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": [], "kv_cache_quant_algo": "FP8"}, "nvfp4, 4.5 bits; bf16 tables",
+     "(modelopt) set “Weights stored in” to “nvfp4, 4.5 bits; bf16 tables”. Not read: the format of its cache."),
+    ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "awq or gptq, 4.16 bits; bf16 tables", "bf16 tables”, without the order of its groups."),
+    ({"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}, "nf4, 4.13 bits; bf16 tables",
+     "Its quantization_config set “Weights stored in” to “nf4, 4.13 bits; bf16 tables”."),
+]  # fmt: skip
+
+
+def test_a_format_that_an_option_has_is_set(open_page):
+    """What is left out of it is said; a type of 32 bits beside it has no option."""
+    files = [LLAMA | {"quantization_config": said} for said, _, _ in SET]
+    files += [each | {"torch_dtype": "float32"} for each in files]
+    inside = {"model_type": "gemma3", "text_config": {**GEMMA, "quantization_config": SET[1][0]}}
+    told = open_page("calculator.html").evaluate(READ, [*map(json.dumps, files), json.dumps(inside)])
+    for (_, option, sentence), (text, found), (as_fp32, left) in zip(SET, told, told[len(SET) :], strict=False):
+        assert text.endswith(sentence) and found["weights"] == option
+        assert "was not read: set “Weights stored in”." in as_fp32 and "weights" not in left
+    assert told[-1][1]["weights"] == BLOCKS, told[-1][0]
+
+
+def test_a_format_leaves_with_its_file(open_page):
+    """But one that the reader has set stays."""
+    page = open_page("calculator.html")
+    node, area = show(page, FIGURE.name), page.get_by_label(FIGURE.paste.label)
+    control = node.locator('select[name="weights"]')
+    plain, packed = (json.dumps(LLAMA | more) for more in ({}, {"quantization_config": SET[0][0]}))
+    for text, option in ((packed, MXFP4), (plain, "bf16")):
+        area.fill(text)
+        assert control.input_value() == option
+    control.select_option("fp8 or int8")
+    area.fill(packed.replace("mxfp4", "quark"))
+    assert control.input_value() == "fp8 or int8"
+    area.fill(plain)
+    assert control.input_value() == "fp8 or int8"
 
 
 def test_without_vega_the_box_is_off(chromium, site):

@@ -14,6 +14,7 @@ from typing import Any
 
 from flopkit import conventions
 from flopkit.arithmetic import exact_div, is_zero, maximum, minimum, reading, same, total, where
+from flopkit.book.gallery.checkpoint_formats import in_roles
 from flopkit.charts.readings import pick
 from flopkit.dtypes import nbytes
 from flopkit.models import MLP, Attention, Block, Experts, LatentAttention, Model, activations
@@ -153,9 +154,12 @@ def _sums(s: Any, n: Mapping[str, Any]) -> None:
         more = length * s.more_norms if kind == "vectors" else 0
         setattr(s, f"macs_{kind}", forward.macs_by_kind.get(kind, 0) + more)
     s.selective, s.full, s.flash = selective.checkpointed.flops, full.checkpointed.flops, full.scores_again.flops
-    decode = model.decode(context=length, batch=n["users"], weights=n["weights"], kv_cache=n["cache"])
+    stored = in_roles(n["weights"])
+    decode = model.decode(context=length, batch=n["users"], weights=stored, kv_cache=n["cache"])
     s.decode_flops = 1 * decode.flops
-    s.decode_bytes = decode.bytes + nbytes(s.more_norms, n["weights"])
+    of_norms = nbytes(s.more_norms, stored["rest"])
+    s.decode_bytes = decode.bytes + of_norms
+    s.stored = model.weight_bytes(stored) + of_norms
 
 
 def _kept(s: Any, n: Mapping[str, Any]) -> None:
@@ -241,7 +245,7 @@ def cost_of_a_model(s: Any, **c: Any) -> None:
     s.decode_seconds, s.bound = bound.seconds, bound.bound
     s.decode_rate = c["users"] / s.decode_seconds
     cache = _cache(n)
-    s.serving = nbytes(s.params, c["weights"]) + nbytes(c["users"] * cache, c["cache"])
+    s.serving = s.stored + nbytes(c["users"] * cache, c["cache"])
     s.serves = where(s.serving <= count * device.memory, "yes", "no")
     # of the axis: a bar that is far longer than the others ends there, with an arrow at its number
     s.end = minimum(reduce(maximum, [getattr(s, f"count_{i}") for i in range(len(COUNTS))]), LONGEST * s.a_token)

@@ -20,6 +20,7 @@ from flopkit.book.gallery.any_model import (
     cost_of_a_model,
     one_convention,
 )  # fmt: skip
+from flopkit.book.gallery.checkpoint_formats import STORED, rules
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import DEVICES, device_choice, peaks_note
@@ -65,7 +66,8 @@ UNABLE = {
     for kind in (*ARCHITECTURES, *SAME)
     if SAME.get(kind, kind) not in NUMBERS
 }
-WIDTHS = {"bf16": {"bits": 16}, "fp8 or int8": {"bits": 8}, "fp4 or int4": {"bits": 4}}
+WEIGHTS = "Weights stored in"
+CACHES = {"bf16": {"bits": 16}, "fp8 or int8": {"bits": 8}}
 
 
 def settings_of(numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,8 +149,8 @@ def _controls(start: Mapping[str, Any]) -> list[Control]:
         ]),
         *grouped("Decoding", [
             size("users", "Batch in decoding", 1, 4096, 1, value=1, unit="users"),
-            choice("weights", "Weights stored in", WIDTHS),
-            choice("cache", "Cache stored in", {name: WIDTHS[name] for name in list(WIDTHS)[:2]}),
+            choice("weights", WEIGHTS, STORED),
+            choice("cache", "Cache stored in", CACHES),
         ]),
         *grouped("Sizes", [
             size("d_model", "Width of the model", 256, 32768),
@@ -240,7 +242,14 @@ def calculator() -> Figure:
         "at the roof, bound by {bound}.",
         model=cost_of_a_model,
         refused="refused",
-        paste=Paste("Paste a config.json of Hugging Face here", reader_table(settings_of), UNABLE, TEXT_PARTS, whole_types()),
+        paste=Paste(
+            "Paste a config.json of Hugging Face here",
+            reader_table(settings_of),
+            UNABLE,
+            TEXT_PARTS,
+            whole_types(),
+            rules("weights", WEIGHTS),
+        ),
         controls=_controls(presets["Llama-3-8B"]),
         presets=presets,
         readouts=[

@@ -1,5 +1,5 @@
 /* Sets the controls of a figure from a pasted config.json, by a table that flopkit made of its own readers (flopkit/models/config_table.py). */
-window.flopkitPaste = (figure, {table, unable, texts, wholes}, {controls, state, takes, move}) => {
+window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, formats}, {controls, state, takes, move}) => {
   class Refused extends Error {}
   const refuse = text => { throw new Refused(text); };
   const cut = text => text.length > 60 ? text.slice(0, 57) + "…" : text;
@@ -81,6 +81,20 @@ window.flopkitPaste = (figure, {table, unable, texts, wholes}, {controls, state,
     return found.length ? ` Near are ${found.join(", ")}.` : ` ${Object.keys(table).length} types are; in Python flopkit.from_hf reads more, and flopkit.count_hf asks transformers for the rest.`;
   }
 
+  /* Which option of a control a quantization_config names, and a sentence on what it says. */
+  let pasted;
+  function stored(outer, config) {
+    const get = key => outer[key] ?? config[key], format = get("quantization_config") ?? get("compression_config");
+    if (format == null) return [state[formats.control] === pasted ? formats.first : undefined, ""];
+    const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b);
+    const method = typeof format.quant_method === "string" ? ` (${cut(format.quant_method)})` : "", label = `“${formats.label}”`;
+    const rule = formats.plain.some(each => same(get("dtype") ?? get("torch_dtype"), each))
+      && formats.rules.find(({only}) => Object.entries(only).every(([key, values]) => values.some(each => same(format[key] ?? (key === "expert_dtype" ? get(key) : null), each))));
+    if (!rule) return [undefined, ` Its quantization_config${method} was not read: set ${label}.`];
+    const unread = Object.entries(rule.unread).filter(([, keys]) => keys.some(key => is(format[key] ?? null))).map(([what]) => what);
+    return [rule.option, ` Its quantization_config${method} set ${label} to “${rule.option}”${rule.left ? `, without ${rule.left}` : ""}.${unread.length ? ` Not read: ${unread.join(", ")}.` : ""}`];
+  }
+
   function settings(text) {
     if (text.length > MOST) refuse(`This has ${text.length.toLocaleString("en")} characters: paste one config.json, which has some thousands.`);
     let config;
@@ -91,11 +105,11 @@ window.flopkitPaste = (figure, {table, unable, texts, wholes}, {controls, state,
     }
     if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("This is no JSON object: paste a whole config.json.");
     const object = value => value !== null && typeof value === "object" && !Array.isArray(value);
-    const {architectures, quantization_config: format, tie_word_embeddings: tied} = config, outer = config.model_type;
+    const {architectures, tie_word_embeddings: tied} = config, all = config, outer = config.model_type;
     const said = Array.isArray(architectures) ? architectures[0] : undefined;
     const inside = Object.hasOwn(table, outer) ? undefined : texts.find(key => object(config[key]));
     const whole = Object.hasOwn(wholes, outer) ? wholes[outer] : {};
-    const apart = Object.keys(config).filter(key => key.endsWith("_config") && object(config[key]) && ![inside, "quantization_config"].includes(key));
+    const apart = Object.keys(config).filter(key => key.endsWith("_config") && object(config[key]) && ![inside, "quantization_config", "compression_config"].includes(key));
     if (inside !== undefined) {                                   // of a model of text and images, the part for text
       const within = config[inside].tie_word_embeddings, usual = whole.tied ?? undefined;
       let found = tied ?? undefined;
@@ -123,21 +137,23 @@ window.flopkitPaste = (figure, {table, unable, texts, wholes}, {controls, state,
       if (!(values.includes(found[name]) || takes(name, found[name])))
         refuse(`${value?.keys?.find(key => config[key] != null) ?? name} is ${show(found[name])}: a whole number of at least ${values[0]} is wanted.`);
     }
-    return [kind, found, format, apart];
+    const [option, told] = formats ? stored(all, config) : [undefined, ""];
+    if (option !== undefined) found[formats.control] = option;
+    return [kind, found, told, apart];
   }
 
   const box = figure.querySelector(".fk-paste"), area = box.querySelector("textarea"), status = box.querySelector("[role=status]");
   area.addEventListener("input", () => {
     status.textContent = "";
     if (!area.value.trim()) return;
-    let kind, found, format, apart;
-    try { [kind, found, format, apart] = settings(area.value); } catch (error) {
+    let kind, found, told, apart;
+    try { [kind, found, told, apart] = settings(area.value); } catch (error) {
       status.textContent = `${error instanceof Refused ? error.message : "This could not be read."} Nothing was changed.`;
       return;
     }
     move(found);
-    const method = typeof format?.quant_method === "string" ? ` (${cut(format.quant_method)})` : "";
-    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.${apart.length ? ` Left out: ${apart.join(", ")}.` : ""}${format == null ? "" : ` Its quantization_config${method} was not read: set “Weights stored in”.`}`;
+    pasted = formats && found[formats.control];
+    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.${apart.length ? ` Left out: ${apart.join(", ")}.` : ""}${told}`;
   });
   box.hidden = false;
 };

@@ -71,6 +71,76 @@ def test_a_type_in_the_sizes_that_transformers_takes_for_it(kind):
     assert found["activations"] == model.train_memory(seq=length).activations
 
 
+def by_rules(config):
+    """The option that the box takes for a configuration, as its script reads the table; None where no rule is met."""
+    said = config["quantization_config"]
+    if config.get("dtype", config.get("torch_dtype")) not in FIGURE.paste.formats["plain"]:
+        return None
+    for rule in FIGURE.paste.formats["rules"]:
+        found = {key: said.get(key, config.get(key) if key == "expert_dtype" else None) for key in rule["only"]}
+        if all(found[key] in values for key, values in rule["only"].items()):
+            return rule["option"]
+    return None
+
+
+FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": True, "sym": True}
+NF4 = {
+    "quant_method": "bitsandbytes",
+    "load_in_4bit": True,
+    "bnb_4bit_quant_type": "nf4",
+    "bnb_4bit_use_double_quant": True,
+}
+MODELOPT = {"quant_method": "modelopt", "ignore": ["lm_head", "*router*", "*mlp.gate"]}
+
+
+@pytest.mark.parametrize("name, said, option, far", [
+    ("gpt-oss-120b", {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, "mxfp4 experts, 4.25 bits; bf16 rest", 0),
+    ("llama-3-8b", {"quant_method": "mxfp4"}, "mxfp4 experts, 4.25 bits; bf16 rest", 0),
+    ("llama-3-8b", FP8, "fp8 in blocks; bf16 tables", 0),
+    ("deepseek-v3", FP8, "fp8 in blocks; bf16 tables", 1e-5),  # a latent of 576 numbers is four blocks and a half
+    ("llama-3-8b", MODELOPT | {"quant_algo": "NVFP4"}, "nvfp4, 4.5 bits; bf16 tables", 0),
+    ("qwen3-30b-a3b", MODELOPT | {"quant_algo": "FP8"}, "fp8; bf16 tables", 0),
+    ("qwen2.5-7b", {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"}, "awq or gptq, 4.16 bits; bf16 tables", 0),
+    ("llama-3-8b", GPTQ, "awq or gptq, 4.16 bits; bf16 tables", 3e-3),
+    ("mixtral-8x7b", NF4, "nf4, 4.13 bits; bf16 tables", 0),
+])  # fmt: skip
+def test_a_format_that_the_box_sets_gives_the_bytes_of_the_file(name, said, option, far):
+    config = {**hf_config(name), "quantization_config": said}
+    assert by_rules(config) == option
+    model = fk.from_hf(config)
+    found = FIGURE.at(**settings(name), weights=option, length=1024, users=4)
+    assert found["stored"] == pytest.approx(model.weight_bytes(), rel=far or 1e-12)
+    read = model.decode(context=1024, batch=4)
+    assert found["decode_bytes"] == pytest.approx(read.bytes, rel=far or 1e-12)
+    assert found["stored"] <= model.weight_bytes()
+
+
+def test_the_published_checkpoint_of_gpt_oss():
+    """model.safetensors.index.json of openai/gpt-oss-120b: a total_size of 65,248,815,744 bytes."""
+    found = FIGURE.at(**FIGURE.presets["gpt-oss-120b"], weights="mxfp4 experts, 4.25 bits; bf16 rest")
+    assert found["stored"] == 65_248_815_744
+
+
+@pytest.mark.parametrize("said", [
+    {"quant_method": "fp8", "fmt": "e4m3"}, FP8 | {"weight_block_size": [64, 64]}, FP8 | {"expert_dtype": "fp4"}, GPTQ | {"bits": 8},
+    GPTQ | {"lm_head": True}, GPTQ | {"group_size": 32}, GPTQ | {"dynamic": {"-:.*": {}}}, NF4 | {"bnb_4bit_use_double_quant": False},
+    {"quant_method": "bitsandbytes", "load_in_8bit": True}, {"quant_method": "compressed-tensors", "config_groups": {}}, {},
+    MODELOPT | {"quant_algo": "MIXED_PRECISION"}, {"quant_method": "quark"},
+])  # fmt: skip
+def test_a_format_that_no_option_has_is_left_to_the_reader(said):
+    assert by_rules({**hf_config("llama-3-8b"), "quantization_config": said}) is None
+    assert by_rules({**hf_config("llama-3-8b"), "torch_dtype": "float32", "quantization_config": FP8}) is None
+
+
+def test_the_rules_set_options_that_there_are():
+    formats = FIGURE.paste.formats
+    control = FIGURE.controls[formats["control"]]
+    assert control.label == formats["label"] and formats["first"] == control.value
+    assert {rule["option"] for rule in formats["rules"]} < set(control.options)
+    assert json.loads(json.dumps(formats)) == formats
+
+
 def test_models_that_no_configuration_says():
     """Windows beside layers without experts, experts beside a plain MLP, a layer norm without bias, norms in both places."""
     ends, sizes = {"d_model": 512, "vocab": 1000, "layers": 6}, {"heads": 8, "kv_heads": 2, "head_dim": 64}
