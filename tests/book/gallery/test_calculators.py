@@ -123,6 +123,7 @@ def test_the_published_checkpoint_of_gpt_oss():
     GPTQ | {"lm_head": True}, GPTQ | {"group_size": 32}, GPTQ | {"dynamic": {"-:.*": {}}}, NF4 | {"bnb_4bit_use_double_quant": False},
     {"quant_method": "bitsandbytes", "load_in_8bit": True}, {"quant_method": "compressed-tensors", "config_groups": {}}, {},
     MODELOPT | {"quant_algo": "MIXED_PRECISION"}, {"quant_method": "quark"},
+    {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "llm-awq"},
 ])  # fmt: skip
 def test_a_format_that_no_option_has_is_left_to_the_reader(said):
     assert by_rules({**hf_config("llama-3-8b"), "quantization_config": said}) is None
