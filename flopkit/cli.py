@@ -326,7 +326,8 @@ def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, An
     bound = roofline(step, card, dtype=max(peaks, key=card.peak, default="bf16" if "bf16" in card.dtypes else "fp16"))
     found = _cache(asked, model) | {"decoding step, at least": bound.seconds}
     found["tokens a second, at most"] = asked.batch / bound.seconds
-    if (held := weight_bytes(model, stored) + found["KV cache"]) > card.memory:
+    held = weight_bytes(model, stored) + found["KV cache"]
+    if card.memory is not None and held > card.memory:
         found["does not fit"] = f"{units.si(held, 'B')} of weights and cache, {units.si(card.memory, 'B')} of memory"
     return found
 

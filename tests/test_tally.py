@@ -423,7 +423,8 @@ def test_moe_drops_what_comes_late(capacity):
 TORCH_ACTIVATIONS = {
     "relu": F.relu, "relu6": F.relu6, "leaky_relu": F.leaky_relu, "relu2": lambda x: F.relu(x) ** 2,
     "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu, "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+    "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish,
     "swiglu": lambda gate, up: F.silu(gate) * up, "geglu": lambda gate, up: F.gelu(gate) * up,
     "reglu": lambda gate, up: F.relu(gate) * up,
 }  # fmt: skip

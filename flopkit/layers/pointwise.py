@@ -35,6 +35,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "silu": Activation(3, "x/(1 + exp(−x)): exponential, add, divide"),
     "gelu": Activation(5, "0.5·x·(1 + erf(x/√2)): three multiplies, erf, add"),
     "gelu_tanh": Activation(9, "0.5·x·(1 + tanh(a·(x + b·x³))): six multiplies, two adds, tanh"),
+    "quick_gelu": Activation(4, "x/(1 + exp(−1.702·x)): multiply, exponential, add, divide"),
     "hardsigmoid": Activation(4, "min(max(x + 3, 0), 6)/6: add, two compares, divide"),
     "hardswish": Activation(5, "x·hardsigmoid(x): add, two compares, divide, multiply"),
     "swiglu": Activation(4, "silu(gate)·up: exponential, add, divide, multiply", inputs=2),
@@ -49,8 +50,8 @@ def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
     """A non-linear function of each element: relu, gelu, silu, swiglu, …
 
     FLOPs: none. Vector FLOPs: ``flops(kind)·elements``; one evaluation of exp, tanh or erf is one, a change of sign is
-    none. `ACTIVATIONS` lists each recipe: 1 for relu and tanh, 3 for sigmoid and silu, 4 for swiglu, 5 for gelu, 9 for
-    gelu_tanh.
+    none. `ACTIVATIONS` lists each recipe: 1 for relu and tanh, 3 for sigmoid and silu, 4 for swiglu and quick_gelu, 5 for
+    gelu, 9 for gelu_tanh.
     Bytes: the input read, the output written; swiglu, geglu and reglu read two inputs (gate and up). Parameters: none.
 
     Parameters
@@ -75,7 +76,7 @@ def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
 
     References
     ----------
-    Shazeer 2020 (GLU variants); Hendrycks and Gimpel 2016 (GELU, both forms); Ramachandran et al. 2017 (SiLU).
+    Shazeer 2020 (GLU variants); Hendrycks and Gimpel 2016 (GELU, all three forms); Ramachandran et al. 2017 (SiLU).
 
     Examples
     --------

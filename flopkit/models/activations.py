@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from math import prod
 from typing import Any, NamedTuple
 
 from flopkit.arithmetic import is_zero, maximum, total, where
@@ -28,6 +29,10 @@ __all__ = ["Layers", "boundary", "of_ends", "of_layer", "of_layers", "under_poli
 def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -> list[Kept]:
     """What one layer keeps. Its input is among it: the first norm's, or where norms
     come last the first branch's."""
+    if model.streams is not None:
+        raise ValueError(
+            "what the backward pass of hyper-connections keeps is not known here; train_step counts its FLOPs"
+        )
     wide = nbytes(run.tokens * model.d_model, run.dtype)
     readers = [_readers(branch.parts(run, model.d_model)) for _, branch in block.branches]
     if block.norms == "parallel":
@@ -141,6 +146,11 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
     reached = any(not is_zero(count) for count in training.reached)
     normed = total(kept.bytes for kept in _normed(model, "norm", run))
     found = (normed if model.final_norm and reached else 0) + _head(training, run)
+    if model.ends:
+        raise ValueError(
+            f"{model.name}: what its poolers, towers and heads of several layers keep is not known here; "
+            "train_step counts their FLOPs"
+        )
     if model.embedding_norm and training.table:
         found = found + total(kept.bytes for kept in _normed(model, "norm", run, model.embedding_dim))
     if model.embedding_dim is not None and training.all:
@@ -150,7 +160,9 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
             f"{model.name}: what the convolutions over sound keep is not known here; train_step counts their FLOPs"
         )
     if model.patches is not None and training.all:
-        found = found + nbytes(run.batch * model.patches.channels * model.patches.image**2, run.dtype)
+        whole = model.patches.grid is not None
+        pixels = prod(model.patches.sides) if whole else (run.q - model.patches.extra) * model.patches.patch**2
+        found = found + nbytes(run.batch * model.patches.channels * pixels, run.dtype)
     if model.word_dim is not None:
         found = found + (nbytes(run.tokens * model.word_dim, run.dtype) if training.all else 0)
         found = found + (boundary(model, run) if training.all or training.last > 0 else 0)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from flopkit.arithmetic import total
 from flopkit.layers.pointwise import residual
 from flopkit.models.parts import Part, Run, part
-from flopkit.sizes import Size, choice, divides, number
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, number
 from flopkit.training.memory import Kept
 
 __all__ = ["MASK", "Block", "Branch", "Frames", "Parallel", "Patches"]
@@ -144,24 +144,65 @@ class Patches:
 
     Parameters
     ----------
-    image, patch : int
-        Pixels of a side of the image, and of a patch.
+    image : int or tuple[int, int] or None
+        Pixels of a side of the image, or of its height and its width. None: of any
+        size; a pass is then asked for so many patches.
+    patch : int
+        Pixels of a side of a patch. Where it does not divide the image, the rest at its
+        edge is left out.
     channels : Size, optional
-        Colours.
+        Colours; with patches of several images of a film, of all of them together.
+    bias : Flag, optional
+        Whether the matrix adds a bias.
+    extra : int, optional
+        Learned tokens that stand beside the patches: a class token, a token for
+        distillation, tokens for detection.
+    registers : int, optional
+        Learned tokens more, which come after the positions are added (DINOv2).
+    learned : Count, optional
+        Learned vectors of the model's width besides, whose work is not counted: a mask
+        token, which training alone uses; a table of positions that is interpolated to
+        the image's size.
+    group : int, optional
+        Of an image of any size: its patches come in groups of so many.
     """
 
-    image: int
+    image: int | tuple[int, int] | None
     patch: int
     channels: Size = 3
+    bias: Flag = True
+    extra: int = 1
+    registers: int = 0
+    learned: Count = 0
+    group: int = 1
 
     def __post_init__(self) -> None:
-        number("image", self.image)
-        divides("patch", number("patch", self.patch), "image", self.image)
+        check_fields(self)
+        patch = number("patch", self.patch)
+        for side in self.sides:
+            if number("image", side) < patch:
+                raise ValueError(f"image={side} is smaller than patch={patch}: give the pixels of a side")
+        for what in ("extra", "registers"):
+            number(what, getattr(self, what), minimum=0)
+        number("group", self.group)
 
     @property
-    def tokens(self) -> int:
-        """Tokens of an image: its patches and a class token."""
-        return (self.image // self.patch) ** 2 + 1
+    def sides(self) -> tuple[int, ...]:
+        """Pixels of height and width."""
+        if self.image is None:
+            return ()
+        return self.image if isinstance(self.image, tuple) else (self.image, self.image)
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Patches from top to bottom and from left to right; None for an image of any size."""
+        return None if self.image is None else (self.sides[0] // self.patch, self.sides[1] // self.patch)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of an image: its patches, and the learned ones; None for an image of
+        any size."""
+        return None if self.grid is None else self.grid[0] * self.grid[1] + self.extra + self.registers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,7 @@ TEXT_PARTS = ("text_config", "language_config", "llm_config", "decoder_config", 
 ACT_KEYS = ("hidden_activation", "hidden_act", "activation_function")
 ACTS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
-    "relu2": "relu2", "gelu_fast": "gelu_tanh", "gelu_python": "gelu",
+    "relu2": "relu2", "gelu_fast": "gelu_tanh", "gelu_python": "gelu", "quick_gelu": "quick_gelu",
 }  # fmt: skip
 
 
@@ -123,7 +123,8 @@ class Fields:
         if named := self.inside("id2label"):
             return len(named)
         key = next((key for key in ("num_labels", "_num_labels") if self.fields.get(key) is not None), "num_labels")
-        return self.count(key, 2)
+        found: int = self.count(key, 2)
+        return found
 
     def said(self, key: str) -> Any:
         """What stands under a key, None for nothing."""

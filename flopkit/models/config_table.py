@@ -117,9 +117,10 @@ class Asked(Fields):
     def dense_first(self) -> dict[str, Any]:
         return {"dense": self.need("dense", minimum=0)}
 
-    def act(self, default: str = "silu") -> str:
-        usual = self._missing(*ACT_KEYS).get("missing", default)
-        self.refused.append({"keys": list(ACT_KEYS), "else": usual, "only": [*_ACTIVATIONS]})
+    def act(self, default: str = "silu", *named: str) -> str:
+        keys = named or ACT_KEYS
+        usual = self._missing(*keys).get("missing", default)
+        self.refused.append({"keys": list(keys), "else": usual, "only": [*_ACTIVATIONS]})
         return "silu"
 
     def refuse(self, **usual: Any) -> None:

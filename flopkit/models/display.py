@@ -111,11 +111,18 @@ def stack_sizes(model: Stack) -> dict[str, str]:
     layers = amount(model.layers)
     if model.encoder is not None:
         layers += f" and {amount(model.encoder.layers)} of the encoder"
+    layers += "".join(f" and {each}" for each in _behind(model))
     found = {"layers": layers, "width": amount(model.d_model)}
     if heads := _heads(model.blocks[0][0].mixer):
         found["heads"] = heads
     found["classes" if model.patches is not None else "vocabulary"] = amount(model.vocab)
     return found if model.formats is None else found | {"weights": str(model.formats)}
+
+
+def _behind(model: Stack) -> list[str]:
+    """The layers of each tower that stands behind or beside the first one."""
+    towers = [getattr(end, "tower", None) for end in model.ends]
+    return [words for tower in towers if tower is not None for words in (amount(tower.layers), *_behind(tower))]
 
 
 def _heads(mixer: Any) -> str:

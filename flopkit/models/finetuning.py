@@ -188,8 +188,11 @@ class Training:
                         again += [cost * group.layers for cost in more]
                     elif inner.role == "adapter":
                         _add(macs, _through_adapter(inner, bool(live)), group.layers)
-                    else:  # a core without weights multiplies what flows with what flows, so each product owes both gradients
-                        owed = 2 * bool(live) if inner.role == "core" else bool(live) + own
+                    elif inner.role == "core":  # without weights, it multiplies what flows with what flows
+                        owed = len(live) if len(inner.reads) == 2 else 2 * bool(live)
+                        _add(macs, inner.cost.macs_by_kind, owed * group.layers)
+                    else:
+                        owed = bool(live) + own
                         _add(macs, inner.cost.macs_by_kind, owed * group.layers)
         return Cost("backward", macs_by_kind=dict(macs)), Cost.total("scores again", again)
 
@@ -265,8 +268,10 @@ def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
         raise TypeError(f"trained={short(trained)}: give {_way_out(trained)}")
     if trained == "all":
         return Training(model)
-    if model.encoder is not None or model.mtp is not None:
-        raise ValueError(f"{model.name}: only trained='all' is known for encoder-decoders and multi-token prediction")
+    if model.encoder is not None or model.mtp is not None or any(hasattr(end, "tower") for end in model.ends):
+        raise ValueError(
+            f"{model.name}: only trained='all' is known for encoder-decoders, two towers and multi-token prediction"
+        )
     if model.shared and trained != "head":
         raise ValueError(
             f"{model.name}: its layers have the same parameters, so only trained='all' and 'head' are known"

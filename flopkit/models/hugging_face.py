@@ -9,6 +9,7 @@ from typing import Any
 
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
+from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import KEYS, Fields, left_out
 from flopkit.models.config_files import configuration
@@ -100,7 +101,15 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
         model = replace(model, causal=False)
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     if others:
-        notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
+        pictures = pictures_of(whole, model.d_model)
+        if pictures is None:
+            notes.append(f"the part for text of a {outer}: {', '.join(others)} is not counted")
+        else:
+            model = replace(model, pictures=pictures)
+            counted = f"vision_config, {pictures.params:,} parameters, is Model.pictures, and not counted here"
+            notes.append(f"the part for text of a {outer}: {counted}")
+            if rest := [key for key in others if key != "vision_config"]:
+                notes.append(f"{', '.join(rest)} is not counted")
     formats, more = formats_in(whole, model, config)
     notes += more
     last = _mtp_layer(c, model) if flag("mtp", mtp) else model.mtp

@@ -98,15 +98,26 @@ class Model(Stack):
     encoder : Stack, optional
         The encoder of an encoder-decoder; the rest describes the decoder. Their
         embedding is one.
+    ends : tuple[End, ...], optional
+        What stands between the last norm and the head: poolers, heads of several
+        layers, a second tower.
     patches : Patches, optional
         What makes tokens of an image.
     frames : Frames, optional
         What makes tokens of sound.
+    pictures : Stack, optional
+        Of a model of text and images, its tower of pictures and what brings their
+        tokens to the decoder's width, as a `Model` of its own: its parameters are not
+        among those of this one. `forward` there is for images; ``image_tokens`` of them
+        go to the decoder. None: there is none, or it is not described here.
     mtp : Block, optional
         A layer for multi-token prediction: it joins the last layer's output and the
         next token's embedding by one matrix, and uses the head once more.
     layer_inputs : LayerInputs, optional
         An input of its own for each layer (Gemma 4).
+    streams : HyperConnections, optional
+        Where the residual stream is several ones (DeepSeek-V4), what joins them. None:
+        it is one.
     formats : Formats, optional
         The formats in which its file stores the weights. None: it does not say.
     source : str, optional
@@ -155,7 +166,8 @@ class Model(Stack):
         ----------
         seq : Size, optional
             Tokens of a sequence; of an encoder-decoder, in each of the two. A model of
-            images knows it from the image.
+            images knows it from the image; a dual encoder (CLIP) reads *batch* texts of
+            *seq* tokens, and as many images.
         batch : Size, optional
             Sequences; with *lengths*, how many times these documents are there.
         dtype : DType, optional
@@ -581,14 +593,15 @@ class Model(Stack):
             documents = lengths_of(lengths)
             seq = documents.tokens
         if seq is None:
-            if self.patches is None:
+            if self.patches is None or self.patches.tokens is None:
                 raise TypeError(
                     f"{self.name}: seq= is missing, the tokens of a sequence, e.g. seq=4096, or lengths=, those of each document"
                 )
             seq = self.patches.tokens
         seq, batch = size("seq", seq), size("batch", batch)
-        if self.patches is not None and offence(lambda given, tokens: given != tokens, seq, self.patches.tokens):
-            raise ValueError(f"seq={seq}: an image has {self.patches.tokens} tokens in {self.name}; leave seq= out")
+        fixed = None if self.patches is None else self.patches.tokens
+        if fixed is not None and offence(lambda given, tokens: given != tokens, seq, fixed):
+            raise ValueError(f"seq={seq}: an image has {fixed} tokens in {self.name}; leave seq= out")
         if documents is not None and self.encoder is not None and self.encoder.frames is not None:
             raise ValueError(
                 f"lengths={short(lengths)}: each text of {self.name} has sound of its own, of one length; give seq=, or a call for each text"

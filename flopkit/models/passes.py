@@ -8,7 +8,7 @@ from typing import Any
 
 from flopkit.arithmetic import is_zero, minimum, total
 from flopkit.cost import Cost
-from flopkit.layers.convolutions import conv1d, conv2d
+from flopkit.layers.convolutions import conv1d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
@@ -16,6 +16,7 @@ from flopkit.models.blocks import Block, Frames
 from flopkit.models.heads import Head
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run, added, part, placed, project
+from flopkit.models.patches import patched
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
@@ -29,25 +30,33 @@ def token(model: Stack) -> Cost:
 
 def one(model: Stack) -> Run:
     """One token, or one image."""
-    seq = 1 if model.patches is None else model.patches.tokens
+    seq = 1 if model.patches is None else model.patches.tokens or model.patches.group
     frames = None if model.encoder is None else model.encoder.frames
     return Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
 
 
-def through(model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None) -> list[Part]:
+def through(
+    model: Stack, run: Run, head_tokens: Any = None, lora: LoRA | None = None, entered: bool = False
+) -> list[Part]:
     """The parts of a pass from the first to the last.
 
     *head_tokens*: how many tokens the head is for, all of them where it is None.
-    *lora*: adapters that stand in the layers.
+    *lora*: adapters that stand in the layers. *entered*: whether the run is a stream
+    already, so that nothing stands before the layers.
     """
     found = [] if model.encoder is None or run.decode else _encoded(model, run)
-    found += _entered(model, run)
+    if not entered:
+        found += _entered(model, run)
     for kind, (block, layers) in enumerate(model.blocks):
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
         inside = layer(model, block, run)
         found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers, model.shared))
+    if model.streams is not None:
+        found += model.streams.joined(run, model.d_model, place="after")
     if model.final_norm:
         found.append(_normed(model, "norm", run, place="after"))
+    for end in model.ends:
+        found += end.parts(run, model.d_model)
     if model.word_dim is not None:
         found.append(project("project_out", run, model.d_model, model.word_dim, place="after"))
     found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
@@ -61,7 +70,13 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
     found: list[Part] = []
     before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
+    if model.streams is not None:
+        if block.norms != "pre" or block.last is not None:
+            raise ValueError("several streams: layers are described here only with norms='pre' and without last=")
+        before["reads"] = ("input",)
     for place, (name, branch) in enumerate(block.branches):
+        if model.streams is not None:
+            found += model.streams.before(name, run, model.d_model)
         if name != "last" and block.norm_before(place):
             source = {"reads": ("start",)} if block.norms == "parallel-two" and place else {}
             found.append(_normed(model, f"{name}_norm", run, **before | source))
@@ -73,7 +88,10 @@ def layer(model: Stack, block: Block, run: Run) -> list[Part]:
         found += [each._replace(branch=name) for each in inside]
         if block.norms == "both":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
-        found.append(added(f"{name}_sum", run, model.d_model, summed))
+        if model.streams is not None:
+            found += model.streams.after(name, run, model.d_model)
+        else:
+            found.append(added(f"{name}_sum", run, model.d_model, summed))
         if block.norms == "post":
             found.append(_normed(model, f"{name}_norm", run, reads=("stream",), makes=summed))
     return found
@@ -91,16 +109,7 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
 def _entered(model: Stack, run: Run) -> list[Part]:
     tokens, d_model = run.tokens, model.d_model if model.embedding_dim is None else model.embedding_dim
     if model.patches is not None:
-        side = model.patches.image // model.patches.patch
-        conv = conv2d(
-            batch=run.batch, c_in=model.patches.channels, c_out=d_model, h_out=side, w_out=side, kernel=model.patches.patch,
-            stride=model.patches.patch, bias=True, dtype=run.dtype,
-        )  # fmt: skip
-        conv = replace(conv, params_by_role={**conv.params_by_role, "position": d_model})  # the class token
-        taps = model.patches.channels * model.patches.patch**2
-        formula = f"2·batch·{side * side}·{taps}·{d_model}"
-        rows, fields = run.batch * side * side, {"role": "convolution", "reads": ("pixels",), "place": "before"}
-        found = [part("patches", conv, rows, formula=formula, **fields)]
+        found = [patched(model.patches, d_model, run)]
     elif model.frames is not None:
         found = _heard(model.frames, d_model, run)
     else:
@@ -109,9 +118,9 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         kind = {"embedding": (1 - model.tied) * tokens * model.vocab * width}
         if not is_zero(model.tied):
             kind["tied"] = model.tied * tokens * model.vocab * width
-        fields = {"weights": tokens * width, "role": "table", "place": "before", "split": "vocab"}
-        fields["matrices"] = ((width, 1),)  # a row is read by itself
-        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **fields)]
+        of_table: dict[str, Any] = {"role": "table", "place": "before", "split": "vocab", "weights": tokens * width}
+        of_table["matrices"] = ((width, 1),)  # a row is read by itself
+        found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **of_table)]
         if model.word_dim is not None:
             found.append(project("project_in", run, width, d_model, place="before"))
         for rows in (
@@ -123,10 +132,14 @@ def _entered(model: Stack, run: Run) -> list[Part]:
             types = replace(types, macs_by_kind={}, params_by_role={"position": rows * d_model})
             found.append(part("token_types", types, tokens, place="before"))
     if model.positions is not None:
+        later = 0 if model.patches is None else model.patches.registers  # without positions
         for_tokens = model.positions - model.position_offset
-        if wrong := offence(lambda kv, positions: kv > positions, run.reach, for_tokens):
+        if wrong := offence(lambda kv, positions: kv > positions, run.reach - later, for_tokens):
             raise ValueError(f"{model.name} has learned positions for {wrong[1]} tokens, and {wrong[0]} are asked for")
-        learned = placed(learned_positions, run, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype)
+        run_of_them = run if is_zero(later) else replace(run, q=run.q - later)
+        learned = placed(
+            learned_positions, run_of_them, d_model, positions=model.positions, d_model=d_model, dtype=run.dtype
+        )
         rows = minimum(run.q, for_tokens)
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.layer_inputs is not None:
@@ -200,9 +213,16 @@ def _more_tokens(model: Stack, run: Run) -> Part:
     """The layer that predicts one token more, with two norms, a matrix that joins, a
     norm and the head once more."""
     assert model.mtp is not None
-    inside = [_normed(model, name, run) for name in ("token_norm", "hidden_norm")]
-    inside.append(project("join", run, 2 * model.d_model, model.d_model))
+    streams = 1 if model.streams is None else model.streams.count
+    rows = {"token_norm": run.tokens, "hidden_norm": streams * run.tokens}
+    inside = [_normed(model, name, run, tokens) for name, tokens in rows.items()]
+    if model.streams is None:
+        inside.append(project("join", run, 2 * model.d_model, model.d_model))
+    else:
+        inside += model.streams.entered(run, model.d_model)
     inside += layer(model, model.mtp, run)
+    if model.streams is not None:
+        inside += model.streams.joined(run, model.d_model)
     inside.append(_normed(model, "norm", run))
     inside += [
         each._replace(cost=replace(each.cost, params_by_role={})) for each in _head(model, run, run.tokens)

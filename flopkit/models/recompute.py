@@ -71,7 +71,7 @@ def segments(training: Training, policy: Segments) -> list[tuple[int, ...]]:
         there are two stacks, or some layers are frozen.
     """
     model, every = training.model, policy.layers
-    if model.encoder is not None:
+    if model.encoder is not None or any(hasattr(end, "tower") for end in model.ends):
         raise ValueError(f"recompute={policy}: segments of layers run through one stack; {model.name} has two")
     if not training.all and training.lora is None:
         raise ValueError(

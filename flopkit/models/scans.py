@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from flopkit.arithmetic import is_zero, minimum
+from flopkit.arithmetic import exact_div, is_zero, minimum
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.convolutions import conv1d
@@ -273,7 +273,7 @@ class GatedRecurrence(Branch):
             cost = conv1d(
                 batch=run.batch, c_in=self.channels, c_out=self.channels, l_out=run.q, kernel=1, groups=self.blocks, bias=True, dtype=run.dtype
             )  # fmt: skip
-            formula = f"2·tokens·{self.channels}·{self.channels // self.blocks}"
+            formula = f"2·tokens·{self.channels}·{exact_div(self.channels, self.blocks)}"
             fields: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",), "split": "inner"}
             act = activation("sigmoid", elements=numbers, dtype=run.dtype)
             return [

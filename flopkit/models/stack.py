@@ -6,11 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from flopkit.arithmetic import total
+from flopkit.arithmetic import exact_div, total
 from flopkit.models.blocks import Block, Frames, Patches
+from flopkit.models.ends import Dense, End
 from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
+from flopkit.models.streams import HyperConnections
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
@@ -44,10 +46,13 @@ class Stack:
     word_dim: Size | None = None
     causal: bool = True
     encoder: Stack | None = None
+    ends: tuple[End, ...] = ()
     patches: Patches | None = None
     frames: Frames | None = None
+    pictures: Stack | None = None
     mtp: Block | None = None
     layer_inputs: LayerInputs | None = None
+    streams: HyperConnections | None = None
     formats: Formats | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -71,6 +76,16 @@ class Stack:
             "classes": Head(outputs=self.vocab, each="sequence", bias=True),
         }
         return self.head if isinstance(self.head, Head) else words.get(self.head)
+
+    @property
+    def image_tokens(self) -> Any:
+        """Of the picture part of a model of text and images: tokens that the decoder gets for an image. None for an
+        image of any size."""
+        for end in reversed(self.ends):
+            if isinstance(end, Dense) and end.place == "after":
+                tokens = end.tokens if end.tokens is not None or self.patches is None else self.patches.tokens
+                return None if tokens is None else exact_div(tokens, end.group)
+        return None
 
     @property
     def heads(self) -> tuple[Head, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flopkit.models.architectures import ARCHITECTURES, SAME
+from flopkit.models.architectures import ARCHITECTURES, SAME, WHOLE
 from flopkit.models.config_fields import KEYS, TEXT_PARTS, left_out
 from flopkit.sizes import flag
 
@@ -54,6 +54,8 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
     """
     outer = config.get("model_type")
     outer = outer if isinstance(outer, str) else ""
+    if outer in WHOLE:
+        return config, outer, []
     inside = next((key for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
     own = any(key in config for key in KEYS["d_model"])
     parts = [
@@ -69,7 +71,11 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
         )
         if kind is None or not own:
             return config, outer, []
-        return {**config, "model_type": kind}, outer, [key for key in (*parts, "mm_vision_tower", "img_processor") if key in config]
+        return (
+            {**config, "model_type": kind},
+            outer,
+            [key for key in (*parts, "mm_vision_tower", "img_processor") if key in config],
+        )
     left = [key for key in parts if key != inside]
     said = {"model_type": _type_of_part(outer), **config[inside]}
     above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}

@@ -80,6 +80,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "silu": silu,
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
+    "quick_gelu": lambda x: x / ((x * -1.702).exp() + 1),
     "hardsigmoid": lambda x: _clipped(x + 3) / 6,
     "hardswish": lambda x: x * (_clipped(x + 3) / 6),
     "swiglu": lambda gate, up: silu(gate) * up,

@@ -37,6 +37,9 @@ def small(kind):
 def built(kind, auto="", **sizes):
     """The configuration as transformers would save it with its model, and the model, on meta where it can run there."""
     config = transformers.AutoConfig.for_model(kind, **(sizes or small(kind)))
+    mapped = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM"))._model_mapping[type(config)]
+    if isinstance(mapped, tuple):  # several classes for one task
+        config.architectures = [mapped[0].__name__]
     with torch.device(DEVICES.get(kind, "meta")):
         model = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM")).from_config(
             config, dtype=torch.bfloat16, **({"attn_implementation": "eager"} if kind in EAGER else {})

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.architectures import (
+    compressed,
     decoders,
+    dual,
     encoders,
     gpts,
     hybrids,
@@ -18,6 +20,7 @@ from flopkit.models.architectures import (
     rotary_encoders,
     seq2seq,
     sparse,
+    stages,
     vision,
 )
 from flopkit.models.architectures.classes import DECODER, Tasks
@@ -25,10 +28,11 @@ from flopkit.models.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 
-__all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "reader_file", "tasks"]
+__all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "WHOLE", "reader_file", "tasks"]
 
 _MODULES = (
     decoders, layer_by_layer, gpts, parallel, remote, encoders, rotary_encoders, seq2seq, vision, recurrent, hybrids, linear, sparse,
+    dual, stages, compressed,
 )  # fmt: skip
 
 
@@ -52,6 +56,9 @@ ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
 
 SAME: dict[str, str] = _of_all("SAME")
 """Another name for the same layers."""
+
+WHOLE = frozenset(dual.TOWERS)
+"""Types whose configurations of texts and of pictures are both read."""
 
 _TASKS: dict[str, Tasks] = _of_all("TASKS")
 

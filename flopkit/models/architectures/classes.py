@@ -23,6 +23,8 @@ ENDINGS = {
     "ForImageClassification": "image", "ForTokenClassification": "token", "ForQuestionAnswering": "answer",
     "ForMultipleChoice": "choice", "EncoderModel": "encoder", "DoubleHeadsModel": "two heads", "ChatModel": "text",
     "TextModel": "none", "Model": "none",
+    "VisionModel": "none", "ForImageClassificationWithTeacher": "teacher", "ForObjectDetection": "detection",
+    "TextModelWithProjection": "projection", "VisionModelWithProjection": "projection",
 }  # fmt: skip
 """What the name of a class ends in, and the task it is for; longer endings come first."""
 

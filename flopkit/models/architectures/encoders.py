@@ -23,7 +23,7 @@ from flopkit.models.heads import Head
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
-from flopkit.sizes import short
+from flopkit.sizes import number, short
 
 __all__ = ["MODELS", "SAME", "TASKS"]
 
@@ -116,7 +116,7 @@ def _deberta(c: Fields, name: str) -> Model:
         positions=c.need("max_position_embeddings") if there else None,
         tied=c.flag("tie_word_embeddings", True) or not c.flag("legacy", True),
     )  # fmt: skip
-    ((block, layers),) = model.blocks
+    block, layers = model.blocks[0][0], number("layers", model.layers)
     mixer, second = block.mixer, c.kind == "deberta-v2"
     assert isinstance(mixer, Attention)
     if not c.flag("relative_attention"):
@@ -167,7 +167,7 @@ def _albert(c: Fields, name: str) -> Model:
     width, act = c.need("embedding_size"), c.act("gelu_new")
     head = Head(dense=True, dense_dim=width, act=act, norm=True, bias=True)
     model = _typed(c, name, head=head, embedding_dim=width, shared=True)
-    ((block, layers),) = model.blocks
+    block, layers = model.blocks[0][0], number("layers", model.layers)
     groups = c.count("num_hidden_groups", 1)
     if groups > layers:
         raise ValueError(f"num_hidden_groups={groups} is more than num_hidden_layers={layers}: some have no layer")

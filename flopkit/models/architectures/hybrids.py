@@ -105,7 +105,7 @@ def _granite(c: Fields, name: str) -> Model:
     if len(kinds) != layers or not set(kinds) <= {LINEAR, WHOLE}:
         raise ValueError(f"layer_types: must name {layers} layers, each {LINEAR} or {WHOLE}")
     turned = {} if _positions(c) == "rope" else {"rotary": 0}
-    mixers = {
+    mixers: dict[str, Callable[[], Any]] = {
         LINEAR: lambda: _mamba2(c, c.need("mamba_expand") * c.need("d_model")),
         WHOLE: lambda: heads_of(c, c.flag("attention_bias"), **turned),
     }
@@ -193,7 +193,7 @@ def _zamba2(c: Fields, name: str) -> Model:
         raise ValueError(
             f"num_key_value_heads={kv_heads}: with use_shared_attention_adapter there are as many as num_attention_heads={heads}"
         )
-    turned = {} if c.flag("use_mem_rope") else {"rotary": 0}
+    turned: dict[str, Any] = {} if c.flag("use_mem_rope") else {"rotary": 0}
     mamba = StateSpace(
         heads=mamba_heads, head_dim=inner // mamba_heads, state=c.need("mamba_d_state"), groups=c.need("mamba_ngroups"),
         conv=c.need("mamba_d_conv"), bias=bias, chunk=c.need("chunk_size"),

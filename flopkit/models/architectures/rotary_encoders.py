@@ -74,7 +74,7 @@ def _nomic_bert(c: Fields, name: str) -> Model:
             raise ValueError(
                 f"{key}={c.fields.get(key)!r}: a {c.kind} with n_embd is described here only with {key}={value!r}"
             )
-    c = Fields(c.fields | {"hidden_act": "silu"}, c.kind)
+    c = Fields({**c.fields, "hidden_act": "silu"}, c.kind)
     c.refuse(num_experts=0)
     every, vocab = c.count("pad_vocab_size_multiple", 1), c.need("vocab")
     if vocab % every:
