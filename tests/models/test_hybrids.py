@@ -32,7 +32,21 @@ def read(kind, **more):
     return fk.from_hf({"model_type": kind, **SMALL[kind], **more})
 
 
-@pytest.mark.parametrize("kind", ["nemotron_h", "granitemoehybrid", "bamba", "falcon_h1", "jamba", "lfm2", "zamba2", "mamba", "qwen3_5_text", "kimi_linear"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "nemotron_h",
+        "granitemoehybrid",
+        "bamba",
+        "falcon_h1",
+        "jamba",
+        "lfm2",
+        "zamba2",
+        "mamba",
+        "qwen3_5_text",
+        "kimi_linear",
+    ],
+)
 def test_the_cache_is_what_transformers_keeps(kind):
     """States, inputs of convolutions, keys and values of attention alone: numbers that lie in transformers' cache after a text."""
     config = transformers.AutoConfig.for_model(kind, **SMALL[kind])
@@ -66,7 +80,10 @@ def test_experts_behind_a_latent_with_squared_relu():
     plain = Experts(experts=6, top_k=2, d_ff=24, gated=False)
     latent = Experts(experts=6, top_k=2, d_ff=24, gated=False, act="relu2", latent=16, shared_d_ff=40)
     run = Run(2, 5, 5)
-    flops, vector = ({each.cost.name: getattr(each.cost, what) for each in latent.parts(run, 32)} for what in ("flops", "vector_flops"))
+    flops, vector = (
+        {each.cost.name: getattr(each.cost, what) for each in latent.parts(run, 32)}
+        for what in ("flops", "vector_flops")
+    )
     assert flops["router"] == 2 * 10 * 32 * 6
     assert flops["experts"] == 2 * 10 * 2 * 2 * 16 * 24
     assert flops["latent_down"] == flops["latent_up"] == 2 * 10 * 32 * 16
@@ -79,7 +96,11 @@ def test_experts_behind_a_latent_with_squared_relu():
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_short_convolution_keeps_what_the_list_says(bias):
     sizes = SMALL["lfm2"] | {"conv_bias": bias}
-    mixer = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("lfm2", **sizes)).model.layers[0].conv
+    mixer = (
+        transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("lfm2", **sizes))
+        .model.layers[0]
+        .conv
+    )
     x = torch.ones(2, 9, 32, requires_grad=True)
     ours = read("lfm2", conv_bias=bias).blocks[0][0].mixer
     assert isinstance(ours, ShortConv)
@@ -89,7 +110,9 @@ def test_a_short_convolution_keeps_what_the_list_says(bias):
 
 @pytest.mark.parametrize("latent", [16, None])
 def test_experts_behind_a_latent_keep_what_the_list_says(latent):
-    config = transformers.AutoConfig.for_model("nemotron_h", **SMALL["nemotron_h"] | {"moe_latent_size": latent, "norm_topk_prob": False})
+    config = transformers.AutoConfig.for_model(
+        "nemotron_h", **SMALL["nemotron_h"] | {"moe_latent_size": latent, "norm_topk_prob": False}
+    )
     model = transformers.AutoModelForCausalLM.from_config(config, experts_implementation="grouped_mm")
     mixer, x = model.model.layers[1].mixer.train(), torch.ones(2, 16, 32, requires_grad=True)
     ours = read("nemotron_h", moe_latent_size=latent).blocks[1][0].mlp
@@ -107,7 +130,13 @@ def test_layers_of_one_kind_each_train_as_their_parts_do():
     """Nemotron-H: a layer that is an MLP alone keeps what the MLP of a whole layer keeps, and no layer has more than one branch."""
     attention, mlp = Attention(heads=4, kv_heads=2, head_dim=8), MLP(d_ff=80, act="relu2", gated=False)
     whole = Model(name="whole", d_model=32, vocab=96, blocks=((Block(mixer=attention, mlp=mlp), 2),))
-    apart = Model(name="apart", d_model=32, vocab=96, blocks=((Block(mixer=attention), 2), (Block(mixer=None, mlp=mlp), 2)), order=(0, 1, 0, 1))
+    apart = Model(
+        name="apart",
+        d_model=32,
+        vocab=96,
+        blocks=((Block(mixer=attention), 2), (Block(mixer=None, mlp=mlp), 2)),
+        order=(0, 1, 0, 1),
+    )
     assert whole.params == apart.params
     assert whole.train_step(seq=16).hardware_flops == apart.train_step(seq=16).hardware_flops
     assert whole.train_memory(seq=16).layers == apart.train_memory(seq=16).layers
@@ -128,7 +157,9 @@ def test_adapters_beside_one_of_two_mixers_leave_the_other_alone():
     adapter = 2 * 16 * (32 * 4 + 4 * (32 + 44 + 4))
     assert first == adapter + 2 * 16 * 4 * 80 + conv + 2 * core + 2 * 16 * 32 * 32
     assert back[1] - back[0] > 2 * 16 * 32 * (32 + 16 + 16 + 32)
-    alone, beside = (Model(name="one", d_model=32, vocab=96, blocks=((Block(mixer=each), 1),)) for each in (attention, mixer))
+    alone, beside = (
+        Model(name="one", d_model=32, vocab=96, blocks=((Block(mixer=each), 1),)) for each in (attention, mixer)
+    )
     steps = [each.train_step(seq=16, trained=fk.LoRA(rank=4, targets="q_proj")) for each in (alone, beside)]
     assert steps[0].backward.flops == steps[1].backward.flops
 
@@ -148,7 +179,7 @@ def test_shared_blocks_count_once_and_run_each_time():
 
 def test_a_decay_for_each_feature_has_two_matrices_and_a_bias_a_feature():
     sizes = {"heads": 3, "k_heads": 3, "k_dim": 8, "v_dim": 8}
-    blocks = (((Block(mixer=GatedDelta(**sizes, **more)),  1),) for more in ({}, {"decay_rank": 5}, {"gate_rank": 5}))
+    blocks = (((Block(mixer=GatedDelta(**sizes, **more)), 1),) for more in ({}, {"decay_rank": 5}, {"gate_rank": 5}))
     plain, decay, gate = (Model(name="delta", d_model=32, vocab=96, blocks=each).params for each in blocks)
     assert decay - plain == 32 * 5 + 5 * 24 + 24 - (32 * 3 + 3)
     assert gate - plain == 32 * 5 + 5 * 24 - 32 * 24
@@ -169,7 +200,9 @@ QWEN = {"num_hidden_layers": 4, "mtp_num_hidden_layers": 1}
 
 def test_multi_token_prediction():
     """Qwen3.5 predicts with a layer of full attention, Nemotron-3 with one of attention and experts; both join by one matrix, with three norms."""
-    plain, more = (fk.from_hf({"model_type": "qwen3_5_text", **SMALL["qwen3_5_text"], **QWEN}, mtp=mtp) for mtp in (False, True))
+    plain, more = (
+        fk.from_hf({"model_type": "qwen3_5_text", **SMALL["qwen3_5_text"], **QWEN}, mtp=mtp) for mtp in (False, True)
+    )
     layer = 32 * (2 * 4 * 16 + 2 * 2 * 16) + 4 * 16 * 32 + 2 * 16 + 3 * 32 * 80 + 2 * 32
     assert more.params - plain.params == layer + 2 * 32 * 32 + 3 * 32
     sizes = {"model_type": "nemotron_h", **SMALL["nemotron_h"], "num_nextn_predict_layers": 1}
@@ -177,7 +210,10 @@ def test_multi_token_prediction():
     attention, latent = 32 * (4 * 16 + 2 * 2 * 16) + 4 * 16 * 32, 2 * 32 * 16
     experts = 32 * 6 + 6 * 2 * 16 * 24 + latent + 2 * 32 * 40
     assert more.params - plain.params == attention + experts + 2 * 32 + 2 * 32 * 32 + 3 * 32
-    with pytest.raises(ValueError, match="mtp=True: what the layer for multi-token prediction of this model consists of is not described"):
+    with pytest.raises(
+        ValueError,
+        match="mtp=True: what the layer for multi-token prediction of this model consists of is not described",
+    ):
         fk.from_hf(sizes | {"mtp_layers_block_type": ["linear_attention", "moe"]}, mtp=True)
 
 
@@ -199,7 +235,10 @@ def test_what_does_not_go_together_is_refused(kind, changed, message):
 def test_norms_of_a_selective_scan():
     """Jamba's have weights, Falcon Mamba's have none."""
     sizes = {"channels": 64, "state": 6, "rank": 5}
-    models = (Model(name="scan", d_model=32, vocab=96, blocks=((Block(mixer=SelectiveScan(**sizes, norms=norms)), 1),)) for norms in ("", "plain", "weighted"))
+    models = (
+        Model(name="scan", d_model=32, vocab=96, blocks=((Block(mixer=SelectiveScan(**sizes, norms=norms)), 1),))
+        for norms in ("", "plain", "weighted")
+    )
     none, plain, weighted = models
     assert none.params == plain.params == weighted.params - (5 + 6 + 6)
     assert none.forward(seq=4).vector_flops < plain.forward(seq=4).vector_flops < weighted.forward(seq=4).vector_flops

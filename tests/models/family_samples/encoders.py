@@ -41,7 +41,6 @@ HARMLESS = {
 }  # fmt: skip
 
 
-
 def _embedded(ids):
     """Without tokens, among which transformers would look for padding: on meta there are none."""
     return {"inputs_embeds": torch.zeros(*ids.shape, SIZES["hidden_size"], dtype=torch.bfloat16, device=ids.device)}
@@ -50,7 +49,10 @@ def _embedded(ids):
 def _masked(ids, width=SIZES["hidden_size"]):
     """The same, and a whole mask: of a mask for each token, transformers asks whether all are seen."""
     (batch, seq), like = ids.shape, {"dtype": torch.bfloat16, "device": ids.device}
-    return {"inputs_embeds": torch.zeros(batch, seq, width, **like), "attention_mask": torch.zeros(batch, 1, seq, seq, **like)}
+    return {
+        "inputs_embeds": torch.zeros(batch, seq, width, **like),
+        "attention_mask": torch.zeros(batch, 1, seq, seq, **like),
+    }
 
 
 INPUTS = {
