@@ -213,7 +213,13 @@ def _data(figure: Answers) -> dict[str, Any]:
         **({"alt": figure.alt} if figure.chart else {}),
         **({"refused": figure.refused} if figure.refused else {}),
         **(
-            {"paste": {key: said for key in ("table", "unable", "texts", "wholes", "formats") if (said := getattr(figure.paste, key))}}
+            {
+                "paste": {
+                    key: said
+                    for key in ("table", "unable", "texts", "wholes", "formats")
+                    if (said := getattr(figure.paste, key))
+                }
+            }
             if figure.paste
             else {}
         ),

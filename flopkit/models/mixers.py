@@ -333,7 +333,11 @@ class LatentAttention(Branch):
             costs["attention"] = packed(costs["attention"], run, self.mask(run))
             turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
             costs["rotary"] = placed(rotary, run, self.qk_rope, **turned)
-        found = [part(name, each, run.tokens, **known[name]) for name, each in costs.items() if self.turned or name != "rotary"]
+        found = [
+            part(name, each, run.tokens, **known[name])
+            for name, each in costs.items()
+            if self.turned or name != "rotary"
+        ]
         if self.indexer is not None:
             core = [each.cost.name for each in found].index("attention")
             found[core:core] = self.indexer.parts(run, d_model, self.q_lora)

@@ -54,7 +54,16 @@ class LayerInputs:
         norm = rms_norm(tokens=tokens * self.layers, d=self.dim, dtype=run.dtype)
         at: dict[str, Any] = {"place": "before"}
         return [
-            part("layer_embedding", table, tokens, weights=tokens * wide, role="table", split="vocab", matrices=((wide, 1),), **at),
+            part(
+                "layer_embedding",
+                table,
+                tokens,
+                weights=tokens * wide,
+                role="table",
+                split="vocab",
+                matrices=((wide, 1),),
+                **at,
+            ),
             project("layer_inputs_proj", run, d_model, wide, **at),
             part("layer_inputs_norm", norm, tokens, role="norm", **at),
         ]

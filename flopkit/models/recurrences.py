@@ -18,7 +18,18 @@ from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Flag, Size, check_fields
 from flopkit.training.memory import Kept
 
-__all__ = ["CORE", "IN", "NORM", "OUT", "GatedDelta", "StateSpace", "convolved", "moved", "through_state", "written_out"]
+__all__ = [
+    "CORE",
+    "IN",
+    "NORM",
+    "OUT",
+    "GatedDelta",
+    "StateSpace",
+    "convolved",
+    "moved",
+    "through_state",
+    "written_out",
+]
 
 IN: dict[str, Any] = {"reads": ("input",), "makes": ("mixed",), "split": "column"}
 CORE: dict[str, Any] = {"role": "core", "reads": ("mixed",), "makes": ("heads",), "split": "inner"}

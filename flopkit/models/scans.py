@@ -295,4 +295,6 @@ class GatedRecurrence(Branch):
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """Not known."""
-        raise ValueError("what a gated linear recurrence keeps for its backward pass is not known here, so neither is the memory of training")
+        raise ValueError(
+            "what a gated linear recurrence keeps for its backward pass is not known here, so neither is the memory of training"
+        )

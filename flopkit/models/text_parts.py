@@ -126,6 +126,11 @@ def whole_types() -> dict[str, dict[str, Any]]:
     known = {*ARCHITECTURES, *SAME}
     usual = {kind.removesuffix("_text") for kind in known if kind.endswith("_text")} - known
     return {
-        outer: {"type": _type_of_part(outer), "flat": FLAT.get(outer), "tied": left_out(outer).get(TIED), "handed": outer in HANDED_ON}
+        outer: {
+            "type": _type_of_part(outer),
+            "flat": FLAT.get(outer),
+            "tied": left_out(outer).get(TIED),
+            "handed": outer in HANDED_ON,
+        }
         for outer in sorted({*TEXT_TYPES, *FLAT, *usual})
     }

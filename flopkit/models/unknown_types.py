@@ -95,7 +95,9 @@ def _part(whole: Mapping[str, Any], kind: str) -> str:
 def _slip(kind: str, known: Collection[str]) -> str:
     """The one that *kind* is a slip of the keyboard of: the same signs but for case, separators, doubled ones, their order."""
     meant = _signs(kind)
-    return next((name for name in known if any(one == other for one, other in zip(_signs(name), meant, strict=True))), "")
+    return next(
+        (name for name in known if any(one == other for one, other in zip(_signs(name), meant, strict=True))), ""
+    )
 
 
 @cache

@@ -176,6 +176,7 @@ def test_a_file_with_a_mark_of_its_byte_order_is_read(open_page):
 
 @pytest.mark.parametrize("said, shown", [
     ({"quant_method": "fp8", "fmt": "e4m3"}, "quantization_config (fp8) was not read"), ({"load_in_4bit": True}, "quantization_config was not read"),
+    ({"quant_method": "awq", "bits": 4.0, "group_size": 128}, "quantization_config (awq) was not read"),
     ({"quant_method": ["awq"]}, "quantization_config was not read"), (None, ""),
 ])  # fmt: skip
 def test_a_quantised_file_is_read_without_a_format_that_no_option_has(open_page, said, shown):
@@ -199,7 +200,7 @@ SET = [
     ({"quant_method": "fp8", "weight_block_size": [128, 128], "ignored_layers": ["lm_head"], "kv_cache_scheme": None}, BLOCKS,
      f"(fp8) set “Weights stored in” to “{BLOCKS}”. Not read: which modules stay as they are."),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": [], "kv_cache_quant_algo": "FP8"}, "nvfp4, 4.5 bits; bf16 tables",
-     "(modelopt) set “Weights stored in” to “nvfp4, 4.5 bits; bf16 tables”. Not read: the format of its cache."),
+     "(modelopt) set “Weights stored in” to “nvfp4, 4.5 bits; bf16 tables”. Not read: which modules stay as they are, the format of its cache."),
     ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "awq or gptq, 4.16 bits; bf16 tables", "bf16 tables”, without the order of its groups."),
     ({"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}, "nf4, 4.13 bits; bf16 tables",
      "Its quantization_config set “Weights stored in” to “nf4, 4.13 bits; bf16 tables”."),

@@ -1,6 +1,7 @@
 """What parts say of themselves: numbers rest on it and not on names, and it agrees with how devices share a layer."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from models.test_families import described
@@ -24,20 +25,15 @@ NAMES = [
 ]
 
 
-def models():
-    for name in NAMES:
-        yield name, fk.load(name)
-    for kind in families():
-        yield kind, fk.from_hf(described(kind))
-
-
-MODELS = dict(models())
+@cache
+def model_of(name):
+    return fk.load(name) if name in NAMES else fk.from_hf(described(name))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *families()])
 def test_no_number_of_a_step_rests_on_a_name(name, monkeypatch):
     """The same steps with every part of a layer renamed."""
-    model = MODELS[name]
+    model = model_of(name)
     seq = {} if model.patches else {"seq": 32}
     trained = ["all"] if model.encoder is not None else ["all", "head", LastLayers(1)]
 
@@ -66,7 +62,7 @@ def layers(model, steps=(False, True)):
 @pytest.mark.parametrize("name", [*NAMES, *families()])
 def test_what_is_divided_is_joined_again_in_each_branch(name):
     """What column parts make is read by parts that are divided, too, until one row part (or experts) makes the branch's output."""
-    for parts in layers(MODELS[name]):
+    for parts in layers(model_of(name)):
         apart = set()
         for part in parts:
             assert part.split in SPLITS
@@ -86,7 +82,7 @@ def test_what_is_divided_is_joined_again_in_each_branch(name):
 
 @pytest.mark.parametrize("name", [*NAMES, *families()])
 def test_each_part_reads_what_is_there(name):
-    for parts in layers(MODELS[name], steps=(False,)):
+    for parts in layers(model_of(name), steps=(False,)):
         there = {"stream", "start", "input", "encoded"}
         for part in parts:
             assert set(part.reads) <= there, part.cost.name

@@ -56,10 +56,10 @@ UNREAD = {
 """Keys that no rule looks at, under what they say."""
 
 
-def _rule(option: str, left: str = "", **values: tuple[Any, ...]) -> dict[str, Any]:
-    """*option* stands for a file each key of which has one of these values, None being a key that is missing or null."""
+def _rule(option: str, only: Mapping[str, tuple[Any, ...]], left: str = "") -> dict[str, Any]:
+    """*option* stands for a file each key of which has one of the values in *only*, None being a key that is missing or null."""
     unread = {} if option == MXFP4 else UNREAD  # whose loader packs the experts alone, whatever the list says
-    return {"option": option, "only": {key: list(each) for key, each in values.items()}, "left": left, "unread": unread}
+    return {"option": option, "only": {key: list(each) for key, each in only.items()}, "left": left, "unread": unread}
 
 
 def rules(control: str, label: str) -> Mapping[str, Any]:
@@ -67,34 +67,31 @@ def rules(control: str, label: str) -> Mapping[str, Any]:
 
     ``first``: the option of a file without quantisation. ``plain``: types of unquantised weights that have 16 bits.
     """
-    groups: dict[str, tuple[Any, ...]] = {"bits": (4,), "group_size": (128,)}
+    blocks = {"weight_block_size": ([128, 128],), "expert_dtype": (None, "fp8"), "modules_to_convert": (None, [])}
+    modelopt = {"quant_method": ("modelopt",), "quantization": (None,)}
+    groups = {"bits": (4,), "group_size": (128,)}
+    version = {"version": (None, "gemm", "GEMM", "gemv", "GEMV", "marlin", "exllama")}
+    formats = {"checkpoint_format": (None, "gptq", "gptq_v2"), "is_marlin_format": (None, False)}
     gptq: dict[str, tuple[Any, ...]] = {
+        "quant_method": ("gptq",),
         "lm_head": (None, False),
         "dynamic": (None, {}),
-        "is_marlin_format": (None, False),
+        **formats,
     }
-    blocks: dict[str, tuple[Any, ...]] = {
-        "weight_block_size": ([128, 128],),
-        "expert_dtype": (None, "fp8"),
-        "modules_to_convert": (None, []),
-    }
-    nf4: dict[str, tuple[Any, ...]] = {
-        "load_in_4bit": (True,),
-        "load_in_8bit": (None, False),
-        "bnb_4bit_use_double_quant": (True,),
-    }
+    bits = {"load_in_4bit": (True,), "load_in_8bit": (None, False)}
+    nf4 = {"bnb_4bit_quant_type": ("nf4", "fp4", None), "bnb_4bit_use_double_quant": (True,)}
     return {
         "control": control,
         "label": label,
         "first": next(iter(STORED)),
         "plain": [None, "bfloat16", "float16"],
         "rules": [
-            _rule(MXFP4, quant_method=("mxfp4",)),
-            _rule(BLOCKS, quant_method=("fp8",), **blocks),
-            _rule(NVFP4, quant_method=("modelopt",), quant_algo=("NVFP4", "W4A16_NVFP4"), quantization=(None,)),
-            _rule(TENSORS, quant_method=("modelopt",), quant_algo=("FP8",), quantization=(None,)),
-            _rule(AWQ, quant_method=("awq",), **groups),
-            _rule(AWQ, "the order of its groups", quant_method=("gptq",), checkpoint_format=(None, "gptq", "gptq_v2"), **groups, **gptq),
-            _rule(NF4, quant_method=("bitsandbytes", None), bnb_4bit_quant_type=("nf4", "fp4", None), **nf4),
+            _rule(MXFP4, {"quant_method": ("mxfp4",)}),
+            _rule(BLOCKS, {"quant_method": ("fp8",), **blocks}),
+            _rule(NVFP4, {"quant_algo": ("NVFP4", "W4A16_NVFP4"), **modelopt}),
+            _rule(TENSORS, {"quant_algo": ("FP8",), **modelopt}),
+            _rule(AWQ, {"quant_method": ("awq",), **version, **groups}),
+            _rule(AWQ, {**gptq, **groups}, "the order of its groups"),
+            _rule(NF4, {"quant_method": ("bitsandbytes", None), **bits, **nf4}),
         ],
-    }  # fmt: skip
+    }

@@ -86,12 +86,12 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
   function stored(outer, config) {
     const get = key => outer[key] ?? config[key], format = get("quantization_config") ?? get("compression_config");
     if (format == null) return [state[formats.control] === pasted ? formats.first : undefined, ""];
-    const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b);
+    const same = (a, b) => !(a instanceof Float) && JSON.stringify(a ?? null) === JSON.stringify(b);
     const method = typeof format.quant_method === "string" ? ` (${cut(format.quant_method)})` : "", label = `“${formats.label}”`;
     const rule = formats.plain.some(each => same(get("dtype") ?? get("torch_dtype"), each))
       && formats.rules.find(({only}) => Object.entries(only).every(([key, values]) => values.some(each => same(format[key] ?? (key === "expert_dtype" ? get(key) : null), each))));
     if (!rule) return [undefined, ` Its quantization_config${method} was not read: set ${label}.`];
-    const unread = Object.entries(rule.unread).filter(([, keys]) => keys.some(key => is(format[key] ?? null))).map(([what]) => what);
+    const unread = Object.entries(rule.unread).filter(([, keys]) => keys.some(key => format[key] != null)).map(([what]) => what);
     return [rule.option, ` Its quantization_config${method} set ${label} to “${rule.option}”${rule.left ? `, without ${rule.left}` : ""}.${unread.length ? ` Not read: ${unread.join(", ")}.` : ""}`];
   }
 

@@ -95,7 +95,9 @@ def _gemma1(c: Fields) -> dict[str, Any]:
     c.refuse(use_bidirectional_attention=False)
     attention = heads_of(c, c.flag("attention_bias"), **c.all("head_dim"))
     found = common(c, attention=attention, tied=c.flag("tie_word_embeddings", True))
-    return found | {"act": "gelu_tanh" if found["act"] == "gelu" else found["act"]}  # early files say gelu for its tanh form
+    return found | {
+        "act": "gelu_tanh" if found["act"] == "gelu" else found["act"]
+    }  # early files say gelu for its tanh form
 
 
 def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:

@@ -57,7 +57,9 @@ def _side(c: Fields, key: str) -> Any:
 
 
 def _clip_text(c: Fields, name: str) -> Model:
-    return transformer(name=name, vocab=c.need("vocab"), positions=c.need("max_position_embeddings"), **_layers(c, "quick_gelu"))
+    return transformer(
+        name=name, vocab=c.need("vocab"), positions=c.need("max_position_embeddings"), **_layers(c, "quick_gelu")
+    )
 
 
 def clip_pictures(c: Fields, name: str) -> Model:
@@ -146,7 +148,12 @@ def _classes(model: Model, labels: Any, but: int) -> Model:
     pictures = next(end.tower for end in model.ends if isinstance(end, Beside))
     assert isinstance(pictures, Model)
     ends = tuple(end for end in pictures.ends if not isinstance(end, Dense))
-    return replace(pictures, name=model.name, vocab=labels, ends=(*ends, Mean(but=but), Dense(name="head", widths=(labels,), tokens=1)))
+    return replace(
+        pictures,
+        name=model.name,
+        vocab=labels,
+        ends=(*ends, Mean(but=but), Dense(name="head", widths=(labels,), tokens=1)),
+    )
 
 
 def _one_tower(tower: Callable[[Fields, str], Model]) -> Callable[[Fields, str], Model]:

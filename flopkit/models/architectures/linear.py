@@ -94,7 +94,9 @@ def _recurrent_gemma(c: Fields, name: str) -> Model:
         window=c.need("attention_window_size"),
     )  # fmt: skip
     mlp = MLP(d_ff=c.need("d_ff") // 2, act=act, bias=True)
-    blocks = [Block(mixer=recurrence if types[i % len(types)] == "recurrent" else attention, mlp=mlp) for i in range(layers)]
+    blocks = [
+        Block(mixer=recurrence if types[i % len(types)] == "recurrent" else attention, mlp=mlp) for i in range(layers)
+    ]
     ends = {"d_model": d_model, "vocab": c.need("vocab"), "tied": c.flag("tie_word_embeddings", True)}
     return Model(name=name, **ends, **in_turn(blocks))
 

@@ -37,7 +37,9 @@ def pictures_of(config: Mapping[str, Any], width: Any) -> Model | None:
         made = read(c, inside, f"{outer}, pictures", width)
     except (ValueError, TypeError):  # of a variant that is not described here
         return None
-    notes = [f"vision_config.{key} is missing: {value}, as transformers takes it" for key, value in inside.taken.items()]
+    notes = [
+        f"vision_config.{key} is missing: {value}, as transformers takes it" for key, value in inside.taken.items()
+    ]
     notes += [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
     return replace(made, notes=(*made.notes, *notes))
 
@@ -72,7 +74,9 @@ def _llava(c: Fields, vision: Fields, name: str, width: Any) -> Model:
     if layers == whole.layers:
         raise ValueError(f"vision_feature_layer={layer}: one layer before the last is described here")
     assert whole.patches is not None and whole.patches.tokens is not None
-    strategy = choice("vision_feature_select_strategy", c.get("vision_feature_select_strategy", "default"), ("default", "full"))
+    strategy = choice(
+        "vision_feature_select_strategy", c.get("vision_feature_select_strategy", "default"), ("default", "full")
+    )
     tokens = whole.patches.tokens - (strategy == "default")
     projector = Dense(
         name="projector", widths=(width, width), tokens=tokens, act=_act(c, "projector_hidden_act"),
@@ -140,7 +144,17 @@ def _qwen(c: Fields, vision: Fields, name: str, width: Any) -> Model:
                 raise ValueError(f"deepstack_visual_indexes: {short(place)} is no place among {layers} layers")
             ends = (*_merger(d, group, out, "layer", f"merger of layer {place}", after=True), *ends)
     patches = Patches(image=None, patch=patch, channels=channels, bias=third, extra=0, learned=learned, group=window)
-    return Model(name=name, d_model=d, **in_turn(blocks), norm=norm, final_norm=False, head="none", causal=False, patches=patches, ends=ends)
+    return Model(
+        name=name,
+        d_model=d,
+        **in_turn(blocks),
+        norm=norm,
+        final_norm=False,
+        head="none",
+        causal=False,
+        patches=patches,
+        ends=ends,
+    )
 
 
 _PARTS: Mapping[str, tuple[str, Reader]] = {

@@ -61,7 +61,9 @@ def _swin(c: Fields, name: str) -> Model:
     for stage in reversed(stages[:-1]):
         d = stage.d_model
         merge = Dense(name="merge", d_in=4 * d, widths=(2 * d,), bias=False, group=4, place="after")
-        whole = replace(stage, ends=(EndNorm(name="merge_norm", width=4 * d, group=4), merge, Then(tower=whole, group=4)))
+        whole = replace(
+            stage, ends=(EndNorm(name="merge_norm", width=4 * d, group=4), merge, Then(tower=whole, group=4))
+        )
     positions = patches.tokens if c.flag("use_absolute_embeddings") else None
     return replace(whole, name=name, vocab=c.labels, patches=patches, positions=positions, embedding_norm=True)
 

@@ -40,7 +40,9 @@ def _pooled(c: Fields) -> None:
     c.refuse(pooler_act="tanh")
     width = c.get("pooler_output_size")
     if width is not None and width != c.need("d_model"):
-        raise ValueError(f"pooler_output_size={short(width)}: only the model's width, {c.need('d_model')}, is described here")
+        raise ValueError(
+            f"pooler_output_size={short(width)}: only the model's width, {c.need('d_model')}, is described here"
+        )
 
 
 def _vit(extra: int) -> Callable[[Fields, str], Model]:

@@ -127,6 +127,7 @@ def test_the_published_checkpoint_of_gpt_oss():
     GPTQ | {"lm_head": True}, GPTQ | {"group_size": 32}, GPTQ | {"dynamic": {"-:.*": {}}}, NF4 | {"bnb_4bit_use_double_quant": False},
     {"quant_method": "bitsandbytes", "load_in_8bit": True}, {"quant_method": "compressed-tensors", "config_groups": {}}, {},
     MODELOPT | {"quant_algo": "MIXED_PRECISION"}, {"quant_method": "quark"},
+    {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "llm-awq"},
 ])  # fmt: skip
 def test_a_format_that_no_option_has_is_left_to_the_reader(said):
     assert by_rules({**hf_config("llama-3-8b"), "quantization_config": said}) is None
@@ -267,7 +268,7 @@ def test_the_table_sets_controls_that_there_are_and_is_plain_data():
         alone = [each for each in rules if each["only"] == ["silu"]]  # of experts
         assert bool(alone) == bool(entry["set"]["experts"]), kind
         [acts] = [each for each in rules if each not in alone]
-        assert set(acts["only"]) == set(ACTS) - {"relu", "relu2"} and acts["else"] in acts["only"]
+        assert set(acts["only"]) == set(ACTS) - {"relu", "relu2", "quick_gelu"} and acts["else"] in acts["only"]
 
 
 def test_the_table_says_what_must_be_there_and_what_is_taken_for_it():

@@ -21,8 +21,15 @@ SMALL = {
     "beit": _BEIT,
     "data2vec-vision": _BEIT,
     "swin": {
-        "image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [3, 2, 1], "num_heads": [2, 4, 4], "window_size": 4, "mlp_ratio": 2.5,
-        "num_labels": 10, "use_absolute_embeddings": True,
+        "image_size": 32,
+        "patch_size": 2,
+        "embed_dim": 16,
+        "depths": [3, 2, 1],
+        "num_heads": [2, 4, 4],
+        "window_size": 4,
+        "mlp_ratio": 2.5,
+        "num_labels": 10,
+        "use_absolute_embeddings": True,
     },
     "yolos": _VIT | {"image_size": [24, 32], "num_detection_tokens": 7},
 }
@@ -48,7 +55,9 @@ HARMLESS = {
         "of a backbone or another head": "out_features out_indices stage_names encoder_stride",
         "made of the others": "hidden_size num_layers",
     },
-    "yolos": {"of the loss": "class_cost bbox_cost giou_cost auxiliary_loss bbox_loss_coefficient giou_loss_coefficient eos_coefficient"},
+    "yolos": {
+        "of the loss": "class_cost bbox_cost giou_cost auxiliary_loss bbox_loss_coefficient giou_loss_coefficient eos_coefficient"
+    },
 }
 
 
