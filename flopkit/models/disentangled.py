@@ -34,6 +34,8 @@ class DisentangledAttention(Attention):
 
     Parameters
     ----------
+    heads, kv_heads, head_dim, window, chunk, reach, v_head_dim, rotary, qkv_bias, out_bias, k_bias, qk_norm, sinks, gate, position_buckets, position_keys, cross, values, v_norm, reused : Any
+        As in `Attention`.
     span : Size
         Distances to either side that have embeddings of their own.
     clipped : bool, optional

@@ -149,7 +149,7 @@ HOSTILE = {
     "deep in a field": (json.dumps(LLAMA)[:-1] + ', "head_dim": ' + "[" * 2_000 + "]" * 2_000 + "}", "head_dim is [[["),
     "more than a megabyte": ("[" + " " * 1_000_000, "This has 1,000,001 characters: paste one config.json, which has some thousands."),
     "text_config is a list": ({"model_type": "gemma3", "text_config": [1]}, 'The model_type "gemma3" is not described here.'),
-    "names of every object": ('{"model_type": "llama", "__proto__": {"hidden_size": 4096}}', 'lacks "hidden_size"'),
+    "names of every object": ('{"model_type": "llama", "hidden_size": null, "__proto__": {"hidden_size": 4096}}', 'lacks "hidden_size"'),
 }  # fmt: skip
 
 
