@@ -34,7 +34,33 @@ class DisentangledAttention(Attention):
 
     Parameters
     ----------
-    heads, kv_heads, head_dim, window, chunk, reach, v_head_dim, rotary, qkv_bias, out_bias, k_bias, qk_norm, sinks, gate, position_buckets, position_keys, cross, values, v_norm, reused : Any
+    heads, kv_heads, head_dim : Size
+        As in `Attention`.
+    window, chunk : Size, optional
+        As in `Attention`.
+    reach : Count, optional
+        As in `Attention`.
+    v_head_dim : Size, optional
+        As in `Attention`.
+    rotary : Any, optional
+        As in `Attention`.
+    qkv_bias, out_bias : Flag, optional
+        As in `Attention`.
+    k_bias : bool, optional
+        As in `Attention`.
+    qk_norm : str, optional
+        As in `Attention`.
+    sinks, gate : Flag, optional
+        As in `Attention`.
+    position_buckets : Count, optional
+        As in `Attention`.
+    position_keys : Flag, optional
+        As in `Attention`.
+    cross : bool, optional
+        As in `Attention`.
+    values : str, optional
+        As in `Attention`.
+    v_norm, reused : bool, optional
         As in `Attention`.
     span : Size
         Distances to either side that have embeddings of their own.

@@ -54,7 +54,7 @@ class Dense(End):
         Whether each layer adds a bias.
     group : int, optional
         So many tokens side by side are one vector, where *tokens* is None.
-    place : str, optional
+    place : Place, optional
         ``"head"``, or ``"after"``: it is what the model hands on.
 
     Examples
@@ -223,7 +223,7 @@ class Learned(End):
     ----------
     name : str
         What tables call them.
-    numbers : Count
+    numbers : Count, optional
         How many there are, and *vectors* of the model's width besides.
     vectors : Count, optional
         Vectors of the model's width.

@@ -38,8 +38,8 @@ class Stack:
     second_head: Head | None = None
     unused: Count = 0
     positions: Size | None = None
-    token_types: int | tuple[int, ...] = 0
     position_offset: Count = 0
+    token_types: int | tuple[int, ...] = 0
     embedding_norm: bool = False
     embedding_dim: Size | None = None
     embedding_bias: Flag = True

@@ -30,7 +30,7 @@ class Scaled(Branch):
 
     Parameters
     ----------
-    branch : Branch
+    branch : Any
         The branch itself.
 
     References
@@ -76,7 +76,7 @@ class Windows(Branch):
 
     Parameters
     ----------
-    branch : Branch
+    branch : Any
         The branch itself: attention.
     tokens : int
         Tokens of a window. All windows are whole: of an image whose sides no window
