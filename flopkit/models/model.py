@@ -80,7 +80,7 @@ class Model(Stack):
     position_offset : Count, optional
         The first rows of this table that no token reads: RoBERTa's 514 rows are for
         512 tokens, and OPT's are two more, too.
-    token_types : int or tuple of int, optional
+    token_types : int | tuple[int, ...], optional
         Rows of a table of token types (BERT), or of several, which are added.
     embedding_norm : bool, optional
         Whether a norm follows the embedding.
