@@ -150,7 +150,7 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
 
     >>> table = reader_table(lambda numbers: {"width": numbers["d_model"], "heads": numbers["attention"].heads})
     >>> table["llama"]["set"]["width"]
-    {'keys': ['hidden_size', 'n_embd', 'd_model']}
+    {'keys': ['hidden_size', 'n_embd', 'd_model'], 'missing': 4096}
     """
     table = {}
     for kind in (*NUMBERS, *(other for other, family in SAME.items() if family in NUMBERS)):

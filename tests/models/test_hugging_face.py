@@ -75,7 +75,7 @@ REFUSED = {
     "deepseek_v2": {"attention_bias": True, "mlp_bias": True, "moe_layer_freq": 2},
     "deepseek_v3": {"attention_bias": True, "mlp_bias": True, "moe_layer_freq": 2},
     "mpt": {"no_bias": False, "embedding_fraction": 0.5},
-    "bert": {"position_embedding_type": "relative_key", "is_decoder": True},
+    "bert": {"position_embedding_type": "relative_key"},
 }  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def test_what_a_family_does_not_describe_is_refused(kind, key, value):
         ("mpt", {"attn_config": 5}, r"attn_config=5: must be a dictionary"),
         ("qwen3_next", {"rope_parameters": 5}, r"rope_parameters=5: must be a dictionary"),
         ("qwen3_next", {"partial_rotary_factor": "x"}, r"partial_rotary_factor='x': must be a number"),
-        ("vit", {"patch_size": 15}, r"patch=15.*image=224"),
+        ("vit", {"patch_size": 225}, r"image=224 is smaller than patch=225"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_is_an_error(kind, changed, message):
