@@ -8,6 +8,7 @@ import pytest
 import flopkit as fk
 from flopkit.cli import main
 from flopkit.models import hf_config
+from flopkit.models.architectures import ARCHITECTURES
 from flopkit.peers.of_transformers import built
 
 torch = pytest.importorskip("torch")
@@ -228,7 +229,9 @@ def test_without_torch_or_transformers_the_way_out_is_named(monkeypatch, missing
 
 
 @pytest.fixture
-def lfm2(tmp_path):
+def lfm2(tmp_path, monkeypatch):
+    """The file of a type without a closed form: of one whose closed form is taken away."""
+    monkeypatch.delitem(ARCHITECTURES, "lfm2")
     said = config("lfm2", **SMALL, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False)
     path = tmp_path / "small-lfm" / "config.json"
     path.parent.mkdir()
