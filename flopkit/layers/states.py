@@ -199,7 +199,7 @@ def selective_scan(*, batch: Size, seq: Size, channels: Size, state: Size, dtype
     factor of its own.
 
     FLOPs: ``2·batch·seq·channels·state``, in which C reads the state of each channel.
-    Vector FLOPs: ``channels·(5·state + 1)`` a token: the decay is the exponential of
+    Vector FLOPs: ``batch·seq·channels·(5·state + 1)``: the decay is the exponential of
     the step times A; the state decays and takes the input, which is the channel's
     number times its step, times B. Since no two numbers of the states decay alike, this
     is no product of matrices, and there is no form in chunks as of Mamba-2.

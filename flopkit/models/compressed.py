@@ -256,7 +256,8 @@ class CompressedAttention(Branch):
 
         def norm(name: str, n: Any, d: Any, what: tuple[str, ...], weight: bool = True) -> Part:
             cost = rms_norm(tokens=n, d=d, weight=weight, dtype=run.dtype)
-            return part(name, cost, tokens, role="norm", reads=what, makes=what)
+            divided: dict[str, Any] = {"split": "inner"} if what == queries else {}
+            return part(name, cost, tokens, role="norm", reads=what, makes=what, **divided)
 
         found = [
             project("q_down", run, d_model, self.q_lora, reads=("input",), makes=latent),

@@ -11,7 +11,7 @@ from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
 from flopkit.models.architectures.classes import ended, task_of
 from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import KEYS, Fields, left_out
+from flopkit.models.config_fields import Fields, left_out
 from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
@@ -20,9 +20,6 @@ from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type
 from flopkit.sizes import flag
 
 __all__ = ["families", "from_hf"]
-
-FIRST = (*KEYS["d_model"], *KEYS["layers"], "encoder_layers", "dim", "embed_dim", "hidden_sizes", "depths")
-"""Keys of which every whole file has one, or a part that has."""
 
 
 def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = False) -> Model:
@@ -70,8 +67,18 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     """
     given = configuration(config)
     with given.naming():
+        if isinstance(config, (str, os.PathLike)):
+            _whole_file(given.config)
         model = _read(given.config, mtp)
     return given.finished(model)
+
+
+def _whole_file(config: Mapping[str, Any]) -> None:
+    """Refuse a file that names a type and none of its sizes."""
+    kind = config.get("model_type")
+    sizes = left_out(kind, SAME.get(kind, kind)) if isinstance(kind, str) else {}
+    if sizes and not any(key in sizes or isinstance(value, Mapping) for key, value in config.items()):
+        raise ValueError(f"model_type={kind!r} stands here without any size: give a whole config.json")
 
 
 def _read(config: Mapping[str, Any], mtp: bool) -> Model:
@@ -84,10 +91,6 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
         raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
-    if not any(key in FIRST or isinstance(value, Mapping) for key, value in whole.items()):
-        raise ValueError(
-            f"the configuration of model_type={kind!r} says neither a width nor a number of layers: give a whole config.json"
-        )
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     model = ended(

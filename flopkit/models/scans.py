@@ -70,13 +70,12 @@ class SelectiveScan(Branch):
         core = replace(
             core, params_by_role={"bias": self.states + self.channels}
         )  # decays, and the skip of each channel
-        inner: dict[str, Any] = {"reads": ("mixed",), "makes": ("mixed",)}
         return [
             project("in_proj", run, d_model, 2 * self.channels, self.bias, **IN),
             convolved(run, self.channels, self.conv, self.conv_bias),
-            project("x_proj", run, self.channels, self.rank + 2 * self.state, **inner, split="row"),
+            project("x_proj", run, self.channels, self.rank + 2 * self.state, reads=("mixed",), makes=("steps",), split="row"),
             *self._normed(run),
-            project("dt_proj", run, self.rank, self.channels, True, **inner, split="column"),
+            project("dt_proj", run, self.rank, self.channels, True, reads=("steps",), makes=("mixed",), split="column"),
             part(
                 "selective_scan",
                 core,
@@ -92,7 +91,7 @@ class SelectiveScan(Branch):
         widths = {"dt_norm": self.rank, "b_norm": self.state, "c_norm": self.state} if self.norms else {}
         weight, fields = (
             self.norms == "weighted",
-            {"role": "norm", "reads": ("mixed",), "makes": ("mixed",), "split": "none"},
+            {"role": "norm", "reads": ("steps",), "makes": ("steps",), "split": "none"},
         )
         costs = {name: rms_norm(tokens=run.tokens, d=d, weight=weight, dtype=run.dtype) for name, d in widths.items()}
         return [part(name, cost, run.tokens, **fields) for name, cost in costs.items()]

@@ -38,7 +38,7 @@ def test_activations_that_torch_has_as_one_operator(dtype):
     }  # fmt: skip
     for kind, function in torchs.items():
         assert counted(function, x) == formula(fk.activation(kind, elements=300, dtype=dtype)), kind
-    assert set(ACTIVATIONS) - set(torchs) == {"relu2", "swiglu", "geglu", "reglu"}
+    assert set(ACTIVATIONS) - set(torchs) == {"relu2", "quick_gelu", "swiglu", "geglu", "reglu"}
 
 
 def test_activations_that_torch_has_not():
@@ -48,6 +48,8 @@ def test_activations_that_torch_has_not():
     for kind, inner in (("swiglu", F.silu), ("geglu", F.gelu), ("reglu", F.relu)):
         cost = fk.activation(kind, elements=300, dtype="fp32")
         assert counted(lambda a, b, inner=inner: inner(a) * b, x, y) == (cost.vector_flops, cost.bytes + between)
+    cost = fk.activation("quick_gelu", elements=300, dtype="fp32")
+    assert counted(lambda a: F.silu(1.702 * a), x) == (cost.vector_flops, cost.bytes + between)
     cost = fk.activation("relu2", elements=300, dtype="fp32")
     assert counted(lambda a: F.relu(a).square(), x) == (cost.vector_flops, cost.bytes + between)
 

@@ -153,7 +153,7 @@ def test_what_no_window_is(given, message):
     "name, hint",
     [
         ("kv_head", "did you mean kv_heads?"),
-        ("n_layers", "did you mean layers?"),
+        ("n_layers", "did you mean layers or layer_inputs?"),
         ("position", "did you mean positions"),
         ("finalnorm", "did you mean final_norm?"),
         ("qkv_bias", "did you mean attention=Attention(qkv_bias=…)?"),
