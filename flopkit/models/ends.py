@@ -13,7 +13,7 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation, residual, vector_work
 from flopkit.models.feed_forward import MLP
 from flopkit.models.mixers import Attention
-from flopkit.models.parts import Part, Place, Run, part, project
+from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Count, Flag, Size, check_fields, choice
 
 __all__ = ["AttentionPool", "Dense", "End", "EndNorm", "Learned", "Mean"]
@@ -54,7 +54,7 @@ class Dense(End):
         Whether each layer adds a bias.
     group : int, optional
         So many tokens side by side are one vector, where *tokens* is None.
-    place : Place, optional
+    place : str, optional
         ``"head"``, or ``"after"``: it is what the model hands on.
 
     Examples
@@ -73,7 +73,7 @@ class Dense(End):
     last_act: str = ""
     bias: Flag = True
     group: int = 1
-    place: Place = "head"
+    place: str = "head"
 
     def __post_init__(self) -> None:
         check_fields(self)

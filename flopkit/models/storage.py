@@ -34,7 +34,7 @@ class Storage:
         Numbers of an output's row, along d_in, that share a scale. None: all of them.
     rows : int, optional
         Rows that share it.
-    extra : int or Fraction, optional
+    extra : Any, optional
         Bits of a block beside its numbers: its scale, its zero point, its minimum.
     each_input : int, optional
         Bits for each feature that comes in (GPTQ's order of groups).
@@ -64,7 +64,7 @@ class Storage:
     width: int
     block: int | None = None
     rows: int = 1
-    extra: int | Fraction = 0
+    extra: Any = 0
     each_input: int = 0
     computes: str | None = None
     packs: str = ""
@@ -139,7 +139,7 @@ def grouped(method: str, width: int = 4, group: int | None = 128, zeros: bool = 
 
 
 def storage_names() -> list[str]:
-    """The formats of blocks that `stored` knows by name; awq and gptq take the size of a
+    """The formats of blocks that ``stored`` knows by name; awq and gptq take the size of a
     group: ``"awq_g64"``.
 
     >>> storage_names()[:4]
