@@ -212,7 +212,7 @@ class Fields:
         keys = named or ACT_KEYS
         key = next((key for key in keys if self.fields.get(key) is not None), "")
         key = key or next((key for key in keys if self.said(key) is not None), "activation")
-        said = self.said(key) or default
+        said = default if self.said(key) is None else self.said(key)
         if not isinstance(said, str):
             raise TypeError(f"{key}={sizes.short(said)}: must be the name of an activation, such as {default!r}")
         if said not in ACTS:
