@@ -8,9 +8,9 @@ PORT ?= 8000
 LAB  ?=
 # More options of the recording, such as: make record RECORD='--only matmul_sizes --out mine.json'
 RECORD ?=
-# On every core, in half the time: make test SIDE_BY_SIDE='-n auto --dist loadgroup'. What measures runs alone in any case, after the rest:
-# chapters, and the tests of ALONE.
-SIDE_BY_SIDE ?=
+# A process for each core, up to eight; one after the other: make test SIDE_BY_SIDE=. What measures runs alone in any case, after the
+# rest: chapters, and the tests of ALONE.
+SIDE_BY_SIDE ?= -n auto --maxprocesses 8 --dist loadgroup
 ALONE := tests/measuring tests/experiments tests/book/test_executed.py
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1

@@ -2,7 +2,7 @@
 
     python benchmarks/run.py                 imports, counts, figures and pages (needs `make book` and, for figures, Chromium)
     python benchmarks/run.py --commands      also time the whole suite of experiments, and `make book` and `make test` in fresh clones
-    python benchmarks/run.py --readme        also write the table into README.md
+    python benchmarks/run.py --readme        also write the table into benchmarks/README.md
 
 A figure that a limit is named for is compared with it here and nowhere else: no test fails because a machine is slow.
 """
@@ -27,6 +27,7 @@ HTML = ROOT / "_build" / "html"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 from counting import rows_counter  # noqa: E402
+from simulating import rows_simulating  # noqa: E402
 
 
 def rows_imports(runs=15):
@@ -124,6 +125,33 @@ def rows_models(runs=40):
     )
 
 
+def rows_trees(runs=5):
+    """The tree of each model whose config.json the package has: the configuration read, and what its parts add up to; CPU time."""
+    import flopkit as fk
+    from flopkit.models import config_names, hf_config
+
+    taken = {}
+    for name in config_names():
+        config = hf_config(name)
+        try:
+            fk.from_hf(config)
+        except ValueError:  # of a type that only transformers counts
+            continue
+        for _ in range(runs):
+            start = time.process_time()
+            model = fk.from_hf(config)
+            assert model.params >= model.active_params
+            taken.setdefault(name, []).append(time.process_time() - start)
+    times = {name: min(of) for name, of in taken.items()}
+    name = max(times, key=times.get)
+    yield (
+        f"a `config.json` read, and its tree added up ({len(times)} files), median",
+        f"{1e3 * statistics.median(times.values()):.1f} ms",
+        f"longest `{name}`: {1e3 * times[name]:.1f} ms",
+        "< 20 ms",
+    )
+
+
 def rows_lengths(runs=40, documents=1000):
     """The FLOPs of a step of packed documents, as a meter takes them, beside a training step that is built anew; CPU time."""
     import random
@@ -156,6 +184,44 @@ def rows_lengths(runs=40, documents=1000):
         f"{1e6 * ours:.0f} µs",
         f"{ours / anew:.3f} of the step built anew",
         "< 50 µs",
+    )
+
+
+def rows_search(runs=5):
+    """All layouts of DeepSeek-V3 on 2,048 devices, and the same layouts one by one; CPU time."""
+    import flopkit as fk
+
+    asked = {
+        "seq": 4096,
+        "batch": 15360,
+        "overlap": ("data", "pipeline", "expert"),
+        "dispatch_bytes": 1,
+        "fused": True,
+        "memory": 1e15,
+    }
+    given = (fk.load("deepseek-v3"), "deepseek-h800")
+    tried = {"expert": (1, 2, 4, 8, 16, 32, 64, 128, 256), "zero": (1, 2, 3)}
+
+    def searched():
+        return fk.parallel.search(*given, 2048, **tried, **asked)
+
+    layouts = [each.layout for each in searched().steps]
+
+    def one_by_one():
+        return [fk.parallel.step(given[0], layout, given[1], **asked) for layout in layouts]
+
+    taken = {searched: [], one_by_one: []}
+    for _ in range(runs):
+        for function, times in taken.items():
+            start = time.process_time()
+            assert len(function()) == len(layouts)
+            times.append(time.process_time() - start)
+    ours, theirs = (statistics.median(taken[function]) for function in (searched, one_by_one))
+    yield (
+        f"`fk.parallel.search` of {len(layouts):,} layouts of DeepSeek-V3, all of which fit",
+        f"{ours:.2f} s",
+        f"{ours / theirs:.2f} of a `step` for each",
+        "< 0.5 ms a layout",
     )
 
 
@@ -324,7 +390,7 @@ def main():
         action="store_true",
         help="time the suite of experiments, and make book and make test in fresh clones",
     )
-    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument("--readme", action="store_true", help="write the table into benchmarks/README.md")
     options = parser.parse_args()
     if not (HTML / "book").is_dir() or shutil.which("git") is None:
         sys.exit("the book is not built: run `make book` first")
@@ -332,9 +398,12 @@ def main():
         rows_imports,
         rows_counting,
         rows_models,
+        rows_trees,
         rows_lengths,
+        rows_search,
         rows_measuring,
         rows_counter,
+        rows_simulating,
         rows_figures,
         rows_pages,
     ]
@@ -345,7 +414,7 @@ def main():
     table = "\n".join([*lines, "", note])
     print(table)
     if options.readme:
-        readme = ROOT / "README.md"
+        readme = ROOT / "benchmarks" / "README.md"
         start, end = "<!-- benchmarks -->", "<!-- end of benchmarks -->"
         text = re.sub(
             f"{start}.*?{end}", lambda _: f"{start}\n{table}\n{end}", readme.read_text("utf8"), flags=re.DOTALL

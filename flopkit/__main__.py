@@ -1,4 +1,5 @@
-"""``python -m flopkit devices | count | doctor | measure | record``: see `flopkit.cli`."""
+"""``python -m flopkit devices | count | doctor | train | measure | record | counters``:
+see `flopkit.cli`."""
 
 import sys
 

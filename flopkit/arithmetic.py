@@ -52,7 +52,10 @@ def reading(*values: Any) -> Reading:
     >>> reading(3, 4)
     'plain'
     """
-    found: set[Reading] = {kind for value in values if (kind := _reading_of(type(value))) != "plain"}
+    types = set(map(type, values))
+    if types <= _NUMBERS:
+        return "plain"
+    found: set[Reading] = {kind for each in types if (kind := _reading_of(each)) != "plain"}
     if not found:
         return "plain"
     if len(found) > 1:
@@ -99,6 +102,7 @@ def _leaves(expression: Any) -> Iterator[Any]:
             waiting.extend([inside["expr"]] if "expr" in inside else inside.get("_kwds", {}).values())
 
 
+_NUMBERS = {int, float, bool, Fraction}
 _SEEN: dict[type, Reading] = {}
 
 
@@ -111,6 +115,8 @@ def _reading_of(kind: type) -> Reading:
 
 def _read(*values: Any) -> tuple[Reading, tuple[Any, ...]]:
     """The reading of *values*, and the values, NumPy's scalars as the plain numbers that they are."""
+    if _NUMBERS.issuperset(map(type, values)):
+        return "plain", values
     if reading(*values) == "numpy":
         _unboxed(values)
         values = tuple(
@@ -259,7 +265,7 @@ def ratio(a: Number, b: Number) -> Number:
         return a / b
     if b == 0:
         return math.nan if a == 0 else math.inf
-    return float(Fraction(a) / Fraction(b)) if isinstance(a, int) and isinstance(b, int) else a / b
+    return a / b  # of ints the nearest double, however large they are
 
 
 def total(values: Iterable[Number]) -> Number:
@@ -305,6 +311,8 @@ def same(a: Any, b: Any) -> bool:
     """
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
     kinds = {_reading_of(type(a)), _reading_of(type(b))}
     if "altair" in kinds:
         return kinds == {"altair"} and vega(a) == vega(b)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pkgutil import get_data
 from typing import Any, NamedTuple
 
@@ -157,7 +158,7 @@ class Convention:
         """
         known = KINDS.get(kind) or VECTOR_KINDS.get(kind)
         if known is None:
-            raise KeyError(f"kind={kind!r} is not a kind of work; {hint(kind, (*KINDS, *VECTOR_KINDS))}")
+            raise _unknown(kind)
         share: float = known.shares[0] if len(known.shares) == 1 else getattr(self, known.goes_with or kind)
         return share
 
@@ -189,14 +190,29 @@ class Convention:
 
     def _weighted(self, unit: int, amounts: Mapping[str, Number]) -> Number:
         """Σ unit · share · amount. Weights are taken twice and the sum is halved where one is odd, so ints stay exact."""
-        twice = [(int(2 * unit * self.share(kind)), amount) for kind, amount in amounts.items()]
+        twice = [(unit * self._twice[kind], amount) for kind, amount in amounts.items()]
         # equivalent: 2 -> 3 (the same value, by twice the sum)
         if all(weight % 2 == 0 for weight, _ in twice):
             return reduced(total(_times(weight // 2, amount) for weight, amount in twice if weight))
         return divided(total(_times(weight, amount) for weight, amount in twice if weight), 2)
 
+    @cached_property
+    def _twice(self) -> Mapping[str, int]:
+        return _Twice((kind, int(2 * self.share(kind))) for kind in (*KINDS, *VECTOR_KINDS))
+
     def __str__(self) -> str:
         return self.name
+
+
+class _Twice(dict[str, int]):
+    """Twice the share of each kind."""
+
+    def __missing__(self, kind: str) -> int:
+        raise _unknown(kind)
+
+
+def _unknown(kind: str) -> KeyError:
+    return KeyError(f"kind={kind!r} is not a kind of work; {hint(kind, (*KINDS, *VECTOR_KINDS))}")
 
 
 def as_convention(value: Any) -> Convention:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from flopkit import units
@@ -76,11 +77,11 @@ class Cost:
             if not isinstance(getattr(self, name), Mapping):
                 raise TypeError(f"{name}={short(getattr(self, name))}: must be a dictionary of amounts")
         for found, known in ((self.macs_by_kind, KINDS), (self.vector_by_kind, VECTOR_KINDS)):
-            for kind in found:
-                if kind not in known:
-                    raise ValueError(f"kind={kind!r} is not a kind of work here; {hint(kind, known)}")
+            if not found.keys() <= known.keys():
+                kind = next(kind for kind in found if kind not in known)
+                raise ValueError(f"kind={kind!r} is not a kind of work here; {hint(kind, known)}")
         if self.parts:  # which have been through the other branch themselves
-            reading(*(n for part in self.parts for n in part._numbers()))
+            reading(*chain.from_iterable(part._numbers() for part in self.parts))
         else:
             unmixed(*self._numbers())
             self._refuse_what_is_no_amount()
@@ -92,6 +93,8 @@ class Cost:
             *self.vector_by_kind.values(),
         )  # rows that no token fills may be fewer than none
         for least, amounts in ((-math.inf, work), (0, (self.bytes, *self.params_by_role.values()))):
+            if set(map(type, amounts)) <= {int} and (least or min(amounts) >= 0):
+                continue
             for n in amounts:
                 if n is None or isinstance(n, str) or (_known(n) and not n >= least):
                     raise ValueError(
@@ -134,8 +137,13 @@ class Cost:
         return ratio(self.flops, self.bytes)
 
     def _numbers(self) -> tuple[Number, ...]:
-        mappings = (self.macs_by_kind, self.vector_by_kind, self.params_by_role)
-        return (self.bytes, *(n for mapping in mappings for n in mapping.values()))
+        return (self.bytes, *self.macs_by_kind.values(), *self.vector_by_kind.values(), *self.params_by_role.values())
+
+    def _altered(self, **fields: Any) -> Cost:
+        """This cost with other *fields*, which need no check: what they are made of has been through one."""
+        found = object.__new__(type(self))
+        vars(found).update(vars(self) | fields)
+        return found
 
     # -- arithmetic -------------------------------------------------------------------------------------------
 
@@ -193,8 +201,7 @@ class Cost:
         if isinstance(times, Cost):
             raise TypeError("a cost times a cost has no meaning: add costs, or multiply one by a count")
         n = size("times", times, minimum=0)
-        return replace(
-            self,
+        return (self._altered if isinstance(n, int) else partial(replace, self))(
             macs_by_kind={kind: n * count for kind, count in self.macs_by_kind.items()},
             vector_by_kind={kind: n * count for kind, count in self.vector_by_kind.items()},
             bytes=n * self.bytes,
@@ -212,7 +219,7 @@ class Cost:
         >>> up.named("up").name
         'up'
         """
-        return replace(self, name=name)
+        return self._altered(name=name, _open=False)
 
     def fused(self, *, not_written: Count = 0, not_read: Count = 0, dtype: DType = "bf16") -> Cost:
         """The same work in one kernel, which keeps tensors on the chip that its parts would write and read: bytes without those.
@@ -275,7 +282,7 @@ class Cost:
         if convention.of_models and not self.parts:
             self._ask_for_a_model(convention)
         parts = tuple(part.under(convention) for part in self.parts)
-        return replace(self, convention=convention, parts=parts)._opened(self._open)
+        return self._altered(convention=convention, parts=parts)
 
     def _ask_for_a_model(self, convention: Convention) -> None:
         has = {name for held in (self.macs_by_kind, self.params_by_role) for name, n in held.items() if not is_zero(n)}

@@ -6,15 +6,11 @@ A browser test is marked `browser` and takes `open_page`. Without Chromium or wi
 from __future__ import annotations
 
 import contextlib
-import functools
-import http.server
 import json
 import os
 import platform
 import shutil
 import subprocess
-import sys
-import threading
 import time
 from collections import Counter
 from importlib import metadata
@@ -22,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
+from served import served
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
@@ -78,6 +75,8 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("zoo")])
         items[:] = [item for item in items if not item.get_closest_marker("zoo")]
     for item in items if hasattr(config, "workerinput") else ():  # which process runs it, where there are several
+        if item.get_closest_marker("browser"):
+            continue  # each opens a page of its own
         path = item.path.relative_to(ROOT)
         item.add_marker(pytest.mark.xdist_group("torch" if TURN_TORCH.intersection(path.parts) else path.as_posix()))
 
@@ -192,31 +191,13 @@ def chromium_path() -> str | None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
-class Server(http.server.ThreadingHTTPServer):
-    request_queue_size = 128
-
-    def handle_error(self, request, client_address):
-        if not isinstance(sys.exc_info()[1], (ConnectionResetError, BrokenPipeError)):  # a page that was left early
-            super().handle_error(request, client_address)
-
-
 @pytest.fixture(scope="session")
 def site():
     """The address of the built book, served on this machine."""
     if not (HTML / "index.html").is_file():
         pytest.skip("the book is not built: run `make html` first")
-    server = Server(("127.0.0.1", 0), functools.partial(Handler, directory=str(HTML)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(HTML) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

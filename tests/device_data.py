@@ -4,12 +4,19 @@ import tomllib
 from pathlib import Path
 
 import flopkit
-from flopkit import devices, names
+from flopkit import device_data, names
 
 TEXT = Path(flopkit.__file__).parent.joinpath("data/devices.toml").read_text("utf8")
-REQUIRED = ("title", "vendor", "sources", "memory_GB", "bandwidth_GBps", "peak_TFLOPs")
+REQUIRED = ("title", "vendor", "year", "sources", "bandwidth_GBps", "peak_TFLOPs")
+SOURCED = {
+    "memory_MiB": "memory_source",
+    "usable_MiB": "usable_source",
+    "link_GBps": "link_source",
+    "ceilings_TFLOPs": "ceilings_source",
+}
 DERIVED = ("flops_per_clock", "own_clock_MHz", "highest_clock_MHz")  # these say nothing without a derivation
-FIELDS = (*REQUIRED, "aliases", "notes", "link_GBps", "sparse", "derivation", *DERIVED)
+SINGLE = tuple(field for pair in SOURCED.items() for field in pair)
+FIELDS = (*REQUIRED, "watts", "aliases", "printed", "notes", "memory_GB", *SINGLE, "sparse", "derivation", *DERIVED)
 PARTS = ("unit", "units", "clock_MHz")
 
 
@@ -28,7 +35,10 @@ def check_entry(name, entry, sources):
         for field in required:
             if field not in found:
                 raise ValueError(f"devices.toml, [{name}]: {where}the field {field} is missing")
-    for source in entry["sources"]:
+    for field, key in SOURCED.items():
+        if (field in entry) != (key in entry):
+            raise ValueError(f"devices.toml, [{name}]: {field} and {key} stand together")
+    for source in (*entry["sources"], *(entry[key] for key in SOURCED.values() if key in entry)):
         if source not in sources:
             hint = names.hint(source, sources)
             raise ValueError(f"devices.toml, [{name}]: sources: {source} is not in [sources]; {hint}")
@@ -36,10 +46,10 @@ def check_entry(name, entry, sources):
 
 def check_aliases(aliases):
     """One that another device has too, as a name or an alias."""
-    owners = {devices._key(name): name for name in aliases}
+    owners = {device_data.key(name): name for name in aliases}
     for name, spellings in aliases.items():
         for spelled in spellings:
-            owner = owners.setdefault(devices._key(spelled), name)
+            owner = owners.setdefault(device_data.key(spelled), name)
             if owner != name:
                 raise ValueError(f"devices.toml, [{name}]: aliases: {spelled!r} already stands for {owner}")
 

@@ -243,7 +243,7 @@ def test_the_answers_to_names_of_other_libraries_exist():
     ("ask", "says"),
     [
         (lambda: fk.load("resnet51"), r"is not a known model; did you mean resnet50"),
-        (lambda: fk.load("vgg"), r"did you mean vgg11, vgg13, vgg16 or vgg19\?$"),
+        (lambda: fk.load("vgg"), r"did you mean vgg11, vgg13, vgg16 or vgg19\?"),
         (lambda: fk.models.cnn("llama-3-8b"), r"here it is fk\.load\(name\)"),
         (lambda: fk.load("h100-sxm"), r"here it is fk\.device\(name\)"),
         (lambda: fk.device("gpt2"), r"here it is fk\.load\(name\)"),
@@ -253,7 +253,7 @@ def test_the_answers_to_names_of_other_libraries_exist():
         (lambda: fk.palm_540b, r"here it is fk\.load\(name\)"),
         (lambda: fk.h100, r"here it is fk\.device\(name\)"),
         (lambda: fk.vgg16, r"here it is fk\.load\(name\)"),
-        (lambda: fk.load("llama-5-scout"), r"did you mean llama-.* or \d+ more\?$"),
+        (lambda: fk.load("llama-5-scout"), r"did you mean llama-.* or \d+ more\?"),
         (lambda: fk.load("zzz"), r"known: (\S+, ){8}\d+ more"),
     ],
 )

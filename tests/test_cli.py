@@ -12,6 +12,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.cli import main
+from flopkit.cli.program import COMMANDS
 
 ROOT = Path(fk.__file__).parents[1]
 TITAN = ["--tokens-per-s", "53336", "--model", "llama-3.1-8b", "--seq", "8192", "--device", "h100-sxm", "--count", "8"]
@@ -37,7 +38,7 @@ def test_in_a_process_of_its_own():
     assert "llama-3-8b, forward: 1 × 8,192 tokens, convention EXACT" in ran.stdout and "8,030,261,248" in ran.stdout
 
 
-@pytest.mark.parametrize("argv", [[], ["devices", "h1000"], ["count", "llama-9"], ["doctor"], ["cout"]])
+@pytest.mark.parametrize("argv", [[], ["devices", "h100"], ["count", "llama-9"], ["doctor"], ["cout"]])
 def test_an_error_is_one_line_and_code_2(argv):
     ran = subprocess.run([sys.executable, "-m", "flopkit", *argv], capture_output=True, text=True, cwd=ROOT)
     assert ran.returncode == 2 and ran.stdout == ""
@@ -53,6 +54,22 @@ def test_a_pipe_that_closes_early():
     assert ran.stderr.read() == b""
     ran.stderr.close()
     assert ran.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "loaded"), [(["--help"], set()), (["--version"], set()), (["devices", "--json"], {"devices"})]
+)
+def test_a_command_is_loaded_where_it_is_asked_for(argv, loaded):
+    """So the help is there at once, and the table of devices does not wait for models."""
+    code = (
+        "import sys\nfrom flopkit.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n"
+        "    print(*(name for name in sys.modules if name.startswith('flopkit')), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, cwd=ROOT)
+    assert ran.returncode == 0
+    modules = set(ran.stderr.split())
+    assert {name for name in COMMANDS if f"flopkit.cli.{name}" in modules} == loaded
+    assert not {"flopkit.models", "flopkit.experiments"} & modules
 
 
 def test_the_script_is_the_same():
@@ -99,6 +116,11 @@ def test_count_adapters(capsys):
     assert found["model_FLOPs"] == llama.train_step(seq=2048, trained=lora).model_flops
     assert found["trained"] == 6815744 and found["parameters"] == llama.params
     assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).total
+    found = data(capsys, "count", "llama-3-8b", "--seq", "2048", "--train", "--lora", "16", "--shards", "4")
+    assert (found["shards"], found["training_memory"]) == (
+        4,
+        llama.train_memory(seq=2048, trained=lora, shards=4).total,
+    )
 
 
 def test_count_a_config(capsys, tmp_path, monkeypatch):
@@ -147,7 +169,7 @@ def test_an_error_does_not_repeat_a_whole_file(capsys, tmp_path):
 
 
 def test_out_of_memory_is_one_line(capsys, monkeypatch):
-    monkeypatch.setattr("flopkit.cli.any_model", lambda name: (_ for _ in ()).throw(MemoryError))
+    monkeypatch.setattr("flopkit.cli.count.any_model", lambda name: (_ for _ in ()).throw(MemoryError))
     assert main(["count", "gpt2", "--seq", "8"]) == 2
     assert capsys.readouterr().err == "flopkit: not enough memory\n"
 
@@ -206,6 +228,74 @@ def test_doctor(capsys):
     assert "sparse peak" in table and "MFU 34.68 %" in table
 
 
+def test_doctor_takes_what_logs_print(capsys):
+    run = ["doctor", "mixtral-8x7b", "--seq", "2048", "--device", "h100-sxm", "--count", "16"]
+    ours = fk.doctor(
+        model="mixtral-8x7b", seq=2048, device="h100-sxm", count=16, step_seconds="5912.1 ms", global_batch=128, reported="220.9 TFLOP/s",
+    )  # fmt: skip
+    by_hand = ["--step-seconds", "5912.1 ms", "--global-batch", "128", "--reported", "220.9 TFLOP/s"]
+    line = (
+        "elapsed time per iteration (ms): 5912.1 | throughput per GPU (TFLOP/s/GPU): 220.9 | global batch size:   128 |"
+    )
+    for more in (by_hand, ["--log", line]):
+        found = data(capsys, *run, *more)
+        assert found["mfu"] == ours.mfu and found["explanations"][0]["name"] == ours.explanations[0].name
+        assert found["explanations"][0]["chance"] == ours.explanations[0].chance < 0.04
+    assert data(capsys, *run, "--log", line, "--reported", "20 %")["reported"] == 0.2
+    alone = [
+        "doctor",
+        "gpt2",
+        "--seq",
+        "1024",
+        "--device",
+        "v100-sxm",
+        "--dtype",
+        "fp16",
+        "--log",
+        "iter 2980: loss 3.9, time 1099.18ms, mfu 15.34%",
+    ]
+    assert data(capsys, *alone, "--global-batch", "60")["reported"] == pytest.approx(0.153)
+    flops = data(
+        capsys,
+        "doctor",
+        "--log",
+        "completed step: 7, seconds: 2.167, TFLOP/s: 36.722, loss: 2.191",
+        "--device",
+        "tpu-v3",
+    )
+    assert flops["mfu"] == pytest.approx(36.722 / 123)
+    flops = data(capsys, "doctor", "--tflops-per-device", "400", "--device", "h100-sxm")
+    assert flops["mfu"] == pytest.approx(400 / 989.4) and flops["convention"] == "FLOPs as given"
+
+
+def test_doctor_of_a_run_with_more_to_say(capsys):
+    run = {"model": "llama-3-8b", "seq": 8192, "device": "h100-sxm", "count": 8}
+    words = [
+        "doctor",
+        "llama-3-8b",
+        "--seq",
+        "8192",
+        "--device",
+        "h100-sxm",
+        "--count",
+        "8",
+        "--tokens",
+        "1.5B",
+        "--device-hours",
+        "64",
+    ]
+    more = {
+        ("--lora", "16"): {"trained": fk.LoRA(rank=16)},
+        ("--lengths", "512,3584"): {"lengths": [512, 3584]},
+        ("--dtype", "linear=fp8,rest=bf16"): {"dtype": {"linear": "fp8", "rest": "bf16"}},
+        ("--parallel", "tp=2,cp=4"): {"parallel": {"tp": 2, "cp": 4}},
+    }
+    for options, arguments in more.items():
+        found, ours = data(capsys, *words, *options), fk.doctor(**run, tokens="1.5B", device_hours=64, **arguments)
+        assert (found["mfu"], found["hfu"]) == (ours.mfu, ours.hfu)
+        assert [each["name"] for each in found["considered"]] == [each.name for each in ours.considered]
+
+
 def test_an_impossible_run_is_an_answer_and_no_error(capsys):
     found = data(capsys, "doctor", "--tokens-per-s", "30000", *TITAN[2:8])
     assert found["verdict"] == "impossible" and found["explanations"]
@@ -229,7 +319,7 @@ def test_measure_ceilings(capsys, monkeypatch):
         [],
     )
     monkeypatch.setattr(
-        "flopkit.cli.ceilings", lambda device, time_budget: asked.append((device, time_budget)) or found
+        "flopkit.cli.measure.ceilings", lambda device, time_budget: asked.append((device, time_budget)) or found
     )
     assert data(capsys, "measure", "ceilings", "--device", "cpu", "--time-budget", "1") == found.record()
     assert said(capsys, "measure", "Ceilings") == f"{found!r}\n" and asked == [("cpu", 1.0), (None, None)]
@@ -276,17 +366,32 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["count", "llama-3-8b", "--seq", "8", "--convention", "PLAM"], "did you mean PALM"),
         (["count", "llama-3-8b", "--seq", "8", "--recompute", "full"], "--recompute goes with --train"),
         (["count", "llama-3-8b", "--seq", "8", "--lora", "8"], "--lora goes with --train"),
+        (["count", "llama-3-8b", "--seq", "8", "--shards", "8"], "--shards goes with --train"),
+        (["count", "llama-3-8b", "--seq", "8", "--train", "--shards", "0"], "shards"),
+        (["count", "t5-base", "--seq", "8", "--train", "--shards", "2"], "not known here"),
+        (["count", "resnet50", "--train", "--shards", "2"], "how resnet50 is divided among devices is not known here"),
         (["count", "llama-3-8b", "--seq", "8", "--train", "--lora", "0"], "rank"),
         (["doctor", "gpt2", *TITAN], "name one model"),
         (["count", "llama-3-8b", "--seq", "8", "--batch", "0"], "batch=0"),
         (["count", "no.json", "--seq", "8"], "no.json"),
-        (["devices", "h1000"], "did you mean"),
+        (["devices", "h100"], "did you mean"),
         (["doctor", *TITAN, "--reported", "1.04"], "may be a share"),
         (["doctor", *TITAN, "--dtype", "fp4"], "has no peak for fp4"),
         (["doctor", *TITAN[:1], "nan", *TITAN[2:]], "tokens_per_s=nan"),
         (["doctor", *TITAN[:1], "-5", *TITAN[2:]], "tokens_per_s=-5"),
         (["doctor", *TITAN, "--recompute", "some"], "invalid choice: 'some'"),
         (["doctor"], "--tokens-per-s"),
+        (["doctor", "gpt2", "--seq", "8", "--tokens-per-s", "5"], "--device is missing"),
+        (["doctor", *TITAN, "--tokens", "1B", "--device-hours", "3"], "tokens_per_s= and tokens= are 2 rates"),
+        (["doctor", *TITAN, "--log", "tps: 5"], "--log has a rate: leave out the other one"),
+        (["doctor", *TITAN[2:], "--log", "loss: 5"], "no rate of a log that is known here"),
+        (
+            ["doctor", *TITAN[2:], "--log", "5 steps, 1.85it/s"],
+            "step_seconds= goes with global_batch=, which is missing",
+        ),
+        (["doctor", *TITAN, "--parallel", "tp=3"], "does not divide count=8"),
+        (["doctor", *TITAN, "--parallel", "tp"], "write names and values, such as tp=4,cp=2"),
+        (["doctor", *TITAN, "--lengths", "5,x"], "--lengths: 'x' is no whole number"),
         (["measure", "matmul"], "did you mean matmul_"),
         (["measure", "matmul_sizes", "--scale", "huge"], "invalid choice: 'huge'"),
         (["measure", "matmul_sizes", "--scale", "toy", "--time-budget", "-1"], "time_budget=-1"),
@@ -328,7 +433,7 @@ def test_enormous_numbers_are_no_traceback(capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[], ["devices"], ["count"], ["doctor"], ["measure"], ["record"], ["counters"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_the_examples_of_the_help_run(capsys, command, tmp_path, monkeypatch):
     configs = json.loads((files("flopkit") / "data" / "hf_configs.json").read_text("utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(configs["mistral-7b"]["config"]))
@@ -357,3 +462,49 @@ def test_the_format_of_the_weights(capsys, tmp_path):
     assert "weights='q8_9' is not a known number format; did you mean q8_0" in capsys.readouterr().err
     assert main(["count", "resnet50", "--weights", "fp8"]) == 2
     assert "--weights is for transformers" in capsys.readouterr().err
+
+
+def test_a_decoding_step_has_both_bounds_and_says_how_many_texts_fit(capsys):
+    argv = ["count", "llama-3-8b", "--seq", "2048", "--batch", "512", "--device", "h100-sxm"]
+    found, step = data(capsys, *argv), fk.serving.decode("llama-3-8b", "h100-sxm", context=2048, batch=512)
+    assert found["decoding_step,_at_least"] == step.seconds
+    assert found["its_parts_in_order,_at_least"] == step.in_order.seconds > 1.07 * step.seconds
+    assert found["texts_that_fit_at_once"] == fk.serving.largest_batch("llama-3-8b", "h100-sxm", context=2048)
+    mixture = data(capsys, "count", "mixtral-8x7b", "--seq", "64", "--batch", "3", "--device", "mi300x")
+    bound = fk.serving.decode("mixtral-8x7b", "mi300x", context=64, batch=3)
+    assert mixture["its_experts_by_chance,_in_order,_at_least"] == bound.expected.in_order.seconds < bound.seconds
+
+
+TRAIN = ["train", "llama-3.1-8b", "--tokens", "15e12", "--device", "h100-sxm"]
+
+
+def test_train(capsys):
+    run = fk.load("llama-3.1-8b").training(tokens=15e12, device="h100-sxm", count=1024, mfu=0.4, price=2, goodput=0.9)
+    argv = [*TRAIN, "--count", "1024", "--mfu", "40%", "--price", "2", "--goodput", "90%"]
+    found = data(capsys, *argv)
+    assert found["device_hours"] == run.device_hours and found["dollars"] == run.dollars
+    assert found["kilowatt_hours"] == run.kilowatt_hours and found["mfu"] == pytest.approx(0.4)
+    text = said(capsys, *argv, "--budgets")
+    assert f"{run.device_hours:,.0f}" in text and "Chinchilla's rule of 20" in text
+    assert len(data(capsys, *argv, "--budgets")["budgets"]) == 5
+    assert round(data(capsys, *TRAIN, "--device-hours", "1.46e6")["mfu"], 4) == 0.1485
+    as_printed = ["train", "llama-3.1-8b", "--tokens", "15T", "--device", "h100-sxm", "--device-hours"]
+    assert (
+        data(capsys, *as_printed, "1.46M")
+        == data(capsys, *as_printed, "1,460,000")
+        == data(capsys, *TRAIN, "--device-hours", "1.46e6")
+    )
+    lora = data(capsys, *argv, "--lora", "8", "--seq", "2048")
+    assert lora["seq"] == 2048 and lora["device_hours"] < 0.72 * run.device_hours
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    ([], "give one of mfu="), (["--mfu", "a%"], "'a%' is no share"), (["--mfu", "40"], "write 0.4 or 40%"), (["--mfu", "400"], "mfu=400.0: must be at most 1"),
+    (["--hours", "x"], "'x' is no number: write 15e12, 15T or 1,000,000"), (["--hours", "1,5"], "'1,5' is no number"),
+])  # fmt: skip
+def test_train_refuses_in_a_line(capsys, more, message):
+    assert main([*TRAIN, *more]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert main(["train", "resnet50", *TRAIN[2:], "--mfu", "0.4"]) == 2
+    assert "a run is told in tokens" in capsys.readouterr().err

@@ -64,10 +64,28 @@ def listed(thing):
     return [(name, entry.type, " ".join(entry.desc)) for entry in entries for name in entry.name.split(", ")]
 
 
+def others(thing):
+    """The parameters that a docstring leaves to another one: of a class, to its base; of a function, to one of its room,
+    where the other's are the same."""
+    refers = re.search(r"The other parameters are those of `(\w+)`\.", " ".join(inspect.getdoc(thing).split()))
+    if refers is None:
+        return set()
+    if inspect.isclass(thing):
+        assert refers[1] == thing.__base__.__name__
+        return set(thing.__base__.__dataclass_fields__)
+    room = ".".join(thing.__module__.split(".")[:2])
+    other = getattr(importlib.import_module(room), refers[1], None) or getattr(fk, refers[1])
+    named = {name for name, *_ in listed(other)}
+    mine, theirs = inspect.signature(thing).parameters, inspect.signature(other).parameters
+    same = {name for name in mine.keys() & theirs.keys() & named if mine[name] == theirs[name]}
+    return same - {name for name, *_ in listed(thing)}
+
+
 def expected(thing):
-    """The signature's parameters: name, with its stars, and type, as it is annotated."""
+    """The signature's parameters: name, with its stars, and type, as it is annotated; but for those that are described elsewhere."""
+    elsewhere = others(thing)
     for parameter in inspect.signature(thing).parameters.values():
-        if parameter.name in ("self", "cls") or parameter.name.startswith("_"):
+        if parameter.name in ("self", "cls", *elsewhere) or parameter.name.startswith("_"):
             continue
         stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         annotation = str(parameter.annotation).strip("'\"")
@@ -143,3 +161,17 @@ def test_what_is_wrong_is_seen(monkeypatch, was, becomes):
     assert problems(example) == []
     monkeypatch.setattr(example, "__doc__", example.__doc__.replace(was, becomes))
     assert problems(example) != []
+
+
+@pytest.mark.parametrize(
+    "is_there",
+    [
+        "The other parameters are those of `capacity`.",
+        "device : Any\n        A name or a `Device`.\n    ",  # capacity may be given none
+    ],
+)
+def test_what_another_docstring_does_not_say_is_missed(monkeypatch, is_there):
+    thing = fk.serving.largest_batch
+    assert problems(thing) == [] and is_there in thing.__doc__
+    monkeypatch.setattr(thing, "__doc__", thing.__doc__.replace(is_there, ""))
+    assert problems(thing) != []

@@ -136,10 +136,10 @@ def test_in_the_counter_a_plain_name_is_for_another_file():
 RUN_INSIDE_TORCH = {
     PACKAGE / "counter" / f"{name}.py"
     for name in (
-        *(f"watch/{name}" for name in ("mode", "session", "cache", "autograd", "state", "modules", "changes", "patches", "threads", "decompose", "internals", "attention", "attention_calls", "flex", "launches", "origins", "chunked")),
+        *(f"watch/{name}" for name in ("mode", "session", "cache", "autograd", "state", "modules", "changes", "patches", "threads", "decompose", "internals", "attention", "attention_calls", "flex", "launches", "origins", "chunked", "pipelines")),
         "formulas/block_masks",
     )
-}  # fmt: skip
+} | {PACKAGE / "simulation" / "answers.py"}  # fmt: skip
 
 
 def test_what_torch_does_not_publish_of_autograd_is_named_in_one_file():
@@ -286,7 +286,8 @@ def test_each_line_of_the_stub_offers_a_name_under_its_own_name():
 
 
 def test_the_face_is_small():
-    assert len(fk.__all__) <= 60, "what few type stays in its room"
+    """Sixty for one device, and for many `simulate_ranks` and `gather`, which stand around any call of `count`."""
+    assert len(fk.__all__) <= 62, "what few type stays in its room"
 
 
 def test_a_room_is_there_before_anything_else_has_loaded_it():

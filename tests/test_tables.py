@@ -110,7 +110,7 @@ DOCUMENTED = {
     "roofline": (type(program().roofline("a10")).table, lambda: program().roofline("a10").table().rows[0]),
     "ask_all": (fk.peers.ask_all, lambda: fk.peers.ask_all(torch.nn.Linear(3, 5), torch.ones(2, 3), tools=["torch"]).rows[0]),
     "Cost": (fk.Cost.table, lambda: (fk.dense(tokens=2, d_in=3, d_out=5) + fk.softmax(rows=2, columns=5)).table().rows[0]),
-    "Device": (fk.Device.table, lambda: fk.device("a10").table().rows[0]),
+    "Device": (fk.Device.table, lambda: fk.device("h100-sxm").table().rows[0]),
     "Ledger": (type(ledger()).table, lambda: ledger().table().rows[0]),
 }  # fmt: skip
 

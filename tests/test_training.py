@@ -412,3 +412,26 @@ def test_a_convolution_has_one_group_and_steps_by_one_unless_it_is_said():
         fk.training.conv2d_backward(batch=1, c_in=1, c_out=1, kernel=4, dilation=2, **one)
     sides = fk.training.conv2d_backward(batch=1, c_in=1, c_out=1, h_out=4, w_out=4, kernel=1, dtype="int8")
     assert sides.bytes == 16 + 1 + 16 + 16 + 16 + 1  # dY, W, dX; X, dY, dW: as many positions in as out
+
+
+@pytest.mark.parametrize(
+    "how", [{"seq": 2048}, {"seq": 2048, "recompute": "full", "precision": "bf16"}, {"seq": 300_000}]
+)
+def test_the_largest_batch_fits_and_one_more_does_not(how):
+    model, room = fk.load("llama-3.2-1b"), fk.device("h100-sxm").available
+    found = fk.training.largest_batch(model, "h100-sxm", **how)
+    assert model.train_memory(batch=found + 1, **how).total > room
+    assert (found == 0) == (how["seq"] == 300_000)
+    assert not found or model.train_memory(batch=found, **how).total <= room
+
+
+def test_the_largest_batch_of_images_and_what_it_cannot_find():
+    resnet = fk.load("resnet50")
+    found = fk.training.largest_batch(resnet, "t4")
+    assert (
+        resnet.train_memory(batch=found).total <= fk.device("t4").available < resnet.train_memory(batch=found + 1).total
+    )
+    with pytest.raises(TypeError, match="batch=8: the batch is what largest_batch finds"):
+        fk.training.largest_batch(resnet, "t4", batch=8)
+    with pytest.raises(ValueError, match="memory is not known"):
+        fk.training.largest_batch(resnet, fk.Device("mine", peak={"bf16": 1e12}, bandwidth=1e12))

@@ -1,6 +1,8 @@
 """The parts of the page "Claims checked", from the file of verdicts: Markdown, so that
 the book's search finds the claims."""
 
+import html
+
 from flopkit.book.lessons.claims import Verdict, claims, sources
 
 GRAVE = ("wrong", "misleading")
@@ -15,21 +17,39 @@ def texts():
         title = f"“[{source.title}]({source.url})”" if source.url else f"“{source.title}”"
         settled = sum(claim.verdict is not None for claim in own)
         lines.append(
-            f"- **{letter}**: {source.author}, {title}, {source.date}. {settled} of its {len(own)} claims are settled."
+            f"- **{letter}**: {source.author}, {title}, {source.date}. {settled} of its {len(own)} claims are settled. {source.words}"
         )
     return "\n".join(lines)
 
 
 def settled():
-    """How many verdicts of each kind and which, the gravest first; then the claims by
-    source, each with its verdict, our number in words and the chapter."""
+    """A filter by verdict, then a line for each claim, the gravest first, with its verdict
+    and number; folded the text's own sentence where we quote it, what the number is, what
+    we found, and the chapter."""
     done = [claim for claim in claims().values() if claim.verdict is not None]
-    lines = [f"{len(done)} of {len(claims())} claims are settled:", ""]
-    for kind in (*GRAVE, *(kind for kind in Verdict if kind not in GRAVE)):
-        if own := [claim for claim in done if claim.verdict == kind]:
-            links = ", ".join(f'<a href="#{claim.id}">{claim.id}</a>' for claim in own)
-            lines.append(f"- *{kind}* ({len(own)}): {links}")
-    return "\n".join([*lines, "", *by_source(done, _settled)])
+    kinds = [
+        kind
+        for kind in (*GRAVE, *(kind for kind in Verdict if kind not in GRAVE))
+        if any(c.verdict == kind for c in done)
+    ]
+    choices = [_choice("all", f"all ({len(done)})", " checked")]
+    choices += [_choice(_slug(kind), f"{kind} ({sum(claim.verdict == kind for claim in done)})") for kind in kinds]
+    lines = [
+        f"{len(done)} of {len(claims())} claims are settled.", "",
+        f'<fieldset class="fk-filter"><legend>Show</legend>{"".join(choices)}</fieldset>', "",
+    ]  # fmt: skip
+    for kind in kinds:
+        for claim in done:
+            lines += _settled(claim) if claim.verdict == kind else []
+    return "\n".join(lines)
+
+
+def _slug(kind):
+    return kind.split()[-1]
+
+
+def _choice(slug, text, more=""):
+    return f'<label><input type="radio" name="fk-verdict" value="{slug}"{more}> {text}</label>'
 
 
 def still_open():
@@ -47,10 +67,26 @@ def by_source(chosen, tell):
 
 def _settled(claim):
     where = f'<a href="{claim.page}.html#{claim.anchor}">Computed in chapter {claim.chapter}</a>.'
-    verdict = claim.verdict[0].upper() + claim.verdict[1:]
-    told = [f"**{verdict}.** {claim.ours}".strip(), f"{claim.finding} {where}".strip()]
-    name = f'<span id="{claim.id}">**{claim.id}**</span> {claim.claim}'
-    return [name, f": {told[0]}", *(line for part in told[1:] for line in ("", f"  {part}")), ""]
+    read = f"The sentence was read in {claim.read}." if claim.read else ""
+    return [
+        f'<div class="fk-settled" data-verdict="{_slug(claim.verdict)}">', "",
+        f'<span id="{claim.id}">**{claim.id}**</span> {claim.claim}', "",
+        f"<details><summary>{_short(claim)}</summary>", "", *_quoted(claim),
+        " ".join(part for part in (claim.ours, claim.finding, where, read) if part), "", "</details></div>", "",
+    ]  # fmt: skip
+
+
+def _short(claim):
+    """Verdict and number, beside the claim in one line."""
+    verdict = claim.verdict.replace("under a named", "by")
+    return f"<b>{verdict}</b>" + (f" · {claim.number}" if claim.number else "")
+
+
+def _quoted(claim):
+    if not claim.quote:
+        return []
+    author = sources()[claim.id[0]].author
+    return [f'{author}: <q class="fk-quote">{html.escape(claim.quote, quote=False)}</q>', ""]
 
 
 def _open(claim):

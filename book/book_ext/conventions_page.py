@@ -2,15 +2,12 @@
 
 import flopkit as fk
 from book_ext.markdown_table import table
+from book_ext.page_figures import embedded
+from flopkit.book import gallery
+from flopkit.book.gallery.conventions_of_models import FAMILIES, alike, answers, included
 from flopkit.published import presets
 
 MODELS = (("llama-3-8b", 8192), ("gpt2", 1024), ("deepseek-v3", 4096))
-FAMILIES = (("They add up products", False), ("They start from 6N", True))
-SCORES = {(1, 0): "visible", (1, 1): "all", (0.5, 0.5): "half", (0, 0): "none"}
-SHARES = {
-    "softmax": "pairs", "head": "head", "embedding": "embedding", "tied table twice": "tied", "router": "router", "norms and biases": "vectors",
-    "learned positions": "positions", "idle experts": "idle",
-}  # fmt: skip
 
 
 def presets_in_words():
@@ -18,41 +15,30 @@ def presets_in_words():
     return "\n".join(f"- **{name}**: {convention.source}." for name, convention in presets().items())
 
 
+def chart():
+    """A training token of a model under each of them."""
+    return embedded(gallery.conventions_compared())
+
+
 def counted():
     """What each convention counts beside the products of the layers: a table a family,
-    with the columns in which its members differ."""
+    which leaves out what all its members count."""
     lines = []
     for title, of_parameters in FAMILIES:
-        answers = {name: _answers(each) for name, each in _members(of_parameters)}
-        different = {
-            question: len({each[question] for each in answers.values()}) > 1
-            for question in _answers(fk.conventions.EXACT)
-        }
-        columns = [question for question, differs in different.items() if differs]
-        alike = [
-            (question, value) for question, value in next(iter(answers.values())).items() if not different[question]
+        members = alike(of_parameters)
+        shared = [
+            question
+            for question in included(next(iter(members.values())))
+            if all(question in included(each) for each in members.values())
         ]
-        said = {"✓": "All of them count", "–": "None of them counts"}
-        same = [
-            f"{words}: {', '.join(found)}."
-            for mark, words in said.items()
-            if (found := [q for q, value in alike if value == mark])
-        ]
-        same += [f"{question}: {value} FLOPs." for question, value in alike if value not in said]
-        rows = [[f"**{name}**", *(each[column] for column in columns)] for name, each in answers.items()]
-        lines += [f"**{title}.** {' '.join(same)}", "", table([["", *columns], *rows]), ""]
+        same = f" All of them count: {', '.join(shared)}." if shared else ""
+        rows = [["", "scores", "counts, too"]]
+        for names, each in members.items():
+            more = [question for question in included(each) if question not in shared]
+            more += ["a multiply-add as one FLOP"] * (each.fma == 1)
+            rows.append([_bold(names), answers(each)["scores"], ", ".join(more) or "–"])
+        lines += [f"**{title}.**{same}", "", table(rows, left=3), ""]
     return "\n".join(lines)
-
-
-def _answers(each):
-    shares = {question: "✓" if getattr(each, kind) else "–" for question, kind in SHARES.items()}
-    return {"MAC": f"{each.fma}", "scores": SCORES[each.scores, each.hidden], **shares}
-
-
-def _members(of_parameters):
-    """A convention that starts from the number of parameters counts norms like
-    weights."""
-    return [(name, each) for name, each in presets().items() if bool(each.vectors) is of_parameters]
 
 
 def side_by_side():
@@ -61,10 +47,14 @@ def side_by_side():
     rows = [["", *(f"{name}, {seq:,} tokens" for name, seq in MODELS)]]
     for title, of_parameters in FAMILIES:
         rows.append([f"*{title}*", *[""] * len(MODELS)])
-        for name, _ in _members(of_parameters):
-            numbers = (f"{step.under(name).flops_per_token / 1e9:,.4g}" for step in steps)
-            rows.append([f"**{name}**", *numbers])
+        for names, each in alike(of_parameters).items():
+            numbers = (f"{step.under(each).flops_per_token / 1e9:,.4g}" for step in steps)
+            rows.append([_bold(names), *numbers])
     return table(rows) + "\n\n" + _spread(steps)
+
+
+def _bold(names):
+    return ", ".join(f"**{name}**" for name in names.split(", "))
 
 
 def _spread(steps):

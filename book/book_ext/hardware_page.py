@@ -1,5 +1,6 @@
-"""The parts of the page "Hardware", from the file of devices: Markdown tables."""
+"""The parts of the page "Hardware", from the file of devices: Markdown tables, one a maker, and a fold for each device's sources."""
 
+import re
 import tomllib
 from importlib.resources import files
 
@@ -7,35 +8,102 @@ import flopkit as fk
 from book_ext.markdown_table import table
 from flopkit import units
 
-# what stands where no peak is known: every device has units for fp32 and 16 bit; those without a peak in fp8 have no units for it
-FORMATS = {"fp32": "?", "bf16": "?", "fp8": "–"}
 SOURCES = tomllib.loads((files("flopkit") / "data" / "devices.toml").read_text("utf-8"))["sources"].values()
+HEAD = [
+    *("device", "year", "16 bit", "fp8", "fp4", "int8", "fp32"),
+    *("bandwidth", "ridge", "memory, GB", "link, GB/s", "measured, 16 bit", "watts"),
+]
+# devices that have no units for a format, by the beginning of their names: a dash; for the others that lack a peak, a question mark
+_OLD = r"p100|p40|v100|t4|quadro|rtx-8000|rtx-2|a10|a30|a40|a800|rtx-3|rtx-a|mi2|tpu-v[34]|tpu-v5e|arc|max|apple"
+LACKS = {
+    "fp8": _OLD,
+    "fp4": rf"{_OLD}|l\d|rtx-4|rtx-6000|h\d|gh|mi3[02]|tpu|trainium$|trainium2|inferentia|gaudi",
+    "int8": r"p100|v100|trainium[23]|apple|ascend",
+    "half": r"p40",
+    "fp32": r"$^",
+}
+GROUPS = {
+    "servers": lambda one: one.vendor == "NVIDIA" and not re.match(r"rtx|quadro|gb10", one.name),
+    "cards": lambda one: one.vendor == "NVIDIA" and bool(re.match(r"rtx|quadro|gb10", one.name)),
+    "amd": lambda one: one.vendor == "AMD",
+    "google": lambda one: one.vendor == "Google",
+    "others": lambda one: one.vendor not in ("NVIDIA", "AMD", "Google"),
+}
 
 
-def peaks():
-    """One row a device: dense peaks by format, memory, bandwidth, and the ridge in bf16
-    (fp16 where there is no bf16)."""
-    rows = [["", "fp32", "16 bit", "fp8", "memory, GB", "bandwidth", "ridge, 16 bit"]]
-    for name in fk.device_names():
-        device = fk.device(name)
-        half = next((key for key in ("bf16", "fp16") if key in device.dtypes), None)
-        shown = ((half if key == "bf16" else key, unknown) for key, unknown in FORMATS.items())
-        cells = [f"{device.peak(key) / 1e12:,.5g}" if key in device.dtypes else unknown for key, unknown in shown]
-        cells += [f"{device.memory / 1e9:,.4g}" if device.memory else "?", units.si(device.bandwidth, "B/s")]
-        rows.append([f"**{name}**", *cells, f"{device.ridge(half):,.0f}" if half else "?"])
-    return table(rows)
+def devices(group):
+    """A group's devices: those of one maker together, the newest first, and of a year the fastest."""
+    found = [one for one in map(fk.device, fk.device_names()) if GROUPS[group](one)]
+    makers = list(dict.fromkeys(one.vendor for one in found))
+    return sorted(found, key=lambda one: (makers.index(one.vendor), -one.year, -max(map(one.peak, one.dtypes))))
+
+
+def half(device):
+    """The 16-bit format whose peak stands for both."""
+    return next((key for key in ("bf16", "fp16") if key in device.dtypes), None)
+
+
+def row(device):
+    """The cells of a device."""
+
+    def tera(value):
+        return f"{value / 1e12:,.5g}"
+
+    def peak(column):
+        key = half(device) if column == "half" else column
+        if key in device.dtypes:
+            return tera(device.peak(key))
+        return "–" if re.match(LACKS[column], device.name) else "?"
+
+    ridge, best = half(device), device.ceilings.get(half(device))
+    return [
+        f"**{device.name}**",
+        str(device.year),
+        *map(peak, ("half", "fp8", "fp4", "int8", "fp32")),
+        units.si(device.bandwidth, "B/s"),
+        f"{device.ridge(ridge):,.0f}" if ridge else peak("half"),
+        f"{device.memory / 1e9:,.4g}" if device.memory else "?",
+        f"{device.link_bandwidth / 1e9:,.4g}" if device.link_bandwidth else "?",
+        tera(best) if best else "?",
+        f"{device.watts:,.0f}" if device.watts else "?",
+    ]
+
+
+def _table(group):
+    return table([HEAD, *map(row, devices(group))])
+
+
+def servers():
+    return _table("servers")
+
+
+def cards():
+    return _table("cards")
+
+
+def amd():
+    return _table("amd")
+
+
+def google():
+    return _table("google")
+
+
+def others():
+    return _table("others")
 
 
 def sources():
     """What each device's numbers were read in, and what its sources leave open: a line
     a device, which unfolds."""
     lines = []
-    for name in fk.device_names():
-        device = fk.device(name)
-        source = device.source
+    for device in (one for group in GROUPS for one in devices(group)):
+        single = [
+            f"{field.replace('_bandwidth', '').capitalize()}: {where}." for field, where in device.sources.items()
+        ]
+        text = " ".join(filter(None, (f"{device.source}.", *single, device.notes)))
         for each in SOURCES:
             if "url" in each:
-                source = source.replace(each["title"], f"[{each['title']}]({each['url']})")
-        text = " ".join(filter(None, (f"{source}.", device.notes)))
-        lines += [f"<details><summary>{name}: {device.title}</summary>", "", text, "", "</details>", ""]
+                text = text.replace(each["title"], f"[{each['title']}]({each['url']})")
+        lines += [f"<details><summary>{device.name}: {device.title}</summary>", "", text, "", "</details>", ""]
     return "\n".join(lines)

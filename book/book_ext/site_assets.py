@@ -43,6 +43,8 @@ def assets(app, config):
 def on_page(app, pagename, templatename, context, doctree):
     app.add_css_file("book.css")
     app.add_js_file("searching.js")
+    if pagename.endswith("hardware"):
+        app.add_js_file("sorting.js", loading_method="defer")
     if MARK not in context.get("body", ""):
         return
     app.add_css_file("figure.css")

@@ -10,10 +10,12 @@ from flopkit.charts.figure import Figure
 from flopkit.charts.panel import along, choice, column, grouped, readout, slider, steps, switch
 from flopkit.charts.readings import pick
 from flopkit.charts.roofs import Dots, measured, on_one_roof, published
+from flopkit.charts.tasks import Tasks
 
 __all__ = [
     "Dots",
     "Figure",
+    "Tasks",
     "along",
     "choice",
     "column",

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flopkit.charts import theme
+from flopkit.charts.code import Code
 from flopkit.charts.packages import need
 from flopkit.charts.panel import Control, Paste, Shown, Sweep
-from flopkit.charts.readings import Signals, Values
+from flopkit.charts.readings import Signals, Values, unchecked
 from flopkit.names import hint
 
 _SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -46,6 +47,8 @@ class Answers:
         height: int = 300,
         refused: str = "",
         paste: Paste | None = None,
+        code: Code | None = None,
+        presets_label: str = "Preset",
     ) -> None:
         if not _SLUG.fullmatch(name):
             raise ValueError(f"Figure(name={name!r}): use small letters, digits and hyphens, as in 'dense-roofline'")
@@ -53,8 +56,11 @@ class Answers:
             raise ValueError(f"figure {name!r}: alt is empty; say in a sentence what the picture shows")
         self.name, self.title, self.alt, self.caption, self.height = name, title, alt, caption, height
         self.model, self.chart, self.sweep, self.refused, self.paste = model, chart, rows, refused, paste
+        self.code, self.presets_label = code, presets_label
         self.number = ""  # in its chapter, such as "2.1"
         self._signals: Signals | None = None
+        self._asked: tuple[Any, ...] = ()
+        self._answer: dict[str, Any] = {}
         self.presets = {label: dict(settings) for label, settings in (presets or {}).items()}
         self.controls = {control.name: control for control in controls}
         if len(self.controls) < len(controls):
@@ -72,6 +78,7 @@ class Answers:
                     f"figure {name!r}: {result!r} is not a word that the model sets; {hint(result, start)}"
                 )
         self.description()
+        self.python()
         if self.table:
             self._check_names("column", self.table, self.data()[0])
 
@@ -93,9 +100,12 @@ class Answers:
     def at(self, **settings: Any) -> dict[str, Any]:
         """The results at these settings, by name; controls that are not given stand where they start."""
         values = self.settings(settings)
-        results = Values(self)
-        self.model(results, **{name: self.controls[name].read(value) for name, value in values.items()})
-        return results.found()
+        asked = (self.model, *values.values())
+        if asked != self._asked:  # texts, labels and descriptions ask for the same settings in turn
+            results = Values(self)
+            self.model(results, **{name: self.controls[name].read(value) for name, value in values.items()})
+            self._answer, self._asked = results.found(), asked
+        return dict(self._answer)
 
     def rows(self, **settings: Any) -> list[dict[str, Any]]:
         """The data set behind the chart at these settings; an empty list where the figure has none."""
@@ -132,11 +142,23 @@ class Answers:
         """The alternative text of the picture at these settings; where they are refused, why."""
         return self._fill(self.at(**settings).get(self.refused) or self.alt, **settings)
 
+    def python(self, **settings: Any) -> str:
+        """The library's calls for the same answer at these settings, as text; "" where the figure has none, and why where they are refused."""
+        if self.code is None:
+            return ""
+        if self.at(**settings).get(self.refused):
+            return f"# {self.description(**settings)}"
+        return self.code.text(self.settings(settings), self.presets)
+
     def idle(self, **settings: Any) -> dict[str, str]:
         """The controls that have no effect at these settings, each with the reason."""
         results = self.at(**settings)
         idle = {name: results[control.idle] for name, control in self.controls.items() if control.idle}
         return {name: self._fill(why, **settings) for name, why in idle.items() if why}
+
+    def say(self, label: str, **settings: Any) -> str:
+        """A label of a read-out, in which a control may stand by its name: "each device (1/{count})"."""
+        return self._fill(label, **settings) if "{" in label else label
 
     def _fill(self, text: str, **settings: Any) -> str:
         """``text`` with what controls and read-outs say in place of their names in braces."""
@@ -174,7 +196,8 @@ class Answers:
         """The namespace of the model in the Altair reading, filled; its ``flow()`` holds the rows."""
         if self._signals is None:
             signals = Signals(self, need("altair"))
-            self.model(signals, **signals.controls())
+            with unchecked():
+                self.model(signals, **signals.controls())
             if self.sweep:
                 signals.flow()  # so that every look-up that a row needs is among the expressions, used in the chart or not
             self._signals = signals

@@ -47,6 +47,10 @@ class Figure(Answers):
         no numbers. It may name controls, as *alt* does.
     paste : Paste, optional
         A box for a configuration, from which controls are set. A slider then takes every whole number from its first step on.
+    code : Code, optional
+        The library's calls that give the same answer, from `flopkit.charts.code`.
+    presets_label : str, optional
+        What the presets are.
 
     Examples
     --------
@@ -71,8 +75,9 @@ class Figure(Answers):
         settings = ", ".join(f"{labels[name]} = {text}" for name, text in self.setting_texts().items())
         lines = [self.heading, *[f"  at {settings}"] * bool(settings)]
         texts = self.texts()
-        width = max((len(shown.label) for shown in self.readouts), default=0)
-        return "\n".join(lines + [f"  {shown.label:{width}}  {texts[shown.name]}" for shown in self.readouts])
+        said = {self.say(shown.label): texts[shown.name] for shown in self.readouts}
+        width = max(map(len, said), default=0)
+        return "\n".join(lines + [f"  {label:{width}}  {text}" for label, text in said.items()])
 
     def __repr__(self) -> str:
         return (

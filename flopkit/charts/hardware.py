@@ -31,7 +31,8 @@ def device_choice(
     """A drop-down of devices, each with the format its arithmetic runs in.
 
     A model reads ``device.peak`` (FLOP/s), ``device.lanes`` (FLOP/s of the ordinary lanes in fp32, for work that finds no
-    tensor cores), ``device.bandwidth`` (bytes/s), ``device.memory`` (bytes), ``device.limit`` (FLOP/s that no
+    tensor cores), ``device.bandwidth`` (bytes/s), ``device.memory`` (bytes), ``device.usable`` (those that programs can
+    allocate), ``device.watts`` (at most), ``device.limit`` (FLOP/s that no
     run can pass), ``device.ridge`` (FLOPs per byte) and ``device.bits`` (of one number), so
     the option itself serves as the ``dtype`` of a formula.
     """
@@ -43,6 +44,8 @@ def device_choice(
             "lanes": known.peak("fp32"),
             "bandwidth": known.bandwidth,
             "memory": known.memory,
+            "usable": known.available,
+            "watts": known.watts,
             "limit": known.limit(dtype),
             "ridge": known.ridge(dtype),
             "bits": dtypes.bits(dtype),

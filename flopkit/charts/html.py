@@ -12,29 +12,81 @@ import itertools
 import json
 import os
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from flopkit.charts import theme
 from flopkit.charts.answers import Answers
 from flopkit.charts.packages import need
-from flopkit.charts.panel import Control
+from flopkit.charts.panel import WITHIN, Control, Paste
 from flopkit.charts.svg import shrink
 
 _KEYS = re.compile(r"<(input|select|textarea|button|summary)\b")
+TALL = 600  # pixels
 STATIC = Path(__file__).parent / "static"
 _numbers = itertools.count(1)  # keeps the ids of a page apart
 
 
-def show(figure: Answers) -> str:
+class Several(Protocol):
+    """What is asked of figures that share their controls: `Tasks`."""
+
+    name: str
+    title: str
+    controls: dict[str, Control]
+    paste: Paste | None
+
+    @property
+    def figures(self) -> Mapping[str, Answers]: ...
+
+
+def show(figure: Answers | Several) -> str:
     """The figure for where it is shown: a page of the book, or the output of a live kernel."""
     return fragment(figure) if os.environ.get("FLOPKIT_BOOK") else standalone(figure)
 
 
-def fragment(figure: Answers, live: bool = False) -> str:
+def fragment(figure: Answers | Several, live: bool = False) -> str:
     """The figure alone. The page around it loads ``figure.css`` and ``figure.js``, with Vega beside it as ``vendor/vega.js``."""
+    text = _one(figure, live) if isinstance(figure, Answers) else _several(figure, live)
+    # JupyterLab takes arrow keys and Enter for itself unless the element under them says no.
+    return _KEYS.sub(r"<\1 data-lm-suppress-shortcuts=true", text) if live else text
+
+
+def _several(tasks: Several, live: bool) -> str:
+    """A tab and a panel for each figure, the box that they share, and the script that hands settings on from one to the next."""
+    key, words = f"fk{next(_numbers)}-{tasks.name}", list(tasks.figures)
+    tabs, panels = "", ""
+    for word, figure in tasks.figures.items():
+        first = word == words[0]
+        tabs += (
+            f'<button type="button" role="tab" id="{key}-{word}-tab" aria-controls="{key}-{word}" aria-selected="{str(first).lower()}" '
+            f'tabindex="{0 if first else -1}" data-task="{word}">{escape(figure.title)}</button>'
+        )
+        panels += (
+            f'<div role="tabpanel" id="{key}-{word}" aria-labelledby="{key}-{word}-tab" class="fk-task{" fk-on" if first else ""}" '
+            f'data-task="{word}">{_one(figure, live, shared=True)}</div>\n'
+        )
+    controls = {name: {"values": list(each.options), "start": each.value} for name, each in tasks.controls.items()}
+    data = {"controls": controls, **({"paste": _table_of(tasks.paste)} if tasks.paste else {})}
+    scripts = [*(["typed.js", "paste.js"] if tasks.paste else []), "tasks.js", "code.js"]
+    return (
+        f'<div class="fk-tasks"{"" if live else f" id={tasks.name}"} data-name="{tasks.name}">'
+        '<script>document.documentElement.classList.add("fk-js")</script>\n'
+        f"{_box(tasks.paste, key) if tasks.paste else ''}"
+        f'<div class="fk-tabs" role="tablist" aria-label="{escape(tasks.title)}">{tabs}</div>\n{panels}'
+        f'<script type="application/json" class="fk-tasks-json">{_for_script(data)}</script>'
+        f"<script>{_scripts(*scripts)}</script></div>"
+    )
+
+
+def _scripts(*names: str) -> str:
+    return "".join((STATIC / name).read_text("utf8") for name in names)
+
+
+def _one(figure: Answers, live: bool, shared: bool = False) -> str:
+    """A figure; *shared*: among several, which bring the scripts."""
     key = f"fk{next(_numbers)}-{figure.name}"
     parts = [
         f'<figure class="fk-figure"{"" if live else f" id={figure.name}"} data-name="{figure.name}" '
@@ -42,7 +94,7 @@ def fragment(figure: Answers, live: bool = False) -> str:
         '<script>document.documentElement.classList.add("fk-js")</script>',
         f"<figcaption>{escape(figure.heading)}</figcaption>",
         _paste(figure, key) if figure.paste else "",
-        f'<div class="fk-body{" fk-wide" if figure.chart and figure.controls else ""}">',
+        f'<div class="fk-body{_layout(figure)}">',
         _picture(figure, key, live),
         f'<p class="fk-refused" role="status">{escape(_refusal(figure))}</p>' if figure.refused else "",
         _readouts(figure),
@@ -50,19 +102,20 @@ def fragment(figure: Answers, live: bool = False) -> str:
         "</div>",
         f'<p class="fk-caption">{escape(figure.caption)}</p>' if figure.caption else "",
         _table(figure) if figure.table else "",
+        _code(figure) if figure.code else "",
+        f'<script type="application/json" class="fk-json">{_for_script(_data(figure, shared))}</script>',
+        f"<script>{_scripts('code.js')}</script>" if figure.code and not shared else "",
+        "</figure>",
     ]
-    parts.append(f'<script type="application/json" class="fk-json">{_for_script(_data(figure))}</script></figure>')
-    text = "\n".join(part for part in parts if part)
-    # JupyterLab takes arrow keys and Enter for itself unless the element under them says no.
-    return _KEYS.sub(r"<\1 data-lm-suppress-shortcuts=true", text) if live else text
+    return "\n".join(part for part in parts if part)
 
 
-def standalone(figure: Answers) -> str:
+def standalone(figure: Answers | Several) -> str:
     """The figure with style, script and Vega inside: it works anywhere, offline."""
     return f"{unscripted(figure)}\n<script>{(STATIC / 'figure.js').read_text('utf8')}</script>"
 
 
-def unscripted(figure: Answers) -> str:
+def unscripted(figure: Answers | Several) -> str:
     """The same without ``figure.js``, for a widget that brings it."""
     style, vega = (STATIC / "figure.css").read_text("utf8"), _packed_vega()
     return f'<style>{style}</style>\n{fragment(figure, live=True)}\n<script type="text/plain" class="fk-vega">{vega}</script>'
@@ -111,23 +164,38 @@ def _picture(figure: Answers, key: str, live: bool) -> str:
     return trust + chart if live else chart
 
 
+def _layout(figure: Answers) -> str:
+    """The classes of what stands in a figure: settings beside the chart, or a chart by itself that a phone may not make lower."""
+    if figure.chart and figure.controls:
+        return " fk-wide"
+    return " fk-tall" if figure.height > TALL else ""
+
+
 def _refusal(figure: Answers) -> str:
     return figure.description() if figure.at()[figure.refused] else ""
 
 
 def _panel(figure: Answers, key: str, live: bool) -> str:
     idle = figure.idle()
-    controls = ""
-    for heading, group in itertools.groupby(figure.controls.values(), lambda control: control.group):
-        inside = "".join(_control(control, f"{key}-{control.name}", idle.get(control.name, "")) for control in group)
-        # open without scripts, so that all is said; figure.js folds them
-        fold = f'<details class="fk-group" open><summary>{escape(heading)}</summary><div>{inside}</div></details>'
-        controls += fold if heading else inside
+
+    def folded(group: Iterable[Control], depth: int) -> str:
+        found = ""
+        for heading, inner in itertools.groupby(
+            group, lambda control: "".join(control.group.split(WITHIN)[depth : depth + 1])
+        ):
+            if not heading:
+                found += "".join(_control(each, f"{key}-{each.name}", idle.get(each.name, "")) for each in inner)
+                continue
+            # open without scripts, so that all is said; figure.js folds them
+            found += f'<details class="fk-group" open><summary>{escape(heading)}</summary><div>{folded(inner, depth + 1)}</div></details>'
+        return found
+
+    controls = folded(figure.controls.values(), 0)
     presets = ""
     if figure.presets:
         options = "".join(f"<option>{escape(label)}</option>" for label in figure.presets)
         presets = (
-            f'<div class="fk-control fk-preset"><label for="{key}-preset">Preset</label>'
+            f'<div class="fk-control fk-preset"><label for="{key}-preset">{escape(figure.presets_label)}</label>'
             f'<select id="{key}-preset" autocomplete="off"><option value="">Custom</option>{options}</select></div>'
         )
     share = "" if live else '<button type="button" class="fk-link">Copy link</button>'
@@ -138,12 +206,24 @@ def _panel(figure: Answers, key: str, live: bool) -> str:
 
 
 def _paste(figure: Answers, key: str) -> str:
-    """The box, and the script that reads what is pasted; it stays hidden where that does not run."""
+    """The box, and the scripts that read what is pasted and what is typed; it stays hidden where they do not run."""
     assert figure.paste
+    return f"{_box(figure.paste, key)}<script>{_scripts('typed.js', 'paste.js')}</script>"
+
+
+def _box(paste: Paste, key: str) -> str:
     return (
-        f'<div class="fk-paste" hidden><label for="{key}-paste">{escape(figure.paste.label)}</label>'
-        f'<textarea id="{key}-paste" rows="3" spellcheck="false" autocomplete="off"></textarea><p role="status"></p></div>'
-        f"<script>{(STATIC / 'paste.js').read_text('utf8')}</script>"
+        f'<div class="fk-paste" hidden><label for="{key}-paste">{escape(paste.label)}</label>'
+        f'<textarea id="{key}-paste" rows="{2 if paste.names else 3}" spellcheck="false" autocomplete="off"></textarea><p role="status"></p></div>'
+    )
+
+
+def _code(figure: Answers) -> str:
+    """The same in Python, folded, with a button that copies it."""
+    return (
+        '<details class="fk-code"><summary>The same in Python</summary>'
+        f'<div class="fk-scroll" tabindex="0" role="region" aria-label="Python: {escape(figure.title)}"><pre><code>{escape(figure.python())}</code></pre></div>'
+        '<button type="button">Copy</button></details>'
     )
 
 
@@ -172,11 +252,16 @@ def _readouts(figure: Answers) -> str:
         return ""
     results, texts = figure.at(), figure.texts()
     entries = "".join(
-        f'<div><dt>{escape(each.label)}</dt><dd{" class=fk-words" if each.text or isinstance(results[each.name], str) else ""}><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
+        f'<div><dt{_template(each.label)}>{escape(figure.say(each.label))}</dt><dd{" class=fk-words" if each.text or isinstance(results[each.name], str) else ""}><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
         f"{escape(texts[each.name])}</data></dd></div>"
         for each in figure.readouts
     )
     return f'<dl class="fk-readouts" aria-live="polite">{entries}</dl>'
+
+
+def _template(label: str) -> str:
+    """A label that names controls keeps their names, for the script to say again what they say."""
+    return f' data-label="{escape(label)}"' if "{" in label else ""
 
 
 def _table(figure: Answers) -> str:
@@ -193,7 +278,12 @@ def _table(figure: Answers) -> str:
     )
 
 
-def _data(figure: Answers) -> dict[str, Any]:
+def _table_of(paste: Paste) -> dict[str, Any]:
+    names = ("table", "unable", "texts", "wholes", "formats", "names", "others")
+    return {key: said for key in names if (said := getattr(paste, key))}
+
+
+def _data(figure: Answers, shared: bool = False) -> dict[str, Any]:
     """What figure.js needs to know: the specification, the values of each control, units. No formula outside the specification."""
     controls = {
         control.name: {
@@ -212,17 +302,8 @@ def _data(figure: Answers) -> dict[str, Any]:
         "controls": controls,
         **({"alt": figure.alt} if figure.chart else {}),
         **({"refused": figure.refused} if figure.refused else {}),
-        **(
-            {
-                "paste": {
-                    key: said
-                    for key in ("table", "unable", "texts", "wholes", "formats")
-                    if (said := getattr(figure.paste, key))
-                }
-            }
-            if figure.paste
-            else {}
-        ),
+        **({"paste": _table_of(figure.paste)} if figure.paste else {"paste": {"shared": True}} if shared else {}),
+        **({"code": figure.code.data(figure.presets)} if figure.code else {}),
         "presets": list(figure.presets.values()),
         "readouts": [_shown(each) for each in figure.readouts],
         "columns": [_shown(each) for each in figure.table],

@@ -18,6 +18,8 @@ from flopkit import units
 from flopkit.names import hint
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+WITHIN = " › "
+"""Between a heading over controls and one that folds inside it."""
 # Names that mean something else inside a Vega expression or a Vega view.
 _TAKEN = frozenset(
     "width height padding autosize background style parent datum event item group xy x y view unit cursor now rows data found controls expressions "
@@ -171,7 +173,8 @@ class Paste:
 
     ``table`` says where, for each value of the field ``model_type``: see ``flopkit.models.config_table``. What the figure has no
     control for stands in ``unable``, with the reason. ``texts``: under which keys a model of text and images keeps its part for text; ``wholes``: what is known of such models.
-    ``formats``: which option of a control a ``quantization_config`` names, and what is not read of it.
+    ``formats``: which option of a control a ``quantization_config`` names, and what is not read of it. ``names``: configurations by the
+    names of their models, which a reader may write in their place; ``others``: further spellings, and the name that each stands for.
     """
 
     label: str
@@ -180,6 +183,8 @@ class Paste:
     texts: tuple[str, ...] = ()
     wholes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     formats: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    others: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from flopkit.arithmetic import reading, vega
@@ -63,7 +64,7 @@ class Signals(Values):
 
     def __init__(self, figure: Modelled, altair: Any) -> None:
         super().__init__(figure)
-        vars(self).update(_altair=altair, _fields={})
+        vars(self).update(_altair=altair, _fields={}, _flow=None)
 
     def expressions(self) -> dict[str, str]:
         """Vega text of every look-up and result, in an order in which each one needs only those before it."""
@@ -97,9 +98,15 @@ class Signals(Values):
 
     def flow(self) -> dict[str, Any]:
         """The figure's rows as a flow of data: the swept values, and the expression of each further column."""
-        figure, altair, sweep = self._figure, self._altair, self._figure.sweep
-        if sweep is None:
-            raise ValueError(f"figure {figure.name!r} has no rows; give Figure(rows=along('<control>'))")
+        if self._figure.sweep is None:
+            raise ValueError(f"figure {self._figure.name!r} has no rows; give Figure(rows=along('<control>'))")
+        if self._flow is None:
+            with unchecked():
+                vars(self).update(_flow=self._flows(self._figure.sweep))
+        return dict(self._flow)
+
+    def _flows(self, sweep: Sweep) -> dict[str, Any]:
+        figure, altair = self._figure, self._altair
         row = Columns(figure, altair, None if sweep.model is None else self)
         controls = self.controls()
         swept = figure.controls.get(sweep.name)
@@ -118,6 +125,13 @@ class Signals(Values):
 
     def _reference(self, name: str) -> Any:
         return self._altair.param(name=name) if name in self._figure.controls else getattr(self, name)
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """While a model is read: Altair does not check each part of an expression as it is made, which costs its length squared."""
+    from altair.utils.schemapi import debug_mode
+
+    return debug_mode(False)
 
 
 class Columns(Signals):

@@ -18,7 +18,12 @@ from flopkit.sizes import choice
 from flopkit.tables import Table
 
 _FLOPS = ("flops", "model_flops", "vector_flops")
-_UNITS = {**dict.fromkeys((*_FLOPS, *PHASES, "seen"), "FLOPs"), "share": "%", "bytes": "B", "intensity": "FLOP/B"}
+_UNITS = {
+    **dict.fromkeys((*_FLOPS, *PHASES, "seen"), "FLOPs"),
+    "share": "%",
+    **dict.fromkeys(("bytes", "sent", "payload"), "B"),
+    "intensity": "FLOP/B",
+}
 FORMATS: dict[str, Callable[[Any], str]] = {
     column: partial(units.format_value, unit=unit) for column, unit in _UNITS.items()
 }
@@ -51,12 +56,14 @@ class Sum:
     model: Counter[str] = field(default_factory=Counter)
     vector: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
+    sent: Any = 0  # to other ranks, in bytes
 
     def add(self, part: Line) -> None:
         """Take one more kind of call in."""
         work, calls = part.entry.work, part.calls
         self.calls += calls * bool(work.executed or not work.model)
         self.bytes += calls * part.bytes
+        self.sent += calls * sum(each.sent for each in work.exchanges)
         for total, counts in ((self.macs, part.macs), (self.model, part.model), (self.vector, part.vector)):
             for kind, n in counts.items():
                 total[kind] += calls * n
@@ -65,7 +72,7 @@ class Sum:
         """What they come to under *convention*, by column."""
         return {
             "flops": convention.flops(self.macs), "model_flops": convention.flops(self.model),
-            "vector_flops": convention.vector_flops(self.vector), "bytes": self.bytes,
+            "vector_flops": convention.vector_flops(self.vector), "bytes": self.bytes, "sent": round(self.sent),
         }  # fmt: skip
 
 
@@ -131,14 +138,15 @@ def by_op(report: Any, sort: str) -> Table:
     order = sorted(
         rows, key=lambda row: row[sort] if sort == "operator" else (-row[sort], -row["flops"], -row["bytes"])
     )
-    return Table(order, caption=f"by operator, convention {report.convention}", formats=FORMATS)
+    columns = [name for name in order[0] if name != "sent" or any(row["sent"] for row in order)] if order else []
+    return Table(order, caption=f"by operator, convention {report.convention}", formats=FORMATS, columns=columns)
 
 
 def by_module(report: Any, depth: int | None) -> Table:
     """`Report.by_module`. What no module asked for comes last."""
     if depth is not None and (not isinstance(depth, int) or isinstance(depth, bool) or depth < 0):
         raise ValueError(f"depth={depth!r}: must be 0 (the model alone), 1, 2, … or None (all the way)")
-    columns = ("module", "flops", "share", *PHASES, "model_flops", "vector_flops", "bytes")
+    columns = ("module", "flops", "share", *PHASES, "model_flops", "vector_flops", "bytes", "sent")
     rows: dict[str, dict[str, Any]] = {}
     for (path, phase), each in sums(report, lambda part: (part.path, part.phase)).items():
         amounts = each.amounts(report.convention)
@@ -158,11 +166,28 @@ def by_module(report: Any, depth: int | None) -> Table:
             row.update({column: settled(n) for column, n in row.items()})
             row.update(module=name, share=row["flops"] / whole if whole else 0.0)
             shown.append(row)
-    idle = {phase for phase in PHASES[1:] if not any(row[phase] for row in shown)}  # kept in the rows, and not shown
+    idle = {
+        phase for phase in (*PHASES[1:], "sent") if not any(row[phase] for row in shown)
+    }  # kept in the rows, and not shown
     return Table(
         shown, caption=f"by module, convention {report.convention}", columns=[name for name in columns if name not in idle] * bool(shown),
         formats={**FORMATS, "module": lambda name: name or "(the model)"},
     )  # fmt: skip
+
+
+def communication(report: Any) -> Table:
+    """`Report.communication`."""
+    lines = [(where, calls, each) for entry, where, calls in report.lines() for each in entry.work.exchanges]
+    names_of = _names({where.path for _, where, _ in report.lines()})
+    rows: dict[Any, dict[str, Any]] = {}
+    for where, calls, (collective, ranks, payload, sent, _) in lines:
+        key = {"collective": collective, "ranks": ranks, "phase": where.phase, "module": names_of[where.path]}
+        row = rows.setdefault(tuple(key.values()), {**key, "calls": 0, "payload": 0, "sent": 0})
+        for column, amount in (("calls", 1), ("payload", payload), ("sent", sent)):
+            row[column] += calls * amount
+    order = [{**row, "sent": round(row["sent"])} for row in sorted(rows.values(), key=lambda row: -row["sent"])]
+    formats = {**FORMATS, "module": lambda name: name or "(the model)"}
+    return Table(order, caption="sent to other ranks, by a ring", formats=formats)
 
 
 def _names(paths: Collection[str]) -> dict[str, str]:

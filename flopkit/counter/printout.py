@@ -29,6 +29,8 @@ def summary(report: Any) -> list[str]:
     lines.append(", ".join(f"{phase} {show(c.flops)}" for phase, c in costs if c.flops or c.vector_flops or c.bytes))
     vector, moved = show(report.vector_flops), show(report.bytes, unit="B")
     lines.append(f"{vector} element-wise, {moved}, {show(report.intensity, unit='FLOP/B')}")
+    if sent := _sent(report):
+        lines.append(sent)
     if missing := report.uncounted:
         names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
@@ -39,6 +41,20 @@ def summary(report: Any) -> list[str]:
     else:
         lines.append("every operator is accounted for")
     return [line for line in [*lines, *report.notes] if line]
+
+
+def _sent(report: Any) -> str:
+    """What went to other ranks: how much, by which collectives; the largest first."""
+    calls, sent = Counter[str](), Counter[str]()
+    for row in report.communication:
+        calls[row["collective"]] += row["calls"]
+        sent[row["collective"]] += row["sent"]
+    parts = [
+        f"{kind} {units.format_value(sent[kind], 'B')} in {units.count(calls[kind], 'calls')}"
+        for kind, _ in sent.most_common()
+        if kind != "receive"
+    ]
+    return f"{units.format_value(sent.total(), 'B')} sent to other ranks: {', '.join(parts)}" if parts else ""
 
 
 def table(report: Any) -> Table:

@@ -95,6 +95,31 @@ class Report:
         return sorted(rows.values(), key=lambda row: -row["bytes"])
 
     @property
+    def communication(self) -> Table:
+        """What went between the ranks of a job: the collectives that this rank took part in, and the bytes that it sent.
+
+        Columns: *collective*, *ranks* of its group, *phase*, *module*, *calls*, *payload* and *sent*. The payload is the whole tensor
+        in bytes: what is reduced, what comes out of a gather, what a rank holds before a scatter or an all-to-all. *sent* is what a ring
+        sends from one of *n* ranks: 2(n − 1)/n of the payload in an all-reduce, (n − 1)/n in an all-gather, a reduce-scatter or an
+        all-to-all, all of it in a broadcast or a send.
+
+        Notes
+        -----
+        An all-to-all whose parts differ sends all but this rank's own part. Waiting moves nothing. Other algorithms send more: gloo's
+        reduce-scatter as much as an all-reduce. Nothing here says what is hidden behind computation. A gather that FSDP launches ahead
+        belongs to the module at which it was launched. For one rank on one machine, see `flopkit.simulate_ranks`.
+
+        Examples
+        --------
+        >>> import torch, flopkit as fk
+        >>> with fk.simulate_ranks(8):
+        ...     report = fk.count(torch.distributed.all_reduce, torch.ones(1000))
+        >>> report.communication.rows
+        [{'collective': 'all-reduce', 'ranks': 8, 'phase': 'forward', 'module': '(no module)', 'calls': 1, 'payload': 4000, 'sent': 7000}]
+        """
+        return breakdown.communication(self)
+
+    @property
     def coverage(self) -> float:
         """Share of the bytes that belong to known operators; 1.0 if nothing is uncounted."""
         missing = self.uncounted
@@ -137,8 +162,8 @@ class Report:
         Notes
         -----
         Columns: *operator*, *phase*, *kernel* (where an operator has several), *calls*, *flops* that were executed and their *share*,
-        *model_flops*, *vector_flops*, *bytes*, *intensity* in FLOPs per byte, and *status*: counted,
-        element-wise, free or unknown.
+        *model_flops*, *vector_flops*, *bytes*, bytes *sent* to other ranks (shown only if some were), *intensity* in FLOPs per byte,
+        and *status*: counted, element-wise, free or unknown.
         """
         return breakdown.by_op(self, sort)
 
@@ -163,7 +188,8 @@ class Report:
         Notes
         -----
         Columns: *module*, the *flops* that were executed in it and their *share*, the same by phase: *forward*, *backward*,
-        *recompute*, *optimizer* (each of the last three only if something ran in it), *model_flops*, *vector_flops* and *bytes*.
+        *recompute*, *optimizer* (each of the last three only if something ran in it), *model_flops*, *vector_flops*, *bytes* and, only if
+        some were, bytes *sent* to other ranks.
         """
         return breakdown.by_module(self, depth)
 
@@ -215,7 +241,8 @@ class Report:
         Parameters
         ----------
         device : Any
-            A name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth`` (see `flopkit.roofline`).
+            A name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth`` (see `flopkit.roofline`). Or a
+            `flopkit.parallel.Cluster`: its devices, and communication over its links and its network.
         dtype : Any, optional
             Number format whose peak applies to every operator, such as ``"tf32"`` for a program in float32 that may use it; None: the
             format of each operator's own operands. Bytes are those of the tensors that were there, either way.
@@ -223,12 +250,18 @@ class Report:
         Raises
         ------
         ValueError
-            For a device or a number format that is not known, or for which the device has no peak.
+            For a device or a number format that is not known, or for which the device has no peak; on a cluster, for collectives whose
+            ranks fill its nodes unevenly, or of which the report does not know who takes part.
         TypeError
             For what is no device.
 
         Notes
         -----
+        On a cluster each collective takes its least time, `Exchange.on`, with the ranks where they are: rank r of the job is in node
+        r // ``per_node``. ``communication_seconds`` is the sum; ``seconds`` has it beside the operators, as if nothing ran at once, and
+        ``overlapped_seconds`` is the longer of the two, the least time if all of it hides. The parts of an all-to-all that differ are
+        taken to go to all nodes alike. A receive takes the time of its send, which the sender has.
+
         Executed FLOPs, a multiply-add being two, as peaks have it. Left out, so that a measured time is longer: launching (microseconds a
         call), element-wise arithmetic, kernels that move more than they have to, traffic between devices, the FLOPs of operators that
         nobody knows. Left out the other way: caches. A fused backward that recomputes scores is one call of the backward pass.
@@ -241,7 +274,15 @@ class Report:
         >>> report = fk.count(layer, x)
         >>> [f"{report.roofline('h100-sxm', dtype).seconds:.3g}" for dtype in (None, "tf32")]  # float32 tensors
         ['0.0041', '0.000556']
+        >>> with fk.simulate_ranks(64):  # eight nodes
+        ...     reduced = fk.count(torch.distributed.all_reduce, torch.ones(4_000_000_000))
+        >>> round(reduced.roofline(fk.parallel.cluster("dgx-h100")).communication_seconds, 4)
+        0.07
         """
+        if hasattr(device, "network"):
+            from flopkit.counter import links
+
+            return links.on_cluster(self, device, dtype)
         calls = breakdown.calls(self)
         return program_bound(calls, device, dtype, phases=PHASES, convention=self.convention)
 

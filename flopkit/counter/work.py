@@ -36,6 +36,7 @@ class Work:
     kernel: str = ""  # that ran, where one operator has several
     note: str = ""  # what could not be known, e.g. a mask that is hidden in a tensor
     dtype: str = ""  # of the operands, by torch's name; empty where nothing is contracted
+    exchanges: tuple[Any, ...] = ()  # of a collective: what goes between ranks (`formulas.collectives.Exchange`)
 
     def __post_init__(self) -> None:
         if self.executed is None:

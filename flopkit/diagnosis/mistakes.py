@@ -1,198 +1,232 @@
-"""The usual mistakes in an MFU: what each does otherwise, and the ratio that it makes."""
+"""Mistakes in an MFU: what each does otherwise, the ratio that it makes, and how common it is."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from flopkit.conventions import LLM_FOUNDRY, PALM, SIX_N, SIX_N_ACTIVE, Convention
 from flopkit.derivations import number_format
 from flopkit.devices import Device, device as known_device, device_names
-from flopkit.models.model import Model
-from flopkit.training.steps import POLICIES, Step
 
-__all__ = ["Mistake", "in_jobs", "in_peaks", "in_units", "in_work", "pairs", "ways_out"]
+__all__ = [
+    "COMMON",
+    "POSSIBLE",
+    "RARE",
+    "Mistake",
+    "distinct",
+    "in_jobs",
+    "in_peaks",
+    "in_units",
+    "together",
+    "ways_out",
+]
+
+COMMON, POSSIBLE, RARE = 0.2, 0.04, 0.02
+"""Priors: of a hundred reported MFUs that differ from ours, about so many have this mistake."""
+
+_ANOTHER = 0.7  # a second mistake beside a first one
+_LEAST = 1e-3  # rarer pairs explain nothing
+_SAME = 1e-6  # as floats that were multiplied differ
 
 
 class Mistake(NamedTuple):
-    """What is done otherwise, what that multiplies an MFU by, and how it happens."""
+    """What is done otherwise, what that multiplies an MFU by, how it happens, and how often that is the case.
+
+    *deeds*: how many things are done otherwise. *peak*: the peak that is divided by.
+    """
 
     name: str
     ratio: float
     why: str
+    prior: float = POSSIBLE
+    deeds: int = 1
+    peak: float | None = None
 
 
-_HALF = {"scores": 0.5, "hidden": 0.5}
-
-
-def _work(name: str, **shares: float) -> Convention:
-    """EXACT but for these shares, without a flash kernel's recompute, which no author counts."""
-    return Convention(name, "flopkit.diagnosis: EXACT, changed in one place", recompute=0, **shares)  # type: ignore[arg-type]
-
-
-# What the numerator may count otherwise. Of two that come to the same for a model, the first is named.
-_WORK = {
-    _work("hidden", hidden=1): ("causal ×2: hidden pairs counted", "every position of the score matrix counts, also those that the mask hides"),
-    SIX_N_ACTIVE: ("6N", "six FLOPs a parameter and token, attention's scores left out, the embedding in N"),
-    _work("no scores", scores=0): ("scores left out", "products with weights only: 6N without the embedding"),
-    _work("embedding", embedding=1, tied=1): ("embedding in N", "the input embedding counts as a product, and it is a look-up"),
-    PALM: ("6N + 12LHQT", "the formula of PaLM, nanoGPT and early torchtitan: hidden pairs and the embedding counted"),
-    _work("all experts", idle=1): ("total for active experts", "all experts count, and a token goes through a few"),
-    SIX_N: ("6N, total for active experts", "6N with all experts in N"),
-    LLM_FOUNDRY: ("6N + 12LHQT, total for active experts", "PaLM's formula with all experts in N"),
-    _work("half", **_HALF): ("half of the scores, whatever the mask", "half of the score matrix counts, in layers with a window, too"),
-    _work("full, no router", hidden=1, router=0): ("causal ×2: hidden pairs counted, router left out", "as Megatron-LM counted in 2021"),
-    _work("half, no router", router=0, **_HALF): ("half of the scores, router left out", "as Megatron-LM and DeepSeek count"),
-    _work("no head", head=0): ("head left out", "layers only, without the product with the vocabulary"),
-}  # fmt: skip
-
-
-_NAMED = re.compile(r"(?:^|-)a?(\d+(?:\.\d+)?)b\b", re.IGNORECASE)  # llama-3-8b, qwen3-30b-a3b; of mixtral-8x7b nothing
-_AGAIN = "work that the backward pass computes again counts: executed FLOPs make HFU, and MFU leaves them out"
-_CORE = "; here attention's scores and values, as in Megatron-LM"
-_END = "; here every layer's forward pass to its end, as in Megatron and today's torchtitan"
-_STOP = "; here as PyTorch's own checkpoint, which leaves out the last product of an MLP"
-_FLASH = "flash attention's recompute counted (HFU)", "its backward computes the scores again"
-_FOURTH = "a fourth pass of the whole model, embedding and head too: 8 FLOPs a parameter for 6"
-
-
-def in_work(
-    model: Model, sizes: Mapping[str, Any], recompute: str, context: int | None = None
-) -> tuple[list[Mistake], list[Mistake]]:
-    """What the numerator may be instead: with one thing done otherwise, and with two.
-
-    *sizes*: ``seq`` or ``lengths``. *context*: tokens of the sequences that documents of these lengths are packed into.
-    """
-    steps = {policy: model.train_step(**sizes, recompute=policy) for policy in POLICIES}
-    steps["early"] = model.train_step(**sizes, recompute="full", early_stop=True)
-    tokens: Any = steps["none"].tokens
-    spares = steps["early"].checkpointed.flops < steps["full"].checkpointed.flops
-    exact = _work("exact")
-    base = steps["none"].under(exact).model_flops
-    one: list[Mistake] = []
-    two: list[Mistake] = []
-    for convention, (name, why) in {exact: ("", ""), **_WORK}.items():
-        ratio = steps["none"].under(convention).model_flops / base
-        if name and any(abs(ratio / known - 1) < 1e-4 for known in (1, *(other.ratio for other in one))):
-            continue  # no difference in this model, or the same as one above
-        if name:
-            one.append(Mistake(name, ratio, why))
-        again = []
-        if recompute != "selective":
-            again.append(("full recompute counted (HFU)", "full", convention, _AGAIN + _END))
-            if spares:
-                again.append(("full recompute counted, early stop (HFU)", "early", convention, _AGAIN + _STOP))
-        if recompute != "full":
-            again.append(("selective recompute counted (HFU)", "selective", convention, _AGAIN + _CORE))
-        if recompute != "selective":
-            again.append(("recompute counted as ×4/3 (HFU)", "full", replace(convention, outside_again=True), _FOURTH))
-        for counted, policy, under, reason in again:
-            more = steps[policy].under(under).hardware_flops / base
-            if name:
-                two.append(Mistake(f"{name}, and {counted}", more, f"{why}; {reason}"))
-            else:
-                one.append(Mistake(counted, more, reason))
-                flash = steps[policy].under(replace(under, recompute=1)).hardware_flops / base
-                two.append(Mistake(f"{counted}, and {_FLASH[0]}", flash, f"{reason}; {_FLASH[1]}"))
-    for billions in _NAMED.findall(model.name):
-        ratio = 6e9 * float(billions) * tokens / base
-        if all(abs(ratio / known.ratio - 1) > 1e-3 for known in one):
-            one.append(
-                Mistake(f"6N with the name's {billions}B for N", ratio, "the number in a model's name is rounded")
-            )
-    flash = steps["none"].hardware_flops / base
-    if all(abs(flash / known.ratio - 1) > 1e-4 for known in one):
-        one.append(Mistake(_FLASH[0], flash, _FLASH[1]))
-    if context is not None:
-        packed = _at_context(
-            model.train_step(seq=context), exact, base / tokens, context, [1, *(each.ratio for each in one)]
-        )
-        one, two = one + packed[:1], two + packed[1:]
-    return one, two
-
-
-def _at_context(step: Step, exact: Convention, base: float, context: int, known: list[float]) -> list[Mistake]:
-    """The context length taken for that of each document: by itself, and with another count of the work."""
-    what, why = f"the context's {context:,} tokens for each document's", "a token sees its own document alone"
-    found: list[Mistake] = []
-    for convention, (name, more) in {exact: ("", ""), **_WORK}.items():
-        ratio = step.under(convention).flops_per_token / base
-        if all(abs(ratio / other - 1) > 1e-4 for other in (*known, *(each.ratio for each in found))):
-            found.append(Mistake(f"{name}, with {what}" if name else what, ratio, f"{more}; {why}" if more else why))
+def distinct(mistakes: Iterable[Mistake], known: Iterable[float] = (1.0,), near: float = 1e-4) -> list[Mistake]:
+    """Those of *mistakes* that make a ratio of their own: of two with one ratio the first stays."""
+    ratios, found = list(known), []
+    for each in mistakes:
+        if all(abs(each.ratio / other - 1) >= near for other in ratios):
+            ratios.append(each.ratio)
+            found.append(each)
     return found
 
 
 def in_units() -> list[Mistake]:
     """A numerator in another unit than the peak's."""
-    return [Mistake("MACs for FLOPs", 0.5, "a multiply-add counts as one, and the peak counts it as two")]
+    return [
+        Mistake("MACs for FLOPs", 0.5, "a multiply-add counts as one, and the peak counts it as two", COMMON / 2),
+        Mistake("a multiply-add counted twice", 2.0, "what counts FLOPs already was taken for multiply-adds", RARE),
+    ]
 
 
-_DEFAULTS = ("a100-sxm-80gb", "h100-sxm")  # in nanoGPT and torchtitan's fallback; in nanochat
+# -- the peak -------------------------------------------------------------------------------------------------
+
+_DEFAULTS = {"a100-sxm-80gb": 0.15, "h100-sxm": 0.15}  # in nanoGPT and torchtitan's fallback; in nanochat
+_PARTS = {"tpu-v3": "core", "tpu-v7x": "core", "mi250x": "die", "trainium": "core", "inferentia2": "core"}
+# MHz. A10: karpathy/llm.c, pull request 621. RTX 4090: NVIDIA Ada GPU Architecture 2.1, appendix A.
+_BASE_CLOCKS = {"a10": 885, "rtx-4090": 2235}
+
+# TFLOP/s that the maker's own benchmarks divide by: NVIDIA/dgxc-benchmarking, nemotron/README.md.
+_ALSO = {("gb200", "bf16"): 2450, ("gb200", "fp16"): 2450, ("gb200", "fp8"): 4900}
 
 
-def in_peaks(card: Device, dtype: Any) -> list[Mistake]:
-    """What may be divided by instead: the sparse peak, another number format's, another device's."""
+def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistake]:
+    """What may be divided by instead: the sparse peak, another number format's, another device's, another clock's.
+
+    *peak*: where the products have several formats, their FLOPs by their ideal time. Then *dtype* holds these formats.
+    """
+    if peak is not None:
+        return [
+            Mistake(f"{other} peak for all products", peak / card.peak(other), "some of them are in another format", COMMON)
+            for other in dict.fromkeys(dtype)
+        ]  # fmt: skip
     here, peak = number_format(dtype), card.peak(dtype)
     found: list[Mistake] = []
     if here in card.sparse:
         why = "data sheets print twice the dense peak, for matrices with 2:4 structured zeros"
-        found += [Mistake("sparse peak", 0.5, why), Mistake("dense peak halved", 2.0, "it was taken for a sparse one")]
+        found.append(Mistake("sparse peak", 0.5, why, COMMON))
+        found.append(Mistake("dense peak halved", 2.0, "it was taken for a sparse one", POSSIBLE))
     for other in ("fp8", "bf16", "tf32", "fp32"):
         if other in card.dtypes and card.peak(other) != peak:
             why = f"the run's products are in {here}"
-            found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why))
-    peaks = [peak]
-    for name in (*_DEFAULTS, *(name for name in device_names() if _family(name) == _family(card.name))):
+            found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why, POSSIBLE if "8" in other or "b" in other else RARE))  # fmt: skip
+    also = _ALSO.get((card.name, here))
+    if also is not None:
+        why = "the maker's benchmarks divide by it, and its data sheet prints another dense peak"
+        found.append(Mistake(f"{also:,} TFLOP/s for the peak", peak / also / 1e12, why, COMMON))
+    around = float(f"{peak:.0e}")
+    if also is None and 3e-3 < abs(around / peak - 1) < 0.02:  # 1,000 TFLOP/s for the 989.4 of an H100
+        why = "a round number in the peak's place"
+        found.append(Mistake(f"{around / 1e12:,.0f} TFLOP/s for the peak", peak / around, why, RARE))
+    part, halved = _part(card.name)
+    if part and halved:
+        found.append(
+            Mistake(f"the chip's peak for a {part}'s", 0.5, f"the rate is that of a {part}, half of the chip", COMMON)
+        )
+        found.append(Mistake(f"the chip's rate over a {part}'s peak", 2.0, f"the chip has two {part}s", POSSIBLE))
+    elif part:
+        why = f"what a framework calls a device is a {part}, half of this chip, and so is its rate"
+        found.append(Mistake(f"a {part}'s peak for the chip's", 2.0, why, POSSIBLE))
+        found.append(Mistake(f"a {part}'s rate over the chip's peak", 0.5, why, POSSIBLE))
+    base = _base_clock(card, here)
+    if base is not None:
+        why = f"nvidia-smi and data sheets print {base / 1e6:,.0f} MHz, too, and the peak belongs to the boost clock"
+        found.append(Mistake("peak at the base clock", peak / card.derivation.peak(here, base), why, POSSIBLE))  # type: ignore[union-attr]
+    near = [name for name in device_names() if _family(name) == _family(card.name)]
+    others = []
+    for name in dict.fromkeys((*_DEFAULTS, *near)):
         other_card = known_device(name)
-        if here in other_card.dtypes and all(abs(other_card.peak(here) / known - 1) > 1e-3 for known in peaks):
-            peaks.append(other_card.peak(here))
+        if here in other_card.dtypes:
             why = "some programs divide by it whatever runs" if name in _DEFAULTS else "a near name, another peak"
-            found.append(Mistake(f"wrong SKU: peak of {name}", peak / peaks[-1], why))
-    return found
+            others.append(Mistake(f"wrong SKU: peak of {name}", peak / other_card.peak(here), why, _DEFAULTS.get(name, RARE if _chip(name) != _chip(card.name) else POSSIBLE)))  # fmt: skip
+    return [each._replace(peak=peak / each.ratio) for each in (*found, *distinct(others, near=1e-3))]
+
+
+def _base_clock(card: Device, here: str) -> float | None:
+    """The base clock in Hz, where it is known and lies below that of the peak."""
+    made_of = card.derivation
+    if made_of is None or here not in made_of.flops_per_clock:
+        return None
+    base = getattr(made_of, "base_clock", None) or 1e6 * _BASE_CLOCKS.get(card.name, 0)
+    return base if 0 < base < made_of.own_clock.get(here, made_of.clock) else None
+
+
+def _part(name: str) -> tuple[str, bool]:
+    """What half of a chip is called, where it has two that frameworks call devices; and whether *name* is that half.
+
+    >>> _part("tpu-v3"), _part("h100-sxm")
+    (('core', False), ('', False))
+    """
+    names = {"core": "core", "gcd": "die", "die": "die", "stack": "stack"}
+    ends = name.rpartition("-")[2]
+    if ends in names:
+        return names[ends], True
+    known = device_names()
+    return next((part for end, part in names.items() if f"{name}-{end}" in known), _PARTS.get(name, "")), False
 
 
 def _family(name: str) -> str:
-    """The letters before the first digit: H100, H200 and H800 are near, and TPUs are.
+    """The letters before the first digit: H100, H200 and GH200 are near, and TPUs are.
 
-    >>> _family("h100-sxm"), _family("tpu-v4")
-    ('h', 'tpu')
+    >>> _family("h100-sxm"), _family("gb200"), _family("tpu-v4")
+    ('h', 'b', 'tpu')
     """
-    return re.split(r"[\d-]", name.lower(), maxsplit=1)[0]
+    letters = re.split(r"[\d-]", name.lower(), maxsplit=1)[0]
+    return letters[1:] if letters in ("gb", "gh") else letters
 
 
-def in_jobs(count: int) -> list[Mistake]:
-    """Tokens a second of one device and the peak of all, or the reverse; of a usual node where *count* is 1."""
-    many, what = (count, f"all {count:,}") if count > 1 else (8, "a node of eight")
-    return [
-        Mistake("per-job tokens/s over one GPU's peak", float(many), f"tokens/s of {what}, the peak of one"),
-        Mistake("per-GPU tokens/s over the job's peak", 1 / many, f"tokens/s of one, the peak of {what}"),
+def _chip(name: str) -> str:
+    """The chip of a board.
+
+    >>> _chip("h100-sxm"), _chip("rtx-4090"), _chip("tpu-v5p")
+    ('h100', 'rtx-4090', 'tpu-v5p')
+    """
+    found = re.match(r"[a-z-]*\d+[a-z]*", name.lower())
+    return found[0] if found else name.lower()
+
+
+# -- the job --------------------------------------------------------------------------------------------------
+
+
+def in_jobs(count: int, degrees: Mapping[str, int]) -> list[Mistake]:
+    """Tokens a second of one device and the peak of all, or the reverse; of a usual node where *count* is 1; tokens times or by a
+    parallel degree."""
+    many, what, often = (count, f"all {count:,}", COMMON) if count > 1 else (8, "a node of eight", POSSIBLE)
+    found = [
+        Mistake("per-job tokens/s over one GPU's peak", float(many), f"tokens/s of {what}, the peak of one", often),
+        Mistake("per-GPU tokens/s over the job's peak", 1 / many, f"tokens/s of one, the peak of {what}", often),
     ]
+    for name, degree in degrees.items():
+        why = "devices that share a sequence or a model process the same tokens, not tokens of their own"
+        found.append(Mistake(f"tokens by the {name}-parallel degree of {degree}", 1 / degree, why, 0.3))
+        found.append(Mistake(f"tokens times the {name}-parallel degree of {degree}", float(degree), why, 0.3))
+    if not degrees and count > 1:
+        for degree in (2, 4, 8):
+            if count % degree == 0:
+                why = "parallel= says which degrees there are; as many steps of gradient accumulation, forgotten, come to the same"
+                found.append(Mistake(f"tokens by a parallel degree of {degree}", 1 / degree, why, RARE))
+                found.append(Mistake(f"tokens times a parallel degree of {degree}", float(degree), why, RARE))
+    return distinct(found)
 
 
-def pairs(groups: Iterable[list[Mistake]], both: list[Mistake]) -> Iterator[Mistake]:
-    """Two mistakes at once, of different *groups*; *both*: two in the numerator, which do not simply multiply.
+# -- several at once ------------------------------------------------------------------------------------------
 
-    Outside of the numerator those of a third or more: two small ones can be found for any number, and explain none.
+
+def together(*groups: list[Mistake]) -> Iterator[Mistake]:
+    """Each mistake by itself, and two of different *groups*, where that is not too rare.
+
+    Two that come to what one does by itself, or cancel, explain nothing that this one does not.
     """
-    yield from both
-    work, *others = groups
-    large = [[each for each in group if not 3 / 4 < each.ratio < 4 / 3] for group in others]
-    for one, other in combinations([work, *large], 2):
+    for group in groups:
+        yield from group
+    alone = [1.0, *(each.ratio for group in groups for each in group)]
+    for one, other in combinations(groups, 2):
         for first, second in product(one, other):
-            yield Mistake(f"{first.name}, and {second.name}", first.ratio * second.ratio, f"{first.why}; {second.why}")
+            prior = first.prior * second.prior * _ANOTHER
+            ratio = first.ratio * second.ratio
+            if prior >= _LEAST and all(abs(ratio / other - 1) > _SAME for other in alone):
+                yield Mistake(
+                    f"{first.name}, and {second.name}", ratio, f"{first.why}; {second.why}", prior,
+                    first.deeds + second.deeds, second.peak or first.peak,
+                )  # fmt: skip
 
 
-def ways_out(over: float, card: Device, dtype: Any, count: int) -> Iterator[Mistake]:
-    """What would make a run possible that is *over* times the limit."""
+def ways_out(over: float, card: Device, dtype: Any, count: int, of_one: bool = False) -> Iterator[Mistake]:
+    """What would make a run possible that is *over* times the limit. *of_one*: the rate was given as that of one device."""
     need = math.ceil(count * over)
-    why = "tokens/s may be those of a larger job than count says"
-    yield Mistake(f"per-GPU against per-job: {need:,} devices or more", count / need, why)
-    for name, ratio, _ in in_peaks(card, dtype):
-        if ratio * over <= 1 and " peak for " in name:
+    if of_one and over <= count > 1:
+        why = "they may be those of the whole job"
+        yield Mistake(f"TFLOP/s of all {count:,} devices for one's", 1 / count, why)
+    if not of_one:
+        why = "tokens/s may be those of a larger job than count says"
+        yield Mistake(f"per-GPU against per-job: {need:,} devices or more", count / need, why)
+    for name, ratio, _, *_ in in_peaks(card, dtype):
+        if ratio * over <= 1 and " peak for " in name and not name.startswith(("the chip", "a ")):
             yield Mistake(name.replace(" peak for ", " products and not "), ratio, "a faster number format ran")
         elif ratio * over <= 1 and name.startswith("wrong SKU"):
             yield Mistake(name.replace("peak of", "it ran on"), ratio, "a faster device ran")

@@ -70,12 +70,17 @@ def run(bench: Bench) -> Iterator[Record]:
     cases: list[dict[str, Any]] = [{"what": "all_reduce", "numbers": numbers, **where} for numbers in sizes]
     step = dict(zip(("layers", "width", "batch"), shape, strict=True))
     cases += [{"what": "step", "mode": mode, **step, **where} for mode in MODES]
-    missing = [params for params in cases if bench.key("all_reduce", params, dtype) not in bench.known]
+    yield from by_ranks(bench, "all_reduce", cases, dtype)
+
+
+def by_ranks(bench: Bench, name: str, cases: list[dict[str, Any]], dtype: str) -> Iterator[Record]:
+    """The records of an experiment whose *cases* are measured by ranks that are started for it; those that are known are not measured again."""
+    missing = [params for params in cases if bench.key(name, params, dtype) not in bench.known]
     found = _measured(missing, dtype, 2.0 if bench.time_budget is None else bench.time_budget)
     with contextlib.closing(found):
         for params in cases:
-            known = bench.known.get(bench.key("all_reduce", params, dtype))
-            yield known or bench.add("all_reduce", params, dtype, next(found))
+            known = bench.known.get(bench.key(name, params, dtype))
+            yield known or bench.add(name, params, dtype, next(found))
 
 
 def _measured(cases: list[dict[str, Any]], dtype: str, time_budget: float) -> Generator[Record, None, None]:

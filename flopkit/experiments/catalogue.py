@@ -34,6 +34,7 @@ NAMES = (
     "fusion",
     "decode",
     "all_reduce",
+    "strategies",
 )
 
 

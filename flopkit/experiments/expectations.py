@@ -95,14 +95,28 @@ class Finding:
         return f"{mean}{unit}" if low == high else f"{mean}{unit} ({low} to {high})"
 
     @property
-    def confirmation(self) -> Confirmation:
-        """Failed if a whole interval lies outside, held if all of them lie inside, and
-        else not clear."""
+    def missed(self) -> tuple[Span, ...]:
+        """The values whose whole intervals lie outside the limits."""
         least, most = self.expected.limits
-        if any(each.high < least or each.low > most for each in self.values):
+        return tuple(each for each in self.values if each.high < least or each.low > most)
+
+    @property
+    def confirmation(self) -> Confirmation:
+        """Failed if a value missed whose cases were steady and not launch-bound, held
+        if all intervals lie inside, and else not clear."""
+        if any(not weak(each.cases) for each in self.missed):
             return Confirmation.FAILED
+        least, most = self.expected.limits
         inside = all(least <= each.low and each.high <= most for each in self.values)
         return Confirmation.HELD if inside else Confirmation.NOT_CLEAR
+
+    @property
+    def doubt(self) -> str:
+        """Why the part is not clear, in words; empty where it held or failed."""
+        if self.confirmation != Confirmation.NOT_CLEAR:
+            return ""
+        why = weak(case for each in self.missed for case in each.cases)
+        return f"missed, but {why}" if why else "an interval crosses a limit"
 
     @property
     def weak(self) -> str:
@@ -111,7 +125,7 @@ class Finding:
 
 def weak(cases: Iterable[Mapping[str, Any]]) -> str:
     """What makes the times of these cases less sure, in words; empty where nothing
-    does."""
+    does. No prediction fails by such a case."""
     cases = list(cases)
     found = {
         "launch-bound": any(launch(each) is not None for each in cases),

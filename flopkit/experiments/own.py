@@ -80,21 +80,15 @@ def here(
 
 def short_run(
     name: str, *, limit: float = 10.0, time_budget: float = 0.3, scale: str | None = None
-) -> Generator[Case, None, None]:
+) -> Generator[Case, None, bool]:
     """The same run whether a recording is kept or not, case by case, for those who show
     what there is so far.
 
-    It begins with the ceilings of this machine where none are kept, some six seconds.
+    It begins with the ceilings of this machine where none are kept, some six seconds. It returns whether the limit ended it.
+    The other parameters are those of `here`.
 
     Parameters
     ----------
-    name : str
-        Name of the experiment.
-    limit : float, optional
-        Seconds that all cases may take: none is begun that would pass them if it took
-        as long as the longest so far.
-    time_budget : float, optional
-        Seconds of a case.
     scale : str, optional
         ``"toy"``, ``"cpu"`` or ``"gpu"``. None: by the device.
 
@@ -115,7 +109,8 @@ def short_run(
         yield Case(record, "yours", whose, own["title"], own)
         begun = time.monotonic()
         if begun + longest - start > limit:
-            break
+            return True
+    return False
 
 
 def _ceilings(bench: Bench) -> dict[str, Any]:

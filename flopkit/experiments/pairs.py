@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Span", "over", "with_interval"]
@@ -17,7 +17,8 @@ class Span:
 
     A quotient takes the ends that lie farthest apart, so it holds the ratio of the
     means more often than in 95 % of all cases. Its high end is infinite where the
-    divisor may be nothing at all.
+    divisor may be nothing at all. What is computed from spans keeps the cases on whose
+    times they rest.
 
     >>> Span(3.0, 2.0, 4.0) / Span(2.0, 1.0, 4.0)
     Span(mean=1.5, low=0.5, high=4.0)
@@ -28,6 +29,7 @@ class Span:
     mean: float
     low: float
     high: float
+    cases: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def seconds(cls, record: Mapping[str, Any]) -> Span:
@@ -35,7 +37,8 @@ class Span:
         result."""
         if record["verdict"] != "ok":
             raise ValueError(f"the measurement is {record['verdict']} and is not compared: {record.get('case')}")
-        return cls(*(record["seconds"][end] for end in ("mean", "low", "high")))
+        mean, low, high = (record["seconds"][end] for end in ("mean", "low", "high"))
+        return cls(mean, low, high, (record,))
 
     @classmethod
     def exactly(cls, number: float) -> Span:
@@ -44,16 +47,16 @@ class Span:
     def __truediv__(self, other: Span | float) -> Span:
         by = other if isinstance(other, Span) else Span.exactly(other)
         high = self.high / by.low if by.low > 0 else math.inf
-        return Span(self.mean / by.mean, max(0.0, self.low) / by.high, high)
+        return Span(self.mean / by.mean, max(0.0, self.low) / by.high, high, (*self.cases, *by.cases))
 
     def __rtruediv__(self, number: float) -> Span:
         return Span.exactly(number) / self
 
     def __add__(self, number: float) -> Span:
-        return Span(self.mean + number, self.low + number, self.high + number)
+        return Span(self.mean + number, self.low + number, self.high + number, self.cases)
 
     def __mul__(self, number: float) -> Span:
-        return Span(self.mean * number, self.low * number, self.high * number)
+        return Span(self.mean * number, self.low * number, self.high * number, self.cases)
 
 
 def over(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:

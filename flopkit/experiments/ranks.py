@@ -1,4 +1,4 @@
-"""What each rank of `all_reduce` runs: ``torchrun … -m flopkit.experiments.ranks
+"""What each rank of `all_reduce` and `strategies` runs: ``torchrun … -m flopkit.experiments.ranks
 '{"cases": […], …}'``. The first rank writes a line a case."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from flopkit.experiments import sharded
 from flopkit.layers.products import dense
 from flopkit.measuring import checking, protocol
 from flopkit.measuring.measurement import Judgement, Measurement
@@ -70,8 +71,8 @@ def main(asked: str) -> None:
     control = distributed.new_group(backend="gloo")
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     for params in plan["cases"]:
-        case = (_all_reduce if params["what"] == "all_reduce" else _step)(params, device, torch_dtype(plan["dtype"]))
-        run, result, right, flops, bytes, wire = case
+        make = {"all_reduce": _all_reduce, "step": _step, "strategy": sharded.strategy}[params["what"]]
+        run, result, right, flops, bytes, extra = make(params, device, torch_dtype(plan["dtype"]))
         run()
         error = float((result().double() - right).norm() / right.norm())
         timer = Together(run, control, cuda)
@@ -88,7 +89,7 @@ def main(asked: str) -> None:
             verdict=told if error <= tolerance else Judgement.WRONG, error=error if math.isfinite(error) else None, notes=tuple(notes),
             protocol={"timer": "CUDA events" if cuda else "wall clock", "warm_up_s": timing.warm_up}, **timing.statistics(),
         )  # fmt: skip
-        print(json.dumps({**found.record(), "extra": {"wire_bytes": wire}}), flush=True)
+        print(json.dumps({**found.record(), "extra": extra}), flush=True)
     distributed.destroy_process_group()
 
 
@@ -128,7 +129,7 @@ def _all_reduce(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ..
     x = _normal(distributed.get_rank(), numbers).to(device, kind)
     right = torch.stack([_normal(rank, numbers).to(kind).double() for rank in range(ranks)]).mean(0).to(device)
     wire = wire_bytes(ranks, x.nbytes)
-    return lambda: _averaged(x), lambda: x, right, 0, wire, wire
+    return lambda: _averaged(x), lambda: x, right, 0, wire, {"wire_bytes": wire}
 
 
 def _step(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ...]:
@@ -166,7 +167,7 @@ def _step(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ...]:
     products = 3 * layers - 1  # the first layer's input needs no gradient
     one = dense(tokens=batch, d_in=width, d_out=width, dtype=kind)
     wire = 0.0 if mode == "alone" else wire_bytes(ranks, sum(each.nbytes for each in weights))
-    return run, lambda: flat(net), flat(double), products * one.flops, products * one.bytes, wire
+    return run, lambda: flat(net), flat(double), products * one.flops, products * one.bytes, {"wire_bytes": wire}
 
 
 if __name__ == "__main__":

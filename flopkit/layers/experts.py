@@ -13,7 +13,7 @@ from flopkit.dtypes import DType, nbytes, real
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS
 from flopkit.sizes import Count, Factor, Flag, Size, checked, divides, number, offence
 
-__all__ = ["ExpertLoad", "expert_load", "moe"]
+__all__ = ["ExpertLoad", "expected_experts", "expert_load", "moe"]
 
 
 @checked
@@ -110,6 +110,44 @@ def moe(
         + reached * (2 + gated) * nbytes(d_model * d_ff, dtype),
         params_by_role={"weight": d_model * experts + (experts + shared) * expert},
     )
+
+
+@checked
+def expected_experts(*, experts: Size, top_k: Size, tokens: Size) -> Number:
+    """How many different experts so many *tokens* choose on average, where each chooses by chance.
+
+        experts · (1 − (1 − top_k / experts)^tokens)
+
+    A token misses a given expert with the probability 1 − top_k / experts. This supposes that all experts are equally likely and that
+    tokens choose independently of each other. Routers are not so even: texts of one kind prefer some experts, and then fewer are chosen.
+
+    Parameters
+    ----------
+    experts, top_k : Size
+        Experts to choose from, and chosen for each token, all different.
+    tokens : Size
+        Tokens of a step.
+
+    Returns
+    -------
+    Number
+        An average, which need not be whole. The most is ``min(experts, tokens · top_k)``.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a bad size, and for top_k larger than experts.
+
+    Examples
+    --------
+    32 users of DeepSeek-V3 could choose all 256 experts:
+
+    >>> round(expected_experts(experts=256, top_k=8, tokens=32), 1)
+    163.3
+    """
+    if wrong := offence(lambda top_k, experts: top_k > experts, top_k, experts):
+        raise ValueError(f"top_k={wrong[0]} is more than experts={wrong[1]}: choose at most as many as there are")
+    return experts * (1 - (1 - top_k / experts) ** tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

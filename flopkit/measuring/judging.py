@@ -161,8 +161,8 @@ def _of_the_clock(call: Called, clocked: Clocked) -> list[str]:
         f"{rounds} rounds only: do not trust the interval; give a larger time_budget": rounds < protocol.ROUNDS[0],
         "mean and median differ by more than 2 %: the calls are not all of one kind": not timing.disturbed
         and abs(timing.mean / timing.median - 1) > 0.02,
-        f"launching a call takes the host {clocked.launch:.3g} s: the device waits for that": call.on_gpu
-        and clocked.launch > LAUNCHED * timing.median,
+        f"launching a call takes the host {clocked.launch:.3g} s: the device waits for that": clocked.launch
+        > LAUNCHED * timing.median,
         "no tensor goes in or out: if a GPU ran, the time is that of the wall clock, launches included": call.hidden,
     }
     return [note for note, holds in told.items() if holds]

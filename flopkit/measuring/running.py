@@ -137,8 +137,7 @@ def _clocked(
             timing = protocol.timed(timer, time_budget, lambda share: bar.update(int(100 * share) - bar.n))
         if checked.right and checking < AGAIN * (time.perf_counter() - started):
             checked = check_result(fn, args, kwargs, check, call.tf32)
-    launch = timer.launch if call.on_gpu else 0.0
-    return Clocked(checked, timing, how, len(sets), launch, watch.summary(timing.warm_up), watch.note)
+    return Clocked(checked, timing, how, len(sets), timer.launch, watch.summary(timing.warm_up), watch.note)
 
 
 def _held(fn: Any) -> list[Any]:

@@ -20,6 +20,8 @@ ASLEEP = 0.01  # s in which the launches of a round queue up
 class WallClock:
     """Calls on a CPU. Short calls are timed several at once, and each is said to take the same."""
 
+    launch = 0.0  # s: it is the call
+
     def __init__(self, run: Callable[[], object]) -> None:
         self.run = run
         self._grouped = 1
@@ -44,11 +46,11 @@ class CudaEvents:
     """Calls on the current stream of a CUDA device, each between two events. A sleeping kernel goes first, so that launches queue behind it
     and the device does not wait for the host, unless launching a call takes longer than running it: then its time is that of the launches.
 
-    ``launch`` has the seconds that the host needs to launch a call, *each* of which is a part of a run.
+    ``launch`` has the seconds that the host needs to launch a call, where *run* makes so many *together*.
     """
 
-    def __init__(self, run: Callable[[], object], torch: Any, each: int = 1) -> None:
-        self.run, self.torch, self.each, self.launch = run, torch, each, math.inf
+    def __init__(self, run: Callable[[], object], torch: Any, together: int = 1) -> None:
+        self.run, self.torch, self.together, self.launch = run, torch, together, math.inf
         card = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._cycles = int(ASLEEP * getattr(card, "clock_rate", USUAL_CLOCK) * 1e3)
 
@@ -67,7 +69,7 @@ class CudaEvents:
             self.run()
             end.record()
         # the least of all: where the queue of launches is full, the host waits for the device
-        self.launch = min(self.launch, (time.perf_counter() - began) / count / self.each)
+        self.launch = min(self.launch, (time.perf_counter() - began) / count / self.together)
         cuda.synchronize()
         return [start.elapsed_time(end) / 1e3 for start, end in pairs]
 
@@ -103,7 +105,7 @@ class CudaGraph(CudaEvents):
         return [seconds / self.unrolled for seconds in replays for _ in range(self.unrolled)][:count]
 
 
-def timer_for(run: Callable[[], object], torch: Any, cuda: bool, sets: int = 1) -> tuple[Any, str]:
+def timer_for(run: Callable[[], object], torch: Any, cuda: bool, sets: int = 1) -> tuple[WallClock | CudaEvents, str]:
     """The timer for calls of *run*, which rotates through *sets* of arguments, and what it is called in a record."""
     if not cuda:
         return WallClock(run), "wall clock"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from flopkit.arithmetic import is_zero, maximum, total, where
 from flopkit.dtypes import nbytes
+from flopkit.models import autocast
 from flopkit.models.blocks import MASK, Block
 from flopkit.models.finetuning import Training
 from flopkit.models.parts import Part, Run
@@ -31,7 +32,7 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
     come last the first branch's."""
     if model.streams is not None:
         raise ValueError(
-            "what the backward pass of hyper-connections keeps is not known here; train_step counts its FLOPs"
+            "what the backward pass of a residual stream in several copies keeps is not known here; train_step counts its FLOPs"
         )
     wide = nbytes(run.tokens * model.d_model, run.dtype)
     readers = [_readers(branch.parts(run, model.d_model)) for _, branch in block.branches]
@@ -43,12 +44,15 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
             if place > 0 or block.mixer_norm:
                 normed = _normed(model, f"{name}_norm", run)
                 found += normed[1:] if block.norms == "parallel-two" and place else normed  # their input is the same
-            found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
+            if run.autocast:
+                found += autocast.kept(name, branch, run, model.d_model)
+            else:
+                found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
         found += branch.kept(run, model.d_model, kernel, dropout)
         if dropout:
             found.append(Kept(f"{name}, dropout mask", MASK * run.tokens * model.d_model))
         if block.norms == "both":
-            found += _normed(model, f"{name}_post_norm", run)
+            found += _normed(model, f"{name}_post_norm", run, dtype=run.dtype)
     return found
 
 
@@ -135,7 +139,7 @@ def _handed_on(model: Stack, run: Run) -> Any:
 
 def boundary(model: Stack, run: Run) -> Any:
     """Bytes of the input of a layer, which is what a checkpoint keeps of it."""
-    return nbytes(run.tokens * model.d_model, run.dtype)
+    return nbytes(run.tokens * model.d_model, run.stream)
 
 
 def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
@@ -146,6 +150,8 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
     reached = any(not is_zero(count) for count in training.reached)
     normed = total(kept.bytes for kept in _normed(model, "norm", run))
     found = (normed if model.final_norm and reached else 0) + _head(training, run)
+    if run.autocast:
+        found = found + autocast.of_heads(model, run)
     if model.ends:
         raise ValueError(
             f"{model.name}: what its poolers, towers and heads of several layers keep is not known here; "
@@ -155,7 +161,7 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
         found = found + total(kept.bytes for kept in _normed(model, "norm", run, model.embedding_dim))
     if model.embedding_dim is not None and training.all:
         found = found + nbytes(run.tokens * model.embedding_dim, run.dtype)
-    if model.frames is not None:
+    if model.frames is not None or model.waves is not None:
         raise ValueError(
             f"{model.name}: what the convolutions over sound keep is not known here; train_step counts their FLOPs"
         )
@@ -199,8 +205,9 @@ def _head(training: Training, run: Run) -> Any:
     return found
 
 
-def _normed(model: Stack, name: str, run: Run, width: Any = None) -> list[Kept]:
+def _normed(model: Stack, name: str, run: Run, width: Any = None, dtype: Any = None) -> list[Kept]:
     """The input of a norm, and mean and deviation of each row."""
     rows = 1 if model.norm == "rms" else 2
-    wide = Kept(f"{name}, input", nbytes(run.tokens * (model.d_model if width is None else width), run.dtype))
+    numbers = run.tokens * (model.d_model if width is None else width)
+    wide = Kept(f"{name}, input", nbytes(numbers, run.stream if dtype is None else dtype))
     return [wide, Kept(f"{name}, statistics", nbytes(rows * run.tokens, "fp32"))]

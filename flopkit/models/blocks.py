@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from flopkit.arithmetic import total
 from flopkit.layers.pointwise import residual
+from flopkit.models.caches import Rows, merged, seen_rows
 from flopkit.models.parts import Part, Run, part
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number
 from flopkit.training.memory import Kept
@@ -34,7 +35,11 @@ class Branch(Protocol):
 
     def held(self, context: Any) -> Any:
         """Numbers in the cache for a sequence of *context* tokens."""
-        return 0
+        return total(self.cached(context).values())
+
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
+        """The same by role. *rows* says how many tokens a layer with a window keeps."""
+        return {}
 
     def handed_on(self, run: Run) -> Any:
         """Bytes that the first layer makes for all layers, so that each layer's
@@ -55,6 +60,8 @@ class Block:
         What each token goes through by itself. None: the layer has none.
     cross : Branch, optional
         Attention to an encoder's output, between the two.
+    beside : Branch, optional
+        A branch beside the mixer, which reads the same input and has no norms of the layer (Gemma 3n).
     last : Branch, optional
         A branch after all others, which reads the stream without a norm.
     norms : str, optional
@@ -69,6 +76,7 @@ class Block:
     mixer: Branch | None
     mlp: Branch | None = None
     cross: Branch | None = None
+    beside: Branch | None = None
     last: Branch | None = None
     norms: str = "pre"
     mixer_norm: bool = True
@@ -77,6 +85,8 @@ class Block:
         choice("norms", self.norms, ("pre", "post", "both", "parallel", "parallel-two"))
         if not self.mixer_norm and self.norms != "pre":
             raise ValueError(f"mixer_norm=False is for norms='pre', not for norms={self.norms!r}")
+        if self.beside is not None and self.norms != "both":
+            raise ValueError(f"beside={self.beside} is for norms='both', not for norms={self.norms!r}")
 
     def norm_before(self, place: int) -> bool:
         """Whether a norm stands before the branch at a *place*."""
@@ -86,9 +96,15 @@ class Block:
 
     @property
     def branches(self) -> list[tuple[str, Branch]]:
-        """The mixer, the cross-attention, the MLP and the last one, whichever are
-        present, each with its name."""
-        named = (("attention", self.mixer), ("cross", self.cross), ("mlp", self.mlp), ("last", self.last))
+        """The mixer and what stands beside it, the cross-attention, the MLP and the last
+        one, whichever are present, each with its name."""
+        named = (
+            ("attention", self.mixer),
+            ("beside", self.beside),
+            ("cross", self.cross),
+            ("mlp", self.mlp),
+            ("last", self.last),
+        )
         return [(name, branch) for name, branch in named if branch is not None]
 
 
@@ -111,9 +127,9 @@ class Parallel(Branch):
 
     branches: tuple[Branch, ...]
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the caches of all branches."""
-        return total(each.held(context) for each in self.branches)
+        return merged(each.cached(context, rows) for each in self.branches)
 
     def handed_on(self, run: Run) -> Any:
         """What all branches hand on."""

@@ -10,16 +10,17 @@ from importlib.resources import files
 from os import PathLike
 from typing import Any, overload
 
+from flopkit.models.aliases import alias_of
 from flopkit.models.config_files import is_place
 from flopkit.models.configs import config_names, config_source, hf_config
-from flopkit.models.hub import catalogue_name
+from flopkit.models.hub import catalogue_name, looks_like_id
 from flopkit.models.hugging_face import from_hf
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 from flopkit.models.vision import ConvNet, cnn_names
 from flopkit.models.vision.networks import Name
-from flopkit.names import find, plain
+from flopkit.names import find, hint, plain
 
 __all__ = ["any_model", "load", "model_names", "the_model"]
 
@@ -45,7 +46,8 @@ def load(name: str, mtp: bool = False) -> Model | ConvNet:
     Parameters
     ----------
     name : str
-        One of `model_names`; case, spaces, ``_``, ``-`` and ``.`` do not matter.
+        One of `model_names`, or its id on the Hugging Face Hub, with ``-Instruct`` and the like where that is the
+        same architecture; case, spaces, ``_``, ``-`` and ``.`` do not matter.
     mtp : bool, optional
         Whether the layer for multi-token prediction is there, which training has and inference may leave out.
 
@@ -58,7 +60,7 @@ def load(name: str, mtp: bool = False) -> Model | ConvNet:
     Raises
     ------
     ValueError
-        For a name that is not known, with near ones; for *mtp* of a model that has no such layer.
+        For a name that is not known, with at most eight near ones and the other ways to a model; for *mtp* of a model that has no such layer.
     TypeError
         For what is no name.
 
@@ -69,13 +71,13 @@ def load(name: str, mtp: bool = False) -> Model | ConvNet:
     8030261248
     >>> model.forward(seq=8192).flops
     140550657277952
+    >>> load("meta-llama/Meta-Llama-3-8B-Instruct") == model
+    True
     >>> load("ResNet-50").forward(batch=64).flops
     523415584768
     """
     known = model_names()
-    if isinstance(name, str) and plain(name) not in map(plain, known) and (near := catalogue_name(name)):
-        raise ValueError(f"name={name!r} is not a known model; did you mean {near}?")
-    found = find(name, known, "a known model")
+    found = (isinstance(name, str) and alias_of(name, known)) or _found(name, known)
     tables, likes = _tables()
     if mtp and found in (*tables, *cnn_names()):
         raise ValueError(f"{found}: mtp=True: there is no layer for multi-token prediction")
@@ -91,6 +93,21 @@ def load(name: str, mtp: bool = False) -> Model | ConvNet:
     except ValueError as error:
         raise ValueError(f"{found}: {error}") from None
     return replace(model, name=found, source=config_source(found))
+
+
+def _found(name: Any, known: list[str]) -> str:
+    """The name that is meant, or an error with near ones and the other ways."""
+    other = name if isinstance(name, str) and looks_like_id(name) else "org/name"
+    ways = f"fk.from_hf({other!r}) reads another model's config.json, fk.models.transformer(…) takes its numbers"
+    if isinstance(name, str) and (near := catalogue_name(name)) and plain(near) != plain(name):
+        raise ValueError(f"name={name!r} is not a known model; did you mean {near}? {ways}")
+    if isinstance(name, str) and looks_like_id(name):
+        near = hint(name.rpartition("/")[2], known)
+        raise ValueError(f"name={name!r} is not a known model; {near}{'' if near.endswith('?') else ';'} {ways}")
+    try:
+        return find(name, known, "a known model")
+    except ValueError as error:
+        raise ValueError(f"{error}{'' if str(error).endswith('?') else ';'} {ways}") from None
 
 
 def the_model(model: Any) -> Model:

@@ -13,6 +13,7 @@ from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.models.blocks import Branch
+from flopkit.models.caches import Rows, seen_rows
 from flopkit.models.parts import Part, Run, pairs_of, part, placed, project
 from flopkit.sizes import Count, Size, check_fields, divides
 from flopkit.training.memory import Kept
@@ -175,7 +176,7 @@ class CompressedIndexer:
         each = heads * head_dim
         cost = Cost(
             "index_scores",
-            macs_by_kind={"scores": visible * each, "hidden": hidden * each},
+            macs_by_kind={"scores": visible * each, "hidden": hidden * each, "pairs": 0},  # no softmax
             vector_by_kind={"elementwise": visible * heads * 3},
             bytes=nbytes(run.tokens * each + run.tokens * heads + run.batch * rows * head_dim, run.dtype),
         )
@@ -237,15 +238,15 @@ class CompressedAttention(Branch):
         if self.indexer is not None and self.compressor is None:
             raise ValueError(f"indexer={self.indexer}: give compressor=, which makes the rows that it chooses from")
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache for a sequence of *context* tokens: the rows of the
         window, compressed rows, the indexer's, and what waits for full windows."""
-        found = minimum(context, self.window) * self.head_dim
+        found = rows(context, self.window) * self.head_dim
         if self.compressor is not None:
             found = found + self.compressor.held(context, self.head_dim)
             if self.indexer is not None:
                 found = found + self.compressor.held(context, self.indexer.head_dim)
-        return found
+        return {"rest": found}
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         if not run.causal:

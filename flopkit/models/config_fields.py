@@ -7,7 +7,8 @@ a reader asks for, so that a page without Python can do the same. So a reader as
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -142,6 +143,19 @@ class Fields:
     def flag(self, key: str, default: bool = False) -> Any:
         return bool(sizes.flag(key, self.get(key, default)))
 
+    def needed(self, key: str) -> Any:
+        """A switch that must be there."""
+        return self.flag(self.key(key))
+
+    def demand(self, name: str) -> None:
+        """Refuse a file without a number that is only read where another says so."""
+        self.need(name)
+
+    def half(self, number: Any) -> Any:
+        """Half of a number, which must be even."""
+        sizes.divides("2", 2, "a number of two parts", number)
+        return number // 2
+
     def count(self, key: str, default: Any, minimum: int = 1) -> Any:
         """A whole number that may be missing."""
         return self.limited(key, sizes.size(key, self.get(key, default), minimum=minimum))
@@ -219,13 +233,54 @@ class Fields:
             raise ValueError(f"activation {sizes.short(said)} is not known here; {hint(said, ACTS)}")
         return ACTS[said]
 
+    def renamed(self, **names: str) -> Fields:
+        """The same configuration, with what stands under an older name under the one that counts: the older name comes first."""
+        found = copy(self)
+        older = {new: self.fields[old] for new, old in names.items() if self.fields.get(old) is not None}
+        found.fields = {**self.fields, **older}
+        return found
+
+    def written(self, *keys: str | tuple[str, ...]) -> None:
+        """A type that transformers does not have takes nothing that it does not say; *keys*: what it must say besides its sizes.
+
+        Of several keys together one is enough, even with nothing under the others.
+        """
+        self.left_out = {}
+        for each in keys:
+            first, *others = (each,) if isinstance(each, str) else each
+            if not any(other in self.fields for other in others):
+                self.key(first)
+
+    def either(self, test: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        """What one of the two finds: *then* where *test* is true."""
+        return then() if test else otherwise()
+
+    def there(self, key: str) -> Any:
+        """Whether a file has a key, be it with nothing under it."""
+        return key in self.fields
+
+    def unasked(self, find: Callable[[], T]) -> T:
+        """What *find* gives; a form of numbers does not ask for it, such as how many features are turned."""
+        return find()
+
+    def fixed(self, key: str, usual: Any) -> Any:
+        """A switch or a number for which a form of numbers knows *usual* alone."""
+        return self.flag(key, usual) if isinstance(usual, bool) else self.count(key, usual)
+
+    def must(self, key: str, right: Any, why: str = "") -> Any:
+        """The one number that can stand under a key, or nothing."""
+        if (said := self.get(key, right)) != right:
+            raise ValueError(f"{key}={sizes.short(said)}: {why or f'in a {self.kind}'} it must be {right}")
+        return right
+
     def windows(
-        self, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False
+        self, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False,
+        rotary: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Which layers have a window: those that ``layer_types`` lists, else those from number *first* on, but each *every*-th.
 
         *first*, *every_key*: keys of these numbers. *switch*: the key of a flag without which no layer has one. *listed*: nothing
-        but ``layer_types`` says it.
+        but ``layer_types`` says it. *rotary*: features of a head that these layers turn, where it is another number than that of the rest.
         """
         if (switch and not self.flag(switch)) or not (window := self.get("sliding_window")):
             return {}
@@ -233,21 +288,28 @@ class Fields:
             self.key("layer_types")
         layers = self.need("layers")
         start = self.need(first, minimum=0) if first else 0
-        every = next((self.count(key, every) for key in every_key if self.fields.get(key) is not None), every)
+        if not self.fields.get("layer_types"):
+            every = next((self.count(key, every) for key in every_key if self.fields.get(key) is not None), every)
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
         order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
         if order.count(0) in (0, layers):
-            return {"window": WindowedLayers(window)} if order.count(0) else {}
-        return {"window": WindowedLayers(window, layers=order.count(0)), "order": order}
+            return {"window": WindowedLayers(window, rotary=rotary)} if order.count(0) else {}
+        return {"window": WindowedLayers(window, layers=order.count(0), rotary=rotary), "order": order}
+
+    def kinds(self, key: str, layers: int, known: tuple[str, ...], usual: list[str], beyond: bool = False) -> list[str]:
+        """What a list says of each layer, else what is *usual*; *beyond*: whether it may go
+        on, with layers that are passed over."""
+        found = self.listed(key) or usual
+        found = found[:layers] if beyond else found
+        if len(found) != layers:
+            raise ValueError(f"{key} has {len(found)} entries for {layers} layers")
+        if odd := [each for each in found if each not in known]:
+            raise ValueError(f"{key}: {sizes.short(odd[0])} is not described here; {', '.join(known)} are")
+        return found
 
     def order(self, layers: int, kinds: tuple[str, ...], usual: list[str]) -> tuple[int, ...]:
         """The kind of each layer, as a place in *kinds*: what ``layer_types`` lists, else what is *usual*."""
-        types = self.listed("layer_types") or usual
-        if len(types) != layers:
-            raise ValueError(f"layer_types has {len(types)} entries for {layers} layers")
-        if unknown := [each for each in types if each not in kinds]:
-            raise ValueError(f"layer_types: {sizes.short(unknown[0])} is not described here")
-        return tuple(map(kinds.index, types))
+        return tuple(map(kinds.index, self.kinds("layer_types", layers, kinds, usual)))
 
     def sparse(self) -> dict[str, Any]:
         """Which layers have no experts, of Qwen's two ways to say so."""

@@ -32,36 +32,10 @@ class DisentangledAttention(Attention):
     Vector FLOPs: an addition a pair for each of the two. Not counted: scales, the choice
     of each pair's position, its bucket.
 
+    The other parameters are those of `Attention`.
+
     Parameters
     ----------
-    heads, kv_heads, head_dim : Size
-        As in `Attention`.
-    window, chunk : Size, optional
-        As in `Attention`.
-    reach : Count, optional
-        As in `Attention`.
-    v_head_dim : Size, optional
-        As in `Attention`.
-    rotary : Any, optional
-        As in `Attention`.
-    qkv_bias, out_bias : Flag, optional
-        As in `Attention`.
-    k_bias : bool, optional
-        As in `Attention`.
-    qk_norm : str, optional
-        As in `Attention`.
-    sinks, gate : Flag, optional
-        As in `Attention`.
-    position_buckets : Count, optional
-        As in `Attention`.
-    position_keys : Flag, optional
-        As in `Attention`.
-    cross : bool, optional
-        As in `Attention`.
-    values : str, optional
-        As in `Attention`.
-    v_norm, reused : bool, optional
-        As in `Attention`.
     span : Size
         Distances to either side that have embeddings of their own.
     clipped : bool, optional
@@ -149,7 +123,7 @@ class DisentangledAttention(Attention):
                 scores = matmul(m=run.q, k=self.head_dim, n=rows, batch=run.batch * self.heads, dtype=dtype)
                 added = {"elementwise": run.batch * self.heads * run.q * run.kv}
                 cost = replace(scores, name=f"{words}·position_{what}", vector_by_kind=added)
-                cost = replace(cost, macs_by_kind={"scores": scores.macs_by_kind["products"]})
+                cost = replace(cost, macs_by_kind={"scores": scores.macs_by_kind["products"], "pairs": 0})
                 reads = (words, f"position {what}")
                 formula = f"2·tokens·{self.heads}·{rows}·{self.head_dim}"
                 found.append(Part(cost, 0, formula=formula, role="core", reads=reads, makes=("scores",), split="inner"))

@@ -115,7 +115,8 @@ def stack_sizes(model: Stack) -> dict[str, str]:
     found = {"layers": layers, "width": amount(model.d_model)}
     if heads := _heads(model.blocks[0][0].mixer):
         found["heads"] = heads
-    found["classes" if model.patches is not None else "vocabulary"] = amount(model.vocab)
+    if model.waves is None:  # sound has no words
+        found["classes" if model.patches is not None else "vocabulary"] = amount(model.vocab)
     return found if model.formats is None else found | {"weights": str(model.formats)}
 
 

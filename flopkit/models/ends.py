@@ -4,7 +4,7 @@ layers, projections of pictures into a decoder's width."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from flopkit.arithmetic import exact_div, is_zero
 from flopkit.cost import Cost
@@ -16,7 +16,7 @@ from flopkit.models.mixers import Attention
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Count, Flag, Size, check_fields, choice
 
-__all__ = ["AttentionPool", "Dense", "End", "EndNorm", "Learned", "Mean"]
+__all__ = ["AttentionPool", "Dense", "End", "EndNorm", "Gated", "Learned", "Mean", "Newline"]
 
 
 class End(Protocol):
@@ -28,7 +28,7 @@ class End(Protocol):
 
 def _rows(tokens: Any, run: Run) -> Any:
     """Vectors of all images: *tokens* of each, or all."""
-    return run.tokens if tokens is None else run.batch * tokens
+    return run.tokens if tokens is None else run.sequences * tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class Dense(End):
 
 @dataclass(frozen=True, kw_only=True)
 class EndNorm(End):
-    """A norm with a weight behind the layers: of all tokens, or of those that are read on.
+    """A norm behind the layers: of all tokens, or of those that are read on.
 
     Parameters
     ----------
@@ -112,6 +112,10 @@ class EndNorm(End):
         Features of a vector. None: the model's width.
     group : int, optional
         So many tokens side by side are one vector, where *tokens* is None.
+    weight : Flag, optional
+        Whether it has parameters.
+    act : str, optional
+        The activation behind it, as `flopkit.activation` calls it; empty for none.
 
     Examples
     --------
@@ -125,6 +129,8 @@ class EndNorm(End):
     norm: str = "layer"
     width: Size | None = None
     group: int = 1
+    weight: Flag = True
+    act: str = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -134,8 +140,70 @@ class EndNorm(End):
         rows, d = _rows(self.tokens, run), d_model if self.width is None else self.width
         if self.group > 1:
             rows = exact_div(rows, self.group)
-        cost = (layer_norm if self.norm == "layer" else rms_norm)(tokens=rows, d=d, dtype=run.dtype)
-        return [part(self.name, cost, rows, role="norm", place="after")]
+        if self.norm == "layer":
+            cost = layer_norm(tokens=rows, d=d, weight=self.weight, bias=self.weight, dtype=run.dtype)
+        else:
+            cost = rms_norm(tokens=rows, d=d, weight=self.weight, dtype=run.dtype)
+        found = [part(self.name, cost, rows, role="norm", place="after")]
+        if self.act:
+            found.append(
+                part(f"{self.name}_act", activation(self.act, elements=rows * d, dtype=run.dtype), rows, place="after")
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gated(End):
+    """A gated MLP behind the layers, which may hand on another width than it reads
+    (GLM-4V, Aya Vision).
+
+    FLOPs: ``2·vectors·d_ff·(2·d_in + width)``. Parameters: ``d_ff·(2·d_in + width)``,
+    and ``2·d_ff + width`` with *bias*.
+
+    Parameters
+    ----------
+    name : str
+        What tables call it.
+    d_in, d_ff, width : Size
+        Features that it reads, hidden ones, and those that it makes.
+    act : str, optional
+        The activation of the gate, as in `MLP`.
+    bias : Flag, optional
+        Whether each dense layer adds a bias.
+    tokens : Size, optional
+        Vectors of each image. None: all tokens.
+    group : int, optional
+        So many tokens side by side are one vector, where *tokens* is None.
+
+    Examples
+    --------
+    >>> from flopkit.models.parts import Run
+    >>> merger = Gated(name="merger", d_in=4096, d_ff=13696, width=4096)
+    >>> sum(each.cost.flops for each in merger.parts(Run(1, 1, 1), 1536)) == 2 * 3 * 4096 * 13696
+    True
+    """
+
+    name: str
+    d_in: Size
+    d_ff: Size
+    width: Size
+    act: str = "silu"
+    bias: Flag = False
+    tokens: Size | None = None
+    group: int = 1
+    place: ClassVar[str] = "after"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        rows = _rows(self.tokens, run)
+        if self.group > 1:
+            rows = exact_div(rows, self.group)
+        inner = MLP(d_ff=self.d_ff, act=self.act, bias=self.bias)
+        found = inner.parts(Run(rows, 1, 1, causal=False, dtype=run.dtype), self.d_in, f"{self.name}_")[:-1]
+        found.append(project(f"{self.name}_down_proj", run, self.d_ff, self.width, self.bias, tokens=rows))
+        return [each._replace(place="after") for each in found]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +232,8 @@ class Mean(End):
     group: Size | None = None
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        read = run.batch * (run.q - self.but)
-        made = run.batch if self.group is None else exact_div(read, self.group)
+        read = run.tokens - run.sequences * self.but
+        made = run.sequences if self.group is None else exact_div(read, self.group)
         bytes = nbytes(read * d_model, run.dtype) + nbytes(made * d_model, run.dtype)
         return [part("mean", vector_work("mean", (read + made) * d_model, bytes), made, place="after")]
 
@@ -198,6 +266,8 @@ class AttentionPool(End):
         check_fields(self)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
+        if run.documents is not None:
+            raise ValueError("lengths= beside a pool over the tokens of an image: they are as many in each; give seq=")
         one = Run(run.batch, 1, 1, causal=False, encoded=run.q, dtype=run.dtype)
         sizes = {"heads": self.heads, "kv_heads": self.heads, "head_dim": exact_div(d_model, self.heads)}
         mixer = Attention(**sizes, rotary=0, qkv_bias=True, out_bias=True, cross=True)
@@ -245,5 +315,19 @@ class Learned(End):
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         count = self.numbers + self.vectors * d_model
         return [] if is_zero(count) else [
-            part(self.name, Cost(self.name, params_by_role={"position": count}), run.batch, place="after")
+            part(self.name, Cost(self.name, params_by_role={"position": count}), run.sequences, place="after")
         ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newline(Learned):
+    """A learned token at the end of each row of a picture that is cut into tiles
+    (LLaVA-NeXT). The tiles' edges where no picture is are cut off before, so how many
+    tokens the decoder gets depends on the picture.
+
+    Examples
+    --------
+    >>> from flopkit.models.parts import Run
+    >>> Newline(name="image_newline", numbers=4096).parts(Run(1, 1, 1), 1024)[0].cost.params
+    4096
+    """

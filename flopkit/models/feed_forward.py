@@ -9,7 +9,7 @@ from typing import Any
 from flopkit.arithmetic import exact_div, is_zero, minimum
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
-from flopkit.layers.experts import moe
+from flopkit.layers.experts import expected_experts, moe
 from flopkit.layers.pointwise import ACTIVATIONS, activation, vector_work
 from flopkit.models.blocks import Branch
 from flopkit.models.parts import Part, Run, part, project
@@ -39,6 +39,10 @@ class MLP(Branch):
         Whether each dense layer adds a bias.
     down_bias : Flag, optional
         Whether the last one does, where that differs. None: as the others.
+    cut : bool, optional
+        Whether what the gate makes is brought to 0 below a cutoff, which is so many
+        deviations from the mean of the token's features (Gemma 3n). All products are
+        made nevertheless.
     """
 
     d_ff: Size
@@ -46,21 +50,32 @@ class MLP(Branch):
     gated: bool = True
     bias: Flag = False
     down_bias: Flag | None = None
+    cut: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        choice("act", self.act, tuple(_GATED) if self.gated else (*ACTIVATIONS, "xielu"))
+        choice("act", self.act, (*_GATED, "relu2") if self.gated else (*ACTIVATIONS, "xielu"))
 
     def parts(self, run: Run, d_model: Any, prefix: str = "") -> list[Part]:
         inward: dict[str, Any] = {"reads": ("input",), "makes": ("hidden",), "split": "column"}
         names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
         found = [project(prefix + name, run, d_model, self.d_ff, self.bias, **inward) for name in names]
-        kind = _GATED[self.act] if self.gated else self.act
+        kind = _GATED.get(self.act, self.act) if self.gated else self.act
         elements = run.tokens * self.d_ff
+        if (
+            self.cut
+        ):  # a mean; of the deviation a difference, a square and a sum; the cutoff is taken off, and a compare
+            work = vector_work("cut", 6 * elements + 5 * run.tokens, 2 * nbytes(elements, run.dtype))
+            flow: dict[str, Any] = {"reads": ("hidden",), "makes": ("hidden",)}
+            found.append(part(prefix + "cut", work, run.tokens, split="inner", **flow))
         middle = (
             _xielu(elements, run.dtype) if kind == "xielu" else activation(kind, elements=elements, dtype=run.dtype)
         )
         found.append(part(prefix + kind, middle, run.tokens, reads=("hidden",), makes=("hidden",), split="inner"))
+        if self.gated and kind == "relu2":
+            times = vector_work("product", elements, 3 * nbytes(elements, run.dtype))
+            inside: dict[str, Any] = {"reads": ("hidden",), "makes": ("hidden",), "split": "inner"}
+            found.append(part(prefix + "gate_product", times, run.tokens, **inside))
         last_bias = self.bias if self.down_bias is None else self.down_bias
         outward: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",), "split": "row", "unread": True}
         return [*found, project(prefix + "down_proj", run, self.d_ff, d_model, last_bias, **outward)]
@@ -68,6 +83,10 @@ class MLP(Branch):
     def kept(
         self, run: Run, d_model: Any, kernel: str, dropout: bool, prefix: str = "", down: str = "down_proj"
     ) -> list[Kept]:
+        if self.cut:
+            raise ValueError(
+                "what the backward pass of a cutoff inside an MLP keeps is not known here; train_step counts its FLOPs"
+            )
         return _hidden(prefix, self.act, self.gated, run.tokens * self.d_ff, run.dtype, down)
 
 
@@ -121,6 +140,10 @@ class Experts(Branch):
         Features between two matrices for all experts, of which the one brings a token
         to the experts and the other brings their sum back (Nemotron-3). 0: experts read
         and make what the layer does.
+    identity : Count, optional
+        Experts beside the others that do nothing, for which the router has an output,
+        too (LongCat-Flash). *top_k* is then how many of the others are computed on
+        average.
     """
 
     experts: Size
@@ -133,6 +156,7 @@ class Experts(Branch):
     shared_gate: Flag = False
     act: str = "silu"
     latent: Count = 0
+    identity: Count = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -156,9 +180,13 @@ class Experts(Branch):
             if is_zero(self.bias) and is_zero(self.choice_bias)
             else {"bias": (self.bias + self.choice_bias) * experts}
         )
+        choices = experts + self.identity
+        routed = (
+            both if is_zero(self.identity) else moe(**sizes | {"experts": choices}, gated=self.gated, dtype=run.dtype)
+        )
         router = replace(
-            both, macs_by_kind={"router": tokens * d_model * experts}, vector_by_kind={"routing": both.vector_by_kind["routing"]},
-            bytes=0, params_by_role={"weight": d_model * experts} | of_router,
+            both, macs_by_kind={"router": tokens * d_model * choices}, vector_by_kind={"routing": routed.vector_by_kind["routing"]},
+            bytes=0, params_by_role={"weight": d_model * choices} | of_router,
         )  # fmt: skip
         worked, hidden = both.macs_by_kind["products"], computed.macs_by_kind["products"]
         element = computed.vector_by_kind["elementwise"] + tokens * top_k * biases
@@ -172,12 +200,16 @@ class Experts(Branch):
             macs_by_kind={"products": worked, "idle": tokens * (experts - top_k) * (expert + biases)} | padding,
             vector_by_kind={"elementwise": element},
         )  # fmt: skip
-        reached = minimum(experts, tokens * top_k)
+        reached = (
+            expected_experts(experts=experts, top_k=top_k, tokens=tokens)
+            if run.expected
+            else minimum(experts, tokens * top_k)
+        )
         stored = ((width, self.d_ff),) * (matrices - 1) + ((self.d_ff, width),)
         inner = is_zero(self.latent)
         found = [
-            part("router", router, tokens, formula=f"2·tokens·{d_model}·{experts}", role="product", reads=("input",),
-                 makes=("chances",), split="sequence", matrices=((d_model, experts),)),
+            part("router", router, tokens, formula=f"2·tokens·{d_model}·{choices}", role="product", reads=("input",),
+                 makes=("chances",), split="sequence", matrices=((d_model, choices),)),
             part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", split="experts", matrices=stored,
                  reads=("input" if inner else "latent", "chances"), makes=("output" if inner else "latent output",),
                  formula=f"2·tokens·{top_k}·{matrices}·{width}·{self.d_ff}"),
@@ -216,7 +248,7 @@ class Experts(Branch):
         """That of grouped products over the tokens in the order of their experts."""
         dtype, chosen, width = run.dtype, run.tokens * self.top_k, self._width(d_model)
         found = [
-            Kept("router, probabilities", nbytes(run.tokens * self.experts, "fp32")),
+            Kept("router, probabilities", nbytes(run.tokens * (self.experts + self.identity), "fp32")),
             Kept("experts, inputs in their order", nbytes(chosen * width, dtype), weights_of=("experts",)),
             *_hidden("experts, ", self.act, self.gated, chosen * self.d_ff, dtype, "experts"),
             Kept("experts, outputs", nbytes(chosen * width, dtype)),  # each is multiplied by its probability

@@ -18,7 +18,8 @@ from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.models import passes
 from flopkit.models.blocks import Block
-from flopkit.models.lora import LoRA
+from flopkit.models.formats import role_of
+from flopkit.models.lora import TARGETS, LoRA
 from flopkit.models.parts import Part, Run
 from flopkit.models.stack import Stack
 from flopkit.models.weights import formats_of, weight_bytes
@@ -243,12 +244,13 @@ def adapted(model: Stack, run: Run, lora: LoRA | None) -> list[Part]:
     """The parts of a pass, with adapters beside their targets, each of which must be
     there."""
     parts = passes.through(model, run, lora=lora)
-    products = dict.fromkeys(
-        inner.cost.name for each in parts for inner in each.inside if inner.shape and inner.role != "adapter"
-    )
+    dense = [inner for each in parts for inner in each.inside if inner.shape and inner.role != "adapter"]
+    products = dict.fromkeys(inner.cost.name for inner in dense)
     if lora is not None and (missing := [name for name in lora.targets if name not in products]):
+        roles = [role for role in TARGETS if any(role_of(inner) == role and inner.role == "product" for inner in dense)]
+        there = f"{', '.join(products)}; by role {' and '.join(roles)}"
         raise ValueError(
-            f"targets={missing[0]!r}: {model.name} has no dense layer of this name in its layers; it has {', '.join(products)}"
+            f"targets={missing[0]!r}: {model.name} has no dense layer of this name in its layers; it has {there}"
         )
     return parts
 
@@ -279,7 +281,7 @@ def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
     if any(getattr(block.mixer, "shares", False) for block, _ in model.blocks):
         raise ValueError(f"{model.name}: only trained='all' is known where layers share weights")
     if isinstance(trained, LoRA):
-        return Training(model, all=False, lora=trained)
+        return Training(model, all=False, lora=trained.named(passes.through(model, passes.one(model))))
     if trained == "head":
         return Training(model, all=False)
     if isinstance(trained, LastLayers):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from flopkit import dtypes
-from flopkit.arithmetic import exact_div, is_zero, total
+from flopkit.arithmetic import exact_div, maximum, same, total
 from flopkit.models.parts import Part
 from flopkit.models.storage import DENSE, Storage, stored
 from flopkit.names import hint
 
-__all__ = ["ROLES", "Formats", "Otherwise", "Weights", "by_role", "part_bytes", "role_of"]
+__all__ = ["ROLES", "Formats", "Otherwise", "Weights", "by_role", "part_bytes", "piece_bytes", "role_of"]
 
 ROLES = {
     "experts": "the matrices of the experts that a router chooses among",
@@ -108,11 +108,7 @@ class Formats:
         """The one plain format of all weights; None where there are several or blocks."""
         plain = not isinstance(self.rest, Storage) and not self.others
         named = (getattr(self, role) for role in ROLES if role != "rest")
-        return (
-            self.rest
-            if plain and all(each is None or each is self.rest or each == self.rest for each in named)
-            else None
-        )
+        return self.rest if plain and all(each is None or same(each, self.rest) for each in named) else None
 
     def arithmetic(self) -> list[Any]:
         """The formats in which the products of the layers may run."""
@@ -127,7 +123,7 @@ class Formats:
         roles: dict[str, list[str]] = {}
         for role in ROLES:
             value = getattr(self, role)
-            if value is not None and (role == "rest" or value != self.rest):
+            if value is not None and (role == "rest" or not same(value, self.rest)):
                 roles.setdefault(str(value), []).append(role)
         said = (
             ", ".join(f"{value} ({', '.join(of)})" for value, of in roles.items()) if len(roles) > 1 else str(self.rest)
@@ -176,7 +172,8 @@ def part_bytes(part: Part, formats: Formats, *, kind: int = -1, whole: bool = Fa
     *kind*: the place of a stack's layers in ``Model.blocks``. A tensor in blocks takes
     whole bytes by itself; plain ones round up once for the part.
     """
-    if (only := formats.only) is not None:
+    chosen = not whole and any(each.role == "experts" for each in (part, *part.inside))
+    if (only := formats.only) is not None and not chosen:
         return dtypes.nbytes(part.cost.params if whole else part.weights, only)
     if not part.inside:
         return _bytes(part, formats, formats.of(role_of(part)), whole)
@@ -191,14 +188,25 @@ def part_bytes(part: Part, formats: Formats, *, kind: int = -1, whole: bool = Fa
     return found
 
 
+def piece_bytes(part: Part, formats: Formats, kind: int = -1) -> Iterator[tuple[Part, Any, Any]]:
+    """The parts of a stack, each with how many layers have it in one format, and the bytes
+    of its weights that a pass through one of them reads."""
+    for each in part.inside:
+        usual = part.times
+        for other in formats.others:
+            if (other.kind, other.part) == (kind, each.cost.name):
+                usual = usual - other.layers
+                yield each, other.layers, _bytes(each, formats, other.format, False)
+        yield each, usual, part_bytes(each, formats)
+
+
 def _bytes(part: Part, formats: Formats, of_matrices: Any, whole: bool) -> Any:
     """Bytes of a part that is no stack: its matrices in a format of theirs, and its vectors."""
     roles = part.cost.params_by_role
     vectors = total(roles[role] for role in ("norm", "bias") if role in roles)
-    numbers = part.cost.params if whole else part.weights
-    if part.role == "experts" and not whole and not is_zero(vectors):
-        vectors = exact_div(numbers * vectors, part.cost.params)
-    numbers = numbers - vectors
+    if part.role == "experts" and not whole and part.matrices:
+        return _of_experts(part, formats, of_matrices, vectors)
+    numbers = (part.cost.params if whole else part.weights) - vectors
     stays = dtypes.nbytes(vectors, formats.of("norms"))
     if not isinstance(of_matrices, Storage):
         return stays + dtypes.nbytes(numbers, of_matrices)
@@ -207,3 +215,15 @@ def _bytes(part: Part, formats: Formats, of_matrices: Any, whole: bool) -> Any:
         return stays + dtypes.nbytes(numbers, formats.of("norms"))
     copies = exact_div(numbers, total(d_in * d_out for d_in, d_out in shapes))
     return stays + total(of_matrices.nbytes(copies, d_in, d_out) for d_in, d_out in shapes)
+
+
+def _of_experts(part: Part, formats: Formats, of_matrices: Any, vectors: Any) -> Any:
+    """Bytes of the experts that a pass reads, those of one times how many they are: on average that is no whole number."""
+    numbers = total(d_in * d_out for d_in, d_out in part.matrices)
+    experts = exact_div(part.cost.params - vectors, maximum(numbers, 1))
+    own = exact_div(vectors, maximum(experts, 1))
+    if isinstance(of_matrices, Storage):
+        each = total(of_matrices.nbytes(1, d_in, d_out) for d_in, d_out in part.matrices)
+    else:
+        each = dtypes.nbytes(numbers, of_matrices)
+    return exact_div(part.weights, maximum(numbers + own, 1)) * (each + dtypes.nbytes(own, formats.of("norms")))

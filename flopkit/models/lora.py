@@ -9,12 +9,14 @@ from flopkit.arithmetic import exact_div
 from flopkit.cost import Cost
 from flopkit.layers.pointwise import residual
 from flopkit.layers.products import dense
-from flopkit.models.formats import Formats, Weights, by_role
+from flopkit.models.formats import Formats, Weights, by_role, role_of
 from flopkit.models.parts import Part, Run, part
 from flopkit.models.storage import stored
 from flopkit.sizes import Size, short, size
 
-__all__ = ["LoRA"]
+__all__ = ["TARGETS", "LoRA"]
+
+TARGETS = ("attention", "mlp")  # the roles of dense layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +30,17 @@ class LoRA:
         Columns of the first, rows of the second.
     targets : str or tuple[str, ...], optional
         The dense layers that get one, by the names that `Model.table` shows, in every
-        layer of the model.
+        layer of the model; or by what they are for: ``"attention"``, ``"mlp"``, of which
+        each dense layer gets one.
     base : Weights, optional
         Format in which the frozen weights are stored, as `Model.prefill` takes it, such
         as ``"nf4"`` (QLoRA: embedding, head and norms stay bf16). None: that of the
         step's precision.
+
+    Notes
+    -----
+    Where a program has queries, keys and values in one product (GPT-2, Phi-3), or gate and
+    input of an MLP, they are products of their own here, with an adapter each.
 
     References
     ----------
@@ -55,6 +63,8 @@ class LoRA:
     >>> memory = llama.train_memory(seq=512, trained=fk.LoRA(rank=16, base="nf4"))
     >>> memory.weights - 2 * llama.trained_params(adapters)
     5702295552
+    >>> llama.trained_params(fk.LoRA(rank=16, targets=("attention", "mlp")))  # all dense layers, as QLoRA has them
+    41943040
     """
 
     rank: Size
@@ -76,6 +86,17 @@ class LoRA:
             object.__setattr__(self, "base", by_role(self.base))
         elif self.base is not None and not isinstance(self.base, Formats):
             stored(self.base, "base")  # or an error that names it
+
+    def named(self, parts: list[Part]) -> LoRA:
+        """The same with the names of the dense layers among *parts*, those of a pass, in
+        the place of roles."""
+        inside = [inner for each in parts for inner in each.inside if inner.shape and inner.role != "adapter"]
+        names = [inner.cost.name for inner in inside]
+        found: list[str] = []
+        for target in self.targets:
+            of_role = [inner.cost.name for inner in inside if role_of(inner) == target and inner.role == "product"]
+            found += [target] if target in names or target not in TARGETS or not of_role else of_role
+        return replace(self, targets=tuple(dict.fromkeys(found)))
 
     def beside(self, parts: list[Part], run: Run) -> list[Part]:
         """*parts* of a layer, each target followed by its adapter."""

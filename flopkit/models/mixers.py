@@ -1,25 +1,24 @@
 """The parts of a layer in which tokens meet: self-attention with its heads and masks,
-latent attention, cross-attention."""
+and cross-attention."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
-from flopkit.arithmetic import is_zero, minimum
+from flopkit.arithmetic import is_zero, total
 from flopkit.dtypes import nbytes
-from flopkit.layers.attention_layers import mla
 from flopkit.layers.attentions import Mask, around, attention, chunks, window
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
+from flopkit.models.caches import Rows, seen_rows
 from flopkit.models.parts import Part, Run, packed, part, placed, project
-from flopkit.models.sparse import Indexer
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
 
-__all__ = ["Attention", "LatentAttention"]
+__all__ = ["CORE", "OUT", "Attention", "kept_by_core"]
 
 # What attention's core reads and makes, however its queries, keys and values came about.
 CORE: dict[str, Any] = {"role": "core", "reads": ("queries", "keys", "values"), "makes": ("heads",), "split": "inner"}
@@ -126,15 +125,15 @@ class Attention(Branch):
         before = self.window if self.reach is None else self.reach + 1
         return "causal" if before is None else window(before)
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache for a sequence of *context* tokens: keys and values of
         those that are still seen, at most a window or a chunk of them."""
-        return 0 if self.reused else self._seen(context)
+        return {} if self.reused else dict(self._of(rows(context, self.window if self.chunk is None else self.chunk)))
 
-    def _seen(self, context: Any) -> Any:
-        limit = self.window if self.chunk is None else self.chunk
-        rows = context if limit is None else minimum(context, limit)
-        return rows * self.kv_heads * (self.head_dim + self.of_values)
+    def _of(self, tokens: Any) -> tuple[tuple[str, Any], ...]:
+        """Keys and values of so many tokens."""
+        heads = tokens * self.kv_heads
+        return ("keys", heads * self.head_dim), ("values", heads * self.of_values)
 
     @property
     def of_values(self) -> Any:
@@ -185,11 +184,18 @@ class Attention(Branch):
         if extra:
             core = replace(core, params_by_role=extra)
         seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
-        cache = run.batch * (kv * kv_heads * (head_dim + v_head_dim) if self.cross else self._seen(run.kv))
+        limit = None if self.cross else self.window if self.chunk is None else self.chunk
+        cached = self._of(run.batch * seen_rows(kv, limit))
+        cache = total(numbers for _, numbers in cached)
         formula = f"2·{seen}·{heads}·" + (
             f"2·{head_dim}" if self.v_head_dim is None else f"({head_dim} + {v_head_dim})"
         )
-        found.append(part("attention", core, run.tokens, cache=cache, formula=formula, flash_dim=head_dim, **CORE))
+        there = CORE | ({"reads": ("queries",)} if self.reused else {})  # keys and values are there already
+        found.append(
+            part(
+                "attention", core, run.tokens, cache=cache, cached=cached, formula=formula, flash_dim=head_dim, **there
+            )
+        )
         if gate:
             gated = activation("sigmoid", elements=self.gate * run.tokens * heads * v_head_dim, dtype=run.dtype)
             gates: dict[str, Any] = {"reads": ("gate", "heads"), "makes": ("heads",), "split": "inner"}
@@ -240,13 +246,13 @@ class Attention(Branch):
             rows = tokens + seen if self.qk_norm == "whole" else queries + keys
             rows = 2 * rows if self.qk_norm in ("layer", "heads") else rows  # a mean, too
             found.append(Kept("norms of queries and keys, statistics", nbytes(rows, "fp32")))
-        found += _core(run, kv, self.heads, self.kv_heads, self.head_dim, self.of_values, kernel, dropout)
+        found += kept_by_core(run, kv, self.heads, self.kv_heads, self.head_dim, self.of_values, kernel, dropout)
         if not is_zero(self.gate):
             found.append(Kept("gate and gated output", nbytes(self.gate * 2 * queries * self.of_values, run.dtype)))
         return found
 
 
-def _core(
+def kept_by_core(
     run: Run, kv: Any, heads: Any, kv_heads: Any, head_dim: Any, v_head_dim: Any, kernel: str, dropout: bool
 ) -> list[Kept]:
     """What the core of attention keeps, its operands and its output among them."""
@@ -265,133 +271,3 @@ def _core(
             found.append(Kept("scores, dropout mask", MASK * pairs, core=True))
             found.append(Kept("scores after dropout", nbytes(pairs, dtype), core=True))
     return [*found, Kept("output of the heads", nbytes(tokens * heads * v_head_dim, dtype))]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LatentAttention(Branch):
-    """Multi-head latent attention (DeepSeek-V2 and V3): the cache holds one latent and
-    one rope key a token. See `flopkit.mla`.
-
-    Parameters
-    ----------
-    heads : Size
-        Query heads.
-    q_lora : Size, optional
-        Size of the latent of queries. None: queries come directly.
-    kv_lora, qk_nope, qk_rope, v_head_dim : Size
-        As in `flopkit.mla`.
-    selected : Size, optional
-        How many tokens a query sees at most, chosen by an indexer. None: all that its
-        mask allows.
-    indexer : Indexer, optional
-        What chooses them. None beside *selected*: the choice of an earlier layer serves
-        this one, too.
-    turned : bool, optional
-        Whether the *qk_rope* features are turned by their position (not in Kimi
-        Linear).
-    """
-
-    heads: Size
-    q_lora: Size | None = None
-    kv_lora: Size
-    qk_nope: Size
-    qk_rope: Size
-    v_head_dim: Size
-    selected: Size | None = None
-    indexer: Indexer | None = None
-    turned: bool = True
-    window: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.indexer is not None and (self.selected is None or self.q_lora is None):
-            raise ValueError(
-                f"indexer={self.indexer}: give selected=, the tokens that it chooses, and q_lora=, of which it makes queries"
-            )
-
-    def held(self, context: Any) -> Any:
-        """Numbers in the cache for a sequence of *context* tokens."""
-        keys = 0 if self.indexer is None else self.indexer.held(context)
-        return context * (self.kv_lora + self.qk_rope) + keys
-
-    def mask(self, run: Run) -> Mask:
-        """Which token sees which. A query sees as many of those that are chosen for it
-        as of a window of that width."""
-        if not run.causal:
-            return "full"
-        return "causal" if self.selected is None else window(self.selected)
-
-    def parts(self, run: Run, d_model: Any) -> list[Part]:
-        layer = mla(
-            batch=run.batch, q=run.q, kv=run.kv, d_model=d_model, heads=self.heads, q_lora=self.q_lora, kv_lora=self.kv_lora,
-            qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask=self.mask(run),
-            form="absorbed" if run.decode else "expanded", dtype=run.dtype,
-        )  # fmt: skip
-        known = self._known(run, d_model)
-        costs = {each.name: each for each in layer.parts}
-        if run.documents is not None:
-            costs["attention"] = packed(costs["attention"], run, self.mask(run))
-            turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
-            costs["rotary"] = placed(rotary, run, self.qk_rope, **turned)
-        found = [
-            part(name, each, run.tokens, **known[name])
-            for name, each in costs.items()
-            if self.turned or name != "rotary"
-        ]
-        if self.indexer is not None:
-            core = [each.cost.name for each in found].index("attention")
-            found[core:core] = self.indexer.parts(run, d_model, self.q_lora)
-        return found
-
-    def _known(self, run: Run, d_model: Any) -> dict[str, dict[str, Any]]:
-        """What `flopkit.mla` does not say of its parts: shapes, what each reads and
-        makes, and how it is divided."""
-        heads, rope = self.heads, self.qk_rope
-        queries, key, value = heads * (self.qk_nope + rope), self.qk_nope + rope, self.v_head_dim
-        rows = run.kv if self.selected is None else minimum(run.kv, run.q * self.selected)  # of the latents, read
-        core = CORE | {"cache": run.batch * rows * (self.kv_lora + rope), "flash_dim": key}
-        if run.decode:  # on the latents themselves
-            key, value = self.kv_lora + rope, self.kv_lora
-            core["reads"] = ("queries", "latent")
-
-        def product(d_in: Any, d_out: Any, reads: str, makes: str | tuple[str, ...], split: str) -> dict[str, Any]:
-            made = (makes,) if isinstance(makes, str) else makes
-            fields = {"role": "product", "shape": (d_in, d_out), "reads": (reads,), "makes": made, "split": split}
-            return {"formula": f"2·tokens·{d_in}·{d_out}"} | fields
-
-        def absorbed(features: Any) -> dict[str, Any]:
-            """How a checkpoint stores it: as rows of the matrix behind the latent."""
-            return {"matrices": ((self.kv_lora, heads * features),)}
-
-        def norm(what: str) -> dict[str, Any]:
-            return {"role": "norm", "reads": (what,), "makes": (what,)}
-
-        return {
-            "q_proj": product(d_model, queries, "input", "queries", "column"),
-            "q_down": product(d_model, self.q_lora, "input", "latent of queries", "none"),
-            "q_norm": norm("latent of queries"),
-            "q_up": product(self.q_lora, queries, "latent of queries", "queries", "column"),
-            "kv_down": product(d_model, self.kv_lora + rope, "input", "latent", "none"),
-            "kv_norm": norm("latent"),
-            "rotary": {"split": "inner"},
-            "kv_up": product(self.kv_lora, heads * (self.qk_nope + self.v_head_dim), "latent", ("keys", "values"), "column"),
-            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner") | absorbed(self.qk_nope),
-            "attention": core | {"formula": f"2·pairs·{heads}·({key} + {value})"},
-            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner") | absorbed(self.v_head_dim),
-            "o_proj": product(heads * self.v_head_dim, d_model, "heads", "output", "row") | OUT,
-        }  # fmt: skip
-
-    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
-        tokens, dtype = run.tokens, run.dtype
-        found: list[Kept] = []
-        if self.q_lora is not None:
-            found.append(Kept("latent of queries, its norm's input", nbytes(tokens * self.q_lora, dtype)))
-            found.append(Kept("latent of queries", nbytes(tokens * self.q_lora, dtype), weights_of=("q_up",)))
-        norms = 1 if self.q_lora is None else 2
-        found += [
-            Kept("latent of keys and values, its norm's input", nbytes(tokens * self.kv_lora, dtype)),
-            Kept("latent of keys and values", nbytes(tokens * self.kv_lora, dtype), weights_of=("kv_up",)),
-            Kept("statistics of these norms", nbytes(norms * tokens, "fp32")),
-        ]
-        head_dim = self.qk_nope + self.qk_rope
-        return [*found, *_core(run, run.kv, self.heads, self.heads, head_dim, self.v_head_dim, kernel, dropout)]

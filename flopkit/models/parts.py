@@ -80,6 +80,12 @@ class Run:
         The capacity factor of experts, as in `flopkit.moe`.
     documents : Lengths, optional
         Where the *q* tokens are documents that do not see each other, their lengths.
+    expected : bool, optional
+        Whether as many experts are read as tokens choose on average where each chooses
+        by chance; not, the most that they can choose.
+    autocast : bool, optional
+        Whether weights and what runs between the branches are fp32, and *dtype* is that
+        of products alone.
     """
 
     batch: Any
@@ -91,6 +97,13 @@ class Run:
     dtype: Any = "bf16"
     capacity: Any = None
     documents: Lengths | None = None
+    expected: bool = False
+    autocast: bool = False
+
+    @property
+    def stream(self) -> Any:
+        """Number format of what runs between the branches, which the norms read."""
+        return "fp32" if self.autocast else self.dtype
 
     @property
     def tokens(self) -> Any:
@@ -126,6 +139,7 @@ class Part(NamedTuple):
     cost: Cost
     weights: Any = 0  # numbers of weights that are read
     cache: Any = 0  # numbers of the cache that are moved: keys and values are read or written, states are both
+    cached: tuple[tuple[str, Any], ...] = ()  # the same by role, as `CACHES` names them; empty: the rest
     formula: str = ""  # its FLOPs in words of the sizes
     role: Role = "vector"
     reads: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from flopkit.layers.convolutions import conv1d
 from flopkit.layers.embeddings import embedding, learned_positions
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
-from flopkit.models.blocks import Block, Frames
+from flopkit.models.blocks import Block, Branch, Frames
 from flopkit.models.heads import Head
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import Part, Run, added, part, placed, project
@@ -20,7 +20,7 @@ from flopkit.models.patches import patched
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
-__all__ = ["layer", "one", "through", "token"]
+__all__ = ["Made", "layer", "one", "through", "token"]
 
 
 def token(model: Stack) -> Cost:
@@ -47,9 +47,10 @@ def through(
     found = [] if model.encoder is None or run.decode else _encoded(model, run)
     if not entered:
         found += _entered(model, run)
+    made = Made()
     for kind, (block, layers) in enumerate(model.blocks):
         name = "layers" if len(model.blocks) == 1 else f"layers, kind {kind + 1}"
-        inside = layer(model, block, run)
+        inside = layer(model, block, run, made)
         found.append(_repeated(name, inside if lora is None else lora.beside(inside, run), layers, model.shared))
     if model.streams is not None:
         found += model.streams.joined(run, model.d_model, place="after")
@@ -65,28 +66,39 @@ def through(
     return found
 
 
-def layer(model: Stack, block: Block, run: Run) -> list[Part]:
-    """The parts of one layer."""
+class Made(dict[tuple[int, int], list[Part]]):
+    """The parts of branches that a pass has met, by branch and run: kinds of layers may share a branch."""
+
+    def of(self, branch: Branch, run: Run, d_model: Any) -> list[Part]:
+        """The parts of a *branch*, made once."""
+        key = id(branch), id(run)
+        if key not in self:
+            self[key] = branch.parts(run, d_model)
+        return self[key]
+
+
+def layer(model: Stack, block: Block, run: Run, made: Made | None = None) -> list[Part]:
+    """The parts of one layer; *made*: those of its branches that other layers have, too."""
+    made = Made() if made is None else made
     found: list[Part] = []
     before: dict[str, Any] = {"reads": ("stream",), "makes": ("input",)}
     summed = ("stream", "input") if block.norms == "post" else ("stream",)  # then nothing stands before a branch
     if model.streams is not None:
-        if block.norms != "pre" or block.last is not None:
-            raise ValueError("several streams: layers are described here only with norms='pre' and without last=")
-        before["reads"] = ("input",)
+        model.streams.refuse(block)
+        before["reads"] = model.streams.reads
     for place, (name, branch) in enumerate(block.branches):
         if model.streams is not None:
             found += model.streams.before(name, run, model.d_model)
-        if name != "last" and block.norm_before(place):
+        if name not in ("last", "beside") and block.norm_before(place):
             source = {"reads": ("start",)} if block.norms == "parallel-two" and place else {}
             found.append(_normed(model, f"{name}_norm", run, **before | source))
-        inside = branch.parts(run, model.d_model)
+        inside = made.of(branch, run, model.d_model)
         if name == "last":
             inside = [
                 each._replace(reads=tuple("stream" if it == "input" else it for it in each.reads)) for each in inside
             ]
         found += [each._replace(branch=name) for each in inside]
-        if block.norms == "both":
+        if block.norms == "both" and name != "beside":
             found.append(_normed(model, f"{name}_post_norm", run, reads=("output",), makes=("output",)))
         if model.streams is not None:
             found += model.streams.after(name, run, model.d_model)
@@ -110,6 +122,8 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     tokens, d_model = run.tokens, model.d_model if model.embedding_dim is None else model.embedding_dim
     if model.patches is not None:
         found = [patched(model.patches, d_model, run)]
+    elif model.waves is not None:
+        found = model.waves.parts(run, d_model)
     elif model.frames is not None:
         found = _heard(model.frames, d_model, run)
     else:
@@ -144,6 +158,8 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         found.append(part("positions", learned, tokens, weights=rows * d_model, place="before"))
     if model.layer_inputs is not None:
         found += model.layer_inputs.parts(run, d_model)
+    if model.streams is not None:
+        found += model.streams.begun(run, d_model)
     if model.embedding_norm:
         found.append(_normed(model, "embedding_norm", run, width=d_model, place="before"))
     if model.embedding_dim is not None:
@@ -213,13 +229,14 @@ def _more_tokens(model: Stack, run: Run) -> Part:
     """The layer that predicts one token more, with two norms, a matrix that joins, a
     norm and the head once more."""
     assert model.mtp is not None
-    streams = 1 if model.streams is None else model.streams.count
+    several: Any = model.streams
+    streams = 1 if several is None else several.count
     rows = {"token_norm": run.tokens, "hidden_norm": streams * run.tokens}
     inside = [_normed(model, name, run, tokens) for name, tokens in rows.items()]
     if model.streams is None:
         inside.append(project("join", run, 2 * model.d_model, model.d_model))
     else:
-        inside += model.streams.entered(run, model.d_model)
+        inside += several.entered(run, model.d_model)
     inside += layer(model, model.mtp, run)
     if model.streams is not None:
         inside += model.streams.joined(run, model.d_model)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flopkit.dtypes import nbytes
 from flopkit.layers.embeddings import embedding
 from flopkit.layers.normalisations import rms_norm
-from flopkit.layers.pointwise import activation, residual
+from flopkit.layers.pointwise import activation, residual, vector_work
 from flopkit.models.blocks import Branch
 from flopkit.models.feed_forward import MLP, Experts
 from flopkit.models.parts import Part, Run, part, project
@@ -47,11 +48,12 @@ class LayerInputs:
         check_fields(self)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        """The table, the projection and its norm."""
+        """The table, the projection and its norm, and their sum."""
         tokens, wide = run.tokens, self.layers * self.dim
         table = embedding(tokens=tokens, vocab=self.vocab, d_model=wide, dtype=run.dtype)
         table = replace(table, macs_by_kind={"embedding": tokens * self.vocab * wide})
         norm = rms_norm(tokens=tokens * self.layers, d=self.dim, dtype=run.dtype)
+        added = residual(elements=tokens * wide, dtype=run.dtype)
         at: dict[str, Any] = {"place": "before"}
         return [
             part(
@@ -66,6 +68,7 @@ class LayerInputs:
             ),
             project("layer_inputs_proj", run, d_model, wide, **at),
             part("layer_inputs_norm", norm, tokens, role="norm", **at),
+            part("layer_inputs_sum", added, tokens, **at),
         ]
 
 
@@ -89,12 +92,15 @@ class LayerGate(Branch):
         check_fields(self)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        gate: dict[str, Any] = {"reads": ("input",), "makes": ("hidden",)}
+        gate: dict[str, Any] = {"reads": ("input",), "makes": ("hidden",), "split": "sequence"}
         inner = activation(self.act, elements=run.tokens * self.dim, dtype=run.dtype)
-        out: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",)}
+        times = vector_work("product", run.tokens * self.dim, 3 * nbytes(run.tokens * self.dim, run.dtype))
+        within: dict[str, Any] = {"reads": ("hidden",), "makes": ("hidden",), "split": "sequence"}
+        out: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",), "split": "sequence"}
         return [
             project("layer_gate", run, d_model, self.dim, **gate),
-            part("layer_gate_act", inner, run.tokens, reads=("hidden",), makes=("hidden",)),
+            part("layer_gate_act", inner, run.tokens, **within),
+            part("layer_gate_product", times, run.tokens, **within),
             project("layer_out", run, self.dim, d_model, **out),
         ]
 

@@ -121,6 +121,22 @@ def _class_name(config: Mapping[str, Any]) -> str:
     )
 
 
+def _timm(config: Mapping[str, Any]) -> str:
+    name = str(config["architecture"])
+    known = _OF_TIMM.get(name.partition(".")[0], "")
+    said = (
+        f"load it by its name: fk.load({known!r}), with 1,000 classes"
+        if known
+        else ("build it by timm, and count it: fk.count(timm.create_model(…), images)")
+    )
+    return f"this is timm's config.json of a {short(name)}, which names no sizes; {said}"
+
+
+_OF_TIMM = {
+    name: name for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2", "vgg11", "vgg13", "vgg16", "vgg19", "efficientnet_b0")
+} | {"mobilenetv2_100": "mobilenet_v2", "vit_base_patch16_224": "vit-b-16"}  # fmt: skip
+"""What timm calls models that `flopkit.load` has under a name, with the same parameters."""
+
 _TOKENIZER = f"this is tokenizer_config.json, about words and not about sizes; {CONFIG}, which lies beside it"
 _PREPROCESSOR = (
     f"this is preprocessor_config.json, about the inputs and not about sizes; {CONFIG}, which lies beside it"
@@ -131,6 +147,8 @@ _KNOWN: tuple[tuple[tuple[str, ...], str | Callable[[Mapping[str, Any]], str]], 
     (("base_model_name_or_path",), _adapter),
     (("peft_type",), _adapter),
     (("_class_name",), _class_name),
+    (("architecture", "pretrained_cfg"), _timm),
+    (("architecture", "num_classes"), _timm),
     (("image_processor_type",), _PREPROCESSOR),
     (("feature_extractor_type",), _PREPROCESSOR),
     (("do_resize", "image_mean"), _PREPROCESSOR),

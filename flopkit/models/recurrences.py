@@ -14,6 +14,7 @@ from flopkit.layers.convolutions import conv1d
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.states import gated_delta, state_space
 from flopkit.models.blocks import Branch
+from flopkit.models.caches import Rows, seen_rows
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Flag, Size, check_fields
 from flopkit.training.memory import Kept
@@ -114,10 +115,10 @@ class GatedDelta(Branch):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the last
         inputs of the convolution."""
-        return self.states + self.conv * self._channels
+        return {"rest": self.states + self.conv * self._channels}
 
     @property
     def states(self) -> Any:
@@ -229,10 +230,10 @@ class StateSpace(Branch):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the last
         inputs of the convolution."""
-        return self.states + self.conv * self._channels
+        return {"rest": self.states + self.conv * self._channels}
 
     @property
     def states(self) -> Any:

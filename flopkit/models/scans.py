@@ -14,6 +14,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import ACTIVATIONS, activation, vector_work
 from flopkit.layers.states import selective_scan, state_space
 from flopkit.models.blocks import Branch
+from flopkit.models.caches import Rows, seen_rows
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.models.recurrences import CORE, IN, NORM, OUT, convolved, moved, through_state
 from flopkit.sizes import Flag, Size, check_fields, choice, divides
@@ -56,9 +57,9 @@ class SelectiveScan(Branch):
         check_fields(self)
         choice("norms", self.norms, ("", "plain", "weighted"))
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the last inputs of the convolution."""
-        return self.states + self.conv * self.channels
+        return {"rest": self.states + self.conv * self.channels}
 
     @property
     def states(self) -> Any:
@@ -73,7 +74,15 @@ class SelectiveScan(Branch):
         return [
             project("in_proj", run, d_model, 2 * self.channels, self.bias, **IN),
             convolved(run, self.channels, self.conv, self.conv_bias),
-            project("x_proj", run, self.channels, self.rank + 2 * self.state, reads=("mixed",), makes=("steps",), split="row"),
+            project(
+                "x_proj",
+                run,
+                self.channels,
+                self.rank + 2 * self.state,
+                reads=("mixed",),
+                makes=("steps",),
+                split="row",
+            ),
             *self._normed(run),
             project("dt_proj", run, self.rank, self.channels, True, reads=("steps",), makes=("mixed",), split="column"),
             part(
@@ -126,9 +135,9 @@ class ShortConv(Branch):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the last inputs of the convolution."""
-        return self.conv * self.channels
+        return {"rest": self.conv * self.channels}
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         def gate(name: str, makes: str) -> Part:
@@ -145,12 +154,14 @@ class ShortConv(Branch):
         ]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
-        """That of the convolution of torch, which runs on past the last token."""
+        """That of the convolution of torch, which runs on past the last token of each text."""
         wide = run.tokens * self.channels
         return [
             Kept("gates and inputs", nbytes(3 * wide, run.dtype)),
             Kept("convolution, input", nbytes(wide, run.dtype)),
-            Kept("convolution, output", nbytes(run.batch * (run.q + self.conv - 1) * self.channels, run.dtype)),
+            Kept(
+                "convolution, output", nbytes((run.tokens + run.sequences * (self.conv - 1)) * self.channels, run.dtype)
+            ),
             Kept("output of the gate", nbytes(wide, run.dtype), weights_of=("out_proj",)),
         ]
 
@@ -178,9 +189,9 @@ class LightningAttention(Branch):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states."""
-        return self.states
+        return {"rest": self.states}
 
     @property
     def states(self) -> Any:
@@ -189,9 +200,7 @@ class LightningAttention(Branch):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         inner = self.heads * self.head_dim
-        chunk = minimum(self.chunk, run.q) if run.documents is None else self.chunk
-        sizes = {"heads": self.heads, "head_dim": self.head_dim, "state": self.head_dim, "groups": self.heads}
-        core = through_state(state_space, run, chunk, **sizes)
+        core = self._core(run)
         act = activation("silu", elements=3 * run.tokens * inner, dtype=run.dtype)
         gate = activation("sigmoid", elements=run.tokens * inner, dtype=run.dtype)
         return [
@@ -208,6 +217,16 @@ class LightningAttention(Branch):
             part("gate", gate, run.tokens, reads=("gate", "heads"), makes=("heads",), split="inner"),
             project("out_proj", run, inner, d_model, **OUT),
         ]
+
+    def _core(self, run: Run) -> Cost:
+        sizes = {"heads": self.heads, "head_dim": self.head_dim, "state": self.head_dim, "groups": self.heads}
+        core = through_state(state_space, run, minimum(self.chunk, run.q), **sizes)
+        if run.documents is None:
+            return core
+        width = self.heads * self.head_dim
+        of_pairs = 2 * width * run.documents.filled_pairs(self.chunk)
+        macs = of_pairs + 2 * width * self.head_dim * run.documents.filled(self.chunk)
+        return replace(core, macs_by_kind={"products": run.batch * macs})
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """Not known."""
@@ -251,9 +270,9 @@ class GatedRecurrence(Branch):
         choice("act", self.act, tuple(ACTIVATIONS))
         divides("blocks", self.blocks, "channels", self.channels)
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the inputs of the convolution before the next one."""
-        return self.states + (self.conv - 1) * self.channels
+        return {"rest": self.states + (self.conv - 1) * self.channels}
 
     @property
     def states(self) -> Any:

@@ -9,6 +9,7 @@ from flopkit.arithmetic import is_zero
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import residual
 from flopkit.models.blocks import Branch
+from flopkit.models.caches import Rows, merged, seen_rows
 from flopkit.models.feed_forward import MLP
 from flopkit.models.mixers import Attention
 from flopkit.models.parts import Part, Run, part, project
@@ -54,9 +55,9 @@ class SharedBlock(Branch):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def held(self, context: Any) -> Any:
+    def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the caches of attention and of Mamba-2."""
-        return self.attention.held(context) + self.mamba.held(context)
+        return merged(each.cached(context, rows) for each in (self.attention, self.mamba))
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         wide, head = 2 * d_model, self.attention.heads * self.attention.head_dim

@@ -41,7 +41,8 @@ class Indexer:
 
     References
     ----------
-    DeepSeek-AI 2025, DeepSeek-V3.2-Exp, section 2.1, eq. 1.
+    DeepSeek-AI 2025, DeepSeek-V3.2-Exp, section 2.1, eq. 1; DeepSeek-V3.2,
+    arXiv:2512.02556.
     """
 
     heads: Size
@@ -78,9 +79,10 @@ class Indexer:
         moved = run.tokens * each + run.batch * run.kv * self.head_dim
         cost = Cost(
             "index_scores",
-            macs_by_kind={"scores": visible * each, "hidden": hidden * each},
+            macs_by_kind={"scores": visible * each, "hidden": hidden * each, "pairs": 0},  # no softmax
             vector_by_kind={"elementwise": visible * self.heads},
             bytes=nbytes(moved, run.dtype),
         )
         formula = f"2·pairs·{self.heads}·({self.head_dim} + 1)"
-        return Part(cost, cache=run.batch * self.held(run.kv), formula=formula, detached=True)
+        keys = run.batch * self.held(run.kv)
+        return Part(cost, cache=keys, cached=(("index", keys),), formula=formula, detached=True)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.arithmetic import exact_div, total
+from flopkit.models.alternating import AlternatingUpdates
 from flopkit.models.blocks import Block, Frames, Patches
-from flopkit.models.ends import Dense, End
+from flopkit.models.ends import Dense, End, Gated, Newline
 from flopkit.models.formats import Formats
 from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
 from flopkit.models.streams import HyperConnections
+from flopkit.models.waves import Waves
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
 
 __all__ = ["Stack"]
@@ -49,10 +51,11 @@ class Stack:
     ends: tuple[End, ...] = ()
     patches: Patches | None = None
     frames: Frames | None = None
+    waves: Waves | None = None
     pictures: Stack | None = None
     mtp: Block | None = None
     layer_inputs: LayerInputs | None = None
-    streams: HyperConnections | None = None
+    streams: HyperConnections | AlternatingUpdates | None = None
     formats: Formats | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -62,6 +65,10 @@ class Stack:
         choice("norm", self.norm, ("rms", "layer"))
         if not isinstance(self.head, Head):
             choice("head", self.head, HEADS)
+        if self.word_dim is not None and self.embedding_dim is not None:
+            raise ValueError(
+                f"word_dim={self.word_dim} beside embedding_dim={self.embedding_dim}: words alone are of another width, or all tables are; give one of them"
+            )
         if self.second_head is not None and self.second_head.words:
             raise ValueError("second_head is for labels beside the words: give it outputs=")
         counted = tuple((block, size("layers", layers, minimum=0)) for block, layers in self.blocks)
@@ -79,12 +86,36 @@ class Stack:
 
     @property
     def image_tokens(self) -> Any:
-        """Of the picture part of a model of text and images: tokens that the decoder gets for an image. None for an
-        image of any size."""
+        """Of the picture part of a model of text and images: tokens that the decoder gets for an image, or for a tile
+        of it where a picture is cut into tiles. None for an image of any size (see `tokens_for`), and where it
+        depends on the picture (LLaVA-NeXT)."""
+        tokens = None if self.patches is None else self.patches.tokens
+        return None if tokens is None else self.tokens_for(tokens)
+
+    def tokens_for(self, seq: Size) -> Any:
+        """Of the picture part of a model of text and images: tokens that the decoder gets for an image of *seq*
+        patches. None where nothing is handed on, and where it depends on more than that.
+
+        Raises
+        ------
+        ValueError
+            Where *seq* is no whole number of groups.
+
+        Examples
+        --------
+        >>> from flopkit import from_hf
+        >>> vision = {"depth": 32, "embed_dim": 1280, "num_heads": 16, "hidden_size": 3584, "patch_size": 14}
+        >>> text = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+        ...         "num_key_value_heads": 4, "vocab_size": 152064}
+        >>> qwen = from_hf({"model_type": "qwen2_vl", "text_config": text, "vision_config": vision})
+        >>> qwen.pictures.tokens_for((1036 // 14) * (756 // 14))  # an image of 1036 by 756 pixels
+        999
+        """
+        if any(isinstance(end, Newline) for end in self.ends):
+            return None
         for end in reversed(self.ends):
-            if isinstance(end, Dense) and end.place == "after":
-                tokens = end.tokens if end.tokens is not None or self.patches is None else self.patches.tokens
-                return None if tokens is None else exact_div(tokens, end.group)
+            if isinstance(end, Dense | Gated) and end.place == "after":
+                return exact_div(size("seq", seq) if end.tokens is None else end.tokens, end.group)
         return None
 
     @property

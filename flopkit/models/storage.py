@@ -104,6 +104,8 @@ def _known() -> Iterator[Storage]:
     yield Storage("nvfp4", 4, 16, extra=8, computes="fp4", source="NVIDIA: blocks of 16 with a scale in e4m3")
     blocks = "DeepSeek-V3, arXiv:2412.19437, section 3.3: blocks of 128 × 128, an fp32 scale each"
     yield Storage("fp8_block", 8, 128, rows=128, extra=32, computes="fp8", source=blocks)
+    tiles = "DeepSeek-V3, arXiv:2412.19437, section 3.3: tiles of 1 × 128, an fp32 scale each; the caches of DeepSeek-V3.2 in FlashMLA"
+    yield Storage("fp8_tile", 8, 128, extra=32, computes="fp8", source=tiles)
     qlora = "Dettmers et al. 2023 (QLoRA), section 3: blocks of 64"
     twice = f"{qlora}, an 8-bit scale each, an fp32 number for 256 of these"
     for name in ("nf4", "bnb_fp4"):
@@ -123,7 +125,7 @@ _PLAIN = {plain(name): each for name, each in _STORED.items()}
 _GROUPED = re.compile(r"(awq|gptq)(?:g(\d{1,5}))?")
 
 
-def grouped(method: str, width: int = 4, group: int | None = 128, zeros: bool = True) -> Storage:
+def grouped(method: str, width: int = 4, group: int | None = 128) -> Storage:
     """AWQ's and GPTQ's format: groups along d_in, with an fp16 scale and a packed zero
     point; of GPTQ a number of 32 bits for each feature, which says its group.
 
@@ -133,9 +135,8 @@ def grouped(method: str, width: int = 4, group: int | None = 128, zeros: bool = 
     name = method if group == 128 else f"{method}_g{group}" if group else f"{method}, a scale a row"
     name += "" if width == 4 else f", {width} bits"
     source = "AutoAWQ and AutoGPTQ: qweight, qzeros, scales" + (", g_idx" if method == "gptq" else "")
-    extra = 16 + (width if zeros else 0)
     each = 32 if method == "gptq" else 0
-    return Storage(name, width, group, extra=extra, each_input=each, packs=DENSE, source=source)
+    return Storage(name, width, group, extra=16 + width, each_input=each, packs=DENSE, source=source)
 
 
 def storage_names() -> list[str]:

@@ -9,6 +9,7 @@ from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS, vector_work
+from flopkit.models.blocks import Block
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Size, check_fields
 
@@ -51,6 +52,17 @@ class HyperConnections:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    reads = ("input",)  # what the norm before a branch reads
+
+    def refuse(self, block: Block) -> None:
+        """Layers that are not described with it."""
+        if block.norms != "pre" or block.last is not None:
+            raise ValueError("several streams: layers are described here only with norms='pre' and without last=")
+
+    def begun(self, run: Run, d_model: Any) -> list[Part]:
+        """What makes the streams of the embedding: copies, which do not count."""
+        return []
 
     def before(self, name: str, run: Run, d_model: Any) -> list[Part]:
         """What makes the weights of a branch, and its input."""

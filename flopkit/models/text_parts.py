@@ -14,9 +14,11 @@ __all__ = ["part_for_text", "whole_types"]
 TEXT_TYPES = {
     "aya_vision": "cohere2", "cohere2_vision": "cohere2", "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "exaone4_5": "exaone4",
     "glm46v": "glm4v_text", "granite_speech": "granite", "idefics2": "mistral", "idefics3": "llama", "internvl": "qwen2",
-    "janus": "llama", "kimi_k25": "deepseek_v3", "llava": "llama", "llava_next": "llama", "llava_next_video": "llama",
-    "llava_onevision": "qwen2", "mistral3": "mistral", "ovis2": "qwen2", "paligemma": "gemma", "perception_lm": "llama",
-    "qwen2_audio": "qwen2", "smolvlm": "llama", "video_llama_3": "qwen2", "video_llava": "llama", "vipllava": "llama", "voxtral": "llama",
+    "janus": "llama", "kimi_k25": "deepseek_v3", "lfm2_vl": "lfm2", "lighton_ocr": "qwen3", "llava": "llama", "llava_next": "llama",
+    "llava_next_video": "llama", "llava_onevision": "qwen2", "mistral3": "mistral", "mllama": "mllama_text_model",
+    "ovis2": "qwen2", "paligemma": "gemma",
+    "perception_lm": "llama", "qianfan_ocr": "qwen3", "qwen2_audio": "qwen2", "shieldgemma2": "gemma3_text", "smolvlm": "llama",
+    "video_llama_3": "qwen2", "video_llava": "llama", "vipllava": "llama", "voxtral": "llama",
 }  # fmt: skip
 """The ``model_type`` of the part for text, where a file leaves it out and it is not that of the whole with ``_text``."""
 
@@ -26,13 +28,16 @@ FLAT = {
 }  # fmt: skip
 """Models of which early files have the numbers of the decoder among those of the whole, and the ``model_type`` of that decoder."""
 
+FLAT_CLASSES = {"llava": {"LlavaLlamaForCausalLM": "llama"}}
+"""The same, where the class alone tells an early file from a later one."""
+
 HANDED_ON = (
     "fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "hunyuan_vl", "llava", "llava_next_video", "llava_onevision", "minimax_m3_vl",
     "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "shieldgemma2", "video_llama_3",
 )  # fmt: skip
 """Models that are tied where the part for text says so, whatever the whole says."""
 
-TIED = "tie_word_embeddings"
+TIED, OLDER, PREFIX = "tie_word_embeddings", "tie_embedding", "use_bidirectional_attention"
 
 
 def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
@@ -66,9 +71,7 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
     if SAME.get(outer, outer) in ARCHITECTURES and (own or inside is None):
         return config, outer, [key for key in parts if "hidden_size" in config[key]]
     if inside is None:
-        kind = FLAT.get(outer) or (
-            "llama" if outer == "llava" and config.get("architectures") == ["LlavaLlamaForCausalLM"] else None
-        )
+        kind = FLAT.get(outer) or _by_class(outer, config.get("architectures"))
         if kind is None or not own:
             return config, outer, []
         return (
@@ -78,9 +81,16 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
         )
     left = [key for key in parts if key != inside]
     said = {"model_type": _type_of_part(outer), **config[inside]}
+    if outer == "paligemma" and said.get(PREFIX) is True:  # of pictures and prompts; transformers says it in each file
+        del said[PREFIX]
     above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}
     inner, _, more = part_for_text(said | above | _tied(config, outer, inside))
     return inner, outer or str(inner.get("model_type")), left + more
+
+
+def _by_class(outer: str, classes: Any) -> str | None:
+    first = classes[0] if isinstance(classes, list) and len(classes) == 1 else None
+    return FLAT_CLASSES.get(outer, {}).get(first) if isinstance(first, str) else None
 
 
 def _type_of_part(outer: str) -> str | None:
@@ -95,6 +105,12 @@ def _tied(config: Mapping[str, Any], outer: str, inside: str) -> dict[str, Any]:
     """
     if outer == "vibevoice":  # it takes what the part says
         return {}
+    if outer == "lfm2_vl" and (OLDER in config or OLDER in config[inside]):  # which wins where it stands
+        part = {**config[inside]}
+        part |= {TIED: part.pop(OLDER)} if OLDER in part else {}
+        plain = {key: value for key, value in config.items() if key != OLDER} | {inside: part}
+        found = _tied(plain | ({TIED: config[OLDER]} if OLDER in config else {}), outer, inside)
+        return found | {OLDER: found[TIED]}
     within = config[inside].get(TIED)
     usual = None if SAME.get(outer, outer) in ARCHITECTURES else left_out(outer).get(TIED)
     handed = (
@@ -117,11 +133,12 @@ def _tied(config: Mapping[str, Any], outer: str, inside: str) -> dict[str, Any]:
 def whole_types() -> dict[str, dict[str, Any]]:
     """What is known of each model of text and more, as data for a page without Python.
 
-    *type*: the ``model_type`` of its decoder, where the file leaves it out; *flat*: where its numbers stand in the whole; *tied*:
-    what is taken where the whole does not say it; *handed*: whether the decoder's word on it is enough.
+    *type*: the ``model_type`` of its decoder, where the file leaves it out; *flat*: where its numbers stand in the whole; *classes*: the
+    same by the class that the file names; *tied*: what is taken where the whole does not say it; *handed*: whether the decoder's word
+    on it is enough.
 
     >>> whole_types()["llava_next"]
-    {'type': 'llama', 'flat': None, 'tied': False, 'handed': False}
+    {'type': 'llama', 'flat': None, 'classes': {}, 'tied': False, 'handed': False}
     """
     known = {*ARCHITECTURES, *SAME}
     usual = {kind.removesuffix("_text") for kind in known if kind.endswith("_text")} - known
@@ -129,6 +146,7 @@ def whole_types() -> dict[str, dict[str, Any]]:
         outer: {
             "type": _type_of_part(outer),
             "flat": FLAT.get(outer),
+            "classes": FLAT_CLASSES.get(outer, {}),
             "tied": left_out(outer).get(TIED),
             "handed": outer in HANDED_ON,
         }

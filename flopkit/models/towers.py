@@ -13,18 +13,18 @@ from flopkit.dtypes import nbytes
 from flopkit.layers.pointwise import scale, vector_work
 from flopkit.layers.products import matmul
 from flopkit.models import passes
-from flopkit.models.blocks import Branch
 from flopkit.models.ends import End
 from flopkit.models.parts import Part, Run, part
 from flopkit.models.stack import Stack
+from flopkit.models.wrapped import Wrapped
 from flopkit.sizes import Size, check_fields, divides
 from flopkit.training.memory import Kept
 
-__all__ = ["Beside", "Scaled", "Then", "Windows"]
+__all__ = ["Beside", "Scaled", "Still", "Then", "Windows"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled(Branch):
+class Scaled(Wrapped):
     """A branch whose output is multiplied by a learned vector before the sum (layer
     scale: DINOv2, BEiT).
 
@@ -46,16 +46,6 @@ class Scaled(Branch):
     [2048, 2064]
     """
 
-    branch: Any
-
-    def held(self, context: Any) -> Any:
-        """Numbers in the cache of the branch."""
-        return self.branch.held(context)
-
-    def handed_on(self, run: Run) -> Any:
-        """What the branch hands on."""
-        return self.branch.handed_on(run)
-
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         cost = scale(elements=run.tokens * d_model, factors=d_model, dtype=run.dtype)
         cost = Cost(
@@ -67,11 +57,40 @@ class Scaled(Branch):
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         wide = Kept("layer scale, input", nbytes(run.tokens * d_model, run.dtype))
-        return [*self.branch.kept(run, d_model, kernel, dropout), wide]
+        return [*super().kept(run, d_model, kernel, dropout), wide]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Windows(Branch):
+class Still(Wrapped):
+    """Attention of an image whose first tokens are not turned by their position: a class token, registers (DINOv3).
+
+    Parameters
+    ----------
+    branch : Any
+        The attention.
+    tokens : int
+        How many these are.
+
+    Examples
+    --------
+    >>> from flopkit.models import Attention
+    >>> turned = Attention(heads=4, kv_heads=4, head_dim=16)
+    >>> run = Run(1, 20, 20, causal=False)
+    >>> costs = [each.parts(run, 64)[3].cost.vector_flops for each in (turned, Still(branch=turned, tokens=5))]
+    >>> costs[0] * 15 == costs[1] * 20
+    True
+    """
+
+    tokens: int
+
+    def parts(self, run: Run, d_model: Any) -> list[Part]:
+        fewer = {each.cost.name: each for each in self.branch.parts(replace(run, q=run.q - self.tokens), d_model)}
+        found: list[Part] = self.branch.parts(run, d_model)
+        return [fewer["rotary"] if each.cost.name == "rotary" else each for each in found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows(Wrapped):
     """A branch whose tokens meet only inside windows of an image (Qwen2.5-VL).
 
     Parameters
@@ -102,13 +121,8 @@ class Windows(Branch):
     True
     """
 
-    branch: Any
     tokens: int
     shift: int = 0
-
-    def held(self, context: Any) -> Any:
-        """Numbers in the cache of the branch."""
-        return self.branch.held(context)
 
     def handed_on(self, run: Run) -> Any:
         """What the branch hands on."""
@@ -185,6 +199,10 @@ class Then(End):
     group: int
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
+        if run.documents is not None:
+            raise ValueError(
+                "lengths= beside layers that join the tokens of an image: they are as many in each; give seq="
+            )
         tokens = exact_div(run.q, self.group)
         found = passes.through(self.tower, Run(run.batch, tokens, tokens, causal=False, dtype=run.dtype), entered=True)
         place = self.tower.name.rpartition(", ")[2]
@@ -236,19 +254,19 @@ class Beside(End):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         assert self.tower.patches is not None
-        tokens = self.tower.patches.tokens
-        found = passes.through(self.tower, Run(run.batch, tokens, tokens, causal=False, dtype=run.dtype))
+        tokens, texts = self.tower.patches.tokens, run.sequences
+        found = passes.through(self.tower, Run(texts, tokens, tokens, causal=False, dtype=run.dtype))
         found = [each._replace(cost=each.cost.named(f"pictures, {each.cost.name}")) for each in found]
-        numbers = 2 * run.batch * self.width
+        numbers = 2 * texts * self.width
         norms = vector_work("lengths", 3 * numbers, 2 * nbytes(numbers, run.dtype))  # square, add, divide; a root each
-        norms = Cost("lengths", vector_by_kind={"elementwise": 3 * numbers + 2 * run.batch}, bytes=norms.bytes)
-        found.append(part("lengths", norms, run.batch, place="after"))
-        pairs = matmul(m=run.batch, k=self.width, n=run.batch, dtype=run.dtype)
-        vector = {"elementwise": self.learned * run.batch * run.batch + 1}  # the exponential of the factor
+        norms = Cost("lengths", vector_by_kind={"elementwise": 3 * numbers + 2 * texts}, bytes=norms.bytes)
+        found.append(part("lengths", norms, texts, place="after"))
+        pairs = matmul(m=texts, k=self.width, n=texts, dtype=run.dtype)
+        vector = {"elementwise": self.learned * texts * texts + 1}  # the exponential of the factor
         pairs = Cost(
             "similarity", macs_by_kind=pairs.macs_by_kind, vector_by_kind=vector, bytes=pairs.bytes,
             params_by_role={"position": self.learned},
         )  # fmt: skip
         formula = f"2·batch·batch·{self.width}"
-        found.append(part("similarity", pairs, run.batch, weights=self.learned, formula=formula, place="after"))
+        found.append(part("similarity", pairs, texts, weights=self.learned, formula=formula, place="after"))
         return found

@@ -10,7 +10,8 @@ from typing import Any
 from flopkit.arithmetic import exact_div, is_zero, maximum, minimum
 from flopkit.models.blocks import Block
 from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.mixers import Attention, LatentAttention
+from flopkit.models.latent_attention import LatentAttention
+from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.names import hint
 from flopkit.sizes import Count, Flag, Size, check_fields, divides, offence, short, size
@@ -30,12 +31,16 @@ class WindowedLayers:
         How many layers have the window. None: all.
     dense : Count, optional
         How many of these are dense, where a model has dense layers and experts.
+    rotary : Count, optional
+        Features of a head that these layers turn. None: as many as the others, which
+        may turn none (Command A, EXAONE 4).
     """
 
     width: Size
     _: KW_ONLY
     layers: Count | None = None
     dense: Count | None = None
+    rotary: Count | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -146,7 +151,8 @@ def transformer(
         if mixer.window is not None or isinstance(mixer, LatentAttention):
             why = "latent attention has no window here" if mixer.window is None else "it has a window of its own"
             raise ValueError(f"window={window} beside attention={short(mixer)}: {why}; leave one out")
-        narrow = replace(mixer, window=window.width)
+        turned = mixer.rotary if window.rotary is None else window.rotary
+        narrow = replace(mixer, window=window.width, rotary=turned)
         if window.layers is None:
             mixer = narrow
         else:

@@ -41,11 +41,31 @@ def unknown_type(kind: str, whole: Mapping[str, Any], known: Collection[str]) ->
     said = f"model_type={short(kind)}"
     if part and isinstance(outer, str):
         said = f"model_type={short(outer)} (its {part}: {short(kind)})"
+    if kind == "resnet" and (name := _torchvision(whole)):
+        return UnknownTypeError(
+            f"{said} is not described here as a file; its sizes are those of torchvision: fk.load({name!r}), or {WAY_OUT}"
+        )
     near = _slip(kind, known)
     if near:
         return UnknownTypeError(f"{said} is not described here; did you mean {near}?")
     listed = "flopkit.models.families() lists what is described"
     return UnknownTypeError(f"{said} is not described here; {WAY_OUT}. {listed}")
+
+
+def _torchvision(config: Mapping[str, Any]) -> str:
+    """The network of torchvision that a ResNet's file describes, but for its classes; nothing where it is another one."""
+    kind, depths = config.get("layer_type", "bottleneck"), config.get("depths", [3, 4, 6, 3])
+    widths = [256, 512, 1024, 2048] if kind == "bottleneck" else [64, 128, 256, 512]
+    usual = {
+        "hidden_sizes": widths if kind == "bottleneck" else None,
+        "embedding_size": 64,
+        "downsample_in_first_stage": False,
+        "downsample_in_bottleneck": False,
+    }
+    if any(config.get(key, value) != (widths if key == "hidden_sizes" else value) for key, value in usual.items()):
+        return ""
+    names = {"bottleneck": {(3, 4, 6, 3): "resnet50", (3, 4, 23, 3): "resnet101", (3, 8, 36, 3): "resnet152"}, "basic": {(2, 2, 2, 2): "resnet18", (3, 4, 6, 3): "resnet34"}}  # fmt: skip
+    return names.get(str(kind), {}).get(tuple(depths) if isinstance(depths, list) else (), "")
 
 
 def without_type(whole: Mapping[str, Any]) -> ValueError:

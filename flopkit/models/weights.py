@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from flopkit.arithmetic import reading, total
+from flopkit.arithmetic import reading, same, total
 from flopkit.dtypes import nbytes
 from flopkit.models import passes
 from flopkit.models.formats import Formats, Weights, by_role, part_bytes
@@ -43,7 +43,7 @@ def formats_of(model: Stack, weights: Weights | None) -> Formats:
 def _tied(model: Stack, formats: Formats) -> Formats:
     """A tied table is one tensor, which has the format of the head."""
     table, head = formats.of("embedding"), formats.of("head")
-    if table == head:
+    if same(table, head):
         return formats
     if reading(model.tied) != "plain":
         raise ValueError(f"embedding {table}, head {head}: {model.name} may be tied; give both the same format")

@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterator
 
 from flopkit.names import find
 from flopkit.published import serving, training
+from flopkit.published.audit import Cause, Trainer, trainer, trainer_names, trainers
+from flopkit.published.collectives import AllReduce, nccl_tests
+from flopkit.published.parallel_runs import ParallelRun, parallel_runs
 from flopkit.published.rows import Agreement, Row, read
 from flopkit.published.training import llm_foundry_printed
 from flopkit.published.translating import presets, translate
 from flopkit.tables import Table
 
-__all__ = ["Row", "check", "llm_foundry_printed", "names", "presets", "rows", "source", "tally", "translate"]
+__all__ = [
+    "AllReduce", "Cause", "ParallelRun", "Row", "Trainer", "check", "llm_foundry_printed", "names", "nccl_tests", "parallel_runs", "presets", "rows", "source", "tally", "trainer",
+    "trainer_names", "trainers", "translate",
+]  # fmt: skip
 
 _TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "llm_foundry": training.llm_foundry, "narayanan_2021": training.narayanan, "korthikanti_2022": training.korthikanti,

@@ -101,8 +101,17 @@ class Dataset:
 
     @property
     def devices(self) -> dict[str, str | None]:
-        """The devices as the source names them, and which of `flopkit.device_names` each is; None: none, or not known which."""
-        return {published: name or None for published, name in self._header["devices"].items()}
+        """The devices as the source names them, and which of `flopkit.device_names` each is; None: ``without_device`` says why."""
+        return {said: None if ":" in name else name for said, name in self._header["devices"].items()}
+
+    @property
+    def without_device(self) -> dict[str, str]:
+        """Why the others have no name here: "card not stated: …", or "not in flopkit: …".
+
+        >>> dataset("tensorrt_llm").without_device
+        {'A100': 'card not stated: SXM or PCIe, 40 or 80 GB'}
+        """
+        return {said: name for said, name in self._header["devices"].items() if ":" in name}
 
     @property
     def peaks(self) -> dict[str, dict[str, float]]:

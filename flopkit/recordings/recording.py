@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.resources import files
 from itertools import pairwise
@@ -85,7 +85,8 @@ class Recording:
         """
         path = Path(path)
         try:
-            data = json.loads(machine.text_of(path), parse_constant=_no_number, object_pairs_hook=_each_once)
+            text = machine.text_of(path)
+            data = json.loads(text, parse_constant=_no_number, object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is damaged or no recording: {error}; {_way_out(path)}") from error
         schema = data.get("schema") if isinstance(data, dict) else None
@@ -93,7 +94,7 @@ class Recording:
             raise ValueError(
                 f"{path} is no recording of this flopkit: schema={schema!r}, not {SCHEMA!r}; {_way_out(path)}"
             )
-        if wrong := next(_faults(data), None):
+        if wrong := _fault_of(text):
             raise ValueError(f"{path} was changed or is not whole: {wrong}; {_way_out(path)}")
         del data["schema"]
         return _made(**{**data, "results": tuple(data["results"])}, path=path)
@@ -176,6 +177,12 @@ def _faults(data: Mapping[str, Any]) -> Iterator[str]:
         seen.add(name)
     if (ceilings := data["ceilings"]) is not None:
         yield from (f"ceilings, {fault}" for fault in _odd_ceilings(ceilings))
+
+
+@lru_cache(maxsize=16)
+def _fault_of(text: str) -> str | None:
+    """The first fault of a recording's text, which is JSON. A text that was checked once in this process is not checked again."""
+    return next(_faults(json.loads(text)), None)
 
 
 def _faults_of(record: Record) -> Iterator[str]:

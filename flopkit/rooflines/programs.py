@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ __all__ = ["Calls", "ProgramBound", "program_bound"]
 
 _COLUMNS = ("operator", "phase", "dtype", "calls", "flops", "bytes", "seconds", "share", "bound")
 _UNITS = {"flops": "FLOPs", "bytes": "B", "seconds": "s", "share": "%"}
+COMMUNICATION = "communication"
 _UNKNOWN = "of operators that nobody knows"
 _WIDE = ("int16", "int32", "int64", "uint16", "uint32", "uint64")  # for which no maker prints a peak
 
@@ -41,7 +42,7 @@ class ProgramBound:
     """The least time of a program on a device, and where that time goes: the result of `flopkit.Report.roofline`."""
 
     rows: list[dict[str, Any]]  # by operator and phase, the most time first: calls, flops, bytes, seconds, share, bound
-    by_phase: dict[str, float]  # seconds of forward, backward, recompute and optimizer
+    by_phase: dict[str, float]  # seconds of forward, backward, recompute and optimizer; on a cluster, of communication
     device: str
     dtype: str | None  # the format whose peak was used for every operator; None: each operator's own
     peaks: dict[str, float]  # FLOP/s by number format, for the formats of the program's products
@@ -51,7 +52,7 @@ class ProgramBound:
 
     @property
     def seconds(self) -> float:
-        """The sum over all calls of ``max(flops / peak, bytes / bandwidth)``: the operators run one after the other."""
+        """The sum over all calls of ``max(flops / peak, bytes / bandwidth)``, on a cluster with communication: one after the other."""
         return sum(self.by_phase.values())
 
     @property
@@ -72,13 +73,43 @@ class ProgramBound:
         """
         return float(sum(row["at_peak"] for row in self.rows) / self.seconds) if self.seconds else 0.0
 
+    @property
+    def communication_seconds(self) -> float:
+        """Seconds of what goes between the devices of a cluster, one collective after the other; 0 on a device."""
+        return self.by_phase.get(COMMUNICATION, 0.0)
+
+    @property
+    def overlapped_seconds(self) -> float:
+        """The least time if communication runs beside all else: the longer of the two. ``seconds`` is their sum, where nothing hides."""
+        return max(self.seconds - self.communication_seconds, self.communication_seconds)
+
+    def beside(self, rows: list[dict[str, Any]], where: str, notes: list[str]) -> ProgramBound:
+        """The same with *rows* of communication, which have an operator, calls and seconds, on the cluster *where*.
+
+        Parameters
+        ----------
+        rows : list[dict[str, Any]]
+            What was communicated.
+        where : str
+            The cluster's name.
+        notes : list[str]
+            What the rows leave out.
+        """
+        nothing = dict.fromkeys(("flops", "bytes", "compute_seconds", "memory_seconds", "at_peak"), 0)
+        added = [{"phase": COMMUNICATION, "dtype": "", **nothing, "bound": COMMUNICATION, **row} for row in rows]
+        by_phase = self.by_phase | {COMMUNICATION: float(sum(row["seconds"] for row in rows))}
+        total = sum(by_phase.values())
+        order = [{**row, "share": row["seconds"] / total if total else 0.0} for row in (*self.rows, *added)]
+        order.sort(key=lambda row: -row["seconds"])
+        return replace(self, rows=order, by_phase=by_phase, device=where, notes=[*self.notes, *notes])
+
     def table(self, most: int | None = None) -> Table:
         """The rows as a table, the first *most* of them; None: all.
 
         Notes
         -----
         Columns: *operator*, *phase*, *dtype* that its products run in, *calls*, *flops* that were executed, *bytes*, the least
-        *seconds* of all its calls, their *share* of the total, and *bound*: compute or memory.
+        *seconds* of all its calls, their *share* of the total, and *bound*: compute, memory or communication.
         """
         caption = f"least time on {self.device}, {self._formats()}, convention {self.convention}"
         if most is not None and len(self.rows) > most:
@@ -100,6 +131,10 @@ class ProgramBound:
             f"{show(self.compute_seconds)} bound by arithmetic{' at ' * bool(rates)}{rates}, "
             f"{show(self.memory_seconds)} by memory at {show(self.bandwidth, 'B/s')}; "
             f"at most {show(self.utilisation, '%')} of the peak",
+            f"{show(self.communication_seconds)} of communication over links and network; at least {show(self.overlapped_seconds)} if it runs "
+            "beside all else"
+            if COMMUNICATION in self.by_phase
+            else "",
             *self.notes,
         ]
         return [line for line in lines if line]

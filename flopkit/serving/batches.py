@@ -1,4 +1,4 @@
-"""How many sequences fit, and from which batch on decoding is limited by arithmetic, if it ever is."""
+"""From which batch on decoding is limited by arithmetic, if it ever is: as a whole, and in its dense layers."""
 
 from __future__ import annotations
 
@@ -7,37 +7,20 @@ from typing import Any
 from flopkit import devices
 from flopkit.dtypes import DType
 from flopkit.models import Model
+from flopkit.models.caches import CacheFormat
 from flopkit.models.catalogue import the_model
 from flopkit.models.formats import Weights
+from flopkit.models.serving_pass import decoded
 from flopkit.serving.bounds import arithmetic
-from flopkit.sizes import number
+from flopkit.sizes import choice, number
 
-__all__ = ["batch_at_ridge", "intensity_limit", "largest_batch"]
+__all__ = ["batch_at_ridge", "intensity_limit"]
 
-
-def largest_batch(
-    model: Model | str,
-    device: Any,
-    *,
-    context: int,
-    weights: Weights | None = None,
-    kv_cache: DType | None = None,
-    count: int = 1,
-) -> int:
-    """How many sequences of *context* tokens fit beside the weights; 0 where not even one does.
-
-    >>> largest_batch("llama-3-70b", "h100-sxm", context=8192, count=8)
-    185
-    """
-    model, device = the_model(model), devices.device(device)
-    if device.memory is None:
-        raise ValueError(f"{device.name}: its memory is not known; make a device with flopkit.Device(..., memory=...)")
-    room = number("count", count) * device.memory - model.weight_bytes(weights)
-    return max(0, int(room // model.kv_bytes(context=number("context", context), dtype=model.cache_format(kv_cache))))
+PARTS = ("step", "dense", "experts", "cache")
 
 
 def intensity_limit(
-    model: Model | str, *, context: int, weights: Weights | None = None, kv_cache: DType | None = None
+    model: Model | str, *, context: int, weights: Weights | None = None, kv_cache: CacheFormat | None = None
 ) -> float:
     """FLOPs per byte of a step of decoding that no batch passes: a sequence's FLOPs by the bytes that it adds.
 
@@ -55,26 +38,47 @@ def intensity_limit(
 
 
 def batch_at_ridge(
-    model: Model | str, device: Any, *, context: int, weights: Weights | None = None, kv_cache: DType | None = None, compute: DType | None = None
+    model: Model | str, device: Any, *, context: int, weights: Weights | None = None, kv_cache: CacheFormat | None = None, compute: DType | None = None,
+    part: str = "step",
 ) -> int | None:  # fmt: skip
     """The first batch at which decoding is compute-bound; None where no batch is, because the caches alone keep the memory busy.
 
-    Any number of equal devices gives the same answer. Whether so many sequences fit is another question: `largest_batch`.
+    Any number of equal devices gives the same answer. Whether so many sequences fit is another question: `largest_batch`. The
+    other parameters are those of `decode`.
 
+    Parameters
+    ----------
+    context : int
+        Tokens of a sequence.
+    part : str, optional
+        Of what: ``"step"``, all arithmetic beside all reading, as where everything overlaps; ``"dense"``, the dense layers alone, which
+        are compute-bound from there on where layers run in order; ``"experts"``, the experts; ``"cache"``, attention's core.
+
+    Examples
+    --------
     >>> batch_at_ridge("llama-3-70b", "h100-sxm", context=512), batch_at_ridge("llama-3-70b", "h100-sxm", context=8192)
     (453, None)
+    >>> [batch_at_ridge("llama-3-70b", "h100-sxm", context=8192, part=part) for part in ("dense", "cache")]
+    [296, None]
     """
     model, device = the_model(model), devices.device(device)
+    choice("part", part, PARTS)
+    sizes: dict[str, Any] = {"context": number("context", context), "weights": weights, "kv_cache": kv_cache}
     ridge = arithmetic(model, device, weights, compute) / device.bandwidth
-    if intensity_limit(model, context=context, weights=weights, kv_cache=kv_cache) <= ridge:
+    if part == "step" and intensity_limit(model, **sizes) <= ridge:
         return None
 
     def reached(batch: int) -> bool:
-        return bool(model.decode(context=context, batch=batch, weights=weights, kv_cache=kv_cache).intensity >= ridge)
+        if part == "step":
+            return bool(model.decode(batch=batch, **sizes).intensity >= ridge)
+        found = decoded(model, batch=batch, new=1, experts="most", **sizes).grouped().get(part)
+        return found is not None and bool(found.flops >= ridge * found.bytes)
 
     low, high = 0, 1  # the intensity grows with the batch
     while not reached(high):
         low, high = high, 2 * high
+        if high > 2**40:
+            return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if reached(middle) else (middle, high)

@@ -7,8 +7,8 @@ from typing import Any
 
 from flopkit.arithmetic import Number, where
 from flopkit.models import Model
-from flopkit.serving.bounds import decode
-from flopkit.sizes import positive, size
+from flopkit.serving.bounds import SCHEDULES, decode
+from flopkit.sizes import choice, positive, size
 
 __all__ = ["Speculation", "expected_tokens", "speculate"]
 
@@ -43,6 +43,7 @@ def speculate(
     drafted: int,
     acceptance: float,
     draft: Model | str | None = None,
+    schedule: str = "overlapped",
     **rest: Any,
 ) -> Speculation:
     """Speculative decoding: a small model drafts tokens one by one, the large one verifies them in a single step.
@@ -63,6 +64,8 @@ def speculate(
         The chance that a drafted token is accepted, the same for each.
     draft : Model or str, optional
         The model that drafts. None: drafting costs nothing, as with tokens copied from the prompt.
+    schedule : str, optional
+        ``"overlapped"`` or ``"in order"``, as in `Bound`.
     **rest : Any
         *batch*, *weights*, *kv_cache*, *compute* and *count*, as in `decode`, for both models.
 
@@ -73,10 +76,12 @@ def speculate(
     (3.36, 2.34)
     """
     tokens = expected_tokens(drafted, acceptance)
-    step, verify = (
-        decode(model, device, context=context, **rest),
-        decode(model, device, context=context + drafted, new=drafted + 1, **rest),
-    )
-    small = decode(draft, device, context=context, **rest).seconds if draft is not None else 0
-    seconds = drafted * small + verify.seconds
-    return Speculation(tokens, seconds, tokens * step.seconds / seconds)
+    choice("schedule", schedule, tuple(SCHEDULES))
+
+    def least(of: Model | str, **sizes: Any) -> Any:
+        bound = decode(of, device, **sizes, **rest)
+        return (bound.in_order if schedule == "in order" else bound).seconds
+
+    small = least(draft, context=context) if draft is not None else 0
+    seconds = drafted * small + least(model, context=context + drafted, new=drafted + 1)
+    return Speculation(tokens, seconds, tokens * least(model, context=context) / seconds)

@@ -77,6 +77,30 @@ class Lengths:
         """
         return -int((-self._values // number("chunk", size)).sum())
 
+    def filled(self, size: Any) -> int:
+        """Tokens of the chunks of *size* tokens, those that fill up the last one of a
+        document among them; a document that is shorter than a chunk is one of its own length.
+
+        >>> lengths_of([3, 1, 2]).filled(2)
+        7
+        """
+        return int(self._filled(number("chunk", size)).sum())
+
+    def filled_pairs(self, size: Any) -> int:
+        """Pairs of two of these tokens in one chunk.
+
+        >>> lengths_of([3, 1, 2]).filled_pairs(2)
+        13
+        """
+        import numpy
+
+        return int(self._filled(width := number("chunk", size)).dot(numpy.minimum(self._values, width)))
+
+    def _filled(self, width: int) -> Any:
+        import numpy
+
+        return numpy.where(self._values < width, self._values, -(-self._values // width) * width)
+
 
 def lengths_of(value: Any) -> Lengths:
     """Check *value*, the lengths of documents: a list, tuple, range, array or tensor of

@@ -29,6 +29,8 @@ def size(name: str, value: Any, *, minimum: int = 1) -> Any:
         ...
     ValueError: tokens=0: a size must be at least 1
     """
+    if type(value) is int and minimum <= value <= LARGEST:
+        return value
     kind = reading(value)
     if kind == "altair":
         if not hasattr(value, "__mul__"):  # alt.expr("p * 2") is a finished expression, of which no other is made

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from flopkit.arithmetic import Number, maximum, ratio
+from flopkit.arithmetic import Number, is_zero, maximum, ratio, total
 from flopkit.cost import amount
 from flopkit.tables import Table
 
@@ -14,21 +14,27 @@ __all__ = ["OPTIMIZERS", "PRECISIONS", "Kept", "Memory", "Precision", "state_byt
 
 
 class Precision(NamedTuple):
-    """Bytes of a parameter: its weight, its gradient, a second copy in fp32 that the optimiser changes, one state of the optimiser."""
+    """Bytes of a parameter: its weight, its gradient, a second copy in fp32 that the optimiser changes, one state of the optimiser, the sum of
+    gradients that is kept beside them, and the weight in which products run, where that is another one."""
 
     weight: int
     gradient: int
     master: int
     state: int
+    summed: int = 0
+    cast: int = 0
 
 
 PRECISIONS = {
     "fp32": Precision(4, 4, 0, 4),
     "mixed": Precision(2, 2, 4, 4),  # Rajbhandari et al. 2020, section 3.1: 2 + 2 + 12
     "mixed-fp32-gradients": Precision(2, 4, 4, 4),  # Megatron-Core, distributed optimizer: "bf16 parameters, fp32 gradients"
+    "mixed-both-gradients": Precision(2, 2, 4, 4, 4),  # 16-bit gradients, and their fp32 sum over several passes
+    "autocast": Precision(4, 4, 0, 4),  # torch.autocast; what it casts is there for a step and counts among the activations
     "bf16": Precision(2, 2, 0, 2),
+    "fsdp": Precision(4, 4, 0, 4, cast=2),  # FSDP2's MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=fp32): layers are gathered in 16 bits
 }  # fmt: skip
-"""What is stored for a parameter: with Adam 16, 16, 18 and 8 bytes."""
+"""What is stored for a parameter: with Adam 16, 16, 18, 20, 16, 8 and 16 bytes."""
 
 OPTIMIZERS = {
     "adam": (2, None),
@@ -47,7 +53,7 @@ def state_bytes(precision: str, optimizer: str) -> tuple[int, int, int]:
     """
     kind = PRECISIONS[precision]
     states, each = OPTIMIZERS[optimizer]
-    return kind.weight, kind.gradient, kind.master + states * (kind.state if each is None else each)
+    return kind.weight, kind.gradient + kind.summed, kind.master + states * (kind.state if each is None else each)
 
 
 class Kept(NamedTuple):
@@ -82,12 +88,17 @@ class Memory:
         What one layer keeps without recompute, the first kind of layer where there are several, of the decoder where there is an encoder.
     kept_by : str, optional
         Whose list *kept* is: ``"one layer"``, or ``"the network"`` where its layers are not equal.
+    gathered : Number, optional
+        Where each of several devices has a share of the states: whole layers, their whole gradients, and the buffers around them, the most
+        at once, see `gathered`.
 
     Notes
     -----
-    All of it lies on one device: tensor and sequence parallelism, which divide it, are not known here.
+    Tensor and sequence parallelism, which divide activations, are not known here.
+    The total is a sum of the most that each part takes: all gradients, which the first backward pass makes one after another, beside all
+    activations, which it frees, and beside the largest layers that are gathered.
     Not counted: gradients of activations, work space of kernels, memory that the allocator holds and cannot use, the CUDA context,
-    buffers for communication, and tensors that the program holds on to by itself (logits that it returns).
+    what a library for communication takes, and tensors that the program holds on to by itself (logits that it returns).
 
     Examples
     --------
@@ -105,6 +116,7 @@ class Memory:
     again: Number
     kept: tuple[Kept, ...] = ()
     kept_by: str = "one layer"
+    gathered: Number = 0
 
     @property
     def states(self) -> Number:
@@ -118,16 +130,18 @@ class Memory:
 
     @property
     def total(self) -> Number:
-        """States and activations."""
-        return self.states + self.activations
+        """States, activations, and whole layers that are gathered, the most of each."""
+        return total([self.states, self.activations, self.gathered])
 
     def table(self) -> Table:
         """One row a part, the total last. Of the ends and what is computed again, only the larger one counts: they are never there together."""
         lines = [
             ("weights", self.weights), ("gradients", self.gradients), ("optimiser", self.optimizer),
             ("activations, layers", self.layers), ("activations, ends or recompute", maximum(self.ends, self.again)),
-            ("total", self.total),
         ]  # fmt: skip
+        if not is_zero(self.gathered):
+            lines.append(("gathered layers", self.gathered))
+        lines.append(("total", self.total))
         return _table("part", lines, self.total, self.name)
 
     def layer_table(self) -> Table:

@@ -20,15 +20,15 @@ def adam_step(*, params: Size, precision: str = "mixed", weight_decay: Flag = Tr
 
     FLOPs: none, there is no product of matrices. Vector FLOPs: 13 a parameter, 14 with *weight_decay*.
     Bytes: gradient, weight and both states are read, weight and both states are written; in mixed precision the weight is the copy in
-    fp32, and the 16-bit weight is written besides. That is 28 bytes a parameter for ``"fp32"`` and ``"mixed"``, 30 for
-    ``"mixed-fp32-gradients"``, 14 for ``"bf16"``.
+    fp32, and the 16-bit weight is written besides. That is 28 bytes a parameter for ``"fp32"``, ``"autocast"``, ``"fsdp"`` and ``"mixed"``, 30 for
+    ``"mixed-fp32-gradients"`` and ``"mixed-both-gradients"``, 14 for ``"bf16"``.
 
     Parameters
     ----------
     params : Size
         Trained numbers.
     precision : str, optional
-        What is stored for a parameter: ``"fp32"``, ``"mixed"``, ``"mixed-fp32-gradients"`` or ``"bf16"``.
+        What is stored for a parameter, as in `Model.train_memory`.
     weight_decay : Flag, optional
         Whether weights decay, as in AdamW.
 
@@ -54,7 +54,7 @@ def adam_step(*, params: Size, precision: str = "mixed", weight_decay: Flag = Tr
     choice("precision", precision, tuple(PRECISIONS))
     kind = PRECISIONS[precision]
     changed = (kind.master or kind.weight) + 2 * kind.state
-    moved = kind.gradient + 2 * changed + (kind.weight if kind.master else 0)
+    moved = (kind.summed or kind.gradient) + 2 * changed + (kind.weight if kind.master else 0)
     return Cost(
         "adam step", vector_by_kind={"elementwise": params * (ADAM + weight_decay * DECAY)}, bytes=params * moved
     )

@@ -13,6 +13,7 @@ from flopkit.conventions import EXACT, TORCH, Convention, as_convention
 from flopkit.cost import Cost
 from flopkit.derivations import number_format
 from flopkit.sizes import positive, size
+from flopkit.utilization.products import by_product
 
 __all__ = ["Gauge", "Utilization", "is_bare", "of_bytes", "of_flops", "under_both"]
 
@@ -65,7 +66,16 @@ class Utilization(float):
         return Utilization, (float(self), repr(self), self.peak, self.convention, self.others)
 
 
-_CLOCK = "The clock was read before the device had finished: call torch.cuda.synchronize() first."
+_EARLY = "The clock was read before the device had finished:"
+_WAITS = {  # how a program waits for a device, by its maker
+    "NVIDIA": "call torch.cuda.synchronize() first",
+    "AMD": "call torch.cuda.synchronize() first, which on ROCm waits for this device",
+    "Google": "call jax.block_until_ready(…) on what the step gave, or torch_xla.sync(wait=True) first",
+    "Intel": "call torch.hpu.synchronize() first",
+    "Apple": "call torch.mps.synchronize() or mlx.core.eval(…) first",
+    "AWS": "call torch_xla.sync(wait=True) first",
+}
+_WAIT = "wait for it first, with torch.cuda.synchronize(), jax.block_until_ready(…) or what its framework has"
 _SEVERAL = "of several devices, steps or batches beside the time of one; count= is the number of devices."
 _FORMAT = "Another device or number format than the one that ran: fp32 runs as tf32 where that is allowed."
 _EXPERTS = "All experts in N, of which a token uses a few."
@@ -169,7 +179,7 @@ def of_bytes(work: Any, device: Any, count: Any) -> Gauge:
     return Gauge(
         "MBU", "B/s", moved, count, at_peak, at_peak / _ROUNDED, device.bandwidth, _title(device),
         rule=f"{_ROUNDED} × the printed bandwidth, which is rounded",
-        causes=(_CLOCK, f"Bytes {_SEVERAL}", _CACHED, _OVERCLOCKED),
+        causes=(_clock(device), f"Bytes {_SEVERAL}", _CACHED, _OVERCLOCKED),
     )  # fmt: skip
 
 
@@ -190,7 +200,7 @@ def of_flops(name: str, which: str, work: Any, device: Any, dtype: Any, count: A
         name, "FLOP/s", amount, count, _among(at_peak, count), _among(_time(flops, limits), count) if limits else None,
         _peak(device, next(iter(flops))) if len(flops) == 1 else amount / at_peak, _title(device),
         rule="; ".join(f"{format}: {limit.rule}" for format, limit in limits.items()),
-        causes=(_CLOCK, f"FLOPs {_SEVERAL}", _FORMAT, *([_EXPERTS] if bare else [])),
+        causes=(_clock(device), f"FLOPs {_SEVERAL}", _FORMAT, *([_EXPERTS] if bare else [])),
         formats=tuple(flops), convention=convention, others=others,
         uncounted=0 if bare else len(getattr(work, "uncounted", ())),
     )  # fmt: skip
@@ -209,6 +219,10 @@ def _other(convention: Convention) -> Convention:
 
 def _by_format(work: Any, which: str, device: Any, dtype: Any) -> dict[str, Any]:
     """FLOPs, a multiply-add as two, by the number format whose peak they meet."""
+    if isinstance(dtype, Mapping):
+        found = by_product(work, which, dtype)
+        fma = as_convention(work.convention).fma
+        return found if fma == 2 else {format: 2 * flops for format, flops in found.items()}
     chosen = number_format("bf16" if dtype is None else dtype)
     if is_bare(work):
         instead = ", a Cost, a training step or a Report"
@@ -255,6 +269,11 @@ def _device(device: Any, wanted: str) -> Any:
 def _peak(device: Any, dtype: str) -> Any:
     peak = device.peak
     return peak(dtype) if reading(peak) == "plain" and callable(peak) else peak
+
+
+def _clock(device: Any) -> str:
+    """The first of the usual causes, in the words of the device's own framework."""
+    return f"{_EARLY} {_WAITS.get(getattr(device, 'vendor', ''), _WAIT)}."
 
 
 def _title(device: Any) -> str:

@@ -52,7 +52,8 @@ class StepTime:
 class Meter:
     """The time and the MFU of each step of a training loop, and their mean over the last ones.
 
-    Call `step` at the end of each step. The first interval begins when the meter is made.
+    Call `step` at the end of each step. The first interval begins when the meter is made. Callbacks for Hugging Face's ``Trainer`` and for
+    Lightning that do so are in ``flopkit.integrations``.
 
     Parameters
     ----------
@@ -82,8 +83,11 @@ class Meter:
     Notes
     -----
     A GPU works on when ``step()`` of an optimiser has returned, so a single time is only right after
-    ``torch.cuda.synchronize()``. Calling that in each step costs little where steps take long; otherwise call it, and
-    ``meter.step(steps=N)``, after every N steps. The running mean is right either way, once launches have to wait for the GPU.
+    ``torch.cuda.synchronize()`` (JAX: ``jax.block_until_ready``). Calling that in each step costs little where steps take long;
+    otherwise call it, and ``meter.step(steps=N)``, after every N steps.
+
+    A step that is too short to be true is in no mean, and ``refused`` counts it. Its work went on in a later step, whose time is then too
+    long, so the mean is rather too low than too high. Wait for the device, and both are right.
 
     Not counted: evaluation and checkpoints that stand between `start` and the next `step`.
 
@@ -136,7 +140,7 @@ class Meter:
         self._calls, self._all_steps, self._all_seconds = 0, 0, 0.0
         self._all_usual, self._all_work = 0, list[Any]()  # steps of the usual FLOPs, and the FLOPs of all others
         self._problem, self._warned = "", False
-        self.steps = 0
+        self.steps = self.refused = 0
         self.last: StepTime | None = None
         self._clock = clock
         self.start()
@@ -168,12 +172,14 @@ class Meter:
         warm_up = self._calls < self._warm_up
         self._calls += 1
         self.steps += steps
-        if not warm_up:
+        self.last = self._at(elapsed / steps, warm_up, work)
+        if math.isnan(self.last.mfu) or (self.last.hfu is not None and math.isnan(self.last.hfu)):
+            self.refused += steps
+        elif not warm_up:
             self._recent.append((elapsed, steps, work))
             self._all_usual, self._all_work = _added(self._all_usual, self._all_work, steps, work)
             self._all_seconds += elapsed
             self._all_steps += steps
-        self.last = self._at(elapsed / steps, warm_up, work)
         if self._problem and not self._warned:
             self._warned = True
             warnings.warn(self._problem, RuntimeWarning, stacklevel=2)
@@ -181,7 +187,8 @@ class Meter:
 
     @property
     def mean(self) -> StepTime:
-        """The mean over the window: the FLOPs of all its steps, divided by their time. NaN before there is one."""
+        """The mean over the window: the FLOPs of all its steps, divided by their time, without those that were refused. NaN before there
+        is one."""
         steps = sum(steps for _, steps, _ in self._recent)
         if not steps:
             return self._at(math.nan)
@@ -286,10 +293,13 @@ class Meter:
     def __repr__(self) -> str:
         mean, in_window = self.mean, sum(steps for _, steps, _ in self._recent)
         if not in_window:
-            return f"step {self.steps}: no time yet after the warm-up"
+            return f"step {self.steps}: no time yet after the warm-up{self._refused()}"
         shares = [f"MFU {units.format_value(mean.mfu, '%')}" if math.isnan(mean.mfu) else repr(mean.mfu)]
         shares += [f"HFU {units.format_value(mean.hfu, '%')}"] if mean.hfu is not None else []
-        return f"step {self.steps}, {units.seconds(mean.seconds)} (mean of {in_window}): {'; '.join(shares)}"
+        return f"step {self.steps}, {units.seconds(mean.seconds)} (mean of {in_window}{self._refused()}): {'; '.join(shares)}"
+
+    def _refused(self) -> str:
+        return f", {self.refused} refused" if self.refused else ""
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()

@@ -110,3 +110,9 @@ class _Changed(Lengths):
 
     def chunks(self, size: Any) -> Any:
         return self._changed("chunks", size)
+
+    def filled(self, size: Any) -> Any:
+        return self._changed("filled", size)
+
+    def filled_pairs(self, size: Any) -> Any:
+        return self._changed("filled_pairs", size)

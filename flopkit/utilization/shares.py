@@ -26,7 +26,9 @@ def mfu(flops: Any, *, seconds: Any, device: Any, dtype: Any = None, count: Any 
         A name, a `Device`, or anything with ``peak``, as in `roofline`. ``fk.device()`` is the current CUDA device.
     dtype : Any, optional
         The number format whose peak is met. None: ``"bf16"``; for a report each operator meets the peak of its own
-        operands, and the share is Σ flops / peak over the formats, divided by the time.
+        operands, and the share is Σ flops / peak over the formats, divided by the time. For a `Cost` and a training step formats may
+        have names, too: ``{"linear": "fp8", "rest": "bf16"}``, by what the products multiply: ``"linear"`` (the layers' weights),
+        ``"scores"`` (attention's two products), ``"router"``, ``"head"``. The share is that of the ideal time.
     count : Any, optional
         How many devices did the work together.
 

@@ -190,7 +190,9 @@ def charted(cells: list[Cell]) -> list[ast.Call]:
 def pictured(book: Notebook) -> list[str]:
     """What the figures and drawings in the chapter are said to show, to those who see them and to those who don't."""
     shown = dict.fromkeys(call.func.attr for call in charted(book.code) if call.func.attr in gallery.__all__)
-    return [f"{figure.title}\n\n{figure.alt}" for figure in (getattr(gallery, name)() for name in shown)]
+    made = [getattr(gallery, name)() for name in shown]
+    figures = [figure for each in made for figure in (each if isinstance(each, charts.Tasks) else [each])]
+    return [f"{figure.title}\n\n{figure.alt}" for figure in figures]
 
 
 # -- judging ----------------------------------------------------------------------------------------------------

@@ -1,14 +1,17 @@
 """The file of verdicts, the cells that assert it, and the page that is made from it."""
 
 import re
+import sys
 
 import pytest
 from chapters import calls, literal, notebooks
 
 import flopkit as fk
 from book_ext import claims_page
-from flopkit.book.lessons import claims, sources
+from flopkit.book.lessons import claims, sources, verdict as _verdict
 from flopkit.published.rows import read
+
+module = sys.modules[_verdict.__module__]
 
 SETTLED = [claim for claim in claims().values() if claim.verdict is not None]
 
@@ -21,7 +24,7 @@ def test_every_claim_has_a_place():
     ]
     assert list(claims()) == ids
     for claim in claims().values():
-        assert 1 <= claim.chapter <= 18
+        assert 1 <= claim.chapter <= 19
         assert claim.claim.endswith(".")
 
 
@@ -37,7 +40,7 @@ def test_a_cell_asserts_each_verdict(claim):
 
 def test_a_text_of_2021_is_not_called_wrong_by_the_software_of_2026():
     """Epoch's text is of November 2021: what it says of tools and profilers was not put to the tools of that day."""
-    for name in ("D1", "D5"):
+    for name in ("D1", "D3", "D5"):
         assert claims()[name].verdict == "dated" and "2021" in claims()[name].finding
 
 
@@ -56,20 +59,28 @@ def test_the_page_shows_every_claim_once():
         assert claim.claim in here
     for claim in SETTLED:
         entry = settled.split(f'id="{claim.id}"')[1].split("<span id=")[0]
-        assert claim.verdict in entry.lower() and claim.finding in entry and claim.ours in entry
+        assert (
+            claim.verdict.replace("under a named", "by") in entry.lower()
+            and claim.finding in entry
+            and claim.ours in entry
+        )
         assert f'"{claim.page}.html#{claim.anchor}"' in entry
-    assert f"{len(SETTLED)} of {len(claims())} claims are settled" in settled
+    assert f"{len(SETTLED)} of {len(claims())} claims are settled." in settled
 
 
-def test_the_verdicts_come_first_with_the_gravest_on_top():
-    """A line a verdict with a link to each of its claims, so that a reader need not walk through all of them."""
-    lines = [line for line in claims_page.settled().splitlines() if line.startswith("- *")]
-    kinds = [re.match(r"- \*([^*]+)\* \((\d+)\)", line) for line in lines]
-    assert [kind[1] for kind in kinds][:3] == ["wrong", "misleading", "holds"]
-    for kind, line in zip(kinds, lines, strict=True):
-        own = [claim.id for claim in SETTLED if claim.verdict == kind[1]]
-        assert re.findall(r'href="#(\w+)"', line) == own and int(kind[2]) == len(own)
-    assert sum(int(kind[2]) for kind in kinds) == len(SETTLED)
+def test_the_gravest_verdicts_come_first_and_a_filter_counts_each():
+    page = claims_page.settled()
+    offered = re.findall(r'value="(\w+)"[^>]*> ([^<(]+) \((\d+)\)', page)
+    assert [text for _, text, _ in offered][:4] == ["all", "wrong", "misleading", "holds"] and int(
+        offered[0][2]
+    ) == len(SETTLED)
+    shown = re.findall(r'data-verdict="(\w+)">\n\n<span id="(\w+)">', page)
+    assert len(shown) == len(SETTLED)
+    for slug, kind, count in offered[1:]:
+        own = [claim.id for claim in SETTLED if claim.verdict == kind]
+        assert [name for value, name in shown if value == slug] == own and int(count) == len(own)
+    order = [slug for slug, _, _ in offered[1:]]
+    assert [slug for slug, _ in shown] == sorted((slug for slug, _ in shown), key=order.index)
 
 
 def test_an_open_claim_promises_no_chapter_that_is_not_there():
@@ -115,6 +126,49 @@ def test_our_number_is_told_in_words():
         assert not claim.of.endswith("."), claim.id
 
 
+SMALL = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+def test_a_quote_is_short_says_where_it_was_read_and_has_the_numbers_of_the_claim():
+    quoted = {claim.id: claim for claim in claims().values() if claim.quote}
+    assert set(quoted) == {"B1", "B2", "B3", "B4", "B17", "C1", "C2", *(f"D{n}" for n in range(1, 12))}
+    for claim in quoted.values():
+        assert 5 <= len(claim.quote.split()) <= 25 and claim.quote == claim.quote.strip() and "“" not in claim.quote
+        assert len(claim.read.split()) > 3, claim.id
+        ours = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", claim.claim.replace(",", ""))}
+        ours |= {float(SMALL.index(word)) for word in re.findall(r"\w+", claim.claim.lower()) if word in SMALL}
+        ours |= {1.0} if " a " in claim.claim else set()
+        theirs = {float(number) for number in re.findall(r"(?<![A-Za-z\d.])\d+(?:\.\d+)?", claim.quote)}
+        assert theirs <= ours, (claim.id, theirs - ours)
+
+
+def test_the_page_shows_a_quote_beside_its_claim_and_says_why_there_is_none():
+    page, told = claims_page.settled(), claims_page.texts()
+    for claim in SETTLED:
+        entry = page.split(f'id="{claim.id}"')[1].split("<span id=")[0]
+        before, folded = entry.split("<details>")
+        assert before.split("</span>")[1].strip() == claim.claim, "one line a claim, all else is folded"
+        attributed = f'{sources()[claim.id[0]].author}: <q class="fk-quote">{claim.quote}</q>'
+        assert (attributed in folded) == bool(claim.quote)
+        assert f">Computed in chapter {claim.chapter}</a>" in folded
+        assert not claim.quote or claim.read in entry
+        told_briefly = re.search("<summary><b>(.*?)</summary>", entry)[1].replace("</b>", "").split(" · ")
+        assert told_briefly == [part for part in (claim.verdict.replace("under a named", "by"), claim.number) if part]
+        assert (f"“{claim.quote}”" in claim._repr_html_()) == bool(claim.quote)
+    for source in sources().values():
+        assert source.words in told and ("quoted" in source.words or "our words" in source.words or source.id == "A")
+
+
+@pytest.mark.parametrize(
+    "entry", [{"quote": "as they say"}, {"read": "their page"}, {"quote": "so " * 26, "read": "their page"}]
+)
+def test_a_quote_without_its_place_or_too_long_is_refused(monkeypatch, entry):
+    claim = {"claim": "It is so.", "source": "D", "chapter": 1, **entry}
+    monkeypatch.setattr(module, "_data", lambda: {"claims": {"D1": claim}})
+    with pytest.raises(ValueError, match="at most 25 words"):
+        module._read.__wrapped__()
+
+
 def test_sources_are_linked_where_they_can_be_read():
     page = claims_page.texts()
     assert [source.id for source in sources().values() if not source.url] == ["A"]
@@ -123,3 +177,13 @@ def test_sources_are_linked_where_they_can_be_read():
         own = [claim for claim in claims().values() if claim.id[0] == source.id]
         done = sum(claim in SETTLED for claim in own)
         assert re.search(rf"\*\*{source.id}\*\*.*{source.date}\. {done} of its {len(own)} claims", page)
+
+
+def test_b12_says_both_bounds():
+    """The finding's numbers are those of the two bounds of a step: everything overlapped, and layers in order."""
+    finding = claims()["B12"].finding
+    step = fk.serving.decode("llama-3-70b", "h100-sxm", context=512, batch=453, count=8)
+    first = fk.serving.batch_at_ridge("llama-3-70b", "h100-sxm", context=512, part="dense")
+    assert f"takes {1e3 * step.in_order.seconds:.1f} ms instead of {1e3 * step.seconds:.1f}" in finding
+    assert f"from {first} users on" in finding
+    assert fk.serving.batch_at_ridge("llama-3-70b", "h100-sxm", context=512, part="cache") is None

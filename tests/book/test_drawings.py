@@ -838,3 +838,38 @@ def test_intervals_are_those_of_the_same_calls():
     lowest, highest = min(found.round_means), max(found.round_means)
     heights = [mark.y for mark in drawing.marks("round")]
     assert (max(heights) - min(heights)) / unit == pytest.approx((highest - lowest) / 1e-5)
+
+
+# -- many GPUs ----------------------------------------------------------------------------------------------------
+
+
+def test_a_chunk_goes_around_the_ring():
+    """Three hops add up what four GPUs have, three more carry the sum to all: each GPU sends six chunks of a quarter."""
+    drawing = drawings.ring_all_reduce()
+    counts = [
+        [mark.text for i in range(4) for mark in canvas.named(f"chunk on GPU {i + 1}")] for canvas in drawing.canvases
+    ]
+    assert counts == [["1", "2", "3", "4"], ["4"] * 4]
+    hops = [mark for canvas in drawing.canvases for mark in canvas.named("hop")]
+    assert len(hops) == 2 * (4 - 1) == fk.parallel.all_reduce(bytes=4, ranks=4).steps
+    assert [mark.text for canvas in drawing.canvases for mark in canvas.named("step")] == [
+        f"step {i}" for i in (1, 2, 3, 5, 6, 4)
+    ]
+    assert f"{6 * 1 / 4:g} times the tensor" in drawing.title
+    for canvas in drawing.canvases:
+        boxes = [mark for i in range(4) for mark in canvas.named(f"GPU {i + 1}")]
+        for hop in (*canvas.named("hop"), *canvas.named("idle hop")):
+            assert not any(left < x < right and top < y < bottom for left, top, right, bottom in (box.box for box in boxes) for x, y in ((hop.x, hop.y), (hop.x + hop.w, hop.y + hop.h)))  # fmt: skip
+
+
+def test_cards_of_two_nodes_by_hand():
+    """16 GB over eight cards or an eighth over one: 2 · 1/2 · 2 GB each. The links of eight carry 2 · 7/8 · 16 GB, at 450 GB/s."""
+    drawing = drawings.node_cards()
+    whole, part = drawing.canvases[:2]
+    assert [len(canvas.named("member")) for canvas in (whole, part)] == [16, 2]
+    assert [len(canvas.named("wire of the group")) for canvas in (whole, part)] == [8, 1]
+    assert [len(canvas.named("card of the group")) for canvas in (whole, part)] == [16, 2]
+    said = words(drawing)
+    assert f"{2 * 7 / 8 * 16 / 450 * 1e3:.2f} ms" in said and "40 ms" in said and "over a single card, 320 ms" in said
+    with pytest.raises(ValueError, match="eight GPUs a node"):
+        drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(per_node=4))

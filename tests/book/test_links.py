@@ -25,12 +25,13 @@ LINKED = {
     "09_checkpointing": "backward pass, Activation checkpointing, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "11_measuring": "bf16, limit, rounds, CUDA graph, L2, tf32",
     "12_roofline": "roofline, arithmetic intensity, ridge point, peak, utilisation, bf16, compute-bound, memory-bound, prefill, decode, compulsory, meta",
-    "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
+    "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, Goodput, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
     "14_inverted_bottleneck": "utilisation, depthwise convolutions, meta",
     "10_experts": "mixture of experts, gated MLP, EXACT, fp8, Decoding, model FLOPs, TORCH",
     "calculator": "MFU, model FLOPs, EXACT, HFU, TORCH",
     "15_fusion": "fuse, attention core, memory-bound, ridge point, model FLOPs, meta, mixture of experts, EXACT",
     "16_decode": "batches, arithmetic intensity, ridge point, KV cache, prefill, decode, grouped-query attention, latent attention, sliding window, mixture of experts, meta, EXACT, TORCH, MFU, MBU",
+    "17_many_gpus": "ranks, collective, all-reduce, Data parallelism, EXACT, reduce-scatter, all-gather, bus bandwidth, ZeRO",
 }
 
 

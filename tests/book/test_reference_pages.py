@@ -1,5 +1,6 @@
 """The digits in the prose of README and of the pages "Hardware" and "Conventions", which have no cells to say them."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -45,34 +46,67 @@ def test_what_hardware_says_of_its_devices():
     assert "{} and {} GB/s for the two boards of the P100".format(*boards) in page
 
 
+def cells():
+    """Of each device, by column."""
+    heads = hardware_page.HEAD
+    every = (one for group in hardware_page.GROUPS for one in hardware_page.devices(group))
+    return {one.name: dict(zip(heads, hardware_page.row(one), strict=True)) for one in every}
+
+
 def test_hardware_tells_no_units_from_no_source():
-    """Volta, Turing and Ampere have no units for fp8, nor have the P100, CDNA 2 and TPUs up to v5e; of TPUs and Gaudis nobody prints fp32."""
-    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in hardware_page.peaks().splitlines()[2:]]
-    columns = {
-        name: {row[0] for row in rows if row[at] == mark} for name, at, mark in (("fp32", 1, "?"), ("fp8", 3, "–"))
+    """fp8 came with Hopper, Ada, CDNA 3 and TPU v5p, fp4 with Blackwell, CDNA 4 and Trainium3."""
+    rows = cells()
+    assert set(rows) == set(fk.device_names())
+    dashes = {
+        head: {name for name, row in rows.items() if row[head] == "–"}
+        for head in ("fp8", "fp4", "int8", "16 bit", "fp32")
     }
-    assert {name.split("-")[0] for name in columns["fp32"]} == {"tpu", "gaudi"}
-    old = r"p100|v100|t4|a10|rtx-30|mi250|tpu-v[34]|tpu-v5e"
-    assert columns["fp8"] == {name for name in fk.device_names() if re.match(old, name)}
-    assert sum(cell in "?–" for row in rows for cell in row) == len(columns["fp32"]) + len(columns["fp8"])
+    assert (
+        {"p40", "t4", "a100-sxm-80gb", "a30", "rtx-3060", "rtx-a6000", "mi250x-gcd", "tpu-v5e"}
+        <= dashes["fp8"]
+        <= dashes["fp4"]
+    )
+    assert not {name for name in dashes["fp8"] if re.match(r"h\d|l\d|rtx-[45]|b\d|g[bh]|mi3|tpu-v5p|tpu-v[67]", name)}
+    assert {"h100-sxm", "l40s", "rtx-4080", "mi300x", "mi325x", "tpu-v7x", "gaudi-3", "trainium2"} <= dashes["fp4"]
+    assert not {name for name in dashes["fp4"] if re.match(r"b\d|gb|rtx-5|rtx-pro|mi35|mi45|rubin|trainium3", name)}
+    assert dashes["16 bit"] == {"p40"} and not dashes["fp32"] and "v100-sxm" in dashes["int8"]
+    for head, key in (("fp8", "fp8"), ("fp4", "fp4"), ("int8", "int8"), ("fp32", "fp32")):
+        assert {name for name, row in rows.items() if row[head] not in "?–"} == {
+            name for name in rows if key in fk.device(name).dtypes
+        }
     page = (BOOK / "hardware.md").read_text("utf8")
     assert "A dash (–) means that the device has no such units." in page and "A question mark" in page
 
 
+def test_a_row_of_hardware():
+    assert list(cells()["h100-sxm"].values()) == [
+        *("**h100-sxm**", "2022", "989.4", "1,978.9", "–", "1,978.9", "67"),
+        *("3.35 TB/s", "295", "85.52", "450", "794.5", "700"),
+    ]
+
+
+def test_hardware_shows_each_maker_with_the_newest_first():
+    page = (BOOK / "hardware.md").read_text("utf8")
+    for group in hardware_page.GROUPS:
+        assert f"hardware_page:{group}\n" in page and getattr(hardware_page, group)().count("\n") > 4
+        rows = hardware_page.devices(group)
+        for one, after in itertools.pairwise(rows):
+            assert one.vendor != after.vendor or one.year >= after.year
+
+
 def test_the_sources_of_each_device_fold():
     text = hardware_page.sources()
-    assert re.findall(r"<summary>([^:]+): ", text) == list(fk.device_names()) and text.count("</details>") == len(
-        fk.device_names()
-    )
+    shown = re.findall(r"<summary>([^:]+): ", text)
+    assert sorted(shown) == sorted(fk.device_names()) and text.count("</details>") == len(shown)
+    assert "Memory: [Modal, J. Thundergolfer, what nvidia-smi reports](https://thundergolfer.com" in text
 
 
 def test_what_a_driver_reports():
     """Of the H100 and the H200, in MiB, as nvidia-smi prints them."""
     page = (BOOK / "hardware.md").read_text("utf8")
     h100, h200 = (mib * 2**20 for mib in (81_559, 143_771))
-    assert f"{h100 / 1e9:.1f} for an H100, {h200 / 1e9:.1f} for an H200" in page
-    for reported, name in ((h100, "h100-sxm"), (h200, "h200")):
-        assert 0.06 < reported / fk.device(name).memory - 1 < 0.075
+    assert f"{h100 / 1e9:.1f} for an H100 of 80 GB, {h200 / 1e9:.1f} for an H200 of 141 GB" in page
+    assert [h100, h200] == [fk.device(name).memory for name in ("h100-sxm", "h200")]
 
 
 def test_what_conventions_says_of_its_models():
@@ -98,4 +132,4 @@ def test_what_conventions_says_of_its_models():
         same.setdefault(tuple(giga(model, name) for model in steps), []).append(name)
     pairs = sorted(sorted(names) for names in same.values() if len(names) > 1)
     assert pairs == [["DEEPSEEK", "MEGATRON"], ["MAXTEXT_2024", "TORCH"], ["MEGATRON_2021", "MEGATRON_2022"], ["PALM", "TORCHTITAN_2024"]]  # fmt: skip
-    assert "Four pairs of rows are equal." in page and "Twenty conventions" in page and len(presets()) == 20
+    assert "Four rows have two names." in page and "Twenty conventions" in page and len(presets()) == 20

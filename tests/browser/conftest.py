@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
+from served import served
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Demo</title>
@@ -17,11 +15,6 @@ PAGE = """<!doctype html>
 html[data-theme=dark] {{ background: #121212; color: #ced6dd }}</style>{head}</head><body><main><h1>Demo</h1>{body}</main></body></html>"""
 
 SHARED = '<link rel="stylesheet" href="_static/figure.css"><script src="_static/figure.js?v=1" defer></script>'
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +39,8 @@ def demo_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def demo_site(demo_folder):
-    yield from _served(demo_folder)
+    with served(demo_folder) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +52,8 @@ def gallery_site(tmp_path_factory):
     from flopkit.charts import html
 
     pages = {f"{name}.html": (SHARED, html.fragment(getattr(gallery, name)())) for name in gallery.__all__}
-    yield from _served(_folder(tmp_path_factory.mktemp("gallery"), pages))
+    with served(_folder(tmp_path_factory.mktemp("gallery"), pages)) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +65,8 @@ def calculator_site(tmp_path_factory):
     from flopkit.charts import html
 
     pages = {"calculator.html": (SHARED, html.fragment(calculator()))}
-    yield from _served(_folder(tmp_path_factory.mktemp("calculator"), pages))
+    with served(_folder(tmp_path_factory.mktemp("calculator"), pages)) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +98,8 @@ def search_site(tmp_path_factory):
         head = f"<script>const DOCUMENTATION_OPTIONS = {json.dumps(settings)};</script>"
         head += "".join(f'<script src="{each}"></script>' for each in scripts)
         (folder / name).write_text(PAGE.format(head=head, body=body), "utf8")
-    yield from _served(folder)
+    with served(folder) as address:
+        yield address
 
 
 def _folder(folder, pages):
@@ -116,13 +113,3 @@ def _folder(folder, pages):
     for name, (head, body) in pages.items():
         (folder / name).write_text(PAGE.format(head=head, body=body), "utf8")
     return folder
-
-
-def _served(folder):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
@@ -16,10 +17,19 @@ FAULTS = (Path(__file__).parent / "faults.js").read_text("utf8")
 def show(page, name, nth=0):
     """Scroll to a figure and wait until it answers."""
     node = page.locator(f'figure[data-name="{name}"]').nth(nth)
+    choose(node)
     node.scroll_into_view_if_needed()
     page.wait_for_function("node => node.dataset.ready === 'yes'", arg=node.element_handle(), timeout=20_000)
     unfold(node)
     return node
+
+
+def choose(node):
+    """Of several figures behind tabs, click that of this one."""
+    if task := node.evaluate("node => node.closest('.fk-task')?.dataset.task"):
+        tab = node.page.locator(f'.fk-tabs [data-task="{task}"]')
+        if tab.get_attribute("aria-selected") == "false":
+            tab.click()
 
 
 def unfold(node):
@@ -75,10 +85,13 @@ def compare(figure, node, settings):
         if isinstance(value, bool):
             assert behind == str(value).lower()
         elif isinstance(value, (int, float)):
-            assert float(behind) == pytest.approx(value, rel=1e-12)
+            assert float(behind) == pytest.approx(value, rel=1e-12), shown.name
         else:
             assert behind == value
         assert data.inner_text() == texts[shown.name], shown.name
+        assert data.locator("xpath=ancestor::div[1]/dt").text_content() == figure.say(shown.label, **settings)
+    if figure.code:
+        assert node.locator(".fk-code code").text_content() == figure.python(**settings)
     for name, text in figure.setting_texts(**settings).items():
         assert node.locator(f'.fk-control:has([name="{name}"]) .fk-value').text_content() == text
         if figure.controls[name].kind == "slider":
@@ -115,15 +128,16 @@ def anything(figure, rng):
 
 
 def pixels(image):
+    """The colours of a screenshot: a row of red, green and blue for each pixel."""
     from PIL import Image
 
-    data = Image.open(io.BytesIO(image)).convert("RGB").tobytes()
-    return list(zip(data[::3], data[1::3], data[2::3], strict=True))
+    return np.asarray(Image.open(io.BytesIO(image)).convert("RGB")).reshape(-1, 3).astype(int)
 
 
-def is_close(pixel, colour, tolerance=40):
+def are_close(pixels, colour, tolerance=40):
+    """Of each pixel, whether it has this colour."""
     wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return all(abs(a - b) <= tolerance for a, b in zip(pixel, wanted, strict=True))
+    return (abs(pixels - wanted) <= tolerance).all(axis=-1)
 
 
 def css(page, node, variable):

@@ -13,31 +13,28 @@ from reader import PHONE, compare, settle, show, turn
 
 import flopkit as fk
 from flopkit.book.gallery import calculator
-from flopkit.book.gallery.any_model import COUNTS
+from flopkit.book.gallery.calculate_mfu import COUNTS
 from flopkit.models import config_names, hf_config
-from flopkit.models.architectures import NUMBERS
+from flopkit.models.architectures import FORMS
 from flopkit.models.config_fields import left_out
 
 pytestmark = pytest.mark.browser
-FIGURE = calculator()
+TASKS = calculator()
+FIT, RUN, SERVE, FIGURE = TASKS
 READ = [
     name
     for name in config_names()
-    if hf_config(name)["model_type"] in NUMBERS and hf_config(name).get("architectures") != ["MistralModel"]
+    if hf_config(name)["model_type"] in FORMS and hf_config(name).get("architectures") != ["MistralModel"]
 ]  # a model that is an encoder of sentences has no head, which the controls have
-# Ten families, each as the page opens, but for two runs.
+# Families, each with a run.
 FAMILIES = {
     "llama-3.1-70b": {},
     "qwen2.5-0.5b": {"recompute": "full", "users": 64, "weights": "fp8 or int8"},
     "qwen3-32b": {"recompute": "selective", "count": 128, "length": 32768},
-    "mistral-7b": {"length": 16384},
     "mixtral-8x7b": {},
-    "gemma-2-9b": {"batch": 4},
-    "gemma-3-27b": {"length": 131072, "cache": "fp8 or int8"},
+    "gemma-3-27b": {"context": 131072, "cache": "fp8 or int8"},
     "deepseek-v3": {"count": 2048, "rate": 3145728, "users": 256},
     "gpt2": {"length": 512},
-    "gpt-oss-20b": {},
-    "qwen3-30b-a3b": {},
     "olmo-2-7b": {"states": "8: all bf16, Adam"},
 }
 
@@ -51,9 +48,9 @@ def paste(node, config):
     """What a reader's paste does, and what the box then says; where it sets controls, the figure has drawn them."""
     node.evaluate("node => { node.dataset.settled = '' }")
     text = config if isinstance(config, str) else json.dumps(config)
-    node.get_by_label(FIGURE.paste.label).fill(text)
-    told = node.locator(".fk-paste [role=status]").inner_text()
-    if told.startswith("Read as"):
+    node.page.get_by_label(TASKS.paste.label).fill(text)
+    told = node.page.locator(".fk-paste [role=status]").inner_text()
+    if not told.endswith("Nothing was changed.") and told:
         node.page.wait_for_function("node => node.dataset.settled", arg=node.element_handle())
     return told
 
@@ -67,52 +64,202 @@ def said(node, *names):
     return [float(node.locator(f'data[data-name="{name}"]').evaluate("e => e.value")) for name in names]
 
 
+def word(node, name):
+    return node.locator(f'data[data-name="{name}"]').evaluate("e => e.value")
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_pasted_configuration_gives_the_numbers_of_its_model(open_page, name):
+    """Pasted once, read in each task."""
     page, config, run = open_page("calculator.html"), hf_config(name), FAMILIES[name]
     node = show(page, FIGURE.name)
     node.locator(".fk-data > summary").click()
-    turn(page, FIGURE, node, run)
+    turn(page, FIGURE, node, {key: value for key, value in run.items() if key in FIGURE.controls})
     assert paste(node, config).startswith(f"Read as a {config['model_type']}: ")
-    settings = state(node)
-    model = fk.from_hf(config)
-    sizes = {"seq": settings["length"], "batch": settings["batch"], "recompute": settings["recompute"]}
+    settings, model = state(node), fk.from_hf(config)
     assert settings["length"] == (run.get("length", 1024) if name == "gpt2" else run.get("length", 8192))
-
-    step, count = model.train_step(**sizes), settings["count"]
+    step, count = model.train_step(seq=settings["length"], recompute=settings["recompute"]), settings["count"]
     assert said(node, "params", "active") == [model.params, model.active_params]
     assert said(node, "a_token") == [pytest.approx(step.flops_per_token, rel=1e-12)]
     rows = node.locator("tbody tr").evaluate_all("rows => rows.map(row => row.cells[1].textContent)")
     counts = [step.under(convention).flops_per_token for convention in COUNTS.values()]
     assert rows == [fk.units.format_value(each, "FLOPs") for each in counts]
-
-    seconds = settings["batch"] * settings["length"] / settings["rate"]
-    peak = count * fk.device("h100-sxm").peak("bf16")
+    seconds, peak = settings["length"] / settings["rate"], count * fk.device("h100-sxm").peak("bf16")
     shares = [step.model_flops / seconds / peak, step.hardware_flops / seconds / peak]
     assert said(node, "mfu", "hfu") == pytest.approx(shares, rel=1e-12)
-    possible = node.locator('data[data-name="possible"]').evaluate("e => e.value") != "no"
-    if possible:
-        doctor = fk.doctor(
-            tokens_per_s=settings["rate"], model=model, seq=settings["length"], device="h100-sxm", count=count, recompute=settings["recompute"]
-        )  # fmt: skip
-        assert said(node, "mfu", "hfu") == pytest.approx([doctor.mfu, doctor.hfu], rel=1e-12)
-    assert possible or shares[0] > 0.9
+    assert word(node, "possible") != "no" or shares[0] > 0.9
 
+    node = show(page, FIT.name)
+    turn(page, FIT, node, {key: value for key, value in run.items() if key in FIT.controls})
+    settings = state(node)
     precision = "bf16" if settings["states"].startswith("8") else "mixed"
-    memory = model.train_memory(**sizes, precision=precision)
-    held = [memory.weights / count, memory.gradients / count, memory.optimizer / count, memory.activations]
-    parts = said(node, "weights_held", "gradients_held", "optimizer_held", "activations", "memory")
-    assert parts == pytest.approx([*held, sum(held)], rel=1e-12)
-    fits = node.locator('data[data-name="fits"]').evaluate("e => e.value")
-    assert (fits == "yes") == (sum(held) <= fk.device("h100-sxm").memory)
+    memory = model.train_memory(
+        seq=settings["length"], recompute=settings["recompute"], precision=precision, shards=count
+    )
+    assert said(node, "activations") == [memory.activations]
+    assert said(node, "gathered", "memory") == pytest.approx([memory.gathered, memory.total], rel=1e-6)
+    assert (word(node, "fits") == "yes") == (memory.total <= fk.device("h100-sxm").usable)
 
+    node = show(page, SERVE.name)
+    turn(page, SERVE, node, {key: value for key, value in run.items() if key in SERVE.controls})
+    settings = state(node)
     formats = {"weights": settings["weights"].split()[0], "kv_cache": settings["cache"].split()[0]}
     bound = fk.serving.decode(
-        model, "h100-sxm", context=settings["length"], batch=settings["users"], compute="bf16", count=count, **formats
+        model, "h100-sxm", context=settings["context"], batch=settings["users"], compute="bf16", **formats
     )
     decoding = [bound.seconds, bound.tokens_per_s, bound.memory]
-    assert said(node, "decode_seconds", "decode_rate", "serving") == pytest.approx(decoding, rel=1e-12)
-    assert node.locator('data[data-name="bound"]').evaluate("e => e.value") == bound.bound
+    assert said(node, "decode_seconds", "decode_rate", "serving_each") == pytest.approx(decoding, rel=1e-12)
+    assert word(node, "decode_bound") == bound.bound
+
+
+# --- what readers came for -----------------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Who counts what it does: each click on a tab, choice in a list, or number typed is an action."""
+
+    def __init__(self, page):
+        self.page, self.actions = page, 0
+        page.wait_for_selector("figure[data-ready=yes]")
+
+    def open(self, title):
+        self.page.get_by_role("tab", name=title).click()
+        self.actions += 1
+
+    def choose(self, label, option):
+        self.page.get_by_role("combobox", name=label, exact=True).locator("visible=true").select_option(option)
+        self.actions += 1
+
+    def type(self, label, text):
+        control = self.page.locator(f'.fk-on .fk-control:has(label:text-is("{label}"))')
+        control.locator(".fk-value").click()
+        control.locator(".fk-typed").fill(text)
+        control.locator(".fk-typed").press("Enter")
+        self.actions += 1
+
+    def sees(self, name, text):
+        self.page.wait_for_function(
+            '([name, text]) => document.querySelector(`.fk-on data[data-name="${name}"]`)?.textContent === text',
+            arg=[name, text],
+        )
+        assert self.page.locator(f'.fk-on data[data-name="{name}"]').is_visible()
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_four_actions_answer_each_of_four_questions(open_page, options):
+    """Of engineers who came with them in November 2026, and then needed one paste and five actions, a pocket calculator, ten actions, and a guess."""
+    of_70b = FIT.presets["Llama-3-70B"]
+
+    reader = Reader(open_page("calculator.html", **options))  # fine-tune Llama-3-70B on eight H100s: does it fit?
+    reader.choose("Model", "Llama-3-70B")
+    reader.choose("Recompute", "full")
+    reader.sees("fits", "no")
+    reader.sees("memory", FIT.texts(**of_70b, recompute="full")["memory"])
+    reader.choose("What is trained", "LoRA on all linear layers")
+    reader.sees("memory", FIT.texts(**of_70b, recompute="full", trained="LoRA on all linear layers")["memory"])
+    reader.sees("fits", "yes")
+    assert reader.actions <= 4
+
+    reader = Reader(
+        open_page("calculator.html", **options)
+    )  # 15 trillion tokens, Llama-3-8B, 40 % MFU: hours, days, dollars?
+    reader.open("How long and what does it cost?")
+    reader.type("Tokens", "15T")
+    reader.type("MFU in percent (EXACT)", "40")
+    reader.type("Dollars per hour of a device", "2.5")
+    told = fk.load("llama-3-8b").training(tokens=15e12, device="h100-sxm", count=1024, mfu=0.4, price=2.5)
+    for name, value in (("device_hours", told.device_hours), ("days", told.days), ("dollars", told.dollars)):
+        reader.sees(name, fk.units.format_value(value))
+    assert reader.actions <= 4
+
+    reader = Reader(
+        open_page("calculator.html", **options)
+    )  # tokens/s of one H200 for 32 users, Qwen3-30B-A3B, 32k: each, and the first token?
+    reader.open("How fast does it answer, and to how many?")
+    reader.choose("Model", "Qwen3-30B-A3B")
+    reader.choose(
+        "Device and number format", next(each for each in SERVE.controls["device"].options if each.startswith("H200"))
+    )
+    bound = fk.serving.decode("qwen3-30b-a3b", "h200-sxm", context=32768, batch=32)
+    reader.sees("each_rate", fk.units.format_value(bound.tokens_per_s_per_user))
+    reader.sees("decode_rate", fk.units.format_value(bound.tokens_per_s))
+    reader.sees(
+        "first_seconds",
+        fk.units.format_value(fk.serving.prefill("qwen3-30b-a3b", "h200-sxm", prompt=8192).seconds, "s"),
+    )
+    room = fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, block=1)
+    reader.sees("most_users", fk.units.format_value(room.sequences))  # and the fourth: which batch fits?
+    reader.choose("Cache stored in", "fp8 or int8")
+    room = fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, kv_cache="fp8", block=1)
+    reader.sees("most_users", fk.units.format_value(room.sequences))
+    assert reader.actions <= 4
+
+
+def test_what_is_set_goes_along_from_task_to_task(open_page):
+    page = open_page("calculator.html")
+    node = show(page, FIT.name)
+    turn(page, FIT, node, {"length": 4096, "count": 64, "layers": 48})
+    node = show(page, SERVE.name)
+    turn(page, SERVE, node, {"users": 8, "layers": 64})
+    node = show(page, FIGURE.name)
+    settle(page, node, {"length": 4096, "count": 64, "layers": 64})
+    compare(FIGURE, node, {**FIGURE.settings(), "length": 4096, "count": 64, "layers": 64})
+    node = show(page, RUN.name)
+    settle(page, node, {"length": 4096, "layers": 64})
+    node.get_by_role("button", name="Reset").click()
+    node = show(page, SERVE.name)
+    settle(page, node, SERVE.settings())
+    compare(SERVE, node, {})
+
+
+def test_tabs_are_reached_by_the_keyboard(open_page):
+    page = open_page("calculator.html")
+    show(page, FIT.name)
+    tabs = page.get_by_role("tab")
+    assert [tab.inner_text() for tab in tabs.all()] == [figure.title for figure in TASKS]
+    tabs.first.focus()
+    for key, place in (("ArrowRight", 1), ("End", 3), ("ArrowRight", 0), ("ArrowLeft", 3), ("Home", 0)):
+        page.keyboard.press(key)
+        assert [tab.get_attribute("aria-selected") for tab in tabs.all()] == [str(i == place).lower() for i in range(4)]
+        assert tabs.nth(place).evaluate("e => e === document.activeElement && e.tabIndex === 0")
+        seen = page.locator("[role=tabpanel]:visible")
+        assert seen.count() == 1 and seen.get_attribute("aria-labelledby") == tabs.nth(place).get_attribute("id")
+
+
+def test_a_link_opens_a_task(open_page):
+    page = open_page("calculator.html#calculator-serve")
+    page.wait_for_selector('figure[data-name="calculator-serve"][data-ready=yes]')
+    assert page.locator("[role=tab][aria-selected=true]").inner_text() == SERVE.title
+    page.evaluate("() => { location.hash = '#calculator-run' }")
+    page.wait_for_selector('figure[data-name="calculator-run"][data-ready=yes]')
+
+
+@pytest.mark.parametrize("written, name", [
+    ("llama-3-70b", "llama-3-70b"), ("Llama 3 70B\n", "llama-3-70b"), ("meta-llama/Meta-Llama-3-70B-Instruct", "llama-3-70b"),
+    ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"), ("deepseek_v3", "deepseek-v3"), ("gpt2", "gpt2"),
+])  # fmt: skip
+def test_a_name_is_read_as_load_reads_it(open_page, written, name):
+    page, model = open_page("calculator.html"), fk.load(written.strip())
+    node = show(page, FIGURE.name)
+    assert paste(node, written).startswith(f"{name}: ")
+    assert said(node, "params", "active") == [model.params, model.active_params] and fk.load(name) == model
+    node.locator(".fk-code > summary").click()
+    assert f'model = fk.load("{name}")' in node.locator(".fk-code code").inner_text()
+    turn(page, FIGURE, node, {"layers": 6})
+    assert "fk.models.transformer(" in node.locator(".fk-code code").inner_text()
+
+
+def test_the_python_of_a_pasted_file_names_the_file(open_page):
+    page = open_page("calculator.html")
+    node = show(page, SERVE.name)
+    paste(node, hf_config("llama-3-8b") | {"hidden_size": 5120})
+    node.locator(".fk-code > summary").click()
+    text = node.locator(".fk-code code").inner_text()
+    assert 'fk.from_hf("config.json")' in text
+    page.evaluate("() => { navigator.clipboard.writeText = async text => { window.copied = text } }")
+    node.locator(".fk-code button").click()
+    page.wait_for_function("window.copied")
+    assert page.evaluate("window.copied").strip() == text.strip()
 
 
 def test_every_configuration_is_read_as_from_hf_reads_it(open_page):
@@ -131,9 +278,10 @@ def test_every_configuration_is_read_as_from_hf_reads_it(open_page):
         assert said(node, "params") == [model.params], name
 
 
-def test_on_a_phone_the_read_outs_stay_in_sight_and_the_bars_leave(open_page):
+@pytest.mark.parametrize("task", TASKS.figures)
+def test_on_a_phone_the_read_outs_stay_in_sight_and_the_bars_leave(open_page, task):
     page = open_page("calculator.html", **PHONE)
-    node, height = show(page, FIGURE.name), PHONE["viewport"]["height"]
+    node, height = show(page, f"calculator-{task}"), PHONE["viewport"]["height"]
     for group in node.locator("details.fk-group").all():
         group.evaluate("e => { e.open = true }")
     for control in node.locator(".fk-group input[type=range]").all():
@@ -157,8 +305,10 @@ def test_a_link_restores_what_was_pasted(open_page):
     page.evaluate("() => { navigator.clipboard.writeText = async text => { window.copied = text } }")
     node.get_by_role("button", name="Copy link").click()
     page.wait_for_function("window.copied")
+    assert "calculator.task=utilisation" in page.evaluate("window.copied")
     again = open_page(url=page.evaluate("window.copied"))
-    node = show(again, FIGURE.name)
+    again.wait_for_selector(f'figure[data-name="{FIGURE.name}"][data-ready=yes]')  # opened by the link, by no click
+    node = again.locator(f'figure[data-name="{FIGURE.name}"]')
     settle(again, node, settings)
     compare(FIGURE, node, settings)
     assert said(node, "params") == [fk.from_hf(config).params]
@@ -190,13 +340,14 @@ def test_a_link_with_nonsense_is_ignored(open_page):
 
 
 LLAMA, GEMMA = hf_config("llama-3-8b"), hf_config("gemma-3-1b")
+OPT = {"model_type": "opt", **left_out("opt")}
 REFUSED = {
     "an encoder": (hf_config("bert-base"), "A bert is an encoder"),
     "two stacks": (hf_config("t5-base"), "A t5 has an encoder and a decoder"),
     "images": (hf_config("vit-b-16"), "A vit reads images"),
     "linear attention": ({"model_type": "qwen3_next"}, "A qwen3_next has layers with a state"),
     "state space": ({"model_type": "mamba2"}, "A mamba2 has layers with a state"),
-    "a stranger": ({**LLAMA, "model_type": "lama"}, 'The model_type "lama" is not described here. 35 types are; in Python flopkit.from_hf reads more'),
+    "a stranger": ({**LLAMA, "model_type": "lama"}, 'The model_type "lama" is not described here. 69 types are; in Python flopkit.from_hf reads more'),
     "a name of every object": ({**LLAMA, "model_type": "toString"}, 'The model_type "toString" is not described here.'),
     "no model_type": ({"hidden_size": 4096}, 'This configuration has no "model_type"'),
     "a field that is missing": ({**LLAMA, "vocab_size": None}, 'lacks "vocab_size"'),
@@ -208,7 +359,11 @@ REFUSED = {
     "text for a number": ({**LLAMA, "hidden_size": "4096"}, 'hidden_size is "4096": a whole number of at least 1 is wanted.'),
     "a negative size": ({**LLAMA, "num_hidden_layers": -1}, "num_hidden_layers is -1: a whole number of at least 1 is wanted."),
     "half a head": ({**LLAMA, "num_attention_heads": 31}, "4096 is not divisible by 31"),
-    "another activation": ({**LLAMA, "hidden_act": "relu"}, 'hidden_act is "relu": this box reads llama only with "silu"'),
+    "another activation": ({**LLAMA, "hidden_act": "tanh"}, 'hidden_act is "tanh": this box reads llama only with "silu"'),
+    "norms behind the branches": (OPT | {"do_layer_norm_before": False}, "do_layer_norm_before is false: this figure has no control for that. In Python flopkit.from_hf reads it."),
+    "words of another width": (OPT | {"word_embed_proj_dim": 512}, "word_embed_proj_dim is 512: this figure has no control for that."),
+    "what a file of another's code must say": ({"model_type": "RefinedWebModel"}, 'This configuration of a RefinedWebModel lacks "parallel_attn": add it.'),
+    "a number that another must be": ({"model_type": "helium", "head_dim": 64}, "head_dim is 64: in a helium it must be 128."),
     "a kind of layer": ({**GEMMA, "layer_types": ["full_attention", "chunked_attention"] * 13}, 'layer_types: this figure has no control for layers of the kind "chunked_attention".'),
     "a short list of layers": ({**GEMMA, "layer_types": ["full_attention"]}, "layer_types has 1 entries for 26 layers."),
     "a bias": ({**hf_config("olmo-2-7b"), "attention_bias": True}, "attention_bias is true: this box reads olmo2 only with false."),

@@ -12,7 +12,7 @@ pytest.importorskip("altair")
 pytest.importorskip("playwright.sync_api")
 
 import demo_figure as demo
-from reader import FAULTS, PHONE, anything, compare, compare_table, css, is_close, pixels, settle, show, turn
+from reader import FAULTS, PHONE, anything, are_close, compare, compare_table, css, pixels, settle, show, turn
 
 from flopkit import units
 from flopkit.charts import theme
@@ -215,10 +215,10 @@ def test_the_picture_is_there_and_in_the_right_colours(open_page, options, dark)
     assert box["width"] > 300 and box["height"] > 300 and box["width"] > 0.97 * room["width"]
     seen = pixels(svg.screenshot())
     blue, orange, ink = (theme.DARK[c] if dark else c for c in (theme.BLUE, theme.ORANGE, theme.MUTED))
-    assert sum(is_close(pixel, blue) for pixel in seen) > 400, "no curve"
-    assert sum(is_close(pixel, orange) for pixel in seen) > 40, "no dot"
-    assert sum(is_close(pixel, ink) for pixel in seen) > 40, "no axis labels"
-    assert is_close(seen[0], "#121212" if dark else "#ffffff", 6)
+    assert are_close(seen, blue).sum() > 400, "no curve"
+    assert are_close(seen, orange).sum() > 40, "no dot"
+    assert are_close(seen, ink).sum() > 40, "no axis labels"
+    assert are_close(seen[0], "#121212" if dark else "#ffffff", 6)
 
 
 def test_the_dot_moves(open_page):
@@ -254,7 +254,12 @@ def test_a_tooltip_is_text_and_stays_inside_the_window(open_page):
       document.body.append(host);
       window.flopkitVega(host, spec).run();
     }"""
-    for text, said in (("a <b>word</b>", "a <b>word</b>"), ({"T4 <small>": "1 < 2", "a longer name": 3}, "T4 <small>")):
+    long = {"name": "many words " * 12}
+    for text, said in (
+        ("a <b>word</b>", "a <b>word</b>"),
+        ({"T4 <small>": "1 < 2", "a longer name": 3}, "T4 <small>"),
+        (long, "many"),
+    ):
         for place in ("top", "bottom"):
             page.evaluate(hover, [text, place])
             edge = page.locator("#edge svg").bounding_box()
@@ -380,7 +385,7 @@ def test_without_scripts(open_page, options):
     node.locator("summary").click()
     assert node.locator("tbody tr").first.is_visible() and "65,536 tokens" in node.locator("tbody").inner_text()
     seen = pixels(node.locator(".fk-chart > svg").screenshot())
-    assert sum(is_close(pixel, theme.BLUE) for pixel in seen) > 300
+    assert are_close(seen, theme.BLUE).sum() > 300
 
 
 def test_on_paper(open_page):

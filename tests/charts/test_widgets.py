@@ -12,11 +12,10 @@ pytest.importorskip("anywidget")
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from flopkit import widgets
-from flopkit.charts import Figure, choice, readout, slider, steps, switch
+from flopkit.charts import Figure, Tasks, choice, readout, slider, steps, switch
 from flopkit.experiments import NAMES, experiment, own, record, short_run
 from flopkit.recordings import Case, Recording, cases
-from flopkit.widgets import experiment_panel, explore
+from flopkit.widgets import experiment_panel, experiments, explore
 
 
 def model(s, *, tokens, bits, causal):
@@ -61,6 +60,22 @@ def test_it_shows_itself_as_a_widget_that_brings_all_it_needs():
     assert 'class="fk-vega"' in panel.widget.page and not re.search(r"https?://(?!www.w3.org)", panel.widget._esm)
 
 
+def test_a_widget_of_several_tasks_says_which_is_open():
+    pair = Tasks(name="pair", title="Pair", figures={word: _named(f"pair-{word}") for word in ("one", "two")})
+    panel = explore(pair)
+    assert panel.settings == {"task": "one", "tokens": 8, "bits": "bf16", "causal": False}
+    panel.set(task="two", tokens=16)
+    assert panel.settings["task"] == "two" and panel.results == {"bytes": 32}
+    with pytest.raises(KeyError, match="no 'three'"):
+        panel.set(task="three")
+
+
+def _named(name):
+    made = figure()
+    made.name = name
+    return made
+
+
 PAGE = """<!doctype html><meta charset="utf-8"><body style="width: 700px"><div id="cell"></div>"""
 HOST = """async ([esm, state]) => {     // what anywidget asks of a host: get, set, save_changes, on, off
   const listeners = [], saved = window.saved = [];
@@ -100,6 +115,25 @@ def test_the_front_end_is_the_page_s_and_talks_both_ways(chromium):
     assert page.evaluate("saved.at(-1)") == {"tokens": 8, "bits": "bf16", "causal": False}
     page.evaluate("close_widget()")
     assert page.evaluate("model.listeners.length") == 0 and wrong == []
+    page.close()
+
+
+@pytest.mark.browser
+def test_a_widget_of_several_tasks_talks_both_ways(chromium):
+    pair = Tasks(name="pair", title="Pair", figures={word: _named(f"pair-{word}") for word in ("one", "two")})
+    panel, page, wrong = explore(pair), chromium.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.set_content(PAGE)
+    page.evaluate(HOST, [panel.widget._esm, {"page": panel.widget.page, "settings": panel.settings}])
+    page.wait_for_selector('figure[data-name="pair-one"][data-ready=yes]')
+    page.locator(".fk-on input[name=causal]").check()
+    page.locator('[role=tab][data-task="two"]').click()
+    page.wait_for_selector('figure[data-name="pair-two"][data-ready=yes]')
+    assert page.evaluate("saved.at(-1)") == {"task": "two", "tokens": 8, "bits": "bf16", "causal": True}
+    assert page.locator(".fk-on input[name=causal]").is_checked()
+    page.evaluate("model.fromKernel({task: 'one', tokens: 512, bits: 'fp8', causal: true})")
+    page.wait_for_function("document.querySelector('.fk-on data[data-name=bytes]').textContent === '512 B'")
+    assert page.locator("[role=tab][aria-selected=true]").inner_text() == pair["one"].title and wrong == []
     page.close()
 
 
@@ -202,6 +236,22 @@ def test_what_the_reader_recorded_stands_there_from_the_start(lab, tmp_path):
     assert [whose.partition(":")[0] for whose in owners(lab)] == ["published", "yours", "yours"]
 
 
+@pytest.mark.parametrize(("limit", "seen"), [(0, 1), (600, 3)])
+def test_the_limit_ends_the_run_and_is_said(tmp_path, monkeypatch, limit, seen):
+    monkeypatch.setenv("FLOPKIT_RECORDINGS", str(tmp_path))
+    monkeypatch.setattr(own, "_ceilings", lambda bench: CEILINGS)
+    panel = experiment_panel("matmul_sizes", limit=limit, time_budget=0.02, scale="toy")
+    panel.run()
+    assert len(panel.records) == seen
+    assert panel.status == ("The time is up: 1 case." if seen == 1 else "Done: 3 cases.")
+    assert panel.bar.bar_style == "success" and panel.bar.max == (limit or 1)
+
+
+def test_a_limit_below_nought_is_refused():
+    with pytest.raises(ValueError, match="limit=-1: must be a finite number of seconds of at least 0"):
+        experiment_panel("matmul_sizes", limit=-1)
+
+
 def test_stop_keeps_what_was_measured(lab, monkeypatch):
     ended = []
 
@@ -214,7 +264,7 @@ def test_stop_keeps_what_was_measured(lab, monkeypatch):
         finally:
             ended.append(True)
 
-    monkeypatch.setattr(widgets, "short_run", two_and_stop)
+    monkeypatch.setattr(experiments, "short_run", two_and_stop)
     lab.run()
     assert lab.status == "Stopped: 2 cases." and len(lab.records) == 2 and lab.bar.bar_style == "warning"
     assert ended == [True] and len(owners(lab)) == 2  # the experiment's own processes are ended too
@@ -225,7 +275,7 @@ def test_an_error_is_a_sentence_and_keeps_what_was_measured(lab, monkeypatch, tm
         yield next(short_run(*args, **named))
         raise RuntimeError("out of <memory>\nsomewhere")
 
-    monkeypatch.setattr(widgets, "short_run", breaks)
+    monkeypatch.setattr(experiments, "short_run", breaks)
     lab.run()
     assert lab.status == "The run ended early, by RuntimeError: out of <memory> somewhere: 1 case."
     assert "out of &lt;memory&gt; somewhere" in lab._status.value and lab.bar.bar_style == "danger"
@@ -244,7 +294,7 @@ def test_refused_results_are_told_and_not_drawn(lab, monkeypatch):
         for case in short_run(*args, **named):
             yield Case({**case, "verdict": "impossible"}, case.owner, case.whose, case.device, case.ceilings)
 
-    monkeypatch.setattr(widgets, "short_run", refused)
+    monkeypatch.setattr(experiments, "short_run", refused)
     lab.run()
     assert lab.status == "Done: 3 cases, 3 of them refused and not drawn." and len(owners(lab)) == 1
     assert {case["verdict"] for case in lab.records} == {"impossible"} and "impossible" in lab._shown.value
@@ -265,12 +315,13 @@ KERNEL = """
 from itertools import count
 import time
 from flopkit import widgets
+from flopkit.widgets import experiments
 from flopkit.recordings import Case
 def endless(*args, **named):
     for i in count():
         time.sleep(0.01)
         yield Case({"case": str(i), "dtype": "fp32", "verdict": "ok", "rates": {}}, "yours", "yours", "a CPU")
-widgets.short_run = endless
+experiments.short_run = endless
 panel = widgets.experiment_panel("all_reduce")
 """
 

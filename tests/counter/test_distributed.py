@@ -80,10 +80,10 @@ def test_fully_sharded_layers_multiply_whole_weights(mesh):
     assert NOTE in report.notes
 
 
-def test_collectives_are_traffic(mesh):
+def test_collectives_are_no_traffic_of_memory(mesh):
     report = fk.count(lambda: dist.all_reduce(torch.ones(8)))
     assert report.flops == report.vector_flops == 0
-    assert report.bytes >= 2 * 8 * 4
+    assert report.bytes == 8 * 4  # ones
     assert report.uncounted == []
 
 

@@ -241,7 +241,7 @@ def test_state_and_chance_are_those_of_the_script():
     with torch.no_grad():
         module.linear.weight.zero_()
     with fk.counting():
-        assert torch.equal(module(x, y), x.tanh() * y)
+        torch.testing.assert_close(module(x, y), x.tanh() * y)  # its executor may fuse the two, which rounds once less
     drop = torch.jit.script(nn.Sequential(nn.Dropout(0.5), nn.Linear(N, N)))
     torch.manual_seed(0)
     plain = drop(x)

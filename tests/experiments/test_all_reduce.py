@@ -13,8 +13,8 @@ STEPS = ["alone", "after", "overlapped"]
 
 
 @pytest.fixture(scope="module")
-def records():
-    return list(all_reduce.run(Bench("cpu", "toy")))
+def records(toy):
+    return toy("all_reduce")[1]
 
 
 def test_two_processes_over_gloo(records):

@@ -14,7 +14,12 @@ from flopkit.experiments.pairs import Span
 from flopkit.recordings import Case
 
 MACHINE = {machine.scale: machine for machine in MACHINES}
-RUNS = [(scale, name) for scale in MACHINE for name in NAMES if scale in experiment(name).expectations]
+RUNS = [
+    (scale, name)
+    for scale, machine in MACHINE.items()
+    for name in NAMES
+    if scale in experiment(name).expectations and name not in machine.missing
+]
 
 FACTORS = (0.05, 0.4, 0.5, 0.7, 0.9, 1.2, 1.3, 1.5, 2, 20)
 
@@ -38,10 +43,16 @@ def changed(case, where, values):
     return other
 
 
+def steady(case):
+    other = copy.copy(case)
+    other["steady"], other["notes"] = True, []
+    return other
+
+
 def never_flipped(name, scale):
     """The parts whose word stays the same, whatever other times or counts one case, or
-    all that share a parameter, would have had."""
-    cases = MACHINE[scale].records(name)
+    all that share a parameter, would have had, were all of them steady."""
+    cases = [steady(each) for each in MACHINE[scale].records(name)]
     parts = experiment(name).findings(scale, cases)
     facts = [{"dtype": each["dtype"], **each["params"]} for each in cases]
     shared = {(key, str(value)) for each in facts for key, value in each.items()}
@@ -159,6 +170,57 @@ def test_an_interval_decides(low, high, place):
         Finding(expected, "of", (Span.exactly(1.5), Span((low + high) / 2, low, high)), ()).confirmation
         == tuple(Confirmation)[place]
     )
+
+
+@pytest.mark.parametrize(("scale", "name"), RUNS)
+def test_a_value_keeps_the_cases_on_whose_times_it_rests(scale, name):
+    """Another time of a case changes the values that name it. A value that is the best
+    of several may change with the others', too."""
+    cases = MACHINE[scale].records(name)
+    before = experiment(name).findings(scale, cases)
+    for place, case in enumerate(cases):
+        others = list(cases)
+        others[place] = changed(case, "seconds", {key: case["seconds"][key] * 1.001 for key in ("mean", "low", "high")})
+        for old, new in zip(before, experiment(name).findings(scale, others), strict=True):
+            names = [case in each.cases for each in old.values]
+            assert names == [was != now for was, now in zip(old.values, new.values, strict=True)], (
+                old.seen,
+                case["case"],
+            )
+
+
+STEADY = {"notes": [], "steady": True}
+
+
+@pytest.mark.parametrize(
+    ("values", "place", "doubt"),
+    [
+        ([(9, STEADY)], 2, ""), ([(0.1, STEADY)], 2, ""), ([(1.5, {"notes": [], "steady": False})], 0, ""),
+        ([(9, {"notes": [], "steady": False})], 1, "missed, but unsteady"),
+        ([(0.1, {**STEADY, "notes": ["launching a call takes the host 1 s: the device waits"]})], 1, "missed, but launch-bound"),
+        ([(9, {"notes": [], "steady": False}), (9, STEADY)], 2, ""),
+        ([(9, {"notes": [], "steady": False}), (1.5, STEADY)], 1, "missed, but unsteady"),
+    ],
+)  # fmt: skip
+def test_what_missed_on_an_unsteady_or_launch_bound_case_has_not_failed(values, place, doubt):
+    """However far it misses, and whatever the steady values of the part say."""
+    spans = tuple(Span(mean, mean, mean, (case,)) for mean, case in values)
+    found = Finding(Expectation("says", (1, 2), "of", lambda of: []), "of", spans, tuple(case for _, case in values))
+    assert (found.confirmation, found.doubt) == (tuple(Confirmation)[place], doubt)
+
+
+def test_an_interval_across_a_limit_leaves_the_part_open():
+    found = Finding(
+        Expectation("says", (1, 2), "of", lambda of: []), "of", (Span(1.5, 0.5, 1.6, (STEADY,)),), (STEADY,)
+    )
+    assert (found.confirmation, found.missed, found.doubt) == ("not clear", (), "an interval crosses a limit")
+
+
+def test_what_is_computed_from_spans_keeps_their_cases():
+    one, other = {"steady": True}, {"steady": False}
+    a, b = Span(4, 2, 6, (one,)), Span(2, 1, 4, (other,))
+    assert (a / b).cases == (one, other) and (1 / b).cases == (other,)
+    assert (a + 1).cases == (a * 2).cases == (a / 2).cases == (one,)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,18 @@ def small():
     return torch.randn(48, 32), torch.randn(32, 24)
 
 
+@pytest.fixture
+def clocked(monkeypatch):
+    """Has so many calls take the seconds that a function gives for them."""
+
+    def clocked(calls):
+        ticks = count()
+        clock = SimpleNamespace(calls=calls, now=lambda: float(next(ticks)), launch=0.0)
+        monkeypatch.setattr(module, "timer_for", lambda *given: (clock, "simulated"))
+
+    return clocked
+
+
 def test_a_product(small):
     found = fk.measure(torch.mm, *small, time_budget=BUDGET)
     assert (found.verdict, found.flops, found.name) == ("ok", 2 * 48 * 32 * 24, "mm")
@@ -236,22 +248,12 @@ def test_what_fails_fails_as_it_does_alone():
 
 
 @pytest.mark.parametrize("fastest", [0.0, -2e-5])
-def test_a_clock_that_goes_back_gives_no_result(small, monkeypatch, fastest):
-    class Clock:
-        def __init__(self):
-            self.clock = count()
-
-        def calls(self, n):
-            return [1e-3] * n if n < 3 else [fastest] + [1e-3] * (n - 1)
-
-        def now(self):
-            return float(next(self.clock))
-
-    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
+def test_a_clock_that_goes_back_gives_no_result(small, clocked, fastest):
+    clocked(lambda n: [1e-3] * n if n < 3 else [fastest] + [1e-3] * (n - 1))
     found = fk.measure(torch.mm, *small, time_budget=30)
     assert found.verdict == "impossible" and found.fastest == fastest
     assert any(f"took {fastest:.3g} s: the clock stood still or went back" in note for note in found.notes)
-    monkeypatch.setattr(Clock, "calls", lambda self, n: [fastest] * n)
+    clocked(lambda n: [fastest] * n)
     with pytest.raises(RuntimeError, match=f"half of the calls took {fastest:.3g} s: the clock"):
         fk.measure(torch.mm, *small, time_budget=30)
 
@@ -268,22 +270,12 @@ def test_a_time_that_the_device_cannot_reach_is_impossible(small, monkeypatch):
 
 
 @pytest.mark.parametrize("share", [0.9, 0.99, 1.5])
-def test_the_floor_is_judged_to_two_per_cent(small, monkeypatch, share):
+def test_the_floor_is_judged_to_two_per_cent(small, clocked, monkeypatch, share):
     """A clock whose calls take just so much of the floor; what the silicon may do is the limit, not the peak."""
     floor = 2 * 48 * 32 * 24 / 1.1e6
     monkeypatch.setattr(judging, "_device", lambda where: SLOW)
 
-    class Clock:
-        def __init__(self):
-            self.clock = count()
-
-        def calls(self, n):
-            return [share * floor] * n
-
-        def now(self):
-            return float(next(self.clock))
-
-    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
+    clocked(lambda n: [share * floor] * n)
     found = fk.measure(torch.mm, *small, time_budget=30)
     assert found.verdict == ("impossible" if share < 0.98 else "ok")
 
@@ -318,23 +310,13 @@ def test_what_a_cache_can_hold_is_no_floor(monkeypatch):
     assert judging._least_bytes(given, large, 41, cpu) == 200 + 128_000 - 4000
 
 
-def test_weights_in_the_cache_are_faster_than_memory(monkeypatch):
+def test_weights_in_the_cache_are_faster_than_memory(clocked, monkeypatch):
     """A linear layer whose weights fit in the cache, twice as fast as this card's memory could read them: possible."""
     layer, x = torch.nn.Linear(500, 500), torch.ones(1, 500)
     card = fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e9)
     monkeypatch.setattr(judging, "_device", lambda where: card)
 
-    class Clock:
-        def __init__(self):
-            self.clock = count()
-
-        def calls(self, n):
-            return [0.5e-3] * n  # of a million bytes, which take 1 ms from memory
-
-        def now(self):
-            return float(next(self.clock))
-
-    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
+    clocked(lambda n: [0.5e-3] * n)  # of a million bytes, which take 1 ms from memory
     for cache, verdict in ((2_000_000, "ok"), (1000, "impossible")):
         monkeypatch.setattr(arguments, "cache_bytes", lambda device, cache=cache: cache)
         assert fk.measure(layer, x, time_budget=30).verdict == verdict
@@ -353,22 +335,12 @@ def test_matrix_units_make_the_floor_of_fp64():
     assert bound == "arithmetic" and least < 1
 
 
-def test_a_look_up_is_judged_by_the_rows_that_it_reads(monkeypatch):
+def test_a_look_up_is_judged_by_the_rows_that_it_reads(clocked, monkeypatch):
     """The table takes 0.4 s on this card, its four rows 40 µs: a clock that says a millisecond is possible."""
     monkeypatch.setattr(judging, "_device", lambda where: fk.Device("card", peak={"fp32": 1e30}, bandwidth=1e7))
     table = torch.nn.Embedding(100_000, 10)
 
-    class Clock:
-        def __init__(self):
-            self.clock = count()
-
-        def calls(self, n):
-            return [1e-3] * n
-
-        def now(self):
-            return float(next(self.clock))
-
-    monkeypatch.setattr(module, "timer_for", lambda *given: (Clock(), "simulated"))
+    clocked(lambda n: [1e-3] * n)
     assert fk.measure(table, torch.arange(4), time_budget=30).verdict == "ok"
 
 

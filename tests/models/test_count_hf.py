@@ -280,12 +280,12 @@ def test_an_error_of_the_closed_form_is_not_hidden(capsys, tmp_path, monkeypatch
     """For a type that it describes, transformers does not answer instead."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | {"hidden_act": "tanhshrink"}))
-    monkeypatch.setattr("flopkit.cli.built", lambda *_: pytest.fail("transformers was asked"))
+    monkeypatch.setattr("flopkit.cli.count.built", lambda *_: pytest.fail("transformers was asked"))
     assert main(["count", str(path), "--seq", "8"]) == 2
     assert "tanhshrink" in capsys.readouterr().err
 
 
 def test_without_transformers_the_command_line_names_the_type(capsys, lfm2, monkeypatch):
-    monkeypatch.setattr("flopkit.cli.find_spec", lambda name: None)
+    monkeypatch.setattr("flopkit.cli.count.find_spec", lambda name: None)
     assert main(["count", str(lfm2), "--seq", "8"]) == 2
     assert "model_type='lfm2' is not described here; count it by transformers itself" in capsys.readouterr().err

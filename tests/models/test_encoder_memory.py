@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from test_memory import kept
 
 import flopkit as fk
 
@@ -27,22 +28,6 @@ CASES = {
         {"local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}, 2 * ANGLES,
     ),
 }  # fmt: skip
-
-
-def kept(model, run):
-    """Bytes of the storages that autograd keeps while *run* runs, weights and integers left out."""
-    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers())}
-    found = {}
-
-    def pack(tensor):
-        storage = tensor.untyped_storage()
-        if tensor.is_floating_point() and storage.data_ptr() not in own:
-            found[storage.data_ptr()] = tensor  # kept alive, so that no address comes twice
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        assert run().requires_grad
-    return sum(tensor.untyped_storage().nbytes() for tensor in found.values())
 
 
 @pytest.mark.parametrize("name", CASES)

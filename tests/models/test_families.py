@@ -37,7 +37,12 @@ def small(kind):
 def built(kind, auto="", **sizes):
     """The configuration as transformers would save it with its model, and the model, on meta where it can run there."""
     config = transformers.AutoConfig.for_model(kind, **(sizes or small(kind)))
-    mapped = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM"))._model_mapping[type(config)]
+    asked = getattr(transformers, auto or CLASSES.get(kind, "AutoModelForCausalLM"))
+    if not hasattr(asked, "_model_mapping"):  # a class by itself, of a part that no Auto class knows
+        with torch.device(DEVICES.get(kind, "meta")):
+            model = asked._from_config(config, dtype=torch.bfloat16)
+        return config.to_dict() | {"architectures": [asked.__name__]}, model.eval()
+    mapped = asked._model_mapping[type(config)]
     if isinstance(mapped, tuple):  # several classes for one task
         config.architectures = [mapped[0].__name__]
     with torch.device(DEVICES.get(kind, "meta")):

@@ -3,6 +3,7 @@
 import math
 import re
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import altair
 import numpy
@@ -12,6 +13,7 @@ import torch
 import vega
 
 import flopkit as fk
+from flopkit import arithmetic
 from flopkit.models import Formats, Storage, storage_names, transformer
 from flopkit.models.quantized.modules import by_checkpoint, by_name, by_wildcard
 from flopkit.models.storage import nbytes, stored
@@ -366,6 +368,25 @@ def test_layers_that_are_left_out():
     assert model.weight_bytes() == LINEAR + down + 2 * (ENDS + NORMS)
 
 
+@pytest.mark.parametrize(
+    ("entry", "layers"),
+    [
+        ("re:.*self_attn.*", range(32)),
+        ("re:model.layers...self_attn.*", range(10)),  # a point is one digit
+        (r"re:model\.layers\.(?:2|30)\.self_attn.*", (2, 30)),  # names no layer in the usual way
+        (r"re:model\.layers\.[3-5].?\.self_attn.*", (3, 4, 5, 30, 31)),
+        (r"re:model\.layers\.\d\d\.self_attn.*", range(10, 32)),
+        (r"re:model\.layers\.(?P<digit>.)(?P=digit)\.self_attn.*", (11, 22)),
+        (r"re:model\.layers\.\N{DIGIT TWO}\.self_attn.*", (2,)),
+    ],
+)
+def test_entries_that_tell_layers_apart(entry, layers):
+    names = [f"model.layers.{layer}.self_attn.q_proj" for layer in range(32)]
+    assert [layer for layer, name in enumerate(names) if by_name(entry, name)] == list(layers)
+    model = compressed(group(8, "float", "tensor", None), ignore=["lm_head", entry])
+    assert model.weight_bytes() == LINEAR + len(layers) * 4 * 4096**2 + 2 * (ENDS + NORMS) and model.notes == ()
+
+
 def test_groups_have_formats_of_their_own():
     attention = 32 * 4 * 4096**2
     model = compressed(
@@ -544,7 +565,7 @@ def test_serving_takes_what_the_file_says():
     assert round(model.weight_bytes() / 1e9, 1) == 34.3  # Qwen/Qwen3-32B-FP8 on the Hub
     assert step.roofline.compute_seconds == pytest.approx(step.cost.flops / fk.device("h100-sxm").peak("fp8"))
     assert prefill(model, "h100-sxm", prompt=8192).seconds < 0.51 * prefill(plain, "h100-sxm", prompt=8192).seconds
-    room = 80e9 - model.weight_bytes()
+    room = 81_559 * 2**20 - model.weight_bytes()  # what nvidia-smi reports
     assert largest_batch(model, "h100-sxm", context=4096) == room // model.kv_bytes(context=4096)
     assert intensity_limit(model, context=4096) == pytest.approx(intensity_limit(plain, context=4096), rel=1e-3)
     assert batch_at_ridge(model, "h100-sxm", context=64, compute="bf16") < batch_at_ridge(plain, "h100-sxm", context=64)
@@ -603,3 +624,16 @@ def test_models_say_their_formats():
     assert "weights awq_g64 (attention, mlp), bf16 (rest)" in repr(model) and "awq_g64" in model._repr_html_()
     assert str(Formats(rest="q8_0")) == "q8_0" and repr(Formats(**GPT_OSS)) == "Formats: mxfp4 (experts), bf16 (rest)"
     assert model == said(quant_method="awq", bits=4, group_size=64) != said(quant_method="awq", bits=4, group_size=128)
+
+
+class Width(NamedTuple):
+    bits: Any
+
+
+def test_formats_of_several_controls_stay_apart():
+    # == of two Altair expressions is an expression, which is true to Python
+    widths = {role: altair.param(name=f"of_{role}", value=8) for role in ("experts", "attention", "mlp", "rest")}
+    model = fk.load("deepseek-v3")  # with dense layers, too
+    by_role = {role: Width(width) for role, width in widths.items()}
+    for said in map(arithmetic.vega, (model.weight_bytes(by_role), model.decode(context=1, weights=by_role).bytes)):
+        assert all(f"of_{role}" in said for role in widths)

@@ -71,7 +71,6 @@ def test_a_field_that_is_missing_is_named(kind, key):
 
 REFUSED = {
     "olmo2": {"attention_bias": True}, "gpt2": {"add_cross_attention": True}, "gemma2": {"use_bidirectional_attention": True},
-    "gemma3_text": {"use_bidirectional_attention": True},
     "deepseek_v2": {"attention_bias": True, "mlp_bias": True, "moe_layer_freq": 2},
     "deepseek_v3": {"attention_bias": True, "mlp_bias": True, "moe_layer_freq": 2},
     "mpt": {"no_bias": False, "embedding_fraction": 0.5},

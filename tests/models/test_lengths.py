@@ -20,7 +20,9 @@ from flopkit.models import (
     Head,
     Indexer,
     LatentAttention,
+    LightningAttention,
     Model,
+    ShortConv,
     StateSpace,
     WindowedLayers,
     transformer,
@@ -58,6 +60,8 @@ MODELS = {
     "gated delta": alone(GatedDelta(heads=4, k_heads=2, k_dim=8, v_dim=12, chunk=8)),
     "state space": alone(StateSpace(heads=4, head_dim=16, state=24, groups=2, chunk=8)),
     "encoder-decoder": encoder_decoder(),
+    "lightning": alone(LightningAttention(heads=4, head_dim=16, chunk=8)),
+    "short convolutions": alone(ShortConv(channels=32, conv=3)),
     "chunked scores": alone(Attention(**HEADS, chunk=8)),
     "indexer": alone(replace(LATENT, selected=8, indexer=Indexer(heads=2, head_dim=8, rotary=4))),
     "labels of texts": replace(transformer(**SIZES, **HEADS, d_ff=80), head=Head(outputs=3, each="sequence", bias=True)),
@@ -92,7 +96,7 @@ def test_a_pass_is_that_of_each_document_by_itself(name):
     assert (packed.macs_by_kind, packed.vector_by_kind) == summed(each)
     assert type(packed.flops) is int and packed.params == model.params
     asked = ("EXACT", "TORCH", "PALM", "MEGATRON", "CHINCHILLA")
-    for convention in asked[:4] if name == "indexer" else asked:  # its scores have no place in Chinchilla's formula
+    for convention in asked:
         assert packed.under(convention).flops == sum(one.under(convention).flops for one in each)
 
 
@@ -114,6 +118,73 @@ def test_equal_documents_are_a_batch_of_sequences(name):
     model = MODELS[name]
     assert model.forward(lengths=[40] * 6, dtype="fp8") == model.forward(seq=40, batch=6, dtype="fp8")
     assert model.forward(lengths=[40] * 2, batch=3) == model.forward(seq=40, batch=6)
+
+
+def test_each_text_of_a_dual_encoder_has_a_picture():
+    clip = fk.from_hf({"model_type": "clip", "text_config": {}, "vision_config": {}})
+    packed, batch = clip.forward(lengths=[40] * 6), clip.forward(seq=40, batch=6)
+    assert packed == batch
+    rows = {each.name: each.flops for each in clip.forward(lengths=LENGTHS).parts}
+    assert rows["similarity"] == 2 * len(LENGTHS) ** 2 * 512
+    pictures = {name: flops for name, flops in rows.items() if name.startswith("pictures")}
+    assert pictures == {
+        name: clip.forward(seq=7, batch=len(LENGTHS)).parts[place].flops
+        for place, name in enumerate(rows)
+        if name in pictures
+    }
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_table_of_documents_has_the_rows_of_each_by_itself(name):
+    model = MODELS[name]
+    packed, each = model.table(lengths=LENGTHS), [list(model.table(seq=s)) for s in LENGTHS]
+    assert f"1 × {TOKENS} tokens in {len(LENGTHS)} documents" in str(packed).splitlines()[0]
+    for place, row in enumerate(packed):
+        assert row["FLOPs"] == sum(rows[place]["FLOPs"] for rows in each) and row["part"] == each[0][place]["part"]
+        assert row["params"] == each[0][place]["params"]
+    *_, last = packed
+    whole = model.forward(lengths=LENGTHS)
+    assert (last["FLOPs"], last["bytes"], last["params"]) == (whole.flops, whole.bytes, model.params)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dense",
+        "windows",
+        "latent",
+        "experts",
+        "more tokens",
+        "encoder-decoder",
+        "short convolutions",
+        "labels of texts",
+    ],
+)
+def test_memory_is_that_of_each_document_by_itself(name, recompute):
+    """Weights are there once, and the tensors of all documents."""
+    model = MODELS[name]
+    packed = model.train_memory(lengths=LENGTHS, recompute=recompute)
+    each = [model.train_memory(seq=s, recompute=recompute) for s in LENGTHS]
+    assert packed.states == each[0].states == 16 * model.params
+    for what in ("layers", "ends", "again", "activations"):
+        assert getattr(packed, what) == sum(getattr(one, what) for one in each)
+    if name not in ("encoder-decoder", "short convolutions", "labels of texts"):  # a row a token, and nothing else
+        assert packed.activations == model.train_memory(seq=TOKENS, recompute=recompute).activations
+
+
+def test_how_large_scores_are_the_rows_say():
+    with pytest.raises(
+        ValueError, match=r"kernel='math' beside lengths=\[5, .* give kernel='flash', or of rows .* seq= and batch="
+    ):
+        MODELS["dense"].train_memory(lengths=LENGTHS, kernel="math")
+    with pytest.raises(
+        ValueError, match="kernel='flash': what a fused kernel keeps of the gated delta rule is not known"
+    ):
+        MODELS["gated delta"].train_memory(lengths=LENGTHS)
+    for asked in (MODELS["dense"].table, MODELS["dense"].train_memory):
+        with pytest.raises(ValueError, match="seq=4 beside lengths="):
+            asked(seq=4, lengths=LENGTHS)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5-base", "deepseek-v3", "gemma-2-2b"])
@@ -151,6 +222,9 @@ def test_pairs_and_chunks_by_hand():
         assert lengths_of(LENGTHS).seen(width) == sum(asked)
         asked = [sum(j <= i and i // width == j // width for i in range(s) for j in range(s)) for s in LENGTHS]
         assert lengths_of(LENGTHS).within(width) == sum(asked)
+        chunks = [[s] if s < width else [width] * -(-s // width) for s in LENGTHS]
+        assert lengths_of(LENGTHS).filled(width) == sum(map(sum, chunks))
+        assert lengths_of(LENGTHS).filled_pairs(width) == sum(rows * rows for each in chunks for rows in each)
 
 
 @pytest.mark.parametrize("huge", [[3_000_000_000, 3_000_000_001, 2**40], [2**31] * 4, [7, 10**25]])
@@ -161,6 +235,7 @@ def test_sums_are_exact_beyond_64_bits(huge):
     more = [max(s - 10**9, 0) for s in huge]
     assert documents.seen(10**9) == documents.seen() - sum(s * (s + 1) // 2 for s in more)
     assert documents.chunks(7) == sum(-(-s // 7) for s in huge)
+    assert documents.filled_pairs(10**9) == sum(s * s if s < 10**9 else 10**18 * -(-s // 10**9) for s in huge)
     model = MODELS["dense"]
     assert model.forward(lengths=huge).flops == sum(model.forward(seq=s).flops for s in huge)
 

@@ -11,6 +11,7 @@ from flopkit.models import Segments, StateSpace
 from flopkit.models.activations import of_layers
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
+from flopkit.training import PRECISIONS
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -607,3 +608,81 @@ def test_beside_adapters_of_a_state_nothing_is_kept_for_frozen_weights():
     )
     wider, first = 3 * (surplus(mixer, SEQ, "fp32") - TOKENS * 64), TOKENS * WIDTH + TOKENS
     assert kept(model, run) == memory.layers + memory.ends + LOSS_SCALE + 4 * (wider - first)
+
+
+def autocast(run):
+    def inside():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return run()
+
+    return inside
+
+
+def test_autocast_keeps_a_copy_in_16_bits_of_every_matrix_and_of_what_each_dense_layer_reads():
+    """Each of q, k, v, gate and up casts the fp32 output of the norm for itself. Norms and angles are written out as in fp32."""
+    model, run = built(LLAMA)
+    memory = fk.from_hf(LLAMA).train_memory(seq=SEQ, batch=BATCH, precision="autocast")
+    written_out = (2 * 4 + 1) * TOKENS * WIDTH * 4 + 2 * SEQ * WIDTH // HEADS * 4
+    assert kept(model, autocast(run)) == memory.layers + memory.ends + LOSS_SCALE + written_out
+    assert memory.states == 16 * fk.from_hf(LLAMA).params
+
+
+def test_autocast_of_a_dense_layer_for_queries_keys_and_values_together_casts_its_input_once():
+    """GPT-2's one product makes all three, so two copies of its input fewer are kept in each of four layers."""
+    memory = fk.from_hf(GPT).train_memory(seq=SEQ, batch=BATCH, precision="autocast")
+    model, run = built(GPT)
+    assert kept(model, autocast(run)) == memory.layers + memory.ends + LOSS_SCALE - 4 * 2 * TOKENS * WIDTH * 2
+
+
+def test_autocast_holds_its_copies_of_checkpointed_layers_until_the_forward_pass_ends():
+    """So a second pass inside of the same context casts no weight again; and the account has all matrices among the ends."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Casts(TorchDispatchMode):
+        found = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten._to_copy.default and any(args[0] is weight for weight in weights):
+                self.found += 1
+            return func(*args, **(kwargs or {}))
+
+    model, run = built(LLAMA)
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    weights = [each for name, each in model.named_parameters() if "proj" in name]
+    with torch.autocast("cpu", dtype=torch.bfloat16), Casts() as casts:
+        run()
+        run()
+    assert casts.found == len(weights) == 7 * 4
+    plain, full = (
+        fk.from_hf(LLAMA).train_memory(seq=SEQ, recompute=each, precision="autocast") for each in ("none", "full")
+    )
+    assert full.ends - plain.ends == 2 * sum(weight.numel() for weight in weights)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "more", "what"),
+    [
+        (BERT, {}, "a head of several layers"), (T5, {"kernel": "math"}, "an encoder"), (MIXTRAL, {}, "Experts"), (VIT, {}, "patches"),
+        (LLAMA, {"trained": "head"}, "trained='all'"),
+    ],
+)  # fmt: skip
+def test_autocast_of_what_is_not_known_is_refused(sizes, more, what):
+    seq = None if sizes is VIT else SEQ
+    with pytest.raises(ValueError, match="autocast.*" + what):
+        fk.from_hf(sizes).train_memory(seq=seq, precision="autocast", **more)
+
+
+def test_bytes_a_parameter_of_each_precision():
+    """DeepSpeed's and Megatron's 16 and 18, 20 with both gradients (MS-AMP's table), fp32 weights under autocast 16, all bf16 8."""
+    llama = fk.load("llama-3-8b")
+    found = {
+        name: llama.train_memory(seq=1, precision=name).states / llama.params for name in PRECISIONS if name != "fsdp"
+    }
+    assert found == {
+        "fp32": 16,
+        "mixed": 16,
+        "mixed-fp32-gradients": 18,
+        "mixed-both-gradients": 20,
+        "autocast": 16,
+        "bf16": 8,
+    }

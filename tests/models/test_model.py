@@ -1,5 +1,9 @@
 """A decoder part by part, by hand; the comparison with transformers' own models is in test_families."""
 
+from dataclasses import replace
+
+import pytest
+
 import flopkit as fk
 from flopkit.models import transformer
 
@@ -43,3 +47,8 @@ def test_a_tied_table_counts_once():
     untied, tied = (transformer(**SMALL, tied=tied).forward(seq=SEQ) for tied in (False, True))
     assert untied.params - tied.params == 96 * 32
     assert untied.flops == tied.flops
+
+
+def test_words_of_another_width_are_not_tables_of_another_width():
+    with pytest.raises(ValueError, match="word_dim=8 beside embedding_dim=16"):
+        replace(fk.load("gpt2"), word_dim=8, embedding_dim=16)

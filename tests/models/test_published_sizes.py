@@ -1,80 +1,55 @@
-"""Parameters that the Hub gives for published checkpoints (``safetensors`` metadata), from the numbers of their ``config.json``.
+"""Parameters of published checkpoints, from the sizes of their configurations: each number, and where the sizes stand, with its source.
 
-Buffers stand in some checkpoints beside the parameters, such as the biases by which experts are chosen: they are said apart.
+Numbers that are "quoted on GitHub" stand in several public repositories, which count the checkpoint or read the Hub's own count of it
+(``safetensors`` metadata); they were found by the number itself.
 """
 
 import pytest
 
 import flopkit as fk
 
-GLM = {
-    "vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "num_attention_heads": 32,
-    "num_key_value_heads": 2, "head_dim": 128, "attention_bias": True, "partial_rotary_factor": 0.5, "tie_word_embeddings": False,
-}  # fmt: skip
-COHERE = {
-    "vocab_size": 256000,
-    "num_hidden_layers": 64,
-    "hidden_size": 12288,
-    "num_attention_heads": 96,
-    "num_key_value_heads": 8,
-}
-OLMO = {"vocab_size": 50304, "num_hidden_layers": 16, "hidden_size": 2048, "num_attention_heads": 16}
+QUOTED = "quoted on GitHub: "
 EXAONE = {
-    "model_type": "exaone",
-    "vocab_size": 102400,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "activation_function": "silu",
-}
+    "model_type": "exaone", "vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 14336, "num_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "activation_function": "silu", "tie_word_embeddings": False,
+}  # fmt: skip
 PUBLISHED = {
-    "zai-org/GLM-4-9B-0414": (GLM | {"model_type": "glm4"}, 9_400_279_040),
-    "zai-org/glm-4-9b-chat-hf": (GLM | {"model_type": "glm"}, 9_399_951_360),
-    "CohereLabs/c4ai-command-r-plus": (COHERE | {"model_type": "cohere", "intermediate_size": 33792, "use_qk_norm": True}, 103_810_674_688),
-    "CohereLabs/c4ai-command-a-03-2025": (COHERE | {"model_type": "cohere2", "intermediate_size": 36864}, 111_057_580_032),
-    "ibm-granite/granite-3.1-8b-instruct": ({
-        "model_type": "granite", "vocab_size": 49155, "hidden_size": 4096, "intermediate_size": 12800, "num_hidden_layers": 40,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": True,
-    }, 8_170_848_256),
-    "allenai/OLMo-1B-hf": (OLMO | {"model_type": "olmo", "intermediate_size": 8192, "tie_word_embeddings": True}, 1_176_764_416),
-    "allenai/OLMoE-1B-7B-0924": (OLMO | {"model_type": "olmoe", "intermediate_size": 1024, "num_experts": 64}, 6_919_161_856),
-    "HuggingFaceTB/SmolLM3-3B": ({"model_type": "smollm3"}, 3_075_098_624),
+    "zai-org/glm-4-9b-chat-hf": ({
+        "model_type": "glm", "vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40,
+        "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "attention_bias": True, "partial_rotary_factor": 0.5,
+        "tie_word_embeddings": False,
+    }, 9_399_951_360, 0, QUOTED + "chatllm.cpp prints it of GLM-4; sizes: sgl-project/ome@17b77ed, pkg/hfutil/modelconfig/testdata/glm4_9b.json"),
+    "allenai/OLMo-1B-hf": ({
+        "model_type": "olmo", "vocab_size": 50304, "num_hidden_layers": 16, "hidden_size": 2048, "num_attention_heads": 16,
+        "intermediate_size": 8192, "tie_word_embeddings": True,
+    }, 1_176_764_416, 0, QUOTED + "parameters of OLMo-1B at revision 81b71ef; sizes: LitGPT, litgpt/config.py, entry OLMo-1B-hf"),
+    "allenai/OLMoE-1B-7B-0924": ({"model_type": "olmoe", "intermediate_size": 1024},
+        6_919_161_856, 0, QUOTED + "the Hub's metadata, 3,219 tensors; sizes: transformers 5.23.0, OlmoeConfig, with experts of 1,024, which alone give it"),
+    "HuggingFaceTB/SmolLM3-3B": ({"model_type": "smollm3"},
+        3_075_098_624, 0, QUOTED + "total_parameters of its safetensors index; sizes: transformers 5.23.0, SmolLM3Config"),
     "ByteDance-Seed/Seed-OSS-36B-Instruct": ({
         "model_type": "seed_oss", "vocab_size": 155136, "hidden_size": 5120, "intermediate_size": 27648, "num_hidden_layers": 64,
         "num_attention_heads": 80, "num_key_value_heads": 8, "head_dim": 128, "attention_bias": True,
-    }, 36_151_104_512),
-    "baidu/ERNIE-4.5-0.3B-PT": ({"model_type": "ernie4_5"}, 360_748_032),
-    "baidu/ERNIE-4.5-21B-A3B-PT": ({"model_type": "ernie4_5_moe"}, 21_825_437_888),
-    "tencent/Hunyuan-A13B-Instruct": ({
-        "model_type": "hunyuan_v1_moe", "vocab_size": 128167, "hidden_size": 4096, "intermediate_size": 3072, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_experts": 64, "moe_topk": [8] * 32,
-        "num_shared_expert": [1] * 32, "moe_intermediate_size": [3072] * 32, "tie_word_embeddings": True, "use_qk_norm": True,
-    }, 80_393_183_232),
-    "rednote-hilab/dots.llm1.inst": ({
-        "model_type": "dots1", "vocab_size": 152064, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32,
-        "n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "sliding_window": None,
-    }, 142_774_381_696 - 61 * 128),
-    "LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct": (EXAONE | {
-        "hidden_size": 4096, "intermediate_size": 14336, "num_layers": 32, "tie_word_embeddings": False,
-    }, 7_818_448_896),
-    "LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct": (EXAONE | {
-        "hidden_size": 2560, "intermediate_size": 7168, "num_layers": 30, "tie_word_embeddings": True,
-    }, 2_405_327_360),
+    }, 36_151_104_512, 0, QUOTED + "a table of its config.json (all but the biases) and of the parameters in its index, fetched 2026-05-13"),
+    "baidu/ERNIE-4.5-0.3B-PT": ({"model_type": "ernie4_5"},
+        360_748_032, 0, QUOTED + "of 18 layers of width 1,024; sizes: transformers 5.23.0, Ernie4_5Config"),
+    "LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct": (EXAONE,
+        7.8e9, 5e7, "its maker, in the name of the checkpoint; sizes: sgl-project/ome@17b77ed, pkg/hfutil/modelconfig/testdata/exaone_7.8b.json"),
     "swiss-ai/Apertus-8B-2509": ({
         "model_type": "apertus", "intermediate_size": 21504, "num_key_value_heads": 8, "qk_norm": True,
-    }, 8_053_338_176),
+    }, 8_053_338_176, 0, QUOTED + "the loaded 8B; sizes: transformers 5.23.0, ApertusConfig, but for the MLP and the heads of keys and values, which give it"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_of_published_checkpoints(name):
-    config, params = PUBLISHED[name]
-    assert fk.from_hf(config).params == params
+    config, params, half, source = PUBLISHED[name]
+    assert abs(fk.from_hf(config).params - params) <= half, source
 
 
 def test_nothing_is_taken_for_what_a_file_with_code_of_its_own_leaves_out():
-    config, _ = PUBLISHED["LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct"]
     with pytest.raises(ValueError, match="the configuration of model_type='exaone' lacks 'vocab_size'"):
-        fk.from_hf({key: value for key, value in config.items() if key != "vocab_size"})
+        fk.from_hf({key: value for key, value in EXAONE.items() if key != "vocab_size"})
 
 
 @pytest.mark.parametrize("sizes", [{"model_type": "mistral"}, {"model_type": "gemma2"}, {"model_type": "llama4_text"}])

@@ -5,7 +5,7 @@ import torch
 from family_samples import merged
 
 import flopkit as fk
-from flopkit.models import LatentAttention
+from flopkit.models import Block, Indexer, LatentAttention, Model
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -64,3 +64,17 @@ def test_documents_of_unequal_length():
     assert whole.flops == sum(model().forward(seq=tokens).flops for tokens in (3, 9, 40))
     chunked = fk.from_hf({"model_type": "llama4_text", **merged("SMALL")["llama4_text"]})
     assert chunked.forward(lengths=[3, 40]).flops == sum(chunked.forward(seq=tokens).flops for tokens in (3, 40))
+
+
+def test_chinchilla_counts_the_products_of_an_indexer_and_no_softmax():
+    """Beside the same layer without one: its dense layers, and a dot product and a weight a head at every position."""
+    heads, head_dim, d_model, q_lora, seq = 3, 8, 32, 12, 40
+    sizes = {"heads": 4, "q_lora": q_lora, "kv_lora": 16, "qk_nope": 8, "qk_rope": 4, "v_head_dim": 6, "selected": 8}
+    chooser = Indexer(heads=heads, head_dim=head_dim, rotary=4)
+    chosen, taken = (
+        Model(name="m", d_model=d_model, vocab=96, blocks=((Block(mixer=LatentAttention(**sizes, indexer=each)), 2),))
+        for each in (chooser, None)
+    )
+    dense = seq * (q_lora * heads * head_dim + d_model * (head_dim + heads))
+    counted = [each.forward(seq=seq).under("CHINCHILLA").flops for each in (chosen, taken)]
+    assert counted[0] - counted[1] == 2 * 2 * (dense + seq * seq * heads * (head_dim + 1))

@@ -143,3 +143,31 @@ def test_whole_and_part_that_contradict_each_other():
         fk.from_hf(file_of("mistral3", None, False))
     assert not fk.from_hf(file_of("mistral3", False, True)).tied
     assert "llava" in HANDED_ON and fk.from_hf(file_of("llava", False, True)).tied
+
+
+@pytest.mark.parametrize("whole, part", [(True, None), (False, None), (False, True), (True, False), (None, True)])
+def test_an_older_word_for_tied_wins(whole, part):
+    config = file_of("lfm2_vl", None, None)
+    config["text_config"] |= {} if part is None else {"tie_embedding": part}
+    config |= {} if whole is None else {"tie_embedding": whole}
+    theirs = transformers.AutoConfig.for_model(**config)
+    assert fk.from_hf(config).tied == theirs.tie_word_embeddings
+
+
+def test_a_part_alone_that_is_not_tied_contradicts_its_whole():
+    config = file_of("lfm2_vl", None, None)
+    config["text_config"] |= {"tie_embedding": False}
+    with pytest.raises(ValueError, match="missing of the whole, where transformers takes True for a lfm2_vl"):
+        fk.from_hf(config)
+
+
+def test_prompts_of_paligemma_count_as_causal_and_that_is_said():
+    """A file that transformers saved has the switch, and a published one has not."""
+    config = file_of("paligemma", None, None) | {"vision_config": {"model_type": "siglip_vision_model"}}
+    saved = transformers.AutoConfig.for_model(**config).to_dict()
+    assert saved["text_config"]["use_bidirectional_attention"] is True
+    ours = fk.from_hf(config)
+    assert ours.params == fk.from_hf(saved).params and ours.causal
+    assert all("see each other in both directions" in each.notes[-1] for each in (ours, fk.from_hf(saved)))
+    with pytest.raises(ValueError, match="use_bidirectional_attention"):
+        fk.from_hf({"model_type": "gemma", **SMALL["gemma"], "use_bidirectional_attention": True})

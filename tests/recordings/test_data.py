@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flopkit as fk
-from flopkit.recordings.published_data import COLUMNS, MEASURED_KINDS, UNITS, dataset_names
+from flopkit.recordings.published_data import COLUMNS, MEASURED_KINDS, UNITS, dataset, dataset_names
 
 FOLDER = Path(fk.__file__).parent / "data/measured"
 NAMES = dataset_names()
@@ -61,7 +61,23 @@ def test_nothing_in_a_header_goes_unused(name):
     for suspect in header.get("suspect", []):
         assert any(all(row[key] == value for key, value in suspect["match"].items()) for row in rows), suspect
     for device, peaks in header.get("peaks", {}).items():
-        assert header["devices"][device] == "" and peaks, "a peak that flopkit knows itself"
+        assert header["devices"][device].startswith("not in flopkit: ") and peaks, "a peak that flopkit knows itself"
+
+
+def test_a_device_has_its_name_or_the_reason_why_not():
+    """A board that several devices share a name with is not guessed; one that flopkit does not know has no device of its name."""
+    for name in NAMES:
+        found = dataset(name)
+        assert list(found.devices) == list(HEADERS[name]["devices"])
+        for said, device in found.devices.items():
+            reason = found.without_device.get(said)
+            assert (device in fk.device_names()) != (reason is not None), (name, said)
+            if reason is None:
+                continue
+            kind, _, why = reason.partition(": ")
+            assert kind in ("card not stated", "not in flopkit") and len(why.split()) >= 3, (name, said)
+            with pytest.raises(ValueError, match="not a device in the data"):
+                fk.device(said)
 
 
 @pytest.mark.parametrize("name", NAMES)

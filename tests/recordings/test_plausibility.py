@@ -181,7 +181,10 @@ def test_little_above_the_peak():
 
 def test_where_the_rows_above_the_peak_are():
     found = {row["dataset"] for row in FIND(verdict="above the peak")}
-    assert found == {"cnn_benchmarks", "deepbench_conv", "timm"}
+    assert found == {"cnn_benchmarks", "deepbench_conv", "llama_cpp", "timm"}
+    row = one(dataset="llama_cpp", verdict="above the peak")
+    assert row["device_name"] == "rtx-4080" and row["share"] == pytest.approx(1.048, abs=1e-3)
+    assert "twice as much with sums in fp16" in row["why"], "the peak is that of sums in fp32"
 
 
 @pytest.mark.parametrize(

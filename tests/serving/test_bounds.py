@@ -29,7 +29,8 @@ def test_a_user_waits_for_weights_and_cache(weights, size):
     assert step.seconds == pytest.approx((size * (READ + 8192) + 4096 * ROW) / (4 * 3.35e12), rel=1e-12)
     assert step.bound == "memory" and step.tokens_per_s == step.tokens_per_s_per_user == 1 / step.seconds
     assert step.memory == size * LLAMA.params + 4096 * ROW
-    assert step.fits is (step.memory <= 320e9) and step.available == 4 * 80e9
+    assert step.fits is (step.memory <= 340e9) and step.available == 4 * 81_090 * 2**20  # torch's total_memory
+    assert "of 340.1 GB usable" in repr(step)
     flops = 2 * READ + 4 * 80 * 64 * 128 * 4096
     flops -= 2 * (2 * 80 + 1) * 8192  # gains of norms are no products
     assert step.busy == pytest.approx(flops / (4 * 989.4e12) / step.seconds, rel=1e-12)
@@ -121,6 +122,16 @@ def test_speculation_pays_where_memory_is_the_roof_and_not_where_arithmetic_is()
     assert with_draft.seconds == pytest.approx(4 * small + check.seconds)
     assert with_draft.speedup == pytest.approx(3.3616 * step.seconds / (4 * small + check.seconds))
     assert speculate(LLAMA, "h100-sxm", batch=512, **sizes).speedup < 0.75  # five times the arithmetic for 3.36 tokens
+    many = {"batch": 128} | sizes
+    apart = [decode(LLAMA, "h100-sxm", context=512 + n - 1, new=n, batch=128).in_order.seconds for n in (1, 5)]
+    assert speculate(LLAMA, "h100-sxm", schedule="in order", **many).speedup == pytest.approx(
+        3.3616 * apart[0] / apart[1]
+    )
+    assert (
+        speculate(LLAMA, "h100-sxm", schedule="in order", **many).seconds > speculate(LLAMA, "h100-sxm", **many).seconds
+    )
+    with pytest.raises(ValueError, match="schedule='apart'"):
+        speculate(LLAMA, "h100-sxm", schedule="apart", **sizes)
 
 
 def test_a_sweep_is_an_array():

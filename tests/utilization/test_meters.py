@@ -8,25 +8,16 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import sympy
+from wound_clock import Clock
 
 import flopkit as fk
 from flopkit.models import MLP, Block, Experts, GatedDelta, Head, Model, Segments, WindowedLayers, transformer
+from flopkit.sizes import lengths_of
+from flopkit.utilization import packing
 from flopkit.utilization.packing import Amounts
 
 TOY = fk.Device("toy", peak={"bf16": 100.0, "fp8": 200.0}, bandwidth=1000.0)
 STEP = SimpleNamespace(model_flops=60, hardware_flops=80, convention=fk.conventions.EXACT)
-
-
-class Clock:
-    """Stands still between calls of `wait`."""
-
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-    def wait(self, seconds):
-        self.now += seconds
 
 
 @pytest.fixture
@@ -137,11 +128,53 @@ def test_an_impossible_time_is_said_once_and_ends_no_training(clock):
     here = inspect.currentframe().f_lineno - 1
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
     assert one.seconds == 0.5 and math.isnan(one.mfu) and math.isnan(one.hfu)
-    assert str(meter) == "step 1, 500 ms (mean of 1): MFU –; HFU –"
+    assert str(meter) == "step 1: no time yet after the warm-up, 1 refused"
     (one,) = run(meter, clock, 0)  # no second warning, which would be an error here
     assert math.isnan(one.mfu)
-    run(meter, clock, 2.5)
-    assert (meter.mfu, meter.hfu) == pytest.approx((0.6, 0.8))  # over all three the mean is true
+
+
+def test_what_was_refused_is_in_no_mean(clock):
+    """The log of a TPU whose steps of 11.7 s are launched ahead: 1.353, 12.444, 0.002, 11.715, 11.645 s. (MaxText, getting_started.)"""
+    device = fk.Device("slow", peak={"bf16": 918e12}, bandwidth=1e12)
+    meter = fk.Meter(flops_per_step=2265.1e12, device=device, warm_up=0, clock=clock)
+    with pytest.warns(RuntimeWarning, match="MFU is impossible"):
+        run(meter, clock, 1.353, 12.444, 0.002, 11.715, 11.645)
+    assert meter.refused == 2 and meter.steps == 5
+    assert meter.seconds == pytest.approx((12.444 + 11.715 + 11.645) / 3)
+    assert meter.mfu == pytest.approx(2265.1 / 918 / meter.seconds) == meter.summary()[-1]["MFU"]
+    assert "(mean of 3, 2 refused)" in str(meter) and math.isfinite(meter.last.mfu)
+    meter.start()
+    run(meter, clock, 11.7, steps=1)
+    assert meter.refused == 2
+
+
+def test_a_refused_step_of_documents_is_in_no_mean_either(clock):
+    step = PACKED["dense"].train_step(seq=8)
+    device = fk.Device("slow", peak={"bf16": 1e6}, bandwidth=1.0)
+    meter = fk.Meter(step, device=device, warm_up=0, clock=clock)
+    clock.wait(1000)
+    good = meter.step(lengths=[8])
+    clock.wait(1e-6)
+    with pytest.warns(RuntimeWarning, match="MFU is impossible"):
+        meter.step(lengths=[8, 8])
+    assert (meter.seconds, meter.mfu) == (good.seconds, pytest.approx(good.mfu)) and meter.refused == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "advice"),
+    [
+        ("h100-sxm", r"torch\.cuda\.synchronize\(\) first\."),
+        ("mi300x", "on ROCm"),
+        ("tpu-v6e", r"jax\.block_until_ready\(…\)"),
+        ("gaudi-3", r"torch\.hpu\.synchronize"),
+        (TOY, "what its framework has"),
+    ],
+)
+def test_the_advice_is_that_of_the_device(device, advice):
+    for wrong in (lambda: fk.mfu(1e30, seconds=1, device=device), lambda: fk.mbu(1e30, seconds=1, device=device)):
+        with pytest.raises(ValueError, match=f"(?s)before the device had finished: .*{advice}") as caught:
+            wrong()
+        assert ("cuda" in str(caught.value)) == (device not in ("tpu-v6e", "gaudi-3"))
 
 
 def test_one_of_the_two_may_be_possible(clock):
@@ -192,7 +225,7 @@ def test_time_passes_by_itself():
         ({"hardware_flops": math.nan}, ValueError, "flops=nan"),
         ({"flops_per_step": numpy.array([1.0])}, TypeError, "flops_per_step, device and count: a meter takes numbers"),
         ({"hardware_flops": sympy.Symbol("x")}, TypeError, "hardware_flops, device and count: a meter takes numbers"),
-        ({"device": "h1000"}, ValueError, "is not a device in the data; did you mean"),
+        ({"device": "h100"}, ValueError, "is not a device in the data; did you mean"),
         ({"device": "a100-sxm-80gb", "dtype": "fp8"}, ValueError, "has no peak for fp8"),
         ({"count": 0}, ValueError, "count=0"),
         ({"warm_up": -1}, ValueError, "warm_up=-1"),
@@ -352,3 +385,10 @@ def test_amounts_that_are_not_affine_are_asked_each_time():
     amounts = Amounts(lambda documents: [documents.tokens**2, documents.chunks(4)])
     for lengths in ([9, 3], [8], [2, 2, 2]):
         assert amounts(lengths) == [sum(lengths) ** 2, sum(-(-s // 4) for s in lengths)]
+
+
+def test_what_lengths_add_up_to_is_noted_sum_by_sum():
+    """A sum that is not noted would be taken for a constant."""
+    documents = lengths_of([2, 1])
+    sums = {name for name in (*vars(type(documents)), *vars(documents)) if not name.startswith("_")} - {"longest"}
+    assert len(sums) > 5 and sums <= vars(packing._Changed).keys()

@@ -13,6 +13,7 @@ from flopkit.book.drawings.fusion import layer_tensors, norm_steps
 from flopkit.book.drawings.hardware import peak
 from flopkit.book.drawings.latent import mla
 from flopkit.book.drawings.layer import attention_layer
+from flopkit.book.drawings.many_gpus import node_cards, ring_all_reduce
 from flopkit.book.drawings.measuring import interval_of_rounds, warm_up
 from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
@@ -36,12 +37,14 @@ __all__ = [
     "layer_tensors",
     "matrix_product",
     "mla",
+    "node_cards",
     "norm_steps",
     "numerators",
     "model_tree",
     "overlapped_times",
     "online_softmax",
     "peak",
+    "ring_all_reduce",
     "roof_lines",
     "routed_tokens",
     "prefill_and_decode",

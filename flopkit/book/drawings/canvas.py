@@ -39,8 +39,8 @@ class Mark:
 class Canvas:
     """A sheet on which marks are put, the later above the earlier. Lengths are pixels on a phone; y runs downwards."""
 
-    def __init__(self, height: float, width: float = WIDTH) -> None:
-        self.width, self.height = width, height
+    def __init__(self, height: float) -> None:
+        self.width, self.height = WIDTH, height
         self.marks: list[Mark] = []
 
     def named(self, name: str) -> list[Mark]:
@@ -99,14 +99,12 @@ class Canvas:
         """A line with a head at its end."""
         return self.line(x1, y1, x2, y2, arrow=True, **style)
 
-    def grid(
-        self, x: float, y: float, rows: int, columns: int, cell: float, *, name: str = "", colour: str = MUTED
-    ) -> Mark:
+    def grid(self, x: float, y: float, rows: int, columns: int, cell: float, *, name: str = "") -> Mark:
         """The lines of a table of square cells."""
         w, h = columns * cell, rows * cell
         down = "".join(f"M{_n(x + i * cell)} {_n(y)}v{_n(h)}" for i in range(columns + 1))
         along = "".join(f"M{_n(x)} {_n(y + i * cell)}h{_n(w)}" for i in range(rows + 1))
-        drawn = f'<path d="{down}{along}" stroke="{colour}" fill="none"/>'
+        drawn = f'<path d="{down}{along}" stroke="{MUTED}" fill="none"/>'
         return self._put(Mark("grid", name, x, y, w, h, drawn))
 
     def _put(self, mark: Mark) -> Mark:

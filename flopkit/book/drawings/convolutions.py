@@ -6,7 +6,8 @@ from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE
-from flopkit.layers.convolutions import conv2d, conv_transpose2d
+from flopkit.layers.convolutions import conv2d
+from flopkit.layers.transposed_convolutions import conv_transpose2d
 from flopkit.units import count, si
 
 __all__ = ["transposed", "window", "wiring"]

@@ -10,10 +10,10 @@ from flopkit.layers.attentions import attention
 from flopkit.layers.products import dense
 from flopkit.units import percent, si
 
-__all__ = ["FLOORS", "seen_calls", "tower"]
+__all__ = ["LEVELS", "seen_calls", "tower"]
 
 # Where a counter watches, how, who does, what passes by unseen. From the top of the tower. Trace and dispatcher both see operators.
-FLOORS = (
+LEVELS = (
     ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "products written in forward()"),
     ("functions", "replaced or intercepted", "in part ptflops, ultralytics-thop,", "calflops, flopkit", "all other functions"),
     ("trace", "operators, read after a run", "fvcore", "", "operators without a rule"),
@@ -35,34 +35,34 @@ def tower() -> Drawing:
     'Where a counter can watch a program: which tools watch there, and what they miss'
     """
     step, top = 84, 30
-    canvas = Canvas(top + step * len(FLOORS) + 4)
+    canvas = Canvas(top + step * len(LEVELS) + 4)
     canvas.text(6, 12, "model(x), loss.backward()", anchor="start", bold=True)
     canvas.text(316, 12, "sees", colour=MUTED)
-    for i, (floor, how, *tools, missed) in enumerate(FLOORS):
-        y, seen = top + step * i, floor in BACKWARD
-        if floor == OPERATORS[0]:
+    for i, (level, how, *tools, missed) in enumerate(LEVELS):
+        y, seen = top + step * i, level in BACKWARD
+        if level == OPERATORS[0]:
             canvas.box(2, y - 4, 272, step + 78, name="operators", colour=MUTED, fill=0, dash=True)
-        if i and floor != OPERATORS[1]:  # into the frame, or out of it
+        if i and level != OPERATORS[1]:  # into the frame, or out of it
             above, below = (
-                4 if at == edge else 0 for at, edge in ((FLOORS[i - 1][0], OPERATORS[1]), (floor, OPERATORS[0]))
+                4 if at == edge else 0 for at, edge in ((LEVELS[i - 1][0], OPERATORS[1]), (level, OPERATORS[0]))
             )
             canvas.arrow(18, y - 14 + above, 18, y - below, name="calls")
-        canvas.box(6, y, 264, 70, name=floor, colour=BLUE, fill=0.1)
-        canvas.text(14, y + 12, floor, anchor="start", bold=True)
+        canvas.box(6, y, 264, 70, name=level, colour=BLUE, fill=0.1)
+        canvas.text(14, y + 12, level, anchor="start", bold=True)
         canvas.text(98, y + 12, how, anchor="start", colour=MUTED, size=12)
         for line, words in enumerate(filter(None, tools)):
-            canvas.text(14, y + 28 + 14 * line, words, anchor="start", name=f"tools on {floor}")
+            canvas.text(14, y + 28 + 14 * line, words, anchor="start", name=f"tools on {level}")
         canvas.text(14, y + 58, f"misses {missed}", anchor="start", colour=ORANGE)
-        canvas.box(278, y, 76, 32, "forward", colour=GREEN, fill=0.3, round=8, name=f"forward on {floor}")
+        canvas.box(278, y, 76, 32, "forward", colour=GREEN, fill=0.3, round=8, name=f"forward on {level}")
         canvas.box(278, y + 38, 76, 32, "backward" if seen else "—", colour=GREEN if seen else MUTED, fill=0.3 if seen else 0,
-                   dash=not seen, round=8, name=f"backward on {floor}" if seen else "unseen")  # fmt: skip
+                   dash=not seen, round=8, name=f"backward on {level}" if seen else "unseen")  # fmt: skip
     return Drawing(
         "tower",
         "Where a counter can watch a program: which tools watch there, and what they miss",
         "A program in four levels: modules call functions, functions call operators, operators run kernels. Operators can be watched in a trace or at "
         "the dispatcher. "
         + " ".join(
-            f"At {floor}: {' '.join(filter(None, tools))}; they miss {missed}." for floor, _, *tools, missed in FLOORS
+            f"At {level}: {' '.join(filter(None, tools))}; they miss {missed}." for level, _, *tools, missed in LEVELS
         )
         + f" Only two of these show the backward pass: {' and '.join(BACKWARD)}.",
         [canvas],
@@ -112,10 +112,10 @@ def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawi
     share = {tool: percent(sum(flops[call] for call, _, seen in CALLS if tool in seen) / total) for tool in COUNTERS}
     left, step, wide = 124, 59, 56
     canvas = Canvas(314)
-    for i, (tool, (floor, missing)) in enumerate(COUNTERS.items()):
+    for i, (tool, (level, missing)) in enumerate(COUNTERS.items()):
         x, middle = left + step * i, left + step * i + wide / 2
         canvas.text(middle, 10, tool, bold=True)
-        canvas.text(middle, 26, floor, size=11.6, colour=MUTED)
+        canvas.text(middle, 26, level, size=11.6, colour=MUTED)
         for row, (call, _, seen) in enumerate(CALLS):
             y, name = 40 + 48 * row, f"{tool}: {call}"
             if tool in seen:

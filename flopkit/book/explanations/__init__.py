@@ -1,5 +1,5 @@
 """What our two recordings show of the predictions, and what probably explains those
-that failed: a file a machine."""
+that missed: a file a machine."""
 
 from flopkit.book.explanations.h200 import H200
 from flopkit.book.explanations.machine import Machine

@@ -35,8 +35,8 @@ class Machine:
     missing : dict[str, str]
         Experiments that are not in the recording, and why.
     reasons : dict[str, Callable[[Machine], str]], optional
-        What probably explains the parts of a prediction that failed, by experiment.
-        `explains` fills it.
+        What probably explains the parts of a prediction that missed their limits, by
+        experiment. `explains` fills it.
 
     Examples
     --------
@@ -71,8 +71,8 @@ class Machine:
         return _records(name, self.device)
 
     def findings(self, name: str) -> list[Finding]:
-        """What they show of each part of its prediction."""
-        return experiment(name).findings(self.scale, self.records(name))
+        """What they show of each part of its prediction; nothing where there are none."""
+        return [] if name in self.missing else experiment(name).findings(self.scale, self.records(name))
 
     def cases(self, name: str) -> Cases:
         return Cases(self.records(name))

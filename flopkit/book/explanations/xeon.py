@@ -1,4 +1,4 @@
-"""Two cores of a Xeon: what probably explains each prediction that failed on them, with
+"""Two cores of a Xeon: what probably explains each prediction that missed on them, with
 the numbers of their recording."""
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ XEON = Machine(
     heading="Two cores of a Xeon: kernels that neither memory nor arithmetic limits",
     lead="Here we could often say which limit does not hold a kernel back, and only guess what does.",
     digits=4,
-    missing={"cnn_operators": "Its prediction is about GPUs, and we did not run it on the Xeon."},
+    missing={
+        "cnn_operators": "Its prediction is about GPUs, and we did not run it on the Xeon.",
+        "strategies": "It is younger than the recording.",
+    },
 )
 
 
@@ -41,7 +44,7 @@ def dense_batch(of: Machine) -> str:
 def convolutions(of: Machine) -> str:
     ridge = of.peak("fp32") / of.bandwidth
     return (
-        "Our arithmetic was wrong for this device. At 2.25 FLOPs per byte, the depthwise convolution can reach up to "
+        "We had reckoned with a GPU's ridge point. At 2.25 FLOPs per byte, the depthwise convolution can reach up to "
         f"{100 * 2.25 / ridge:.0f} % of the peak, because the ridge point lies at only {ridge:.1f} FLOPs per byte; a tenth would be the most "
         "only on a device whose ridge point is 22.5 or higher. The depthwise and the pointwise convolution are faster with channels last. "
         "With channels first, oneDNN, torch's library on CPUs, reorders the depthwise layer's map before and after it, as its log shows."
@@ -102,4 +105,6 @@ def decode(of: Machine) -> str:
 
 @XEON.explains
 def all_reduce(of: Machine) -> str:
-    return "With gloo a process also waits for the other one's data. While it waits, its core is probably free for the backward pass."
+    return (
+        "With gloo a process waits for the other's data, and meanwhile its core is probably free for the backward pass."
+    )

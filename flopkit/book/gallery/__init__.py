@@ -1,5 +1,6 @@
 """The book's figures, one subject a file. Each function takes no arguments and returns a `Figure`."""
 
+from flopkit.book.gallery.all_reduces import all_reduce_time
 from flopkit.book.gallery.attention import attention_pairs
 from flopkit.book.gallery.attention_length import attention_crossing
 from flopkit.book.gallery.backward import backward_stack
@@ -7,14 +8,18 @@ from flopkit.book.gallery.calculators import calculator
 from flopkit.book.gallery.checkpoints import recompute_policies
 from flopkit.book.gallery.cnns import cnn_anatomy
 from flopkit.book.gallery.conventions import what_counts
+from flopkit.book.gallery.conventions_of_models import conventions_compared
 from flopkit.book.gallery.convolutions import convolution_cost
 from flopkit.book.gallery.counters import eight_tools
+from flopkit.book.gallery.data_parallel import gradient_exchange
 from flopkit.book.gallery.dense import dense_roofline
 from flopkit.book.gallery.experts import expert_loads
 from flopkit.book.gallery.flash import eager_and_flash
 from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
 from flopkit.book.gallery.one_run import one_run
+from flopkit.book.gallery.parallel_step import parallel_step
+from flopkit.book.gallery.predictions import predictions_held
 from flopkit.book.gallery.rest import layer_shares
 from flopkit.book.gallery.roofs import reached_roof
 from flopkit.book.gallery.serving import decode_throughput
@@ -23,20 +28,25 @@ from flopkit.book.gallery.trace import rate_and_clock
 from flopkit.book.gallery.utilisation import usual_mistakes
 
 __all__ = [
+    "all_reduce_time",
     "attention_crossing",
     "attention_pairs",
     "backward_stack",
     "calculator",
     "cnn_anatomy",
+    "conventions_compared",
     "convolution_cost",
     "decode_throughput",
     "dense_roofline",
     "eager_and_flash",
     "eight_tools",
     "expert_loads",
+    "gradient_exchange",
     "layer_shares",
     "model_parts",
     "one_run",
+    "parallel_step",
+    "predictions_held",
     "rate_and_clock",
     "reached_roof",
     "recompute_policies",

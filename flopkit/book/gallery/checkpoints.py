@@ -10,6 +10,7 @@ from flopkit.charts import theme
 from flopkit.charts.figure import Figure
 from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.devices import device, memory_of
 from flopkit.models.catalogue import load
 from flopkit.training.memory import state_bytes
 
@@ -34,7 +35,15 @@ STATES = {
     "10 bytes: mixed, 8-bit Adam": sum(state_bytes("mixed", "adam-8bit")),
     "8 bytes: all bf16, Adam": sum(state_bytes("bf16", "adam")),
 }
-MEMORIES = {"24 GB": 24e9, "40 GB": 40e9, "80 GB": 80e9, "141 GB": 141e9, "192 GB": 192e9}
+# of one device each: the bytes that a program can use where somebody has read them, else those that the driver reports
+CARDS = {
+    "RTX 4090 (24 GB)": "rtx-4090",
+    "A100 (40 GB)": "a100-sxm-40gb",
+    "H100 (80 GB)": "h100-sxm",
+    "H200 (141 GB)": "h200-sxm",
+    "MI300X (192 GB)": "mi300x",
+}
+MEMORIES = {shown: memory_of(device(name)) for shown, name in CARDS.items()}
 KERNELS = {"flash": 1, "math": 0}
 CHUNK = 1024
 LOSSES = {"all tokens at once": 0, f"chunks of {CHUNK:,} tokens": 1}
@@ -165,7 +174,7 @@ def recompute_policies() -> Figure:
         name = theme.words(limit, {"align": "left", "dx": 4}, x=at, y=alt.value(7), text="label:N")
         return alt.layer(bars, rule, *name, *words)
 
-    one, large = {"batch": 1, "memory": "80 GB"}, {"batch": 1, "gpus": 512, "memory": "80 GB"}
+    one, large = {"batch": 1, "memory": "H100 (80 GB)"}, {"batch": 1, "gpus": 512, "memory": "H100 (80 GB)"}
     return Figure(
         name="recompute-policies",
         title="What each recompute policy leaves in memory, and what it executes",
@@ -183,7 +192,7 @@ def recompute_policies() -> Figure:
             choice("loss", "Loss", LOSSES, idle="one_chunk"),
             choice("each_param", "A parameter takes", STATES),
             slider("gpus", "GPUs that share the states", steps(1, 1024), value=8, unit="GPUs"),
-            choice("memory", "Memory of a GPU", MEMORIES, value="80 GB"),
+            choice("memory", "Memory of a GPU", MEMORIES, value="H100 (80 GB)"),
         ],
         presets={
             "Llama-3-8B on 8 GPUs": {"model": "Llama-3-8B", "length": 8192, "kernel": "flash", "gpus": 8, **one},
@@ -215,6 +224,6 @@ def recompute_policies() -> Figure:
         "gradients of the loss. Not counted: other gradients of activations, work space, buffers. FLOPs: matrix products under EXACT, with the "
         "scores that flash attention repeats. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
         "backward at once, as in torchtitan, and repeats nothing. The states are shared evenly "
-        "(ZeRO-3, FSDP), activations are not.",
+        "(ZeRO-3, FSDP), activations are not. The memory of a GPU is what programs can use, where we know it, else what the driver reports.",
         height=270,
     )

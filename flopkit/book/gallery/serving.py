@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flopkit.arithmetic import maximum, minimum, reading, vega, where
+from flopkit.arithmetic import ceil_div, maximum, minimum, reading, total, vega, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, peaks_note
@@ -14,6 +15,7 @@ from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.charts.readings import pick
 from flopkit.dtypes import nbytes
 from flopkit.models import Model, load
+from flopkit.models.serving_pass import Group, ServingPass, decoded
 from flopkit.rooflines import bound_by
 
 __all__ = ["decode_of_models", "decode_throughput"]
@@ -48,18 +50,46 @@ def _each(model: Any, asked: Any) -> Any:
     return pick(model, {title: asked(drawn(title)) for title in MODELS})
 
 
+def _pass(model: Any, **sizes: Any) -> Callable[[Callable[[ServingPass], Any]], Any]:
+    """A step of decoding of the chosen model: a function that asks it for something, in the page that of all of them."""
+    if reading(model) == "plain":
+        one = decoded(drawn(model), new=1, experts="most", **sizes)
+        return lambda asked: asked(one)
+    all_of_them = {title: decoded(drawn(title), new=1, experts="most", **sizes) for title in MODELS}
+    return lambda asked: pick(model, {title: asked(each) for title, each in all_of_them.items()})
+
+
+def _of(group: Group, what: str) -> Callable[[ServingPass], Any]:
+    """FLOPs or bytes of the parts of a group; 0 where a model has none."""
+    return lambda served: getattr(served.grouped().get(group), what, 0)
+
+
 def _step(s: Any, *, model: Any, batch: Any, context: Any, weights: Any, cache: Any, device: Any, count: Any) -> None:
     """A step of decoding with *batch* users."""
-    sizes: dict[str, Any] = {"context": context, "batch": batch, "weights": weights, "kv_cache": cache}
-    s.flops = _each(model, lambda m: m.decode(**sizes).flops)
-    s.bytes = _each(model, lambda m: m.decode(**sizes).bytes)
-    bound = bound_by(s.flops, s.bytes, count * device.peak, count * device.bandwidth)
+    step = _pass(model, context=context, batch=batch, weights=weights, kv_cache=cache)
+    s.flops = step(lambda served: served.cost.flops)
+    s.bytes = step(lambda served: served.cost.bytes)
+    peak, bandwidth = count * device.peak, count * device.bandwidth
+    bound = bound_by(s.flops, s.bytes, peak, bandwidth)
     s.seconds = bound.seconds
     s.bound = bound.bound
     s.each = 1 / s.seconds
     s.all = batch / s.seconds
     s.low = maximum(s.each, LOWEST)  # as they are drawn
     s.high = maximum(s.all, LOWEST)
+    # the parts of a group, in one format of weights, reach the ridge together: so the groups in order take as long as their parts
+    s.experts_flops = step(_of("experts", "flops"))
+    s.experts_bytes = step(_of("experts", "bytes"))
+    s.cache_flops = step(_of("cache", "flops"))
+    s.cache_bytes = step(_of("cache", "bytes"))
+    s.dense_flops = s.flops - s.experts_flops - s.cache_flops
+    s.dense_bytes = s.bytes - s.experts_bytes - s.cache_bytes
+    groups = (s.dense_flops, s.dense_bytes), (s.experts_flops, s.experts_bytes), (s.cache_flops, s.cache_bytes)
+    s.in_order = total(maximum(flops / peak, moved / bandwidth) for flops, moved in groups)
+    s.each_in_order = 1 / s.in_order
+    s.all_in_order = batch / s.in_order
+    s.low_in_order = maximum(s.each_in_order, LOWEST)
+    s.high_in_order = maximum(s.all_in_order, LOWEST)
 
 
 def decode_of_models(
@@ -71,7 +101,7 @@ def decode_of_models(
     s.held = _each(model, lambda m: nbytes(m.params, weights))
     s.cached = _each(model, lambda m: m.kv_bytes(context=context, batch=1, dtype=cache))
     s.memory = s.held + batch * s.cached
-    s.available = count * device.memory
+    s.available = count * device.usable
     s.fits = where(s.memory <= s.available, "yes", "no")
     s.most = where(s.available > s.held, (s.available - s.held) / s.cached, 0)
     s.row = _each(model, lambda m: nbytes(m.d_model, weights))
@@ -85,6 +115,10 @@ def decode_of_models(
     s.read = _each(model, lambda m: m.decode(**sizes).bytes) - MOST * (s.cached + s.row)
     spare = where(s.limit > s.ridge, s.alone - s.ridge * (s.cached + s.row), 1)
     s.first = where(s.limit > s.ridge, s.ridge * s.read / spare, 0)  # the batch from which on a step is compute-bound
+    # its dense layers alone: the weights are read once, and each user reads a row of the embedding
+    ridge_row = s.ridge * s.row
+    s.dense = ceil_div(s.ridge * (s.dense_bytes - batch * s.row) / (s.dense_flops / batch - ridge_row), 1)
+    s.users = -ceil_div(-s.most, 1)  # rounded down
     s.top = 10 * maximum(s.ceiling, 1)  # of the axis
 
 
@@ -123,8 +157,12 @@ def decode_throughput() -> Figure:
             alt.Tooltip("each:Q", title="tokens/s for one", format=",.4~r"),
             alt.Tooltip("all:Q", title="tokens/s for all", format=",.4~r"),
             alt.Tooltip("bound:N", title="bound"),
+            alt.Tooltip("all_in_order:Q", title="for all, in order", format=",.4~r"),
         ]
         marks = []
+        for name, colour in (("high_in_order", theme.BLUE), ("low_in_order", theme.ORANGE)):
+            apart = s.rows.mark_line(color=colour, strokeWidth=1.5, strokeDash=[4, 3])
+            marks.append(apart.encode(x=x, y=alt.Y(f"{name}:Q", **y)))
         for name, colour in (("high", theme.BLUE), ("low", theme.ORANGE)):
             line = s.rows.mark_line(color=colour, strokeWidth=2.5).encode(x=x, y=alt.Y(f"{name}:Q", **y))
             dots = s.rows.mark_point(color=colour, size=24, filled=True, opacity=1).encode(
@@ -199,8 +237,8 @@ def decode_throughput() -> Figure:
         name="decode-throughput",
         title="What one user gets and what all get, by the batch",
         alt="Two curves over the batch, both axes logarithmic: tokens a second for one user, which falls, and for all users, which rises towards "
-        "a dashed ceiling; a dotted line marks the batch at which the memory is full, a dashed one the batch from which on a step is compute-bound. {model} on {count} × {device}, {context} each, weights in {weights}: with a "
-        "batch of {batch}, one user gets at most {each} tokens a second and all together {all}, bound by {bound}. The ceiling is {ceiling}.",
+        "a dashed ceiling; below each a dashed one, with the layers in order; a dotted line marks the batch at which the memory is full, a dashed one the batch from which on a step is compute-bound. {model} on {count} × {device}, {context} each, weights in {weights}: with a "
+        "batch of {batch}, one user gets at most {each} tokens a second and all together {all}, bound by {bound}; in order {each_in_order} and {all_in_order}. The ceiling is {ceiling}.",
         model=model,
         controls=[
             choice("model", "Model", list(MODELS), value="Llama 3 70B"),
@@ -230,9 +268,13 @@ def decode_throughput() -> Figure:
         readouts=[
             readout("each", "Tokens/s for one user"),
             readout("all", "Tokens/s for all users"),
+            readout("each_in_order", "For one user, in order"),
+            readout("all_in_order", "For all users, in order"),
             readout("bound", "Bound", text={"compute": "compute", "memory": "memory"}),
             readout("busy", "Peak in use", "%"),
             readout("ceiling", "Ceiling for all users, tokens/s"),
+            readout("dense", "Dense layers compute-bound from, users"),
+            readout("users", "Users that fit"),
             readout(
                 "reaches", "Compute-bound", text={name: name for name in ("with a large enough batch", "with no batch")}
             ),
@@ -246,12 +288,13 @@ def decode_throughput() -> Figure:
             column("each", "Tokens/s for one"),
             column("all", "Tokens/s for all"),
             column("seconds", "Step", "s"),
+            column("in_order", "Step, in order", "s"),
             column("bound", "Bound"),
         ],
         caption="Upper bounds on tokens/s of dense models: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
-        "communication between them. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
-        "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. The bounds let attention "
-        "read while the dense layers compute; where one waits for the other, a large batch takes longer. Llama 2 13B is made for 4,096 tokens. "
+        "communication between them. That supposes that attention reads for some users while the dense layers compute for others; dashed: layers in order, "
+        "where dense layers, experts and attention wait for each other, and each takes its own longer time. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
+        "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. Llama 2 13B is made for 4,096 tokens. "
         f"Megatron 1T is drawn without its table of learned positions, which ends at {load('megatron-1t').positions:,} tokens. "
         f"The ceiling is the limit of a large batch. Rates below 0.1 tokens/s are drawn at 0.1. {peaks_note(HARDWARE)}",
         height=320,

@@ -16,6 +16,8 @@ from flopkit.names import Word, hint
 
 __all__ = ["Claim", "Verdict", "Source", "claims", "sources", "verdict"]
 
+LONGEST_QUOTE = 25  # words
+
 
 class Verdict(Word):
     """What becomes of a claim."""
@@ -39,7 +41,7 @@ class Claim:
     """A claim in our words, who makes it, and what became of it. ``verdict`` is None while it is open.
 
     ``number`` is ours, as it is printed, ``of`` says in words what it is; ``finding`` is a sentence or two; ``page`` the chapter's
-    file without its ending.
+    file without its ending. ``quote`` is the text's own sentence, ``read`` says where we read it; both are empty where there is none.
     """
 
     id: str
@@ -51,6 +53,8 @@ class Claim:
     of: str = ""
     finding: str = ""
     page: str = ""
+    quote: str = ""
+    read: str = ""
 
     @property
     def anchor(self) -> str:
@@ -69,24 +73,26 @@ class Claim:
     def _repr_html_(self) -> str:
         # The anchor stands inside, so that a link to it opens the fold.
         found = html.escape(" ".join(part for part in (self.ours, self.finding) if part))
+        said = f": “{html.escape(self.quote, quote=False)}”" if self.quote else "."
         frame = _FRAME.format(edge=_EDGES.get(self.verdict or "", "#888"))
         folded = (
             f'<details class="fk-claim" style="{frame}"><summary><strong>Claim {self.id}</strong> ({self.verdict or "open"}): '
             f'{html.escape(self.claim)}</summary><p id="{self.anchor}" style="margin:.4rem 0 0">{found} '
-            f"The claim stands in {html.escape(self.source)}.</p></details>"
+            f"The claim stands in {html.escape(self.source)}{said}</p></details>"
         )
         return folded.replace(" %", "&nbsp;%")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text whose claims are checked, and where it can be read; ``url`` is empty where it cannot."""
+    """A text whose claims are checked, and where it can be read; ``url`` is empty where it cannot. ``words`` says what is quoted of it."""
 
     id: str
     title: str
     author: str
     date: str
     url: str = ""
+    words: str = ""
 
     def __str__(self) -> str:
         return f"{self.author}, “{self.title}”, {self.date}"
@@ -177,5 +183,9 @@ def _read() -> Mapping[str, Claim]:
             )
         if claim.verdict is None and (claim.number or claim.finding or claim.page):
             raise ValueError(f"verdicts.toml, claim {id}: a number, finding or page without a verdict")
+        if bool(claim.quote) != bool(claim.read) or len(claim.quote.split()) > LONGEST_QUOTE:
+            raise ValueError(
+                f"verdicts.toml, claim {id}: a quote has at most {LONGEST_QUOTE} words, and `read` says where it was read"
+            )
         found[id] = claim
     return MappingProxyType(found)

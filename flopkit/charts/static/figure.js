@@ -1,4 +1,4 @@
-/* Brings flopkit's figures to life. Holds no formula: every number is a signal of the figure's Vega view, made from flopkit's Python. */
+/* Brings flopkit's figures to life. Holds no formula: every number is a signal of the Vega view. */
 (() => {
   "use strict";
   if (window.flopkitFigures) { window.flopkitFigures.scan(); return; }
@@ -69,7 +69,7 @@
     } catch (error) { failed(error); }
   });
 
-  /* What cannot compute has no controls: they would stand beside results of other settings. */
+  /* What cannot compute has no controls: they would stand beside others' results. */
   const STOPPED = "The controls are off: what computes this figure did not run in this browser. It shows the settings that it began with.";
   function stop(figure, error) {
     figure.dataset.ready = "failed";
@@ -142,7 +142,7 @@
         return tr;
       }));
     }
-    const takes = (key, value) => inputs[key]?.type === "range" && Number.isSafeInteger(value) && value >= controls[key].values[0];
+    const takes = (key, value) => inputs[key]?.type === "range" && (controls[key].values.some(v => v % 1) || Number.isSafeInteger(value)) && value >= controls[key].values[0];
     function link() {
       const url = new URL(location.href), kept = [...url.searchParams].filter(([key]) => !key.startsWith(name + "."));
       url.search = new URLSearchParams([...kept, ...Object.keys(state).filter(key => state[key] !== start[key]).map(key => [`${name}.${key}`, state[key]])]);
@@ -172,7 +172,7 @@
     });
     table?.addEventListener("toggle", () => table.open && fill());
     all(figure, ".fk-group ~ .fk-group").forEach(group => { group.open = false; });
-    if (paste) window.flopkitPaste?.(figure, paste, {controls, state, takes, move});
+    if (paste) window.flopkitPaste?.(figure, paste, {inputs, controls, state, takes, move, format});
     set({...start, ...one(".fk-link") && fromLink()});
     figure.dataset.ready = "soon";
 

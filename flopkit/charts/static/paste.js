@@ -1,5 +1,7 @@
 /* Sets the controls of a figure from a pasted config.json, by a table that flopkit made of its own readers (flopkit/models/config_table.py). */
-window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, formats}, {controls, state, takes, move}) => {
+window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, formats, names = {}, others = {}}, {controls, state, takes, move, ...more}) => {
+  window.flopkitTyped?.(figure, {controls, state, takes, move, ...more});
+  if (!table) { window.flopkitTasks?.(figure, {controls, state, takes, move, ...more}); return; }   // one of several, which share a box
   class Refused extends Error {}
   const refuse = text => { throw new Refused(text); };
   const cut = text => text.length > 60 ? text.slice(0, 57) + "…" : text;
@@ -48,6 +50,16 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
       return [0, 1].includes(bit(said)) ? !!said : refuse(`${value.flag.keys[0]} is ${show(said)}: true or false is wanted.`);
     }
     if ("if" in value) return get(is(raw(value.if)) ? value.then : value.or);
+    if ("there" in value) return Object.hasOwn(config, value.there);
+    if ("said" in value) {
+      const [, word = value.else] = lookup({keys: value.said}, config);
+      return value.as[word] ?? value.or;
+    }
+    if ("must" in value) {
+      const [key, said] = lookup({keys: value.must, missing: value.missing}, config), right = get(value.is);
+      if (said !== undefined && said !== right) refuse(`${key ?? value.must[0]} is ${show(said)}: in a ${kind} it must be ${show(right)}.`);
+      return right;
+    }
     if ("times" in value) return get(value.times[0]) * get(value.times[1]);
     if ("less" in value) return get(value.less[0]) - get(value.less[1]);
     if ("over" in value) {
@@ -75,6 +87,25 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     refuse(`The table has ${show(value)}, which this page cannot read.`);
   }
 
+  const plain = name => name.replace(/[\s_.-]/g, "").toLowerCase();
+
+  /* The name that a text stands for, as flopkit.load reads it: the catalogue's own, or a publisher's id. */
+  const spelled = Object.fromEntries([...Object.keys(names).map(name => [plain(name), name]), ...Object.entries(others)]);
+  const named = text => text.length < 100 && Object.hasOwn(spelled, plain(text)) ? spelled[plain(text)] : undefined;
+  function unknown(text) {
+    if (!Object.keys(names).length || text.includes("=")) return "This is no JSON: paste a whole config.json.";
+    const asked = plain(text.split("/").at(-1)), pairs = word => new Set([...word].slice(1).map((letter, i) => word[i] + letter)), own = pairs(asked);
+    const alike = name => { const other = pairs(plain(name)); return [...own].filter(pair => other.has(pair)).length / (Math.max(own.size, other.size) || 1); };
+    const near = Object.keys(names).map(name => [plain(name).startsWith(asked) + alike(name), name]).sort((a, b) => b[0] - a[0]).filter(([like]) => like > .5).slice(0, 4).map(([, name]) => name);
+    return `“${cut(text)}” is none of the ${Object.keys(names).length} names that are known here.${near.length ? ` Did you mean ${near.join(", ")}?` : ""} Or paste the contents of its config.json.`;
+  }
+
+  /* What a model of text and more has besides its decoder. */
+  const part = key => {
+    const what = /^(vision|visual|vit|image|img|mm_vision)/.test(key) ? "pictures" : /^(audio|sound|acoustic|speech)/.test(key) ? "sound" : "";
+    return what ? `the part for ${what} (${key})` : key;
+  };
+
   /* The types whose names begin alike, else how many there are. */
   function near(kind) {
     const begin = kind.slice(0, 4), found = Object.keys(table).filter(each => each.startsWith(begin));
@@ -98,18 +129,25 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
   function settings(text) {
     if (text.length > MOST) refuse(`This has ${text.length.toLocaleString("en")} characters: paste one config.json, which has some thousands.`);
     let config;
-    try { config = parse(text.replace(/^\uFEFF/, "")); } catch (error) {
+    const marked = text.replace(/^\uFEFF/, "");
+    try {
+      try { config = parse(marked); } catch (error) {               // transformers writes numbers that JSON has not
+        config = parse(marked.replace(/([[:,]\s*)-?(Infinity|NaN)(?=\s*[\],}])/g, "$1null"));
+      }
+    } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;         // too deep
-      if (/^[^\s{}[\]"']+$/.test(text.trim())) refuse("This looks like a model's name. Paste the contents of its config.json, or choose from the list.");
+      if (/^[^{}[\]"']+$/.test(text.trim())) refuse(unknown(text.trim()));
       refuse(`This is no JSON: ${cut(error.message)}.`);
     }
     if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("This is no JSON object: paste a whole config.json.");
     const object = value => value !== null && typeof value === "object" && !Array.isArray(value);
     const {architectures, tie_word_embeddings: tied} = config, all = config, outer = config.model_type;
     const said = Array.isArray(architectures) ? architectures[0] : undefined;
-    const inside = Object.hasOwn(table, outer) ? undefined : texts.find(key => object(config[key]));
-    const whole = Object.hasOwn(wholes, outer) ? wholes[outer] : {};
+    const own = ["hidden_size", "n_embd", "d_model"].some(key => Object.hasOwn(config, key));   // the numbers of its decoder stand beside it
+    const inside = Object.hasOwn(table, outer) && own ? undefined : texts.find(key => object(config[key]));
+    const whole = Object.hasOwn(wholes, outer) ? wholes[outer] : {}, flat = whole.flat ?? whole.classes?.[said];
     const apart = Object.keys(config).filter(key => key.endsWith("_config") && object(config[key]) && ![inside, "quantization_config", "compression_config"].includes(key));
+    if (flat && inside === undefined) apart.push(...["mm_vision_tower", "img_processor"].filter(key => Object.hasOwn(config, key)));
     if (inside !== undefined) {                                   // of a model of text and images, the part for text
       const within = config[inside].tie_word_embeddings, usual = whole.tied ?? undefined;
       let found = tied ?? undefined;
@@ -118,18 +156,27 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
         refuse(`tie_word_embeddings is ${show(within)} in ${inside}, and missing beside ${show(outer)}, where transformers takes ${show(usual)}: add it there.`);
       found ??= usual;
       config = {...whole.type ? {model_type: whole.type} : {}, ...config[inside], ...found === undefined ? {} : {tie_word_embeddings: found}};
-    } else if (whole.flat) config = {...config, model_type: whole.flat};
+    } else if (flat) config = {...config, model_type: flat};
     const kind = config.model_type, known = table[kind];
     if (typeof kind !== "string") refuse("This configuration has no \"model_type\": paste a whole config.json.");
     if (!Object.hasOwn(table, kind)) refuse(Object.hasOwn(unable, kind) ? unable[kind] : `The model_type ${show(kind)} is not described here.${near(kind)}`);
     if (typeof said === "string" && !/(ForCausalLM|LMHeadModel|ForConditionalGeneration)$/.test(said))
       refuse(`architectures names ${show(said)}: this figure is for models that write text. In Python flopkit.from_hf reads other classes, too.`);
-    if (typeof said === "string" && inside === undefined && known.classes.length && !known.classes.some(name => said.startsWith(name)))
+    if (typeof said === "string" && inside === undefined && !flat && known.classes.length && ![...known.classes, plain(kind)].some(name => said.startsWith(name) || plain(said).startsWith(name)))
       refuse(`architectures names ${show(said)}, and a class of a ${kind} begins with ${known.classes.join(" or ")}: one of the two is wrong.`);
-    for (const {keys, only, ...rest} of known.refused) {
-      const key = keys.find(key => config[key] != null), said = key ? config[key] : rest.else;
-      if (!only.some(each => bit(each) === bit(said))) refuse(`${key} is ${show(said)}: this box reads ${kind} only with ${only.map(show).join(", ")}.`);
+    const settled = value => value === null || typeof value !== "object" || Array.isArray(value) ? value : find(value, config, kind);
+    if (all.is_causal === false || config.is_causal === false)
+      refuse("is_causal is false: in this figure a token sees those before it alone. In Python flopkit.from_hf reads it.");
+    for (const {keys, only, narrow, ...rest} of known.refused) {
+      const right = only.map(settled), key = keys.find(key => config[key] != null);
+      const said = key ? config[key] : keys.some(key => Object.hasOwn(config, key)) ? right[0] : settled(rest.else);
+      if (!right.some(each => narrow && typeof each === "number" ? each === said : bit(each) === bit(said)))
+        refuse(`${key ?? keys[0]} is ${show(said)}: ${narrow ? "this figure has no control for that. In Python flopkit.from_hf reads it" : `this box reads ${kind} only with ${right.map(show).join(", ")}`}.`);
     }
+    for (const keys of known.needed)
+      if (!Array.isArray(keys)) find(keys, config, kind);       // which says what it lacks
+      else if (!keys.some((key, place) => place ? Object.hasOwn(config, key) : config[key] != null))
+        refuse(`This configuration of a ${kind} lacks ${keys.map(show).join(" or ")}: add it.`);
     const found = {};
     for (const [name, value] of Object.entries(known.set)) {
       found[name] = find(value, config, kind);
@@ -147,13 +194,16 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     status.textContent = "";
     if (!area.value.trim()) return;
     let kind, found, told, apart;
-    try { [kind, found, told, apart] = settings(area.value); } catch (error) {
+    const name = named(area.value.trim());
+    try { [kind, found, told, apart] = settings(name ? JSON.stringify(names[name]) : area.value); } catch (error) {
       status.textContent = `${error instanceof Refused ? error.message : "This could not be read."} Nothing was changed.`;
       return;
     }
     move(found);
     pasted = formats && found[formats.control];
-    status.textContent = `Read as a ${kind}: ${Object.keys(found).length} controls set.${apart.length ? ` Left out: ${apart.join(", ")}.` : ""}${told}`;
+    (figure.fkRead ??= []).unshift([name ? `fk.load("${name}")` : 'fk.from_hf("config.json")', found]);
+    figure.dispatchEvent(new Event("fk-read"));
+    status.textContent = name ? `${name}: ${Object.keys(found).length} controls set.${told}` : `Read as a ${kind}: ${Object.keys(found).length} controls set.${apart.length ? ` Left out: ${apart.map(part).join(", ")}.` : ""}${told}`;
   });
   box.hidden = false;
 };

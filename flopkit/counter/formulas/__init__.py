@@ -16,7 +16,7 @@ from typing import Any
 
 from flopkit.counter import registry
 from flopkit.counter.calls import OpCall, name_of
-from flopkit.counter.formulas import elementwise, memory
+from flopkit.counter.formulas import collectives, elementwise, memory
 from flopkit.counter.formulas.unknown import OPENED, reason_for
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import Work, free, unknown
@@ -42,6 +42,7 @@ class Rule:
     own_kernel: Rule | None = None  # the rule for tensors that have a kernel of their own (nested ones, a GPU's)
     is_attention: bool = False  # scaled_dot_product_attention itself
     made_up: bool = False  # on meta its result can be made up: it is new, and follows from shapes, dtypes and scalars
+    exchanges: bool = False  # it is one of torch.distributed
     floats_matter: bool = False  # to what it costs or returns (the p of a distance, the scale of a new size)
     entries: dict[Any, Entry] = field(default_factory=dict)  # what was found for the shapes that were seen
 
@@ -107,7 +108,10 @@ def _explain(func: Any) -> Rule:
     if vector is None and reason:
         return by_formula(_uncounted)
     if (moved := memory.formula_of(func, name)) is not None:
-        return by_inside(composite=True, own_kernel=Rule(op, moved)) if composite else by_formula(moved)
+        exchanges = name.startswith(collectives.SPACES)  # a group's size is in no signature
+        if composite:
+            return by_inside(composite=True, own_kernel=Rule(op, moved))
+        return by_formula(moved, data_dependent=exchanges, exchanges=exchanges)
     own_kernel = None
     if vector is not None and internals.has_kernel_for(func, "CPU"):  # only a device without one takes it apart
         own_kernel = by_formula(vector, elementwise=scalars)

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from flopkit.counter.calls import OpCall, extent, numel, tensors
+from flopkit.counter.formulas import collectives
 from flopkit.counter.registry import explains
 from flopkit.counter.work import Work, elementwise, free
 from flopkit.macs import broadcast
@@ -56,7 +57,6 @@ COPIES = _names(
 )
 
 _INDUCTOR = ("_reinterpret_tensor", "resize_storage_bytes_", "_alloc_from_pool")
-COMMUNICATION = ("c10d::", "_c10d_functional", "c10d_functional::", "symm_mem::", "fsdp::", "_dtensor::")
 _BOOKKEEPING = ("prim::", "profiler::", "streams::", "rngprims::", "torchvision::_cuda_version")
 _LIBRARIES = ("quantized", "_quantized", "onednn", "mkldnn", "mkldnn_prepacked", "mkl")
 
@@ -81,7 +81,11 @@ def formula_of(func: Any, name: str) -> Callable[[OpCall], Work] | None:
     import torch
 
     space, _, short = name.partition("::")
-    if name.startswith(COMMUNICATION) or packs(name):
+    if name.startswith(collectives.SPACES):
+        return collectives.formula_of(name)
+    if name == "fsdp::all_gather_copy_in":
+        return _gathered_in_place
+    if space == "fsdp" or packs(name):
         return _copied
     if name.startswith(_BOOKKEEPING):
         return lambda call: free()
@@ -109,6 +113,11 @@ def _filled(call: OpCall) -> Work:
 def _copied(call: OpCall) -> Work:
     """Reads its inputs, writes its result."""
     return free(call.bytes())
+
+
+def _gathered_in_place(call: OpCall) -> Work:
+    """This rank's shards go into their place in the tensor that is to be gathered; the rest of it stays as it is."""
+    return free(2 * sum(map(extent, tensors(call["all_gather_inputs"]))))
 
 
 def _parts(call: OpCall) -> Work:

@@ -85,6 +85,14 @@ def is_composite(op: Any) -> bool:
     return known and has_kernel_for(op, "CompositeImplicitAutograd") and not has_kernel_for(op, "ADInplaceOrView")
 
 
+def process_group(given: Any) -> Any:
+    """The process group that an operator's argument stands for: its name, the group in a box, or itself. (The public API makes groups.)"""
+    dist: Any = torch.distributed
+    if isinstance(given, str):
+        return dist.distributed_c10d._resolve_process_group(given)
+    return given if isinstance(given, dist.ProcessGroup) else dist.ProcessGroup.unbox(given)
+
+
 def in_compiled_backward() -> bool:
     """Whether compiled autograd is running the graph that it made of a backward pass. (Its public API only turns it on.)"""
     return getattr(sys.modules.get("torch._dynamo.compiled_autograd"), "in_compiled_autograd_region", False)

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from flopkit.counter import registry
 from flopkit.counter.calls import OpCall, name_of
 from flopkit.counter.formulas import memory
-from flopkit.counter.watch import attention, cache, decompose, internals, launches
+from flopkit.counter.watch import attention, cache, decompose, internals, launches, pipelines
 from flopkit.counter.watch.cache import key_of, made_up, on_meta
 from flopkit.counter.watch.internals import dispatch_modes, how_many_dispatch, leave, pop_dispatch, push_dispatch
 from flopkit.counter.watch.modules import OUTSIDE, Scope
@@ -133,6 +133,8 @@ class Watcher(TorchDispatchMode):
             finally:
                 state.busy -= 1
         phase, scope = state.phase_and_scope()
+        if rule.exchanges and phase == "forward" and pipelines.of_backward(args):
+            phase = "backward"
         region, taken = scope.region, False
         if rule.constant is not None:
             taken = region is not None

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from flopkit.counter.calls import name_of
 from flopkit.counter.formulas import FLEX
-from flopkit.counter.watch import attention, chunked, decompose, flex, launches, threads
+from flopkit.counter.watch import attention, chunked, decompose, flex, launches, pipelines, threads
 from flopkit.counter.watch.autograd import graph_task
 from flopkit.counter.watch.changes import Changes, lock
 from flopkit.counter.watch.internals import dispatch_modes
@@ -85,7 +85,7 @@ def _install(changes: Changes) -> None:
         entered: dict[Any, list[contextlib.ExitStack]] = {}  # by mode and thread, what is to be undone level by level
         changes.replace(fakes.FakeTensorMode, "__enter__", functools.partial(_entering, entered))
         changes.replace(fakes.FakeTensorMode, "__exit__", functools.partial(_leaving, entered))
-    for part in (attention, threads, launches):
+    for part in (attention, threads, launches, pipelines):
         part.install(changes)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.architectures import (
+    alternating,
     compressed,
+    crossed,
     decoders,
     dual,
     encoders,
@@ -16,9 +18,11 @@ from flopkit.models.architectures import (
     linear,
     parallel,
     recurrent,
+    relatives,
     remote,
     rotary_encoders,
     seq2seq,
+    sound,
     sparse,
     stages,
     vision,
@@ -28,17 +32,17 @@ from flopkit.models.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 
-__all__ = ["ARCHITECTURES", "NUMBERS", "SAME", "WHOLE", "reader_file", "tasks"]
+__all__ = ["ARCHITECTURES", "FORMS", "MODULES", "NUMBERS", "SAME", "WHOLE", "reader_file", "tasks"]
 
-_MODULES = (
+MODULES = (
     decoders, layer_by_layer, gpts, parallel, remote, encoders, rotary_encoders, seq2seq, vision, recurrent, hybrids, linear, sparse,
-    dual, stages, compressed,
+    dual, stages, compressed, alternating, sound, crossed, relatives,
 )  # fmt: skip
 
 
 def _of_all(name: str) -> dict[str, Any]:
     """What the modules have under *name*, together."""
-    return {kind: value for module in _MODULES for kind, value in getattr(module, name, {}).items()}
+    return {kind: value for module in MODULES for kind, value in getattr(module, name, {}).items()}
 
 
 NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = _of_all("NUMBERS")
@@ -48,6 +52,9 @@ NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = _of_all("NUMBERS")
 def _made_of(numbers: Callable[[Fields], dict[str, Any]]) -> Callable[[Fields, str], Model]:
     return lambda c, name: transformer(name=name, **numbers(c))
 
+
+FORMS: dict[str, Callable[[Fields], dict[str, Any]]] = NUMBERS | _of_all("FORMS")
+"""What reads the numbers for a form, which asks for fewer than a model has: not for how many features are turned in each layer."""
 
 ARCHITECTURES: dict[str, Callable[[Fields, str], Model]] = {
     **{kind: _made_of(numbers) for kind, numbers in NUMBERS.items()}, **_of_all("MODELS"),
@@ -74,5 +81,5 @@ def reader_file(family: str) -> str:
     >>> reader_file("bert")
     'encoders'
     """
-    found = (each for each in _MODULES for name in ("NUMBERS", "MODELS") if family in getattr(each, name, {}))
+    found = (each for each in MODULES for name in ("NUMBERS", "MODELS") if family in getattr(each, name, {}))
     return next(found).__name__.rpartition(".")[2]

@@ -21,7 +21,7 @@ ENDINGS = {
     "ForCausalLM": "text", "LMHeadModel": "text", "WithLMHeadModel": "text", "MTModel": "text", "ForConditionalGeneration": "text",
     "ForMaskedLM": "mlm", "ForPreTraining": "pretraining", "ForNextSentencePrediction": "next", "ForSequenceClassification": "sequence",
     "ForImageClassification": "image", "ForTokenClassification": "token", "ForQuestionAnswering": "answer",
-    "ForMultipleChoice": "choice", "EncoderModel": "encoder", "DoubleHeadsModel": "two heads", "ChatModel": "text",
+    "ForMultipleChoice": "choice", "ForCTC": "ctc", "EncoderModel": "encoder", "DoubleHeadsModel": "two heads", "ChatModel": "text",
     "TextModel": "none", "Model": "none",
     "VisionModel": "none", "ForImageClassificationWithTeacher": "teacher", "ForObjectDetection": "detection",
     "TextModelWithProjection": "projection", "VisionModelWithProjection": "projection",
@@ -34,7 +34,7 @@ _LABELLED = ("sequence", "image", "token", "answer", "pretraining")
 OTHER_NAMES = {
     "mpt": ("MPT",), "falcon": ("RW",), "RefinedWeb": ("RW", "Falcon"), "RefinedWebModel": ("RW", "Falcon"), "phi-msft": ("Phi",),
     "stablelm": ("StableLmEpoch", "StableLMEpoch"), "stablelm_epoch": ("StableLm",), "kimi_k2": ("DeepseekV3",),
-    "internvl_chat": ("InternVL",), "llava": ("LlavaLlama",), "ministral3": ("Mistral3",), "new": ("New",),
+    "internvl_chat": ("InternVL",), "llava": ("LlavaLlama",), "ministral3": ("Mistral3",), "new": ("New",), "mllama_text_model": ("Mllama",),
 }  # fmt: skip
 """Beginnings of classes that transformers does not have, and that published files name."""
 

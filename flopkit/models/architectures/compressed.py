@@ -36,9 +36,11 @@ def _deepseek_v4(c: Fields, name: str) -> Model:
         HEAVY: replace(near, compressor=Compressor(rate=rates[HEAVY])),
     }
     hashed = min(c.count("num_hash_layers", 3, minimum=0), layers)
-    _listed(c, "mlp_layer_types", ("hash_moe", "moe"), ["hash_moe"] * hashed + ["moe"] * (layers - hashed))
+    c.kinds(
+        "mlp_layer_types", layers, ("hash_moe", "moe"), ["hash_moe"] * hashed + ["moe"] * (layers - hashed), beyond=True
+    )
     experts = experts_of(c, shared_d_ff=c.need("expert_d_ff"))
-    types = _listed(c, "layer_types", tuple(mixers), _types(c, layers))
+    types = c.kinds("layer_types", layers, tuple(mixers), _types(c, layers), beyond=True)
     after = c.listed("compress_ratios")[
         layers:
     ]  # that of the layer for multi-token prediction, the window if it is not said
@@ -73,16 +75,6 @@ def _types(c: Fields, layers: int) -> list[str]:
             raise ValueError(f"compress_ratios: {short(odd[0])} is not described here; 0, 4 and 128 are")
         return [_RATIOS[each] for each in ratios]
     return ([HEAVY] * 2 + [SPARSE if i % 2 else HEAVY for i in range(layers - 2)])[:layers]
-
-
-def _listed(c: Fields, key: str, known: tuple[str, ...], usual: list[str]) -> list[str]:
-    """What a list says of each layer, else what is *usual*; what it says of more layers is passed over."""
-    found = (c.listed(key) or usual)[: c.need("layers")]
-    if len(found) != c.need("layers"):
-        raise ValueError(f"{key} has {len(found)} entries for {c.need('layers')} layers")
-    if odd := [each for each in found if each not in known]:
-        raise ValueError(f"{key}: {short(odd[0])} is not described here; {', '.join(known)} are")
-    return found
 
 
 MODELS: dict[str, Callable[[Fields, str], Model]] = {"deepseek_v4": _deepseek_v4}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import common, experts_of, heads_of
 from flopkit.models.config_fields import Fields
-from flopkit.models.mixers import LatentAttention
+from flopkit.models.latent_attention import LatentAttention
+from flopkit.models.model import Model
+from flopkit.models.transformer import transformer
 
-__all__ = ["NUMBERS", "SAME"]
+__all__ = ["MODELS", "NUMBERS", "SAME"]
 
 
 def _llama(c: Fields) -> dict[str, Any]:
@@ -42,9 +45,9 @@ def _ministral(c: Fields) -> dict[str, Any]:
     return common(c, attention=heads_of(c)) | c.windows()
 
 
-def _glm(c: Fields, norms: str, bias: bool | None = None) -> dict[str, Any]:
-    """*norms*: where they stand. *bias*: that of queries, keys and values, where a file does not say it."""
-    qkv_bias = c.flag("attention_bias", True) if bias is None else bias
+def _glm(c: Fields, norms: str) -> dict[str, Any]:
+    """*norms*: where they stand."""
+    qkv_bias = c.flag("attention_bias", True)
     return common(c, attention=heads_of(c, qkv_bias=qkv_bias, rotary=c.rotary(0.5)), norms=norms)
 
 
@@ -100,11 +103,30 @@ def _gemma1(c: Fields) -> dict[str, Any]:
     }  # early files say gelu for its tanh form
 
 
-def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    c.refuse(use_bidirectional_attention=False)
+def _gemma(c: Fields, every: int, every_key: tuple[str, ...] = (), causal: bool = True, **more: Any) -> dict[str, Any]:
+    if causal:
+        c.refuse(use_bidirectional_attention=False)
     attention = heads_of(c, c.flag("attention_bias"), **c.all("kv_heads", "head_dim"), **more)
     found = common(c, attention=attention, tied=c.flag("tie_word_embeddings", True), norms="both")
     return found | c.windows(every=every, every_key=every_key)
+
+
+def _gemma3(c: Fields, causal: bool = True) -> dict[str, Any]:
+    return _gemma(c, 6, ("sliding_window_pattern", "_sliding_window_pattern"), causal, qk_norm="head")
+
+
+def _gemma3_model(c: Fields, name: str) -> Model:
+    """EmbeddingGemma hides no token; its window is half as wide, on either side of a token."""
+    if not c.flag("use_bidirectional_attention"):
+        return transformer(name=name, **_gemma3(c))
+    model = transformer(name=name, **_gemma3(c, causal=False))
+    seen = c.need("window") // 2
+
+    def both_ways(mixer: Any) -> Any:
+        return mixer if mixer.window is None else replace(mixer, window=None, reach=seen)
+
+    blocks = tuple((replace(block, mixer=both_ways(block.mixer)), layers) for block, layers in model.blocks)
+    return replace(model, blocks=blocks, causal=False)
 
 
 def _olmo2(c: Fields) -> dict[str, Any]:
@@ -150,12 +172,15 @@ def _deepseek(c: Fields) -> dict[str, Any]:
 NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "llama": _llama, "mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen2_moe": _qwen2_moe, "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe, "gemma": _gemma1, "gemma2": lambda c: _gemma(c, 2),
-    "gemma3_text": lambda c: _gemma(c, 6, ("sliding_window_pattern", "_sliding_window_pattern"), qk_norm="head"),
+    "gemma3_text": _gemma3,
     "olmo2": _olmo2, "olmo3": _olmo3, "olmoe": _olmoe, "gpt_oss": _gpt_oss, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
     "phi3": _phi3, "qwen2_vl_text": _qwen2_vl, "qwen3_vl_text": _qwen3_vl, "qwen3_vl_moe_text": _qwen3_vl_moe,
     "ministral": _ministral, "granitemoe": _granitemoe, "seed_oss": _seed_oss, "ernie4_5": _ernie4_5,
     "hunyuan_v1_dense": _hunyuan, "minimax_m2": _minimax_m2, "glm": lambda c: _glm(c, "pre"), "glm4": lambda c: _glm(c, "both"),
 }  # fmt: skip
+
+MODELS: dict[str, Callable[[Fields, str], Model]] = {"gemma3_text": _gemma3_model}
+"""Readers that branch on what they read, and so make a model at once."""
 
 SAME = {
     "kimi_k2": "deepseek_v3", "exaone": "llama", "granite": "llama", "ministral3": "ministral", "qwen2_5_vl_text": "qwen2_vl_text",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 from flopkit.models.architectures.classes import DECODER, Tasks
@@ -14,7 +13,7 @@ from flopkit.models.model import Model
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.sizes import short
 
-__all__ = ["MODELS", "NUMBERS", "TASKS", "all_heads", "only", "renamed"]
+__all__ = ["MODELS", "NUMBERS", "TASKS", "all_heads", "only"]
 
 _UNTURNED: dict[str, Any] = {"rotary": 0}
 
@@ -22,14 +21,6 @@ _UNTURNED: dict[str, Any] = {"rotary": 0}
 def all_heads(c: Fields, bias: Any, **more: Any) -> Attention:
     """Attention whose every head has keys and values of its own, with a *bias* in all projections or in none."""
     return heads_of(c, bias, **{"kv_heads": c.need("heads"), "head_dim": c.head_dim("")} | more)
-
-
-def renamed(c: Fields, **names: str) -> Fields:
-    """The same configuration, with what stands under older names under those that count; the older name comes first."""
-    found = copy(c)
-    older = {new: c.fields[old] for old, new in names.items() if c.fields.get(old) is not None}
-    found.fields = {**c.fields, **older}
-    return found
 
 
 def only(*known: str, **changed: Any) -> Tasks:
@@ -48,24 +39,29 @@ def _gpt2(c: Fields) -> dict[str, Any]:
     return c.all("vocab", "layers", "d_model") | {"attention": all_heads(c, True, **_UNTURNED)} | mlp | ends
 
 
-def _gpt_bigcode(c: Fields, name: str) -> Model:
+def _gpt_bigcode(c: Fields) -> dict[str, Any]:
     c.refuse(add_cross_attention=False)
-    heads = {"kv_heads": 1} if c.flag("multi_query", True) else {}
-    attention = all_heads(c, True, **_UNTURNED | heads)
+    kv_heads = c.either(c.flag("multi_query", True), lambda: 1, lambda: c.need("heads"))
+    attention = all_heads(c, True, **_UNTURNED, kv_heads=kv_heads)
     mlp = {"d_ff": _inner(c), "act": c.act("gelu_pytorch_tanh"), "gated": False, "bias": True}
     ends = {"tied": c.flag("tie_word_embeddings", True), "positions": c.need("positions"), "norm": "layer"}
-    return transformer(name=name, **c.all("vocab", "layers", "d_model"), attention=attention, **mlp, **ends)
+    return c.all("vocab", "layers", "d_model") | {"attention": attention} | mlp | ends
 
 
-def _opt(c: Fields, name: str) -> Model:
-    c.refuse(layer_norm_elementwise_affine=True)
-    d_model, bias, before = c.need("d_model"), c.flag("enable_bias", True), c.flag("do_layer_norm_before", True)
-    words = c.count("word_embed_proj_dim", d_model)
-    return transformer(
-        name=name, **c.all("vocab", "layers"), d_model=d_model, word_dim=None if words == d_model else words,
-        attention=all_heads(c, bias, **_UNTURNED), d_ff=c.need("ffn_dim"), act=c.act("relu"), gated=False, bias=bias,
-        norm="layer", norms="pre" if before else "post", final_norm=before and not c.flag("_remove_final_layer_norm"),
-        tied=c.flag("tie_word_embeddings", True), **_offset(c),
+def _plain(c: Fields, **more: Any) -> dict[str, Any]:
+    """What the relatives of OPT have in common: heads of their own, a plain MLP, layer norms, one table of words."""
+    usual = {"attention": all_heads(c, True, **_UNTURNED), "gated": False, "bias": True, "norm": "layer"}
+    return c.all("vocab", "layers", "d_model") | usual | {"tied": c.flag("tie_word_embeddings", True)} | more
+
+
+def _opt(c: Fields) -> dict[str, Any]:
+    learned = c.fixed("layer_norm_elementwise_affine", True)
+    d_model, bias, before = c.need("d_model"), c.flag("enable_bias", True), c.fixed("do_layer_norm_before", True)
+    words = c.fixed("word_embed_proj_dim", d_model)
+    return _plain(
+        c, d_model=d_model, word_dim=None if words == d_model else words, attention=all_heads(c, bias, **_UNTURNED), d_ff=c.need("ffn_dim"),
+        act=c.act("relu"), bias=bias, norm_weight=learned, norm_bias=learned, norms="pre" if before else "post",
+        final_norm=before and not c.fixed("_remove_final_layer_norm", False), **_offset(c),
     )  # fmt: skip
 
 
@@ -74,20 +70,14 @@ def _offset(c: Fields) -> dict[str, Any]:
     return {"positions": c.need("positions") + 2, "position_offset": 2}
 
 
-def _biogpt(c: Fields, name: str) -> Model:
-    return transformer(
-        name=name, **c.all("vocab", "layers", "d_model", "d_ff"), attention=all_heads(c, True, **_UNTURNED), act=c.act("gelu"),
-        gated=False, bias=True, norm="layer", tied=c.flag("tie_word_embeddings", True), **_offset(c),
-    )  # fmt: skip
+def _biogpt(c: Fields) -> dict[str, Any]:
+    return _plain(c, d_ff=c.need("d_ff"), act=c.act("gelu"), **_offset(c))
 
 
-def _xglm(c: Fields, name: str) -> Model:
+def _xglm(c: Fields) -> dict[str, Any]:
     """Its positions are sines, which are no parameters."""
     c.refuse(add_cross_attention=False)
-    return transformer(
-        name=name, **c.all("vocab", "layers", "d_model"), attention=all_heads(c, True, **_UNTURNED), d_ff=c.need("ffn_dim"),
-        act=c.act("gelu"), gated=False, bias=True, norm="layer", tied=c.flag("tie_word_embeddings", True),
-    )  # fmt: skip
+    return _plain(c, d_ff=c.need("ffn_dim"), act=c.act("gelu"))
 
 
 def _openai(c: Fields, name: str) -> Model:
@@ -129,24 +119,17 @@ def _expanded(types: list[Any]) -> list[Any]:
         raise TypeError(f'attention_types={short(types)}: must be like [[["global", "local"], 12]]') from None
 
 
-def _bloom(c: Fields, name: str) -> Model:
+def _bloom(c: Fields) -> dict[str, Any]:
     """Its scores get biases by distance (ALiBi), which are not counted."""
-    c = renamed(c, n_embed="hidden_size")
+    c = c.renamed(hidden_size="n_embed")
     c.refuse(apply_residual_connection_post_layernorm=False, slow_but_exact=False)
-    d_model = c.need("d_model")
-    return transformer(
-        name=name, **c.all("vocab", "layers"), d_model=d_model, attention=all_heads(c, True, **_UNTURNED), d_ff=4 * d_model,
-        act="gelu_tanh", gated=False, bias=True, norm="layer", embedding_norm=True, tied=c.flag("tie_word_embeddings", True),
-    )  # fmt: skip
+    return _plain(c, d_ff=4 * c.need("d_model"), act="gelu_tanh", embedding_norm=True)
 
 
-def _starcoder2(c: Fields, name: str) -> Model:
+def _starcoder2(c: Fields) -> dict[str, Any]:
     bias = c.flag("use_bias", True)
-    return transformer(
-        name=name, **c.all("vocab", "layers", "d_model", "d_ff"),
-        attention=heads_of(c, bias, **c.all("kv_heads"), head_dim=c.head_dim()), act=c.act("gelu_pytorch_tanh"), gated=False,
-        bias=bias, norm="layer", tied=c.flag("tie_word_embeddings", True), **c.windows(),
-    )  # fmt: skip
+    attention = heads_of(c, bias, **c.all("kv_heads"), head_dim=c.head_dim())
+    return _plain(c, attention=attention, d_ff=c.need("d_ff"), act=c.act("gelu_pytorch_tanh"), bias=bias) | c.windows()
 
 
 def _mpt(c: Fields, name: str) -> Model:
@@ -160,11 +143,12 @@ def _mpt(c: Fields, name: str) -> Model:
     )  # fmt: skip
 
 
-NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {"gpt2": _gpt2}
+NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
+    "gpt2": _gpt2, "gpt_bigcode": _gpt_bigcode, "opt": _opt, "biogpt": _biogpt, "xglm": _xglm, "bloom": _bloom, "starcoder2": _starcoder2,
+}  # fmt: skip
 
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
-    "mpt": _mpt, "opt": _opt, "bloom": _bloom, "gpt_neo": _gpt_neo, "gpt_bigcode": _gpt_bigcode, "starcoder2": _starcoder2,
-    "xglm": _xglm, "biogpt": _biogpt, "openai-gpt": _openai,
+    "mpt": _mpt, "gpt_neo": _gpt_neo, "openai-gpt": _openai,
 }  # fmt: skip
 
 TASKS: dict[str, Tasks] = {

@@ -24,9 +24,9 @@ LINEAR = "linear_attention"
 """What ``layer_types`` calls a layer with a state."""
 
 
-def _renamed(c: Fields, old: str, new: str, minimum: int = 1) -> Any:
+def _renamed(c: Fields, old: str, new: str) -> Any:
     """A number that older files have under another name, which comes first."""
-    return c.count(old, c.need(new, minimum), minimum)
+    return c.count(old, c.need(new))
 
 
 _SIGNS = {"M": LINEAR, "*": WHOLE, "E": "moe", "-": "mlp"}

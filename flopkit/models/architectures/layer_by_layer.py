@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import common, ends, experts_of, heads_of, in_turn
-from flopkit.models.blocks import Block
+from flopkit.models.blocks import Block, Parallel
 from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.mixers import LatentAttention
+from flopkit.models.latent_attention import LatentAttention
 from flopkit.models.model import Model
-from flopkit.models.transformer import transformer
-from flopkit.sizes import factor
+from flopkit.models.sub_norms import SubNorm
+from flopkit.sizes import factor, number
 
-__all__ = ["MODELS"]
+__all__ = ["FORMS", "MODELS", "NUMBERS"]
 
 
 def _types(c: Fields, usual: Sequence[bool]) -> list[bool]:
@@ -26,44 +26,32 @@ def _types(c: Fields, usual: Sequence[bool]) -> list[bool]:
     return [bool(each) for each in kinds]
 
 
-def _every(c: Fields, period: int) -> list[bool]:
-    """All layers but each *period*-th; none where the period is 0."""
-    return [bool(period and (i + 1) % period) for i in range(c.need("layers"))]
-
-
 def _mlp(c: Fields, **more: Any) -> MLP:
     return MLP(d_ff=c.need("d_ff"), **{"act": c.act()} | more)
 
 
-def _cohere(c: Fields, name: str) -> Model:
-    attention = heads_of(c, c.flag("attention_bias"), qk_norm="heads" if c.flag("use_qk_norm") else "")
+def _cohere(c: Fields) -> dict[str, Any]:
+    normed = c.either(c.flag("use_qk_norm"), lambda: "heads", lambda: "")
+    attention = heads_of(c, c.flag("attention_bias"), qk_norm=normed)
     tied = c.flag("tie_word_embeddings", True)
-    return transformer(
-        name=name, **common(c, attention=attention, norms="parallel", norm="layer", norm_bias=False, tied=tied)
-    )
+    return common(c, attention=attention, norms="parallel", norm="layer", norm_bias=False, tied=tied)
 
 
-def _cohere2(c: Fields, name: str) -> Model:
+def _cohere2(c: Fields) -> dict[str, Any]:
     """Layers without a window do not turn their queries and keys."""
     whole = heads_of(c, c.flag("attention_bias"), head_dim=c.head_dim(""), rotary=0)
-    narrow = replace(whole, rotary=whole.head_dim, window=c.need("window"))
-    windowed = _types(c, _every(c, 0 if c.fields.get("layer_types") else c.count("sliding_window_pattern", 4)))
-    layers = (Block(mixer=narrow if each else whole, mlp=_mlp(c), norms="parallel") for each in windowed)
+    c.demand("window")
+    windows = c.windows(every=4, every_key=("sliding_window_pattern",), rotary=c.head_dim(""))
     more = {"norm": "layer", "norm_bias": False, "tied": c.flag("tie_word_embeddings", True)}
-    return Model(name=name, **ends(c, **more), **in_turn(list(layers)))
+    return common(c, attention=whole, norms="parallel", **more) | windows
 
 
-def _exaone4(c: Fields, name: str) -> Model:
+def _exaone4(c: Fields) -> dict[str, Any]:
     """Beside layers with a window, those without do not turn their queries and keys."""
-    window = c.get("sliding_window")
-    whole = heads_of(c, qk_norm="head")
-    narrow = replace(whole, window=window)
-    listed = bool(c.fields.get("layer_types"))
-    windowed = _types(c, _every(c, 0 if listed or window is None else c.count("sliding_window_pattern", 4)))
-    if window is not None:
-        whole = replace(whole, rotary=0)
-    layers = (Block(mixer=narrow if each else whole, mlp=_mlp(c), norms="post") for each in windowed)
-    return Model(name=name, **ends(c), **in_turn(list(layers)))
+    turned = c.unasked(lambda: None if c.get("sliding_window") is None else 0)
+    attention = heads_of(c, qk_norm="head", rotary=turned)
+    windows = c.windows(every=4, every_key=("sliding_window_pattern",), rotary=c.head_dim())
+    return common(c, attention=attention, norms="post") | windows
 
 
 def _smollm3(c: Fields, name: str) -> Model:
@@ -82,6 +70,12 @@ def _smollm3(c: Fields, name: str) -> Model:
     return Model(name=name, **ends(c, tied=c.flag("tie_word_embeddings", True)), **in_turn(list(blocks)))
 
 
+def _smollm3_form(c: Fields) -> dict[str, Any]:
+    c.fixed("use_sliding_window", False)
+    attention, tied = heads_of(c, c.flag("attention_bias")), c.flag("tie_word_embeddings", True)
+    return common(c, attention=attention, bias=c.flag("mlp_bias"), tied=tied)
+
+
 def _cwm(c: Fields, name: str) -> Model:
     whole = heads_of(c)
     narrow = replace(whole, window=c.get("sliding_window"))
@@ -92,52 +86,49 @@ def _cwm(c: Fields, name: str) -> Model:
     )
 
 
-def _helium(c: Fields, name: str) -> Model:
-    attention = heads_of(c, qkv_bias=c.flag("attention_bias"))
-    if attention.heads * attention.head_dim != c.need("d_model"):
-        raise ValueError(
-            f"head_dim={attention.head_dim}: the heads of a helium together are as wide as the model; correct the one that is wrong"
-        )
-    return transformer(name=name, **common(c, attention=attention, bias=c.flag("mlp_bias")))
+def _helium(c: Fields) -> dict[str, Any]:
+    why = "the heads of a helium together are as wide as the model; correct the one that is wrong:"
+    head_dim = c.must("head_dim", c.head_dim(""), why)
+    attention = heads_of(c, qkv_bias=c.flag("attention_bias"), out_bias=False, head_dim=head_dim)
+    return common(c, attention=attention, bias=c.flag("mlp_bias"))
 
 
-def _olmo(c: Fields, name: str) -> Model:
+def _olmo(c: Fields) -> dict[str, Any]:
     """Its layer norms have neither weight nor bias."""
     attention = heads_of(c, c.flag("attention_bias"))
-    return transformer(name=name, **common(c, attention=attention, norm="layer", norm_weight=False, norm_bias=False))
+    return common(c, attention=attention, norm="layer", norm_weight=False, norm_bias=False)
 
 
-def _arcee(c: Fields, name: str) -> Model:
+def _arcee(c: Fields) -> dict[str, Any]:
     attention = heads_of(c, c.flag("attention_bias"))
-    return transformer(name=name, **common(c, attention=attention, gated=False, bias=c.flag("mlp_bias")))
+    return common(c, attention=attention, gated=False, bias=c.flag("mlp_bias"))
 
 
-def _phimoe(c: Fields, name: str) -> Model:
+def _phimoe(c: Fields) -> dict[str, Any]:
     attention, experts = heads_of(c, c.flag("attention_bias")), experts_of(c, "d_ff")
     found = common(c, mlp=False, attention=attention, experts=experts, norm="layer", head_bias=c.flag("lm_head_bias"))
-    return transformer(name=name, **found | c.windows())
+    return found | c.windows()
 
 
-def _glm4v(c: Fields, name: str) -> Model:
+def _glm4v(c: Fields) -> dict[str, Any]:
     attention = heads_of(c, qkv_bias=True, rotary=c.rotary())
-    return transformer(name=name, **common(c, attention=attention, norms="both"))
+    return common(c, attention=attention, norms="both")
 
 
-def _shared(c: Fields, key: str = "n_shared_experts") -> Experts:
-    return experts_of(c, shared_d_ff=c.count(key, 0, minimum=0) * c.need("expert_d_ff"))
+def _shared(c: Fields) -> Experts:
+    return experts_of(c, shared_d_ff=c.count("n_shared_experts", 0, minimum=0) * c.need("expert_d_ff"))
 
 
-def _glm4_moe(c: Fields, name: str) -> Model:
-    attention = heads_of(
-        c, qkv_bias=c.flag("attention_bias"), rotary=c.rotary(0.5), qk_norm="head" if c.flag("use_qk_norm") else ""
-    )  # fmt: skip
-    return transformer(name=name, **common(c, attention=attention, experts=_shared(c)) | c.dense_first())
+def _glm4_moe(c: Fields) -> dict[str, Any]:
+    normed = c.either(c.flag("use_qk_norm"), lambda: "head", lambda: "")
+    attention = heads_of(c, qkv_bias=c.flag("attention_bias"), rotary=c.rotary(0.5), qk_norm=normed)
+    return common(c, attention=attention, experts=_shared(c)) | c.dense_first()
 
 
-def _glm4v_moe(c: Fields, name: str) -> Model:
+def _glm4v_moe(c: Fields) -> dict[str, Any]:
     c.refuse(use_qk_norm=False)
     attention = heads_of(c, qkv_bias=c.flag("attention_bias", True), rotary=c.rotary(0.5))
-    return transformer(name=name, **common(c, attention=attention, experts=_shared(c)) | c.dense_first())
+    return common(c, attention=attention, experts=_shared(c)) | c.dense_first()
 
 
 def _sparse_types(c: Fields) -> list[bool]:
@@ -258,9 +249,59 @@ def _apertus(c: Fields, name: str) -> Model:
     return Model(name=name, **ends(c), blocks=((Block(mixer=attention, mlp=mlp), c.need("layers")),))
 
 
+def _bitnet(c: Fields, name: str) -> Model:
+    """A norm stands before the last dense layer of attention and MLP; that of attention has the model's width."""
+    attention = heads_of(c, c.flag("attention_bias"))
+    if attention.heads * attention.head_dim != c.need("d_model"):
+        raise ValueError(
+            f"head_dim={attention.head_dim}: the heads of a bitnet together are as wide as the model; correct the one that is wrong"
+        )
+    block = Block(mixer=SubNorm(branch=attention), mlp=SubNorm(branch=_mlp(c)))
+    return Model(name=name, **ends(c), blocks=((block, c.need("layers")),))
+
+
+def _longcat_flash(c: Fields, name: str) -> Model:
+    """A layer is twice attention and an MLP; the experts read what the first MLP does, and their sum is added after the second.
+    Experts that do nothing may be chosen, too."""
+    c.refuse(attention_bias=False, router_bias=False)
+    twice = "num_layers" not in c.fields and "num_hidden_layers" in c.fields
+    layers = number("num_hidden_layers", c.need("layers"), minimum=2) // 2 if twice else c.need("num_layers")
+    nope, rope = c.need("qk_nope"), c.need("qk_rope")
+    c.refuse(qk_head_dim=nope + rope)
+    mixer = LatentAttention(**c.all("heads", "q_lora", "kv_lora", "v_head_dim"), qk_nope=nope, qk_rope=rope)
+    said = {
+        "intermediate_size": "ffn_hidden_size",
+        "moe_intermediate_size": "expert_ffn_hidden_size",
+        "num_experts_per_tok": "moe_topk",
+    }
+    d_ff, width, top_k = (c.need(usual if c.fields.get(key) is None else key) for key, usual in said.items())
+    experts, nothing = c.need("n_routed_experts"), c.count("zero_expert_num", 0, minimum=0)
+    computed, rest = divmod(top_k * experts, experts + nothing)
+    if rest or top_k > experts + nothing:
+        raise ValueError(
+            f"moe_topk={top_k} of {experts} experts and {nothing} that do nothing: on average no whole number of the chosen is computed"
+        )
+    mixture = Experts(experts=experts, top_k=computed, d_ff=width, identity=nothing)
+    mlp = MLP(d_ff=d_ff, act=c.act())
+    blocks = [Block(mixer=mixer, mlp=Parallel(branches=(mlp, mixture))), Block(mixer=mixer, mlp=mlp)] * layers
+    model = Model(name=name, **ends(c), **in_turn(blocks))
+    if not nothing:
+        return model
+    note = (
+        f"of the {top_k} experts that are chosen for a token, {nothing} of {experts + nothing} do nothing: {computed} are computed on average; "
+        "transformers' class has weights for those that do nothing, which nothing reads, and they count as parameters"
+    )
+    return replace(model, unused=layers * nothing * 2 * width * c.need("d_model"), notes=(note,))
+
+
+NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
+    "cohere": _cohere, "cohere2": _cohere2, "exaone4": _exaone4, "helium": _helium, "olmo": _olmo, "arcee": _arcee,
+    "phimoe": _phimoe, "glm4v_text": _glm4v, "glm4_moe": _glm4_moe, "glm4v_moe_text": _glm4v_moe,
+}  # fmt: skip
+
+FORMS = {"smollm3": _smollm3_form}
+
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
-    "cohere": _cohere, "cohere2": _cohere2, "exaone4": _exaone4, "smollm3": _smollm3, "cwm": _cwm, "helium": _helium,
-    "olmo": _olmo, "arcee": _arcee, "phimoe": _phimoe, "glm4v_text": _glm4v, "glm4_moe": _glm4_moe, "glm4v_moe_text": _glm4v_moe,
-    "glm4_moe_lite": _glm4_moe_lite, "dots1": _dots1, "ernie4_5_moe": _ernie4_5_moe, "hunyuan_v1_moe": _hunyuan_moe,
-    "mimo_v2_flash": _mimo, "apertus": _apertus,
+    "smollm3": _smollm3, "cwm": _cwm, "glm4_moe_lite": _glm4_moe_lite, "dots1": _dots1, "ernie4_5_moe": _ernie4_5_moe,
+    "hunyuan_v1_moe": _hunyuan_moe, "mimo_v2_flash": _mimo, "apertus": _apertus, "bitnet": _bitnet, "longcat_flash": _longcat_flash,
 }  # fmt: skip

@@ -10,7 +10,7 @@ from flopkit.models.architectures.hybrids import LINEAR
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import WHOLE, Fields
 from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.mixers import LatentAttention
+from flopkit.models.latent_attention import LatentAttention
 from flopkit.models.model import Model
 from flopkit.models.recurrences import GatedDelta
 from flopkit.models.scans import GatedRecurrence, LightningAttention
@@ -24,16 +24,6 @@ def _either(c: Fields, key: str, other: str) -> Any:
     return c.need(other) if c.get(key) is None else c.count(key, 1)
 
 
-def _kinds(c: Fields, key: str, known: tuple[str, ...], usual: list[str]) -> list[str]:
-    """What a list says of each layer, else what is *usual*."""
-    found = c.listed(key) or usual
-    if len(found) != c.need("layers"):
-        raise ValueError(f"{key} has {len(found)} entries for {c.need('layers')} layers")
-    if odd := [each for each in found if each not in known]:
-        raise ValueError(f"{key}: {short(odd[0])} is not described here")
-    return found
-
-
 def _kimi_linear(c: Fields, name: str) -> Model:
     c.refuse(attention_bias=False, moe_layer_freq=1, mla_use_nope=True, hidden_act="silu")
     layers, inside = c.need("layers"), Fields(c.inside("linear_attn_config"), c.kind)
@@ -45,10 +35,10 @@ def _kimi_linear(c: Fields, name: str) -> Model:
                 f"linear_attn_config: full_attn_layers and kda_layers must name each of {layers} layers once"
             )
         usual = [WHOLE if i + 1 in whole else LINEAR for i in range(layers)]
-    kinds = _kinds(c, "layer_types", (LINEAR, WHOLE), usual)
+    kinds = c.kinds("layer_types", layers, (LINEAR, WHOLE), usual)
     first = c.count("first_k_dense_replace", 1, minimum=0)
-    mlps = _kinds(
-        c, "mlp_layer_types", ("dense", "sparse"), ["dense" if i < first else "sparse" for i in range(layers)]
+    mlps = c.kinds(
+        "mlp_layer_types", layers, ("dense", "sparse"), ["dense" if i < first else "sparse" for i in range(layers)]
     )
 
     def linear(key: str, own: str) -> Any:
@@ -72,7 +62,8 @@ def _kimi_linear(c: Fields, name: str) -> Model:
 
 def _minimax(c: Fields, name: str) -> Model:
     c.refuse(hidden_act="silu", sliding_window=None)
-    kinds = _kinds(c, "layer_types", (LINEAR, WHOLE), [LINEAR if i % 2 else WHOLE for i in range(c.need("layers"))])
+    layers = c.need("layers")
+    kinds = c.kinds("layer_types", layers, (LINEAR, WHOLE), [LINEAR if i % 2 else WHOLE for i in range(layers)])
     lightning = LightningAttention(heads=c.need("heads"), head_dim=c.head_dim(), chunk=c.need("block_size"))
     mixers = {LINEAR: lightning, WHOLE: heads_of(c, **c.all("kv_heads"))}
     experts = experts_of(c, "d_ff")

@@ -7,14 +7,14 @@ from typing import Any
 
 from flopkit.models.architectures.classes import Tasks, with_head
 from flopkit.models.architectures.decoder_fields import common, heads_of
-from flopkit.models.architectures.gpts import all_heads, only, renamed
+from flopkit.models.architectures.gpts import all_heads, only
 from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import Experts
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 from flopkit.sizes import factor
 
-__all__ = ["MODELS", "SAME", "TASKS"]
+__all__ = ["MODELS", "NUMBERS", "SAME", "TASKS"]
 
 
 def _turned(c: Fields, head_dim: int, usual: float, key: str = "partial_rotary_factor") -> int:
@@ -25,57 +25,52 @@ def _turned(c: Fields, head_dim: int, usual: float, key: str = "partial_rotary_f
     return turned + turned % 2
 
 
-def _written(c: Fields, *keys: str) -> None:
-    """A type that transformers does not have takes nothing that it does not say; *keys*: what it must say besides its sizes."""
-    c.left_out = {}
-    for key in keys:
-        c.key(key)
+def _gpt_neox(c: Fields) -> dict[str, Any]:
+    turned = c.unasked(lambda: _turned(c, c.head_dim(""), 0.25, "rotary_pct"))
+    return c.all("vocab", "layers", "d_model", "d_ff") | {
+        "attention": all_heads(c, c.flag("attention_bias", True), rotary=turned), "act": c.act("gelu"), "gated": False, "bias": True,
+        "norm": "layer", "norms": c.either(c.flag("use_parallel_residual", True), lambda: "parallel-two", lambda: "pre"),
+        "tied": c.flag("tie_word_embeddings"),
+    }  # fmt: skip
 
 
-def _gpt_neox(c: Fields, name: str) -> Model:
-    attention = all_heads(c, c.flag("attention_bias", True), rotary=_turned(c, c.head_dim(""), 0.25, "rotary_pct"))
-    return transformer(
-        name=name, **c.all("vocab", "layers", "d_model", "d_ff"), attention=attention, act=c.act("gelu"), gated=False, bias=True,
-        norm="layer", norms="parallel-two" if c.flag("use_parallel_residual", True) else "pre", tied=c.flag("tie_word_embeddings"),
-    )  # fmt: skip
-
-
-def _falcon(c: Fields, name: str) -> Model:
+def _falcon(c: Fields) -> dict[str, Any]:
     """The first files have a type of their own: RefinedWebModel (7B, RW), and RefinedWeb (40B), which alone has n_head_kv."""
+    new = c.flag("new_decoder_architecture")
     if c.kind != "falcon":
-        _written(c, "parallel_attn", *(() if "n_head_kv" in c.fields else ("multi_query",)))
-    c = renamed(c, n_embed="hidden_size", n_head_kv="num_kv_heads")
-    new = c.flag("new_decoder_architecture") or (c.kind != "falcon" and "n_head_kv" in c.fields)
-    heads = c.need("heads")
-    kv_heads, bias, side = c.count("num_kv_heads", heads), c.flag("bias"), c.flag("parallel_attn", True)
-    norms = c.count("num_ln_in_parallel_attn", 2 if new else 1)
-    if (new and not side) or norms > (2 if new else 1):
+        c.written("parallel_attn", ("multi_query", "n_head_kv"))
+        new = c.either(new, lambda: True, lambda: c.there("n_head_kv"))
+    c = c.renamed(hidden_size="n_embed", num_kv_heads="n_head_kv")
+    most = c.either(new, lambda: 2, lambda: 1)
+    side, norms = c.fixed("parallel_attn", True), c.fixed("num_ln_in_parallel_attn", most)
+    if c.unasked(lambda: (new and not side) or norms > most):
         raise ValueError(
             f"parallel_attn={side}, num_ln_in_parallel_attn={norms}: transformers has no such layers with new_decoder_architecture={new}"
         )
     c.refuse(apply_residual_connection_post_layernorm=False)
-    if not new:
-        if not c.flag("multi_query", True) and kv_heads != heads:
-            raise ValueError(
-                f"num_kv_heads={kv_heads}: without multi_query and new_decoder_architecture it must be {heads}"
-            )
-        kv_heads = 1 if c.flag("multi_query", True) else heads
-    attention = all_heads(c, bias, kv_heads=kv_heads, rotary=0 if c.flag("alibi") else None)
-    d_model = c.need("d_model")
-    return transformer(
-        name=name, **c.all("vocab", "layers"), d_model=d_model, attention=attention, d_ff=c.count("ffn_hidden_size", 4 * d_model),
-        act=c.act("gelu", "activation"), gated=False, bias=bias, norm="layer", norms=("parallel", "parallel-two")[norms - 1] if side else "pre",
-        tied=c.flag("tie_word_embeddings", True),
-    )  # fmt: skip
+    heads, bias, d_model = c.need("heads"), c.flag("bias"), c.need("d_model")
+    why = "without multi_query and new_decoder_architecture"
+    kv_heads = c.either(
+        new,
+        lambda: c.count("num_kv_heads", heads),
+        lambda: c.either(c.flag("multi_query", True), lambda: 1, lambda: c.must("num_kv_heads", heads, why)),
+    )
+    attention = all_heads(c, bias, kv_heads=kv_heads, rotary=c.unasked(lambda: 0 if c.flag("alibi") else None))
+    return c.all("vocab", "layers") | {
+        "d_model": d_model, "attention": attention, "d_ff": c.count("ffn_hidden_size", 4 * d_model), "act": c.act("gelu", "activation"),
+        "gated": False, "bias": bias, "norm": "layer", "tied": c.flag("tie_word_embeddings", True),
+        "norms": c.either(norms - 1, lambda: "parallel-two", lambda: "parallel") if side else "pre",
+    }  # fmt: skip
 
 
-def _gptj(c: Fields, name: str) -> Model:
+def _gptj(c: Fields) -> dict[str, Any]:
     """CodeGen, too. Its head has a bias, and its attention none."""
-    return transformer(
-        name=name, **c.all("vocab", "layers", "d_model"), attention=all_heads(c, False, rotary=_of_a_head(c)),
-        d_ff=c.count("n_inner", 4 * c.need("d_model")), act=c.act("gelu_new"), gated=False, bias=True, norm="layer", norms="parallel",
-        head_bias=True, tied=c.flag("tie_word_embeddings"),
-    )  # fmt: skip
+    attention = all_heads(c, False, rotary=c.unasked(lambda: _of_a_head(c)))
+    d_ff = c.count("n_inner", 4 * c.need("d_model"))
+    return c.all("vocab", "layers", "d_model") | {
+        "attention": attention, "d_ff": d_ff, "act": c.act("gelu_new"), "gated": False, "bias": True, "norm": "layer",
+        "norms": "parallel", "head_bias": True, "tied": c.flag("tie_word_embeddings"),
+    }  # fmt: skip
 
 
 def _of_a_head(c: Fields) -> Any:
@@ -84,50 +79,44 @@ def _of_a_head(c: Fields) -> Any:
     return None if said is None else c.count("rotary_dim", said)
 
 
-def _phi(c: Fields, name: str) -> Model:
+def _phi(c: Fields) -> dict[str, Any]:
     """phi-msft is what Microsoft's own code calls the same layers."""
     own = c.kind == "phi-msft"
     if own:
-        _written(c)
+        c.written()
         c.refuse(num_local_experts=None)
-    c = renamed(c, n_head_kv="num_key_value_heads")
-    turned = _of_a_head(c) if own else _turned(c, c.head_dim(), 0.5)
-    attention = heads_of(c, True, rotary=turned, qk_norm="layer" if c.flag("qk_layernorm") else "")
+    c = c.renamed(num_key_value_heads="n_head_kv")
+    turned = c.unasked(lambda: _of_a_head(c) if own else _turned(c, c.head_dim(), 0.5))
+    normed = c.either(c.flag("qk_layernorm"), lambda: "layer", lambda: "")
     d_ff = c.count("n_inner", 4 * c.need("d_model")) if own else c.need("d_ff")
-    return transformer(
-        name=name, **c.all("vocab", "layers", "d_model"), attention=attention, d_ff=d_ff, act=c.act("gelu_new"), gated=False, bias=True,
-        norm="layer", norms="parallel", head_bias=True, tied=c.flag("tie_word_embeddings"),
-    )  # fmt: skip
+    return c.all("vocab", "layers", "d_model") | {
+        "attention": heads_of(c, True, rotary=turned, qk_norm=normed), "d_ff": d_ff, "act": c.act("gelu_new"), "gated": False,
+        "bias": True, "norm": "layer", "norms": "parallel", "head_bias": True, "tied": c.flag("tie_word_embeddings"),
+    }  # fmt: skip
 
 
-def _stablelm(c: Fields, name: str) -> Model:
+def _stablelm(c: Fields) -> dict[str, Any]:
     if c.kind != "stablelm":
-        _written(c, "use_qkv_bias")
-    normed = "heads" if c.flag("qk_layernorm") else ""
+        c.written("use_qkv_bias")
     attention = heads_of(
-        c,
-        head_dim=c.head_dim(""),
-        qkv_bias=c.flag("use_qkv_bias"),
-        rotary=_turned(c, c.head_dim(""), 0.25),
-        qk_norm=normed,
-    )
-    norms = "parallel" if c.flag("use_parallel_residual") else "pre"
-    return transformer(name=name, **common(c, attention=attention, norm="layer", norms=norms))
+        c, head_dim=c.head_dim(""), qkv_bias=c.flag("use_qkv_bias"), rotary=c.unasked(lambda: _turned(c, c.head_dim(""), 0.25)),
+        qk_norm=c.either(c.flag("qk_layernorm"), lambda: "heads", lambda: ""),
+    )  # fmt: skip
+    norms = c.either(c.flag("use_parallel_residual"), lambda: "parallel", lambda: "pre")
+    return common(c, attention=attention, norm="layer", norms=norms)
 
 
-def _persimmon(c: Fields, name: str) -> Model:
-    normed = "layer" if c.flag("qk_layernorm", True) else ""
-    attention = all_heads(c, True, rotary=_turned(c, c.head_dim(""), 0.5), qk_norm=normed)
-    return transformer(
-        name=name, **common(c, attention=attention, act=c.act("relu2"), gated=False, bias=True, norm="layer")
-    )
+def _persimmon(c: Fields) -> dict[str, Any]:
+    normed = c.either(c.flag("qk_layernorm", True), lambda: "layer", lambda: "")
+    attention = all_heads(c, True, rotary=c.unasked(lambda: _turned(c, c.head_dim(""), 0.5)), qk_norm=normed)
+    return common(c, attention=attention, act=c.act("relu2"), gated=False, bias=True, norm="layer")
 
 
-def _nemotron(c: Fields, name: str) -> Model:
+def _nemotron(c: Fields) -> dict[str, Any]:
     """Its norms scale by their weights and one, which costs an addition that is not counted."""
-    attention = heads_of(c, c.flag("attention_bias"), rotary=_turned(c, c.head_dim(), 0.5))
+    attention = heads_of(c, c.flag("attention_bias"), rotary=c.unasked(lambda: _turned(c, c.head_dim(), 0.5)))
     mlp = {"act": c.act("relu2"), "gated": False, "bias": c.flag("mlp_bias")}
-    return transformer(name=name, **common(c, attention=attention, norm="layer", **mlp))
+    return common(c, attention=attention, norm="layer", **mlp)
 
 
 def _dbrx(c: Fields, name: str) -> Model:
@@ -144,10 +133,12 @@ def _dbrx(c: Fields, name: str) -> Model:
     return transformer(name=name, **sizes, attention=attention, experts=experts, norm="layer", norm_bias=False)
 
 
-MODELS: dict[str, Callable[[Fields, str], Model]] = {
+NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "gpt_neox": _gpt_neox, "falcon": _falcon, "gptj": _gptj, "codegen": _gptj, "phi": _phi, "stablelm": _stablelm,
-    "persimmon": _persimmon, "nemotron": _nemotron, "dbrx": _dbrx,
+    "persimmon": _persimmon, "nemotron": _nemotron,
 }  # fmt: skip
+
+MODELS: dict[str, Callable[[Fields, str], Model]] = {"dbrx": _dbrx}
 
 SAME = {"RefinedWeb": "falcon", "RefinedWebModel": "falcon", "stablelm_epoch": "stablelm", "phi-msft": "phi"}
 

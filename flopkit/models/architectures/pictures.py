@@ -6,22 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flopkit.models.architectures.decoder_fields import in_turn
+from flopkit.models.architectures import picture_towers as towers
 from flopkit.models.architectures.dual import clip_pictures, siglip_pictures
-from flopkit.models.blocks import Block, Patches
-from flopkit.models.config_fields import ACTS, Fields, left_out
-from flopkit.models.ends import Dense, End, EndNorm, Learned, Mean
-from flopkit.models.feed_forward import MLP
-from flopkit.models.mixers import Attention
+from flopkit.models.architectures.picture_parts import (
+    act_of,
+    as_far_as,
+    handed,
+    read_layers,
+    square,
+    then,
+    width_of,
+)
+from flopkit.models.config_fields import Fields, left_out
+from flopkit.models.ends import Dense, End, EndNorm, Gated, Learned, Mean, Newline
 from flopkit.models.model import Model
-from flopkit.models.towers import Windows
-from flopkit.sizes import choice, divides, number, short
+from flopkit.sizes import choice, divides
 
-__all__ = ["pictures_of"]
+__all__ = ["picture_types", "pictures_of"]
 
 Reader = Callable[[Fields, Fields, str, Any], Model]
 _TOWERS: Mapping[str, Callable[[Fields, str], Model]] = {
-    "clip_vision_model": clip_pictures, "siglip_vision_model": siglip_pictures,
+    "clip_vision_model": clip_pictures, "siglip_vision_model": siglip_pictures, "pixtral": towers.pixtral,
 }  # fmt: skip
 
 
@@ -31,10 +36,12 @@ def pictures_of(config: Mapping[str, Any], width: Any) -> Model | None:
     if outer not in _PARTS or not isinstance(vision, Mapping):
         return None
     kind, read = _PARTS[outer]
-    kind = str(vision.get("model_type") or kind)
-    c, inside = Fields(config, outer, left_out(outer)), Fields(vision, kind, left_out(kind, f"{outer}_vision"))
+    if outer in _ANY_TOWER:  # elsewhere transformers takes the one tower, whatever its type is called
+        kind = str(vision.get("model_type") or kind)
+    c, inside = Fields(config, outer, left_out(outer)), Fields(vision, kind, left_out(kind))
     try:
         made = read(c, inside, f"{outer}, pictures", width)
+        _ = made.params  # sizes that do not fit one another
     except (ValueError, TypeError):  # of a variant that is not described here
         return None
     notes = [
@@ -48,122 +55,166 @@ def _tower(vision: Fields, name: str) -> Model:
     return _TOWERS[choice("model_type", vision.kind, tuple(_TOWERS))](vision, name)
 
 
-def _as_far_as(whole: Model, layers: Any, norm: bool) -> Model:
-    """The first *layers* of a tower, and the *norm* behind them; the parameters of the rest are there, and do no work."""
-    if not 0 < layers <= whole.layers:
-        raise ValueError(f"{whole.name}: {layers} layers are read of {whole.layers}")
-    part = replace(whole, blocks=((whole.blocks[0][0], layers),), ends=(), final_norm=whole.final_norm and norm)
-    rest = Learned(name="layers that nothing reads", numbers=whole.params - part.params)
-    return replace(part, ends=(rest,))
-
-
-def _with(model: Model, *ends: End) -> Model:
-    return replace(model, ends=(*model.ends, *ends))
-
-
-def _act(c: Fields, key: str) -> str:
-    return ACTS[choice(key, c.get(key, "gelu"), tuple(ACTS))]
+def _siglip(vision: Fields, name: str) -> Model:
+    """A tower of SigLIP as far as its norm; the head is there, and nothing reads it."""
+    choice("model_type", vision.kind, ("siglip_vision_model",))
+    whole = _tower(vision, name)
+    return as_far_as(whole, whole.layers, norm=True)
 
 
 def _llava(c: Fields, vision: Fields, name: str, width: Any) -> Model:
-    layer = c.get("vision_feature_layer", -2)
-    if isinstance(layer, bool) or not isinstance(layer, int) or layer in (0, -1):
-        raise ValueError(f"vision_feature_layer={short(layer)}: one layer before the last is described here")
+    """A tower as far as one layer, or as several whose outputs stand side by side, and two dense layers."""
     whole = _tower(vision, name)
-    layers = layer if layer > 0 else whole.layers + 1 + layer
-    if layers == whole.layers:
-        raise ValueError(f"vision_feature_layer={layer}: one layer before the last is described here")
-    assert whole.patches is not None and whole.patches.tokens is not None
-    strategy = choice(
+    vip = c.kind == "vipllava"
+    layers, outputs = read_layers(c, whole, (-2, -5, -8, -11, 6) if vip else -2)
+    assert whole.patches is not None
+    strategy = "default" if vip else choice(
         "vision_feature_select_strategy", c.get("vision_feature_select_strategy", "default"), ("default", "full")
-    )
-    tokens = whole.patches.tokens - (strategy == "default")
-    projector = Dense(
-        name="projector", widths=(width, width), tokens=tokens, act=_act(c, "projector_hidden_act"),
-        bias=c.flag("multimodal_projector_bias", True), place="after",
     )  # fmt: skip
-    return _with(_as_far_as(whole, layers, norm=False), projector)
+    tokens = whole.patches.tokens
+    if strategy == "default":
+        if tokens is None:
+            raise ValueError("vision_feature_select_strategy='default' beside a tower without a class token")
+        tokens -= 1
+    wide = outputs * whole.d_model
+    ends: list[End] = [EndNorm(name="projector_norm", width=wide, tokens=tokens)] if vip else []
+    bias = True if vip else c.flag("multimodal_projector_bias", True)
+    act = act_of(c, "projector_hidden_act")
+    ends.append(
+        Dense(name="projector", d_in=wide, widths=(width, width), tokens=tokens, act=act, bias=bias, place="after")
+    )
+    return then(as_far_as(whole, layers, norm=False), *ends)
+
+
+def _llava_next(c: Fields, vision: Fields, name: str, width: Any) -> Model:
+    """LLaVA's part for one tile of a picture; each row of the tiles ends in a learned token."""
+    c.refuse(spatial_pool_mode="average")
+    made = _llava(c, vision, name, width)
+    if made.patches is None or made.patches.tokens is None:
+        raise ValueError("a picture in tiles needs a tower for images of one size")
+    return then(made, Newline(name="image_newline", numbers=width))
+
+
+def _video_llava(c: Fields, vision: Fields, name: str, width: Any) -> Model:
+    """LLaVA's part; a second tower like the first is for films, and does nothing with a picture."""
+    films = _tower(vision, name)
+    return then(_llava(c, vision, name, width), Learned(name="tower of films", numbers=films.params))
 
 
 def _gemma3(c: Fields, vision: Fields, name: str, width: Any) -> Model:
-    whole = _tower(vision, name)
-    assert whole.patches is not None and whole.patches.grid is not None
-    side, tokens = whole.patches.grid[0], c.count("mm_tokens_per_image", 256)
+    cut = _siglip(vision, name)
+    assert cut.patches is not None and cut.patches.grid is not None
+    side, tokens = cut.patches.grid[0], c.count("mm_tokens_per_image", 256)
     made = round(tokens**0.5)
     if made * made != tokens:
         raise ValueError(f"mm_tokens_per_image={tokens}: must be a square")
     divides("mm_tokens_per_image", made, "patches of a side", side)
-    return _with(
-        _as_far_as(whole, whole.layers, norm=True),
+    return then(
+        cut,
         Mean(group=(side // made) ** 2),
         EndNorm(name="projector_norm", tokens=tokens, norm="rms"),
         Dense(name="projector", widths=(width,), tokens=tokens, bias=False, place="after"),
     )
 
 
-def _merger(d: Any, group: int, width: Any, norm: str, name: str = "merger", after: bool = False) -> tuple[End, ...]:
-    """A norm and two dense layers that make one token of *group*; *after*: the norm is of these together."""
-    normed = EndNorm(name=f"{name}_norm", norm=norm, width=group * d if after else d, group=group if after else 1)
-    return (normed, Dense(name=name, d_in=group * d, widths=(group * d, width), act="gelu", group=group, place="after"))
+def _paligemma(c: Fields, vision: Fields, name: str, width: Any) -> Model:
+    made = width_of("projection_dim", c.count("projection_dim", 2048), width)
+    return then(_siglip(vision, name), Dense(name="projector", widths=(made,), place="after"))
 
 
-def _qwen(c: Fields, vision: Fields, name: str, width: Any) -> Model:
-    """Layers of Qwen2-VL, Qwen2.5-VL (RMS norms, a gated MLP, windows in most layers) and Qwen3-VL (a table of positions that is
-    interpolated, further mergers behind some layers)."""
-    second, third = "qwen2_5" in c.kind, "qwen3" in c.kind
-    d = vision.need("hidden_size" if second or third else "embed_dim")
-    heads, patch = vision.need("num_heads"), vision.need("patch_size")
-    divides("num_heads", heads, "width", d)
-    group = number("spatial_merge_size", vision.count("spatial_merge_size", 2)) ** 2
-    out = vision.need("out_hidden_size" if second or third else "hidden_size")
-    if out != width:
-        raise ValueError(f"out_hidden_size={short(out)} beside a decoder of {short(width)}")
-    channels = vision.count("in_channels", 3) * vision.count("temporal_patch_size", 2)
-    act = vision.act("silu" if second else "gelu_tanh" if third else "quick_gelu")
-    hidden = vision.need("intermediate_size") if second or third else d * vision.count("mlp_ratio", 4)
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=d // heads, qkv_bias=True, out_bias=True)
-    mlp = MLP(d_ff=hidden, act=act, gated=second, bias=True)
-    layers = vision.need("depth")
-    norm, window, learned = "layer", group, 0
-    blocks = [Block(mixer=mixer, mlp=mlp)] * layers
-    ends = _merger(d, group, out, "rms" if second else "layer")
-    if second:
-        norm = "rms"
-        side = vision.count("window_size", 112) // (vision.count("spatial_merge_size", 2) * patch)
-        window = group * side**2
-        whole = vision.listed("fullatt_block_indexes") or [7, 15, 23, 31]
-        narrow = Block(mixer=Windows(branch=mixer, tokens=window), mlp=mlp)
-        blocks = [blocks[0] if i in whole else narrow for i in range(layers)]
-    if third:
-        learned = vision.need("num_position_embeddings")
-        said = "deepstack_visual_indexes" in vision.fields
-        deep = vision.listed("deepstack_visual_indexes") if said else [8, 16, 24]
-        deep = deep if "qwen3_vl" in c.kind else []  # Qwen3.5 has none, whatever its file says
-        for place in deep:
-            if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < layers:
-                raise ValueError(f"deepstack_visual_indexes: {short(place)} is no place among {layers} layers")
-            ends = (*_merger(d, group, out, "layer", f"merger of layer {place}", after=True), *ends)
-    patches = Patches(image=None, patch=patch, channels=channels, bias=third, extra=0, learned=learned, group=window)
-    return Model(
-        name=name,
-        d_model=d,
-        **in_turn(blocks),
-        norm=norm,
-        final_norm=False,
-        head="none",
-        causal=False,
-        patches=patches,
-        ends=ends,
+def _deepseek(c: Fields, vision: Fields, name: str, width: Any) -> Model:
+    return then(_siglip(vision, name), Dense(name="aligner", widths=(width, width), act="gelu", place="after"))
+
+
+def _cohere(c: Fields, vision: Fields, name: str, width: Any) -> Model:
+    """Squares of patches through a gated MLP; in Aya Vision a norm stands before it, and the tower may be read before its end."""
+    aya = c.kind == "aya_vision"
+    cut, outputs = _siglip(vision, name), 1
+    if aya:
+        c.refuse(vision_feature_select_strategy="full")
+        whole = _tower(vision, name)
+        layers, outputs = read_layers(c, whole, -1)
+        cut = as_far_as(whole, layers, norm=False)
+    if outputs > 1:
+        raise ValueError("vision_feature_layer: one layer is described here")
+    group = square("downsample_factor", c.count("downsample_factor", 2))
+    hidden = c.count("alignment_intermediate_size", width if aya else 36864)
+    divides("2", 2, "alignment_intermediate_size", hidden)
+    wide, tokens = group * cut.d_model, handed(cut, group)
+    ends: list[End] = [EndNorm(name="projector_norm", width=wide, tokens=tokens)] if aya else []
+    ends.append(Gated(name="projector", d_in=wide, d_ff=hidden // 2, width=width, act="silu", bias=True, tokens=tokens))
+    return then(cut, *ends)
+
+
+def _lfm2(c: Fields, vision: Fields, name: str, width: Any) -> Model:
+    """SigLIP 2's tower for images of any size, whose table of positions is interpolated, and squares of patches through two dense layers."""
+    choice("model_type", vision.kind, ("siglip2_vision_model",))
+    whole = siglip_pictures(vision, name)
+    cut = as_far_as(whole, whole.layers, norm=True)
+    assert cut.patches is not None
+    group = square("downsample_factor", c.count("downsample_factor", 2))
+    cut = replace(cut, patches=replace(cut.patches, image=None, group=group))
+    wide = group * cut.d_model
+    ends: list[End] = []
+    if c.flag("projector_use_layernorm", True):
+        ends.append(EndNorm(name="projector_norm", width=wide, group=group))
+    hidden, act = c.count("projector_hidden_size", 2560), act_of(c, "projector_hidden_act")
+    bias = c.flag("projector_bias", True)
+    ends.append(
+        Dense(name="projector", d_in=wide, widths=(hidden, width), act=act, bias=bias, group=group, place="after")
     )
+    return then(cut, *ends)
 
 
 _PARTS: Mapping[str, tuple[str, Reader]] = {
     "llava": ("clip_vision_model", _llava),
+    "llava_next": ("clip_vision_model", _llava_next),
+    "llava_next_video": ("clip_vision_model", _llava_next),
+    "llava_onevision": ("siglip_vision_model", _llava_next),
+    "vipllava": ("clip_vision_model", _llava),
+    "video_llava": ("clip_vision_model", _video_llava),
     "gemma3": ("siglip_vision_model", _gemma3),
-    "qwen2_vl": ("qwen2_vl_vision", _qwen),
-    "qwen2_5_vl": ("qwen2_5_vl_vision", _qwen),
-    "qwen3_vl": ("qwen3_vl_vision", _qwen),
-    "qwen3_vl_moe": ("qwen3_vl_moe_vision", _qwen),
-    "qwen3_5": ("qwen3_5_vision", _qwen),
-    "qwen3_5_moe": ("qwen3_5_moe_vision", _qwen),
+    "shieldgemma2": ("siglip_vision_model", _gemma3),
+    "gemma4": ("gemma4_vision", towers.gemma4),
+    "paligemma": ("siglip_vision_model", _paligemma),
+    "deepseek_vl": ("siglip_vision_model", _deepseek),
+    "aya_vision": ("siglip_vision_model", _cohere),
+    "cohere2_vision": ("siglip_vision_model", _cohere),
+    "mistral3": ("pixtral", towers.mistral3),
+    "lighton_ocr": ("pixtral", towers.mistral3),
+    "llama4": ("llama4_vision_model", towers.llama4),
+    "glm4v": ("glm4v_vision", towers.glm),
+    "glm4v_moe": ("glm4v_moe_vision", towers.glm),
+    "glm46v": ("glm4v_vision", towers.glm),
+    "idefics3": ("idefics3_vision", towers.smol),
+    "smolvlm": ("smolvlm_vision", towers.smol),
+    "internvl": ("internvl_vision", towers.internvl),
+    "qianfan_ocr": ("qianfan_ocr_vision", towers.internvl),
+    "kimi_k25": ("kimi_k25_vision", towers.kimi),
+    "minimax_m3_vl": ("minimax_m3_vl_vision", towers.minimax),
+    "lfm2_vl": ("siglip2_vision_model", _lfm2),
+    "exaone4_5": ("exaone4_5_vision", towers.qwen),
+    "qwen2_vl": ("qwen2_vl_vision", towers.qwen),
+    "qwen2_5_vl": ("qwen2_5_vl_vision", towers.qwen),
+    "qwen3_vl": ("qwen3_vl_vision", towers.qwen),
+    "qwen3_vl_moe": ("qwen3_vl_moe_vision", towers.qwen),
+    "qwen3_5": ("qwen3_5_vision", towers.qwen),
+    "qwen3_5_moe": ("qwen3_5_moe_vision", towers.qwen),
 }
+
+_ANY_TOWER = frozenset(
+    (
+        "llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava", "gemma3", "shieldgemma2", "paligemma",
+        "deepseek_vl", "aya_vision", "cohere2_vision", "mistral3", "lighton_ocr", "glm46v", "lfm2_vl",
+    )
+)  # fmt: skip
+"""Models whose file names the type of their tower."""
+
+
+def picture_types() -> dict[str, str]:
+    """Types of models of text and images whose picture part is described, and the type of the tower that is usual there.
+
+    >>> picture_types()["mistral3"]
+    'pixtral'
+    """
+    return {outer: kind for outer, (kind, _) in sorted(_PARTS.items())}

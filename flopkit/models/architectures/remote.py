@@ -12,73 +12,62 @@ from flopkit.models.architectures.classes import Tasks
 from flopkit.models.architectures.decoder_fields import heads_of
 from flopkit.models.architectures.gpts import all_heads, only
 from flopkit.models.config_fields import Fields
-from flopkit.models.model import Model
-from flopkit.models.transformer import transformer
-from flopkit.sizes import divides
 
-__all__ = ["MODELS", "TASKS"]
+__all__ = ["NUMBERS", "TASKS"]
 
 
 def _sizes(c: Fields, *more: str) -> dict[str, Any]:
     return c.all("layers", "d_model", *more)
 
 
-def _baichuan(c: Fields, name: str) -> Model:
+def _baichuan(c: Fields) -> dict[str, Any]:
     """One matrix makes queries, keys and values. The 13B turns nothing (ALiBi), and its files have no max_position_embeddings.
 
     Baichuan 2 divides each row of the head by its length, which is not counted.
     """
-    turned = None if c.get("max_position_embeddings") is not None else 0
+    turned = c.unasked(lambda: None if c.get("max_position_embeddings") is not None else 0)
     attention = all_heads(c, False, rotary=turned)
-    return transformer(
-        name=name, **_sizes(c, "vocab", "d_ff"), attention=attention, act=c.act(), tied=c.flag("tie_word_embeddings")
-    )
+    return _sizes(c, "vocab", "d_ff") | {"attention": attention, "act": c.act(), "tied": c.flag("tie_word_embeddings")}
 
 
-def _internlm2(c: Fields, name: str) -> Model:
+def _internlm2(c: Fields) -> dict[str, Any]:
     """One matrix makes queries, keys and values."""
     attention = heads_of(c, c.flag("bias"), head_dim=c.head_dim(""))
-    return transformer(
-        name=name, **_sizes(c, "vocab", "d_ff"), attention=attention, act=c.act(), tied=c.flag("tie_word_embeddings")
-    )
+    return _sizes(c, "vocab", "d_ff") | {"attention": attention, "act": c.act(), "tied": c.flag("tie_word_embeddings")}
 
 
-def _minicpm(c: Fields, name: str) -> Model:
+def _minicpm(c: Fields) -> dict[str, Any]:
     """Its embedding, branches and logits are multiplied by constants. Its table is the head's where a file of the first models says nothing."""
     c.refuse(num_experts=0, sparse_config=None)
-    if c.get("mup_denominator") is not None:  # MiniCPM4
-        c.key("tie_word_embeddings")
     attention = heads_of(c, c.flag("attention_bias"), head_dim=c.head_dim(""))
-    tied = c.flag("tie_word_embeddings", True)
-    return transformer(name=name, **_sizes(c, "vocab", "d_ff"), attention=attention, act=c.act(), tied=tied)
+    later = c.get("mup_denominator")  # MiniCPM4
+    tied = c.either(later, lambda: c.needed("tie_word_embeddings"), lambda: c.flag("tie_word_embeddings", True))
+    return _sizes(c, "vocab", "d_ff") | {"attention": attention, "act": c.act(), "tied": tied}
 
 
-def _qwen(c: Fields, name: str) -> Model:
+def _qwen(c: Fields) -> dict[str, Any]:
     """``intermediate_size`` is that of both inward matrices together."""
     c.refuse(no_bias=True, visual=None)
-    both = c.need("d_ff")
-    divides("2, for intermediate_size", 2, "intermediate_size", both)
-    heads = c.need("heads")
+    both, heads = c.need("d_ff"), c.need("heads")
     attention = heads_of(c, kv_heads=heads, head_dim=c.need("kv_channels"), qkv_bias=True)
-    return transformer(
-        name=name, **_sizes(c, "vocab"), d_ff=both // 2, attention=attention, tied=c.flag("tie_word_embeddings")
-    )
+    ends = {"tied": c.flag("tie_word_embeddings"), "act": "silu"}
+    return _sizes(c, "vocab") | {"d_ff": c.half(both), "attention": attention} | ends
 
 
-def _chatglm(c: Fields, name: str) -> Model:
+def _chatglm(c: Fields) -> dict[str, Any]:
     """ChatGLM2, ChatGLM3 and GLM-4: half of each head is turned. The first ChatGLM has other keys, and is not described here."""
     c.refuse(add_bias_linear=False, rmsnorm=True, post_layer_norm=True, apply_residual_connection_post_layernorm=False)
     heads, head_dim = c.need("heads"), c.need("kv_channels")
-    kv_heads = c.need("multi_query_group_num") if c.flag("multi_query_attention") else heads
+    few = c.flag("multi_query_attention")
+    kv_heads = c.either(few, lambda: c.need("multi_query_group_num"), lambda: heads)
     attention = heads_of(
-        c, kv_heads=kv_heads, head_dim=head_dim, rotary=head_dim // 2, qkv_bias=c.flag("add_qkv_bias"), out_bias=False
+        c, kv_heads=kv_heads, head_dim=head_dim, rotary=c.unasked(lambda: head_dim // 2), qkv_bias=c.flag("add_qkv_bias"), out_bias=False
     )  # fmt: skip
-    return transformer(
-        name=name, **_sizes(c), vocab=c.need("padded_vocab_size"), d_ff=c.need("ffn_hidden_size"), attention=attention
-    )  # fmt: skip
+    mlp = {"d_ff": c.need("ffn_hidden_size"), "act": "silu", "tied": False}
+    return _sizes(c) | {"vocab": c.need("padded_vocab_size"), "attention": attention} | mlp
 
 
-MODELS: dict[str, Callable[[Fields, str], Model]] = {
+NUMBERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "baichuan": _baichuan, "internlm2": _internlm2, "minicpm": _minicpm, "qwen": _qwen, "chatglm": _chatglm,
 }  # fmt: skip
 

@@ -112,6 +112,10 @@ MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "mbart": lambda c, name: _bart(c, name, norms="pre"),
     "m2m_100": lambda c, name: _bart(c, name, norms="pre", positions=None, embedding_norm=False),
     "marian": _marian,
+    "pegasus": lambda c, name: _bart(c, name, norms="pre", positions=0, embedding_norm=False),
+    "blenderbot": lambda c, name: _bart(c, name, norms="pre", positions=0, embedding_norm=False),
+    "blenderbot-small": lambda c, name: _bart(c, name, positions=0),
+    "plbart": _bart,
     "whisper": _whisper,
 }
 
@@ -124,4 +128,17 @@ _BART: Tasks = {
     "answer": lambda model, labels: with_head(model, outputs=labels, bias=True),
 }
 
-TASKS: dict[str, Tasks] = {**dict.fromkeys(MODELS, _PLAIN), "bart": _BART, "mbart": _BART}
+
+def _encoder(model: Model, labels: Any) -> Model:
+    """The encoder alone, with its table."""
+    assert isinstance(model.encoder, Model)
+    return headless(replace(model.encoder, name=model.name))
+
+
+_T5: Tasks = {**_PLAIN, "encoder": _encoder}
+TASKS: dict[str, Tasks] = {
+    **dict.fromkeys(MODELS, _PLAIN),
+    **dict.fromkeys(("t5", "mt5", "umt5"), _T5),
+    "bart": _BART,
+    "mbart": _BART,
+}

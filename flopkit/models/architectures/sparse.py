@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
+from flopkit.models.block_sparse import BlockSparseAttention
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.mixers import LatentAttention
+from flopkit.models.latent_attention import LatentAttention
+from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
 from flopkit.models.sparse import Indexer
-from flopkit.sizes import factor, short
+from flopkit.sizes import factor, short, size
 
 __all__ = ["MODELS"]
 
@@ -30,7 +32,7 @@ def _deepseek_v32(c: Fields, name: str, shared: bool = False) -> Model:
     experts = experts_of(c, shared_d_ff=c.count("n_shared_experts", 0, minimum=0) * c.need("expert_d_ff"))
     dense = MLP(d_ff=c.need("d_ff"), act=c.act())
     first = min(c.need("dense", minimum=0), layers)
-    kinds = _listed(c, "mlp_layer_types", ("dense", "sparse"), ["dense"] * first + ["sparse"] * (layers - first))
+    kinds = c.kinds("mlp_layer_types", layers, ("dense", "sparse"), ["dense"] * first + ["sparse"] * (layers - first))
     blocks = [
         Block(mixer=mixers[which], mlp=dense if kind == "dense" else experts)
         for which, kind in zip(runs, kinds, strict=True)
@@ -48,19 +50,9 @@ def _indexers(c: Fields, layers: int) -> list[str]:
     else:
         every, offset = c.count("index_topk_freq", 1), c.count("index_skip_topk_offset", 2, minimum=0)
         usual = ["full" if max(i - offset + 1, 0) % every == 0 else "shared" for i in range(layers)]
-    found = _listed(c, "indexer_types", ("full", "shared"), usual)
+    found = c.kinds("indexer_types", layers, ("full", "shared"), usual)
     if found[0] != "full":
         raise ValueError("indexer_types: the first layer has no choice of another one to take, so it must be 'full'")
-    return found
-
-
-def _listed(c: Fields, key: str, known: tuple[str, ...], usual: list[str]) -> list[str]:
-    """What a list says of each layer, else what is *usual*."""
-    found = c.listed(key) or usual
-    if len(found) != c.need("layers"):
-        raise ValueError(f"{key} has {len(found)} entries for {c.need('layers')} layers")
-    if odd := [each for each in found if each not in known]:
-        raise ValueError(f"{key}: {short(odd[0])} is not described here")
     return found
 
 
@@ -69,7 +61,7 @@ def _llama4(c: Fields, name: str) -> Model:
     every = c.count("no_rope_layer_interval", 4)
     turned = c.listed("no_rope_layers") or [int((i + 1) % every != 0) for i in range(layers)]
     usual = ["chunked_attention" if each else "full_attention" for each in turned]
-    types = _listed(c, "layer_types", ("chunked_attention", "full_attention"), usual)
+    types = c.kinds("layer_types", layers, ("chunked_attention", "full_attention"), usual)
     step = c.count("interleave_moe_layer_step", 1)
     sparse = c.listed("moe_layers") if c.get("moe_layers") is not None else range(step - 1, layers, step)
     experts = experts_of(c, "d_ff", shared_d_ff=c.need("d_ff"))
@@ -100,7 +92,7 @@ def _gemma4(c: Fields, name: str) -> Model:
         raise ValueError("use_bidirectional_attention='all': flopkit supports gemma4_text only where text is causal")
     layers, shared = c.need("layers"), c.count("num_kv_shared_layers", 0, minimum=0)
     usual = [WHOLE if (i + 1) % 6 == 0 else WINDOWED for i in range(layers)]
-    types = [*_listed(c, "layer_types", (WINDOWED, WHOLE), usual)[:-1], WHOLE]
+    types = [*c.kinds("layer_types", layers, (WINDOWED, WHOLE), usual)[:-1], WHOLE]
     same = c.flag("attention_k_eq_v")
     wide = c.count("global_head_dim", 512)
     heads = c.get("num_global_key_value_heads") if same else None
@@ -127,9 +119,57 @@ def _gemma4(c: Fields, name: str) -> Model:
     return Model(name=name, **ends, **in_turn(blocks))
 
 
+_OLDER = {
+    "index_n_heads": "sparse_num_index_heads", "index_head_dim": "sparse_index_dim", "index_block_size": "sparse_block_size",
+    "index_topk_blocks": "sparse_topk_blocks", "index_local_blocks": "sparse_local_block",
+}  # fmt: skip
+"""What ``sparse_attention_config`` calls them; it wins."""
+
+
+def _minimax_m3(c: Fields, name: str) -> Model:
+    c.refuse(use_qk_norm=True, n_shared_experts=1, attention_output_gate=False, qk_norm_type="per_head")
+    layers, older = c.need("layers"), c.inside("sparse_attention_config")
+    index = {
+        key: size(key, older[said], minimum=0) if said in older else c.need(key, minimum=0)
+        for key, said in _OLDER.items()
+    }
+    if index["index_local_blocks"] != 1:
+        raise ValueError(
+            f"index_local_blocks={index['index_local_blocks']}: only 1, a query's own block, is described here"
+        )
+    whole, chosen = "full_attention", "minimax_m3_sparse"
+    usual = [chosen if each else whole for each in older.get("sparse_attention_freq", [0] * layers)]
+    types = c.kinds("layer_types", layers, (whole, chosen), usual)
+    mlps = c.kinds(
+        "mlp_layer_types",
+        layers,
+        ("sparse", "dense"),
+        ["sparse" if each else "dense" for each in c.listed("moe_layer_freq") or [1] * layers],
+    )
+    sizes = {
+        **c.all("heads", "kv_heads", "head_dim"),
+        "qk_norm": "head",
+        "rotary": c.get("rotary_dim", c.rotary()),
+    }
+    narrow = {
+        "index_heads": index["index_n_heads"],
+        "index_dim": index["index_head_dim"],
+        "block": index["index_block_size"],
+    }
+    mixers = {
+        whole: Attention(**sizes),
+        chosen: BlockSparseAttention(**sizes, **narrow, chosen=index["index_topk_blocks"]),
+    }
+    experts = Experts(**c.all("experts", "top_k"), d_ff=c.need("d_ff"), shared_d_ff=c.need("shared_intermediate_size"))
+    kinds: dict[str, Any] = {"sparse": experts, "dense": MLP(d_ff=c.need("dense_intermediate_size"))}
+    blocks = [Block(mixer=mixers[kind], mlp=kinds[mlp]) for kind, mlp in zip(types, mlps, strict=True)]
+    return Model(name=name, **c.all("d_model", "vocab"), tied=c.flag("tie_word_embeddings"), **in_turn(blocks))
+
+
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "deepseek_v32": _deepseek_v32,
     "glm_moe_dsa": lambda c, name: _deepseek_v32(c, name, shared=True),
     "llama4_text": _llama4,
     "gemma4_text": _gemma4,
+    "minimax_m3_vl_text": _minimax_m3,
 }

@@ -1,4 +1,4 @@
-"""Encoders of images whose layers get wider from stage to stage: Swin."""
+"""Encoders of images whose layers get wider from stage to stage: Swin, ConvNeXt."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from flopkit.models.architectures.classes import Tasks
 from flopkit.models.architectures.dual import image_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import Fields
+from flopkit.models.depthwise import DepthwiseMLP
 from flopkit.models.ends import Dense, End, EndNorm, Mean
 from flopkit.models.feed_forward import MLP
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
-from flopkit.models.towers import Then, Windows
+from flopkit.models.towers import Scaled, Then, Windows
 from flopkit.sizes import divides, number, short
 
 __all__ = ["MODELS", "TASKS"]
@@ -68,6 +69,40 @@ def _swin(c: Fields, name: str) -> Model:
     return replace(whole, name=name, vocab=c.labels, patches=patches, positions=positions, embedding_norm=True)
 
 
+def _convnext(c: Fields, name: str) -> Model:
+    """Between two stages stand a norm and a convolution over squares of 2 × 2 patches, behind the last a mean and a norm."""
+    depths, widths = c.listed("depths") or [3, 3, 9, 3], c.listed("hidden_sizes") or [96, 192, 384, 768]
+    if not len(depths) == len(widths) == c.need("num_stages"):
+        raise ValueError(
+            f"depths={short(depths)}, hidden_sizes={short(widths)}, num_stages={c.need('num_stages')}: each stage needs both"
+        )
+    patches, act = image_of(c, extra=0), c.act("gelu")
+    assert patches.grid is not None
+    v2 = c.kind == "convnextv2"
+    scaled = not v2 and c.get("layer_scale_init_value", 1e-6) > 0
+    side, stages = patches.grid[0], list[Model]()
+    for place, (layers, width) in enumerate(zip(depths, widths, strict=True)):
+        number(f"depths[{place}]", layers)
+        number(f"hidden_sizes[{place}]", width)
+        if place + 1 < len(depths):
+            divides("2", 2, f"patches of a side in stage {place + 1}", side)
+        branch: Any = DepthwiseMLP(side=side, d_ff=4 * width, act=act, response_norm=v2)
+        block = Block(mixer=Scaled(branch=branch) if scaled else branch, mlp=None, mixer_norm=False)
+        stages.append(
+            Model(
+                name=f"{name}, stage {place + 1}", d_model=width, blocks=((block, layers),), norm="layer", head="none", causal=False,
+                final_norm=False,
+            )
+        )  # fmt: skip
+        side = side // 2
+    whole = replace(stages[-1], ends=(Mean(), EndNorm(name="norm", tokens=1)))
+    for stage in reversed(stages[:-1]):
+        d = stage.d_model
+        merge = Dense(name="downsample", d_in=4 * d, widths=(whole.d_model,), group=4, place="after")
+        whole = replace(stage, ends=(EndNorm(name="downsample_norm"), merge, Then(tower=whole, group=4)))
+    return replace(whole, name=name, vocab=c.labels, patches=patches, embedding_norm=True)
+
+
 def _classes(model: Model, labels: Any) -> Model:
     """A classifier of the mean of the last stage's tokens."""
 
@@ -81,6 +116,6 @@ def _classes(model: Model, labels: Any) -> Model:
     return ended(model)
 
 
-MODELS: dict[str, Callable[[Fields, str], Model]] = {"swin": _swin}
+MODELS: dict[str, Callable[[Fields, str], Model]] = {"swin": _swin, "convnext": _convnext, "convnextv2": _convnext}
 
-TASKS: dict[str, Tasks] = {"swin": {"image": _classes, "none": lambda model, labels: model}}
+TASKS: dict[str, Tasks] = {kind: {"image": _classes, "none": lambda model, labels: model} for kind in MODELS}

@@ -12,8 +12,9 @@ from flopkit.models.architectures.dual import image_of
 from flopkit.models.blocks import Block, Patches
 from flopkit.models.config_fields import Fields
 from flopkit.models.ends import Dense, End, EndNorm, Learned, Mean
+from flopkit.models.feed_forward import MLP
 from flopkit.models.model import Model
-from flopkit.models.towers import Scaled
+from flopkit.models.towers import Scaled, Still
 from flopkit.models.transformer import transformer
 from flopkit.sizes import number, short
 
@@ -82,6 +83,32 @@ def _dinov2(c: Fields, name: str) -> Model:
     return _scaled(_encoder(c, name, patches, positions=patches.tokens - registers, head="none", **mlp))
 
 
+def _dinov3(c: Fields, name: str) -> Model:
+    """Positions are turned, those of patches alone."""
+    query = c.flag("query_bias", True)
+    if c.flag("value_bias", True) != query or (c.flag("key_bias") and not query):
+        raise ValueError(
+            "query_bias, key_bias and value_bias: only those of queries and values together are described here"
+        )
+    registers = c.count("num_register_tokens", 0, minimum=0)
+    patches = image_of(c, extra=1, registers=registers, learned=1)
+    heads = c.need("heads")
+    mixer = heads_of(
+        c,
+        kv_heads=heads,
+        head_dim=c.head_dim(""),
+        qkv_bias=query,
+        k_bias=bool(c.flag("key_bias")),
+        out_bias=c.flag("proj_bias", True),
+    )
+    mlp = MLP(d_ff=c.need("d_ff"), act=c.act("gelu"), gated=c.flag("use_gated_mlp"), bias=c.flag("mlp_bias", True))
+    block = Block(mixer=Scaled(branch=Still(branch=mixer, tokens=1 + registers)), mlp=Scaled(branch=mlp))
+    return Model(
+        name=name, vocab=c.labels, d_model=c.need("d_model"), blocks=((block, c.need("layers")),), norm="layer", causal=False, head="none",
+        patches=patches,
+    )  # fmt: skip
+
+
 def _beit(c: Fields, name: str) -> Model:
     patches = image_of(c, extra=1, learned=int(c.flag("use_mask_token")))
     (high, wide), heads = patches.grid or (0, 0), c.need("heads")
@@ -117,7 +144,7 @@ def _yolos(c: Fields, name: str) -> Model:
 
 
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
-    "vit": _vit(1), "vit_msn": _vit(1), "deit": _vit(2), "ijepa": _vit(0), "dinov2": _dinov2, "dinov2_with_registers": _dinov2,
+    "vit": _vit(1), "vit_msn": _vit(1), "deit": _vit(2), "ijepa": _vit(0), "dinov2": _dinov2, "dinov2_with_registers": _dinov2, "dinov3_vit": _dinov3,
     "beit": _beit, "data2vec-vision": _beit, "yolos": _yolos,
 }  # fmt: skip
 
@@ -173,6 +200,7 @@ TASKS: dict[str, Tasks] = {
     "deit": {"none": _pooler, "image": _same, "teacher": _teacher},
     "ijepa": {"none": _headless, "image": _of_mean},
     "dinov2": {"image": _of_class_and_mean, "none": _headless},
+    "dinov3_vit": {"none": _headless},
     "dinov2_with_registers": {"image": _of_class_and_mean, "none": _headless},
     "beit": {"image": _same, "none": _headless},
     "data2vec-vision": {"image": _same, "none": _without_pooler},

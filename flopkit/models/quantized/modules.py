@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from flopkit.models import passes
 from flopkit.models.formats import role_of
-from flopkit.models.parts import Part, Run
+from flopkit.models.parts import Run
 from flopkit.models.stack import Stack
-from flopkit.sizes import number
 
 __all__ = [
     "HEAD",
+    "ByLayer",
     "Matching",
+    "Matrices",
     "Names",
     "by_checkpoint",
-    "by_layer",
     "by_name",
     "by_wildcard",
     "dense_parts",
@@ -135,33 +136,67 @@ class Names:
         return False
 
 
-def dense_parts(model: Stack) -> Iterator[tuple[int, Part, str, Names]]:
-    """The matrices inside the layers: the kind of layer, the part, its role and its names.
+class Matrices(NamedTuple):
+    """The matrices of one part of the layers of a *kind*, a place in ``Model.blocks``."""
+
+    kind: int
+    role: str
+    names: Names
+
+
+def dense_parts(model: Stack) -> list[Matrices]:
+    """The matrices inside the layers.
 
     Latent attention has besides those of training the two of decoding, in which the
     matrix behind the latent is taken apart.
     """
+    found: dict[tuple[int, str], Matrices] = {}
+    run = Run(1, 1, 1, causal=model.causal, encoded=1)
+    decode = replace(run, decode=True)
+    made = passes.Made()
     for kind, (block, _) in enumerate(model.blocks):
-        seen = set()
-        for decode in (False, True):
-            for each in passes.layer(model, block, Run(1, 1, 1, causal=model.causal, decode=decode, encoded=1)):
+        parts = passes.layer(model, block, run, made)
+        if block.mixer is not None:
+            parts += [each._replace(branch="attention") for each in made.of(block.mixer, decode, model.d_model)]
+        for each in parts:
+            if each.shape or each.matrices:
                 name = each.cost.name
-                if name not in seen and (each.shape or each.matrices):
-                    seen.add(name)
-                    yield kind, each, role_of(each), Names(name)
+                found.setdefault((kind, name), Matrices(kind, role_of(each), Names(name)))
+    return list(found.values())
 
 
 _LAYER = re.compile(r"(?:layers|h)\\?\.(\d+)(?=\\?\.|$)")
 
 
-def by_layer(entries: Iterable[str]) -> Callable[[int], list[str]]:
-    """The entries that can be for one layer: those that name no layer, and its own."""
-    general: list[str] = []
-    own: dict[int, list[str]] = {}
-    for entry in entries:
-        found = _LAYER.search(entry)
-        (own.setdefault(int(found[1]), []) if found else general).append(entry)
-    return lambda layer: [*general, *own.get(layer, [])]
+_TELLS_DIGITS = re.compile(r"\d|\\N|\(\?P=")
+"""What an entry needs to tell one digit from another: a digit, a character by its name, what a group has matched."""
+
+
+class ByLayer:
+    """Entries, and which of them can be for one layer: those that name no layer, and its own.
+
+    >>> entries = ByLayer(["re:.*self_attn.*", "model.layers.3.mlp"])
+    >>> entries.of(3), entries.of(4)
+    (['re:.*self_attn.*', 'model.layers.3.mlp'], ['re:.*self_attn.*'])
+    >>> entries.key(3), entries.key(4) == entries.key(5), entries.key(5) == entries.key(10)
+    (3, True, False)
+    """
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self.general: list[str] = []
+        self.own: dict[int, list[str]] = {}
+        for entry in entries:
+            found = _LAYER.search(entry)
+            (self.own.setdefault(int(found[1]), []) if found else self.general).append(entry)
+        self._alike = not any(map(_TELLS_DIGITS.search, self.general))
+
+    def of(self, layer: int) -> list[str]:
+        """The entries that can be for one layer."""
+        return [*self.general, *self.own.get(layer, [])]
+
+    def key(self, layer: int) -> Any:
+        """Equal for layers of which these entries say the same: without entries of their own, by how many digits they have."""
+        return f"{len(str(layer))} digits" if self._alike and layer not in self.own else layer
 
 
 _ELSEWHERE = re.compile(
@@ -170,16 +205,16 @@ _ELSEWHERE = re.compile(
 """What is never packed, is no part of a text model, or is not counted here."""
 
 
-def unknown_entries(entries: Iterable[str], model: Stack, matches: Matching) -> list[str]:
-    """Entries that are for no part of the model, those set aside that are for what is never packed."""
-    layers = sum(number("layers", count) for _, count in model.blocks)
-    parts = [names for _, _, _, names in dense_parts(model)]
+def unknown_entries(entries: Iterable[str], parts: Iterable[Matrices], layers: int, matches: Matching) -> list[str]:
+    """Entries that are for none of the *parts* of a model of *layers*, those set aside that are for what is never packed."""
+    every = [each.names for each in parts]
 
     def known(entry: str) -> bool:
         own = _LAYER.search(entry)
         if _ELSEWHERE.search(entry) or (own and int(own[1]) >= layers):  # layers of multi-token prediction come last
             return True
-        places = [int(own[1])] if own else range(layers)
-        return any(names.named_by([entry], layer, matches) for layer in places for names in parts)
+        alone = ByLayer([entry])
+        places = [int(own[1])] if own else {alone.key(layer): layer for layer in range(layers)}.values()
+        return any(names.named_by([entry], layer, matches) for layer in places for names in every)
 
     return [entry for entry in entries if not known(entry)]

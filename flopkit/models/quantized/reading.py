@@ -10,7 +10,7 @@ from typing import Any
 from flopkit import dtypes
 from flopkit.models.formats import Formats, Otherwise
 from flopkit.models.quantized.methods import METHODS, NotRead, Plan, Said
-from flopkit.models.quantized.modules import HEAD, by_layer, dense_parts, unknown_entries
+from flopkit.models.quantized.modules import HEAD, ByLayer, Matrices, dense_parts, unknown_entries
 from flopkit.models.stack import Stack
 from flopkit.models.storage import Storage
 from flopkit.sizes import short
@@ -101,27 +101,31 @@ def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, .
     places: dict[int, list[int]] = {}
     for layer, kind in enumerate(model.layer_order("quantization_config")):
         places.setdefault(kind, []).append(layer)
-    ignored = by_layer(plan.ignore)
+    ignored = ByLayer(plan.ignore)
     groups = [
-        (None if targets is None or "Linear" in targets else by_layer(targets), packed)
+        (None if targets is None or "Linear" in targets else ByLayer(targets), packed)
         for targets, packed in plan.groups
     ]
-    found: list[tuple[int, str, str, Counter[Any]]] = []
-    for kind, part, role, names in dense_parts(model):
+    lists = [ignored, *(entries for entries, _ in groups if entries is not None)]
+    alike: dict[int, dict[Any, list[int]]] = {}  # layers of a kind of which the lists say the same
+    for kind, layers in places.items():
+        for layer in layers:
+            alike.setdefault(kind, {}).setdefault(tuple(entries.key(layer) for entries in lists), []).append(layer)
+    found: list[tuple[Matrices, Counter[Any]]] = []
+    for part in (parts := dense_parts(model)):
         counted: Counter[Any] = Counter()
-        for layer in places.get(kind, []):
-            left = names.named_by(ignored(layer), layer, plan.matches)
-            counted[base if left or not _packs(plan, role) else _packed(plan, groups, role, names, layer, base)] += 1
-        found.append((kind, part.cost.name, role, counted))
+        for layers in alike.get(part.kind, {}).values():
+            counted[_packed(plan, part, layers[0], ignored, groups, base)] += len(layers)
+        found.append((part, counted))
     roles: dict[str, Counter[Any]] = {}
-    for _, _, role, counted in found:
-        roles.setdefault(role, Counter()).update(counted)
+    for part, counted in found:
+        roles.setdefault(part.role, Counter()).update(counted)
     usual = {role: counted.most_common(1)[0][0] for role, counted in roles.items()}
     others = [
-        Otherwise(kind, part, layers, packed)
-        for kind, part, role, counted in found
+        Otherwise(part.kind, part.names.part, layers, packed)
+        for part, counted in found
         for packed, layers in counted.items()
-        if packed != usual[role]
+        if packed != usual[part.role]
     ]
     if others and model.encoder is not None:
         raise NotRead("some layers of an encoder-decoder have another format than the rest")
@@ -129,7 +133,7 @@ def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, .
     if plan.head and not any(plan.matches(entry, name) for entry in plan.ignore for name in HEAD):
         head = next((packed for targets, packed in plan.groups if _is_for_head(plan, targets)), base)
     by_role = {role: packed for role, packed in usual.items() if role != "rest"}
-    unknown = unknown_entries(plan.ignore, model, plan.matches)
+    unknown = unknown_entries(plan.ignore, parts, sum(map(len, places.values())), plan.matches)
     notes = (
         f"quantization_config leaves out {', '.join(map(short, unknown[:3]))}{' …' * (len(unknown) > 3)}, which is no part that is known here",
     )
@@ -149,15 +153,20 @@ def _packs(plan: Plan, role: str) -> bool:
     return role == "experts" if plan.experts_alone else role != "router" or plan.router
 
 
-def _packed(plan: Plan, groups: list[Any], role: str, names: Any, layer: int, base: str) -> Any:
-    if role == "experts" and plan.experts is not None:
+def _packed(
+    plan: Plan, part: Matrices, layer: int, ignored: ByLayer, groups: list[tuple[ByLayer | None, Any]], base: str
+) -> Any:
+    """The format of a part in one *layer*."""
+
+    def named(entries: ByLayer) -> bool:
+        return part.names.named_by(entries.of(layer), layer, plan.matches)
+
+    if not _packs(plan, part.role) or named(ignored):
+        return base
+    if part.role == "experts" and plan.experts is not None:
         return plan.experts
-    named = [
-        packed
-        for entries, packed in groups
-        if entries is not None and names.named_by(entries(layer), layer, plan.matches)
-    ]
-    return next(iter([*named, *(packed for entries, packed in groups if entries is None)]), base)
+    of_these = [packed for entries, packed in groups if entries is not None and named(entries)]
+    return next(iter([*of_these, *(packed for entries, packed in groups if entries is None)]), base)
 
 
 def _is_for_head(plan: Plan, targets: Iterable[str] | None) -> bool:

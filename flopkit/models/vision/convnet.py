@@ -225,6 +225,14 @@ class ConvNet:
         self._recomputed(recompute)
         self._trained(trained)
         choice("precision", precision, tuple(PRECISIONS))
+        if precision == "autocast":
+            raise ValueError(
+                f"precision='autocast': {self.name} has convolutions, of which it is not known here; 'fp32' and 'mixed' bound it"
+            )
+        if precision == "fsdp":
+            raise ValueError(
+                f"precision='fsdp': what devices gather that divide {self.name} is not known here; take 'mixed'"
+            )
         choice("optimizer", optimizer, tuple(OPTIMIZERS))
         image = self._pass(batch, height, width, "fp32" if precision == "fp32" else "bf16", training=True)
         pixels, *kept = (Kept(name, held) for name, held in image.kept.items())

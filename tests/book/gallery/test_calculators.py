@@ -2,25 +2,29 @@
 
 import json
 import math
+import random
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import flopkit as fk
 from flopkit.book.gallery import calculator
-from flopkit.book.gallery.any_model import COUNTS
-from flopkit.book.gallery.calculators import PRESETS, UNABLE, settings_of
+from flopkit.book.gallery.calculate_fit import KEPT, TRAINED
+from flopkit.book.gallery.calculate_mfu import COUNTS
+from flopkit.book.gallery.calculators import PER_GPU, PRESETS, UNABLE, settings_of
 from flopkit.models import config_names, families, hf_config
-from flopkit.models.architectures import ARCHITECTURES, NUMBERS, SAME
+from flopkit.models.architectures import ARCHITECTURES, FORMS, SAME
 from flopkit.models.config_fields import ACTS, Fields, left_out
 from flopkit.models.config_table import Value, reader_table, when
 
-FIGURE = calculator()
+TASKS = calculator()
+FIT, RUN, SERVE, MFU = TASKS
 READ = [
     name
     for name in config_names()
-    if hf_config(name)["model_type"] in NUMBERS and hf_config(name).get("architectures") != ["MistralModel"]
+    if hf_config(name)["model_type"] in FORMS and hf_config(name).get("architectures") != ["MistralModel"]
 ]  # a model that is an encoder of sentences has no head, which the controls have
 DTYPES = {"bf16": "bf16", "fp8 or int8": "fp8", "fp4 or int4": "fp4"}
 POLICIES = ("none", "selective", "full")
@@ -29,54 +33,63 @@ POLICIES = ("none", "selective", "full")
 def settings(name):
     config = hf_config(name)
     kind = config["model_type"]
-    return settings_of(NUMBERS[kind](Fields(config, kind)))
+    return settings_of(FORMS[kind](Fields(config, kind, left_out(kind))))
 
 
 @pytest.mark.parametrize("name", READ)
 def test_a_model_of_that_name(name):
-    model, length = fk.load(name), 1024 if name.startswith("gpt2") else 8192
+    model = fk.load(name)
+    length = 8192 if model.positions is None else min(8192, model.positions - model.position_offset)
     for recompute, weights in zip(POLICIES, DTYPES, strict=True):
-        run = {"length": length, "recompute": recompute, "batch": 2, "users": 4, "weights": weights, "count": 16}
-        found = FIGURE.at(**settings(name), **run)
+        run = {**settings(name), "length": length, "recompute": recompute, "batch": 2, "count": 16}
         step = model.train_step(seq=length, batch=2, recompute=recompute)
+        found = TASKS.at("utilisation", **run)
         assert found["refused"] == "" and (found["params"], found["active"]) == (model.params, model.active_params)
         for i, convention in enumerate(COUNTS.values()):
             assert found[f"count_{i}"] == pytest.approx(step.under(convention).flops_per_token, rel=1e-14)
         assert found["executed"] * 2 * length == pytest.approx(step.hardware_flops, rel=1e-14)
-        memory = model.train_memory(seq=length, batch=2, recompute=recompute)
+        found, memory = TASKS.at("fit", **run), model.train_memory(seq=length, batch=2, recompute=recompute)
         assert found["activations"] == memory.activations
         held = found["weights_held"], found["gradients_held"], found["optimizer_held"]
-        assert [16 * each for each in held] == [memory.weights, memory.gradients, memory.optimizer]
+        assert list(held) == [-(-each // 16) for each in (memory.weights, memory.gradients, memory.optimizer)]
+        serving = {"context": length, "prompt": length, "users": 4, "weights": weights, "servers": 16}
+        found = TASKS.at("serve", **settings(name) | serving)
         formats = {"context": length, "batch": 4, "weights": DTYPES[weights], "compute": "bf16", "count": 16}
         bound = fk.serving.decode(model, "h100-sxm", **formats)
-        assert found["decode_seconds"] == pytest.approx(bound.seconds, rel=1e-9) and found["bound"] == bound.bound
+        assert (
+            found["decode_seconds"] == pytest.approx(bound.seconds, rel=1e-9) and found["decode_bound"] == bound.bound
+        )
         assert found["serving"] == pytest.approx(bound.memory, rel=1e-9)
 
 
 DEFAULTS = {
-    kind: left_out(kind, SAME.get(kind, "")) for kind in (*NUMBERS, *SAME) if SAME.get(kind, kind) in NUMBERS and left_out(kind)
+    kind: dict(left_out(kind, SAME.get(kind, ""))) for kind in (*FORMS, *SAME) if SAME.get(kind, kind) in FORMS and left_out(kind)
 }  # fmt: skip
+for kind in ("glm4_moe", "glm4v_moe_text"):  # whose 96 heads do not divide the width of 4,096
+    DEFAULTS[kind]["head_dim"] = 128
 
 
 @pytest.mark.parametrize("kind", sorted(set(DEFAULTS) - {"deepseek_v2"}))  # which leaves the experts of a token out
 def test_a_type_in_the_sizes_that_transformers_takes_for_it(kind):
     """What a reader says beyond the controls would be lost here."""
-    numbers = NUMBERS[SAME.get(kind, kind)](Fields({}, kind, DEFAULTS[kind]))
-    length = min(8192, numbers.get("positions") or 8192)
-    found = FIGURE.at(**settings_of(numbers) | {"length": length})
+    numbers = FORMS[SAME.get(kind, kind)](Fields({}, kind, DEFAULTS[kind]))
+    length = min(8192, numbers.get("positions", 0) - numbers.get("position_offset", 0) or 8192)
+    found = TASKS.at("utilisation", **settings_of(numbers) | {"length": length})
     model = fk.from_hf({"model_type": kind, **DEFAULTS[kind]})
     step = model.train_step(seq=length)
     assert (found["params"], found["active"]) == (model.params, model.active_params)
-    assert found["a_token"] == pytest.approx(step.flops_per_token, rel=1e-14)
+    for i, convention in enumerate(COUNTS.values()):
+        assert found[f"count_{i}"] == pytest.approx(step.under(convention).flops_per_token, rel=1e-14)
+    found = TASKS.at("fit", **settings_of(numbers) | {"length": length})
     assert found["activations"] == model.train_memory(seq=length).activations
 
 
 def by_rules(config):
     """The option that the box takes for a configuration, as its script reads the table; None where no rule is met."""
     said = config["quantization_config"]
-    if config.get("dtype", config.get("torch_dtype")) not in FIGURE.paste.formats["plain"]:
+    if config.get("dtype", config.get("torch_dtype")) not in TASKS.paste.formats["plain"]:
         return None
-    for rule in FIGURE.paste.formats["rules"]:
+    for rule in TASKS.paste.formats["rules"]:
         found = {key: said.get(key, config.get(key) if key == "expert_dtype" else None) for key in rule["only"]}
         if all(found[key] in values for key, values in rule["only"].items()):
             return rule["option"]
@@ -109,7 +122,7 @@ def test_a_format_that_the_box_sets_gives_the_bytes_of_the_file(name, said, opti
     config = {**hf_config(name), "quantization_config": said}
     assert by_rules(config) == option
     model = fk.from_hf(config)
-    found = FIGURE.at(**settings(name), weights=option, length=1024, users=4)
+    found = TASKS.at("serve", **settings(name), weights=option, context=1024, prompt=512, users=4)
     assert found["stored"] == pytest.approx(model.weight_bytes(), rel=far or 1e-12)
     read = model.decode(context=1024, batch=4)
     assert found["decode_bytes"] == pytest.approx(read.bytes, rel=far or 1e-12)
@@ -118,7 +131,7 @@ def test_a_format_that_the_box_sets_gives_the_bytes_of_the_file(name, said, opti
 
 def test_the_published_checkpoint_of_gpt_oss():
     """model.safetensors.index.json of openai/gpt-oss-120b: a total_size of 65,248,815,744 bytes."""
-    found = FIGURE.at(**FIGURE.presets["gpt-oss-120b"], weights="mxfp4 experts, 4.25 bits; bf16 rest")
+    found = SERVE.at(**SERVE.presets["gpt-oss-120b"], weights="mxfp4 experts, 4.25 bits; bf16 rest")
     assert found["stored"] == 65_248_815_744
 
 
@@ -135,8 +148,8 @@ def test_a_format_that_no_option_has_is_left_to_the_reader(said):
 
 
 def test_the_rules_set_options_that_there_are():
-    formats = FIGURE.paste.formats
-    control = FIGURE.controls[formats["control"]]
+    formats = TASKS.paste.formats
+    control = TASKS.controls[formats["control"]]
     assert control.label == formats["label"] and formats["first"] == control.value
     assert {rule["option"] for rule in formats["rules"]} < set(control.options)
     assert json.loads(json.dumps(formats)) == formats
@@ -147,14 +160,15 @@ def test_models_that_no_configuration_says():
     ends, sizes = {"d_model": 512, "vocab": 1000, "layers": 6}, {"heads": 8, "kv_heads": 2, "head_dim": 64}
     attention = fk.models.Attention(**sizes)
     shown = {**ends, **sizes, "length": 256}
-    found = FIGURE.at(**shown, norm="LayerNorm without bias", gated=False, d_ff=2048, mlp_bias=True)
+    found = FIT.at(**shown, norm="LayerNorm without bias", gated=False, d_ff=2048, mlp_bias=True)
     model = fk.models.transformer(
         **ends, attention=attention, norm="layer", norm_bias=False, gated=False, act="gelu", d_ff=2048, bias=True
     )
     assert found["params"] == model.params
     assert found["activations"] == model.train_memory(seq=256).activations
     numbers = {"experts": 8, "top_k": 2, "expert_d_ff": 300, "dense": 2, "d_ff": 2048}
-    found = FIGURE.at(**shown, **numbers, windowed=4, window=64, place="two", qk_norm="each head")
+    more = {**shown, **numbers, "windowed": 4, "window": 64, "place": "two", "qk_norm": "each head"}
+    found = FIT.at(**more)
     normed = replace(attention, qk_norm="head")
     experts = fk.models.Experts(experts=8, top_k=2, d_ff=300)
     model = fk.models.transformer(**ends, attention=normed, experts=experts, dense=2, d_ff=2048, norms="both")
@@ -164,18 +178,29 @@ def test_models_that_no_configuration_says():
     windowed = fk.models.transformer(**ends, attention=normed, d_ff=2048, window=window, norms="both")
     whole = fk.models.transformer(**ends, attention=attention, d_ff=2048)
     less = windowed.train_step(seq=256).model_flops - whole.train_step(seq=256).model_flops
-    assert found["a_token"] == (model.train_step(seq=256).model_flops + less) / 256
+    assert MFU.at(**more)["a_token"] == (model.train_step(seq=256).model_flops + less) / 256
 
 
-@pytest.mark.parametrize("device", ["h100-sxm"])
-def test_utilisation_is_the_doctor_s(device):
-    told = fk.doctor(tokens_per_s=51000, model="llama-3-8b", seq=8192, device=device, count=8, recompute="full")
-    found = FIGURE.at(recompute="full")
-    assert (found["mfu"], found["hfu"]) == pytest.approx((told.mfu, told.hfu))
+def test_utilisation_is_the_doctor_s():
+    told = fk.doctor(tokens_per_s=53_336, model="llama-3-8b", seq=8192, device="h100-sxm", count=8, recompute="full")
+    found = MFU.at(recompute="full")
+    assert (found["mfu"], found["hfu"]) == (pytest.approx(told.mfu), pytest.approx(told.hfu))
     assert found["possible"] == "below the peak"
-    assert FIGURE.at(count=1, rate=51000)["possible"] == "no"
+    assert MFU.at(count=1)["possible"] == "no"
     with pytest.raises(ValueError, match="doctor|limit|physical|possible"):
-        fk.mfu(found["a_token"] * 51000, seconds=1, device=device)
+        fk.mfu(found["a_token"] * 53_336, seconds=1, device="h100-sxm")
+
+
+def test_the_first_rate_is_a_published_measurement():
+    """No preset invents one: the row of torchtitan's report, and a model of the list leaves it alone."""
+    text = (Path(fk.__file__).parent / "data/measured/torchtitan.csv").read_text("utf8")
+    assert f'fsdp-8,,bf16,,"FSDP + torch.compile, selective recompute",{PER_GPU},' in text
+    assert MFU.settings()["rate"] == 8 * PER_GPU and MFU.settings()["count"] == 8
+    assert not any(
+        {"rate", "percent", "tokens", "price"} & set(preset) for figure in TASKS for preset in figure.presets.values()
+    )
+    large = MFU.presets["Llama-3.1-405B"]
+    assert MFU.at(**large)["possible"] == "no" and "give the rate of your own run" in MFU.texts(**large)["possible"]
 
 
 @pytest.mark.parametrize("wrong, why", [
@@ -184,95 +209,236 @@ def test_utilisation_is_the_doctor_s(device):
     ({"experts": 4, "top_k": 8}, "A token cannot choose 8 of 4 experts."),
     ({"experts": 4, "dense": 33}, "33 dense layers leave none of 32 for experts."),
     ({"experts": 4, "dense": 32}, "32 dense layers leave none of 32 for experts."),
-    ({"positions": 1024}, "The model has learned positions for 1,024 tokens, and a sequence has 8,192 tokens."),
+    ({"positions": 1024}, "The model has learned positions for 1,024 tokens, and a sequence has {length}."),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused(wrong, why):
-    assert FIGURE.description(**wrong) == why
-    assert set(FIGURE.texts(**wrong).values()) == {"–"}
-    assert all(math.isfinite(each) for each in FIGURE.at(**wrong).values() if isinstance(each, float))
+@pytest.mark.parametrize("word", TASKS.figures)
+def test_what_cannot_be_is_refused(word, wrong, why):
+    figure, length = TASKS[word], "32,768 tokens" if word == "serve" else "8,192 tokens"
+    assert figure.description(**wrong) == why.format(length=length)
+    assert figure.python(**wrong) == f"# {figure.description(**wrong)}"
+    assert set(figure.texts(**wrong).values()) == {"–"}
+    assert all(math.isfinite(each) for each in figure.at(**wrong).values() if isinstance(each, float))
 
 
 def test_what_the_texts_claim():
-    assert "seven conventions" in FIGURE.alt and len(COUNTS) == 7
-    start = FIGURE.at()
-    bars = {row["name"]: row for row in FIGURE.rows()}
+    assert "seven conventions" in MFU.alt and len(COUNTS) == 7
+    start = MFU.at()
+    bars = {row["name"]: row for row in MFU.rows()}
     assert all(bars[name]["share"] == pytest.approx(start["mfu"] * bars[name]["against"]) for name in COUNTS)
-    cut = [row["name"] for row in FIGURE.rows(**FIGURE.presets["DeepSeek-V3"]) if row["drawn"] < row["flops"]]
+    cut = [row["name"] for row in MFU.rows(**MFU.presets["DeepSeek-V3"]) if row["drawn"] < row["flops"]]
     assert cut == ["6N, all parameters"] and not any(row["drawn"] < row["flops"] for row in bars.values())
     assert start["hfu"] > start["mfu"], "flash attention computes its scores again"
 
 
 def test_a_rate_above_the_peak_is_not_called_possible():
     """An H100's peak assumes 1,830 MHz and its limit 1,980 MHz. Eight at 51.47 GFLOPs a token: the peak at 153,800 tokens/s, the limit at 166,400."""
-    found = {rate: FIGURE.at(rate=rate)["possible"] for rate in (153_000, 155_000, 166_000, 167_000)}
+    found = {rate: MFU.at(rate=rate)["possible"] for rate in (153_000, 155_000, 166_000, 167_000)}
     assert list(found.values()) == ["below the peak", "above the peak", "above the peak", "no"]
-    assert set(found.values()) == set(next(each for each in FIGURE.readouts if each.name == "possible").text)
+    assert set(found.values()) == set(next(each for each in MFU.readouts if each.name == "possible").text)
 
 
-@pytest.mark.parametrize("title", PRESETS)
-def test_a_model_of_the_list_comes_with_a_rate_that_its_run_could_have(title):
-    """With Llama-3-8B's 51,000 tokens/s, Llama-3.1-405B had an MFU of 1,626 %. Each model now takes the same third of eight H100s."""
-    found = FIGURE.at(**FIGURE.presets[title])
-    assert found["mfu"] == pytest.approx(FIGURE.at()["mfu"], rel=0.05) and found["possible"] == "below the peak"
-    assert "a model of the list comes with one that takes a third of the peak of eight H100s" in FIGURE.caption
-    assert 0.33 < FIGURE.at()["mfu"] < 0.34 and FIGURE.settings()["count"] == 8
+def test_the_reader_s_four_questions():
+    """What four engineers asked of the page, against the library."""
+    large, adapters = (
+        fk.load("llama-3-70b"),
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+    )
+    asked = {**FIT.presets["Llama-3-70B"], "length": 2048, "recompute": "full"}
+    whole, low = FIT.at(**asked), FIT.at(**asked, trained="LoRA on all linear layers")
+    how = {"seq": 2048, "recompute": "full", "shards": 8}
+    assert whole["memory"] == large.train_memory(**how).total and whole["fits"] == "no"
+    assert (
+        low["memory"] == large.train_memory(**how, trained=fk.LoRA(rank=16, targets=adapters)).total
+        and low["fits"] == "yes"
+    )
+    run, told = RUN.at(), fk.load("llama-3-8b").training(tokens=15e12, device="h100-sxm", count=1024, mfu=0.4, price=2)
+    assert run["device_hours"] == pytest.approx(told.device_hours) and round(told.device_hours, -3) == 542_000
+    assert (run["days"], run["dollars"]) == (pytest.approx(told.days), pytest.approx(told.dollars))
+    device = next(option for option in SERVE.controls["device"].options if option.startswith("H200"))
+    found = SERVE.at(**SERVE.presets["Qwen3-30B-A3B"], device=device)
+    bound = fk.serving.decode("qwen3-30b-a3b", "h200-sxm", context=32768, batch=32)
+    assert found["each_rate"] == pytest.approx(bound.tokens_per_s_per_user) and found["serves"] == "no"
+    assert found["most_users"] == fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, block=1).sequences
 
 
-def test_a_preset_leaves_nothing_of_the_one_before():
-    """GPT-2's 1,024 tokens stayed, and Llama-3-8B then had an MFU of 29.5 %."""
-    for before in FIGURE.presets.values():
-        for title, preset in FIGURE.presets.items():
-            found, alone = FIGURE.at(**before | preset), FIGURE.at(**preset)
-            told = {each.name: (found[each.name], alone[each.name]) for each in FIGURE.readouts}
-            assert all(one == other for one, other in told.values()), (title, told)
-        assert preset["length"] == (1024 if title == "GPT-2" else 8192)
+def test_lines_pass_through_the_numbers_beside_them():
+    """A row of a chart is computed apart from the read-outs."""
+    rng = random.Random(5)
+    for title in rng.sample(list(PRESETS), 4):
+        settings = {
+            **SERVE.presets[title],
+            "users": 64,
+            "context": 4096,
+            "prompt": 100,
+            "servers": 8,
+            "chosen_by": rng.choice(SERVE.controls["chosen_by"].options),
+        }
+        row, found = next(row for row in SERVE.rows(**settings) if row["users"] == 64), SERVE.at(**settings)
+        for name in ("each_rate", "decode_rate", "serving"):
+            assert row[name] == pytest.approx(found[name], rel=1e-12), (title, name)
+        assert row["serves"] == found["serves"]
+        parts = FIT.rows(**FIT.presets[title])
+        assert sum(row["bytes"] for row in parts) == pytest.approx(FIT.at(**FIT.presets[title])["memory"])
+        row, found = (
+            next(row for row in RUN.rows(**RUN.presets[title], fleet=256) if row["devices"] == 256),
+            RUN.at(**RUN.presets[title], fleet=256),
+        )
+        assert row["on_these"] == pytest.approx(found["days"])
+        rule = RUN.at(**RUN.presets[title], fleet=256, tokens=found["chinchilla"])
+        assert row["by_rule"] == pytest.approx(rule["days"]) and rule["tokens_per_parameter"] == pytest.approx(20)
 
 
 def test_a_read_out_says_whose_number_it_is():
     """The weights are one device's share, the cache is all devices'; "fits" says what and where, and a bound is called one."""
-    labels = {each.name: each.label for each in FIGURE.readouts}
-    for name in ("weights_held", "gradients_held", "optimizer_held", "activations", "memory", "fits"):
-        assert labels[name].endswith("each device"), name
-    for name in ("serving", "serves"):
-        assert labels[name].endswith("all devices"), name
-    for name in ("decode_seconds", "decode_rate"):
-        assert "at the roof" in labels[name], name
-    assert len(set(labels.values())) == len(labels) and "raining" in labels["fits"] and "erving" in labels["serves"]
-    assert FIGURE.at()["weights_held"] * 8 == 2 * FIGURE.at()["params"]
+    labels = {each.name: FIT.say(each.label, count=64) for each in FIT.readouts}
+    for name in ("weights_held", "gradients_held", "optimizer_held"):
+        assert labels[name].endswith("each device (1/64)"), name
+    assert FIT.at()["weights_held"] * 8 == 2 * FIT.at()["params"]
+    assert not any(
+        "at least" in labels[name] or "at most" in labels[name] for name in ("memory", "most_batch")
+    )  # a sum of largest parts is no bound
+    labels = {each.name: each.label for each in SERVE.readouts}
+    for name in ("each_rate", "decode_rate", "most_users"):
+        assert labels[name].endswith("at most"), name
+    assert labels["first_seconds"].endswith("at least") and labels["cached"].endswith("all devices")
+    for figure in TASKS:
+        assert len({each.label for each in figure.readouts}) == len(figure.readouts)
 
 
 def test_presets_are_whole_models():
     for title, name in PRESETS.items():
-        switched = {each for each in FIGURE.presets[title] if FIGURE.controls[each].kind == "switch"}
-        assert switched and all(type(FIGURE.presets[title][each]) is bool for each in switched), title
-        assert FIGURE.at(**FIGURE.presets[title])["params"] == fk.load(name).params, title
+        for figure in TASKS:
+            preset = figure.presets[title]
+            switched = {each for each in preset if figure.controls[each].kind == "switch"}
+            assert switched and all(type(preset[each]) is bool for each in switched), title
+        assert MFU.at(**MFU.presets[title])["params"] == fk.load(name).params, title
+
+
+def test_a_preset_leaves_nothing_of_the_one_before():
+    for before in MFU.presets.values():
+        for title, preset in MFU.presets.items():
+            found, alone = MFU.at(**before | preset), MFU.at(**preset)
+            assert all(found[each.name] == alone[each.name] for each in MFU.readouts), title
+
+
+# --- the same in Python ----------------------------------------------------------------------------------------------------------------
+
+
+def executed(figure, settings):
+    names = {}
+    exec(figure.python(**settings), names)
+    return names
+
+
+def agrees(word, settings):
+    """What the text gives is what the read-outs say."""
+    figure = TASKS[word]
+    found = figure.at(**settings)
+    if found["refused"] or found.get("possible") == "no":
+        return False
+    names = executed(figure, settings)
+    model = names["model"]
+    assert (model.params, model.active_params) == (found["params"], found["active"]), settings
+    if word == "fit":
+        assert names["memory"].total == pytest.approx(found["memory"], rel=1e-6), (
+            settings
+        )  # shares are rounded up to bytes
+    elif word == "run":
+        told = [names["run"].days, names["run"].device_hours, names["run"].dollars, names["run"].tokens_per_parameter]
+        assert told == pytest.approx(
+            [found[each] for each in ("days", "device_hours", "dollars", "tokens_per_parameter")], rel=1e-12
+        ), settings
+    elif word == "serve":
+        near = (
+            1e-3 if "blocks" in settings["weights"] or "bits" in settings["weights"] else 1e-12
+        )  # a block may end behind its row
+        told = [names["step"].tokens_per_s_per_user, names["step"].tokens_per_s, names["first"].seconds]
+        assert told == pytest.approx(
+            [found[each] for each in ("each_rate", "decode_rate", "first_seconds")], rel=near
+        ), settings
+        assert near > 1e-12 or names["room"].sequences == found["most_users"]
+    else:
+        assert (names["found"].mfu, names["found"].hfu) == (pytest.approx(found["mfu"]), pytest.approx(found["hfu"]))
+        assert names["others"]["PALM"] == pytest.approx(found["count_3"])
+    return True
+
+
+@pytest.mark.parametrize("word", TASKS.figures)
+def test_the_same_in_python_gives_the_same(word, capsys):
+    figure, rng, done = TASKS[word], random.Random(word), 0
+    own = {
+        name: control
+        for name, control in figure.controls.items()
+        if control.group.split(" › ")[0] != "The model’s sizes"
+    }
+    for title, preset in figure.presets.items():
+        start = {**figure.settings(), **preset}
+        assert f'fk.load("{PRESETS[title]}")' in figure.python(**start)
+        done += agrees(word, {**start, **{name: rng.choice(control.options) for name, control in own.items()}})
+    sizes = {name: control for name, control in figure.controls.items() if name not in own}
+    small = {"layers": 6, "length": 512, "context": 512, "prompt": 128, "vocab": 1024}
+    for _ in range(60):
+        some = {name: rng.choice(sizes[name].options) for name in rng.sample(list(sizes), 5)}
+        settings = {
+            **figure.settings(),
+            **some,
+            **{name: value for name, value in small.items() if name in figure.controls},
+        }
+        done += agrees(word, settings)
+        assert figure.at(**settings)["refused"] or "fk.models.transformer(" in figure.python(**settings)
+    assert done > 30
+
+
+@pytest.mark.parametrize("trained", list(TRAINED))
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "deepseek-v3", "qwen3-30b-a3b", "gpt2"])
+def test_adapters_in_python_are_those_of_the_page(name, trained):
+    for word, more in (("fit", {"length": 512, "states": next(iter(KEPT))}), ("run", {"length": 512})):
+        figure = TASKS[word]
+        settings_ = {**figure.settings(), **settings(name), **more, "trained": trained}
+        assert agrees(word, settings_)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_box_knows_the_names_whose_type_it_reads():
+    names, others = TASKS.paste.names, TASKS.paste.others
+    assert set(READ) <= set(names) and set(PRESETS.values()) <= set(names)
+    assert all(hf_config(name) == config for name, config in names.items())
+    assert all(SAME.get(config["model_type"], config["model_type"]) in FORMS for config in names.values())
+    for text, name in others.items():
+        assert name in names and text == text.lower() and not re.search(r"[\s_.-]", text), text
+    for spelled in ("meta-llama/Meta-Llama-3-70B-Instruct", "Qwen/Qwen3-30B-A3B", "tinyllama"):
+        assert others[re.sub(r"[\s_.-]", "", spelled).lower()] in names
+        assert fk.load(spelled) == fk.load(others[re.sub(r"[\s_.-]", "", spelled).lower()])
+    assert len(json.dumps([names, others])) < 80_000
 
 
 # --- the table for a pasted configuration ----------------------------------------------------------------------------------------------
 
 
 def test_every_family_is_read_or_said_to_be_none_of_it():
-    table = FIGURE.paste.table
-    assert set(table) == {*NUMBERS, *(kind for kind in SAME if SAME[kind] in NUMBERS)} and not set(table) & set(UNABLE)
+    table = TASKS.paste.table
+    assert set(table) == {*FORMS, *(kind for kind in SAME if SAME[kind] in FORMS)} and not set(table) & set(UNABLE)
     assert set(table) | set(UNABLE) == set(families()) | set(SAME) and set(families()) == set(ARCHITECTURES)
 
 
 def test_the_table_sets_controls_that_there_are_and_is_plain_data():
-    for kind, entry in FIGURE.paste.table.items():
-        assert set(entry["set"]) <= set(FIGURE.controls), kind
+    for kind, entry in TASKS.paste.table.items():
+        assert set(entry["set"]) <= set(TASKS.controls), kind
         assert json.loads(json.dumps(entry)) == entry, kind
         for name, value in entry["set"].items():
             if not isinstance(value, dict):
-                FIGURE.controls[name].check(value)
-        rules = [each for each in entry["refused"] if "hidden_act" in each["keys"]]
-        alone = [each for each in rules if each["only"] == ["silu"]]  # of experts
+                TASKS.controls[name].check(value)
+        rules = [each for each in entry["refused"] if each["only"] == [*ACTS]]
+        assert all(each["else"] in ACTS for each in rules) and len(rules) <= 1, kind
+        assert rules or kind in ("bloom", "qwen", "chatglm"), "whose activation is no word of the file"
+        alone = [each for each in entry["refused"] if "hidden_act" in each["keys"] and each["only"] == ["silu"]]
         assert bool(alone) == bool(entry["set"]["experts"]), kind
-        [acts] = [each for each in rules if each not in alone]
-        assert set(acts["only"]) == set(ACTS) - {"relu", "relu2", "quick_gelu"} and acts["else"] in acts["only"]
 
 
 def test_the_table_says_what_must_be_there_and_what_is_taken_for_it():
-    sets = {kind: entry["set"] for kind, entry in FIGURE.paste.table.items()}
+    sets = {kind: entry["set"] for kind, entry in TASKS.paste.table.items()}
     for kind, size in (("qwen3", 128), ("gemma2", 256), ("gpt_oss", 64)):
         assert sets[kind]["head_dim"] == {"keys": ["head_dim", "d_kv"], "missing": size}, kind
     assert sets["mistral"]["kv_heads"] == {"keys": ["num_key_value_heads"], "missing": 8}
@@ -293,11 +459,13 @@ def test_a_reader_does_not_branch_on_what_it_asks():
     assert when(asked, 1, asked * 2).data == {"if": {"keys": ["a"]}, "then": 1, "or": {"times": [{"keys": ["a"]}, 2]}}
     assert (when(3, 1, 2), when(0, 1, 2)) == (1, 2)
     table = reader_table(lambda numbers: {"width": numbers["d_model"]})
+    assert len(table) >= 60
     assert table["kimi_k2"] == table["deepseek_v3"] | {"classes": ["DeepseekV3"]}
 
 
 def test_the_axis_has_plain_numbers():
     """A token of GPT-2 is 0.8 GFLOPs, which was 800m."""
     pytest.importorskip("altair")
-    ticks = re.findall(r">([\d,.]+)</text>", FIGURE.svg(width=340, **FIGURE.presets["GPT-2"]))
+    small = {name: value for name, value in settings("gpt2").items() if name in MFU.controls} | {"length": 1024}
+    ticks = re.findall(r">([\d,.]+)</text>", MFU.svg(width=340, **small))
     assert ticks == ["0", "0.2", "0.4", "0.6", "0.8"]

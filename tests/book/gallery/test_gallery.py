@@ -15,10 +15,11 @@ CELLS = [
     for cell in json.loads(path.read_text("utf8"))["cells"]
     if cell["cell_type"] == "code"
 ]
+CELLS += [path.read_text("utf8") for path in (ROOT / "book/book_ext").glob("*_page.py")]
 
 
 @pytest.mark.parametrize("name", gallery.__all__)
 def test_a_figure_is_shown_tested_and_listed(name):
-    assert any(f"gallery.{name}()" in cell for cell in CELLS), "no chapter shows it"
+    assert any(f"gallery.{name}()" in cell for cell in CELLS), "no chapter and no page shows it"
     assert any(f"{name}()" in text for text in TESTS), "no file in tests/book/gallery makes it"
     assert f":: flopkit.book.gallery.{name}\n" in (ROOT / "book" / "api_book.md").read_text("utf8"), "it is not listed"

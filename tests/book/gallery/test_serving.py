@@ -43,6 +43,9 @@ def test_a_point_is_the_bound(model, arithmetic, batch, context, weights, cache,
         ours.tokens_per_s_per_user
     )
     assert found["bound"] == ours.bound and found["busy"] == pytest.approx(ours.busy)
+    assert found["in_order"] == pytest.approx(ours.in_order.seconds, rel=3e-4)
+    assert found["all_in_order"] == pytest.approx(ours.in_order.tokens_per_s, rel=3e-4)
+    assert found["each_in_order"] == pytest.approx(ours.in_order.tokens_per_s_per_user, rel=3e-4)
     assert found["memory"] == ours.memory and (found["fits"] == "yes") is ours.fits
     row = next(row for row in FIGURE.rows(**settings) if row["users"] == batch)
     assert row["all"] == pytest.approx(ours.tokens_per_s)
@@ -60,7 +63,7 @@ def test_the_ceiling_is_what_a_huge_batch_comes_to(model, context):
 
 def test_where_the_memory_is_full():
     most = fk.serving.largest_batch("llama-3-70b", "h100-sxm", context=8192, count=8)
-    assert int(FIGURE.at(model="Llama 3 70B", context=8192)["most"]) == most
+    assert FIGURE.at(model="Llama 3 70B", context=8192)["users"] == most
     assert FIGURE.at(**FIGURE.presets["One trillion, bf16"])["most"] == 0
 
 
@@ -71,14 +74,21 @@ def test_no_preset_asks_more_of_a_model_than_it_was_made_for():
 
 
 def test_dense_layers_and_attention_one_after_the_other_take_longer():
-    """The caption says that the bound lets them overlap: apart, each takes the longer of its arithmetic and its reading."""
+    """The caption says that the bound lets them overlap: in order, each takes the longer of its arithmetic and its reading."""
     model, card, sizes = fk.load("llama-3-70b"), fk.device("h100-sxm"), {"context": 512, "batch": 453}
     step, read = model.decode(**sizes), model.kv_bytes(context=512, batch=453)
     attention = 453 * 80 * 4 * 64 * 128 * 512  # users, layers, FLOPs a pair and number, heads, head dimension, tokens
     apart = [(step.flops - attention, step.bytes - read), (attention, read)]
     seconds = sum(max(f / 8 / card.peak("bf16"), m / 8 / card.bandwidth) for f, m in apart)
-    together = 1 / FIGURE.at(model="Llama 3 70B", **sizes, count=8)["each"]
-    assert seconds > 1.3 * together and "where one waits for the other" in FIGURE.caption
+    found = FIGURE.at(model="Llama 3 70B", **sizes, count=8)
+    assert seconds > 1.3 / found["each"] and 1 / found["each_in_order"] == pytest.approx(seconds, rel=1e-3)
+    assert "wait for each other" in FIGURE.caption
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_from_which_batch_on_the_dense_layers_are_compute_bound(model):
+    first = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", context=512, part="dense")
+    assert FIGURE.at(model=model, context=512)["dense"] == first
 
 
 @pytest.mark.parametrize("users", [8, 32, 128])
@@ -102,7 +112,7 @@ def test_from_which_batch_on_a_step_is_compute_bound(model, context, weights):
 
 
 def test_the_name_of_a_curve_makes_room_for_the_line_of_the_full_memory():
-    """On a phone, memory is full at 185 users: "one user" begins at 64 and reached beyond. Nor does that line reach the words above it."""
+    """On a phone, memory is full at 200 users: "one user" begins at 64 and reached beyond. Nor does that line reach the words above it."""
     pytest.importorskip("altair")
     drawn_on_a_phone = FIGURE.svg(width=360)
     anchor, right = re.search(

@@ -23,13 +23,20 @@ SMALL = {
         "num_hidden_layers": 4, "moe_layer_end_index": 2},
     "mimo_v2_flash": DECODER | EXPERTS | {"head_dim": 24, "v_head_dim": 12, "n_routed_experts": 6, "sliding_window": 8, "num_hidden_layers": 7, "num_key_value_heads": 1},
     "apertus": DECODER,
+    "bitnet": DECODER,
+    "longcat_flash": {key: value for key, value in LATENT.items() if key not in ("num_hidden_layers", "n_shared_experts", "first_k_dense_replace", "n_group", "topk_group", "moe_intermediate_size", "num_experts_per_tok", "intermediate_size")}
+        | {"num_layers": 2, "zero_expert_num": 0, "head_dim": 4, "ffn_hidden_size": 80, "expert_ffn_hidden_size": 24, "moe_topk": 2},
     "hunyuan_v1_moe": DECODER | {"head_dim": 16, "num_experts": 6, "moe_topk": [1, 2, 2]},
 }  # fmt: skip
 
 
 CLASSES = {"glm4v_text": "AutoModel", "glm4v_moe_text": "AutoModel"}
 
+DEVICES = {"longcat_flash": "cpu"}  # it asks which experts are hit
+NOT_BY_LAYER = {"longcat_flash": "a layer there is two here"}
+
 HARMLESS = {
+    "longcat_flash": {"latent attention has heads of its own": "num_key_value_heads head_dim"},
     "dots1": {"layer_types says it": "max_window_layers"},
     "glm4_moe": {"of the layer that mtp=True adds": "num_nextn_predict_layers"},
     "olmo": {"a clamp is not counted": "clip_qkv"},

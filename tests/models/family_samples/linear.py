@@ -25,8 +25,8 @@ HARMLESS = {
 
 
 def kimi_delta(ours, seq=SEQ, batch=BATCH):
-    """Keys with keys and queries with keys are element by element there, 2·chunk·k_dim multiply-adds a token and head less than by products; and where
-    ours solves a triangular system, half a square, transformers inverts its matrix row by row and multiplies by the inverse."""
+    """keys meet keys, and queries meet keys, element by element and not by products, 2·chunk·k_dim multiply-adds a token and head less; and a triangular
+    matrix is inverted row by row and multiplied by its inverse, where we count a triangular system, half a square."""
     found = convolutions(ours, seq, batch)
     for mixer, layers in mixers(ours):
         if isinstance(mixer, GatedDelta):

@@ -51,7 +51,7 @@ def mixers(ours):
 
 
 def convolutions(ours, seq=SEQ, batch=BATCH):
-    """They run on past the last token."""
+    """the convolutions run on past the last token."""
     found = [
         (each, layers, getattr(each, "channels", None) or each._channels)
         for each, layers in mixers(ours)
@@ -61,7 +61,7 @@ def convolutions(ours, seq=SEQ, batch=BATCH):
 
 
 def chunks(ours, seq=SEQ, batch=BATCH):
-    """B and C are repeated for each head, and one product passes on the states of the chunks; besides the convolutions."""
+    """the convolutions run on past the last token, B and C are repeated for each head, and one product hands on the states of the chunks."""
     found = convolutions(ours, seq, batch)
     for mixer, layers in mixers(ours):
         if isinstance(mixer, StateSpace):

@@ -14,12 +14,16 @@ BART = {
     "encoder_attention_heads": 4, "decoder_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 1, "eos_token_id": 2,
     "bos_token_id": 0, "decoder_start_token_id": 2, "forced_eos_token_id": 2,
 }  # fmt: skip
-SMALL |= dict.fromkeys(("bart", "mbart", "m2m_100", "marian"), BART)
+SMALL |= dict.fromkeys(
+    ("bart", "mbart", "m2m_100", "marian", "pegasus", "blenderbot", "blenderbot-small", "plbart"), BART
+)
 SMALL["whisper"] = {key: value for key, value in BART.items() if key != "max_position_embeddings"} | {
     "max_source_positions": 32, "max_target_positions": 64, "num_mel_bins": 8,
 }  # fmt: skip
 
 CLASSES = dict.fromkeys(SMALL, "AutoModelForSeq2SeqLM") | {"whisper": "AutoModelForSpeechSeq2Seq"}
+
+DEVICES = dict.fromkeys(("pegasus", "blenderbot", "blenderbot-small", "plbart"), "cpu")  # they ask for values of tokens
 
 _T5 = {
     "feed_forward_proj says it": "dense_act_fn is_gated_act",
@@ -29,7 +33,8 @@ _T5 = {
 _BART = {"factors": "scale_embedding", "said twice": "encoder_layers", "of the stacks": "is_decoder"}
 HARMLESS = {
     **dict.fromkeys(("t5", "mt5", "umt5"), _T5),
-    **dict.fromkeys(("bart", "mbart", "marian"), _BART),
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "blenderbot-small", "plbart"), _BART),
+    "blenderbot": _BART | {"of writing": "encoder_no_repeat_ngram_size"},
     "m2m_100": _BART | {"positions have no table": "max_position_embeddings"},
     "whisper": _BART | {"of other heads": "classifier_proj_size", "of timing": "median_filter_width",
         "of training": "apply_spec_augment mask_time_length mask_time_min_masks mask_feature_length mask_feature_min_masks",

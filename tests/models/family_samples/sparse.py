@@ -17,7 +17,18 @@ SMALL["gemma4_text"] = GEMMA_4 | {
     "moe_intermediate_size": 24, "hidden_size_per_layer_input": 0,
 }  # fmt: skip
 
+SMALL["minimax_m3_vl_text"] = DECODER | {
+    "head_dim": 16, "rotary_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 24, "dense_intermediate_size": 80,
+    "shared_intermediate_size": 40, "index_n_heads": 2, "index_head_dim": 8, "index_block_size": 8, "index_topk_blocks": 3, "num_hidden_layers": 4,
+    "layer_types": ["full_attention", "minimax_m3_sparse", "minimax_m3_sparse", "full_attention"], "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+}  # fmt: skip
+
 HARMLESS = {
+    "minimax_m3_vl_text": {
+        "the activation is one of its own": "hidden_act",
+        "limits are not counted": "swiglu_alpha swiglu_limit",
+        "of training": "router_jitter_noise",
+    },
     "deepseek_v32 glm_moe_dsa": {
         "latent attention has heads of its own": "num_key_value_heads head_dim qk_head_dim",
         "mlp_layer_types says it": "first_k_dense_replace",
@@ -39,7 +50,7 @@ HARMLESS = {
 
 
 def _all_experts(ours):
-    """Every expert runs on every token, those that are not chosen on zeros."""
+    """every expert runs on every token, those that are not chosen on zeros."""
     layers = [(block.mlp, count) for block, count in ours.blocks if hasattr(block.mlp, "experts")]
     return sum(
         2 * BATCH * SEQ * count * (mlp.experts - mlp.top_k) * 3 * ours.d_model * mlp.d_ff for mlp, count in layers

@@ -1,19 +1,4 @@
-"""What talks to a kernel: a figure whose sliders a cell further down reads or moves, and a panel that runs experiments.
-
-    from flopkit import widgets
-    from flopkit.book import gallery
-    panel = widgets.explore(gallery.dense_roofline())
-    panel                       # shows the figure
-    panel.settings              # {'tokens': 64, 'd_in': 4096, ...}
-    panel.results["flops"]      # what the model says at these settings
-
-    lab = widgets.experiment_panel()
-    lab                         # shows a choice of experiments, Run and Stop
-    lab.records                 # what was measured, when it has run
-
-The figure is that of the page, with the page's own script; `anywidget` carries the settings to and fro. The panel is made of `ipywidgets`.
-JupyterLab, Notebook and VS Code need no network for either; Colab fetches its own widget manager. There is no arithmetic here.
-"""
+"""A panel that runs experiments."""
 
 from __future__ import annotations
 
@@ -21,8 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Generator
-from functools import cache
+from collections.abc import Generator
 from html import escape
 from typing import Any
 
@@ -31,8 +15,9 @@ from flopkit.charts.figure import Figure
 from flopkit.charts.packages import need
 from flopkit.experiments import NAMES, experiment, short_run
 from flopkit.recordings import Case, records, shown_records
+from flopkit.sizes import positive
 
-__all__ = ["ExperimentPanel", "Explorer", "experiment_panel", "explore"]
+__all__ = ["ExperimentPanel", "experiment_panel"]
 
 PAUSE = 0.05  # s between two cases, in which a kernel reads that Stop was pressed
 # Published rows that stand beside an experiment: of those that have a place on the roof, the device of the newest.
@@ -41,74 +26,6 @@ CONCLUSION = "Each dot is one measurement: a share of its own device's ceiling, 
 NO_KERNEL = (
     "In a notebook with a kernel, a panel stands here: choose an experiment, press Run, and your dots join these."
 )
-
-
-def explore(figure: Figure) -> Explorer:
-    """The figure as a widget.
-
-    >>> from flopkit.charts import Figure, readout, slider
-    >>> def model(s, *, n):
-    ...     s.flops = 2 * n**3
-    >>> figure = Figure(name="square", title="A square product", alt="FLOPs grow with the cube of the size.", model=model,
-    ...                 controls=[slider("n", "Size", [64, 128])], readouts=[readout("flops", "Arithmetic", "FLOPs")])
-    >>> panel = explore(figure)
-    >>> panel.set(n=64)
-    >>> panel.results
-    {'flops': 524288}
-    """
-    if not isinstance(figure, Figure):
-        raise TypeError(
-            f"explore({type(figure).__name__}): give a figure, such as flopkit.book.gallery.dense_roofline()"
-        )
-    return Explorer(figure)
-
-
-class Explorer:
-    """A figure and its widget. `settings` and `results` are what the controls say now, and what the model says of it."""
-
-    def __init__(self, figure: Figure) -> None:
-        self.figure = figure
-        self.widget = _widget()(page=html.unscripted(figure), settings=figure.settings())
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the controls say now, by name."""
-        return dict(self.widget.settings)
-
-    @property
-    def results(self) -> dict[str, Any]:
-        """The model's results at these settings, by name, computed in Python."""
-        return self.figure.at(**self.settings)
-
-    def set(self, **settings: Any) -> None:
-        """Move controls. A slider only goes to values on its ladder."""
-        self.figure.settings(settings)
-        for name, value in settings.items():
-            options = self.figure.controls[name].options
-            if value not in options:
-                nearest = min(options, key=lambda option: abs(option - value))
-                raise ValueError(f"{name}={value!r} is not a step of this slider; the nearest is {nearest!r}")
-        self.widget.settings = {**self.settings, **settings}
-
-    def observe(self, told: Callable[[dict[str, Any]], Any]) -> None:
-        """Call *told* with the settings, whenever a control has moved."""
-        self.widget.observe(lambda change: told(dict(change["new"])), "settings")
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self.widget._repr_mimebundle_(include=include, exclude=exclude)
-
-
-@cache
-def _widget() -> Any:
-    """The class of the widgets, made where one is wanted: anywidget is loaded then."""
-    anywidget, traitlets = need("anywidget"), need("traitlets")
-
-    class FigureWidget(anywidget.AnyWidget):  # type: ignore[misc, name-defined]
-        _esm = "".join((html.STATIC / name).read_text("utf8") for name in ("figure.js", "widget.js"))
-        page = traitlets.Unicode().tag(sync=True)
-        settings = traitlets.Dict().tag(sync=True)
-
-    return FigureWidget
 
 
 def experiment_panel(
@@ -124,7 +41,7 @@ def experiment_panel(
     name : str, optional
         The experiment that is chosen at first.
     limit : float, optional
-        Seconds after which no new case is begun.
+        Seconds that the cases may take together: none is begun that, as long as the longest so far, would end later. One is always measured.
     time_budget : float, optional
         Seconds of a case.
     scale : str, optional
@@ -135,7 +52,7 @@ def experiment_panel(
     ImportError
         Where ipywidgets is missing.
     ValueError
-        For an experiment that there is not, with near ones.
+        For an experiment that there is not, with near ones, and for a limit below 0.
 
     Examples
     --------
@@ -143,9 +60,10 @@ def experiment_panel(
     >>> panel.run()  # the button does the same
     >>> [case["case"] for case in panel.records]
     ['n=16, data=normal', 'n=32, data=normal', 'n=32, data=zeros']
-    >>> panel.status
-    'Done: 3 cases.'
+    >>> panel.status.startswith("Done: 3 cases")
+    True
     """
+    positive("limit", limit, "seconds", zero=True)
     return ExperimentPanel(experiment(name).name, {"limit": limit, "time_budget": time_budget, "scale": scale})
 
 
@@ -225,15 +143,18 @@ class ExperimentPanel:
         try:
             yield
             with contextlib.closing(short_run(self.name, **self._settings)) as run:
-                for case in () if self._stopped else run:
-                    found.append(case)
-                    self.bar.value = time.monotonic() - start
-                    self._say(f"Case {len(found)}: {case['case']}, {case['dtype']}")
-                    yield
-                    if self._stopped:
-                        break
-            if not self._stopped:
-                how, end = "success", "Done"
+                over = None
+                while over is None and not self._stopped:
+                    try:
+                        found.append(case := next(run))
+                    except StopIteration as ended:
+                        over = "The time is up" if ended.value else "Done"
+                    else:
+                        self.bar.value = time.monotonic() - start
+                        self._say(f"Case {len(found)}: {case['case']}, {case['dtype']}")
+                        yield
+            if over is not None:
+                how, end = "success", over
         except Exception as error:
             how, end = "danger", _sentence("The run ended early", error)
         finally:

@@ -1,0 +1,159 @@
+"""Many GPUs: a chunk's way around a ring, and the network cards between two nodes."""
+
+from __future__ import annotations
+
+import math
+
+from flopkit.book.drawings.canvas import Canvas
+from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.sizes import whole
+from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
+from flopkit.parallel.clusters import cluster
+from flopkit.parallel.collectives import all_reduce
+from flopkit.units import count, seconds, si
+
+__all__ = ["node_cards", "ring_all_reduce"]
+
+BOX, HIGH, CHUNK = 84.0, 46.0, 17.0
+
+
+def ring_all_reduce() -> Drawing:
+    """One chunk of a tensor on its way around a ring of four: first it gathers the sum, then it carries the sum to all.
+
+    Examples
+    --------
+    >>> ring_all_reduce().title
+    'In a ring of 4, a chunk makes 6 hops; with 4 chunks, each GPU sends 1.5 times the tensor'
+    """
+    ranks = 4
+    asked = all_reduce(bytes=ranks, ranks=ranks)  # a chunk is one byte
+    hops = asked.steps
+    first, then = "Reduce-scatter: the chunk adds up", "All-gather: the sum goes around"
+    canvases = [_ring(first, ranks, 0, hops // 2), _ring(then, ranks, ranks - 1, hops // 2, carried=ranks)]
+    foot = canvases[-1]
+    foot.lines(
+        0, foot.height - 44,
+        "A number says how many parts are added up.",
+        f"The other {ranks - 1} chunks travel at the same time,",
+        "each one GPU further on.",
+        anchor="start", colour=MUTED,
+    )  # fmt: skip
+    return Drawing(
+        "ring-all-reduce",
+        f"In a ring of {ranks}, a chunk makes {hops} hops; with {ranks} chunks, each GPU sends {asked.sent / ranks:g} times the tensor",
+        f"Two rings of {ranks} GPUs with arrows from each to the next. In the first, chunk 1 starts on GPU 1 and adds one GPU's part at each of "
+        f"{hops // 2} hops, until GPU {ranks} has the sum of all {ranks}. In the second, the sum makes {hops // 2} more hops, until all have it. Each GPU "
+        f"sends a chunk in each of the {hops} steps, and a chunk is 1/{ranks} of the tensor.",
+        canvases,
+    )
+
+
+def _ring(title: str, ranks: int, start: int, hops: int, carried: int | None = None) -> Canvas:
+    """The way of one chunk: *hops* from the GPU *start* on. What it carries grows from 1, or is *carried*."""
+    canvas = Canvas(318 if carried else 246)
+    canvas.text(0, 10, title, anchor="start", bold=True)
+    middles = [
+        (180 + 128 * math.sin(2 * math.pi * (i + 0.5) / ranks - math.pi / 2), 138 - 104 * math.cos(2 * math.pi * (i + 0.5) / ranks - math.pi / 2))
+        for i in range(ranks)
+    ]  # fmt: skip
+    way = [(start + i) % ranks for i in range(hops + 1)]
+    for i, middle in enumerate(middles):
+        ends = _between(middle, middles[(i + 1) % ranks])
+        used = i in way[:-1]
+        canvas.arrow(
+            *ends, colour=ORANGE if used else MUTED, width=2 if used else 1, name="hop" if used else "idle hop"
+        )
+        if used:
+            step = way.index(i) + 1 + (hops if carried else 0)
+            flat = abs(ends[3] - ends[1]) < 1
+            canvas.text((ends[0] + ends[2]) / 2, (ends[1] + ends[3]) / 2 - 10 * flat, f"step {step}", halo=not flat, name="step")  # fmt: skip
+    for i, (x, y) in enumerate(middles):
+        canvas.box(x - BOX / 2, y - HIGH / 2, BOX, HIGH, name=f"GPU {i + 1}", colour=MUTED, fill=0.08)
+        canvas.text(x, y - 11, f"GPU {i + 1}")
+        place = way.index(i) if i in way else None
+        for chunk in range(ranks):
+            at = (x - ranks * CHUNK / 2 + chunk * CHUNK, y + 1, CHUNK, CHUNK)
+            if chunk or place is None:
+                canvas.box(*at, colour=MUTED, fill=0.1, edge=0.8, round=0)
+                continue
+            parts = carried or place + 1
+            whole_sum = parts == ranks
+            canvas.box(
+                *at, str(parts), name=f"chunk on GPU {i + 1}", colour=GREEN if whole_sum else BLUE, fill=0.5, edge=0.8, round=0
+            )  # fmt: skip
+    return canvas
+
+
+def _between(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float, float, float]:
+    """From the edge of the box around *a* to that of the box around *b*."""
+    dx, dy = b[0] - a[0], b[1] - a[1]
+    cut = min(
+        (BOX / 2 + 3) / abs(dx) if abs(dx) > 1 else math.inf, (HIGH / 2 + 3) / abs(dy) if abs(dy) > 1 else math.inf
+    )
+    return a[0] + cut * dx, a[1] + cut * dy, b[0] - cut * dx, b[1] - cut * dy
+
+
+def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
+    """Two nodes and their network cards: a group with all GPUs of both, and eight groups with one GPU in each.
+
+    Parameters
+    ----------
+    gigabytes : int, optional
+        Gradients of the whole model, in GB.
+    where : str, optional
+        A cluster of eight GPUs and eight cards a node.
+
+    Raises
+    ------
+    ValueError
+        For a cluster of other nodes.
+
+    Examples
+    --------
+    >>> node_cards().title
+    'One group of 16 or eight groups of 2: each card sends 2 GB either way'
+    """
+    whole("node_cards", "gigabytes", gigabytes, 1, 10_000)
+    place = cluster(where)
+    if place.per_node != 8:
+        raise ValueError(f"node_cards(where={where!r}): draws eight GPUs a node, and {place.name} has {place.per_node}")
+    each = all_reduce(bytes=gigabytes * 10**9 / 8, ranks=2)
+    both = all_reduce(bytes=gigabytes * 10**9, ranks=16)
+    card = si(each.sent, "B")
+    one_card = gigabytes * 10**9 / place.network
+    words = {
+        "one group of 16, whole model on each": (both.on(place), range(8), "the links in the node take"),
+        "eight groups of 2, an eighth on each": (each.on(place, in_node=1), range(1), "that takes"),
+    }
+    canvases = []
+    for title, (least, members, what) in words.items():
+        canvas = Canvas(176)
+        canvas.text(0, 10, title, anchor="start", bold=True)
+        for node, y in enumerate((34, 118)):
+            cards = y + 30 if node == 0 else y - 14
+            canvas.box(42, y - 5, 316, 34, name=f"node {node + 1}", colour=MUTED, fill=0.06)
+            canvas.text(0, y + 12, f"node {node + 1}", anchor="start")
+            for i in range(8):
+                x = 48 + 38.5 * i
+                mine = i in members
+                canvas.box(x, y, 32, 24, name="member" if mine else "other", colour=BLUE if mine else MUTED, fill=0.6 if mine else 0.15, edge=0, round=0)  # fmt: skip
+                canvas.box(x + 9, cards, 14, 9, name="card of the group" if mine else "card", colour=ORANGE if mine else MUTED, fill=0.8 if mine else 0.3, edge=0, round=0)  # fmt: skip
+        for i in range(8):
+            x = 64 + 38.5 * i
+            mine = i in members
+            canvas.line(x, 73, x, 104, colour=ORANGE if mine else MUTED, width=2 if mine else 1, dash=not mine, name="wire of the group" if mine else "wire")  # fmt: skip
+        canvas.text(0, 160, f"each card sends {card}; {what} {seconds(least)}", anchor="start")
+        canvases.append(canvas)
+    foot = Canvas(56)
+    for x, colour, wording in ((0, BLUE, "GPU of the group"), (150, ORANGE, "card that it uses")):
+        foot.box(x, 2, 14, 14, colour=colour, fill=0.6, edge=0)
+        foot.text(x + 20, 9, wording, anchor="start", colour=MUTED)
+    foot.text(0, 36, f"{si(gigabytes * 10**9, 'B')} over a single card, {seconds(one_card)}, is wrong for both.", anchor="start", colour=MUTED)  # fmt: skip
+    return Drawing(
+        "node-cards",
+        f"One group of 16 or eight groups of 2: each card sends {card} either way",
+        f"Two nodes of eight GPUs, each GPU with a network card ({place.name}). Above, all 16 GPUs exchange the gradients of a whole model, {count(gigabytes, 'GB')}, "
+        f"and the traffic between the nodes goes through all eight cards of each. Below, each GPU has an eighth of the model and exchanges it with one GPU of the other "
+        f"node, through one card; seven such groups beside it use the others. Either way a card sends {card}.",
+        [*canvases, foot],
+    )

@@ -1,0 +1,233 @@
+"""``count``: FLOPs, parameters, weights and KV cache of a model."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from importlib.util import find_spec
+from typing import Any
+
+from flopkit import units
+from flopkit.arithmetic import ratio
+from flopkit.cli import options
+from flopkit.conventions import Convention, as_convention
+from flopkit.devices import device
+from flopkit.dtypes import nbytes
+from flopkit.models.catalogue import any_model
+from flopkit.models.formats import Formats
+from flopkit.models.lora import LoRA
+from flopkit.models.model import Model
+from flopkit.models.unknown_types import UnknownTypeError
+from flopkit.models.vision import ConvNet
+from flopkit.models.weights import formats_of, weight_bytes
+from flopkit.peers.of_transformers import built
+from flopkit.serving import decode, largest_batch
+from flopkit.tables import Table
+from flopkit.training.steps import POLICIES
+
+__all__ = ["EXAMPLES", "arguments", "run"]
+
+EXAMPLES = (
+    "count llama-3-8b --seq 8192",
+    "count config.json --seq 4096 --batch 8",
+    "count llama-3-8b --seq 8192 --batch 16 --device h100-sxm",
+    "count llama-3-8b --seq 8192 --train --recompute full --convention PALM",
+    "count llama-3-8b --seq 2048 --train --lora 16",
+    "count resnet50 --batch 64 --train",
+)
+
+
+_CLOSED = "by a closed form"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``count`` takes."""
+    parser.add_argument("model", help=options.PLACES)
+    parser.add_argument("--seq", type=int, help="tokens of a sequence")
+    parser.add_argument("--batch", type=int, default=1, help="sequences or images (default 1)")
+    parser.add_argument("--device", help="an accelerator, such as h100-sxm: the least time of a step of decoding on it")
+    for side in ("height", "width"):
+        parser.add_argument(f"--{side}", type=int, help="pixels of an image, of a convolutional network (default 224)")
+    parser.add_argument(
+        "--train",
+        action="store_true",
+        help="a training step, its memory with Adam in mixed precision; not a forward pass",
+    )
+    parser.add_argument(
+        "--shards", type=int, metavar="N", help="devices that divide the states of a training step (FSDP)"
+    )
+    parser.add_argument(
+        "--recompute", choices=tuple(POLICIES), help="recomputation policy of the training step (default none)"
+    )
+    parser.add_argument(
+        "--lora",
+        type=int,
+        metavar="RANK",
+        help="train only LoRA adapters of this rank on the query and value projections",
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="FORMAT",
+        help="the format of the weights, for their bytes: bf16, fp8, mxfp4, nf4, q4_k_m, … (default: what the config.json says)",
+    )
+    parser.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
+
+
+def run(asked: argparse.Namespace) -> tuple[Any, Table]:
+    """What a closed form says of the model; where there is none, what counting transformers' own class gives."""
+    for option in ("recompute", "lora", "shards"):
+        if getattr(asked, option) is not None and not asked.train:
+            raise ValueError(f"--{option} goes with --train: it does not affect a forward pass")
+    convention = as_convention(asked.convention)
+    try:
+        model = any_model(asked.model)
+    except UnknownTypeError as unknown:
+        return _by_transformers(asked, convention, unknown)
+    sizes = _of_images(asked, model) if isinstance(model, ConvNet) else _of_sequences(asked, model)
+    sizes["batch"] = asked.batch
+    found: dict[str, Any] = {"model": str(model), "convention": str(convention), "answered by": _CLOSED, **sizes}
+    found |= {"parameters": model.params, "active": model.active_params, "notes": list(model.notes)}
+    if asked.train:
+        how: dict[str, Any] = {"recompute": asked.recompute or "none"}
+        how |= {} if asked.lora is None else {"trained": LoRA(rank=asked.lora)}
+        step = model.train_step(**how, **sizes).under(convention)
+        item, items = step.item
+        found |= {"model FLOPs": step.model_flops, "hardware FLOPs": step.hardware_flops}
+        found[f"FLOPs {item}"] = ratio(step.model_flops, items)
+        if asked.lora is not None:
+            found["trained"] = model.trained_params(how["trained"])
+        found |= {} if asked.shards is None else {"shards": asked.shards}
+        found["training memory"] = _held(asked, model, **how, **sizes)
+    else:
+        cost = model.forward(**sizes).under(convention)
+        if isinstance(model, ConvNet):
+            item, items = "an image", asked.batch
+        else:
+            item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
+        found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
+    stored = _stored(asked, model)
+    found[f"weights in {stored}"] = (
+        weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+    )
+    if asked.device is not None:
+        found |= _decoding(asked, model)
+    elif isinstance(model, Model) and model.writes and not asked.train:
+        found |= _cache(asked, model)
+    what = "training step" if asked.train else "forward"
+    size = f"{items // asked.batch:,} tokens" if item == "a token" else f"{sizes['height']} × {sizes['width']} pixels"
+    return _printed(found, f"{model}, {what}: {asked.batch:,} × {size}, convention {convention}", sizes)
+
+
+def _printed(found: dict[str, Any], caption: str, sizes: dict[str, Any]) -> tuple[Any, Table]:
+    caption = "; ".join([caption, found["answered by"], *found["notes"]])
+    about = ("model", "convention", "answered by", "notes", *sizes)
+    rows = [{"quantity": name, "value": _shown(name, value)} for name, value in found.items() if name not in about]
+    return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
+
+
+def _stored(asked: argparse.Namespace, model: Model | ConvNet) -> Formats:
+    """The formats of the weights that an option or the model's file gives, else bf16."""
+    if isinstance(model, Model):
+        return formats_of(model, asked.weights)
+    if asked.weights is not None:
+        raise ValueError(f"--weights is for transformers: of {model} the number formats are not read")
+    return Formats()
+
+
+def _cache(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """Bytes of keys and values where each text has as many tokens as asked; states of linear attention are none."""
+    held = model.kv_bytes(context=asked.seq, batch=asked.batch, dtype=model.cache_format(None))
+    return {"KV cache": held, "KV cache a token": ratio(held, asked.batch * asked.seq)}
+
+
+def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, Any]:
+    """The cache, and the least time of a step of decoding at the end of each text.
+
+    Where the card has no peak for the format of the weights, they are only stored in it.
+    """
+    if asked.train:
+        raise ValueError("--device goes with a forward pass, for the time of decoding; of a training step: doctor")
+    if not isinstance(model, Model) or not model.writes:
+        raise ValueError(f"--device: {model} makes no text token by token, and this is the bound of such a step")
+    card, stored = device(asked.device), _stored(asked, model)
+    peaks = [each for each in stored.arithmetic() if each in card.dtypes]
+    compute = max(peaks, key=card.peak, default="bf16" if "bf16" in card.dtypes else "fp16")
+    bound = decode(model, card, context=asked.seq, batch=asked.batch, weights=stored, compute=compute)
+    found = _cache(asked, model) | {
+        "decoding step, at least": bound.seconds,
+        "its parts in order, at least": bound.in_order.seconds,
+    }
+    if bound.expected is not None and asked.batch > 1:
+        found["its experts by chance, in order, at least"] = bound.expected.in_order.seconds
+    found["tokens a second, at most"] = bound.tokens_per_s
+    if bound.available is not None:
+        found["texts that fit at once"] = largest_batch(model, card, context=asked.seq, weights=stored)
+        if not bound.fits:
+            both = units.si(bound.memory, "B"), units.si(bound.available, "B")
+            found["does not fit"] = f"{both[0]} of weights and cache, {both[1]} of {'usable ' * bound.usable}memory"
+    return found
+
+
+def _held(asked: argparse.Namespace, model: Any, **how: Any) -> Any:
+    """Bytes of a training step on one device; None where they are not known and no shards are asked for."""
+    if asked.shards is None:
+        with contextlib.suppress(ValueError):  # linear attention and T5's biases: what they keep is not known here
+            return model.train_memory(**how).total
+        return None
+    if isinstance(model, ConvNet):
+        raise ValueError(f"--shards: how {model} is divided among devices is not known here")
+    return model.train_memory(shards=asked.shards, **how).total
+
+
+def _by_transformers(asked: argparse.Namespace, convention: Convention, unknown: UnknownTypeError) -> tuple[Any, Table]:
+    """What transformers' own class does, for a type without a closed form."""
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        raise unknown
+    for option in ("recompute", "lora", "shards", "device", "height", "width", "weights"):
+        if getattr(asked, option) is not None:
+            raise ValueError(f"--{option} needs a closed form: {unknown}")
+    made = built(asked.model)
+    report = made.count(seq=asked.seq, batch=asked.batch, train=asked.train).under(convention)
+    sizes: dict[str, Any] = {"seq": asked.seq, "batch": asked.batch}
+    by = f"counted: {made.made_by}, for there is no closed form"
+    found: dict[str, Any] = {"model": made.name, "convention": str(convention), "answered by": by, **sizes}
+    found |= {"parameters": made.params, "notes": [note for note in report.notes if not note.startswith(made.made_by)]}
+    if asked.train:
+        found |= {"model FLOPs": report.model_flops, "hardware FLOPs": report.hardware_flops}
+    else:
+        found["FLOPs"] = report.model_flops
+    if asked.seq is not None:
+        found["FLOPs a token"] = ratio(report.model_flops, asked.batch * asked.seq)
+    found["weights in bf16"] = nbytes(made.params, "bf16")
+    what = "training step" if asked.train else "forward"
+    size = f"{asked.batch:,} × {'an input' if asked.seq is None else f'{asked.seq:,} tokens'}"
+    return _printed(found, f"{made.name}, {what}: {size}, convention {convention}", sizes)
+
+
+def _of_sequences(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """The length that options give."""
+    for side in ("height", "width"):
+        if getattr(asked, side) is not None:
+            raise ValueError(f"--{side} is for convolutional networks: {model} has no images of that size")
+    if asked.seq is None and model.patches is None:
+        raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
+    return {"seq": asked.seq}
+
+
+def _of_images(asked: argparse.Namespace, model: ConvNet) -> dict[str, Any]:
+    """The size of images that options give."""
+    if asked.seq is not None:
+        raise ValueError(f"--seq: {model} reads images and no tokens; --height and --width are their size")
+    return {side: 224 if getattr(asked, side) is None else getattr(asked, side) for side in ("height", "width")}
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "not known here"
+    if "FLOPs" in name:
+        return units.si(value, "FLOPs")
+    if isinstance(value, str):
+        return value
+    if "at least" in name or "at most" in name:
+        return units.si(value, "s") if "at least" in name else f"{value:,.1f}"
+    return units.si(value, "B") if any(word in name for word in ("cache", "memory", "weights")) else f"{value:,}"

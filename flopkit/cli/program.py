@@ -1,0 +1,121 @@
+"""The program: it finds the command that is asked for, runs it and prints what it
+gives."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from flopkit.__about__ import __version__
+
+__all__ = ["COMMANDS", "main"]
+
+# Each is a module beside this one, loaded where it is asked for: EXAMPLES of its use,
+# arguments(parser), which adds what it takes, and run(asked), which gives what --json
+# prints and what is printed else.
+COMMANDS = {
+    "devices": "Peaks and bandwidths of accelerators.",
+    "count": "FLOPs, parameters, weights and KV cache of a model. A closed form answers; for a type without one, transformers' own "
+    "class is built without memory and counted, where torch and transformers are installed. The output says which.",
+    "doctor": "MFU of a run, and what explains an MFU that somebody reported.",
+    "train": "A whole training run: hours, device-hours, energy and dollars.",
+    "measure": "Run one experiment without saving it, or measure and save this machine's ceilings.",
+    "record": "The experiments on this machine, kept in a file; a second run goes on with it.",
+    "counters": "Counted FLOPs beside what the hardware's own counters saw: Nsight Compute, GPM, perf.",
+}
+EXAMPLES = (
+    "devices",
+    "count llama-3-8b --seq 8192",
+    "doctor --tokens-per-s 9600 --model llama-2-7b --seq 4096 --device h100-sxm --reported 0.46",
+)
+
+LONGEST = 2000  # characters of an error: what somebody gave may be a whole file
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as those of the functions are."""
+
+    def error(self, message: str) -> Any:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 where experiments failed or counts
+    differ, 2 where the input is wrong, 130 where the user stopped it.
+
+    Parameters
+    ----------
+    argv : Sequence[str], optional
+        The arguments. None: those of the program.
+
+    Examples
+    --------
+    >>> main(["count", "gpt2", "--seq", "1024", "--convention", "SIX_N"])
+    gpt2, forward: 1 × 1,024 tokens, convention SIX_N; by a closed form
+    quantity          value
+    parameters        124,439,808
+    active            124,439,808
+    FLOPs             254.9 GFLOPs
+    FLOPs a token     248.9 MFLOPs
+    weights in bf16   248.9 MB
+    KV cache          37.75 MB
+    KV cache a token  36.86 kB
+    0
+    """
+    try:
+        words = sys.argv[1:] if argv is None else argv
+        asked = _parser(words).parse_args(words)
+        result, table = asked.run(asked)
+        text = json.dumps(result, ensure_ascii=False, indent=1, default=float) if asked.json else str(table)
+        print(_harmless(text), flush=True)
+    except BrokenPipeError:  # a reader such as head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, TypeError, ArithmeticError, OSError, RecursionError, ImportError, MemoryError) as error:
+        said = " ".join(str(error).split()) or "not enough memory"
+        said = said if len(said) <= LONGEST else f"{said[: LONGEST // 2]} … {said[-LONGEST // 2 :]}"
+        print(_harmless(f"flopkit: {said}"), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as stop:
+        print(f"flopkit: {stop or 'interrupted'}", file=sys.stderr)
+        return 130
+    return 1 if getattr(asked, "failed", False) else 0
+
+
+def _harmless(text: str) -> str:
+    """*text* as a terminal can show it: what would move its cursor, set its title or turn
+    the line round is spelled out, as JSON spells it."""
+    return re.sub(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", lambda odd: f"\\u{ord(odd[0]):04x}", text
+    )
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of these words: of the commands, only one among them is loaded."""
+    parser = _Parser(prog="python -m flopkit", description="Every FLOP accounted for.", **_help(EXAMPLES))
+    parser.add_argument("--version", action="version", version=f"flopkit {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar=" | ".join(COMMANDS))
+    for name, text in COMMANDS.items():
+        if name not in words:
+            commands.add_parser(name, help=text)
+            continue
+        command = import_module(f"flopkit.cli.{name}")
+        added = commands.add_parser(name, help=text, description=text, **_help(command.EXAMPLES))
+        added.set_defaults(run=command.run)
+        added.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+        command.arguments(added)
+    return parser
+
+
+def _help(examples: Sequence[str]) -> dict[str, Any]:
+    shown = "".join(f"\n  python -m flopkit {line}" for line in examples)
+    return {
+        "epilog": f"examples:{shown}",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }

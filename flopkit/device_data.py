@@ -1,0 +1,269 @@
+"""The file of devices: what stands in it, and by which names people and drivers call them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from flopkit import names
+from flopkit.derivations import Derivation
+
+__all__ = ["aliases", "entries", "find", "key", "near", "read"]
+
+_MAKERS = "nvidia|amd|google|intel|habana|aws|huawei|apple"
+_BRANDS = "tesla|geforce|instinct|cloud"
+_SOURCED = {
+    "memory": "memory_source",
+    "usable": "usable_source",
+    "link_bandwidth": "link_source",
+    "ceilings": "ceilings_source",
+}
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    text = files("flopkit").joinpath("data/devices.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text, parse_float=Decimal)  # Decimal: 989.4 x 10^12 is then a whole number
+
+
+@cache
+def entries() -> Mapping[str, Mapping[str, Any]]:
+    """The arguments of `flopkit.Device`, by name, in the order of the data."""
+    sources = _data()["sources"]
+    rows = {name: entry for name, entry in _data().items() if name != "sources"}
+    return MappingProxyType({name: read(entry, sources) for name, entry in rows.items()})
+
+
+@cache
+def aliases() -> Mapping[str, str]:
+    """Other names, and the device that each stands for."""
+    return {spelled: name for name in entries() for spelled in _data()[name].get("aliases", ())}
+
+
+@cache
+def _printed() -> Mapping[str, str]:
+    """What drivers and frameworks print of a device whose letters are also another's name."""
+    return {spelled: name for name in entries() for spelled in _data()[name].get("printed", ())}
+
+
+def read(entry: Mapping[str, Any], sources: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `flopkit.Device` that an entry of the file says.
+
+    Memory is what the driver reports, and what the maker prints (in decimal GB) where no driver's report is known.
+    """
+
+    def cited(key: str) -> str:
+        return f"{sources[key]['title']} (read {sources[key]['read']})"
+
+    used = [*entry["sources"], *["aws-ec2-clocks"] * ("highest_clock_MHz" in entry)]
+    memory = None
+    if "memory_MiB" in entry:
+        memory = float(entry["memory_MiB"] * 2**20)
+    elif "memory_GB" in entry:
+        memory = float(entry["memory_GB"] * 10**9)
+    by_field = {field: cited(entry[key]) for field, key in _SOURCED.items() if key in entry}
+    if memory is not None:
+        by_field.setdefault("memory", "as the maker prints it, read as decimal GB")
+    return {
+        "title": entry["title"],
+        "vendor": entry["vendor"],
+        "year": entry["year"],
+        "watts": entry.get("watts"),
+        "peak": {key: float(rate * 10**12) for key, rate in entry["peak_TFLOPs"].items()},
+        "bandwidth": float(entry["bandwidth_GBps"] * 10**9),
+        "memory": memory,
+        "usable": float(entry["usable_MiB"] * 2**20) if "usable_MiB" in entry else None,
+        "link_bandwidth": float(entry["link_GBps"] * 10**9) if "link_GBps" in entry else None,
+        "ceilings": {key: float(rate * 10**12) for key, rate in entry.get("ceilings_TFLOPs", {}).items()},
+        "source": "; ".join(map(cited, used)),
+        "sources": by_field,
+        "notes": entry.get("notes", ""),
+        "derivation": _derivation(entry),
+        "sparse": entry.get("sparse", ()),
+    }
+
+
+def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
+    if "derivation" not in entry:
+        return None
+    highest = entry.get("highest_clock_MHz")
+    return Derivation(
+        unit=entry["derivation"]["unit"],
+        units=entry["derivation"]["units"],
+        clock=entry["derivation"]["clock_MHz"] * 1e6,
+        flops_per_clock=entry["flops_per_clock"],
+        own_clock={key: mhz * 1e6 for key, mhz in entry.get("own_clock_MHz", {}).items()},
+        highest_clock=None if highest is None else highest * 1e6,
+    )
+
+
+# -- names ------------------------------------------------------------------------------------------------------
+
+
+def key(name: str) -> str:
+    """A name without what names leave out: case, spaces, punctuation, maker and brand.
+
+    >>> key("NVIDIA GeForce RTX 4090"), key("Intel(R) Arc(TM) Pro B60 Graphics")
+    ('rtx4090', 'arcprob60graphics')
+    """
+    bare = names.plain(name).replace("(r)", "").replace("(tm)", "")
+    return re.sub(rf"^({_MAKERS})?({_BRANDS})?(?=.)", "", bare)
+
+
+@cache
+def _meant() -> Mapping[str, str]:
+    """The device of every key; what a driver prints with its maker's name in front, whole."""
+    spelled = {key(one): name for one, name in (*((name, name) for name in entries()), *aliases().items())}
+    whole = {names.plain(one): name for one, name in _printed().items()}
+    return spelled | {one: name for one, name in whole.items() if one not in spelled}
+
+
+def find(name: Any) -> str:
+    """The device that *name* is a spelling of.
+
+    Raises
+    ------
+    ValueError
+        For one that is not in the data, with near names of the same class only, and with
+        the line that makes such a device.
+    TypeError
+        For what is no text.
+
+    Examples
+    --------
+    >>> find("Tesla V100-PCIE-16GB"), find("AMD Instinct MI250X"), find("mi250x")
+    ('v100-pcie-16gb', 'mi250x-gcd', 'mi250x')
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name={name!r} is not a device in the data: must be a name, such as {next(iter(entries()))!r}")
+    if name in entries():
+        return name
+    if name in _printed():
+        return _printed()[name]
+    for spelled in (names.plain(name), key(name)):
+        if spelled in _meant():
+            return _meant()[spelled]
+    if (other := names.elsewhere(name)) and "fk.device" not in other:
+        raise ValueError(f"name={name!r} is not a device in the data; here it is {other}")
+    close = [] if (told := _told(name)) else near(name)
+    did_you = f"; did you mean {' or '.join(filter(None, (', '.join(close[:-1]), close[-1])))}?" if close else ";"
+    raise ValueError(
+        f"name={name!r} is not a device in the data{did_you}{f' {told};' if told else ''} flopkit.device_names() lists them. Another card is "
+        f"fk.Device({name!r}, peak={{'bf16': ...}}, bandwidth=..., memory=...), in dense FLOP/s, bytes/s and bytes"
+    )
+
+
+_OTHER = re.compile(r"^(ti|super|max|ultra|pro|laptop|mobile|sff)")
+_MEMORY = re.compile(r"(?<![\da-z])(\d{2,3}) ?gb?(?![\da-z])", re.IGNORECASE)
+
+
+def near(name: str) -> list[str]:
+    """Names of the class that *name* is of, for one that is not known.
+
+    The same letters and the same number: an H20 is no H200, an MI308X no MI300X, a V100S no V100. What follows the number either begins
+    as it does here, or differs in few letters, and where it says how much memory there is, that is the card's: a part for laptops, with
+    more memory, or with Ti behind its number, is another device.
+
+    >>> near("H100"), near("RTX 4090 Laptop GPU"), near("MI308X"), near("Trainium4")
+    (['h100-sxm', 'h100-pcie', 'h100-nvl'], [], [], [])
+    >>> near("A100-80G"), near("Apple M4"), near("4090")
+    (['a100-sxm-80gb', 'a100-pcie-80gb'], [], ['rtx-4090'])
+    """
+    memory = _MEMORY.search(name)
+    bare = _MEMORY.sub("", name)
+    letters, number, rest = _class(key(bare))
+    glued = re.search(r"\d([a-z]+)", bare.lower())
+    found: dict[str, None] = {}
+    for spelled, meant in (*((one, one) for one in entries()), *aliases().items()):
+        its_letters, its_number, its_rest = _class(key(_MEMORY.sub("", spelled)))
+        if number:
+            same = its_number == number and (_alike(letters, its_letters) or (not letters and len(number) == 4))
+            other = (not rest and _OTHER.match(its_rest)) or (
+                glued and len(glued[1]) < 3 and not its_rest.startswith(glued[1])
+            )
+            if same and not other and (its_rest.startswith(rest) or _alike(rest, its_rest)):
+                found[meant] = None
+        elif letters and (its_letters.startswith(letters) or _alike(letters, its_letters)):
+            found[meant] = None
+    if memory:
+        found = {one: None for one in found if re.search(rf"\b{memory[1]} GB", entries()[one]["title"])}
+    return [one for one in entries() if one in found][: names.MOST]
+
+
+def _class(spelled: str) -> tuple[str, str, str]:
+    """Letters, the number after them, and what follows: rtx, 4080, super."""
+    letters, number, rest = re.match(r"([^\d]*)(\d*)(.*)", spelled, re.S).groups()  # type: ignore[union-attr]
+    return letters, number, rest
+
+
+def _alike(one: str, other: str) -> bool:
+    """The same, or a slip apart."""
+    from difflib import SequenceMatcher  # loaded when something is wrong, and not with every import
+
+    return one == other or (min(len(one), len(other)) > 3 and SequenceMatcher(None, one, other).ratio() > 0.75)
+
+
+# -- names that are no card's ------------------------------------------------------------------------------------
+
+# AWS, Google Cloud and Azure: what the names of their machines begin with, and the card in them.
+_MACHINES = {
+    "p3dn": "v100-sxm", "p3": "v100-sxm-16gb", "g4dn": "t4", "p4de": "a100-sxm-80gb", "p4d": "a100-sxm-40gb", "g5": "a10g", "g6e": "l40s",
+    "g6": "l4", "p5e": "h200", "p5en": "h200", "p5": "h100-sxm", "p6-b200": "b200", "p6-b300": "b300", "trn1": "trainium", "trn1n": "trainium",
+    "trn2": "trainium2", "trn3": "trainium3", "inf2": "inferentia2", "a2-highgpu": "a100-sxm-40gb", "a2-megagpu": "a100-sxm-40gb",
+    "a2-ultragpu": "a100-sxm-80gb", "a3-highgpu": "h100-sxm", "a3-megagpu": "h100-sxm", "a3-edgegpu": "h100-sxm", "a3-ultragpu": "h200",
+    "a4-highgpu": "b200", "a4x-highgpu": "gb200", "g2-standard": "l4",
+}  # fmt: skip
+_ARCHITECTURES = {
+    "gfx90a": "mi210, mi250 or mi250x", "gfx942": "mi300a, mi300x or mi325x", "gfx950": "mi350x or mi355x", "sm70": "a V100", "sm75": "a T4",
+    "sm80": "an A100 or A30", "sm86": "an A10, A40 or RTX 30", "sm89": "an L4, L40S or RTX 40", "sm90": "an H100, H200 or H20",
+    "sm100": "a B200", "sm103": "a B300", "sm120": "an RTX 50",
+}  # fmt: skip
+# What a slice of a pod is called after, its chip, and the chips that one of its number is: v2 to v5p count cores, two a chip.
+_PODS = {"v3": ("tpu-v3", 2), "v4": ("tpu-v4", 2), "v5p": ("tpu-v5p", 2), "v5litepod": ("tpu-v5e", 1), "v5e": ("tpu-v5e", 1), "v6e": ("tpu-v6e", 1)}  # fmt: skip
+
+
+def _told(name: str) -> str:
+    """What *name* is instead of a card, and what to type; empty where that is not known.
+
+    >>> _told("v4-8")
+    "it is a slice of a pod: flopkit.device('tpu-v4'), count=4"
+    >>> _told("8x H100 SXM")
+    "it says how many: flopkit.device('H100 SXM'), count=8"
+    """
+    text = name.strip()
+    if re.search(r"\bMIG\b|\b\d+g\.\d+gb\b", text, re.IGNORECASE):
+        return "a MIG slice has a share of its card's peak and bandwidth"
+    if re.search(r"\bGRID\b|-\d+[QCBA]$", text):
+        return "a virtual GPU is a share of a card"
+    if re.search(r"(?i)\blaptop\b|\bmobile\b|max-q design", text):
+        return "a laptop's part has other peaks than the card of its number, and they depend on the power that the laptop allows"
+    if re.match(r"(?i)(nvidia[ -])?[dh]gx\b", text):
+        return "it is a machine: name one of its cards, and say how many in count="
+    if names.plain(text) in _ARCHITECTURES:
+        return f"it is an architecture, which {_ARCHITECTURES[names.plain(text)]} has"
+    many = re.fullmatch(r"(\d+)\s*[x×*]\s*(\D.*)", text) or re.fullmatch(r"(.*\d)\s*[x×*]\s*(\d+)", text)
+    if many:
+        count, card = (many[1], many[2]) if many[1].isdigit() else (many[2], many[1])
+        return f"it says how many: flopkit.device({card!r}), count={count}"
+    pod = re.fullmatch(r"(?:tpu[-_ ]?)?(v\d[a-z]*)-(\d+)", text.lower())
+    if pod and pod[1] in _PODS:
+        chip, a_chip = _PODS[pod[1]]
+        return f"it is a slice of a pod: flopkit.device({chip!r}), count={max(1, int(pod[2]) // a_chip)}"
+    machine = next(
+        (begin for begin in sorted(_MACHINES, key=len, reverse=True) if re.match(rf"{begin}[.-]", text.lower())), None
+    )
+    if machine:
+        return (
+            f"it is a machine, of one or more {_MACHINES[machine]}: flopkit.device({_MACHINES[machine]!r}), with count="
+        )
+    if re.fullmatch(r"(?i)(cuda|gpu|auto)(:\d+)?", text):
+        return "flopkit.device() asks torch which card it uses"
+    if re.search(r"(?i)^cpu$|x86_64|aarch64|\bxeon\b|\bepyc\b|\bcore\(tm\) i|\bryzen [3579]\b", text):
+        return "of a processor, flopkit.ceilings() measures what it reaches, and flopkit.device('here') is that"
+    return ""

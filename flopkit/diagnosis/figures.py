@@ -1,0 +1,189 @@
+"""Numbers as people print them: a value, and how far from it the number may lie that was printed like this."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from flopkit.sizes import positive, short
+from flopkit.sizes.values import LARGEST
+
+__all__ = ["Figure", "Reported", "figure", "reported_share"]
+
+_NUMBER = r"((?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d+)?|\.\d+)(?:[eE]([+-]?\d+))?"
+_LETTERS = {"": 0, "k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "G": 9, "T": 12}
+_FEWEST = 2  # an int is taken to have at least two digits that mean something: 400 is 395 to 405
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A printed number.
+
+    Attributes
+    ----------
+    value : float
+        The number.
+    half : float
+        Half of its last digit: as far from it the number may lie.
+    loose : float
+        The same where the zeros at the end of a whole number are no digits: of 14,000
+        it is 500. Where there are none, *half*.
+
+    Examples
+    --------
+    >>> figure("rate", "1.42e14").half, figure("rate", 51_000)
+    (500000000000.0, Figure(value=51000.0, half=0.5, loose=500.0))
+    """
+
+    value: float
+    half: float
+    loose: float
+
+    @property
+    def errors(self) -> tuple[float, float]:
+        """*half* and *loose* as shares of the number."""
+        return self.half / self.value, self.loose / self.value
+
+
+def figure(name: str, given: Any, unit: str = "", units: Mapping[str, float] | None = None) -> Figure:
+    """Read a number and the digits that it was printed with.
+
+    Text: its digits. A whole number, as text or not: zeros at its end may be digits or
+    not, and at least two digits are; ``"24k"`` is such a number. A float has no zeros at its end; the digits of its
+    repr count, at least three of them.
+
+    Parameters
+    ----------
+    name : str
+        What the argument is called.
+    given : Any
+        A number, or text such as ``"1.42e14"``, ``"51,000"``, ``"3.7k"`` or
+        ``"5912.1 ms"``.
+    unit : str, optional
+        What it is a number of, for the error.
+    units : Mapping[str, float], optional
+        The words that may stand behind it, in lower case, and what each multiplies it
+        by.
+
+    Raises
+    ------
+    ValueError
+        For what is not above 0 and finite, and for text that is no number.
+    TypeError
+        For what is neither a number nor text.
+
+    Examples
+    --------
+    >>> figure("tokens", "16.384M").value, figure("step_seconds", "5912.1 ms", units={"ms": 1e-3}).half
+    (16384000.0, 5e-05)
+    """
+    if isinstance(given, str):
+        return _of_text(name, given, unit, units or {})
+    value = positive(name, given, unit, most=float(LARGEST), instead=", or text with its digits, such as '51.2k'")
+    if isinstance(value, int) or float(value).is_integer():
+        return _whole(int(value))
+    exact = Decimal(_printed(given))
+    digits, exponent = len(exact.as_tuple().digits), int(exact.as_tuple().exponent)
+    half = float(Decimal(1).scaleb(exponent)) / 2
+    return Figure(float(value), half / 10 ** max(0, 3 - digits), half)
+
+
+def _of_text(name: str, given: str, unit: str, units: Mapping[str, float]) -> Figure:
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([kKmMbBGT]?)\s*([^\d.,+-]*?)\s*", given)
+    letter, word = (match[3], match[4].lower()) if match else ("", "")
+    if letter.lower() + word in units:
+        letter, word = "", letter.lower() + word  # the "m" of "ms" is no million
+    if not match and (plain := _plain(given)) is not None:
+        return figure(name, plain, unit)  # -5, nan: an error that says what is wrong
+    if not match or word not in ("", *units):
+        also = f", or with a unit: {', '.join(list(units)[:4])}" if units else ""
+        raise ValueError(
+            f"{name}={short(given)}: must be a number{unit and f' of {unit}'} such as '51,000', '51.0k' or '5.1e4'{also}"
+        )
+    scale = units.get(word, 1.0)
+    text = match[1].replace(",", "").replace("_", "")
+    power = int(match[2] or 0) + _LETTERS[letter]
+    if abs(power) > 400 or len(text) > 60:
+        raise ValueError(f"{name}={short(given)}: must be a finite number{unit and f' of {unit}'} above 0")
+    printed = Decimal(text)
+    value = float(printed.scaleb(power) * Decimal(repr(scale)))
+    positive(name, value, unit, most=float(LARGEST))
+    if "." not in text and not match[2] and not letter:
+        whole = _whole(int(printed))
+        return Figure(value, whole.half * scale, whole.loose * scale)
+    half = float(Decimal(1).scaleb(int(printed.as_tuple().exponent) + power)) / 2 * scale
+    return Figure(value, 0.5 * scale if "." not in text and letter else half, half)
+
+
+def _printed(value: Any) -> str:
+    """The digits of a float: of one in single precision those that it has."""
+    return str(value) if type(value).__module__ == "numpy" else repr(float(value))
+
+
+def _plain(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return int(value) if value.is_integer() else value
+
+
+def _whole(value: int) -> Figure:
+    digits = len(str(value).rstrip("0"))
+    zeros = len(str(value)) - max(digits, min(_FEWEST, len(str(value))))
+    return Figure(float(value), 0.5, 10**zeros / 2)
+
+
+# -- a reported utilisation -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reported:
+    """An MFU as somebody printed it: a share, the step of its last digit, and whether it was printed in TFLOP/s."""
+
+    share: float
+    step: float
+    of_rate: bool = False
+
+
+_RATES = {f"{letter}{unit}{one}": scale for letter, scale in {"t": 1e12, "p": 1e15, "g": 1e9}.items()
+          for unit in ("flop/s", "flops", "flops/s", "f/s", "f") for one in ("", "/gpu", "/device", "/chip")} | {"flop/s": 1.0, "flops": 1.0}  # fmt: skip
+
+
+def reported_share(reported: Any, peak: float) -> Reported:
+    """A reported MFU: a share, per cent, or TFLOP/s of one device, of which *peak* makes a share.
+
+    >>> reported_share("45.51 %", 1e15).share, reported_share("220.9 TFLOP/s", 989.4e12).of_rate
+    (0.4551, True)
+    """
+    given = reported if isinstance(reported, str) else positive("reported", reported, most=float(LARGEST))
+    text = str(given).strip() if isinstance(given, (str, int)) else _printed(reported)
+    rate = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/]+)", re.sub(r"^(\d{1,3}),(\d{3})(?![\d,])", r"\1\2", text))
+    if rate and rate[2].lower() in _RATES:
+        scale = _RATES[rate[2].lower()] / peak
+        step = float(Decimal(1).scaleb(int(Decimal(rate[1]).as_tuple().exponent)))
+        positive("reported", float(rate[1]))
+        return Reported(float(rate[1]) * scale, step * scale, of_rate=True)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%|per ?cent)?(?:\s*[MmHh][Ff][Uu])?", text)
+    if not match or not 0 < float(match[1]) <= LARGEST:
+        raise ValueError(
+            f"reported={short(reported)}: must be a share such as 0.41, or per cent such as '41 %', or '405 TFLOP/s' of a device"
+        )
+    value = Decimal(match[1])
+    if not match[2] and 1 <= value < 10:
+        raise ValueError(
+            f"reported={reported!r} may be a share ({100 * value:f} %) or per cent: write '{match[1]} %' or '{100 * value:f} %'"
+        )
+    per_cent = bool(match[2]) or value >= 10
+    scale = 0.01 if per_cent else 1.0
+    step = float(Decimal(1).scaleb(int(value.as_tuple().exponent)))
+    if not per_cent:
+        step = min(step, 0.01)  # 0.4 is also how people write 0.40
+    share = float(value) * scale
+    if not math.isfinite(share):
+        raise ValueError(f"reported={short(reported)}: must be a finite number")
+    return Reported(share, step * scale)

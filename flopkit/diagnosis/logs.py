@@ -1,0 +1,179 @@
+"""Lines of logs: how fast a run is and the MFU that its framework prints, as arguments of `doctor`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from flopkit.diagnosis.log_formats import FORMATS, NO_STEP, OF_WHOM, SERVING, Format, Said
+from flopkit.sizes import short
+
+__all__ = ["LogLine", "read_log"]
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """What a line of a log says.
+
+    Attributes
+    ----------
+    framework : str
+        Whose line it is.
+    arguments : dict[str, Any]
+        What it says of the run, as `doctor` takes it: a rate, and *reported* where the line prints a utilisation or TFLOP/s.
+        Numbers are text, which keeps their digits.
+    convention : str
+        The convention by which today's code of the framework counts FLOPs, by its name in ``flopkit.conventions``; empty where the line
+        has none.
+    """
+
+    framework: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    convention: str = ""
+
+
+_KNOWN = (
+    "Megatron-LM, torchtitan, NeMo, MaxText, Megatron-Bridge, nanotron, picotron, OLMo-core, llm-foundry, levanter, InternLM, "
+    "gpt-neox, DeepSpeed, Lightning, nanoGPT, nanochat, llm.c, prime-rl, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, transformers' Trainer"
+)
+
+
+def read_log(line: str) -> LogLine:
+    """What a line of a training log says, as it stands.
+
+    Known are the lines of Megatron-LM and its forks, Megatron-Bridge, NeMo, torchtitan, MaxText, nanotron, picotron, OLMo-core,
+    llm-foundry, levanter, InternLM, gpt-neox, ColossalAI, DeepSpeed (timer and flops profiler), Lightning, nanoGPT, modded-nanogpt,
+    nanochat, llm.c, prime-rl, NeMo-RL, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, MindFormers, transformers' Trainer (also axolotl's and
+    LLaMA-Factory's), progress bars (``it/s``, ``s/it``), and text whose units say whose the rate is (``3.4k tokens/s/GPU``, ``408 TFLOP/s/GPU``).
+
+    Parameters
+    ----------
+    line : str
+        The line, colours of a terminal included or not. Of several lines the last that says most is taken; frameworks that print one
+        number a line are read over all of them.
+
+    Returns
+    -------
+    LogLine
+        Its ``arguments`` go to `doctor`, beside model, seq, device and count. Where a line has the time of a step and not its batch,
+        *global_batch* goes beside them, too.
+
+    Raises
+    ------
+    ValueError
+        For a line of none of these, for one without a rate, for one of a server, of validation or of data that are loaded, and for a
+        decimal comma.
+    TypeError
+        For what is no text.
+
+    Examples
+    --------
+    >>> said = read_log("step: 10  loss:  7.1  grad_norm:  1.9  memory: 54.61GiB(57.45%)  tps: 6,667  tflops: 386.08  mfu: 39.02%")
+    >>> said.framework, said.arguments
+    ('torchtitan', {'tokens_per_s_per_device': '6,667', 'reported': '39.02 %'})
+    >>> from flopkit import doctor
+    >>> found = doctor(**said.arguments, model="llama-3.1-8b", seq=8192, device="h100-sxm", count=8)
+    >>> round(found.mfu, 3), found.explanations[0].name
+    (0.347, 'causal ×2: hidden pairs counted')
+
+    nanoGPT does not print how many sequences a step has:
+
+    >>> read_log("iter 2980: loss 3.8993, time 1099.18ms, mfu 15.34%").arguments
+    {'step_seconds': '1099.18 ms', 'reported': '15.3 %'}
+    """
+    if not isinstance(line, str):
+        raise TypeError(f"line={short(line)}: must be text, a line of a log")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line)
+    plain = re.sub("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))", "", plain)  # thin and hard spaces part thousands
+    lines, other = plain.splitlines(), []
+    for place, one in reversed(list(enumerate(lines))):
+        told = next((what for what, words in NO_STEP.items() if re.search(words, one)), None)
+        if told is not None:
+            other.append(told)
+            del lines[place]
+    pieces = [*reversed(lines), " ".join(lines)] if len(lines) > 1 else lines
+    found = [each for piece in pieces for each in [_read(piece)] if each is not None]
+    with_rate = [each for each in found if each.arguments.keys() - {"reported"}]
+    if with_rate:
+        return max(with_rate, key=_says)
+    if other and not found:
+        raise ValueError(f"line={short(line)}: is {other[0]}; give a line of a training step")
+    if found:
+        raise ValueError(
+            f"line: {found[0].framework}'s MFU is of the actor's update, and its throughput of the whole step: give tokens_per_s= "
+            f"(perf/total_num_tokens by timing_s/update_actor) and reported='{found[0].arguments['reported']}'"
+        )
+    for server, words in SERVING:
+        if re.search(words, plain):
+            raise ValueError(
+                f"line: {server} serves, and the doctor reads training; flopkit.serving.decode and prefill bound its tokens/s, "
+                "and Model.kv_bytes is its cache"
+            )
+    for words in OF_WHOM:
+        number = _last(words, plain)
+        if number is not None:
+            raise ValueError(
+                f"line: {number} tokens/s, and not whether of all devices or of one; give tokens_per_s='{number}' or "
+                f"tokens_per_s_per_device='{number}'"
+            )
+    raise ValueError(
+        f"line={short(line)}: no rate of a log that is known here ({_KNOWN}); "
+        "give tokens_per_s_per_device=, or step_seconds= with global_batch="
+    )
+
+
+def _says(each: LogLine) -> tuple[bool, int]:
+    """How much a line says: first whether it is enough for a rate."""
+    given = each.arguments.keys()
+    return "step_seconds" not in given or "global_batch" in given, len(given)
+
+
+def _read(line: str) -> LogLine | None:
+    served = re.search(r"\bMFU: ([\d.]+) TF/s/GPU", line)
+    if served and float(served[1]):  # vLLM with --enable-mfu-metrics
+        return LogLine("vLLM", {"tflops_per_device": served[1]})
+    for each in FORMATS:
+        found = _of_format(each, line)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_format(each: Format, line: str) -> LogLine | None:
+    arguments: dict[str, Any] = {}
+    for rate in each.rates:
+        number = _last(rate.pattern, line)
+        if number is not None:
+            arguments[rate.argument] = f"{number}{rate.unit}"
+            break
+    batch = _last(each.batch, line) if "step_seconds" in arguments and each.batch else None
+    if batch is not None:
+        arguments["global_batch"] = int(batch.replace(",", ""))
+    said = next((text for one in each.said if (text := _said(one, line))), None) if each.rates or each.said else None
+    if said is not None and not ("tflops_per_device" in arguments and said.endswith("TFLOP/s")):
+        arguments["reported"] = said
+    if not arguments or (each.rates and arguments.keys() <= {"reported"}):
+        return None
+    return LogLine(each.framework, arguments, each.convention if said else "")
+
+
+def _last(pattern: str, line: str) -> str | None:
+    found = re.findall(pattern, line)
+    if not found:
+        return None
+    if "," in found[-1] and not re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?:[eE][+-]?\d+)?[kKMGT]?", found[-1]):
+        raise ValueError(f"line: {found[-1]} has a comma that parts no thousands; write a decimal point")
+    return str(found[-1])
+
+
+def _said(each: Said, line: str) -> str | None:
+    """A utilisation as `doctor` takes it. 0 says that there is none yet, and so does a negative one."""
+    number = _last(each.pattern, line)
+    number = None if number is None else number.replace(",", "")
+    if number is None or not float(number.rstrip("kKMGT")):
+        return None
+    if each.unit == "share":
+        return f"{Decimal(number).scaleb(2):f} %"
+    return f"{number} {each.unit}"

@@ -1,0 +1,146 @@
+"""A callback for Hugging Face's ``Trainer``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from transformers import TrainerCallback
+except ImportError:  # said when somebody makes one
+    TrainerCallback = object  # type: ignore[misc, assignment]
+
+from flopkit import devices
+from flopkit.integrations.loops import LoopMeter
+from flopkit.models import from_hf
+
+__all__ = ["TransformersCallback"]
+
+
+class TransformersCallback(TrainerCallback):
+    """MFU, HFU and tokens/s in the logs of ``transformers.Trainer``, each time that it logs its loss.
+
+    Parameters
+    ----------
+    work : Any, optional
+        As in `LoopMeter`. None: a training step of the trainer's model, of *seq* tokens and the global batch, with full recompute where
+        ``gradient_checkpointing`` is on.
+    seq : int, optional
+        Tokens of a sequence, where *work* is None: all are of this length.
+    device : Any, optional
+        A name or a `flopkit.Device`. None: the current CUDA device.
+    dtype : Any, optional
+        The number format of the products, whose peak is met, or several, as in `mfu`; the trainer's own ``fp16`` or ``bf16`` is not asked. None: bf16.
+    count : int, optional
+        Devices. None: the trainer's processes, times the devices of each.
+    **loop : Any
+        *tokens*, *prefix*, *wait* and *clock*, as in `LoopMeter`.
+
+    Raises
+    ------
+    ImportError
+        Where transformers is not installed.
+    ValueError
+        As training begins: for neither *work* nor *seq*, for a model that flopkit does not describe, and for one of which some parameters
+        are frozen, or only some layers are checkpointed, where *work* is None.
+
+    Notes
+    -----
+    The names are those of `LoopMeter`. As training ends, means over the last 50 logs come with the name ``train_mfu`` and so on.
+
+    ``Trainer(callbacks=[callback])`` puts them into ``state.log_history`` and onto the progress bar. Reporters (TensorBoard, Weights & Biases)
+    run before a user's callbacks, so ``callback.attach(trainer)`` puts it before them, and they see the metrics, too.
+
+    Evaluation and checkpoints are in no step. Loading of data is.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        trainer = Trainer(model=model, args=args, train_dataset=data)
+        TransformersCallback(seq=4096, device="h100-sxm").attach(trainer)
+        trainer.train()
+    """
+
+    def __init__(
+        self, work: Any = None, *, seq: int | None = None, device: Any = None, dtype: Any = None, count: int | None = None, **loop: Any
+    ) -> None:  # fmt: skip
+        if TrainerCallback is object:
+            raise ImportError(
+                "flopkit.integrations.TransformersCallback needs transformers: pip install transformers accelerate"
+            )
+        if (work is None) == (seq is None):
+            raise ValueError(
+                f"work={work!r:.40}, seq={seq}: give one of them, the work of a step or the tokens of a sequence"
+            )
+        self.work, self.seq, self.device, self.dtype, self.count, self._loop = work, seq, device, dtype, count, loop
+        self.loop: LoopMeter | None = None
+        self._seen = 0
+
+    def attach(self, trainer: Any) -> TransformersCallback:
+        """Become the first of the callbacks of *trainer* that see its logs, so that its reporters have the metrics, and return self."""
+        callbacks = trainer.callback_handler.callbacks
+        if self in callbacks:
+            callbacks.remove(self)
+        callbacks.insert(1, self)  # the first says when an evaluation is due
+        return self
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Make the meter."""
+        count = args.world_size * max(1, args.n_gpu) if self.count is None else self.count
+        work = self._step_of(model, args) if self.work is None else self.work
+        device = devices.device() if self.device is None else self.device
+        self.loop = LoopMeter(work, device=device, dtype=self.dtype, count=count, **self._loop)
+        self._seen = state.global_step
+
+    def _step_of(self, model: Any, args: Any) -> Any:
+        frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+        if frozen:
+            raise ValueError(
+                f"{len(frozen)} parameters are frozen, {frozen[0]} among them: give work=flopkit.from_hf(…).train_step(…, trained=…)"
+            )
+        config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
+        batch = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
+        if (args.gradient_checkpointing_kwargs or {}).get("every_n_layers", 1) != 1:
+            raise ValueError(
+                "gradient checkpointing of some layers only: give work=flopkit.from_hf(…).train_step(…, recompute=…)"
+            )
+        recompute = "full" if args.gradient_checkpointing else "none"
+        return from_hf(config).train_step(seq=self.seq, batch=batch, recompute=recompute)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count the step."""
+        if self.loop is not None:
+            self.loop.step(state.global_step - self._seen)
+            self._seen = state.global_step
+            self._pause(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """An evaluation or a checkpoint may follow."""
+        self._pause(control)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Training goes on, unless a checkpoint follows."""
+        if self.loop is not None and not control.should_save:
+            self.loop.resume()
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Training goes on."""
+        if self.loop is not None:
+            self.loop.resume()
+
+    def _pause(self, control: Any) -> None:
+        if self.loop is not None and (control.should_evaluate or control.should_save):
+            self.loop.pause()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Add the metrics to a log of training."""
+        if self.loop is None or logs is None or any(name.startswith(("eval_", "test_")) for name in logs):
+            return
+        if "train_runtime" in logs:
+            found = {f"train_{name.removeprefix(self.loop.prefix)}": value for name, value in self.loop.mean().items()}
+        else:
+            found = self.loop.metrics()
+            self._pause(control)
+        logs.update(found)
+        if state.log_history and state.log_history[-1].get("step") == state.global_step:
+            state.log_history[-1].update(found)

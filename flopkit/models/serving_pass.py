@@ -1,0 +1,134 @@
+"""A pass of prefill or decode: its cost, and the pieces that run one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from flopkit.arithmetic import is_zero, total
+from flopkit.cost import Cost
+from flopkit.models import passes
+from flopkit.models.caches import cached_bytes
+from flopkit.models.formats import Formats, piece_bytes
+from flopkit.models.parts import Part, Run
+from flopkit.models.stack import Stack
+from flopkit.models.storage import nbytes
+from flopkit.models.weights import formats_of, read_bytes
+from flopkit.sizes import Count, Size, choice, offence, size
+
+__all__ = ["EXPERTS", "Piece", "ServingPass", "decoded", "prefilled"]
+
+EXPERTS = {
+    "most": "as many different ones as so many tokens can choose",
+    "expected": "as many as they choose on average, where each token chooses by chance",
+}
+"""How many experts of a mixture a pass reads."""
+
+Group: TypeAlias = Literal["dense", "experts", "cache"]
+
+
+class Piece(NamedTuple):
+    """A part of a pass, of all layers that have it: its FLOPs and its bytes.
+
+    *group*: ``"dense"``, weights that all tokens share; ``"experts"``, those that some
+    choose; ``"cache"``, what reads or writes the cache of each sequence.
+    """
+
+    name: str
+    group: Group
+    flops: Any
+    bytes: Any
+
+
+@dataclass(frozen=True)
+class ServingPass:
+    """A pass through a model that keeps a cache."""
+
+    name: str
+    parts: tuple[Part, ...]
+    read: tuple[Any, ...]  # bytes of the weights of each part
+    formats: Formats
+    cache: Any
+
+    @property
+    def cost(self) -> Cost:
+        """FLOPs under EXACT; bytes of weights and cache."""
+        found = [
+            replace(each.cost, bytes=read + _cache(each, self.cache), parts=())
+            for each, read in zip(self.parts, self.read, strict=True)
+        ]
+        return Cost.total(self.name, found)
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The parts in the order in which they run, equal layers together; what does no
+        product and reads neither weights nor cache is left out."""
+        found: list[Piece] = []
+        kind = 0
+        for each, read in zip(self.parts, self.read, strict=True):
+            if not each.inside:
+                found.append(self._piece(each, 1, read))
+                continue
+            found += [self._piece(*piece) for piece in piece_bytes(each, self.formats, kind)]
+            kind += each.place == "layers"
+        return tuple(each for each in found if not (is_zero(each.flops) and is_zero(each.bytes)))
+
+    def _piece(self, each: Part, times: Any, read: Any) -> Piece:
+        read = 0 if is_zero(each.weights) else read  # of nothing, in whatever format
+        moved = 0 if is_zero(each.cache) else _cache(each, self.cache)
+        group: Group = "experts" if each.role == "experts" else "dense" if is_zero(each.cache) else "cache"
+        return Piece(each.cost.name, group, times * 2 * each.cost.macs, times * (read + moved))
+
+    def grouped(self) -> dict[str, Piece]:
+        """The pieces of a group as one."""
+        found: dict[str, list[Piece]] = {}
+        for each in self.pieces:
+            found.setdefault(each.group, []).append(each)
+        return {
+            group: Piece(
+                group, these[0].group, total(each.flops for each in these), total(each.bytes for each in these)
+            )
+            for group, these in found.items()
+        }
+
+
+def prefilled(
+    model: Any, *, prompt: Size, batch: Size, weights: Any, kv_cache: Any, prefix: Count, experts: str
+) -> ServingPass:
+    """`Model.prefill` with its pieces."""
+    prompt, prefix = size("prompt", prompt), size("prefix", prefix, minimum=0)
+    batch = size("batch", batch)
+    return _served(model, "prefill", Run(batch, prompt, prompt + prefix), batch, weights, kv_cache, experts)
+
+
+def decoded(
+    model: Any, *, context: Size, batch: Size, weights: Any, kv_cache: Any, new: Size, experts: str
+) -> ServingPass:
+    """`Model.decode` with its pieces."""
+    tokens, whole = size("new", new), size("context", context)
+    if offence(lambda part, all: part > all, tokens, whole):
+        raise ValueError(f"new={new}: these tokens are part of the context={context}, which cannot be shorter")
+    run = Run(size("batch", batch), tokens, whole, decode=True)
+    return _served(model, "decode", run, run.tokens, weights, kv_cache, experts)
+
+
+def _served(model: Any, name: str, run: Run, head_tokens: Any, weights: Any, cache: Any, experts: str) -> ServingPass:
+    choice("experts", experts, tuple(EXPERTS))
+    model.of_text(name)
+    stack: Stack = replace(model, mtp=None)
+    run = replace(run, expected=experts == "expected", encoded=None if model.encoder is None else run.kv)
+    formats = formats_of(model, weights)
+    found = passes.through(stack, run, head_tokens)
+    read = tuple(read_bytes(model, formats, found))
+    return ServingPass(f"{model.name}, {name}", tuple(found), read, formats, model.cache_format(cache))
+
+
+def _cache(each: Part, kind: Any) -> Any:
+    """Bytes of the cache that a part moves."""
+    if not isinstance(kind, Mapping):
+        return nbytes(each.cache, kind)
+    if each.inside:
+        return each.times * total(_cache(part, kind) for part in each.inside)
+    return cached_bytes(dict(each.cached or (("rest", each.cache),)), kind)

@@ -1,0 +1,65 @@
+"""What a rank holds: weights, gradients and states of the optimiser, and what the forward pass keeps of micro-batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flopkit.arithmetic import Number, ceil_div, reduced, where
+from flopkit.models import activations
+from flopkit.parallel.computing import Over, exactly, share
+from flopkit.parallel.ranks import Rank
+from flopkit.parallel.traffic import groups
+
+__all__ = ["activations_of", "ends_of", "states_of"]
+
+
+def states_of(params: tuple[Over, Over], layout: Any, sizes: tuple[int, int, int]) -> tuple[Number, Number, Number]:
+    """Bytes of weights, gradients and the optimiser's states. *sizes*: of a parameter. A rank of DualPipe has two stages, each of them a copy."""
+    copies = 2 if layout.order == "dualpipe" else 1
+    (rest, by_rest), (experts, by_experts) = params
+    alike, alike_experts = groups(layout)
+    found = []
+    for size, stage in zip(sizes, (3, 2, 1), strict=True):
+        among = by_rest * where(layout.zero >= stage, alike, 1)
+        among_experts = by_experts * where(layout.zero >= stage, alike_experts, 1)
+        number = rest if _nothing(experts) else rest * among_experts + experts * among
+        whole = among if _nothing(experts) else among * among_experts
+        found.append(ceil_div(copies * size * number, whole))
+    weights, gradients, optimizer = found
+    return weights, gradients, optimizer
+
+
+def _nothing(number: Any) -> bool:
+    return isinstance(number, int) and number == 0
+
+
+def activations_of(numbers: Any, layout: Any, rank: Rank, in_flight: Number, fused: bool) -> tuple[Number, Number]:
+    """Bytes of the layers when the backward pass begins, of all micro-batches in flight, and of what comes back while a layer is computed again.
+
+    *fused*: without the outputs of norms and activations, which are computed again from what is kept.
+    """
+    t, b = layout.tensor, layout.micro_batch
+    # what goes to experts comes from a part of the tokens, where tensor-parallel ranks divide these
+    by_experts = t if layout.sequence and not (isinstance(layout.expert, int) and layout.expert == 1) else 1
+    counts, each, core = [], [], []
+    for kind, count in zip(numbers.kinds, rank.kinds, strict=True):
+        if _nothing(count):
+            continue
+        kept = share(kind.kept, layout, by_experts)
+        kept -= share(kind.fused, layout, by_experts) if fused else 0
+        counts.append(count)
+        each.append(kept * b)
+        core.append(kind.kept_core * by_experts * b)
+    if not counts:
+        return 0, 0
+    edge = numbers.edge * b * by_experts * (1 if layout.sequence else t)
+    among = t * by_experts * layout.context
+    there, again = activations.under_policy(layout.recompute, counts, each, core, edge)
+    return reduced(exactly(there, among) * in_flight), exactly(again, among)
+
+
+def ends_of(numbers: Any, layout: Any, rank: Rank) -> Number:
+    """Bytes that the last norm, the head and the loss keep of a micro-batch: what belongs to tokens, and the vocabulary's part of the loss."""
+    t = layout.tensor
+    of_tokens = (numbers.ends - numbers.log_probs) * (1 if layout.sequence else t)
+    return exactly(rank.last * layout.micro_batch * (of_tokens + numbers.log_probs), t * layout.context)

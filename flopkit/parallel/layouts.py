@@ -1,0 +1,157 @@
+"""A layout: into how many parts a training step is divided, and along which axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from flopkit.parallel.clusters import Cluster
+from flopkit.parallel.pipelines import SCHEDULES
+from flopkit.sizes import choice, number
+from flopkit.training.steps import POLICIES
+
+__all__ = ["ZERO", "Layout"]
+
+ZERO = {
+    0: "each data-parallel rank has all weights, gradients and states of the optimiser",
+    1: "the states of the optimiser are divided",
+    2: "gradients are divided, too",
+    3: "weights are divided, too, and gathered when they are used (FSDP)",
+}
+"""What data-parallel ranks divide among themselves (Rajbhandari et al. 2020)."""
+
+_DEGREES = ("tensor", "context", "pipeline", "data")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a training step is divided among devices.
+
+    Parameters
+    ----------
+    tensor : int, optional
+        Ranks that divide each layer's matrices (TP).
+    context : int, optional
+        Ranks that divide each sequence (CP).
+    pipeline : int, optional
+        Ranks that divide the layers (PP).
+    data : int, optional
+        Ranks that divide the batch (DP).
+    expert : int, optional
+        Ranks that divide the experts of a layer (EP): of the ``tensor · context · data`` ranks of a stage, not besides them.
+    zero : int, optional
+        What data-parallel ranks divide: 0 nothing, 1 the optimiser's states, 2 gradients, too, 3 weights, too, which are gathered when they are used.
+    virtual : int, optional
+        Stages of a pipeline's rank (interleaving).
+    micro_batch : int, optional
+        Sequences of a rank that go through the model at once.
+    sequence : bool, optional
+        Whether the tensor-parallel ranks divide norms and sums, too, by tokens (SP).
+    recompute : str, optional
+        As in `Model.train_step`.
+    schedule : str, optional
+        Of the pipeline, as in `flopkit.parallel.pipeline`. With several stages of a rank ``"1f1b"`` is interleaved.
+
+    Raises
+    ------
+    ValueError
+        For a degree below 1, a stage of ZeRO above 3, experts' ranks that do not divide those of a stage, and stages of a rank without a pipeline.
+
+    References
+    ----------
+    Shoeybi et al. 2019, Korthikanti et al. 2022 (tensor and sequence), Narayanan et al. 2021 (pipeline), Rajbhandari et al. 2020 (ZeRO).
+
+    Examples
+    --------
+    >>> llama_3 = Layout(tensor=8, pipeline=16, data=128, virtual=8)
+    >>> llama_3.ranks, llama_3.micro_batches(2048)
+    (16384, 16)
+    """
+
+    tensor: int = 1
+    context: int = 1
+    pipeline: int = 1
+    data: int = 1
+    expert: int = 1
+    zero: int = 1
+    virtual: int = 1
+    micro_batch: int = 1
+    sequence: bool = True
+    recompute: str = "none"
+    schedule: str = "1f1b"
+
+    def __post_init__(self) -> None:
+        for name in (*_DEGREES, "expert", "virtual", "micro_batch"):
+            object.__setattr__(self, name, number(name, getattr(self, name)))
+        if self.zero not in ZERO:
+            raise ValueError(f"zero={self.zero}: a stage of ZeRO is 0, 1, 2 or 3")
+        choice("recompute", self.recompute, tuple(POLICIES))
+        choice("schedule", self.schedule, tuple(SCHEDULES))
+        if self.virtual > 1 and self.pipeline == 1:
+            raise ValueError(
+                f"virtual={self.virtual}: a rank has several stages in a pipeline alone; give pipeline=, or virtual=1"
+            )
+        if (self.tensor * self.context * self.data) % self.expert:
+            raise ValueError(
+                f"expert={self.expert}: must divide the tensor · context · data = {self.tensor * self.context * self.data} ranks of a stage"
+            )
+
+    @property
+    def ranks(self) -> int:
+        """``tensor · context · pipeline · data``: experts are divided among these, and multiply nothing."""
+        return self.tensor * self.context * self.pipeline * self.data
+
+    @property
+    def order(self) -> str:
+        """The schedule of the pipeline, ``"interleaved"`` for ``"1f1b"`` with several stages of a rank."""
+        return "interleaved" if self.schedule == "1f1b" and self.virtual > 1 else self.schedule
+
+    def micro_batches(self, batch: int) -> int:
+        """Micro-batches of each data-parallel rank in a step of *batch* sequences.
+
+        Raises
+        ------
+        ValueError
+            Where they do not divide.
+        """
+        batch = number("batch", batch)
+        if batch % (self.data * self.micro_batch):
+            least = self.data * self.micro_batch
+            raise ValueError(
+                f"batch={batch}: {self.data} data-parallel ranks with micro-batches of {self.micro_batch} need a multiple of {least}, such as {-(-batch // least) * least}"
+            )
+        return batch // (self.data * self.micro_batch)
+
+    def in_node(self, cluster: Cluster, axis: str) -> int:
+        """Ranks of one group along *axis* in a node, with tensor-parallel ranks next to each other, then context, then data, then pipeline.
+
+        >>> from flopkit.parallel import cluster
+        >>> layout = Layout(tensor=4, pipeline=2, data=16)
+        >>> [layout.in_node(cluster("dgx-h100"), axis) for axis in ("tensor", "data", "pipeline")]
+        [4, 2, 1]
+        """
+        inner = {"tensor": 1, "context": self.tensor, "data": self.tensor, "expert": 1}
+        size = {"tensor": self.tensor, "context": self.context, "data": self.data * self.context, "expert": self.expert}
+        inner["pipeline"] = self.tensor * self.context * self.data
+        size["pipeline"] = self.pipeline
+        most = max(1, cluster.per_node // inner[axis])
+        while size[axis] % most:
+            most -= 1
+        return min(most, size[axis])
+
+    def __str__(self) -> str:
+        names = {"tensor": "TP", "context": "CP", "pipeline": "PP", "data": "DP", "expert": "EP"}
+        degrees = [f"{short} {getattr(self, name)}" for name, short in names.items() if getattr(self, name) > 1]
+        rest = [
+            f"{field.name} {getattr(self, field.name)}"
+            for field in fields(self)
+            if field.name not in names and getattr(self, field.name) != field.default
+        ]
+        return ", ".join([*degrees, *rest]) or "one rank"
+
+
+def divided(name: str, value: int, among: int, what: str, way: str) -> Any:
+    """Refuse a *value* that *among* ranks cannot divide."""
+    if value % among:
+        raise ValueError(f"{name}={among}: {what} ({value}) cannot be divided by it; {way}")
+    return value // among

@@ -1,0 +1,258 @@
+"""One layout of one model, on the way to its step.
+
+What a rank computes is in `computing`, what it sends in `traffic`, what it holds in `holding`. Here they add up: `micro_batch` says how long a rank
+takes for one micro-batch, and `Plan.times` what of all its micro-batches and of waiting for other ranks becomes the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, NamedTuple
+
+from flopkit.arithmetic import Number, maximum, where
+from flopkit.models import Model
+from flopkit.parallel import computing, holding, traffic
+from flopkit.parallel.clusters import Cluster
+from flopkit.parallel.computing import Products
+from flopkit.parallel.layouts import Layout
+from flopkit.parallel.ranks import Rank, check, of_layout, stages
+from flopkit.parallel.shares import Shares, gathered, shares
+from flopkit.parallel.traffic import Formats, Sent, Traffic
+from flopkit.sizes import choice, number
+from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
+
+__all__ = ["OVERLAPS", "MicroBatch", "Plan", "Setting", "hidden_data", "micro_batch"]
+
+OVERLAPS = ("tensor", "context", "expert", "pipeline", "data")
+"""What can run beside arithmetic."""
+
+AXES = OVERLAPS[:-1]
+"""Along these a rank exchanges something in each micro-batch."""
+
+
+class MicroBatch(NamedTuple):
+    """Seconds of a micro-batch on a rank: all of them, and where they go, arithmetic and what does not hide behind it."""
+
+    seconds: Number
+    parts: dict[str, Number]
+
+
+def micro_batch(products: Products, sent: Mapping[str, Sent], peak: Number, hides: Mapping[str, Any]) -> MicroBatch:
+    """How long a rank takes for one micro-batch.
+
+    Arithmetic and the exchanges that do not hide follow each other; beside them run those that do, one after the other. The longer of the two is the
+    time. Where what should hide is longer, the rest of it shows, as a part of the axis that sends most.
+
+    Parameters
+    ----------
+    products : Products
+        FLOPs.
+    sent : Mapping[str, Sent]
+        Exchanges by axis.
+    peak : Number
+        FLOP/s.
+    hides : Mapping[str, Any]
+        1 for an axis whose exchanges run beside arithmetic, else 0.
+    """
+    parts = {"arithmetic": products.once / products.among / peak, "recompute": products.again / products.among / peak}
+    beside: Any = 0.0
+    for name in AXES:
+        seconds = sent[name].seconds
+        parts[name] = seconds * (1 - hides[name])
+        beside += seconds - parts[name]
+    waiting = sum(parts.values())
+    if isinstance(beside, float) and beside <= waiting:
+        return MicroBatch(waiting, parts)
+    left = maximum(beside - waiting, 0)
+    order = [*dict.fromkeys(name for name in hides if name in AXES)]
+    most = reduce(maximum, (sent[name].bytes * hides[name] for name in order))
+    for name in order:
+        taken = where(sent[name].bytes * hides[name] >= most, left, 0)
+        parts[name] += taken
+        left = left - taken
+    return MicroBatch(maximum(waiting, beside), parts)
+
+
+def hidden_data(sent: Sent, one: Number, micro_batches: Number, zero: Number, hides: Any) -> Number:
+    """Seconds of the exchange of gradients and weights that do not hide: it has room beside one micro-batch, from ZeRO-2 on beside all."""
+    room = one * where(zero >= 2, micro_batches, 1)
+    return where(hides > 0, maximum(sent.seconds - room, 0.0), sent.seconds)
+
+
+class Times(NamedTuple):
+    """Of a whole step: seconds, where they go, bytes that the pacing rank sends, FLOPs that all ranks execute."""
+
+    seconds: float
+    parts: dict[str, float]
+    sent: dict[str, float]
+    executed: float
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What is asked beside the layout; the fields are arguments of `flopkit.parallel.step`. What of it holds for all layouts is made once."""
+
+    model: Model
+    cluster: Cluster
+    seq: int
+    batch: int
+    precision: str = "mixed-fp32-gradients"
+    optimizer: str = "adam"
+    kernel: str = "flash"
+    dropout: bool = False
+    fused: bool = False
+    overlap: tuple[str, ...] = ("data", "pipeline")
+    dtype: str = "bf16"
+    dispatch_bytes: int = 2
+    combine_bytes: int = 2
+    expert_nodes: int | None = None
+    memory: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seq", number("seq", self.seq))
+        object.__setattr__(self, "batch", number("batch", self.batch))
+        object.__setattr__(self, "overlap", tuple(self.overlap))
+        if self.expert_nodes is not None:
+            object.__setattr__(self, "expert_nodes", number("expert_nodes", self.expert_nodes))
+        choice("precision", self.precision, tuple(PRECISIONS))
+        if self.precision == "autocast":
+            raise ValueError(
+                "precision='autocast': which activations are of 32 bits is not known of a step on several devices; "
+                "precision='fp32' and 'mixed' bound it from above and below"
+            )
+        choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
+        for name in self.overlap:
+            choice("overlap", name, OVERLAPS)
+
+    @cached_property
+    def numbers(self) -> Shares:
+        return shares(self.model, self.seq, self.kernel, self.dropout, "fp32" if self.precision == "fp32" else "bf16")
+
+    @cached_property
+    def peak(self) -> float:
+        """FLOP/s of a device, as its maker prints them."""
+        return float(self.cluster.device.peak(self.dtype))
+
+    @cached_property
+    def room(self) -> float | None:
+        """Bytes that a step may take of a device, where they are known."""
+        return self.cluster.device.available if self.memory is None else self.memory
+
+    @cached_property
+    def state(self) -> tuple[int, int, int]:
+        """Bytes of a parameter: weight, gradient, optimiser."""
+        return state_bytes(self.precision, self.optimizer)
+
+    @cached_property
+    def formats(self) -> Formats:
+        weight, gradient, _ = self.state
+        moved = 4 if self.precision == "fp32" else 2
+        return Formats(moved, self.dispatch_bytes + self.combine_bytes, gradient, min(weight, moved), self.expert_nodes)
+
+    @cached_property
+    def hides(self) -> dict[str, int]:
+        """1 for what runs beside arithmetic, in the order in which it was given."""
+        return dict.fromkeys(self.overlap, 1) | {name: 0 for name in OVERLAPS if name not in self.overlap}
+
+
+class Plan:
+    """One layout of a `Setting`.
+
+    Raises
+    ------
+    ValueError
+        For degrees by which the model or the batch cannot be divided.
+    """
+
+    def __init__(self, setting: Setting, layout: Layout) -> None:
+        self.setting, self.layout = setting, layout
+        self.numbers = setting.numbers
+        self.micro_batches = layout.micro_batches(setting.batch)
+        check(self.numbers, layout, self.micro_batches)
+        self.ranks = stages(self.numbers, layout.pipeline, layout.virtual)
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def times(self) -> Times:
+        """The step's. A rank works off its micro-batches one after the other. It waits for the first of them, and at the end, for as long as the ranks
+        before it take for one. Of all ranks the last to finish sets the pace."""
+        m, layout, place, formats = self.micro_batches, self.layout, self.setting.cluster, self.setting.formats
+        peak = self.setting.peak * place.matmul_efficiency
+        inside = {name: layout.in_node(place, name) for name in OVERLAPS}
+        exchanges = traffic.of_micro_batch(self.numbers, layout, place, inside, formats)
+        kinds = {rank: self._one(rank, exchanges, peak) for rank in dict.fromkeys(self.ranks)}
+        ones = [kinds[rank][0] for rank in self.ranks]
+        bubbles = self._bubbles([one.seconds for one in ones])
+        at = max(range(len(ones)), key=lambda i: m * ones[i].seconds + bubbles[i])
+        rank, one = self.ranks[at], ones[at]
+        params = computing.params_of(self.numbers, layout, rank)
+        data = traffic.of_data(params, layout, m, place, inside["data"], formats)
+        exposed = hidden_data(data, one.seconds, m, layout.zero, self.setting.hides["data"])
+        parts = {name: m * seconds for name, seconds in one.parts.items()} | {"bubble": bubbles[at], "data": exposed}
+        sent = {name: m * float(each.bytes) for name, each in kinds[rank][1].items()} | {"data": float(data.bytes)}
+        of_stage = layout.tensor * layout.context * layout.data
+        executed = sum(kinds[rank][2] for rank in self.ranks) * m * of_stage
+        seconds = m * one.seconds + bubbles[at] + exposed
+        return Times(seconds, parts, {name: each for name, each in sent.items() if each}, executed)
+
+    def _one(self, rank: Rank, exchanges: Traffic, peak: float) -> tuple[MicroBatch, dict[str, Sent], float]:
+        products = computing.products_of(self.numbers, self.layout, rank)
+        sent = traffic.on_rank(exchanges, self.numbers, self.layout, rank)
+        return micro_batch(products, sent, peak, self.setting.hides), sent, products.executed
+
+    def _bubbles(self, seconds: list[float]) -> list[float]:
+        """How long each rank waits. Schedules without 1F1B's bubble are known for equal stages, a pass forward being a third of the whole."""
+        before, found = 0.0, []
+        for each in seconds:
+            found.append(before / self.layout.virtual)
+            before += each
+        if self.layout.order in ("interleaved-zero-bubble", "dualpipe"):
+            bubble = float(of_layout(self.layout, self.micro_batches).bubble)
+            found = [bubble / 3 * before / len(seconds)] * len(seconds)
+        return found
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def memory(self) -> Memory:
+        """That of the rank with the most: the first, which holds most micro-batches, or the last, which has the head."""
+        name = f"{self.numbers.model.name}, training step, a rank of {self.layout}"
+        return max(
+            (self._memory_of(i, name) for i in sorted({0, len(self.ranks) - 1})), key=lambda memory: memory.total
+        )
+
+    def _memory_of(self, i: int, name: str) -> Memory:
+        layout, rank = self.layout, self.ranks[i]
+        params = computing.params_of(self.numbers, layout, rank)
+        states = holding.states_of(params, layout, self.setting.state)
+        in_flight = 1 if layout.pipeline == 1 else of_layout(layout, self.micro_batches).in_flight(i)
+        there, again = holding.activations_of(self.numbers, layout, rank, in_flight, self.setting.fused)
+        ends = holding.ends_of(self.numbers, layout, rank)
+        whole: Any = 0
+        if layout.zero == 3 and layout.data * layout.context > 1:
+            whole = computing.exactly(gathered(self.numbers.model, self.setting.precision), layout.tensor)
+        return Memory(name, *states, there, ends, again, gathered=whole)
+
+    def supposes(self) -> tuple[str, ...]:
+        """What the numbers rest on."""
+        layout, setting = self.layout, self.setting
+        share = setting.cluster.matmul_efficiency
+        said = ["products at the peak" if share == 1 else f"products at {share:.0%} of the peak"]
+        if layout.ranks > 1:
+            shown = ", ".join(name for name in OVERLAPS if name in setting.overlap) or "nothing"
+            said.append(f"beside arithmetic run: {shown}")
+        if layout.pipeline > 1 and len({sum(rank.kinds) for rank in self.ranks}) > 1:
+            said.append("layers of the ranks: " + ", ".join(str(sum(rank.kinds)) for rank in self.ranks))
+        if layout.expert > 1:
+            said.append("each expert gets as many tokens as the others")
+            if setting.expert_nodes is not None:
+                said.append(
+                    f"the experts of a token lie in {setting.expert_nodes} nodes at most, and it goes to each of these once"
+                )
+        vocab: Any = self.numbers.model.vocab
+        if vocab % layout.tensor:
+            said.append(f"a vocabulary of {vocab:,} as if {layout.tensor} divided it")
+        if setting.fused:
+            said.append("outputs of norms and activations are computed again, in no time")
+        return tuple(said)

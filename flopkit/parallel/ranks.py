@@ -1,0 +1,97 @@
+"""Ranks of a pipeline: which layers each of them has, and degrees by which a model cannot be divided."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from flopkit.parallel.layouts import Layout
+from flopkit.parallel.pipelines import Pipeline, pipeline as the_pipeline
+from flopkit.parallel.shares import Shares, known
+
+__all__ = ["Rank", "check", "of_layout", "stages"]
+
+
+class Rank(NamedTuple):
+    """A pipeline's rank: how many layers of each kind it has, and whether it has the embedding and the head."""
+
+    kinds: tuple[int, ...]
+    first: bool
+    last: bool
+
+
+def of_layout(layout: Layout, micro_batches: int) -> Pipeline:
+    """The pipeline of a layout, a backward pass being twice as long as a forward pass."""
+    return _pipeline(layout.pipeline, micro_batches, layout.virtual, layout.order)
+
+
+@lru_cache(maxsize=256)
+def _pipeline(stages: int, micro_batches: int, virtual: int, schedule: str) -> Pipeline:
+    return the_pipeline(stages=stages, micro_batches=micro_batches, virtual=virtual, schedule=schedule)
+
+
+def check(numbers: Shares, layout: Layout, micro_batches: int) -> None:
+    """Refuse degrees that a model cannot be divided by."""
+    _check_model(numbers, layout.tensor, layout.expert)
+    if numbers.seq % layout.context:
+        raise ValueError(f"context={layout.context}: must divide the {numbers.seq} tokens of a sequence")
+    if layout.pipeline > 1 or layout.order == "dualpipe":
+        of_layout(layout, micro_batches)
+
+
+@lru_cache(maxsize=256)
+def _check_model(numbers: Shares, t: int, expert: int) -> None:
+    model = numbers.model
+    if (t > 1 or expert > 1) and not known(model):
+        raise ValueError(
+            f"tensor={t}: what it divides is known here for attention, latent attention, MLPs and experts; give {model.name} tensor=1 and expert=1"
+        )
+    for block, _ in model.blocks:
+        heads = getattr(block.mixer, "heads", None)
+        kv_heads = getattr(block.mixer, "kv_heads", None)
+        if heads is not None and heads % t:
+            raise ValueError(f"tensor={t}: must divide the {heads} heads of {model.name}")
+        if kv_heads is not None and kv_heads % t:
+            raise ValueError(
+                f"tensor={t}: must divide the {kv_heads} key-value heads of {model.name}; above them keys and values would be computed several times"
+            )
+        experts = getattr(block.mlp, "experts", None)
+        if experts is not None and experts % expert:
+            raise ValueError(f"expert={expert}: must divide the {experts} experts of {model.name}")
+    if expert > 1 and not any(kind.dispatched for kind in numbers.kinds):
+        raise ValueError(f"expert={expert}: {model.name} has no experts; give expert=1")
+
+
+@lru_cache(maxsize=256)
+def stages(numbers: Shares, pipeline: int, virtual: int) -> tuple[Rank, ...]:
+    """The layers of each rank of a pipeline, in turn: equal parts, the first and the last part one fewer where that fits, or parts that differ by
+    one.
+
+    Raises
+    ------
+    ValueError
+        For more stages than layers, and stages of a rank that cannot be made equal.
+    """
+    if pipeline == 1:
+        return (Rank(tuple(kind.layers for kind in numbers.kinds), True, True),)
+    order, layers, chunks = numbers.model.layer_order(f"pipeline={pipeline}"), numbers.layers, pipeline * virtual
+    if chunks > layers + 2 or (layers % chunks and (layers + 2) % chunks and (virtual > 1 or pipeline > layers)):
+        raise ValueError(
+            f"pipeline={pipeline}, virtual={virtual}: {layers} layers (with embedding and head {layers + 2}) cannot be divided into {chunks} stages"
+        )
+    if layers % chunks == 0:
+        sizes = [layers // chunks] * chunks
+    elif (layers + 2) % chunks == 0:
+        sizes = [(layers + 2) // chunks] * chunks
+        sizes[0] -= 1
+        sizes[-1] -= 1
+    else:
+        base, more = divmod(layers, chunks)
+        sizes = [base + (1 <= i <= more if more < chunks - 1 else i < more) for i in range(chunks)]
+    found = [[0] * len(numbers.kinds) for _ in range(pipeline)]
+    at = 0
+    for chunk, size in enumerate(sizes):
+        for kind in order[at : at + size]:
+            found[chunk % pipeline][kind] += 1
+        at += size
+    return tuple(Rank(tuple(kinds), i == 0, i == pipeline - 1) for i, kinds in enumerate(found))

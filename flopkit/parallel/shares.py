@@ -1,0 +1,200 @@
+"""What of a model's layer each rank has: arithmetic, parameters and kept activations, by how they divide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from flopkit.dtypes import nbytes
+from flopkit.models import MLP, Attention, Experts, LatentAttention, Model, activations
+from flopkit.models.blocks import Block
+from flopkit.models.finetuning import training_of
+from flopkit.models.parts import Part
+from flopkit.models.sharded import gathered_bytes
+from flopkit.training.memory import Kept
+
+__all__ = ["Divided", "Layer", "Shares", "gathered", "shares"]
+
+_ROUTED = ("experts, inputs", "experts, outputs", "experts, probabilities")
+
+
+class Divided(NamedTuple):
+    """A quantity of a layer by how it divides: *whole* on each tensor-parallel rank; by *tokens*, where these ranks divide the sequence; by
+    *features*, which they always divide; and what belongs to *experts*: of their kept tensors, those that come to them and go back."""
+
+    whole: int = 0
+    tokens: int = 0
+    features: int = 0
+    experts: int = 0
+
+    def plus(self, **more: int) -> Divided:
+        return self._replace(**{name: getattr(self, name) + value for name, value in more.items()})
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+class Layer(NamedTuple):
+    """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
+    core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), branches whose
+    outputs are sums over tensor-parallel ranks, numbers of keys and values, numbers that come to experts, experts that a token chooses."""
+
+    layers: int
+    flops: Divided
+    again: int
+    core: int
+    params: Divided
+    kept: Divided
+    kept_core: int
+    fused: Divided
+    sums: int
+    keys_values: int
+    dispatched: int
+    chosen: int
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Numbers of a model for one sequence of *seq* tokens, from which a step on any layout follows."""
+
+    model: Model
+    seq: int
+    kinds: tuple[Layer, ...]
+    head_flops: int
+    embedding: int
+    head: int
+    before: int
+    after: int
+    edge: int
+    ends: int
+    log_probs: int
+    model_flops: int
+
+    @property
+    def layers(self) -> int:
+        return sum(kind.layers for kind in self.kinds)
+
+    @property
+    def tied(self) -> int:
+        """1 where embedding and head share a table, else 0."""
+        return int(bool(self.model.tied))
+
+    @property
+    def params(self) -> int:
+        """All of them, a table that embedding and head share once."""
+        of_ends = self.before + self.embedding + self.after + (0 if self.model.tied else self.head)
+        return of_ends + sum(kind.layers * kind.params.total for kind in self.kinds)
+
+
+@lru_cache(maxsize=64)
+def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf16") -> Shares:
+    """The `Shares` of *model*, whose activations are of *dtype*.
+
+    Raises
+    ------
+    ValueError
+        For a model with an encoder, images, several streams or a layer for multi-token prediction.
+    """
+    for field, what in (("encoder", "an encoder"), ("patches", "images"), ("streams", "several residual streams"), ("mtp", "a layer for multi-token prediction"), ("ends", "heads or towers behind its layers")):  # fmt: skip
+        if getattr(model, field, None):
+            raise ValueError(f"{model.name} has {what}: a step on several devices is known here for plain decoders; Model.train_step counts it on one")  # fmt: skip
+    run = model._whole(seq, 1, dtype, None)
+    training = training_of(model, "all")
+    parts = model.parts(run)
+    stacks = [each for each in parts if each.place == "layers"]
+    kinds = tuple(
+        _layer(model, block, count, stack, run, kernel, dropout)
+        for (block, count), stack in zip(model.blocks, stacks, strict=True)
+    )
+    table = sum(each.cost.params for each in parts if each.role == "table" and each.split == "vocab")
+    before = sum(each.cost.params for each in parts if each.place == "before") - table
+    after = sum(each.cost.params for each in parts if each.place == "after")
+    head = model.vocab * model.word_width
+    found = Shares(
+        model, seq, kinds, sum(each.cost.flops for each in parts if each.place == "head"), table, head, before, after,
+        activations.boundary(model, run), activations.of_ends(training, run, kernel, dropout), nbytes(seq * model.vocab, "fp32"),
+        model.train_step(seq=seq).model_flops,
+    )  # fmt: skip
+    if found.params != model.params:
+        raise ValueError(
+            f"{model.name} has parameters beside its embedding, layers, norm and head: how they are divided is not known here"
+        )
+    return found
+
+
+@lru_cache(maxsize=64)
+def gathered(model: Model, precision: str) -> Any:
+    """Bytes of whole layers that a rank holds with ZeRO-3."""
+    return gathered_bytes(training_of(model, "all"), precision)
+
+
+def _layer(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel: str, dropout: bool) -> Layer:
+    flops, params = Divided(), Divided()
+    sums = 0
+    for each in stack.inside:
+        kind = _kind(each)
+        flops = flops.plus(**{kind: each.cost.flops})
+        of_all = each.cost.params
+        if kind == "experts":
+            params = params.plus(experts=of_all)
+        else:
+            params = params.plus(features=each.divided, whole=of_all - each.divided)
+    for branch in {each.branch for each in stack.inside if each.branch}:
+        sums += any(each.split in ("row", "experts") for each in stack.inside if each.branch == branch)
+    kept, fused = _kept(model, block, run, kernel, dropout)
+    mixer, mlp = block.mixer, block.mlp
+    chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
+    return Layer(
+        layers=count,
+        flops=flops,
+        again=sum(each.scores_again.flops for each in stack.inside if each.scores_again is not None),
+        core=sum(each.core.flops for each in stack.inside if each.core is not None),
+        params=params,
+        kept=kept[0],
+        kept_core=kept[1],
+        fused=fused,
+        sums=sums,
+        keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
+        dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
+        chosen=chosen,
+    )
+
+
+def _kind(each: Part) -> str:
+    if each.split == "none":
+        return "whole"
+    if each.split == "sequence":
+        return "tokens"
+    return "experts" if each.split == "experts" else "features"
+
+
+def _kept(model: Model, block: Block, run: Any, kernel: str, dropout: bool) -> tuple[tuple[Divided, int], Divided]:
+    found, fused, core = Divided(), Divided(), 0
+    inside = {id(branch): branch.kept(run, model.d_model, kernel, dropout) for _, branch in block.branches}
+    names = {each.name for kept in inside.values() for each in kept}
+    inputs = {f"{name}, input" for name, _ in block.branches}
+    for each in activations.of_layer(model, block, run, kernel, dropout):
+        kind = _of_branch(each) if each.name in names else "tokens"
+        found = found.plus(**{kind: each.bytes})
+        core += each.bytes if each.core else 0
+        if each.name in inputs or each.name.endswith(("activated gate", "down, input")):
+            fused = fused.plus(**{kind: each.bytes})
+    return (found, core), fused
+
+
+def _of_branch(each: Kept) -> str:
+    """How a tensor that a branch keeps divides: latents and a router's chances belong to tokens; what goes to experts and comes back to them; the rest
+    are heads or features."""
+    if each.name.startswith(("latent of", "statistics of these", "router")):
+        return "tokens"
+    return "experts" if each.name.startswith(_ROUTED) else "features"
+
+
+def known(model: Model) -> bool:
+    """Whether the tensors that its layers keep are divided as `_of_branch` says."""
+    return all(
+        isinstance(block.mixer, (Attention, LatentAttention)) and isinstance(block.mlp, (MLP, Experts))
+        for block, _ in model.blocks
+    )

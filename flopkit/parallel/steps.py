@@ -1,0 +1,168 @@
+"""A training step on many devices: seconds, where they go, what is sent, and the memory of a rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit import units
+from flopkit.models import Model
+from flopkit.models.catalogue import the_model
+from flopkit.parallel.clusters import Cluster, cluster as the_cluster
+from flopkit.parallel.layouts import Layout
+from flopkit.parallel.plans import Plan, Setting
+from flopkit.tables import Table
+from flopkit.training.memory import Memory
+
+__all__ = ["ParallelStep", "step"]
+
+
+@dataclass(frozen=True, repr=False)
+class ParallelStep:
+    """One training step on a layout.
+
+    ``seconds`` is the least time; ``parts`` says where it goes, on the rank that sets the pace; ``sent`` is bytes that this rank sends, by reason;
+    ``memory`` is that of the rank with the most; ``supposes`` what the numbers rest on.
+    """
+
+    model: str
+    layout: Layout
+    cluster: Cluster
+    seq: int
+    batch: int
+    seconds: float
+    mfu: float
+    hfu: float
+    parts: dict[str, float]
+    sent: dict[str, Any]
+    memory: Memory
+    fits: bool
+    supposes: tuple[str, ...] = ()
+
+    def table(self) -> Table:
+        """One row a part of the time: seconds, share of the step, bytes that the rank sends for it."""
+        rows = [
+            {"part": name, "seconds": seconds, "share": seconds / self.seconds, "sent": self.sent.get(name, 0)}
+            for name, seconds in self.parts.items()
+        ]
+        rows.append({"part": "step", "seconds": self.seconds, "share": 1.0, "sent": sum(self.sent.values())})
+        formats = {
+            "seconds": units.seconds,
+            "share": units.percent,
+            "sent": lambda v: units.si(float(v), "B") if v else "",
+        }
+        return Table(rows, caption=str(self), formats=formats)
+
+    def __str__(self) -> str:
+        fits = "fits" if self.fits else "does not fit"
+        return (
+            f"{self.model} on {self.layout.ranks:,} × {self.cluster.device.name} ({self.layout}): at least {units.seconds(self.seconds)}, "
+            f"at most {100 * self.mfu:.3g} % MFU, {units.si(float(self.memory.total), 'B')} a rank, which {fits}"
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def step(
+    model: Model | str, layout: Layout, cluster: Cluster | str, *, seq: int, batch: int, precision: str = "mixed-fp32-gradients", optimizer: str = "adam",
+    kernel: str = "flash", dropout: bool = False, fused: bool = False, overlap: tuple[str, ...] = ("data", "pipeline"), dtype: str = "bf16",
+    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | None = None, memory: float | None = None,
+) -> ParallelStep:  # fmt: skip
+    """A training step of *batch* sequences of *seq* tokens on a layout: the least time, and the memory of the fullest rank.
+
+    Arithmetic runs at the peak, links and network cards at their rate, times the cluster's efficiencies; with all at 1 the time is a bound.
+
+        seconds = m · (arithmetic + what waits) + bubble + what the gradients' exchange leaves
+
+    Per layer and micro-batch of b sequences on c context-parallel ranks, S = 2·b·seq/c·d_model bytes:
+
+    - tensor: an all-reduce of S for each branch, forward and backward (with full recompute once more), or a gather and a reduce-scatter (SP).
+    - context: a gather of keys and values, and a reduce-scatter of their gradients.
+    - expert: two all-to-alls of top_k rows a token, forward and backward.
+    - pipeline: S / tensor to the next stage and back, for each stage of a rank.
+    - data: gradients are reduced, with ZeRO-1 and 2 weights are gathered, with ZeRO-3 weights are gathered twice in each micro-batch.
+
+    ``sent`` has these bytes of the rank that sets the pace: what PyTorch sends, to the byte, under DDP (with ``no_sync`` but for the last
+    micro-batch: ZeRO-0), FSDP2 with ``reshard_after_forward=True`` (ZeRO-3), or ``False`` and one micro-batch (ZeRO-2), tensor parallelism
+    of blocks, embedding and head, keys and values that are gathered, balanced experts, and the middle ranks of a pipeline.
+
+    Parameters
+    ----------
+    model : Model or str
+        A decoder, or its name.
+    layout : Layout
+        The degrees.
+    cluster : Cluster or str
+        Where it runs.
+    seq, batch : int
+        Tokens of a sequence, sequences of a step on all devices.
+    precision, optimizer, kernel : str, optional
+        As in `Model.train_memory`.
+    dropout : bool, optional
+        As there.
+    fused : bool, optional
+        Whether a layer keeps neither the outputs of its norms nor what the activation makes, which a program can compute again from what it keeps.
+    overlap : tuple[str, ...], optional
+        What runs beside arithmetic, of ``"tensor"``, ``"context"``, ``"expert"``, ``"pipeline"`` and ``"data"``. The exchange of gradients hides behind one micro-batch at most.
+    dtype : str, optional
+        The format whose peak counts.
+    dispatch_bytes, combine_bytes : int, optional
+        Bytes of a number on the way to the experts and back.
+    expert_nodes : int, optional
+        Nodes in which a token's experts lie at most (node-limited routing): it goes to each of them once over the network, and inside of them over links
+        to each of its experts. None: each of its experts gets it over the network, if it is in another node.
+    memory : float, optional
+        Bytes of a device that a step may take. None: what is usable of the device's memory, where that is known, else all of it.
+
+    Returns
+    -------
+    ParallelStep
+
+    Raises
+    ------
+    ValueError
+        For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides, and
+        ``precision="autocast"``.
+
+    Notes
+    -----
+    Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
+    Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
+    logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
+    default gathers embedding, norm and head once. The first and last rank of a pipeline send half. A ring of context-parallel ranks sends in
+    its backward pass, besides keys and values, their gradients in fp32.
+    Not counted: latency (the cluster's is 0 unless it is given), the optimiser's time, element-wise work, uneven loads of experts, padding of the
+    vocabulary, which rank of the network shares a switch with which. Micro-batches of a causal context-parallel sequence are taken as balanced.
+    A stage of a pipeline waits for those before it, with the times that those have.
+
+    Examples
+    --------
+    >>> found = step("llama-3.1-405b", Layout(tensor=8, pipeline=16, data=128, virtual=8), "llama-3", seq=8192, batch=2048)
+    >>> found.layout.ranks, found.mfu > 0.41  # printed: 41 %
+    (16384, True)
+    """
+    setting = Setting(
+        the_model(model), the_cluster(cluster), seq, batch, precision, optimizer, kernel, dropout, fused, overlap, dtype, dispatch_bytes, combine_bytes,
+        expert_nodes, memory,
+    )  # fmt: skip
+    plan = Plan(setting, layout)
+    return of_plan(plan, plan.memory())
+
+
+def of_plan(plan: Plan, held: Memory) -> ParallelStep:
+    """The step of a plan whose fullest rank holds *held*."""
+    setting, layout, found = plan.setting, plan.layout, plan.times()
+    available = found.seconds * layout.ranks * setting.peak
+    return ParallelStep(
+        model=setting.model.name, layout=layout, cluster=setting.cluster, seq=setting.seq, batch=setting.batch, seconds=found.seconds,
+        mfu=setting.batch * plan.numbers.model_flops / available, hfu=found.executed / available, parts=found.parts, sent=found.sent, memory=held,
+        fits=fits(plan, held), supposes=plan.supposes(),
+    )  # fmt: skip
+
+
+def fits(plan: Plan, held: Memory) -> bool:
+    """Whether a device has room for what its rank holds."""
+    return plan.setting.room is None or held.total <= plan.setting.room

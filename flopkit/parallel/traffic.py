@@ -1,0 +1,165 @@
+"""What a rank sends: the exchanges of a micro-batch, and those of gradients and weights, each with its least time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from flopkit.arithmetic import Number, maximum, minimum, where
+from flopkit.parallel import collectives
+from flopkit.parallel.collectives import Exchange
+from flopkit.parallel.computing import Over
+from flopkit.parallel.ranks import Rank
+
+__all__ = ["Formats", "Sent", "Traffic", "groups", "of_data", "of_micro_batch", "on_rank"]
+
+
+class Formats(NamedTuple):
+    """Bytes of a number between layers, on the way to experts and back together, of a gradient that is reduced, and of a weight that is gathered; and
+    the nodes in which a token's experts lie at most, where that is limited."""
+
+    moved: int
+    routed: int
+    gradient: int
+    weight: int
+    nodes: int | None = None
+
+
+class Sent(NamedTuple):
+    """Seconds, and bytes that a rank sends."""
+
+    seconds: Number
+    bytes: Number
+
+    def times(self, count: Number) -> Sent:
+        """Of *count* exchanges one after the other."""
+        return Sent(count * self.seconds, count * self.bytes)
+
+
+NOTHING = Sent(0.0, 0.0)
+
+
+class Traffic(NamedTuple):
+    """Exchanges of a micro-batch: one all-reduce among tensor-parallel ranks; of a layer of each kind one gather of keys and values and one
+    all-to-all; and all that goes between stages."""
+
+    tensor: Sent
+    context: tuple[Sent, ...]
+    expert: tuple[Sent, ...]
+    pipeline: Sent
+
+
+def _alone(ranks: Any) -> bool:
+    """Whether it is known that there is one rank alone; of a parameter it is not."""
+    return isinstance(ranks, int) and ranks == 1
+
+
+def _sent(exchange: Exchange, place: Any, inside: Any) -> Sent:
+    return Sent(collectives.least(exchange, place, inside), exchange.sent)
+
+
+def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: Formats) -> Traffic:
+    """The exchanges of a micro-batch. *inside*: of each axis, the ranks of a group that lie in a node."""
+    t, c, b = layout.tensor, layout.context, layout.micro_batch
+    kinds = numbers.kinds
+    tensor, pipeline = NOTHING, NOTHING
+    context = expert = (NOTHING,) * len(kinds)
+    edge = numbers.edge * b
+    if not _alone(t):
+        tensor = _sent(collectives.all_reduce(bytes=edge / c, ranks=t), place, inside["tensor"])
+    if not _alone(c):
+        context = tuple(
+            _sent(collectives.all_gather(bytes=formats.moved * kind.keys_values * b / t, ranks=c), place, inside["context"])
+            for kind in kinds
+        )  # fmt: skip
+    if not _alone(layout.expert):
+        divided = t * c
+        expert = tuple(
+            _routed(kind, kind.dispatched * b * formats.routed / divided / 2, layout.expert, place, inside["expert"], formats.nodes)
+            if kind.dispatched else NOTHING
+            for kind in kinds
+        )  # fmt: skip
+    if not _alone(layout.pipeline):
+        payload = edge / (c * t if layout.sequence else c)
+        neighbours = where(inside["pipeline"] > 1, 2, 1)
+        pipeline = _sent(collectives.send(bytes=payload), place, neighbours).times(2 * layout.virtual)
+    return Traffic(tensor, context, expert, pipeline)
+
+
+def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Number, most: int | None) -> Sent:
+    """An all-to-all. Where a token's experts lie in *most* nodes, it goes to each of these once, and inside of them to all of its experts."""
+    exchange = collectives.all_to_all(bytes=payload, ranks=ranks)
+    nodes = ranks / inside
+    if most is None or _alone(ranks // inside):
+        return _sent(exchange, place, inside)
+    near = payload * (inside - 1) / inside
+    far = payload * minimum(most, minimum(nodes, kind.chosen)) / kind.chosen * (nodes - 1) / nodes
+    seconds = maximum(near / (place.link * place.link_efficiency), far / (place.network * place.network_efficiency))
+    waited = place.link_latency * (inside - 1) + place.network_latency * (nodes - 1)
+    return Sent(seconds + waited, near + far)
+
+
+def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank) -> dict[str, Sent]:
+    """Of a micro-batch on *rank*, by axis.
+
+    Each branch whose output is a sum ends in an all-reduce, forward and backward, and with full recompute once more; embedding and head have one.
+    Keys and values are gathered, and their gradients reduced as widely. Experts have two all-to-alls forward and two backward.
+    """
+    passes = 3 if layout.recompute == "full" else 2
+    sums: Any = rank.first + rank.last
+    context = expert = NOTHING
+    for kind, count, gather, routed in zip(numbers.kinds, rank.kinds, traffic.context, traffic.expert, strict=True):
+        sums += count * kind.sums * passes
+        if gather is not NOTHING:
+            context = _added(context, gather.times(2 * count))
+        if routed is not NOTHING:
+            expert = _added(expert, routed.times(4 * count))
+    tensor = traffic.tensor if traffic.tensor is NOTHING else traffic.tensor.times(sums)
+    return {"tensor": tensor, "context": context, "expert": expert, "pipeline": traffic.pipeline}
+
+
+def _added(a: Sent, b: Sent) -> Sent:
+    return Sent(a.seconds + b.seconds, a.bytes + b.bytes)
+
+
+def groups(layout: Any) -> tuple[Number, Number]:
+    """Data-parallel ranks that have the same weights: of all but experts, and of experts."""
+    rest = layout.data * layout.context
+    if _alone(layout.expert):
+        return rest, rest
+    return rest, layout.tensor * rest // layout.expert
+
+
+def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place: Any, inside: Number, formats: Formats) -> Sent:  # fmt: skip
+    """The exchange of gradients and weights in a step.
+
+    Without ZeRO an all-reduce of gradients. With it a reduce-scatter, from ZeRO-2 on of each micro-batch, and a gather of weights, with ZeRO-3 two in
+    each micro-batch.
+    """
+    found = NOTHING
+    for each, ranks in zip(params, groups(layout), strict=True):
+        if _alone(ranks) or (isinstance(each.number, int) and not each.number):
+            continue
+        near = _dividing(ranks, inside)
+        of_gradients, of_weights = each.times(formats.gradient), each.times(formats.weight)
+        several = where(layout.zero >= 2, micro_batches, 1)
+        gathers = where(layout.zero >= 3, 2 * micro_batches, 1)
+        if not (isinstance(layout.zero, int) and layout.zero):
+            summed = _sent(collectives.all_reduce(bytes=of_gradients, ranks=ranks), place, near)
+        if isinstance(layout.zero, int) and not layout.zero:
+            found = _added(found, summed)
+            continue
+        scattered = _sent(collectives.reduce_scatter(bytes=of_gradients, ranks=ranks), place, near).times(several)
+        gathered = _sent(collectives.all_gather(bytes=of_weights, ranks=ranks), place, near).times(gathers)
+        if not isinstance(layout.zero, int):
+            scattered = Sent(*(where(layout.zero > 0, a, b) for a, b in zip(scattered, summed, strict=True)))
+            gathered = Sent(*(where(layout.zero > 0, a, 0) for a in gathered))
+        found = _added(_added(found, scattered), gathered)
+    return found
+
+
+def _dividing(ranks: Any, most: Any) -> Any:
+    """The largest number of ranks in a node, up to *most*, that leaves no node half full."""
+    if isinstance(ranks, int) and isinstance(most, int):
+        while ranks % most:
+            most -= 1
+    return most

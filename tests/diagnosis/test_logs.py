@@ -1,0 +1,136 @@
+"""Lines of logs as they stand: what they say, and what the doctor makes of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import flopkit as fk
+from flopkit.diagnosis import read_log
+from flopkit.diagnosis.log_formats import FORMATS
+
+LINES = json.loads((Path(__file__).parents[1] / "data" / "log_lines.json").read_text("utf-8"))
+LINE = {each["source"]: each["line"] for each in reversed(LINES)}
+MEGATRON = LINE["https://github.com/NVIDIA/Megatron-LM/issues/756"]
+MAXTEXT = LINE["https://github.com/AI-Hypercomputer/maxtext/pull/2232"]
+NANOGPT = LINE["https://github.com/karpathy/nanoGPT/issues/215"]
+TITAN = (
+    "[rank0]:[titan] 2025-01-02 - root - INFO - \x1b[31mstep: 10  \x1b[32mloss:  7.12345  \x1b[38;2;180;60;0mgrad_norm:  1.9000  "
+    "\x1b[36mmemory: 54.61GiB(57.45%)  \x1b[34mtps: 6,667  \x1b[36mtflops: 386.08  \x1b[35mmfu: 39.02%\x1b[39m"
+)
+
+
+@pytest.mark.parametrize("line", LINES, ids=[f"{each['framework']}-{place}" for place, each in enumerate(LINES)])
+def test_what_a_line_says(line):
+    found = read_log(line["line"])
+    assert (found.framework, found.arguments, found.convention) == (
+        line["framework"],
+        line["arguments"],
+        line["convention"],
+    )
+    assert found.convention == "" or found.convention in fk.conventions.PRESETS
+    again = read_log(line["line"].replace("\n", "\r\n"))
+    assert again == found
+
+
+def test_every_format_is_met():
+    assert {each.framework for each in FORMATS} - {each["framework"] for each in LINES} <= {"Lightning", "verl"}
+
+
+def test_of_several_lines_the_last_that_says_most():
+    assert read_log(MEGATRON + "\n" + MEGATRON.replace("5361.6", "5400.0")).arguments["step_seconds"] == "5400.0 ms"
+    assert read_log(MEGATRON + "\n" + MEGATRON[:120]).arguments == read_log(MEGATRON).arguments
+    assert read_log("INFO starts\n" + TITAN + "\nvalidation loss 2.1").arguments["reported"] == "39.02 %"
+
+
+def test_bars_of_loading_stand_beside_lines_of_training():
+    bar = "Loading checkpoint shards: 100%|████| 4/4 [00:10<00:00,  2.54s/it]"
+    assert read_log(f"{bar}\n{TITAN}\n{bar}") == read_log(TITAN)
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u202f"])
+def test_spaces_that_part_thousands(space):
+    assert read_log(TITAN.replace("6,667", f"6{space}667")).arguments["tokens_per_s_per_device"] == "6667"
+
+
+def test_early_torchtitan_and_a_utilisation_that_is_not_known():
+    assert read_log("step: 10  loss: 7.1  wps: 1,232  mfu: 18.22%").arguments == {
+        "tokens_per_s_per_device": "1,232", "reported": "18.22 %"
+    }  # fmt: skip
+    unknown = read_log(TITAN.replace("39.02%", "N/A"))
+    assert unknown.arguments == {"tokens_per_s_per_device": "6,667", "reported": "386.08 TFLOP/s"}
+    assert read_log("step: 1 tps: 6,667  mfu: 0.00%").arguments == {"tokens_per_s_per_device": "6,667"}
+
+
+def test_lightning_throughput():
+    said = read_log(
+        "{'device/batches_per_sec': 3.1, 'device/items_per_sec': 12.4, 'device/flops_per_sec': 3e14, 'device/mfu': 0.31}"
+    )
+    assert said.arguments == {"tokens_per_s_per_device": "12.4 samples/s", "reported": "31 %"}
+    said = read_log("Train throughput/device/tokens_per_sec: 4884.9990\n Train throughput/device/mfu: 0.4123")
+    assert said.arguments == {"tokens_per_s_per_device": "4884.9990", "reported": "41.23 %"}
+
+
+RUNS = [
+    (MEGATRON, {"model": "mixtral-8x7b", "seq": 2048, "device": "h100-sxm", "count": 16}, 0.2413, "causal ×2: hidden pairs counted"),
+    (TITAN, {"model": "llama-3.1-8b", "seq": 8192, "device": "h100-sxm", "count": 8}, 0.3468, "causal ×2: hidden pairs counted"),
+    (MAXTEXT, {"model": "deepseek-v2-lite", "seq": 2048, "device": "tpu-v5p", "count": 4}, 0.2940, "no mistake"),
+    (NANOGPT, {"model": "gpt2", "seq": 1024, "global_batch": 60, "device": "v100-sxm", "dtype": "fp16"}, 0.3568,
+     "causal ×2: hidden pairs counted, and wrong SKU: peak of a100-sxm-80gb"),
+    (LINE["https://github.com/NVIDIA-NeMo/Megatron-Bridge/pull/388"],
+     {"model": "llama-3-8b", "seq": 8192, "global_batch": 128, "device": "h100-sxm", "count": 8}, 0.53355, "no mistake"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "run", "ours", "cause"), RUNS)
+def test_from_a_line_to_the_cause(line, run, ours, cause):
+    found = fk.doctor(**read_log(line).arguments, **run)
+    assert found.mfu == pytest.approx(ours, abs=1e-4) and found.explanations[0].name == cause
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("loss: 3.1", "no rate of a log that is known here .Megatron-LM, torchtitan"),
+        ("", "no rate of a log that is known here"),
+        ("step 00000002/00000015 | step-time 28.823 sec | tokens-per-second 72,759 | peak-gpu-memory 63.84 GB",
+         "72,759 tokens/s, and not whether of all devices or of one; give tokens_per_s='72,759' or tokens_per_s_per_device="),
+        ("{'loss': 75.1, 'step_tokens_per_second': 18801.85}", "18801.85 tokens/s, and not whether of all"),
+        ("INFO Engine 000: Avg prompt throughput: 3599.9 tokens/s, Avg generation throughput: 199.6 tokens/s", "vLLM serves, and the doctor reads training"),
+        ("llama_kv_cache_unified: KV self size  = 4096.00 MiB", "llama.cpp serves"),
+        ("step:1 - perf/mfu/actor:0.3707644223640674 - perf/throughput:900.1",
+         "verl's MFU is of the actor's update, .* and reported='37.07644223640674 %'"),
+        ("validate step: 10  loss:  7.1234  memory: 54.61GiB(57.45%)  tps: 26,667", "is a validation step, which is a forward pass alone"),
+        ("Validation DataLoader 0:  12%|█ | 5/40 [00:10<01:00, 1.85it/s]", "is a validation step"),
+        ("Loading checkpoint shards: 100%|██████████| 4/4 [00:10<00:00,  2.54s/it]", "is a progress bar of something else than training"),
+        ("Map: 12%|█▏  | 123/1024 [00:12<00:11, 42.54it/s]", "something else than training"),
+        ('{"key": "tracked_stats", "value": {"throughput": 12.3}}', "no rate of a log that is known here"),
+        ("step: 10 loss: 7,12 tps: 6.667 tflops: 386,08 mfu: 39,02%", "39,02 has a comma that parts no thousands"),
+        (12, "line=12: must be text"),
+    ],
+)  # fmt: skip
+def test_lines_without_a_rate(line, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        read_log(line)
+
+
+def test_a_line_without_its_batch():
+    """Megatron-LM's cut off, NeMo 1's, nanoGPT's and a progress bar: the doctor says what is missing."""
+    for line in (MEGATRON.split("global batch")[0], NANOGPT, "12%|█ | 5/40 [00:10<01:00, 1.85it/s]"):
+        said = read_log(line).arguments
+        run = {**said, "model": "gpt2", "seq": 1024, "device": "h100-sxm"}
+        with pytest.raises(TypeError, match="step_seconds= goes with global_batch=, which is missing"):
+            fk.doctor(**run)
+        assert fk.doctor(**run, global_batch=8).mfu > 0
+
+
+def test_what_the_installed_trainer_prints():
+    utils = pytest.importorskip("transformers.trainer_utils")
+    said = utils.speed_metrics("train", 0.0, num_samples=800, num_steps=100, num_tokens=819_200)
+    found = read_log(str(said))
+    assert found.arguments == {"tokens_per_s": str(said["train_tokens_per_second"])}
+    assert (
+        read_log(str(utils.speed_metrics("train", 0.0, num_samples=800)))
+        .arguments["tokens_per_s"]
+        .endswith(" samples/s")
+    )

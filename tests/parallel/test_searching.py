@@ -1,0 +1,84 @@
+"""A search answers what `step` answers, layout by layout; DeepSeek-V3's published layout is the fastest under what its paper says."""
+
+from __future__ import annotations
+
+import pytest
+
+from flopkit.parallel import Layout, cluster, search, step
+
+# arXiv:2412.19437: section 3.2 (PP 16, EP 64 over 8 nodes, ZeRO-1, no tensor parallelism), 2.1.2 (a token goes to 4 nodes at most), 3.2.2 (all-to-alls
+# overlap with arithmetic), 3.2.3 (RMSNorm and the input of SwiGLU's down projection are computed again), 3.3.3 (dispatch in FP8, combine in BF16),
+# 4.2 (batch 15,360 of 4,096 tokens)
+DEEPSEEK = Layout(pipeline=16, data=128, expert=64)
+ASKED = {"seq": 4096, "batch": 15360, "overlap": ("data", "pipeline", "expert"), "dispatch_bytes": 1, "fused": True}
+
+
+@pytest.mark.parametrize(
+    "name, place, devices, tried, asked",
+    [
+        ("llama-3-8b", "dgx-h100", 64, {"zero": (1, 3)}, {"seq": 8192, "batch": 128}),
+        ("deepseek-v3", "deepseek-h800", 2048, {"expert": (8, 64), "micro_batch": (1,)}, ASKED | {"expert_nodes": 4}),
+    ],
+)
+def test_what_is_found_is_what_step_says(name, place, devices, tried, asked):
+    found = search(name, place, devices, **tried, **asked)
+    assert len(found) > 40
+    assert all(each.fits for each in found.steps) and len({each.layout for each in found.steps}) == len(found)
+    for each in found.steps[:: max(1, len(found) // 40)]:
+        assert each == step(name, each.layout, place, **asked)
+
+
+def test_deepseeks_published_layout_is_the_fastest_that_fits():
+    """Of those with 1F1B, and only because a token goes to a node once: without that EP 8, which stays in a node, is faster by more than a quarter."""
+    tried = {"expert": (1, 8, 16, 32, 64, 128), "micro_batch": (1, 2)}
+    found = search("deepseek-v3", "deepseek-h800", 2048, **tried, **ASKED, expert_nodes=4)
+    best, own = found[0], next(each for each in found.steps if each.layout == DEEPSEEK)
+    print(
+        f"{own}: place {found.place(DEEPSEEK)} of {len(found)} that fit, {own.seconds / best.seconds:.4f} of the fastest"
+    )
+    print("under these conditions:", "; ".join(own.supposes))
+    assert len(found) > 400
+    assert own.seconds <= 1.02 * best.seconds
+    widely = search("deepseek-v3", "deepseek-h800", 2048, **tried, **ASKED)
+    apart = next(each for each in widely.steps if each.layout == DEEPSEEK)
+    assert widely[0].layout.expert <= 16 and apart.seconds > 1.25 * widely[0].seconds
+
+
+def test_a_token_goes_to_a_node_once():
+    """7,168 numbers of 1 byte there and 2 back, to 4 nodes of which 7/8 are others, forward and backward: 150,528 bytes a token and layer. The rank
+    that sets the pace has 4 layers of experts."""
+    place = cluster("deepseek-h800").replace(link=1e18)
+    found = step("deepseek-v3", DEEPSEEK, place, **ASKED | {"overlap": ()}, expert_nodes=4)
+    tokens = 4096 * 15360 // 128
+    assert found.parts["expert"] == pytest.approx(4 * tokens * 150_528 / 50e9)
+    near = 7168 * 3 * 8 * 7 / 8 * 2  # and inside of the nodes to all of its 8 experts
+    assert found.sent["expert"] == pytest.approx(4 * tokens * (150_528 + near))
+    plain, wide = (step("deepseek-v3", DEEPSEEK, place, **ASKED, expert_nodes=nodes) for nodes in (None, 64))
+    assert plain.seconds == pytest.approx(wide.seconds)  # 8 nodes and 8 experts: no limit
+
+
+def test_layers_that_stages_do_not_divide_are_tried():
+    """DeepSeek-V3 has 61 layers: no number of equal stages but 61, with embedding and head 63."""
+    found = search("deepseek-v3", "deepseek-h800", 2048, tensor=(1,), expert=(64,), micro_batch=(1,), **ASKED)
+    assert {8, 16, 32} <= {each.layout.pipeline for each in found.steps}
+
+
+@pytest.mark.parametrize(
+    "name, asked, said",
+    [
+        ("llama-3-8b", {"precision": "mixed-fp8"}, "precision='mixed-fp8'"),
+        ("llama-3-8b", {"overlap": ("everything",)}, "overlap='everything'"),
+        ("llama-3-8b", {"batch": 0}, "batch=0"),
+        ("mixtral-8x7b", {"expert_nodes": 0}, "expert_nodes=0"),
+        ("t5-base", {}, "has an encoder"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(name, asked, said):
+    with pytest.raises(ValueError, match=said):
+        search(name, "dgx-h100", 8, **{"seq": 1024, "batch": 16} | asked)
+
+
+def test_layouts_that_cannot_be_are_left_out():
+    found = search("llama-3-8b", "dgx-h100", 16, seq=1024, batch=16, expert=(1, 4), schedule="dualpipe", memory=1e15)
+    assert found.steps and {each.layout.expert for each in found.steps} == {1}
+    assert all(each.layout.pipeline % 2 == 0 for each in found.steps)

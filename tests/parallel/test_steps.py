@@ -1,0 +1,280 @@
+"""A step on many devices: one rank is a plain step, printed memory is reproduced, no published run beats the bound."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import flopkit as fk
+from flopkit.models import transformer
+from flopkit.parallel import Layout, search, step
+from flopkit.parallel.shares import shares
+from flopkit.published.rows import read
+from flopkit.published.training import gpt
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@cache
+def data(name):
+    return json.loads((DATA / f"{name}.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize(
+    "name, seq",
+    [("llama-3-8b", 4096), ("mixtral-8x7b", 1024), ("gpt2", 1024), ("deepseek-v3", 512), ("qwen3-30b-a3b", 768)],
+)
+def test_one_rank_is_a_plain_step(name, seq, recompute):
+    model = fk.load(name)
+    found = step(name, Layout(zero=3, recompute=recompute, micro_batch=2), "dgx-h100", seq=seq, batch=2)
+    plain = model.train_step(seq=seq, batch=2, recompute=recompute)
+    memory = model.train_memory(seq=seq, batch=2, recompute=recompute, precision="mixed-fp32-gradients")
+    peak = fk.device("h100-sxm").peak("bf16")
+    assert found.seconds == pytest.approx(plain.hardware_flops / peak, rel=1e-12)
+    assert found.mfu == pytest.approx(fk.mfu(plain, seconds=found.seconds, device="h100-sxm"), rel=1e-12)
+    assert found.hfu == pytest.approx(1, rel=1e-12)
+    for part in ("weights", "gradients", "optimizer", "layers", "ends", "again", "total"):
+        assert getattr(found.memory, part) == getattr(memory, part), part
+    assert not found.sent
+
+
+def test_activations_are_of_the_precision():
+    """Twice as wide in fp32, in memory as `Model.train_memory` has it, and on the way to other ranks."""
+    model = fk.load("llama-3-8b")
+    both = [
+        step(model, Layout(), "dgx-h100", seq=512, batch=1, precision=each, memory=1e15) for each in ("fp32", "bf16")
+    ]
+    for found, precision in zip(both, ("fp32", "bf16"), strict=True):
+        plain = model.train_memory(seq=512, precision=precision)
+        assert (found.memory.layers, found.memory.total) == (plain.layers, plain.total)
+    wide, narrow = (
+        step(model, Layout(tensor=8), "dgx-h100", seq=512, batch=1, precision=each, memory=1e15).sent
+        for each in ("fp32", "bf16")
+    )
+    assert wide["tensor"] == 2 * narrow["tensor"]
+    with pytest.raises(ValueError, match="precision='autocast': .*'fp32' and 'mixed' bound it"):
+        step(model, Layout(), "dgx-h100", seq=512, batch=1, precision="autocast")
+
+
+@pytest.mark.parametrize("precision", ["mixed", "fsdp"])
+@pytest.mark.parametrize("name", ["llama-3-8b", "gpt2"])
+def test_zero_3_is_what_shards_are(name, precision):
+    model = fk.load(name)
+    found = step(model, Layout(data=8, zero=3), "dgx-h100", seq=1024, batch=8, precision=precision).memory
+    shards = model.train_memory(seq=1024, precision=precision, shards=8)
+    for part in ("weights", "gradients", "optimizer", "layers", "ends", "gathered", "total"):
+        assert getattr(found, part) == getattr(shards, part), part
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(tensor=4), Layout(context=4), Layout(pipeline=4), Layout(data=4), Layout(tensor=2, pipeline=2)]
+)
+def test_all_ranks_together_compute_what_one_does(layout):
+    """Full products divide; what a tensor-parallel rank does twice is none of them in Llama."""
+    model = fk.load("llama-3-8b")
+    found = step(model, layout, "dgx-h100", seq=2048, batch=16)
+    plain = model.train_step(seq=2048, batch=16)
+    executed = found.hfu * found.seconds * layout.ranks * fk.device("h100-sxm").peak("bf16")
+    assert executed == pytest.approx(plain.hardware_flops, rel=1e-12)
+
+
+def test_latents_of_deepseek_are_computed_on_every_tensor_parallel_rank():
+    model = fk.load("deepseek-v3")
+    one, two = (step(model, Layout(tensor=t), "dgx-h100", seq=512, batch=1) for t in (1, 2))
+    down = model.blocks[0][0].mixer
+    again = 3 * 2 * 512 * 7168 * (down.q_lora + down.kv_lora + down.qk_rope) * 61
+    peak = fk.device("h100-sxm").peak("bf16")
+    assert (two.hfu * two.seconds * 2 - one.hfu * one.seconds) * peak == pytest.approx(again, rel=1e-9)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------
+
+KORTHIKANTI = {  # heads, d_model, layers, pipeline, stages of a rank, micro-batch: tables 3 of arXiv:2205.05198
+    "22B": (64, 6144, 48, 1, 1, 4),
+    "175B": (96, 12288, 96, 8, 3, 1),
+    "530B": (128, 20480, 105, 35, 3, 1),
+    "1T": (160, 25600, 128, 64, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", KORTHIKANTI)
+def test_korthikantis_activations_to_the_byte(name):
+    """Figure 1 in GiB, by the paper's equations 2 and 6 with t = 8, of layers alone. The paper leaves out mean and deviation of each norm: four fp32
+    numbers a token and layer."""
+    heads, d_model, layers, stages, virtual, micro = KORTHIKANTI[name]
+    _, _, none, both = next(row for row in data("korthikanti_memory")["figure1"] if row[0] == name)
+    model = gpt(d_model, heads, layers, 51200, 2048)
+    asked = {"seq": 2048, "batch": micro * 128 * stages // stages * stages, "kernel": "math", "dropout": True}
+    for printed, more in ((none, {"sequence": False}), (both, {"sequence": True, "recompute": "selective"})):
+        layout = Layout(tensor=8, pipeline=stages, virtual=virtual, micro_batch=micro, **more)
+        found = step(model, layout, "dgx-a100", memory=1e15, **asked)
+        in_flight = 1 if stages == 1 else Fraction(stages * virtual + stages - 1, virtual) if virtual > 1 else stages
+        statistics = 4 * 4 * 2048 * micro * Fraction(layers, stages) * in_flight / (8 if more["sequence"] else 1)
+        assert Fraction(found.memory.layers - statistics, 2**30) == Fraction(printed)
+
+
+def test_zeros_four_stages():
+    """Rajbhandari et al. 2020, figure 1: 7.5 billion parameters on 64 ranks, in GB."""
+    numbers = data("zero_memory")
+    model = transformer(name="7.5B", d_model=4096, heads=32, layers=36, vocab=32000, d_ff=4 * 4096, act="gelu", gated=False, norm="layer", bias=True, rotary=0, positions=1024, tied=True)  # fmt: skip
+    for zero, (_, _, printed, _) in enumerate(numbers["rows"]):
+        found = step(model, Layout(data=64, zero=zero), "dgx-h100", seq=1024, batch=64, precision="mixed", memory=1e15)
+        assert float(found.memory.states) / model.params * 7.5 == pytest.approx(printed, abs=0.06)
+
+
+def test_tensor_parallelism_divides_norms_only_by_tokens():
+    model = fk.load("llama-3-8b")
+    apart, together = (
+        step(model, Layout(tensor=8, sequence=s), "dgx-h100", seq=4096, batch=1).memory for s in (False, True)
+    )
+    # of a layer: inputs of two norms and two branches in bf16, two fp32 statistics
+    whole = 32 * (4 * 4096 * 2 + 2 * 4) * 4096
+    assert apart.layers - together.layers == Fraction(7, 8) * whole
+
+
+# -- time ------------------------------------------------------------------------------------------------------
+
+
+def test_the_bytes_of_a_tensor_parallel_step():
+    """Megatron's four all-reduces a layer (Shoeybi et al. 2019, section 3), and one for the embedding and one for the head."""
+    found = step("llama-3-8b", Layout(tensor=8), "dgx-h100", seq=4096, batch=1)
+    assert found.sent["tensor"] == pytest.approx((4 * 32 + 2) * 2 * 7 / 8 * 2 * 4096 * 4096)
+
+
+@pytest.mark.parametrize("zero, times", [(0, 4 + 4), (1, 4 + 2), (2, 4 * 3 + 2), (3, 3 * (4 + 2 + 2))])
+def test_the_bytes_of_data_parallel_steps(zero, times):
+    """Gradients in fp32 and weights in bf16, in three micro-batches: an all-reduce; a reduce-scatter and a gather; a reduce-scatter in each
+    micro-batch; and two gathers."""
+    model = fk.load("llama-3-8b")
+    found = step(model, Layout(data=8, zero=zero), "dgx-h100", seq=1024, batch=24)
+    assert found.sent["data"] == pytest.approx(7 / 8 * times * model.params)
+
+
+def test_the_bytes_of_experts():
+    """Two all-to-alls forward and two backward of top_k rows a token."""
+    found = step("mixtral-8x7b", Layout(data=8, expert=8), "dgx-h100", seq=1024, batch=8)
+    assert found.sent["expert"] == pytest.approx(32 * 4 * 7 / 8 * 1024 * 2 * 4096 * 2)
+
+
+def llama_3(row):
+    layout = Layout(tensor=8, context=row["cp"], pipeline=16, data=row["dp"], virtual=8)
+    asked = {"seq": row["seq"], "batch": row["batch_per_dp"] * row["dp"]}
+    model = fk.load("llama-3.1-405b")
+    flops = 6 * model.params * asked["seq"] * asked["batch"]
+    return step(model, layout, "llama-3", fused=True, memory=1e15, **asked), flops / (
+        row["tflops_per_gpu"] * 1e12 * row["gpus"]
+    )
+
+
+def megatron_core(row):
+    """The README's table is of 2024, when Megatron's formula counted all positions of the scores: 459.6 TFLOP/s of 32B are 0.89 s.
+    In which format gradients are reduced it does not print: the bound takes 16 bits."""
+    _, heads, hidden, layers, tensor, stages, data_, gpus, batch, tflops, *_ = row
+    model = transformer(name="GPT", d_model=hidden, heads=heads, layers=layers, vocab=131072, d_ff=4 * hidden, act="gelu", gated=False, rotary=0, norm="layer", bias=True, tied=False)  # fmt: skip
+    flops = model.train_step(seq=4096, batch=batch).under("MEGATRON_2022").model_flops
+    layout = Layout(tensor=tensor, pipeline=stages, data=data_)
+    found = step(model, layout, "dgx-h100", seq=4096, batch=batch, precision="mixed", memory=1e15)
+    return found, flops / (tflops * 1e12 * gpus)
+
+
+def megascale(gpus, batch, seconds):
+    model = gpt(12288, 128, 96, 64000, 2048)
+    layout = Layout(tensor=8, pipeline=8, data=gpus // 64, virtual=6)
+    return step(model, layout, "dgx-a100", seq=2048, batch=batch, memory=1e15), seconds
+
+
+def published():
+    rows = read("llama_3")["rows"]
+    yield from ((f"Llama 3, {row['gpus']} GPUs, {row['seq']}", llama_3, (row,)) for row in rows)
+    yield from ((f"Megatron-Core, {row[0]}B", megatron_core, (row,)) for row in read("megatron_core_h100")["rows"])
+    for table in read("megascale")["table2"]:
+        for gpus, seconds, *_ in table["rows"]:
+            yield f"{table['system']}, {gpus} GPUs", megascale, (gpus, table["batch"], seconds)
+
+
+@pytest.mark.parametrize("what, run, row", [pytest.param(*each, id=each[0]) for each in published()])
+def test_no_published_run_is_faster_than_the_bound(what, run, row):
+    found, seconds = run(*row)
+    assert 0.2 < found.seconds / seconds <= 1
+
+
+def test_without_overlap_the_32b_run_would_be_impossible():
+    """Megatron-Core 32B on 384 H100: one after the other, arithmetic and what is sent take longer than the published step (claim C4). With gradients
+    reduced in 16 bits they would take all of it, at 100 % of the peak."""
+    row = next(row for row in read("megatron_core_h100")["rows"] if row[0] == 32)
+    found, seconds = megatron_core(row)
+    model = transformer(name="GPT", d_model=7168, heads=56, layers=48, vocab=131072, d_ff=4 * 7168, act="gelu", gated=False, rotary=0, norm="layer", bias=True, tied=False)  # fmt: skip
+    asked = {"seq": 4096, "batch": 192, "memory": 1e15, "overlap": ()}
+    wide, narrow = (
+        step(model, found.layout, "dgx-h100", precision=precision, **asked)
+        for precision in ("mixed-fp32-gradients", "mixed")
+    )
+    assert found.seconds < seconds < wide.seconds
+    assert narrow.seconds > 0.98 * seconds
+
+
+@pytest.mark.parametrize("devices, data_", [(8192, 64), (16384, 128)])
+def test_llama_3s_layouts_are_found(devices, data_):
+    """First of all that fit 80 GB, if a layer keeps what a fused program keeps, whole batches of 16 M tokens, no context parallelism."""
+    found = search(
+        "llama-3.1-405b", "llama-3", devices, seq=8192, batch=2048, fused=True, memory=80e9, micro_batch=(1, 2)
+    )
+    assert found.place(Layout(tensor=8, pipeline=16, data=data_, virtual=8)) == 1
+    assert len(found) > 50
+    assert all(each.layout.ranks == devices for each in found.steps)
+
+
+def test_shares_refuse_what_they_do_not_know():
+    for name in ("t5-base", "vit-l-16", "mamba-2.8b"):
+        if name in fk.model_names():
+            with pytest.raises(ValueError, match=r"step on several devices|tensor=2"):
+                step(name, Layout(tensor=2), "dgx-h100", seq=512, batch=1)
+
+
+@pytest.mark.parametrize(
+    "layout, asked, said",
+    [
+        ({"tensor": 3}, {}, "tensor=3: must divide the 32 heads"),
+        ({"tensor": 16}, {}, "8 key-value heads"),
+        ({"expert": 4, "data": 4}, {}, "has no experts"),
+        ({"pipeline": 5}, {"batch": 20}, None),
+        ({"pipeline": 40}, {"batch": 40}, "cannot be divided into 40 stages"),
+        ({"pipeline": 4, "virtual": 2}, {"batch": 6}, "multiple of its 4 ranks"),
+        ({"data": 4}, {"batch": 6}, "batch=6"),
+        ({"context": 3}, {}, "context=3"),
+    ],
+)
+def test_degrees_that_do_not_divide(layout, asked, said):
+    ask = {"seq": 1024, "batch": 16} | asked
+    if said is None:
+        assert step("llama-3-8b", Layout(**layout), "dgx-h100", **ask).seconds > 0
+        return
+    with pytest.raises(ValueError, match=said):
+        step("llama-3-8b", Layout(**layout), "dgx-h100", **ask)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"tensor": 0}, "tensor=0"),
+        ({"zero": 4}, "zero=4"),
+        ({"expert": 3}, "expert=3: must divide"),
+        ({"virtual": 2}, "virtual=2"),
+        ({"recompute": "some"}, "recompute='some'"),
+        ({"schedule": "waves"}, "schedule='waves'"),
+    ],
+)
+def test_layouts_that_cannot_be(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        Layout(**wrong)
+
+
+def test_shares_have_every_parameter():
+    for name in ("llama-3-8b", "gpt2", "gemma-2-9b", "qwen3-30b-a3b"):
+        model = fk.load(name)
+        assert shares(model, 1024, "flash", False).params == model.params
