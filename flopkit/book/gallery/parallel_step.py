@@ -124,7 +124,7 @@ def _chart(s: Any) -> Any:
     colours = [theme.BLUE, theme.PURPLE, theme.ORANGE, theme.AMBER, theme.SKY, theme.GREEN]
 
     def across(most: Any, title: str, orient: str) -> dict[str, Any]:
-        scale = alt.Scale(domainMin=0, domainMax={"expr": f"1.25 * ({vega(most)})"}, nice=False)
+        scale = alt.Scale(domain=[0, alt.ExprRef(f"1.3 * ({vega(most)})")], nice=False)
         axis = alt.Axis(orient=orient, tickCount=5, format=",~r", labelBound=True, grid=False)
         return {"title": title, "scale": scale, "axis": axis}
 
@@ -152,7 +152,7 @@ def _chart(s: Any) -> Any:
             s.now(taken=s.seconds, mfu=s.mfu).transform_calculate(bar=f"'{TIME}'"),
         )
         for word in theme.words(
-            data.transform_calculate(label="format(datum.taken, datum.taken < 10 ? '.2f' : ',.1f') + ' s'"),
+            data.transform_calculate(label="format(datum.taken, datum.taken < 10 ? '.2f' : datum.taken < 100 ? '.1f' : ',.0f') + ' s'"),
             {"align": "left", "dx": 5, "fontWeight": 600},
             y=y, x=at, text="label:N",
         )
