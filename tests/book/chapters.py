@@ -28,6 +28,14 @@ SECTIONS = (
     "Exercises",
     "Summary",
 )
+MARKS = {
+    "derive": "Derive",
+    "count": "Count",
+    "play": "Play",
+    "measure": "Measure",
+    "theory": "Theory against measurement",
+}
+"""Tags of a Markdown cell that begins such a section: its heading says what is found, and need not name the section."""
 WORDS = (1500, 3100)
 EXERCISES = 5
 SUMMARY_LINES = 5
@@ -77,24 +85,31 @@ class Notebook:
         return [cell for cell in self.cells if cell.kind == "code"]
 
     def sections(self) -> dict[str, list[Cell]]:
-        """The cells of each section by its heading; what stands before the first is under ''."""
+        """The cells of each section by its name; what stands before the first is under ''."""
         found: dict[str, list[Cell]] = {"": []}
-        heading = ""
+        for name, cells in self.named():
+            found.setdefault(name, []).extend(cells)
+        return found
+
+    def named(self) -> list[tuple[str, list[Cell]]]:
+        """Each section's name and cells, in order: its heading, or what the tag of the cell that begins it says (`MARKS`)."""
+        found: list[tuple[str, list[Cell]]] = [("", [])]
         for cell in self.cells:
             if cell.kind == "code":
-                found[heading].append(cell)
+                found[-1][1].append(cell)
                 continue
+            marked = next((MARKS[tag] for tag in cell.tags if tag in MARKS), None)
             for part in re.split(r"^(?=## )", without_code(cell.text), flags=re.MULTILINE):
                 if part.startswith("## "):
                     first, _, part = part.partition("\n")
-                    heading = first.removeprefix("## ").strip()
-                    found.setdefault(heading, [])
+                    found.append((marked or first.removeprefix("## ").strip(), []))
+                    marked = None
                 if part.strip():
-                    found[heading].append(Cell("markdown", part))
+                    found[-1][1].append(Cell("markdown", part))
         return found
 
     def headings(self) -> list[str]:
-        return re.findall(r"^## (.+?)\s*$", without_code(self.prose), flags=re.MULTILINE)
+        return [name for name, _ in self.named()[1:]]
 
 
 def notebook(name: str, cells: list[dict]) -> Notebook:
@@ -268,6 +283,12 @@ def _opening(book: Notebook) -> list[str]:
 def _order(book: Notebook) -> list[str]:
     headings = [heading for heading in book.headings() if heading in SECTIONS]
     problems = [f'"## {heading}" is missing' for heading in SECTIONS if heading not in headings]
+    problems += [
+        f"a cell tagged {tag} must begin with its heading: {cell.text[:40]!r}"
+        for cell in book.cells
+        for tag in cell.tags
+        if cell.kind == "markdown" and tag in MARKS and not cell.text.startswith("## ")
+    ]
     problems += [f'"## {heading}" stands there twice' for heading in set(headings) if headings.count(heading) > 1]
     if headings != sorted(headings, key=SECTIONS.index):
         problems.append(f"the sections must keep this order: {', '.join(SECTIONS)}; they are: {', '.join(headings)}")

@@ -66,7 +66,7 @@ def chapter(**changes):
     cells = []
     for name, text in parts.items():
         if text is not None:
-            cells.append(Cell("markdown", text))
+            cells.append(text if isinstance(text, Cell) else Cell("markdown", text))
         cells += [Cell("code", *cell) for cell in code.get("install" if name == "time" else name) or ()]
     return Notebook("sample", tuple(cells))
 
@@ -128,6 +128,16 @@ def test_a_chapter_in_shape():
 def test_out_of_shape(changes, problem):
     problems = shape_problems(chapter(**changes))
     assert any(problem in found for found in problems), problems
+
+
+def test_a_tag_names_a_section_whose_heading_says_what_is_found():
+    found = Cell("markdown", "## Counted, too, it is 4.2 %\n\n" + BOX, ("count",))
+    assert shape_problems(chapter(count=found)) == []
+    assert "Count" in chapter(count=found).headings()
+    untagged = Cell("markdown", found.text)
+    assert any('"## Count" is missing' in each for each in shape_problems(chapter(count=untagged)))
+    inside = Cell("markdown", "So.\n\n" + found.text, ("count",))
+    assert any("must begin with its heading" in each for each in shape_problems(chapter(count=inside)))
 
 
 def test_stored_outputs():
