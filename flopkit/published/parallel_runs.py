@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from flopkit.models import Model, load, transformer
-from flopkit.parallel import Gap, Layout, gap
+from flopkit.models.catalogue import the_model
+from flopkit.parallel import Gap, Layout, cluster, gap
 from flopkit.parallel.gaps import step_seconds_of
 from flopkit.published.rows import read
 from flopkit.published.training import gpt
@@ -67,8 +67,13 @@ class ParallelRun:
     def seconds(self) -> float:
         """Of the step, as it is printed or follows from the printed rate."""
         whole = self.model.train_step(seq=self.seq, batch=self.batch)
+        card, formats = (
+            cluster(self.cluster).device,
+            self.dtype.values() if isinstance(self.dtype, Mapping) else [self.dtype],
+        )
+        peak = self.layout.ranks * max(float(card.peak(name)) for name in formats)
         tokens = self.seq * self.batch / self.layout.ranks
-        return step_seconds_of(whole, math.nan, tokens, self.layout.ranks, self.convention, self.rate)
+        return step_seconds_of(whole, peak, tokens, self.layout.ranks, self.convention, self.rate)
 
     def gap(self, **more: Any) -> Gap:
         """Its gap.
@@ -85,8 +90,21 @@ class ParallelRun:
         )  # fmt: skip
 
 
-class LeftOut(NamedTuple):
-    """Rows of a published table without a gap: of which table, which rows, how many, and why."""
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows of a published table without a gap.
+
+    Attributes
+    ----------
+    table : str
+        The table's name.
+    rows : str
+        Which rows.
+    count : int
+        How many.
+    why : str
+        What of them is not printed, or contradicts itself.
+    """
 
     table: str
     rows: str
@@ -202,7 +220,7 @@ def _megascale() -> Iterator[ParallelRun]:
     figure = data["figure9"]["530B, batch = GPUs"]
     for system, convention, how in (
         ("Megatron-LM", "MEGATRON_2022", "MFU that counts all of the scores, as those of 175B do"),
-        ("MegaScale", "MEGATRON", "MFU that counts half of the scores, near to those of 175B"),
+        ("MegaScale", "MEGATRON", "MFU that counts half of the scores, as those of 175B do"),
     ):
         for gpus, percent in zip(figure["gpus"], figure[system], strict=True):
             yield run("530B", system, gpus, gpus, {"mfu": percent / 100}, convention, how)
@@ -310,7 +328,7 @@ def _torchtitan() -> Iterator[ParallelRun]:
                 "as many micro-batches as stages, and two stages a rank when interleaved, the defaults of the time"
             )
         yield ParallelRun(
-            "torchtitan", f"{row['page']}: {row['model']}, {row['gpus']} GPUs, {row['seq']:,} tokens, {row['run']}", load(row["model"]), layout,
+            "torchtitan", f"{row['page']}: {row['model']}, {row['gpus']} GPUs, {row['seq']:,} tokens, {row['run']}", the_model(row["model"]), layout,
             "dgx-h200" if newer else "dgx-h100", row["seq"], row["local_batch"] * row["data"], {"tokens_per_s_per_device": row["tokens_per_s"]},
             dtype={"linear": "fp8", "rest": "bf16"} if row["format"] == "fp8" else "bf16", assumed="; ".join(assumed),
         )  # fmt: skip
