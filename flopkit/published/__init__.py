@@ -12,14 +12,14 @@ from flopkit.names import find
 from flopkit.published import serving, training
 from flopkit.published.audit import Cause, Trainer, trainer, trainer_names, trainers
 from flopkit.published.collectives import AllReduce, nccl_tests
-from flopkit.published.parallel_runs import ParallelRun, parallel_runs
+from flopkit.published.parallel_runs import LeftOut, ParallelRun, parallel_runs, runs_left_out
 from flopkit.published.rows import Agreement, Row, read
 from flopkit.published.training import llm_foundry_printed
 from flopkit.published.translating import presets, translate
 from flopkit.tables import Table
 
 __all__ = [
-    "AllReduce", "Cause", "ParallelRun", "Row", "Trainer", "check", "llm_foundry_printed", "names", "nccl_tests", "parallel_runs", "presets", "rows", "source", "tally", "trainer",
+    "AllReduce", "Cause", "LeftOut", "ParallelRun", "Row", "Trainer", "check", "llm_foundry_printed", "names", "nccl_tests", "parallel_runs", "presets", "rows", "runs_left_out", "source", "tally", "trainer",
     "trainer_names", "trainers", "translate",
 ]  # fmt: skip
 

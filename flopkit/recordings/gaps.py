@@ -85,7 +85,7 @@ def published_gaps(table: str | None = None) -> Table:
     Parameters
     ----------
     table : str, optional
-        The beginning of a table's name, such as ``"llama_3"``, ``"megascale"`` or ``"megatron_bridge r26.04"``. None: all.
+        The beginning of a table's name, such as ``"bloom"``, ``"llama_3"``, ``"torchtitan"`` or ``"megatron_bridge r26.04"``. None: all.
 
     Returns
     -------

@@ -80,9 +80,9 @@ def test_what_is_no_rate(wrong, said):
 
 
 def test_no_published_step_is_below_its_bound():
-    """The 32 rows of papers and READMEs, and each row of Megatron-Bridge that has a layout."""
+    """The 187 rows of papers, logs and READMEs, and the 155 of Megatron-Bridge that have a layout."""
     rows = published_gaps()
-    assert len(rows) == len(parallel_runs()) + len(bridge_runs()) == 187
+    assert len(rows) == len(parallel_runs()) + len(bridge_runs()) == 187 + 155
     assert [row["run"] for row in rows if row["bound"] > row["seconds"]] == []
     assert {row["largest known"] for row in rows} <= set(ITEMS) - {"arithmetic", "unexplained"}
     assert max(row["bound"] / row["seconds"] for row in rows) > 0.65  # it is near enough to fail
