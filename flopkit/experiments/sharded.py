@@ -118,7 +118,11 @@ def _by_tensors(net: Any, mesh: Any, sequence: bool) -> None:
             plan["norm"] = SequenceParallel(use_local_output=True)
             plan["up"] = ColwiseParallel(input_layouts=between)
         else:
-            entry = {"input_layouts": (whole,), "desired_input_layouts": (whole,), "use_local_output": False}
+            entry: dict[str, Any] = {
+                "input_layouts": (whole,),
+                "desired_input_layouts": (whole,),
+                "use_local_output": False,
+            }
             parallelize_module(layer.up, mesh, PrepareModuleInput(**entry))
         parallelize_module(layer, mesh, plan)
 
@@ -136,11 +140,11 @@ def _pipeline(net: Any, x: Any, ranks: int, rank: int) -> tuple[Callable[[], Non
     stage = PipelineStage(mine, rank, ranks, torch.device("cpu"), input_args=(given,), output_args=(made,))
     schedule = Schedule1F1B(stage, parts, loss_fn=lambda out, target: (out - target).square().mean())
     rows = torch.cat(x.chunk(parts, dim=1))  # a micro-batch is a row of its own
-    target = torch.zeros_like(rows)
+    told: dict[str, Any] = {"target": torch.zeros_like(rows)} if rank == ranks - 1 else {}
 
     def run() -> None:
         mine.zero_grad()
-        schedule.step(*[rows] * (rank == 0), **({"target": target} if rank == ranks - 1 else {}))
+        schedule.step(*[rows] * (rank == 0), **told)
 
     return run, (f"{rank * each}.down.weight", mine[0].down.weight)
 

@@ -11,7 +11,7 @@ import flopkit as fk
 from flopkit.parallel import Layout, gap
 from flopkit.parallel.gaps import ITEMS
 from flopkit.published import parallel_runs
-from flopkit.recordings import bridge_runs, calibration, calibration_errors, published_gaps
+from flopkit.recordings import bridge_runs, calibrated_seconds, calibration, calibration_errors, published_gaps
 
 LLAMA_3 = Layout(tensor=8, pipeline=16, data=128, virtual=8)
 
@@ -94,6 +94,17 @@ def test_the_long_row_of_llama_3_counts_its_scores():
     asked = {"seq": run.seq, "batch": run.batch, **run.rate}
     assert gap(run.model, run.layout, run.cluster, convention="SIX_N", **asked)["unexplained"].seconds < 0
     assert run.gap()["unexplained"].seconds > 0
+
+
+def test_calibrated_seconds_do_not_carry_over_to_other_programs():
+    """The docstring of `calibrated_seconds` says by how much."""
+    off = {}
+    for run in parallel_runs():
+        off.setdefault(run.table, []).append(abs(calibrated_seconds(run) / run.seconds - 1))
+    said = {"bloom": 15, "megascale": 40, "torchtitan": 40}
+    for table, percent in said.items():
+        assert median(off[table]) > percent / 100
+        assert f"{percent} %" in calibrated_seconds.__doc__
 
 
 def test_calibrated_seconds_are_as_close_as_claimed():
