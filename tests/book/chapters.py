@@ -143,7 +143,7 @@ def without_code(markdown: str) -> str:
 def words(markdown: str) -> int:
     """Words of prose: no code, no formulas, no tags, no addresses."""
     text = without_code(markdown)
-    for pattern in (r"\$\$.*?\$\$", r"\$[^$\n]+\$", r"<[^>]+>", r"(?<=\])\([^)]+\)"):
+    for pattern in (r"\$\$.*?\$\$", r"\$[^$\n]+\$", r"</?[A-Za-z][^<>]*>|<!--.*?-->", r"(?<=\])\([^)]+\)"):
         text = re.sub(pattern, " ", text, flags=re.DOTALL)
     return len(re.findall(r"[^\W_][\w.,'’/%-]*", text))
 
