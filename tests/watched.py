@@ -39,8 +39,8 @@ class Watched:
         """It asked no other host, logged no error or warning, and found all its files."""
         for page in self.context.pages:
             page.wait_for_timeout(wait)  # for what is still under way
-        assert self.outside == [], f"asked other hosts: {self.outside}"
-        assert self.problems == [], self.problems
+        assert self.outside == [], f"{self.page.url} asked other hosts: {self.outside}"
+        assert self.problems == [], f"{self.page.url}: {self.problems}"
 
 
 def foreign(address):

@@ -44,22 +44,22 @@ class Kept:
     def __init__(self):
         self.path, self.pages = "", {}
 
-    def drop(self, *keys):
-        """Close pages; what came late counts, too."""
-        dropped = [self.pages.pop(key) for key in keys or [*self.pages]]
+    def leave(self):
+        """Close all; what came late counts, too."""
+        left, self.pages = [watched for watched, _ in self.pages.values()], {}
         try:
-            for watched, _ in dropped:
+            for watched in left:
                 watched.check()
         finally:
-            for watched, _ in dropped:
+            for watched in left:
                 watched.context.close()
 
 
 @pytest.fixture(scope="session")
-def kept():
+def kept(chromium):
     kept = Kept()
     yield kept
-    kept.drop()
+    kept.leave()
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def keep_page(chromium, site, kept, request):
 
     def open_(path, first=None, **options):
         if path != kept.path:
-            kept.drop()
+            kept.leave()
             kept.path = path
         key = json.dumps(options, sort_keys=True)
         used.add(key)

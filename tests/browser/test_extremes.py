@@ -50,11 +50,13 @@ WALK = """async ([figure, indices, faults]) => {
   const found = [], look = eval(faults), inputs = Object.keys(indices[0]).map(name => figure.querySelector(`.fk-control [name="${name}"]`));
   const inside = (box, room, slack) => box.left >= room.left - slack && box.right <= room.right + slack && box.top >= room.top - slack && box.bottom <= room.bottom + slack;
   for (const [n, at] of indices.entries()) {
-    inputs.forEach(input => {
-      input[{range: 'value', checkbox: 'checked'}[input.type] ?? 'selectedIndex'] = input.type === 'checkbox' ? !!at[input.name] : at[input.name];
+    for (const input of inputs) {
+      const what = {range: 'value', checkbox: 'checked'}[input.type] ?? 'selectedIndex';
+      if (+input[what] === at[input.name]) continue;
+      input[what] = what === 'checked' ? !!at[input.name] : at[input.name];
       input.dispatchEvent(new Event('input', {bubbles: true}));
-    });
-    if (inputs.length) figure.dataset.settled = '';
+      figure.dataset.settled = '';
+    }
     while (!figure.dataset.settled) await new Promise(done => setTimeout(done));
     if (figure.classList.contains('fk-no')) continue;
     found.push(...look(figure).faults.map(fault => [n, fault]));
