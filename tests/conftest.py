@@ -15,10 +15,10 @@ import time
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
-from urllib.parse import urlparse
 
 import pytest
 from served import served
+from watched import Watched
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
@@ -211,66 +211,24 @@ def chromium():
         browser.close()
 
 
-class Watch:
-    """What a page did that it must not do."""
-
-    def __init__(self):
-        self.outside, self.problems, self.requests = [], [], 0
-
-    def request(self, request):
-        self.requests += 1
-        url = urlparse(request.url)
-        if url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1":
-            self.outside.append(request.url)
-
-    def response(self, response):
-        if response.status >= 400:
-            self.problems.append(f"HTTP {response.status} {response.url}")
-
-    def console(self, message):
-        if message.type in ("error", "warning"):
-            self.problems.append(f"console.{message.type}: {message.text}")
-
-    def fault(self, error):
-        self.problems.append(f"uncaught: {error}")
-
-
 @pytest.fixture
 def open_page(chromium, request):
     """`open_page("book/index.html", **context options) -> page`; `url=` opens another address, such as a file.
 
     At the end of the test each page must have asked no other host, logged no error or warning, and found all its files.
-    Requests to other hosts are refused, as in airplane mode.
     """
     opened = []
 
     def open_(path="", url=None, **options):
-        settings = {"viewport": {"width": 1280, "height": 900}, "service_workers": "block", **options}
-        context = chromium.new_context(**settings)
-        watch = Watch()
-        opened.append((context, watch))
-
-        def gate(route):
-            watched = urlparse(route.request.url)
-            inside = watched.scheme not in ("http", "https", "ws", "wss") or watched.hostname == "127.0.0.1"
-            route.continue_() if inside else route.abort()
-
-        context.route("**/*", gate)
-        context.on("request", watch.request)
-        context.on("response", watch.response)
-        page = context.new_page()
-        page.on("console", watch.console)
-        page.on("pageerror", watch.fault)
+        opened.append(Watched(chromium, **options))
+        page = opened[-1].page
         page.goto(url or f"{request.getfixturevalue('site')}/{path}", wait_until="load")
         return page
 
     yield open_
     try:
-        for context, watch in opened:
-            for page in context.pages:
-                page.wait_for_timeout(150)  # for what is still under way
-            assert watch.outside == [], f"asked other hosts: {watch.outside}"
-            assert watch.problems == [], watch.problems
+        for watched in opened:
+            watched.check()
     finally:
-        for context, _ in opened:
-            context.close()
+        for watched in opened:
+            watched.context.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flopkit import units
-from flopkit.arithmetic import Number, divided, log2, maximum, reading, where
+from flopkit.arithmetic import Number, ceil_div, divided, log2, maximum, reading, where
 from flopkit.parallel.clusters import Cluster, cluster
 from flopkit.sizes import Count, Factor, Size, choice, factor, size
 
@@ -251,7 +251,8 @@ def all_reduce(*, bytes: Count, ranks: Size, algorithm: str = "ring") -> Exchang
 
 
 def _levels(n: Any) -> Any:
-    return (n - 1).bit_length() if isinstance(n, int) else log2(n)
+    """⌈log₂n⌉. As a double, the logarithm of a power of two may lie a last digit above the whole number."""
+    return (n - 1).bit_length() if isinstance(n, int) else ceil_div(log2(n) - 1e-9, 1)
 
 
 def all_gather(*, bytes: Count, ranks: Size) -> Exchange:

@@ -2,19 +2,99 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from served import served
+from watched import Watched
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Demo</title>
 <link rel="icon" href="data:,"><style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 820px; padding: 0 1rem }}
 html[data-theme=dark] {{ background: #121212; color: #ced6dd }}</style>{head}</head><body><main><h1>Demo</h1>{body}</main></body></html>"""
 
+HERE = Path(__file__).parent
 SHARED = '<link rel="stylesheet" href="_static/figure.css"><script src="_static/figure.js?v=1" defer></script>'
+
+
+def pytest_collection_modifyitems(config, items):
+    """What a page is opened or made for runs one after the other, and in one process."""
+    ours = [
+        (i, item, page)
+        for i, item in enumerate(items)
+        if item.path.parent == HERE and (page := callspec(item).get("path") or callspec(item).get("made"))
+    ]
+    for _, item, page in ours if hasattr(config, "workerinput") else ():
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {page}"))
+    for (i, _, _), (_, item, _) in zip(ours, sorted(ours, key=lambda one: (one[1].path, one[2])), strict=True):
+        items[i] = item
+
+
+def callspec(item):
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+class Kept:
+    """The pages of a chapter that are open, by how they were opened, each with what a test makes of it at first."""
+
+    def __init__(self):
+        self.path, self.pages = "", {}
+
+    def leave(self):
+        """Close all; what came late counts, too."""
+        left, self.pages = [watched for watched, _ in self.pages.values()], {}
+        try:
+            for watched in left:
+                watched.check()
+        finally:
+            for watched in left:
+                watched.context.close()
+
+
+@pytest.fixture(scope="session")
+def kept(chromium):
+    kept = Kept()
+    yield kept
+    kept.leave()
+
+
+@pytest.fixture
+def keep_page(chromium, site, kept, request):
+    """`keep_page(path, first=None, **context options)`: as `open_page`, for a page that stays open for the next tests of this path.
+
+    Gives the page, or what `first(page)` made of it when it was opened. After a test that fails its pages are opened anew.
+    """
+    used, failed = set(), request.session.testsfailed
+
+    def open_(path, first=None, **options):
+        if path != kept.path:
+            kept.leave()
+            kept.path = path
+        key = json.dumps(options, sort_keys=True)
+        used.add(key)
+        if key not in kept.pages:
+            watched = Watched(chromium, **options)
+            kept.pages[key] = [watched, watched.page]
+            watched.page.goto(f"{site}/{path}", wait_until="load")
+            if first:
+                kept.pages[key][1] = first(watched.page)
+        return kept.pages[key][1]
+
+    yield open_
+    try:
+        for key in used:
+            kept.pages[key][0].check(0)
+    except AssertionError:
+        failed = None
+        raise
+    finally:
+        if request.session.testsfailed != failed:
+            for key in used:
+                kept.pages.pop(key)[0].context.close()
 
 
 @pytest.fixture(scope="session")
@@ -44,29 +124,42 @@ def demo_site(demo_folder):
 
 
 @pytest.fixture(scope="session")
-def gallery_site(tmp_path_factory):
-    """A page for each figure of the gallery, such as `dense_roofline.html`."""
+def gallery_folder(tmp_path_factory):
+    """Pages of the gallery's figures: all processes of a run share them."""
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    from flopkit.book import gallery
-    from flopkit.charts import html
-
-    pages = {f"{name}.html": (SHARED, html.fragment(getattr(gallery, name)())) for name in gallery.__all__}
-    with served(_folder(tmp_path_factory.mktemp("gallery"), pages)) as address:
-        yield address
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "gallery"
+    if not folder.is_dir():
+        made = _folder(tmp_path_factory.mktemp("gallery"), {})
+        with contextlib.suppress(OSError):  # another process was faster
+            made.rename(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def calculator_site(tmp_path_factory):
-    """`calculator.html` by itself."""
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
-    from flopkit.book.gallery import calculator
+def gallery_page(gallery_folder):
+    """`gallery_page("dense_roofline")`: the address of the page of a figure of the gallery, which is made where it is not there yet."""
+    from flopkit.book import gallery
     from flopkit.charts import html
 
-    pages = {"calculator.html": (SHARED, html.fragment(calculator()))}
-    with served(_folder(tmp_path_factory.mktemp("calculator"), pages)) as address:
-        yield address
+    with served(gallery_folder) as address:
+
+        def page(name):
+            file = gallery_folder / f"{name}.html"
+            if not file.is_file():
+                new = file.with_suffix(f".{os.getpid()}")
+                new.write_text(PAGE.format(head=SHARED, body=html.fragment(getattr(gallery, name)())), "utf8")
+                new.replace(file)
+            return f"{address}/{file.name}"
+
+        yield page
+
+
+@pytest.fixture(scope="session")
+def calculator_site(gallery_page):
+    """`calculator.html` by itself."""
+    return gallery_page("calculator").rpartition("/")[0]
 
 
 @pytest.fixture(scope="session")

@@ -76,36 +76,78 @@ def put(page, figure, node, settings):
     settle(page, node, settings)
 
 
+STEP = """async ([node, indices]) => {
+  for (const [name, i] of Object.entries(indices)) {
+    const e = node.querySelector(`.fk-control [name="${name}"]`), what = {range: 'value', checkbox: 'checked'}[e.type] ?? 'selectedIndex';
+    e[what] = what === 'checked' ? !!i : i;
+    node.dataset.settled = '';
+    e.dispatchEvent(new Event('input', {bubbles: true}));
+    while (!node.dataset.settled) await new Promise(done => setTimeout(done));
+  }
+}"""
+
+
+def step(page, figure, node, settings):
+    """Set one control after the other, each drawn before the next is set."""
+    indices = {name: figure.controls[name].options.index(value) for name, value in settings.items()}
+    page.evaluate(STEP, [node.element_handle(), indices])
+    settle(page, node, settings)
+
+
+# What a figure says, all at once: each part is there once, or the page says so.
+SAYS = """([node, readouts, controls]) => {
+  const one = what => {
+    const found = node.querySelectorAll(what);
+    if (found.length !== 1) throw new Error(`${found.length} of ${what} in ${node.dataset.name}`);
+    return found[0];
+  };
+  const words = (what, there = true) => there ? one(what).textContent : null;
+  return {
+    readouts: readouts.map(name => {
+      const data = one(`data[data-name="${name}"]`), terms = data.closest("div").querySelectorAll(":scope > dt");
+      return [data.value, data.innerText, terms.length === 1 ? terms[0].textContent : terms.length];
+    }),
+    controls: controls.map(([name, idle]) => {
+      const control = `.fk-control:has([name="${name}"])`, input = one(`[name="${name}"]`);
+      return [words(`${control} .fk-value`), input.getAttribute("aria-valuetext"), input.matches(":disabled"), words(`${control} .fk-idle`, idle)];
+    }),
+    code: [...node.querySelectorAll(".fk-code code")].map(e => e.textContent),
+    alt: [...node.querySelectorAll(".fk-chart")].map(e => e.getAttribute("aria-label")),
+    refused: [...node.querySelectorAll(".fk-refused")].map(e => e.textContent),
+  };
+}"""
+
+
 def compare(figure, node, settings):
     """Every control and read-out says what Python says: the number behind the text, and the text."""
     want, texts = figure.at(**settings), figure.texts(**settings)
-    for shown in figure.readouts:
-        data = node.locator(f'data[data-name="{shown.name}"]')
-        behind, value = data.evaluate("e => e.value"), want[shown.name]
+    asked = [[name, bool(control.idle)] for name, control in figure.controls.items()]
+    says = node.page.evaluate(SAYS, [node.element_handle(), [shown.name for shown in figure.readouts], asked])
+    for shown, (behind, text, label) in zip(figure.readouts, says["readouts"], strict=True):
+        value = want[shown.name]
         if isinstance(value, bool):
             assert behind == str(value).lower()
         elif isinstance(value, (int, float)):
             assert float(behind) == pytest.approx(value, rel=1e-12), shown.name
         else:
             assert behind == value
-        assert data.inner_text() == texts[shown.name], shown.name
-        assert data.locator("xpath=ancestor::div[1]/dt").text_content() == figure.say(shown.label, **settings)
+        assert text == texts[shown.name], shown.name
+        assert label == figure.say(shown.label, **settings)
     if figure.code:
-        assert node.locator(".fk-code code").text_content() == figure.python(**settings)
-    for name, text in figure.setting_texts(**settings).items():
-        assert node.locator(f'.fk-control:has([name="{name}"]) .fk-value').text_content() == text
-        if figure.controls[name].kind == "slider":
-            assert node.locator(f'[name="{name}"]').get_attribute("aria-valuetext") == text
-    idle = figure.idle(**settings)
-    for name, control in figure.controls.items():
-        assert node.locator(f'[name="{name}"]').is_disabled() == (name in idle), name
+        assert says["code"] == [figure.python(**settings)]
+    idle, setting_texts = figure.idle(**settings), figure.setting_texts(**settings)
+    for (name, control), (text, spoken, disabled, why) in zip(figure.controls.items(), says["controls"], strict=True):
+        assert text == setting_texts[name]
+        if control.kind == "slider":
+            assert spoken == text
+        assert disabled == (name in idle), name
         if control.idle:
-            assert node.locator(f'.fk-control:has([name="{name}"]) .fk-idle').text_content() == idle.get(name, "")
+            assert why == idle.get(name, "")
     if figure.chart:
-        assert node.locator(".fk-chart").get_attribute("aria-label") == figure.description(**settings)
+        assert says["alt"] == [figure.description(**settings)]
     if figure.refused:
         refused = want[figure.refused] and figure.description(**settings)
-        assert node.locator(".fk-refused").text_content() == refused
+        assert says["refused"] == [refused]
 
 
 def compare_table(figure, node, settings):
@@ -114,6 +156,24 @@ def compare_table(figure, node, settings):
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
     )
     assert have == want
+
+
+def compare_options(figure, node):
+    """Each control can be set to what Python knows, in its order; an option says what stands beside it once it is chosen."""
+    have = node.page.evaluate(OPTIONS, [node.element_handle(), [*figure.controls]])
+    for control, found in zip(figure.controls.values(), have, strict=True):
+        if control.kind == "slider":
+            assert found == ["range", "0", str(len(control.options) - 1), "1"], control.name
+        elif control.kind == "choice":
+            assert found == ["select-one", *map(control.text, control.options)], control.name
+        else:
+            assert found == ["checkbox"], control.name
+
+
+OPTIONS = """([node, names]) => names.map(name => {
+  const e = node.querySelector(`.fk-control [name="${name}"]`);
+  return [e.type, ...e.type === "range" ? [e.min, e.max, e.step] : [...e.options ?? []].map(option => option.text)];
+})"""
 
 
 def look(node, settings):
@@ -125,6 +185,14 @@ def look(node, settings):
 
 def anything(figure, rng):
     return {name: rng.choice(control.options) for name, control in figure.controls.items()}
+
+
+def other(figure, rng):
+    """Every control away from where it starts."""
+    return {
+        name: rng.choice([value for value in control.options if value != control.value] or control.options)
+        for name, control in figure.controls.items()
+    }
 
 
 def pixels(image):

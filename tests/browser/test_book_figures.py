@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import re
 from pathlib import Path
@@ -12,7 +13,23 @@ import pytest
 pytest.importorskip("altair")
 pytest.importorskip("playwright.sync_api")
 
-from reader import PHONE, anything, are_close, compare, compare_table, css, look, pixels, put, settle, show, turn
+from reader import (
+    PHONE,
+    anything,
+    are_close,
+    compare,
+    compare_options,
+    compare_table,
+    css,
+    look,
+    other,
+    pixels,
+    put,
+    settle,
+    show,
+    step,
+    turn,
+)
 
 from flopkit import charts
 from flopkit.book import gallery
@@ -52,9 +69,13 @@ FILLED = {
     "layer-shares": 0.65,
     "calculator-fit": 0.35, "calculator-utilisation": 0.35, "conventions-compared": 0.35, "utilisation-ceilings": 0.6, "parallel-step": 0.4,
 }  # fmt: skip
-# How much of a chart's room lies under its lowest word.
-BELOW = """chart => { const room = chart.getBoundingClientRect(), words = [...chart.querySelectorAll("svg text")];
-  return (room.bottom - Math.max(...words.map(e => e.getBoundingClientRect().bottom))) / room.height; }"""
+# How much of each chart's room lies under its lowest word, with the name of its figure.
+BELOW = """() => [...document.querySelectorAll(".fk-figure .fk-chart:not(.fk-none)")].filter(chart => chart.checkVisibility()).map(chart => {
+  const room = chart.getBoundingClientRect(), words = [...chart.querySelectorAll("svg text")];
+  return [chart.closest("figure").dataset.name, (room.bottom - Math.max(...words.map(e => e.getBoundingClientRect().bottom))) / room.height];
+})"""
+DRAWN = """node => [...node.querySelectorAll('.fk-live svg :is(path, text, rect, line)')].map(e =>
+  [e.tagName, e.getAttribute('d'), e.getAttribute('transform'), e.getAttribute('width'), e.textContent].join(' '))"""
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +90,61 @@ def made(figures, name):
     return figures[name]
 
 
+class Sheet:
+    """A page on which the tests of a chapter meet its figures, each of them as a reader first sees it."""
+
+    def __init__(self, page, path, figures):
+        self.page, self.figures, self.viewport = page, figures, page.viewport_size
+        self.below, self.at_first = {}, {}
+        for dark in (False, True):  # before any figure is scrolled to, and drawn
+            self.colour(dark)
+            self.below[dark] = page.evaluate(BELOW)
+        for name in (name for where, name in SHOWN if where == path):
+            node = show(page, name)
+            assert name not in figures or settled(node) == figures[name].settings(), f"{name} begins elsewhere"
+            self.at_first[name] = node.evaluate(DRAWN)
+
+    def colour(self, dark):
+        scheme = "dark" if dark else "light"
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.wait_for_function("want => document.documentElement.dataset.theme === want", arg=scheme)
+
+    def figure(self, name):
+        if self.page.viewport_size != self.viewport:
+            self.page.set_viewport_size(self.viewport)
+        node = show(self.page, name)
+        node.evaluate("node => node.querySelectorAll('.fk-data, .fk-code').forEach(fold => { fold.open = false; })")
+        if name in self.figures and settled(node) != self.figures[name].settings():
+            reset(self.page, self.figures[name], node)
+        return node
+
+
+def settled(node):
+    return json.loads(node.get_attribute("data-settled"))
+
+
+def reset(page, figure, node):
+    node.get_by_role("button", name="Reset").click()
+    settle(page, node, figure.settings())
+
+
+@pytest.fixture
+def sheet(keep_page, figures):
+    """`sheet(path, phone=False, dark=False) -> Sheet`. The wide page is opened in the light, the phone's in the dark."""
+
+    def open_(path, phone=False, dark=False):
+        options = {**PHONE, "color_scheme": "dark"} if phone else {"color_scheme": "light"}
+        found = keep_page(path, lambda page: Sheet(page, path, figures), **options)
+        found.colour(dark)
+        return found
+
+    return open_
+
+
 @pytest.mark.parametrize(("path", "name"), MEASURED)
-def test_a_measured_figure_has_its_numbers_and_nothing_to_set(open_page, path, name):
+def test_a_measured_figure_has_its_numbers_and_nothing_to_set(sheet, path, name):
     """A row for each dot and, on a roof, whose and of which; what cannot be compared with Python may not have controls."""
-    page = open_page(path)
-    node = show(page, name)
+    node = sheet(path).figure(name)
     assert node.locator(".fk-panel :is(input, select)").count() == 0, (
         f"no function in flopkit.charts makes {name!r}: tests cannot compare it"
     )
@@ -90,18 +161,21 @@ def test_a_measured_figure_has_its_numbers_and_nothing_to_set(open_page, path, n
 
 
 @pytest.mark.parametrize(("path", "name"), REMADE)
-def test_random_settings_give_what_python_gives(open_page, figures, path, name):
-    page, figure, rng = open_page(path), made(figures, name), random.Random(name)
-    node = show(page, name)
+def test_random_settings_give_what_python_gives(sheet, figures, path, name):
+    """Each control is moved by hand from where it starts; then all are set at once."""
+    on, figure, rng = sheet(path), made(figures, name), random.Random(name)
+    page, node = on.page, on.figure(name)
     compare(figure, node, {})
+    compare_options(figure, node)
     seen = [look(node, {})]
     if figure.table:
         node.locator(".fk-data > summary").click()
-    for settings in [
-        *({**figure.settings(), **preset} for preset in figure.presets.values()),
-        *(anything(figure, rng) for _ in range(8)),
+    for move, settings in [
+        (turn, other(figure, rng)),
+        *((put, {**figure.settings(), **preset}) for preset in figure.presets.values()),
+        *((put, anything(figure, rng)) for _ in range(8)),
     ]:
-        turn(page, figure, node, settings)
+        move(page, figure, node, settings)
         compare(figure, node, settings)
         if figure.table:
             compare_table(figure, node, settings)
@@ -111,15 +185,13 @@ def test_random_settings_give_what_python_gives(open_page, figures, path, name):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
 @pytest.mark.parametrize(("path", "name"), SHOWN)
-def test_the_picture_is_there_and_can_be_read(open_page, figures, path, name, options, dark):
-    page = open_page(path, color_scheme="dark" if dark else "light", **options)
-    below = [
-        chart.evaluate(BELOW) for chart in page.locator(f'[data-name="{name}"] .fk-chart:not(.fk-none):visible').all()
-    ]
+def test_the_picture_is_there_and_can_be_read(sheet, figures, path, name, phone, dark):
+    on = sheet(path, phone, dark)
+    page, node = on.page, on.figure(name)
+    below = [share for each, share in on.below[dark] if each == name]
     assert max(below, default=0) < 0.3, "a gap under the picture, while nothing is drawn"
-    node = show(page, name)
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     if node.locator(".fk-none").count():
         return
@@ -141,7 +213,7 @@ def test_the_picture_is_there_and_can_be_read(open_page, figures, path, name, op
     assert are_close(seen, words).sum() > 30
     look(node, {})
     if (path, name) in REMADE:
-        figure, rng = made(figures, name), random.Random(f"{name} {dark} {options}")
+        figure, rng = made(figures, name), random.Random(f"{name} {dark} {phone}")
         for _ in range(4):
             settings = anything(figure, rng)
             put(page, figure, node, settings)
@@ -149,8 +221,8 @@ def test_the_picture_is_there_and_can_be_read(open_page, figures, path, name, op
 
 
 @pytest.mark.parametrize(("path", "name"), REMADE)
-def test_without_scripts(open_page, figures, path, name):
-    page, figure = open_page(path, java_script_enabled=False), made(figures, name)
+def test_without_scripts(keep_page, figures, path, name):
+    page, figure = keep_page(path, java_script_enabled=False), made(figures, name)
     node = page.locator(f'figure[data-name="{name}"]')
     text = node.inner_text()
     assert all(each in text for each in [*figure.texts().values(), *figure.setting_texts().values()])
@@ -162,20 +234,15 @@ def test_without_scripts(open_page, figures, path, name):
         )
 
 
-DRAWN = """node => [...node.querySelectorAll('.fk-live svg :is(path, text, rect, line)')].map(e =>
-  [e.tagName, e.getAttribute('d'), e.getAttribute('transform'), e.getAttribute('width'), e.textContent].join(' '))"""
-
-
 @pytest.mark.parametrize(("path", "name"), REMADE)
-def test_the_picture_forgets_where_it_has_been(open_page, figures, path, name):
+def test_the_picture_forgets_where_it_has_been(sheet, figures, path, name):
     """Back at the start the chart is drawn as at first: nothing in it was computed from what it had computed before."""
-    page, figure, rng = open_page(path), made(figures, name), random.Random(name)
-    node = show(page, name)
+    on, figure, rng = sheet(path), made(figures, name), random.Random(name)
+    page, node = on.page, on.figure(name)
     if figure.chart is None or not figure.controls:
         return
-    at_first = node.evaluate(DRAWN)
     for _ in range(3):
-        turn(page, figure, node, anything(figure, rng))
-    node.get_by_role("button", name="Reset").click()
-    settle(page, node, figure.settings())
+        step(page, figure, node, anything(figure, rng))
+    reset(page, figure, node)
+    at_first = on.at_first[name]
     assert len(at_first) > 10 and sorted(node.evaluate(DRAWN)) == sorted(at_first)  # filters may change the order

@@ -81,7 +81,7 @@ def kinds(
     latent = {name: n[name] for name in ("heads", "kv_lora", "qk_nope", "qk_rope", "v_head_dim")}
     plain = {"d_ff": n["d_ff"], "bias": n["mlp_bias"], "act": ACTS[act]}
     experts = {"experts": n["several"], "top_k": n["chosen"], "d_ff": n["expert_d_ff"], "shared_d_ff": n["shared_d_ff"]}
-    experts |= {"bias": n["expert_bias"], "shared_gate": n["shared_gate"]}
+    experts |= {"bias": n["expert_bias"], "shared_gate": where(n["shared_d_ff"] > 0, n["shared_gate"], 0)}
     return {
         "heads": [
             (n["whole"], lambda: Attention(**heads)),
