@@ -110,3 +110,18 @@ def test_bad_input_is_named(call, error, message):
 def test_no_depth(trained):
     with pytest.raises(ValueError, match=r"depth=-1: must be 0 \(the model alone\)"):
         trained[0].by_module(-1)
+
+
+def test_a_trace_that_torch_wrote_step_by_step(tmp_path):
+    """Three steps by torch's own schedule, of which the last two are kept."""
+    layer, x = torch.nn.Linear(64, 64), torch.randn(32, 64)
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+    path = str(tmp_path / "trace.json")
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=lambda prof: prof.export_chrome_trace(path)) as prof:
+        for _ in range(3):
+            layer(x)
+            prof.step()
+    found = fk.profiling.Profile.from_trace(path, fk.profiling.in_order(layer, x))
+    assert len(found.joined.steps) == 2
+    assert {row["operator"]: row["launches"] for row in found.by_op() if row["phase"]} == {"t": 1, "addmm": 1}
+    assert sum(row["seconds"] for row in found.rows) == pytest.approx(found.seconds)
