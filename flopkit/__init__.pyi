@@ -48,6 +48,7 @@ from flopkit.models.hugging_face import from_hf as from_hf
 from flopkit.models.lora import LoRA as LoRA
 from flopkit.peers.asking import ask as ask
 from flopkit.peers.of_transformers import count_hf as count_hf
+from flopkit.profiling.running import profile as profile
 from flopkit.rooflines import roofline as roofline
 from flopkit.simulation.ranks import simulate_ranks as simulate_ranks
 from flopkit.utilization.meters import Meter as Meter

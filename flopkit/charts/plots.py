@@ -1,4 +1,4 @@
-"""Pictures of results: what a cost is made of, and which modules of a program do its work. `Cost.plot` and `Report.plot` give them."""
+"""Pictures of results: what a cost is made of, and which modules of a program do its work. `Cost.plot`, `Report.plot` and `Profile.plot` give them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from flopkit.charts.packages import need
 from flopkit.charts.panel import Shown, along, column
 from flopkit.charts.readings import pick
 
-__all__ = ["cost_by_part", "report_by_module"]
+__all__ = ["cost_by_part", "profile_on_roof", "report_by_module"]
 
+NAMED = 1  # dots of a profile with their names beside them, those with the most seconds: names of near dots meet
 MOST = 20  # bars that a picture of a page's height can name
 PHASES = {"forward": theme.BLUE, "backward": theme.ORANGE, "recompute": theme.AMBER, "optimizer": theme.PURPLE}
 
@@ -148,6 +149,61 @@ def report_by_module(report: Any, depth: int | None = None) -> Figure:
         "module", rows, chart, columns, [],
         f"{units.si(report.flops, 'FLOPs')} executed. Convention {report.convention}."
         + (f" Not drawn: {units.count(left_out, 'modules')} with less." if left_out > 0 else ""), 24,
+    )  # fmt: skip
+
+
+def profile_on_roof(profile: Any) -> Figure:
+    """A dot for each operator and phase of a profile that has FLOPs, under the roof of its device, as large as its seconds.
+
+    The roof is that of the number format with the most FLOPs; a format with another peak has another roof.
+
+    Parameters
+    ----------
+    profile : Any
+        What `flopkit.profile` gave, with a device whose roof is known.
+    """
+    rows = {
+        f"{row['operator']}, {row['phase']}": {**row, "intensity": row["flops"] / row["bytes"]}
+        for row in profile.by_op()
+        if row["flops"] and row["bytes"] and row["seconds"] and row["phase"]
+    }
+    if profile.device is None or not rows:
+        raise ValueError(
+            "nothing has FLOPs in this profile: there is nothing to draw"
+            if profile.device is not None
+            else "no roof is known: pass a device, profile.on('h100-sxm').plot(), or run flopkit.ceilings() once"
+        )
+    bandwidth, peak = profile.roof()
+    low = min(row["intensity"] for row in rows.values()) / 2
+    far = max(2 * peak / bandwidth, *(2 * row["intensity"] for row in rows.values()))
+    floor = min(low * bandwidth, *(row["flops_per_s"] for row in rows.values())) / 2
+    phases = {phase: colour for phase, colour in PHASES.items() if any(row["phase"] == phase for row in rows.values())}
+    most = sorted(rows, key=lambda name: -rows[name]["seconds"])[:NAMED]
+
+    def chart(s: Any) -> Any:
+        alt = need("altair")
+        x = alt.X("intensity:Q", title="FLOPs per byte", **theme.log_scale(low, far))
+        y = alt.Y("flops_per_s:Q", title="FLOP/s", **theme.log_scale(floor, 2 * peak))
+        corners = [(low, low * bandwidth), (peak / bandwidth, peak), (far, peak)]
+        ends = [{"intensity": i, "flops_per_s": rate} for i, rate in corners]
+        roof = alt.Chart(alt.Data(values=ends)).mark_line(color=theme.MUTED).encode(x=x, y=y)
+        dots = s.rows.mark_point(filled=True, opacity=0.8).encode(
+            x=x, y=y, size=alt.Size("seconds:Q", title="seconds a step", scale=alt.Scale(range=[30, 600]), legend=None),
+            color=alt.Color(
+                "phase:N", legend=alt.Legend(title=None, orient="bottom"), scale=alt.Scale(domain=list(phases), range=list(phases.values())),
+            ),
+            tooltip=["operator:N", alt.Tooltip("seconds:Q", format=".3~s"), alt.Tooltip("share:Q", format=".1%"), "bound:N"],
+        )  # fmt: skip
+        named = s.rows.transform_filter(f"indexof({most}, datum.operator) >= 0")
+        return alt.layer(roof, dots, *theme.words(named, {"dy": -20}, x=x, y=y, text="operator:N"))
+
+    columns = [column("intensity", "intensity", "FLOP/B"), column("flops_per_s", "rate", "FLOP/s")]
+    columns += [column("seconds", "seconds", "s"), column("share", "share", "%")]
+    return _figure(
+        "profile", f"Operators under the roof of {profile.device_name}",
+        f"A dot for each operator, as large as its seconds. {most[0]} takes most, {units.format_value(rows[most[0]]['share'], '%')} of the step.",
+        "operator", rows, chart, columns, [column("phase", "phase"), column("bound", "bound")],
+        f"Roof: {units.si(peak, 'FLOP/s')} and {units.si(bandwidth, 'B/s')}. Dots without FLOPs are not drawn.", 4,
     )  # fmt: skip
 
 

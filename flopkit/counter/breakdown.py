@@ -156,7 +156,7 @@ def by_module(report: Any, depth: int | None) -> Table:
             row = rows.setdefault(".".join(names[:length]), dict.fromkeys(columns, 0))
             for name, amount in amounts.items():
                 row[name] += amount
-    whole, names_of = report.flops, _names(rows.keys())
+    whole, names_of = report.flops, module_names(rows.keys())
     if depth == 0 and "" not in names_of.values():  # several models, or none
         depth = 1
     shown = []
@@ -178,7 +178,7 @@ def by_module(report: Any, depth: int | None) -> Table:
 def communication(report: Any) -> Table:
     """`Report.communication`."""
     lines = [(where, calls, each) for entry, where, calls in report.lines() for each in entry.work.exchanges]
-    names_of = _names({where.path for _, where, _ in report.lines()})
+    names_of = module_names({where.path for _, where, _ in report.lines()})
     rows: dict[Any, dict[str, Any]] = {}
     for where, calls, (collective, ranks, payload, sent, _) in lines:
         key = {"collective": collective, "ranks": ranks, "phase": where.phase, "module": names_of[where.path]}
@@ -190,7 +190,7 @@ def communication(report: Any) -> Table:
     return Table(order, caption="sent to other ranks, by a ring", formats=formats)
 
 
-def _names(paths: Collection[str]) -> dict[str, str]:
+def module_names(paths: Collection[str]) -> dict[str, str]:
     """What each path is called: without the root's name, if there is one root that calls others."""
     roots = {path.split(".", 1)[0] for path in paths if path}
     parents = roots if len(roots) == 1 else {path.split(".", 1)[0] for path in paths if "." in path}

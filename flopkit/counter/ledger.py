@@ -44,14 +44,21 @@ class Ledger:
     calls: Counter[tuple[Entry, Where]] = field(default_factory=Counter)
     unseen: Counter[tuple[Entry, Where]] = field(default_factory=Counter)  # of them, those hidden from torch's counter
     foreign: bool = False  # of a thread that the program started
+    order: list[tuple[Entry, Where, bool]] | None = (
+        None  # of all threads, where somebody asked; whether inside of an opened operator
+    )
 
     def add(self, entry: Entry, where: Where) -> None:
         """One more call."""
         self.calls[entry, where] += 1
+        if self.order is not None:
+            self.order.append((entry, where, False))
 
     def hide(self, entry: Entry, where: Where) -> None:
         """The call that was just added ran inside an operator that had to be opened: a plain dispatch mode does not see it."""
         self.unseen[entry, where] += 1
+        if self.order is not None:
+            self.order[-1] = (entry, where, True)
 
     def take(self, other: Ledger) -> None:
         """Add all of *other*. What ran in a thread that the program started is seen by none that was entered in the first."""

@@ -42,6 +42,8 @@ class Report:
         self.convention = convention
         self._read: list[tuple[Entry, Where, int]] | None = None  # once nothing is added any more, as the sums
         self._sums: list[Sum] | None = None
+        # Each call in its order, with whether it ran inside of an operator that was opened; only of `in_order`.
+        self.order: list[tuple[Entry, Where, bool]] | None = None
 
     @property
     def model_flops(self) -> Any:
@@ -292,6 +294,7 @@ class Report:
             "_source": Snapshot(self._source.ledger(), set(self._source.notes)),
             "_read": None,
             "_sums": None,
+            "order": None,  # to another process go no operators
         }
 
     def __copy__(self) -> Report:

@@ -13,7 +13,7 @@ from flopkit.arithmetic import brief
 from flopkit.counter.report import Report
 from flopkit.counter.watch.compiler import left_to_python, uncompiled
 
-__all__ = ["UncountedError", "count", "counting"]
+__all__ = ["UncountedError", "count", "counting", "in_order"]
 
 
 class UncountedError(RuntimeError):
@@ -108,6 +108,34 @@ def count(fn: Callable[..., Any], /, *args: Any, strict: bool = False, **kwargs:
 
 
 @left_to_python
+def in_order(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
+    """As `flopkit.count`, and the report also keeps every call in its order, in ``order``: what a profile joins to the events of a trace.
+
+    Parameters
+    ----------
+    fn : Callable[..., Any]
+        A model, or any function.
+    *args : Any
+        What *fn* is called with.
+    **kwargs : Any
+        What *fn* is called with, by name.
+
+    Examples
+    --------
+    >>> import torch
+    >>> report = in_order(torch.nn.Linear(3, 5), torch.ones(2, 3))
+    >>> [entry.op for entry, where, is_inside in report.order]
+    ['t', 'addmm']
+    """
+    order: list[Any] = []
+    with _counting(False, name=_name(fn), order=order) as report:
+        kept = fn(*args, **kwargs)  # until counting ends, as a caller would keep it
+        del kept
+    report.order = order
+    return report
+
+
+@left_to_python
 def counting(*program: Any, strict: bool = False, attention: str = "auto") -> contextlib.AbstractContextManager[Report]:
     """Count whatever runs in the block: forward, backward, the optimiser.
 
@@ -190,7 +218,9 @@ class _Counting(contextlib.AbstractContextManager[Report]):
 
 @left_to_python
 @contextlib.contextmanager
-def _counting(strict: bool, attention: str = "auto", name: str = "") -> Iterator[Report]:
+def _counting(
+    strict: bool, attention: str = "auto", name: str = "", order: list[Any] | None = None
+) -> Iterator[Report]:
     if not isinstance(strict, bool):
         raise TypeError(f"strict={strict!r}: must be True or False")
     try:
@@ -202,7 +232,7 @@ def _counting(strict: bool, attention: str = "auto", name: str = "") -> Iterator
     from flopkit.counter.watch.session import Session
 
     with uncompiled(), _progress(name) as progress:
-        session = Session(attention)
+        session = Session(attention, order)
         watcher, report = Watcher(session, progress if name else None), Report(session)
         try:
             with patches.installed(), watcher.on_this_thread():

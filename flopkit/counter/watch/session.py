@@ -15,10 +15,11 @@ class Session:
     ``mode`` is the dispatch mode that watches for it, ``states`` is what it knows of each thread that was seen.
     """
 
-    def __init__(self, attention: str = "auto") -> None:
+    def __init__(self, attention: str = "auto", order: list[Any] | None = None) -> None:
         if attention not in ("auto", "flash", "math"):
             raise ValueError(f"attention={attention!r}: must be 'auto' (what ran; flash on meta), 'flash' or 'math'")
         self.attention = attention
+        self.order = order  # takes every call, one after the other
         self.mode: Any = None
         self.modules = Modules()
         self.entries: dict[Any, Entry] = {}

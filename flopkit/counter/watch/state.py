@@ -82,7 +82,7 @@ class ThreadState:
         self.scope = base
         self.stack: list[tuple[Scope, int]] = []  # the scopes around, and the graph task in which each was entered
         self.timeline = AutogradTimeline(next_number(), base)
-        self.ledger = Ledger()
+        self.ledger = Ledger(order=session.order)
         self.busy = 0  # in a kernel, or where torch makes up shapes: nothing counts
         self.entered = False
         self.last_number = 0  # autograd's next number when last looked at

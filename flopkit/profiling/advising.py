@@ -1,0 +1,286 @@
+"""What could be changed in a step, and the most that it can gain: Amdahl's law over the rows of a profile, never a promise.
+
+A rule looks at the rows, at the calls in their order or at what the device waited for, and names the rows that its change would touch.
+These can save what lies above their roof, and where no roof is known all that they take, with the time that the host took before each.
+Rules for CUDA alone (precision, layout, sizes, synchronisation) have been tested on traces.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from flopkit import devices, units
+from flopkit.counter.ledger import Entry
+from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE
+from flopkit.dtypes import format_of
+from flopkit.profiling.matching import ATTENTION, Key, calls_of
+from flopkit.profiling.rows import AT_ROOF
+from flopkit.rooflines import bound_by
+from flopkit.tables import Table
+
+__all__ = ["Advice", "advice"]
+
+LEAST = 0.01  # of the step: what can gain less is not said
+LAUNCHING = 0.1  # of the step: launches that take less are no matter
+LAUNCHES = 20  # of an optimiser's step: more than fused updates make
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear")
+HOST = ("Python", "host-bound")
+
+
+class Advice(NamedTuple):
+    """One thing to change, and the most that it can save of a step, in seconds. Its rows are those of the profile that say so."""
+
+    kind: str
+    seconds: float
+    change: str
+    why: str
+    rows: Iterable[Key]
+
+
+def advice(profile: Any) -> Table:
+    """`flopkit.profiling.Profile.advice`: what each rule finds, the largest bound first, then the rows that are at their roof."""
+    seen = _Seen(profile)
+    found = [each for rule in RULES for each in rule(seen) if each.seconds >= LEAST * profile.seconds]
+    found.sort(key=lambda each: -each.seconds)
+    for key, row in seen.rows.items():
+        if (row["of_roof"] or 0.0) >= AT_ROOF and row["share"] >= LEAST:
+            why, left = f"at {units.percent(row['of_roof'])} of the roof", max(0.0, row["seconds"] - row["least"])
+            found.append(Advice("nothing to gain here", left, "", why, [key]))
+    rows = []
+    for kind, seconds, change, why, keys in found:
+        ranked = sorted({key for key in keys if key in seen.rows}, key=lambda key: -seen.rows[key]["seconds"])
+        named = [", ".join(filter(None, key)) for key in ranked[:3]] + [f"{len(ranked) - 3} more"] * (len(ranked) > 3)
+        rows.append({"advice": kind, "at most": seconds / profile.seconds, "change": change, "why": why,
+                     "rows": "; ".join(named), "seconds": seconds, "keys": ranked})  # fmt: skip
+    return Table(rows, caption="the most that each change can save of the step, by itself",
+                 formats={"at most": lambda share: f"at most {units.percent(share)}"},
+                 columns=["advice", "at most", "change", "why", "rows"])  # fmt: skip
+
+
+class _Seen:
+    """A profile as the rules ask it."""
+
+    def __init__(self, profile: Any) -> None:
+        self.profile, self.joined = profile, profile.joined
+        self.rows = {(row["operator"], row["module"], row["phase"]): row for row in profile.rows}
+        self.calls = calls_of(profile.report)
+        self.device = devices.device(profile.device) if isinstance(profile.device, str) else profile.device
+
+    def of_phase(self, phase: str) -> list[Key]:
+        return [key for key in self.rows if key[2] == phase]
+
+    def gain(self, keys: Iterable[Key], least: float | None = None, host: bool = True) -> float:
+        """Seconds that these rows take beyond *least*, None: their roof, where it is known; and the *host* before them."""
+        chosen = {key for key in keys if key in self.rows}
+        rows = [self.rows[key] for key in chosen]
+        floor = sum(row["least"] or 0.0 for row in rows) if least is None else least
+        waits = sum(gap.seconds for gap in self.joined.gaps if gap.reason in HOST and gap.key in chosen)
+        return max(0.0, float(sum(row["seconds"] for row in rows) + host * waits / len(self.joined.steps) - floor))
+
+    def gaps(self, reason: str) -> float:
+        """Seconds a step in which nothing ran, for this reason."""
+        return sum((gap.seconds for gap in self.joined.gaps if gap.reason == reason), 0.0) / len(self.joined.steps)
+
+
+def _shapes(entry: Entry) -> list[tuple[int, ...]]:
+    """The shapes of a call's tensors, in order; none of a view, of which the counter keeps no key."""
+    import torch
+
+    def walk(part: Any) -> Iterator[tuple[int, ...]]:
+        if isinstance(part, torch.Size):
+            yield tuple(part)
+        elif isinstance(part, tuple):
+            for each in part:
+                yield from walk(each)
+
+    return list(walk(entry.key))
+
+
+# -- rules: each looks for one fault ---------------------------------------------------------------------------------
+
+
+def _fuse(seen: _Seen) -> Iterator[Advice]:
+    """Element-wise operators on as many numbers, one after the other: fused, they read and write once."""
+    import torch
+
+    chains: list[list[Any]] = []
+    last: Any = None
+    for call in seen.calls:
+        entry, row = call.entry, seen.rows.get(call.key)
+        if entry is None or (entry.work.status == FREE and not entry.work.bytes):  # a view between them
+            continue
+        pointwise = entry.work.status == ELEMENTWISE and torch.Tag.pointwise in getattr(entry.func, "tags", ())
+        found = _shapes(entry) if pointwise and row and row["bound"] != "launch" and call.key[2] != "optimizer" else []
+        size = (max(map(math.prod, found)), call.key[2]) if found else None
+        if size is not None:
+            chains += [[]] * (size != last)
+            chains[-1] = [*chains[-1], call]
+        last = size
+    chains = [chain for chain in chains if len(chain) > 1]
+    moved = [[call.entry.work.bytes for call in chain] for chain in chains]
+    if chains:
+        least = sum(map(max, moved)) / seen.device.bandwidth if seen.device is not None else 0.0
+        keys = {call.key for chain in chains for call in chain}
+        why = f"{units.count(sum(map(len, chains)), 'operators')} in {units.count(len(chains), 'chains')}"
+        saved = units.si(sum(map(sum, moved)) - sum(map(max, moved)), "B")
+        yield Advice("fuse", seen.gain(keys, least), "make one kernel of these element-wise operators, by torch.compile or by hand",
+                     f"{why}: fused, they move up to {saved} less", keys)  # fmt: skip
+
+
+def _batch(seen: _Seen) -> Iterator[Advice]:
+    """Products below the ridge: they wait for weights, which more rows would share."""
+    keys = [key for key, row in seen.rows.items() if row["bound"] == "memory" and row["flops"] and key[0] in PRODUCTS]
+    if keys:
+        flops, moved, least = (sum(seen.rows[key][name] for key in keys) for name in ("flops", "bytes", "at_peak"))
+        yield Advice("larger batch", seen.gain(keys, least), "give the products more rows at once; the gain is for each sample",
+                     f"{flops / moved:.3g} FLOPs a byte are below the ridge of {seen.profile.device_name}: memory sets the time", keys)  # fmt: skip
+
+
+def _precision(seen: _Seen) -> Iterator[Advice]:
+    """Products in fp32 bound by arithmetic, on a device that is faster in another format."""
+    has = getattr(seen.device, "dtypes", ())
+    if "fp32" not in has or seen.profile.dtype is not None:
+        return
+    faster = {
+        format: seen.device.peak(format) / seen.device.peak("fp32")
+        for format in ("tf32", "bf16", "fp16")
+        if format in has
+    }
+    formats = {key: {format_of(entry.work.dtype) for entry in row.entries if entry.work.status == COUNTED}
+               for key, row in seen.joined.rows.items()}  # fmt: skip
+    keys = [key for key, row in seen.rows.items() if row["roof"] in ("compute", "both") and formats[key] == {"fp32"}]
+    best = max(faster, key=lambda format: faster[format], default="")
+    if keys and best and faster[best] > 1:
+        least = sum(bound_by(row["flops"], row["bytes"] / 2, seen.device.peak(best), seen.device.bandwidth).seconds
+                    for row in (seen.rows[key] for key in keys))  # fmt: skip
+        ways = ['torch.set_float32_matmul_precision("high"), which takes tf32'] * (faster.get("tf32", 0) > 1)
+        yield Advice("lower precision", seen.gain(keys, float(least), host=False), " or ".join([*ways, "torch.autocast with bfloat16"]),
+                     f"products in fp32: {best} has {faster[best]:.3g} times the peak", keys)  # fmt: skip
+
+
+def _layout(seen: _Seen) -> Iterator[Advice]:
+    """Kernels that turn images around for a convolution."""
+    turning = [
+        s for name, s in seen.joined.kernels.items() if "nchwtonhwc" in name.lower() or "nhwctonchw" in name.lower()
+    ]
+    if turning:
+        yield Advice("channels last", sum(turning), "model.to(memory_format=torch.channels_last), and the images, too",
+                     "kernels turn tensors from one layout to the other", [key for key in seen.rows if "convolution" in key[0]])  # fmt: skip
+
+
+def _eights(seen: _Seen) -> Iterator[Advice]:
+    """Products in half precision on a GPU, of sizes that its tiles do not divide."""
+    odd: dict[Key, int] = {}
+    for call in seen.calls if seen.joined.on_gpu else ():
+        if call.entry and call.key[0] in PRODUCTS and format_of(call.entry.work.dtype) in ("fp16", "bf16"):
+            sizes = [n for shape in _shapes(call.entry) if len(shape) > 1 for n in shape[-2:] if n % 8 and n > 8]
+            odd.update({call.key: min(sizes)} if sizes else {})
+    for size in [*odd.values()][:1]:
+        yield Advice("multiples of eight", seen.gain(odd, host=False), f"pad sizes to multiples of eight, such as {size:,} to {-(-size // 8) * 8:,}",
+                     "products in half precision whose sizes no tile divides", odd)  # fmt: skip
+
+
+def _optimizer(seen: _Seen) -> Iterator[Advice]:
+    """An optimiser that updates parameter by parameter."""
+    keys = seen.of_phase("optimizer")
+    launches = sum(seen.rows[key]["launches"] for key in keys if not key[0].startswith(("_foreach", "_fused")))
+    if launches >= LAUNCHES and not any(key[0].startswith("_fused") for key in keys):
+        yield Advice("fused optimiser", seen.gain(keys, 0.0), "fused=True, or foreach=True, for the optimiser",
+                     f"{launches:,.0f} launches a step update parameter by parameter", keys)  # fmt: skip
+
+
+def _launches(seen: _Seen) -> Iterator[Advice]:
+    """A host that does not keep up, in what is not the optimiser's, which has a rule of its own."""
+    keys = [key for key, row in seen.rows.items() if row["bound"] == "launch" and key[2] not in ("", "optimizer")]
+    late = [gap for gap in seen.joined.gaps if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
+    steps = len(seen.joined.steps)
+    ways, gain = "torch.compile, or fewer and larger operators", seen.gain(keys, 0.0)
+    why = f"{sum(seen.rows[key]['launches'] for key in keys):,.0f} calls a step do little but find their way to the kernel"
+    if seen.joined.on_gpu:
+        ways, gain = 'a CUDA graph, or torch.compile(mode="reduce-overhead")', sum(gap.seconds for gap in late) / steps
+        why = f"waits of the device for the next launch, in a step: {len(late) / steps:,.3g}"
+        keys = [gap.key for gap in late if gap.key]
+    if gain >= LAUNCHING * seen.profile.seconds:
+        yield Advice("fewer launches", gain, ways, why, keys)
+
+
+def _checkpoints(seen: _Seen) -> Iterator[Advice]:
+    """Forward work that is done again."""
+    if keys := seen.of_phase("recompute"):
+        keys += [
+            key for key in seen.of_phase("backward") if key[0] == "detach"
+        ]  # of what checkpoints keep and hand over
+        yield Advice("checkpoint less", seen.gain(keys, 0.0), "checkpoint fewer layers, or what is cheap to compute, if the memory allows it",
+                     "the forward pass of what is checkpointed runs again in the backward pass", keys)  # fmt: skip
+
+
+def _causal(seen: _Seen) -> Iterator[Advice]:
+    """A causal mask that is handed over as a tensor."""
+    keys = [key for key in seen.rows if key[0] == ATTENTION]
+    if keys and (number := seen.profile.causal_masks):
+        least = sum(seen.rows[key]["least"] or 0.0 for key in keys) / 2  # of the pairs, more than half are visible
+        yield Advice("is_causal", seen.gain(keys, least), "is_causal=True in place of attn_mask",
+                     f"{units.count(number, 'calls')} of attention take a tensor that says no more: hidden pairs are computed", keys)  # fmt: skip
+
+
+def _math(seen: _Seen) -> Iterator[Advice]:
+    """Attention that writes its scores to memory: by the kernel math, or by hand, product, softmax, product."""
+    keys = {key for key, row in seen.joined.rows.items() if key[0] == ATTENTION
+            and any(entry.work.kernel.startswith("math") for entry in row.entries)}  # fmt: skip
+    begun: list[Key] = []
+    for call in seen.calls:
+        name, module, phase = call.key
+        if phase == "forward" and call.entry is not None:
+            if name in ("bmm", "baddbmm"):
+                if ("_softmax", module, phase) in begun:
+                    keys |= {*begun, call.key}
+                begun = []
+            begun = [] if name in ("mm", "addmm") else [*begun, call.key]
+    by_hand = {key[1] for key in keys if key[0] != ATTENTION}
+    keys |= {key for key in seen.rows if key[1] in by_hand and key[2] == "backward" and key[0] not in ("mm", "addmm")}
+    if keys:
+        yield Advice("fused attention", seen.gain(keys, 0.0), "torch.nn.functional.scaled_dot_product_attention, with a mask for its fused kernels",
+                     "attention runs as products and a softmax: its scores go through memory", keys)  # fmt: skip
+
+
+def _synchronises(seen: _Seen) -> Iterator[Advice]:
+    """A host that waits for the device, which then waits for the host."""
+    waits = [gap for gap in seen.joined.gaps if gap.reason == "synchronised"]
+    if waits:
+        during = Counter(gap.during for gap in waits).most_common(1)[0][0]
+        yield Advice("synchronising calls", seen.gaps("synchronised"), "take .item(), .cpu() and print out of the loop, or call them every so many steps",
+                     f"{len(waits) / len(seen.joined.steps):,.3g} times a step, such as {during}: the device then has nothing to do",
+                     [gap.key for gap in waits if gap.key])  # fmt: skip
+
+
+def _loader(seen: _Seen) -> Iterator[Advice]:
+    """A data loader that the step waits for."""
+    if took := seen.gaps("data loader") if seen.joined.on_gpu else seen.joined.loading:
+        yield Advice("data loader", took, "load ahead, by num_workers, prefetch_factor and pin_memory, or decode once and keep it",
+                     "the step waits for its batch", [("(data loader)", "", "")])  # fmt: skip
+
+
+def _head(seen: _Seen) -> Iterator[Advice]:
+    """A last product over all positions, of whose result only a few rows are used."""
+    working: list[Any] = [
+        call for call in seen.calls if call.entry and call.entry.work.status != FREE and _shapes(call.entry)
+    ]
+    for product, user in itertools.pairwise(working):
+        if product.key[0] not in ("mm", "addmm") or product.key[2] != "forward" or user.entry.work.status == COUNTED:
+            continue
+        (rows, d), (_, wide) = _shapes(product.entry)[-2:]
+        used = [shape for shape in _shapes(user.entry) if shape[-1:] == (wide,)]
+        kept = max((math.prod(shape[:-1]) for shape in used), default=rows)
+        if wide > d and 2 * kept <= rows:
+            least = (seen.rows[product.key]["least"] or 0.0) * kept / rows if product.key in seen.rows else 0.0
+            yield Advice("head on all tokens", seen.gain([product.key], least, host=False), "select the positions first, then call the head on them alone",
+                         f"a product for {rows:,} positions, of which {kept:,} are used", [product.key])  # fmt: skip
+
+
+RULES: tuple[Callable[[_Seen], Iterator[Advice]], ...] = (
+    _fuse, _batch, _precision, _layout, _eights, _optimizer, _launches, _checkpoints, _causal, _math, _synchronises, _loader, _head,
+)  # fmt: skip

@@ -1,0 +1,254 @@
+"""A trace and a count, joined: whose each second of a step is, and what the device waited for.
+
+Every instant of a step belongs to one row, or in equal parts to those that run at once, so the rows sum to the step. On a GPU what
+counts is what ran on the device; a kernel that communicates has only the time in which no other kernel runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from flopkit.counter.ledger import Entry
+from flopkit.counter.work import FREE, UNKNOWN
+from flopkit.profiling.events import ON_DEVICE, Event, Trace
+from flopkit.profiling.matching import Key, Node, calls_of, forest, match
+
+__all__ = ["NOT_JOINED", "Gap", "Joined", "Row", "join"]
+
+NOT_JOINED: Key = ("(not joined)", "", "")
+EQUAL = 1e-9  # s: a trace has nanoseconds
+SYNCHRONISES = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
+
+
+class Gap(NamedTuple):
+    """A stretch in which nothing ran: on the device or, without one, in any operator."""
+
+    start: float
+    seconds: float
+    step: int
+    reason: str  # why, such as "host-bound"
+    before: str  # what ended before it
+    after: str  # what began after it
+    key: Key | None  # the row of that
+    during: str  # what the host was doing: a synchronising call and its operator
+
+
+@dataclass(eq=False)
+class Row:
+    """What is known of one operator in one module and phase; seconds are of each step."""
+
+    key: Key
+    seconds: list[float]
+    launches: int = 0  # of all steps: kernels and copies, on a CPU calls
+    entries: list[Entry] = field(default_factory=list)  # the counter's calls, of one step
+    waited: float = 0.0  # a step, before its kernels, for the host to launch them
+    communication: float = 0.0  # a step, of kernels that communicate, hidden or not
+    hidden: float = 0.0
+
+
+@dataclass(eq=False)
+class Joined:
+    """A trace and a count, joined."""
+
+    rows: dict[Key, Row]
+    steps: list[float]
+    gaps: list[Gap]
+    strangers: dict[str, tuple[float, int]]  # what was not joined, by name: seconds and number, a step
+    kernels: dict[str, float]  # seconds of each kernel a step, as the device has it
+    owners: list[tuple[Event, Key]]
+    on_gpu: bool
+    loading: float  # seconds a step in which the host asked a data loader for a batch
+
+
+class _Piece(NamedTuple):
+    start: float
+    end: float
+    key: Key
+    name: str
+    communicates: bool
+
+
+def join(trace: Trace, report: Any) -> Joined:
+    """Join the events of *trace* with the calls of *report*, which was counted by `flopkit.counter.running.in_order`."""
+    calls, steps = calls_of(report), trace.steps
+    nodes = forest(trace.events)
+    match(nodes, calls, steps)
+    count, on_gpu = len(steps), trace.on_gpu
+    rows: dict[Key, Row] = {}
+
+    def row(key: Key) -> Row:
+        return rows.setdefault(key, Row(key, [0.0] * count))
+
+    pieces = _on_device(trace.events, nodes) if on_gpu else _on_host(nodes)
+    seconds, hidden, quiet = _shared([piece for piece, _ in pieces], steps)
+    for step, shares in enumerate(seconds):
+        for key, share in shares.items():
+            row(key).seconds[step] += share
+    for key, share in hidden.items():
+        row(key).hidden += share / count
+    strangers: dict[str, tuple[float, int]] = {}
+    kernels: defaultdict[str, float] = defaultdict(float)
+    for piece, event in pieces:
+        if not _inside(piece.start, steps):
+            continue
+        length = (piece.end - piece.start) / count
+        if on_gpu:
+            row(piece.key).launches += 1
+            row(piece.key).communication += piece.communicates * length
+            kernels[event.name] += length
+        if piece.key == NOT_JOINED:
+            before = strangers.get(event.name, (0.0, 0))
+            strangers[event.name] = (before[0] + length, before[1] + 1)
+    if not on_gpu:
+        for node in nodes:
+            if node.call and _inside(node.event.start, steps):
+                row(node.call.key).launches += 1
+    _enter_work(row, calls, {id(node.call) for node in nodes if node.call})
+    gaps = _explained(quiet, trace, nodes, pieces, steps)
+    for gap in gaps:
+        row((f"({gap.reason})", "", "")).seconds[gap.step] += gap.seconds
+        if gap.reason == "host-bound" and gap.key is not None:
+            row(gap.key).waited += gap.seconds / count
+    owners = [(node.event, node.owner.key if node.owner else NOT_JOINED) for node in nodes]
+    owners += [(event, piece.key) for piece, event in pieces] if on_gpu else []
+    loading = sum(max(0.0, min(end, to) - max(start, at)) for start, end in steps for at, to in trace.loading) / count
+    return Joined(rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, loading)
+
+
+def _enter_work(row: Any, calls: Sequence[Any], matched: set[int]) -> None:
+    """Enter each call's work in its row, or where none of the trace's operators is that call, in the row of what was not joined."""
+    attention = {call.key for call in calls if call.entry is None and id(call) in matched}
+    after: Any = None  # the call outside, which ends after what it opened
+    for call in reversed(calls):
+        joined = id(call) in matched or (call.entry is not None and call.key in attention)
+        if not call.is_inside:
+            opened = call.entry is not None and call.entry.work.status == UNKNOWN
+            after = call if opened and id(call) in matched else None
+        key = call.key if joined else after.key if call.is_inside and after is not None else NOT_JOINED
+        if call.entry is not None and (joined or call.entry.work.status != FREE or call.entry.work.bytes):
+            row(key).entries.append(call.entry)
+
+
+def _on_host(nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
+    """The own time of each operator: that in which none of those that it calls runs."""
+    found = []
+    for node in nodes:
+        if node.event.kind != "operator":
+            continue
+        key, at = node.owner.key if node.owner else NOT_JOINED, node.event.start
+        for child in node.children:
+            if child.event.kind == "operator":
+                if child.event.start > at:
+                    found.append((_Piece(at, child.event.start, key, node.event.name, False), node.event))
+                at = max(at, child.event.end)
+        if node.event.end > at:
+            found.append((_Piece(at, node.event.end, key, node.event.name, False), node.event))
+    return found
+
+
+def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
+    """Kernels and copies: each belongs to the operator in which it was launched."""
+    launched = {node.event.correlation: node for node in nodes if node.event.kind == "launch"}
+    found = []
+    for event in events:
+        if event.kind in ON_DEVICE:
+            node = launched.get(event.correlation) if event.correlation is not None else None
+            key = node.owner.key if node and node.owner else NOT_JOINED
+            found.append((_Piece(event.start, event.end, key, event.name, "nccl" in event.name.lower()), event))
+    return found
+
+
+def _shared(
+    pieces: Sequence[_Piece], steps: Sequence[tuple[float, float]]
+) -> tuple[list[dict[Key, float]], dict[Key, float], list[tuple[float, float, int]]]:
+    """Seconds of each step by row, seconds of communication that hides behind other kernels, and the stretches in which nothing runs."""
+    marks: list[tuple[float, int, int]] = []  # at one instant, what ends before what begins
+    for i, piece in enumerate(pieces):
+        if piece.end > piece.start:
+            marks += [(piece.end, 0, i), (piece.start, 3, i)]
+    for k, (start, end) in enumerate(steps):
+        marks += [(end, 1, k), (start, 2, k)]
+    marks.sort()
+    seconds: list[dict[Key, float]] = [defaultdict(float) for _ in steps]
+    hidden: dict[Key, float] = defaultdict(float)
+    quiet: list[tuple[float, float, int]] = []
+    working: dict[int, Key] = {}
+    sending: dict[int, Key] = {}
+    step, last = -1, marks[0][0]
+    for time, what, which in marks:
+        if time > last and step >= 0:
+            running = working or sending
+            for key in running.values():
+                seconds[step][key] += (time - last) / len(running)
+            if working:
+                for key in sending.values():
+                    hidden[key] += (time - last) / len(sending)
+            elif not running:
+                if quiet and quiet[-1][1:] == (last, step):
+                    quiet[-1] = (quiet[-1][0], time, step)
+                else:
+                    quiet.append((last, time, step))
+        last = time
+        lane = sending if what in (0, 3) and pieces[which].communicates else working
+        if what == 0:
+            lane.pop(which, None)
+        elif what == 3:
+            lane[which] = pieces[which].key
+        elif what == 2 or step == which:
+            step = which if what == 2 else -1
+    return seconds, hidden, quiet
+
+
+def _inside(time: float, steps: Sequence[tuple[float, float]]) -> bool:
+    return any(start <= time < end for start, end in steps)
+
+
+def _explained(
+    quiet: Sequence[tuple[float, float, int]], trace: Trace, nodes: Sequence[Node], pieces: Sequence[tuple[_Piece, Event]],
+    steps: Sequence[tuple[float, float]],
+) -> list[Gap]:  # fmt: skip
+    """Why nothing ran."""
+    launches = [node for node in nodes if node.event.kind == "launch"]
+    by_correlation = {node.event.correlation: node.event for node in launches}
+    waits = [node for node in launches if node.event.name in SYNCHRONISES]
+    last = [next((node.event for node in reversed(launches) if begin <= node.event.start < end), None)
+            for begin, end in steps]  # fmt: skip
+    by_start, by_end = sorted(pieces, key=lambda each: each[0].start), sorted(pieces, key=lambda each: each[0].end)
+    starts, ends = [piece.start for piece, _ in by_start], [piece.end for piece, _ in by_end]
+    found = []
+    for start, end, step in quiet:
+        closing, (begin, close) = last[step], steps[step]
+        waited_for = (
+            closing is not None and closing.name == "cudaDeviceSynchronize"
+        )  # by the profile, between two steps
+        i, j = bisect_left(starts, end - EQUAL), bisect_left(ends, start + EQUAL) - 1
+        after = by_start[i] if i < len(starts) and (starts[i] < close or (trace.on_gpu and not waited_for)) else None
+        before = by_end[j][0].name if j >= 0 and ends[j] >= begin else "(start of the step)"
+        wait = next((each for each in waits if start - EQUAL <= each.event.end <= end + EQUAL), None)
+        during = ""
+        if any(min(end, to) - max(start, at) > (end - start) / 2 for at, to in trace.loading):
+            reason = "data loader"
+        elif not trace.on_gpu:
+            reason = "Python"
+        elif waited_for and start <= begin + EQUAL:
+            reason = "start of step"
+        elif after is None:
+            reason = "end of step"
+        elif wait is not None:
+            reason, during = "synchronised", " in ".join(filter(None, (wait.event.name, _outermost(wait))))
+        else:
+            launch = by_correlation.get(after[1].correlation)
+            reason = "host-bound" if launch is not None and launch.end > start else "waiting"
+        name, key = (after[0].name, after[0].key) if after else ("(end of the step)", None)
+        found.append(Gap(start, end - start, step, reason, before, name, key, during))
+    return found
+
+
+def _outermost(node: Node) -> str:
+    while node.parent is not None:
+        node = node.parent
+    return node.event.name if node.event.kind == "operator" else ""

@@ -1,0 +1,351 @@
+"""A profile: what each row of a step took, did and could do at most, beside what it waited for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from flopkit import devices, units
+from flopkit.measuring.measurement import Measurement
+from flopkit.measuring.protocol import interval
+from flopkit.profiling.events import Trace, read_trace
+from flopkit.profiling.joining import NOT_JOINED, Joined, join
+from flopkit.profiling.matching import WHOLE, Key
+from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, compared, grouped, key_of, main_roof, rows_of
+from flopkit.tables import Table, as_html
+
+__all__ = ["Profile"]
+
+BEATEN = 1.02  # of the roof: more than rounding
+
+
+class Profile:
+    """Where the seconds of a step went, operator by operator: the result of `flopkit.profile`.
+
+    Every second is in one row: of an operator in a module and a phase, of ``(not joined)``, or of a reason for which nothing ran, such
+    as ``(Python)`` or ``(host-bound)``. The rows sum to ``seconds``.
+
+    The roof is that of the device that the trace names, on a CPU of the ceilings that `flopkit.ceilings` kept; `on` takes another.
+
+    Notes
+    -----
+    What was joined on CUDA has been tested on traces only, not on a GPU.
+    """
+
+    def __init__(
+        self, trace: Trace, report: Any, plain: Measurement | None = None, *, device: Any = None, dtype: Any = None,
+        causal_masks: int = 0, _joined: Joined | None = None,
+    ) -> None:  # fmt: skip
+        self.trace, self.report, self.plain, self.causal_masks = trace, report, plain, causal_masks
+        self.joined = _joined or join(trace, report)
+        self.notes: list[str] = []
+        self.dtype = dtype
+        self.device = self._found() if device is None else device
+        self.rows = rows_of(self.joined, report, self.device, dtype)
+        if beaten := sum((row["of_roof"] or 0.0) > BEATEN for row in self.rows):
+            self.notes.append(
+                f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's"
+            )
+
+    @classmethod
+    def from_trace(cls, path: Any, report: Any, device: Any = None, dtype: Any = None) -> Profile:
+        """Join a trace that is there already, of a GPU in another machine or of a long job, with a count of the same step.
+
+        Parameters
+        ----------
+        path : Any
+            What ``torch.profiler.profile(…).export_chrome_trace`` wrote. Steps are those between its annotations ``ProfilerStep#…``, as
+            ``prof.step()`` makes them; without any, the whole is one step.
+        report : Any
+            ``flopkit.profiling.in_order(step)``, on the same kind of device.
+        device : Any, optional
+            Whose roof the rows are compared with. None: the device that the trace names.
+        dtype : Any, optional
+            As in `flopkit.Report.roofline`.
+
+        Raises
+        ------
+        ValueError
+            For a file that was cut off or holds no operators, and for a report without the order of its calls.
+
+        Examples
+        --------
+        >>> import tempfile, torch, flopkit as fk
+        >>> layer, x = torch.nn.Linear(64, 64), torch.ones(32, 64)
+        >>> with torch.profiler.profile() as prof:
+        ...     y = layer(x)
+        >>> path = f"{tempfile.mkdtemp()}/trace.json"
+        >>> prof.export_chrome_trace(path)
+        >>> found = fk.profiling.Profile.from_trace(path, fk.profiling.in_order(layer, x))
+        >>> {row["operator"]: row["flops"] for row in found.by_op() if row["flops"]}
+        {'addmm': 262144}
+        """
+        if getattr(report, "order", None) is None:
+            raise ValueError(
+                f"report={type(report).__name__}: it has no order of calls to join by; count with flopkit.profiling.in_order(step)"
+            )
+        return cls(read_trace(path), report, device=device, dtype=dtype)
+
+    def on(self, device: Any, dtype: Any = None) -> Profile:
+        """The same seconds against the roof of *device*: a name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth``."""
+        return Profile(
+            self.trace, self.report, self.plain, device=device, dtype=dtype, causal_masks=self.causal_masks, _joined=self.joined
+        )  # fmt: skip
+
+    # -- the step -----------------------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Mean seconds of a step under the profiler."""
+        return statistics.fmean(self.joined.steps)
+
+    @property
+    def seconds_ci(self) -> tuple[float, float]:
+        """The 95 % interval of that mean, from the steps."""
+        half = interval(self.joined.steps)
+        return self.seconds - half, self.seconds + half
+
+    @property
+    def overhead(self) -> float | None:
+        """What profiling adds to a step, as a share of the time without it; None where that was not measured."""
+        return None if self.plain is None else self.seconds / self.plain.seconds - 1
+
+    @property
+    def idle(self) -> float:
+        """Seconds of a step in which nothing ran on the device or, on a CPU, in any operator."""
+        return sum(gap.seconds for gap in self.joined.gaps) / len(self.joined.steps)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the operators' seconds that was joined with what the counter saw."""
+        busy = self.seconds - self.idle
+        lost = sum(row["seconds"] for row in self.rows if key_of(row) == NOT_JOINED)
+        return 1 - lost / busy if busy else 1.0
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """One row for each operator, module and phase, the most seconds first.
+
+        Notes
+        -----
+        Columns: *operator*, *module*, *phase*, mean *seconds* of a step and their *share*, *flops* that were executed and *bytes*, the
+        rates *flops_per_s* and *bytes_per_s*, the share *of_roof* (the least time of the row's calls over its seconds), what *bound* it is:
+        compute, memory, both, communication or launch, and *launches*: kernels and copies, on a CPU calls.
+
+        On a GPU a row is launch-bound where the device waited for its launches longer than they ran; on a CPU where a call moves less than
+        64 KiB and does less than a million FLOPs.
+        """
+        return self._table(self.rows, MARKS, "by operator, module and phase")
+
+    def by_op(self) -> Table:
+        """One row for each operator and phase, with the columns of `table`."""
+        return self._table(
+            self._groups(lambda row: (row["operator"], "", row["phase"])), ("operator", "phase"), "by operator"
+        )
+
+    def by_module(self, depth: int | None = None) -> Table:
+        """One row for each module, without what its submodules did, so that the rows sum to the step.
+
+        Parameters
+        ----------
+        depth : int, optional
+            How many levels to tell apart; what is deeper belongs to the module around it. None: all.
+
+        Raises
+        ------
+        ValueError
+            For another depth.
+        """
+        if depth is not None and (not isinstance(depth, int) or isinstance(depth, bool) or depth < 0):
+            raise ValueError(f"depth={depth!r}: must be 0 (the model alone), 1, 2, … or None (all the way)")
+
+        def place(row: dict[str, Any]) -> Key:
+            if not row["phase"]:  # nothing of the program's
+                return (row["operator"], row["operator"], "")
+            if row["module"].startswith("(") or depth is None:
+                return ("", row["module"], "")
+            return ("", ".".join(row["module"].split(".")[:depth]) or WHOLE, "")
+
+        return self._table(self._groups(place), ("module",), "by module")
+
+    def by_phase(self) -> Table:
+        """One row for each phase, and for what belongs to none."""
+        return self._table(
+            self._groups(lambda row: ("", "", row["phase"] or row["operator"])), ("phase",), "by phase"
+        )  # fmt: skip
+
+    def gaps(self, most: int = 20) -> Table:
+        """The longest stretches of all steps in which nothing ran: when, why, between what, and what the host was doing.
+
+        Reasons: *host-bound* (the next kernel had not been launched), *synchronised* (the host had waited for the device), *data loader*,
+        *waiting* (launched, and not begun), *start of step* and *end of step* (the profile waits for the device between two steps). On a
+        CPU: *Python* (between operators) and *data loader*.
+
+        Parameters
+        ----------
+        most : int, optional
+            How many.
+        """
+        ranked = sorted(self.joined.gaps, key=lambda gap: -gap.seconds)[:most]
+        first = self.trace.events[0].start
+        rows = [
+            {"start": gap.start - first, "seconds": gap.seconds, "step": gap.step, "reason": gap.reason, "before": gap.before,
+             "after": gap.after, "module": gap.key[1] if gap.key else "", "during": gap.during}
+            for gap in ranked
+        ]  # fmt: skip
+        return Table(rows, caption=f"the longest {len(rows)} of {len(self.joined.gaps)} stretches in which nothing ran",
+                     formats={name: FORMATS[name] for name in ("start", "seconds")})  # fmt: skip
+
+    def communication(self) -> Table:
+        """The rows whose kernels communicate: seconds of these *kernels*, *exposed* and *hidden* behind others."""
+        rows = [
+            {**{name: row[name] for name in MARKS}, "seconds": row["communication"], "exposed": row["communication"] - row["hidden"],
+             "hidden": row["hidden"]}
+            for row in self.rows if row["communication"]
+        ]  # fmt: skip
+        return Table(rows, caption="communication", formats=FORMATS)
+
+    def not_joined(self) -> Table:
+        """What the trace shows and the counter did not see, by its name in the trace: a graph's kernels, compiled code, the engine."""
+        rows = [
+            {"name": name, "seconds": seconds, "number": number}
+            for name, (seconds, number) in sorted(self.joined.strangers.items(), key=lambda item: -item[1][0])
+        ]
+        return Table(rows, caption="not joined, all steps", formats=FORMATS)
+
+    def advice(self) -> Table:
+        """What could be changed, the most that each can gain, and the rows that say so.
+
+        Notes
+        -----
+        Columns: *advice*, what to *change*, the share *at most* of the step that this can save and its *seconds*, *why*, and the *rows*.
+        It is a bound, Amdahl's over the rows, and no promise: they cannot take less than nothing, or than their roof where it is known. Bounds of
+        several changes overlap, so they don't add up. Rows at their roof are listed last: nothing to gain here.
+        """
+        from flopkit.profiling.advising import advice
+
+        return advice(self)
+
+    def compare(self, after: Profile) -> Table:
+        """What came of a change: seconds *before* and *after*, and what was *saved* with its 95 % interval, for the step and each operator.
+
+        Parameters
+        ----------
+        after : Profile
+            The same step, changed.
+
+        Raises
+        ------
+        TypeError
+            For what is no profile.
+        ValueError
+            For profiles of a CPU and of a GPU, which have rows of other kinds, and for profiles of one step, which have no interval.
+        """
+        if not isinstance(after, Profile):
+            raise TypeError(f"after={after!r}: must be a Profile, the result of fk.profile(...)")
+        if self.joined.on_gpu != after.joined.on_gpu or self.trace.device != after.trace.device:
+            raise ValueError(
+                f"after ran on {after.trace.device or 'a CPU'}, before on {self.trace.device or 'a CPU'}: pass two profiles of one device"
+            )
+        if min(len(self.joined.steps), len(after.joined.steps)) < 2:
+            raise ValueError("a profile of 1 step has no interval: give each profile several steps")
+        caption = "before and after, seconds a step with 95 % intervals"
+        return Table(compared(self.joined, after.joined), caption=caption, formats=FORMATS)
+
+    # -- elsewhere ----------------------------------------------------------------------------------------------
+
+    def to_frame(self) -> Any:
+        """`table` as a data frame of pandas or polars: see `flopkit.tables.Table.to_frame`."""
+        return self.table().to_frame()
+
+    def plot(self) -> Any:
+        """A `flopkit.charts.Figure`: the operators as dots on the roofline, sized by their seconds.
+
+        Raises
+        ------
+        ValueError
+            Where no roof is known, or nothing has FLOPs.
+        """
+        from flopkit.charts.plots import profile_on_roof
+
+        return profile_on_roof(self)
+
+    def to_chrome_trace(self, path: Any) -> Path:
+        """Write the trace again, each event with the row that it belongs to and that row's columns, for Perfetto or ``chrome://tracing``.
+
+        Parameters
+        ----------
+        path : Any
+            The file; packed where it ends in ``.gz``.
+        """
+        file = Path(path)
+        columns = {key_of(row): {name: row[name] for name in (*MARKS, *COLUMNS)} for row in self.rows}
+        added = {id(event.source): columns[key] for event, key in self.joined.owners if key in columns}
+        events = [
+            {**each, "args": {**each.get("args", {}), "flopkit": added[id(each)]}} if id(each) in added else each
+            for each in self.trace.contents["traceEvents"]
+        ]
+        text = json.dumps({**self.trace.contents, "traceEvents": events}).encode()
+        file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
+        return file
+
+    def summary(self) -> list[str]:
+        """The profile in a few lines."""
+        low, high = self.seconds_ci
+        steps = len(self.joined.steps)
+        spread = f" ± {units.percent((high - low) / 2 / self.seconds)}" if steps > 1 else ""
+        plain = "the time without it was not measured"
+        if self.plain is not None and self.overhead is not None:
+            plain = f"{units.seconds(self.plain.seconds)} without it (fk.measure): profiling adds {units.percent(max(self.overhead, 0.0))}"
+        sent = [sum(row[name] for row in self.rows) for name in ("communication", "hidden")]
+        return [
+            f"{units.seconds(self.seconds)}{spread} a step under the profiler ({units.count(steps, 'steps')}); {plain}",
+            f"{units.percent(self.idle / self.seconds)} idle; {units.percent(self.coverage)} of the operators' seconds are joined; "
+            + (f"roof of {self.device_name}" if self.device is not None else "no roof is known: .on(device), or fk.ceilings() once"),
+            *([f"communication {units.seconds(sent[0])}, of which {units.seconds(sent[1])} hidden"] if sent[0] else []),
+            *self.notes,
+        ]  # fmt: skip
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.summary(), "", str(self._first())])
+
+    def _repr_html_(self) -> str:
+        return as_html(self.summary(), self._first(), self.advice())
+
+    def _first(self, most: int = 12) -> Table:
+        table = self.by_op()
+        more = f" (the first {most} of {len(table)})" if len(table) > most else ""
+        return Table(table.rows[:most], caption=table.caption + more, formats=FORMATS, columns=table.columns)
+
+    # -- how it comes about -------------------------------------------------------------------------------------
+
+    def roof(self) -> tuple[float, float]:
+        """Bandwidth of the device, and its peak in the number format with the most FLOPs."""
+        return main_roof(self.joined, self.report, self.device, self.dtype)
+
+    @cached_property
+    def device_name(self) -> str:
+        """Whose roof the rows are compared with."""
+        name = getattr(self.device, "name", self.device)
+        return name if isinstance(name, str) else type(self.device).__name__
+
+    def _found(self) -> Any:
+        name = self.trace.device if self.joined.on_gpu else "here"
+        try:
+            return devices.device(name) if name else None
+        except (ValueError, RuntimeError, ImportError) as error:
+            self.notes += [f"no roof: {error}"] * self.joined.on_gpu
+            return None
+
+    def _groups(self, place: Callable[[dict[str, Any]], Key]) -> list[dict[str, Any]]:
+        return grouped(self.rows, place, self.seconds, self.joined.on_gpu)
+
+    def _table(self, rows: Sequence[dict[str, Any]], marks: Sequence[str], caption: str) -> Table:
+        whole = f"{caption}, convention {self.report.convention}"
+        return Table(rows, caption=whole, formats=FORMATS, columns=[*marks, *COLUMNS])

@@ -1,0 +1,12 @@
+"""One thread: on a busy machine two that wait for each other take a thousand times as long."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

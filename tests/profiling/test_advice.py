@@ -1,0 +1,301 @@
+"""Advice: a program with exactly one fault gets that advice first, and mending it gains no more than was said.
+
+Seconds that are compared are modelled from what the program calls, so a busy machine changes no answer; that a profile by the clock names the
+fault, too, is a test of its own. What can happen on a GPU alone is tested on traces written by hand.
+"""
+
+import time
+from collections import Counter
+from functools import partial
+
+import pytest
+import torch
+from kineto import Kineto
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import flopkit as fk
+from flopkit.counter.work import FREE
+from flopkit.profiling import Profile, in_order, profile
+from flopkit.profiling.matching import calls_of
+
+
+def element_wise(x):
+    for _ in range(6):
+        x = ((x + 1.0) * 0.5).abs()
+    return x
+
+
+def once(x):
+    return x + 1.0
+
+
+def updating(fused):
+    """The step of an optimiser of many parameters."""
+    parameters = [torch.nn.Parameter(torch.randn(8)) for _ in range(12)]
+    for each in parameters:
+        each.grad = torch.ones(8)
+    return torch.optim.Adam(parameters, fused=fused).step
+
+
+class Layers:
+    """Layers that are checkpointed, or not."""
+
+    def __init__(self, checkpointed):
+        self.layers = torch.nn.Sequential(*(torch.nn.Linear(128, 128) for _ in range(4)), torch.nn.Tanh())
+        self.x, self.checkpointed = torch.randn(128, 128, requires_grad=True), checkpointed
+
+    def __call__(self):
+        (
+            checkpoint(self.layers, self.x, use_reentrant=False) if self.checkpointed else self.layers(self.x)
+        ).sum().backward()
+
+
+QKV = torch.randn(3, 2, 4, 128, 32)
+
+
+def masked():
+    return functional.scaled_dot_product_attention(*QKV, attn_mask=torch.ones(128, 128, dtype=torch.bool).tril())
+
+
+def causal():
+    return functional.scaled_dot_product_attention(*QKV, is_causal=True)
+
+
+def by_hand():
+    q, k, v = QKV
+    return ((q @ k.transpose(-1, -2)) / 32**0.5).softmax(-1) @ v
+
+
+def fused():
+    return functional.scaled_dot_product_attention(*QKV)
+
+
+class Slow(torch.utils.data.Dataset):
+    """A data set that is read slowly."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return torch.ones(16)
+
+
+class Loading:
+    """A step that takes its batch from a loader, or has it."""
+
+    def __init__(self, loader):
+        self.loader, self.model, self.batches = loader, torch.nn.Linear(16, 16), iter(())
+
+    def __call__(self):
+        batch = next(self.batches, None)
+        if batch is None:
+            self.batches = iter(self.loader)
+            batch = next(self.batches)
+        return self.model(batch)
+
+
+class Decoder(torch.nn.Module):
+    """A head that is asked for each position, or for the last one."""
+
+    def __init__(self, early):
+        super().__init__()
+        self.body, self.head, self.early = torch.nn.Linear(16, 16), torch.nn.Linear(16, 3000), early
+
+    def forward(self, x):
+        x = self.body(x)
+        return self.head(x[:, -1]).argmax(-1) if self.early else self.head(x)[:, -1].argmax(-1)
+
+
+def tiny(x):
+    for _ in range(60):
+        x = x.sin().cumsum(0)
+    return x
+
+
+BIG, FOUR = torch.randn(300_000), torch.ones(4)
+LOADED = torch.utils.data.DataLoader(Slow(), batch_size=4)
+TOKENS = torch.randn(2, 128, 16)
+FAULTS = {
+    "fuse": (lambda: element_wise(BIG), lambda: once(BIG)),
+    "fused optimiser": (updating(False), updating(True)),
+    "fewer launches": (lambda: tiny(FOUR), lambda: BIG.sin()),
+    "checkpoint less": (Layers(True), Layers(False)),
+    "is_causal": (masked, causal),
+    "fused attention": (by_hand, fused),
+    "data loader": (Loading(LOADED), Loading([torch.ones(4, 16)])),
+    "head on all tokens": (partial(Decoder(False), TOKENS), partial(Decoder(True), TOKENS)),
+}
+
+
+def work(report):
+    """Calls that do something, by row."""
+    return Counter(call.key for call in calls_of(report) if call.entry is None or call.entry.work.status != FREE)
+
+
+def modelled(folder, step, causal_masks=0):
+    """A profile of what the step calls, on a machine of 10 GB/s and 50 GFLOP/s that takes 1 µs for each call and 1 µs in between."""
+    step()  # what is made in the first call, such as gradients
+    report, trace, at = in_order(step), Kineto(card=""), 0.0
+    for call in calls_of(report):
+        done = call.entry.work if call.entry else None
+        took = done.bytes / 1e4 + sum(done.executed.values()) / 2.5e4 if done else 0.0
+        if call.name:
+            trace.op(call.name, at + 1, at + 2 + took)
+            at += 2 + took
+        elif trace.entries:  # the work of a call of attention, which has just ended
+            trace.entries[-1]["dur"] += took
+            at += took
+    found = Profile.from_trace(trace.step(0, 0, at + 1).write(folder), report)
+    return Profile(found.trace, report, causal_masks=causal_masks)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind != "data loader"])
+def test_the_fault_is_named_first_and_mending_it_gains_no_more_than_was_said(kind, tmp_path):
+    """What the change removes is in rows that the advice names, and no more than their seconds."""
+    faulty, mended = FAULTS[kind]
+    before = modelled(tmp_path, faulty, causal_masks=kind == "is_causal")
+    table = before.advice()
+    assert kinds(before)[:1] == [kind], table
+    first = table[0]
+    assert 0 < first["at most"] <= 1 and first["change"] and first["why"] and first["rows"]
+    after = modelled(tmp_path, mended)
+    assert before.seconds - after.seconds <= first["seconds"]
+    gone = work(before.report) - work(after.report)
+    assert set(gone) <= set(first["keys"]), "the change touches rows that the advice does not name"
+    left = [row["seconds"] for row in after.advice() if row["advice"] == kind]
+    assert all(seconds < first["seconds"] / 10 for seconds in left)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_it_is_named_in_a_profile_of_the_program_itself(kind):
+    assert kind in kinds(profile(FAULTS[kind][0], time_budget=0.05))
+
+
+def test_batches_that_are_there_are_not_waited_for():
+    found = profile(FAULTS["data loader"][1], time_budget=0.05)
+    assert found.joined.loading == 0 and "data loader" not in kinds(found)
+
+
+def test_the_data_loader_is_named_on_a_gpu_too(tmp_path):
+    report = in_order(lambda: [torch.ones(4, 4) @ torch.ones(4, 4) for _ in range(2)])
+    trace = Kineto().step(0, 0, 100).launched("aten::mm", 0, 5, 20)
+    trace.add("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 15, 80)
+    trace.launched("aten::mm", 81, 85, 100)
+    first = Profile.from_trace(trace.write(tmp_path), report).advice()[0]
+    assert (first["advice"], first["at most"]) == ("data loader", pytest.approx(0.65))
+
+
+def test_a_mask_that_says_more_is_no_causal_one():
+    window = torch.ones(128, 128, dtype=torch.bool).tril().triu(-3)
+    found = profile(lambda: functional.scaled_dot_product_attention(*QKV, attn_mask=window), time_budget=0.05)
+    assert "is_causal" not in kinds(found)
+    bias = torch.zeros(128, 128).masked_fill(~torch.ones(128, 128, dtype=torch.bool).tril(), float("-inf"))
+    as_bias = profile(lambda: functional.scaled_dot_product_attention(*QKV, attn_mask=bias), time_budget=0.05)
+    assert "is_causal" in kinds(as_bias)
+    slopes = profile(lambda: functional.scaled_dot_product_attention(*QKV, attn_mask=bias + 1.0), time_budget=0.05)
+    assert "is_causal" not in kinds(slopes)
+
+
+def product(m, k, n, dtype=torch.float32):
+    a, b = torch.ones(m, k, dtype=dtype), torch.ones(k, n, dtype=dtype)
+    return in_order(lambda: a @ b)
+
+
+def on_gpu(folder, report, op="aten::mm", took=80, kernel="", **more):
+    trace = Kineto(**more).step(0, 0, 100).launched(op, 0, 10, 10 + took, name=kernel)
+    return Profile.from_trace(trace.write(folder), report)
+
+
+def kinds(found):
+    return [row["advice"] for row in found.advice()]
+
+
+def test_a_small_batch_and_what_it_can_gain(tmp_path):
+    """8 · 1024 · 1024 products: 2 MB of bf16 weights at 1 GB/s take 2 ms, 16.8 MFLOPs at 1 TFLOP/s 16.8 µs."""
+    mine = fk.Device("mine", peak={"bf16": 1e12}, bandwidth=1e9)
+    trace = Kineto().step(0, 0, 4000).launched("aten::mm", 0, 0, 4000)
+    found = Profile.from_trace(trace.write(tmp_path), product(8, 1024, 1024, torch.bfloat16), mine)
+    first = found.advice()[0]
+    assert first["advice"] == "larger batch"
+    assert first["seconds"] == pytest.approx(4e-3 - 2 * 8 * 1024 * 1024 / 1e12)
+    assert "larger batch" not in kinds(found.on(fk.Device("wide", peak={"bf16": 1e9}, bandwidth=1e12)))
+
+
+def test_products_in_single_precision_on_a_card_that_is_faster_in_others(tmp_path):
+    """2 · 512³ FLOPs: on an H100, 989.4 TFLOP/s in bf16 (its datasheet's dense number), and 3.35 TB/s for half of 3.1 MB."""
+    found = on_gpu(tmp_path, product(512, 512, 512))
+    first = found.advice()[0]
+    assert first["advice"] == "lower precision" and 'set_float32_matmul_precision("high")' in first["change"]
+    assert first["seconds"] == pytest.approx(80e-6 - 1.5 * 512 * 512 * 4 / 3.35e12, rel=0.02)
+    assert "lower precision" not in kinds(on_gpu(tmp_path, product(512, 512, 512, torch.bfloat16)))
+
+
+def test_layouts_that_are_turned(tmp_path):
+    conv, image = torch.nn.Conv2d(4, 8, 3), torch.ones(1, 4, 16, 16)
+    report = in_order(conv, image)
+    trace = Kineto().step(0, 0, 100).op("aten::convolution", 0, 8)
+    for at, (name, start, end) in enumerate([("nchwToNhwcKernel<…>", 10, 40), ("xmma_fprop", 40, 90)]):
+        trace.runtime("cudaLaunchKernel", at, at + 1, at).kernel(name, start, end, at)
+    first = next(
+        row for row in Profile.from_trace(trace.write(tmp_path), report).advice() if row["advice"] == "channels last"
+    )
+    assert first["at most"] == pytest.approx(0.3)
+    assert "channels last" not in kinds(on_gpu(tmp_path, report, "aten::convolution", kernel="xmma_fprop"))
+
+
+def test_sizes_that_no_tile_divides(tmp_path):
+    found = on_gpu(tmp_path, product(64, 512, 50257, torch.bfloat16), took=90)
+    first = next(row for row in found.advice() if row["advice"] == "multiples of eight")
+    assert "50,257 to 50,264" in first["change"]
+    assert first["seconds"] <= 90e-6
+    assert "multiples of eight" not in kinds(on_gpu(tmp_path, product(64, 512, 50264, torch.bfloat16)))
+    assert "multiples of eight" not in kinds(on_gpu(tmp_path, product(64, 512, 50257)))
+
+
+def test_a_host_that_waits_for_a_number(tmp_path):
+    report = in_order(lambda: [torch.ones(4, 4).softmax(-1) for _ in range(2)])
+    trace = Kineto().step(0, 0, 100).launched("aten::_softmax", 0, 0, 30)
+    trace.op("aten::item", 5, 40).runtime("cudaStreamSynchronize", 10, 35, 900)
+    trace.launched("aten::_softmax", 60, 65, 100)
+    first = Profile.from_trace(trace.write(tmp_path), report).advice()[0]
+    assert (first["advice"], first["at most"]) == ("synchronising calls", pytest.approx(0.35))
+    assert "cudaStreamSynchronize in aten::item" in first["why"]
+
+
+def test_a_host_that_launches_too_slowly(tmp_path):
+    report = in_order(lambda: [torch.ones(4, 4) @ torch.ones(4, 4) for _ in range(4)])
+    trace = Kineto().step(0, 0, 100)
+    for at in range(4):
+        trace.launched("aten::mm", 25 * at, 25 * at + 5, 25 * at + 10)
+    first = Profile.from_trace(trace.write(tmp_path), report).advice()[0]
+    assert (first["advice"], first["seconds"]) == ("fewer launches", pytest.approx((5 + 3 * 20) * 1e-6))
+    assert "CUDA graph" in first["change"]
+
+
+def test_rows_at_their_roof_have_nothing_to_gain(tmp_path):
+    """2 · 512³ FLOPs in 300 µs: 895 GFLOP/s of 1 TFLOP/s."""
+    mine = fk.Device("mine", peak={"fp32": 1e12}, bandwidth=1e12)
+    trace = Kineto().step(0, 0, 300).launched("aten::mm", 0, 0, 300)
+    (only,) = Profile.from_trace(trace.write(tmp_path), product(512, 512, 512), mine).advice()
+    assert only["advice"] == "nothing to gain here" and "89.5 % of the roof" in only["why"]
+
+
+def test_a_product_whose_every_row_is_used_is_no_such_head():
+    """Projections of one input, one after the other, and a head whose result is used as a whole."""
+    q, k, head = (torch.nn.Linear(16, wide) for wide in (32, 32, 3000))
+    found = profile(lambda: (q(TOKENS), k(TOKENS), head(TOKENS).argmax(-1)), time_budget=0.05)
+    assert "head on all tokens" not in kinds(found)
+
+
+def test_what_fused_operators_save(tmp_path):
+    """Each of three reads and writes 1.2 MB: fused, once. At 1 TB/s their 2.4 MB take 2.4 µs."""
+    report = in_order(lambda: ((BIG + 1.0) * 2.0).abs())
+    trace = Kineto().step(0, 0, 40)
+    for at, name in enumerate(("aten::add", "aten::mul", "aten::abs")):
+        trace.launched(name, 10 * at, 10 + 10 * at, 20 + 10 * at)
+    found = Profile.from_trace(trace.write(tmp_path), report, fk.Device("mine", peak={"fp32": 1e12}, bandwidth=1e12))
+    first = next(row for row in found.advice() if row["advice"] == "fuse")
+    assert "3 operators in 1 chain: fused, they move up to 4.8 MB less" in first["why"]
+    assert first["seconds"] == pytest.approx((30 + 10 - 2.4) * 1e-6), "with the host's 10 µs before the first"

@@ -1,0 +1,127 @@
+"""`flopkit.profile` of programs on a CPU whose rows are known."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import flopkit as fk
+from flopkit.profiling import profile
+
+NOT_PROGRAM = ("(Python)", "(data loader)", "(not joined)")
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A step of training, profiled."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8), torch.nn.Softmax(-1))
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(16, 32)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+
+    return profile(step, time_budget=0.2), fk.count(step)
+
+
+def test_rows_are_those_of_the_program(trained):
+    found, _ = trained
+    working = {(row["operator"], row["module"], row["phase"]): row["launches"] for row in found.table() if row["bytes"]}
+    assert working == {
+        ("addmm", "0", "forward"): 1, ("relu", "1", "forward"): 1, ("addmm", "2", "forward"): 1, ("_softmax", "3", "forward"): 1,
+        ("pow", "(no module)", "forward"): 1, ("sum", "(no module)", "forward"): 1, ("ones_like", "(no module)", "forward"): 1,
+        ("pow", "(no module)", "backward"): 1, ("mul", "(no module)", "backward"): 2,
+        ("_softmax_backward_data", "3", "backward"): 1, ("mm", "2", "backward"): 2, ("sum", "2", "backward"): 1,
+        ("threshold_backward", "1", "backward"): 1, ("mm", "0", "backward"): 1, ("sum", "0", "backward"): 1,
+        ("add_", "(no module)", "optimizer"): 4,
+    }  # fmt: skip
+
+
+def test_rows_sum_to_the_step_in_every_table(trained):
+    found, counted = trained
+    for table in (found.table(), found.by_op(), found.by_module(), found.by_module(0), found.by_phase()):
+        assert sum(row["seconds"] for row in table) == pytest.approx(found.seconds)
+        assert sum(row["share"] for row in table) == pytest.approx(1)
+        assert sum(row["flops"] for row in table) == counted.flops
+        assert sum(row["bytes"] for row in table) == counted.bytes
+
+
+def test_joined_rows_have_the_flops_of_the_count(trained):
+    found, counted = trained
+    ours = {(row["operator"], row["phase"]): row["flops"] for row in found.by_op() if row["flops"]}
+    assert ours == {(row["operator"], row["phase"]): row["flops"] for row in counted.by_op() if row["flops"]}
+    assert {row["phase"] for row in found.by_phase()} - set(NOT_PROGRAM) == {"forward", "backward", "optimizer"}
+    assert {row["module"] for row in found.by_module()} - set(NOT_PROGRAM) == {"0", "1", "2", "3", "(no module)"}
+    assert found.coverage > 0.5
+
+
+def test_it_shows_itself(trained):
+    found, _ = trained
+    assert "a step under the profiler" in repr(found) and "without it (fk.measure)" in repr(found)
+    assert "no roof is known" in repr(found)
+    assert "<table" in found._repr_html_()
+    assert list(found.to_frame()["operator"]) == [row["operator"] for row in found.table()]
+    assert found.seconds_ci[0] < found.seconds < found.seconds_ci[1]
+    assert found.overhead == pytest.approx(found.seconds / found.plain.seconds - 1)
+
+
+def test_the_picture_has_a_dot_for_each_operator_with_flops(trained):
+    found, _ = trained
+    with pytest.raises(ValueError, match=r"no roof is known: pass a device, profile.on\('h100-sxm'\)"):
+        found.plot()
+    figure = found.on(fk.Device("mine", peak={"fp32": 1e12}, bandwidth=1e11)).plot()
+    assert {row["operator"] for row in figure.rows()} == {"addmm, forward", "mm, backward"}
+    assert figure.spec()["layer"]
+
+
+def test_attention_and_its_backward_pass_are_one_row_each():
+    q = torch.randn(2, 2, 32, 16, requires_grad=True)
+    found = profile(lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q).sum().backward(), time_budget=0.1)
+    rows = {row["phase"]: row for row in found.by_op() if row["operator"] == "scaled_dot_product_attention"}
+    assert set(rows) == {"forward", "backward"}
+    assert all(row["seconds"] > 0 and row["launches"] >= 1 for row in rows.values())
+    assert sum(row["flops"] for row in rows.values()) == found.report.flops > 0
+
+
+def test_what_is_recomputed_is_a_phase():
+    layer = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh())
+    x = torch.randn(32, 64, requires_grad=True)
+    found = profile(lambda: checkpoint(layer, x, use_reentrant=False).sum().backward(), time_budget=0.1)
+    phases = {row["phase"]: row for row in found.by_phase()}
+    assert phases["recompute"]["flops"] == phases["forward"]["flops"] == 2 * 32 * 64 * 64
+    assert phases["recompute"]["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: profile(3), TypeError, "fn=3: must be a function or a module"),
+        (lambda: profile(sorted, [], time_budget=0.01), ValueError, "fn=sorted: no operator of torch ran in it"),
+        (lambda: profile(print, time_budget=0), ValueError, "time_budget=0"),
+        (lambda: profile(print, time_budget="long"), TypeError, "time_budget='long'"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_no_depth(trained):
+    with pytest.raises(ValueError, match=r"depth=-1: must be 0 \(the model alone\)"):
+        trained[0].by_module(-1)
+
+
+def test_a_trace_that_torch_wrote_step_by_step(tmp_path):
+    """Three steps by torch's own schedule, of which the last two are kept."""
+    layer, x = torch.nn.Linear(64, 64), torch.randn(32, 64)
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+    path = str(tmp_path / "trace.json")
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=lambda prof: prof.export_chrome_trace(path)) as prof:
+        for _ in range(3):
+            layer(x)
+            prof.step()
+    found = fk.profiling.Profile.from_trace(path, fk.profiling.in_order(layer, x))
+    assert len(found.joined.steps) == 2
+    assert {row["operator"]: row["launches"] for row in found.by_op() if row["phase"]} == {"t": 1, "addmm": 1}
+    assert sum(row["seconds"] for row in found.rows) == pytest.approx(found.seconds)
