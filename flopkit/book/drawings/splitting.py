@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
@@ -39,12 +41,14 @@ def layer_cut(ranks: int = 2) -> Drawing:
     """
     whole("layer_cut", "ranks", ranks, 2, 4)
     sends = all_reduce(bytes=1, ranks=ranks).sent
-    foot = Canvas(74)
+    foot = Canvas(104)
     foot.lines(
         0, 10,
-        f"Each GPU holds 1/{ranks} of A, of B and of h; x and y it holds whole.",
+        f"Each GPU holds 1/{ranks} of A, B and h, and all of x and y.",
         "f acts on each element of h, so no GPU needs another's part.",
-        f"An all-reduce sends {sends:.3g} × y, or × x's gradient, per GPU.",
+        "The gradients of A and B stay where their parts are.",
+        "Pale: a part of a sum. Per all-reduce, each GPU sends",
+        f"{sends:.3g} times the bytes of y." if sends != 1 else "as many bytes as y has.",
         anchor="start", colour=MUTED, step=1.6,
     )  # fmt: skip
     return Drawing(
@@ -52,7 +56,7 @@ def layer_cut(ranks: int = 2) -> Drawing:
         "Cut by columns, then by rows, an MLP needs one all-reduce per pass, none between its matmuls",
         f"An MLP y = f(xA)B on {ranks} GPUs. Each has the whole x, 1/{ranks} of A's columns and the same 1/{ranks} of B's rows, and computes its columns of "
         f"h = f(xA) and a part of y, which has the size of y. One all-reduce sums the {ranks} parts. In the backward pass each GPU starts from the whole gradient "
-        f"of y and ends with a part of the gradient of x, and one all-reduce sums these. Each all-reduce sends {sends:.3g} times that tensor per GPU.",
+        f"of y and ends with a part of the gradient of x, and one all-reduce sums these. Per all-reduce, each GPU sends {sends:.3g} times the bytes of y.",
         [_pass(ranks, forward=True), _pass(ranks, forward=False), foot],
     )
 
@@ -61,34 +65,34 @@ def _pass(ranks: int, *, forward: bool) -> Canvas:
     """One lane a GPU, from x on the left to y on the right; the sum stands at the end of the pass."""
     lane, top = HIDDEN + 12, 54.0
     canvas = Canvas(top + ranks * lane)
-    title = "Forward: the parts of y are summed" if forward else "Backward: the parts of x's gradient are summed"
+    title = "Forward: the parts of y are summed" if forward else "Backward: the parts of x's gradient, dx, are summed"
     canvas.text(0, 10, title, anchor="start", bold=True)
     gap = 17.0
     first = 2.0 if forward else 44.0
     widths = (WIDTH, HIDDEN, HIDDEN, WIDTH, WIDTH)
-    names = ("x", "A", "h = f(xA)", "B", "y") if forward else ("∂x", "A", "∂h", "B", "∂y")
+    names = ("x", "A", "h = f(xA)", "B", "y") if forward else ("dx", "A", "dh", "B", "dy")
     at = [first + sum(widths[:i]) + i * gap for i in range(5)]
     for x, wide, name in zip(at, widths, names, strict=True):
         canvas.text(x + wide / 2, 34, name)
     x_sum = at[-1] + WIDTH + gap if forward else 2.0
+    canvas.text(x_sum + 12, 34, "sum")
     for i in range(ranks):
         middle = top + lane * i + HIDDEN / 2
         own, colour = f" of GPU {i + 1}", CATEGORIES[i]
         strip = HIDDEN / ranks
-        part = {True: 0.28, False: 0.6}
-        _matrix(
-            canvas, at[0], middle, WIDTH, TOKENS, ("x" if forward else "part of ∂x") + own, colour, part[not forward]
-        )
-        for x, high, name in ((at[1], WIDTH, "A"), (at[2], TOKENS, "h" if forward else "∂h")):
+        pale, full = 0.28, 0.6
+        canvas.text(at[0], middle - 26, f"GPU {i + 1}", anchor="start", colour=MUTED)
+        _matrix(canvas, at[0], middle, WIDTH, TOKENS, ("x" if forward else "part of dx") + own, colour, full if forward else pale)  # fmt: skip
+        for x, high, name in ((at[1], WIDTH, "A"), (at[2], TOKENS, "h" if forward else "dh")):
             _matrix(canvas, x, middle, HIDDEN, high, f"whole {name}", MUTED, 0.06)
             _matrix(canvas, x + i * strip, middle, strip, high, name + own, colour, 0.6)
         _matrix(canvas, at[3], middle, WIDTH, HIDDEN, "whole B", MUTED, 0.06)
         canvas.box(at[3], middle - HIDDEN / 2 + i * strip, WIDTH, strip, name="B" + own, colour=colour, fill=0.6, edge=0.8, round=0)  # fmt: skip
-        _matrix(canvas, at[4], middle, WIDTH, TOKENS, ("part of y" if forward else "∂y") + own, colour, part[forward])
-        stops = [*at, x_sum] if forward else [x_sum, *at]
-        wide = [*widths, 24.0] if forward else [24.0, *widths]
-        for left, after, w in zip(stops, stops[1:], wide, strict=False):
-            ends = (left + w + 2, after - 2)
+        _matrix(canvas, at[4], middle, WIDTH, TOKENS, ("part of y" if forward else "dy") + own, colour, pale if forward else full)  # fmt: skip
+        stops = [(x, wide) for x, wide in zip(at, widths, strict=True)]
+        stops = [*stops, (x_sum, 24.0)] if forward else [(x_sum, 24.0), *stops]
+        for (left, wide), (after, _) in pairwise(stops):
+            ends = (left + wide + 2, after - 2)
             canvas.arrow(ends[not forward], middle, ends[forward], middle, name="to the sum" if x_sum in (left, after) else "local")  # fmt: skip
     canvas.box(x_sum, top, 24, ranks * lane - 12, "Σ", name="all-reduce", colour=ORANGE, fill=0.35)
     return canvas
@@ -137,9 +141,8 @@ def schedules(stages: int = 4, micro_batches: int = 8) -> Drawing:
     for word, colour, fill, x in keys:
         foot.box(x, 2, 14, 14, colour=colour, fill=fill, edge=0)
         foot.text(x + 20, 9, word, anchor="start", colour=MUTED)
-    foot.text(0, 32, "Pale: the second stage of a GPU. Backward takes 2 × forward.", anchor="start", colour=MUTED)
-    gpipe, one, several = found.values()
-    fewer = one.in_flight() < gpipe.in_flight()
+    foot.text(0, 32, "Pale: a GPU's second stage. Backward: 2 × forward.", anchor="start", colour=MUTED)
+    fewer = found["1f1b"].in_flight() < found["gpipe"].in_flight()
     held = "fewer micro-batches" if fewer else "as many micro-batches"
     said = ", ".join(
         f"{TITLES[name]} idles {percent(each.share)} of the step and holds at most {count(float(each.in_flight()))} micro-batches on GPU 1"
@@ -155,9 +158,10 @@ def schedules(stages: int = 4, micro_batches: int = 8) -> Drawing:
 
 def _gantt(title: str, run: Pipeline, longest: float) -> Canvas:
     p, total = int(run.stages), float(run.total)
-    canvas = Canvas(50 + p * ROW)
+    canvas = Canvas(66 + p * ROW)
     canvas.text(0, 10, title, anchor="start", bold=True)
     unit = (360 - LEFT) / longest
+    unit = math.floor(unit) if unit > 4 else unit  # whole pixels make short paths
     top = 24.0
     work = run.timeline()
     for rank in range(p):
@@ -174,10 +178,9 @@ def _gantt(title: str, run: Pipeline, longest: float) -> Canvas:
         waits = [(LEFT + unit * a, LEFT + unit * b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a > 1e-9]  # fmt: skip
         canvas.bars(y, ROW - 3, waits, name="idle", colour=ORANGE, fill=0.25)
     held = count(float(run.in_flight()))
-    canvas.text(
-        0, top + p * ROW + 10, f"{percent(run.share)} of the step is bubble; GPU 1 holds at most {held}.", anchor="start",
-        name="said",
-    )  # fmt: skip
+    said = (f"{percent(run.share)} of the step is bubble", f"GPU 1 holds at most {held} micro-batches")
+    for i, line in enumerate(said):
+        canvas.text(0, top + p * ROW + 10 + 17 * i, line, anchor="start", name="said")
     return canvas
 
 
@@ -218,13 +221,19 @@ def zigzag(ranks: int = 4) -> Drawing:
         slowest.append(max(work))
         canvases.append(_triangle(title, own, [n / every for n in work]))
     useful = [every / ranks / most for most in slowest]
+    masked = (ranks + 1) / (
+        2 * ranks
+    )  # the last GPU has as many blocks as there are GPUs, the mean one half of that and a half
     for canvas, share in zip(canvases, useful, strict=True):
-        canvas.text(0, canvas.height - 10, f"All wait for the slowest: {percent(share)} of the time is work.", anchor="start", name="said")  # fmt: skip
+        canvas.text(
+            0, canvas.height - 28, f"All wait for the slowest: {percent(share)} is work", anchor="start", name="said"
+        )
+    canvases[0].text(0, canvases[0].height - 10, f"({percent(masked)} if blocks on the diagonal are computed whole)", anchor="start", colour=MUTED, name="masked")  # fmt: skip
     return Drawing(
         "zigzag",
         f"Of contiguous chunks, the last GPU gets {2 * ranks - 1} times the work of the first; zigzag halves are equal",
         f"Two causal triangles of queries and keys, cut into {halves} rows of queries for {ranks} GPUs. With contiguous chunks GPU {ranks} computes {percent(slowest[0] / every)} "
-        f"of the visible pairs, and as all wait for it, {percent(useful[0])} of their time is work. With zigzag halves GPU 1 has the first and the last row, GPU 2 the second and "
+        f"of the visible pairs, and as all wait for it, {percent(useful[0])} of their time is work, or {percent(masked)} if the chunk on the diagonal is computed whole and then masked. With zigzag halves GPU 1 has the first and the last row, GPU 2 the second and "
         f"the last but one, and so on: each computes {percent(slowest[1] / every)}, and {percent(useful[1])} of the time is work.",
         canvases,
     )  # fmt: skip
@@ -240,7 +249,7 @@ def _triangle(title: str, owners: list[int], shares: list[float]) -> Canvas:
     """The triangle, a row of queries in the colour of its GPU, and beside it what each GPU computes of it."""
     side, left, top = 168.0, 20.0, 46.0
     cell, ranks = side / len(owners), len(shares)
-    canvas = Canvas(top + side + 36)
+    canvas = Canvas(top + side + 52)
     canvas.text(0, 10, title, anchor="start", bold=True)
     canvas.text(left + side / 2, 34, "keys →", colour=MUTED)
     canvas.text(0, 34, "queries ↓", colour=MUTED, anchor="start")
