@@ -45,7 +45,7 @@ def layer_cut(ranks: int = 2) -> Drawing:
     foot.lines(
         0, 10,
         f"Each GPU holds 1/{ranks} of A, B and h, and all of x and y.",
-        "f acts on each element of h, so no GPU needs another's part.",
+        "f acts on each element: no GPU needs another's h.",
         "The gradients of A and B stay where their parts are.",
         "Pale: a part of a sum. Per all-reduce, each GPU sends",
         f"{sends:.3g} times the bytes of y." if sends != 1 else "as many bytes as y has.",
