@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from flopkit.arithmetic import ceil_div, minimum, where
@@ -61,8 +62,8 @@ def _at(r: Any, *, each: Any, stages: Any, virtual: Any, ratio: Any, **_: Any) -
     shares = {name: 1.0 * _run(name, stages, each, virtual, ratio).share for name in (ONE, SEVERAL, ZERO)}
     r.exists = where(each % stages > 0, 0, 1)
     r.plain = shares[ONE]
-    r.several = where(r.exists > 0, shares[SEVERAL], float("nan"))
-    r.zero = where(r.exists > 0, shares[ZERO], float("nan"))
+    r.several = pick(r.exists, {0: math.nan, 1: shares[SEVERAL]})
+    r.zero = pick(r.exists, {0: math.nan, 1: shares[ZERO]})
 
 
 def _chart(s: Any) -> Any:
