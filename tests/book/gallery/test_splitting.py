@@ -118,7 +118,7 @@ def test_the_answers_are_those_of_a_search(state):
 
 
 def test_where_the_published_layout_stands():
-    """First at 80 GB; two GPUs' worth of other answers: all of an H100 lets half as many pipeline ranks in, context-parallel ranks hide sums, and with
+    """First at 80 GB. In all of an H100 half as many pipeline ranks fit, context-parallel ranks send less, and with
     all activations it does not fit."""
     places = {name: LAYOUTS.at(**state)["place"] for name, state in LAYOUTS.presets.items()}
     assert places == {
