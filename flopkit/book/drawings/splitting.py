@@ -186,7 +186,8 @@ def _gantt(title: str, run: Pipeline, longest: float) -> Canvas:
 
 # -- context-parallel ranks ---------------------------------------------------------------------------------------
 
-LENGTH = 131072
+HALF = 2**14
+"""Tokens of half a chunk, so many that the diagonal is thin."""
 
 
 def zigzag(ranks: int = 4) -> Drawing:
@@ -209,7 +210,7 @@ def zigzag(ranks: int = 4) -> Drawing:
     """
     whole("zigzag", "ranks", ranks, 2, 6)
     halves = 2 * ranks
-    pairs = [_pairs(half, halves) for half in range(halves)]
+    pairs = [_pairs(half) for half in range(halves)]
     owners = {
         "Contiguous: each GPU has one chunk": [half // 2 for half in range(halves)],
         "Zigzag: a half chunk from either end": [min(half, halves - 1 - half) for half in range(halves)],
@@ -221,9 +222,8 @@ def zigzag(ranks: int = 4) -> Drawing:
         slowest.append(max(work))
         canvases.append(_triangle(title, own, [n / every for n in work]))
     useful = [every / ranks / most for most in slowest]
-    masked = (ranks + 1) / (
-        2 * ranks
-    )  # the last GPU has as many blocks as there are GPUs, the mean one half of that and a half
+    # In blocks of a chunk by a chunk: the last GPU has as many as there are GPUs, and on average a GPU has half of that and a half.
+    masked = (ranks + 1) / (2 * ranks)
     for canvas, share in zip(canvases, useful, strict=True):
         canvas.text(
             0, canvas.height - 28, f"All wait for the slowest: {percent(share)} is work", anchor="start", name="said"
@@ -239,10 +239,9 @@ def zigzag(ranks: int = 4) -> Drawing:
     )  # fmt: skip
 
 
-def _pairs(half: int, halves: int) -> int:
+def _pairs(half: int) -> int:
     """Visible pairs of the queries in a half chunk: they see all keys before them."""
-    each = LENGTH // halves
-    return int(visible_pairs(each, (half + 1) * each, "causal"))
+    return int(visible_pairs(HALF, (half + 1) * HALF, "causal"))
 
 
 def _triangle(title: str, owners: list[int], shares: list[float]) -> Canvas:

@@ -36,7 +36,7 @@ OVERLAP = {
     "nothing": (),
 }
 CONTEXT = {"1 rank": 1, "1 or 2 ranks": 2}
-MOST_SECONDS, MOST_GB, FIRST = 10.0, 155.0, 5
+LEAST_SECONDS, MOST_SECONDS, MOST_GB, FIRST = 2.0, 10.0, 154.0, 5
 """What the picture has room for, and how many rows the table has."""
 
 FITS, NOT, BEST, KNOWN = "fits", "does not fit", "fastest that fits", "published"
@@ -168,7 +168,7 @@ def _code() -> Code:
 def _chart(s: Any) -> Any:
     alt = need("altair")
     x = alt.X("gigabytes:Q", title="GB of the fullest rank", scale=alt.Scale(domain=[0, MOST_GB], nice=False), axis=alt.Axis(format="d", tickCount=6))  # fmt: skip
-    y = alt.Y("seconds:Q", title="seconds of a step, at least", scale=alt.Scale(domain=[3, MOST_SECONDS], nice=False), axis=alt.Axis(format="d", tickCount=7))  # fmt: skip
+    y = alt.Y("seconds:Q", title="seconds of a step, at least", scale=alt.Scale(domain=[LEAST_SECONDS, MOST_SECONDS], nice=False), axis=alt.Axis(format="d", tickCount=7))  # fmt: skip
     looks = {
         FITS: (theme.BLUE, "circle"),
         NOT: (theme.MUTED, "circle"),
@@ -207,8 +207,11 @@ def _chart(s: Any) -> Any:
     )
     limit = s.now(gigabytes=s.room / 1e9).transform_filter(f"datum.gigabytes < {MOST_GB:g}")
     rule = limit.mark_rule(color=theme.INK, strokeDash=[4, 3]).encode(x=x)
+    name = theme.words(
+        limit.transform_calculate(label="'usable'", seconds="2.3"), {"align": "right", "dx": -5, "fontWeight": 600}, x=x, y=y, text="label:N"
+    )  # fmt: skip
     return alt.layer(
-        rule, dots, best.mark_point(size=330).encode(x=x, y=y, **look), known.mark_point(size=150).encode(x=x, y=y, **look)
+        rule, dots, best.mark_point(size=330).encode(x=x, y=y, **look), known.mark_point(size=150).encode(x=x, y=y, **look), *name
     )  # fmt: skip
 
 
@@ -258,7 +261,7 @@ def layouts() -> Figure:
         code=_code(),
         caption=f"The answers of fk.parallel.search: a batch of {BATCH:,} sequences of {SEQ:,} tokens, tensor-parallel ranks in a node of 8, any pipeline, stages per rank and micro-batch of 1, 2 or 4 by which "
         f"layers and batch can be divided, three kinds of recompute, ZeRO-1: {counts[0]} layouts, with two context-parallel ranks {counts[1]}. Those above {MOST_SECONDS:g} s or {MOST_GB:g} GB are counted, not drawn. Seconds are a "
-        f"bound: products at the peak in bf16, links and network cards at their full rate, no latency, nobody late. It ranks near-ties by these alone. The star is the bound of the published layout, whose step took {took:.2f} s "
+        f"bound: products at the peak in bf16, links and network cards at their full rate, no latency, nobody late. A bound cannot order layouts that differ by a few percent. The star is the bound of the published layout, whose step took {took:.2f} s "
         "(Llama 3, arXiv:2407.21783, table 4, model FLOPs at the printed TFLOP/s); the paper does not print V; 8 is read out of its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations, no work space.",
         height=320,
     )  # fmt: skip
