@@ -176,7 +176,7 @@ def _chart(s: Any) -> Any:
         KNOWN: (theme.ORANGE, STAR),
     }
     colours, shapes = zip(*looks.values(), strict=True)
-    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=110, symbolOpacity=1)
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=110)
     look = {
         "color": alt.Color("state:N", scale=alt.Scale(domain=list(looks), range=list(colours)), legend=legend),
         "shape": alt.Shape("state:N", scale=alt.Scale(domain=list(looks), range=list(shapes)), legend=legend),
@@ -198,7 +198,7 @@ def _chart(s: Any) -> Any:
         .transform_calculate(seconds="datum.s[hidden]", gigabytes="datum.b[lean]")
         .transform_filter(f"datum.seconds <= {MOST_SECONDS:g} && datum.gigabytes <= {MOST_GB:g}")
         .transform_calculate(state=f"1e9 * datum.gigabytes <= room ? '{FITS}' : '{NOT}'")
-        .mark_point(size=38, opacity=0.75)
+        .mark_point(size=30)
         .encode(x=x, y=y, **look)
     )
     best = s.now(seconds=s.least, gigabytes=s.held / 1e9, layout=s.best).transform_calculate(state=f"'{BEST}'")
