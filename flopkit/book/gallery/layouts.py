@@ -176,7 +176,7 @@ def _chart(s: Any) -> Any:
         KNOWN: (theme.ORANGE, STAR),
     }
     colours, shapes = zip(*looks.values(), strict=True)
-    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=110, symbolOpacity=1)
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=110)
     look = {
         "color": alt.Color("state:N", scale=alt.Scale(domain=list(looks), range=list(colours)), legend=legend),
         "shape": alt.Shape("state:N", scale=alt.Scale(domain=list(looks), range=list(shapes)), legend=legend),
@@ -198,7 +198,7 @@ def _chart(s: Any) -> Any:
         .transform_calculate(seconds="datum.s[hidden]", gigabytes="datum.b[lean]")
         .transform_filter(f"datum.seconds <= {MOST_SECONDS:g} && datum.gigabytes <= {MOST_GB:g}")
         .transform_calculate(state=f"1e9 * datum.gigabytes <= room ? '{FITS}' : '{NOT}'")
-        .mark_point(size=38, opacity=0.75)
+        .mark_point(size=30)
         .encode(x=x, y=y, **look)
     )
     best = s.now(seconds=s.least, gigabytes=s.held / 1e9, layout=s.best).transform_calculate(state=f"'{BEST}'")
@@ -259,9 +259,9 @@ def layouts() -> Figure:
             column("memory", "Fullest rank", "B"),
         ],
         code=_code(),
-        caption=f"The answers of fk.parallel.search: a batch of {BATCH:,} sequences of {SEQ:,} tokens, tensor-parallel ranks in a node of 8, any pipeline, stages per rank and micro-batch of 1, 2 or 4 by which "
+        caption=f"The answers of fk.parallel.search: a batch of {BATCH:,} sequences of {SEQ:,} tokens, tensor-parallel ranks in a node of 8, any pipeline, V stages per rank and micro-batches of 1, 2 or 4 by which "
         f"layers and batch can be divided, three kinds of recompute, ZeRO-1: {counts[0]} layouts, with two context-parallel ranks {counts[1]}. Those above {MOST_SECONDS:g} s or {MOST_GB:g} GB are counted, not drawn. Seconds are a "
-        f"bound: products at the peak in bf16, links and network cards at their full rate, no latency, nobody late. A bound cannot order layouts that differ by a few percent. The star is the bound of the published layout, whose step took {took:.2f} s "
+        f"bound: matmuls at the peak in bf16, links and network cards at their full rate, no latency, nobody late. A bound cannot order layouts that differ by a few percent. The star is the bound of the published layout, whose step took {took:.2f} s "
         "(Llama 3, arXiv:2407.21783, table 4, model FLOPs at the printed TFLOP/s); the paper does not print V; 8 is read out of its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations, no work space.",
         height=320,
     )  # fmt: skip
