@@ -873,3 +873,129 @@ def test_cards_of_two_nodes_by_hand():
     assert f"{2 * 7 / 8 * 16 / 450 * 1e3:.2f} ms" in said and "40 ms" in said and "over a single card, 320 ms" in said
     with pytest.raises(ValueError, match="eight GPUs a node"):
         drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(per_node=4))
+
+
+# -- splitting a model --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_a_part_of_a_cut_layer_meets_its_own_parts_alone(ranks):
+    """Part i of A's columns makes part i of h, which meets part i of B's rows; arrows leave a GPU's lane at the sum alone."""
+    drawing = drawings.layer_cut(ranks)
+    for canvas, hidden, ends in zip(drawing.canvases[:2], ("h", "dh"), (("y", "x"), ("dx", "dy")), strict=True):
+        (total,) = canvas.named("all-reduce")
+        for i in range(ranks):
+            a, h, b = (canvas.named(f"{name} of GPU {i + 1}")[0] for name in ("A", hidden, "B"))
+            wholes = [canvas.named(f"whole {name}")[i] for name in ("A", hidden, "B")]
+            for part, whole in zip((a, h, b), wholes, strict=True):
+                assert inside(part, whole) and whole.w * whole.h == pytest.approx(ranks * part.w * part.h)
+            at = [
+                (a.x - wholes[0].x) / wholes[0].w,
+                (h.x - wholes[1].x) / wholes[1].w,
+                (b.y - wholes[2].y) / wholes[2].h,
+            ]
+            assert at == pytest.approx([i / ranks] * 3)
+            (summed,) = canvas.named(f"part of {ends[0]} of GPU {i + 1}")
+            assert canvas.named(f"{ends[1]} of GPU {i + 1}")
+            assert summed.y >= total.y and summed.y + summed.h <= total.y + total.h
+        assert len(canvas.named("to the sum")) == ranks and len(canvas.named("local")) == 4 * ranks
+        for arrow in canvas.named("to the sum"):
+            tip = arrow.x + arrow.w
+            assert min(abs(tip - total.x), abs(tip - total.x - total.w)) < 3, "it ends at the sum"
+        assert all(arrow.h == 0 for arrow in (*canvas.named("local"), *canvas.named("to the sum")))
+    assert {2: "as many bytes as y has", 3: "1.33 times the bytes of y", 4: "1.5 times the bytes of y"}[ranks] in words(
+        drawing
+    )
+    with pytest.raises(ValueError, match="ranks=8"):
+        drawings.layer_cut(8)
+
+
+def test_a_cut_layer_sums_to_the_whole():
+    """Numbers of an MLP cut as drawn: parts of y add up to y, those of x's gradient to that gradient; cut the other way, f comes before the sum."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    x, a, b = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 4), (4, 6), (6, 4)))
+    x.requires_grad_()
+    f = torch.nn.functional.gelu
+    whole = f(x @ a) @ b
+    (gradient,) = torch.autograd.grad(whole.sum(), x)
+    parts = [f(x @ a[:, i : i + 3]) @ b[i : i + 3] for i in (0, 3)]
+    assert torch.allclose(sum(parts), whole)
+    assert torch.allclose(sum(torch.autograd.grad(part.sum(), x)[0] for part in parts), gradient)
+    rows = sum(f(x[:, i : i + 2] @ a[i : i + 2]) for i in (0, 2)) @ b
+    assert not torch.allclose(rows, whole)
+
+
+@pytest.mark.parametrize(("stages", "micro_batches"), [(4, 8), (2, 2), (3, 6), (8, 24)])
+def test_schedules_fill_each_row_and_wait_for_each_other(stages, micro_batches):
+    drawing = drawings.schedules(stages, micro_batches)
+    left = min(mark.x for mark in drawing.marks("forward"))
+    for canvas, chunks in zip(drawing.canvases[:3], (1, 1, 2), strict=True):
+        unit = (
+            sum(mark.w for mark in canvas.named("idle")) / stages / (stages - 1) * chunks / 3
+        )  # the bubble is p − 1 of them, V-th part
+        total = (3 * micro_batches + 3 * (stages - 1) / chunks) * unit
+        rows = []
+        for y in sorted({mark.y for mark in canvas.named("forward")}):
+            by_kind = {kind: sorted((mark for mark in canvas.named(kind) if mark.y == y), key=lambda mark: mark.x) for kind in ("forward", "backward", "idle")}  # fmt: skip
+            assert len(by_kind["forward"]) == len(by_kind["backward"]) == micro_batches * chunks
+            every = sorted(itertools.chain(*by_kind.values()), key=lambda mark: mark.x)
+            assert every[0].x == pytest.approx(left) and every[-1].x + every[-1].w == pytest.approx(
+                left + total, abs=1.1
+            )
+            for one, other in itertools.pairwise(every):
+                assert -1e-6 <= other.x - one.x - one.w <= 1.01, "a gap that is not named, or two at once"
+            assert sum(mark.w for mark in by_kind["idle"]) == pytest.approx(3 * (stages - 1) / chunks * unit)
+            rows.append(by_kind)
+        assert len(rows) == stages
+        if chunks == 1:  # the k-th pass of a GPU is that of micro-batch k
+            for (one, other), k in itertools.product(itertools.pairwise(rows), range(micro_batches)):
+                assert other["forward"][k].x >= one["forward"][k].x + one["forward"][k].w
+                assert one["backward"][k].x >= other["backward"][k].x + other["backward"][k].w
+    shares = [
+        f"{100 * idle / (3 * micro_batches + idle):.3g} %" for idle in (3 * (stages - 1),) * 2 + (1.5 * (stages - 1),)
+    ]
+    assert [canvas.named("said")[0].text.split(" of")[0] for canvas in drawing.canvases[:3]] == shares
+
+
+def test_schedules_hold_micro_batches():
+    """By the bars of GPU 1: forward passes that are not yet followed by their backward pass."""
+    drawing = drawings.schedules()
+    held = []
+    for canvas, chunks in zip(drawing.canvases[:3], (1, 1, 2), strict=True):
+        first = min(mark.y for mark in canvas.named("forward"))
+        kinds = [(mark.x, 1 if mark.name == "forward" else -1) for mark in (*canvas.named("forward"), *canvas.named("backward")) if mark.y == first]  # fmt: skip
+        held.append(max(itertools.accumulate(step for _, step in sorted(kinds))) / chunks)
+    assert held == [8, 4, 5.5]
+    assert [canvas.named("said")[1].text for canvas in drawing.canvases[:3]] == [f"GPU 1 holds at most {n:g} micro-batches" for n in held]  # fmt: skip
+    assert "fewer micro-batches" in drawing.title and "as many micro-batches" in drawings.schedules(4, 4).title
+    with pytest.raises(ValueError, match="such as 8"):
+        drawings.schedules(4, 6)
+    with pytest.raises(ValueError, match="stages=16"):
+        drawings.schedules(16, 16)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6])
+def test_zigzag_halves_are_equal(ranks):
+    """Query by query: it sees the keys up to itself. The last of contiguous chunks has 2c − 1 times the work of the first."""
+    drawing = drawings.zigzag(ranks)
+    half = 16384
+    pairs = [sum(range(i * half + 1, (i + 1) * half + 1)) for i in range(2 * ranks)]
+    contiguous = [pairs[2 * i] + pairs[2 * i + 1] for i in range(ranks)]
+    zigzag = [pairs[i] + pairs[2 * ranks - 1 - i] for i in range(ranks)]
+    assert len(set(zigzag)) == 1
+    assert f"{contiguous[-1] / contiguous[0]:.0f} times the work" in drawing.title
+    for canvas, work in zip(drawing.canvases, (contiguous, zigzag), strict=True):
+        assert [canvas.named(f"share of GPU {i + 1}")[0].text for i in range(ranks)] == [f"{100 * n / sum(work):.3g} %" for n in work]  # fmt: skip
+        areas = [
+            sum(mark.w * mark.h for mark in canvas.named(f"whole blocks of GPU {i + 1}"))
+            + sum(mark.w * mark.h for mark in canvas.named(f"half block of GPU {i + 1}")) / 2
+            for i in range(ranks)
+        ]
+        assert areas == pytest.approx([sum(areas) * n / sum(work) for n in work], rel=1e-3)
+        mean = sum(work) / ranks
+        assert canvas.named("said")[0].text == f"All wait for the slowest: {100 * mean / max(work):.3g} % is work"
+    blocks = range(1, ranks + 1)  # of a chunk's queries and a chunk's keys, that on the diagonal whole
+    assert f"({100 * sum(blocks) / ranks / max(blocks):.3g} % if" in words(drawing)
+    with pytest.raises(ValueError, match="ranks=7"):
+        drawings.zigzag(7)

@@ -52,6 +52,11 @@ EXTREMES = [
     drawings.roof_lines(layers=(), cache=4.0),
     drawings.roof_lines("t4", "fp16", layers=()),
     drawings.overlapped_times((0.125, 0.5, 2, 8)),
+    drawings.layer_cut(ranks=4),
+    drawings.schedules(stages=2, micro_batches=2),
+    drawings.schedules(stages=8, micro_batches=24),
+    drawings.zigzag(ranks=2),
+    drawings.zigzag(ranks=6),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

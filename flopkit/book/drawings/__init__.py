@@ -19,6 +19,7 @@ from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
 from flopkit.book.drawings.roofs import overlapped_times, roof_lines
 from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
+from flopkit.book.drawings.splitting import layer_cut, schedules, zigzag
 from flopkit.book.drawings.utilisation import numerators
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "inverted_bottleneck",
     "interval_of_rounds",
     "kept_over_time",
+    "layer_cut",
     "layer_tensors",
     "matrix_product",
     "mla",
@@ -48,6 +50,7 @@ __all__ = [
     "roof_lines",
     "routed_tokens",
     "prefill_and_decode",
+    "schedules",
     "seen_calls",
     "six_flops",
     "tower",
@@ -56,4 +59,5 @@ __all__ = [
     "warm_up",
     "window",
     "wiring",
+    "zigzag",
 ]

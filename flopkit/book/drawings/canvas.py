@@ -6,6 +6,7 @@ A canvas is 360 units wide, about the width of a phone's page in pixels, so that
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -61,6 +62,15 @@ class Canvas:
         for i, line in enumerate(lines):
             self.text(x + w / 2, first + i * size * 1.24, line, size=size, bold=bold and i == 0)
         return mark
+
+    def bars(
+        self, y: float, height: float, spans: Sequence[tuple[float, float]], *, name: str = "", colour: str = MUTED, fill: float = 0.14
+    ) -> None:  # fmt: skip
+        """Rectangles in one row that look alike, each from its first x to its second, drawn as one path: for a picture of hundreds."""
+        way = "".join(f"M{_n(a)} {_n(y + height / 2)}H{_n(b)}" for a, b in spans)
+        style = f'stroke="{colour}" stroke-opacity="{fill:g}" stroke-width="{_n(height)}" stroke-linecap="butt"'
+        for i, (a, b) in enumerate(spans):
+            self._put(Mark("box", name, a, y, b - a, height, "" if i else f'<path d="{way}" {style}/>'))
 
     def text(
         self, x: float, y: float, words: str, *, size: float = 12, anchor: str = "middle", colour: str = INK, bold: bool = False,

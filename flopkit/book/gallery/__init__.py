@@ -15,10 +15,12 @@ from flopkit.book.gallery.data_parallel import gradient_exchange
 from flopkit.book.gallery.dense import dense_roofline
 from flopkit.book.gallery.experts import expert_loads
 from flopkit.book.gallery.flash import eager_and_flash
+from flopkit.book.gallery.layouts import layouts
 from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
 from flopkit.book.gallery.one_run import one_run
 from flopkit.book.gallery.parallel_step import parallel_step
+from flopkit.book.gallery.pipelines import pipeline_playground
 from flopkit.book.gallery.predictions import predictions_held
 from flopkit.book.gallery.rest import layer_shares
 from flopkit.book.gallery.roofs import reached_roof
@@ -43,9 +45,11 @@ __all__ = [
     "expert_loads",
     "gradient_exchange",
     "layer_shares",
+    "layouts",
     "model_parts",
     "one_run",
     "parallel_step",
+    "pipeline_playground",
     "predictions_held",
     "rate_and_clock",
     "reached_roof",
