@@ -125,14 +125,13 @@ def _check_python(command: Sequence[str]) -> None:
             if word in _WITH_VALUE:
                 next(words, None)
             continue
-        letters = word[1:]
-        for letter in letters:
+        for letter in word[1:]:
             if letter in "IES":
                 raise ValueError(
                     f"{command[0]} {word}: -{letter} has Python pass over PYTHONPATH or its site, by which flopkit comes in; "
                     "leave it away"
                 )
-            if letter in "cmWX":  # the rest is its value
+            if letter in "cm":
+                return
+            if letter in "WX":  # the rest is its value
                 break
-        if any(letter in letters for letter in "cm"):
-            return
