@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import threading
@@ -52,7 +53,10 @@ class Attachment:
     ) -> None:
         self.asked, self._folder, self.first = asked, folder, first
         self._inside = threading.local()
-        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of those among which one is chosen
+        self._in_the_loop: weakref.WeakSet[Any] = weakref.WeakSet()  # those that stepped before it was chosen
+        self.most = self._begun_anew = 0
         self._leader: Callable[[], Any] = lambda: None
         self.phase = "warming up"
         self.step = 0  # of the optimiser whose steps these are
@@ -67,7 +71,8 @@ class Attachment:
         self._ended, self._impossible = False, False
         self._began = self._since = self._mark = 0.0  # of the timed steps, of the line, of the last one when the device was waited for
         self.timed = self._marked = self._since_step = 0
-        self._next_wait = 1
+        self._next_wait, self._first_counted = 1, 0
+        self.optimizer: str | None = None
         self.rank, self.world = _rank()
         _at_the_end_of_a_child(self.end)
         if hasattr(os, "register_at_fork"):
@@ -82,8 +87,8 @@ class Attachment:
         while stack and not _is_in(stack[-1], frame):  # that step ended by an exception
             stack.pop()
         stack.append(frame)
-        if optimizer not in self._steps:
-            self._steps[optimizer] = 0
+        if optimizer not in self._hooked:
+            self._hooked.add(optimizer)
             optimizer.register_step_post_hook(self.after)
 
     def after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -117,7 +122,7 @@ class Attachment:
                 self._tick(now)
             else:
                 self._counted()
-        elif leader is None:
+        elif leader is None or optimizer not in self._in_the_loop:  # another loop, or a step that none of the counted ones held
             if self.phase != "warming up":
                 self._anew()
             self._warm(optimizer)
@@ -127,14 +132,20 @@ class Attachment:
     def _warm(self, optimizer: Any) -> None:
         """See steps go by, until it is known which optimiser's are counted."""
         steps = self._steps
-        steps[optimizer] += 1
+        steps[optimizer] = steps.get(optimizer, 0) + 1
+        self.most = max(self.most, steps[optimizer])
         wanted = self.asked["steps"] - 1
-        if min(steps.values()) < wanted and max(steps.values()) < _PATIENCE * wanted:
+        patience = _PATIENCE * wanted if self._begun_anew < 2 else math.inf
+        if min(steps.values()) < wanted and max(steps.values()) < patience:
             return
         of_the_loop = {each: n for each, n in steps.items() if n >= min(2, wanted)}
         if steps[optimizer] > min(of_the_loop.values()):
             return
         self._leader, self.step = weakref.ref(optimizer), steps[optimizer]
+        self._in_the_loop = weakref.WeakSet(of_the_loop)
+        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        self.device_type = next((each.device.type for each in parameters), "cpu")
+        self.optimizer = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
         self._begin()
 
     def _begin(self) -> None:
@@ -144,7 +155,7 @@ class Attachment:
             self.why_not = f"not counted: {why}"
             self._decided()
             return
-        self.watched.append(WatchedStep(list(self._steps), self.asked["convention"]))
+        self.watched.append(WatchedStep(list(self._hooked), self.asked["convention"]))
 
     def _counted(self) -> None:
         """A counted step is over: has it done what another one did?"""
@@ -170,10 +181,6 @@ class Attachment:
     def _decided(self) -> None:
         """What a step does is known, or that it will not be: from here on only the clock runs."""
         self._first_counted = self.first_counted
-        optimizer = self._leader()
-        parameters = (each for group in optimizer.param_groups for each in group["params"])
-        self.device_type = next((each.device.type for each in parameters), "cpu")
-        self.optimizer = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
         self.rank, self.world = _rank()
         if self.agreed is not None:
             if uncounted := self.agreed.report.uncounted:
@@ -188,10 +195,12 @@ class Attachment:
         self._began = self._since = self._mark = time.perf_counter()
 
     def _anew(self) -> None:
-        """The optimiser is gone, and another one steps."""
-        self.notes.append(f"{self.step} steps of an earlier {getattr(self, 'optimizer', 'optimiser')} are not in these numbers")
+        """The optimiser is gone, or another one steps that was not there when it was chosen."""
+        self.notes.append(f"{self.step} steps of an earlier {self.optimizer or 'optimiser'} are not in these numbers")
         for each in self.watched:
             each.stop()
+        self._steps, self._leader, self.step = weakref.WeakKeyDictionary(), lambda: None, 0
+        self._begun_anew += 1
         self.watched, self.agreed, self.why_not, self.no_share, self.gauges, self.seconds = [], None, "", "", [], []
         self.timed = self._marked = self._since_step = 0
         self.phase, self._next_wait = "warming up", 1
@@ -390,13 +399,15 @@ class Attachment:
         from flopkit.integrations import passports
 
         passport = passports.of(self)
-        self.tell("end", passport, "")
-        self.say(passports.line(self, passport))
+        said = passports.line(self, passport)
+        self.tell("end", passport, said)
+        if self.asked["json"] is not None:
+            self.say(said)
         if self.asked["passport"] is not None:
             passports.write(self._name_of_passport(), passport)
 
     def _ended_early(self) -> None:
-        made, wanted = max([self.step, *self._steps.values()]), self.asked["steps"]
+        made, wanted = max(self.step, self.most), self.asked["steps"]
         if self.phase == "counting" and len(self.watched) > 1:  # one was counted, there was none to compare it with
             self.watched = self.watched[:1]
             self.agreed, self.step = self.watched[0], self.step
@@ -405,7 +416,7 @@ class Attachment:
             return
         self.phase = "off"
         few = f"the program made {units.count(made, 'optimiser steps')}, and the first that is counted is step {wanted}"
-        self.why_not = f"not counted: {few}" + (f"; --steps 2 counts the second" if made >= 2 else "")
+        self.why_not = f"not counted: {few}" + ("; --steps 2 counts the second" if made >= 2 else "")
         self._leave_for_the_others()
 
     def _name_of_passport(self) -> str:

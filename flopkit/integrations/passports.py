@@ -34,7 +34,7 @@ def of(run: Attachment) -> dict[str, Any]:
         "command": run.asked["command"],
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "models": [] if run.agreed is None else run.agreed.models,
-        "optimizer": getattr(run, "optimizer", None),
+        "optimizer": run.optimizer,
         "step": _step(run),
         "device": _device(run),
         "run": _run(run),
@@ -117,7 +117,7 @@ def line(run: Attachment, passport: dict[str, Any]) -> str:
         What `of` made of it.
     """
     about = passport["run"]
-    steps = units.count(about["steps"], "optimiser steps")
+    steps = units.count(max(about["steps"], run.most), "optimiser steps")
     if "seconds" not in about:
         return f"{steps}; {'; '.join(passport['notes']) or 'none after the counted ones, so there is no time'}"
     ranks = f", rank 0's of {run.world}" if run.world > 1 else ""

@@ -48,7 +48,7 @@ class WatchedStep:
     def __init__(self, optimizers: Collection[Any], convention: str = "TORCH") -> None:
         from torch.nn.modules.module import register_module_forward_pre_hook
 
-        from flopkit.counter import counting
+        from flopkit.counter.running import counting
         from flopkit.counter.watch.autograd import graph_task
 
         self._convention, self._graph_task = convention, graph_task
