@@ -34,7 +34,9 @@ _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What ``run`` takes; the command comes after ``--``."""
     parser.usage = "python -m flopkit run [options] -- command"
-    parser.add_argument("--passport", metavar="NAME", help="at the end write NAME.json and NAME.md: what ran, and how well")
+    parser.add_argument(
+        "--passport", metavar="NAME", help="at the end write NAME.json and NAME.md: what ran, and how well"
+    )
     parser.add_argument(
         "--steps",
         type=int,
@@ -44,7 +46,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--every", type=float, default=5, metavar="S", help="seconds from line to line (default 5)")
     parser.add_argument("--device", help="whose peak is met, such as h100-sxm (default: the CUDA device that trains)")
-    parser.add_argument("--peak", type=options.amount, help="FLOP/s of one device, such as 989T, in the place of --device")
+    parser.add_argument(
+        "--peak", type=options.amount, help="FLOP/s of one device, such as 989T, in the place of --device"
+    )
     parser.add_argument("--dtype", help="the number format of that peak (default: of each product's own operands)")
     parser.add_argument("--convention", default="TORCH", help="TORCH (default) or EXACT: by the program's own masks")
     parser.add_argument(
@@ -63,7 +67,8 @@ def run(asked: argparse.Namespace) -> tuple[Any, Any]:
     if program is None:
         there = Path(command[0]).is_file() and command[0].endswith(".py")
         raise ValueError(
-            f"{command[0]}: " + (f"write python {command[0]}" if there else "there is no program of that name on the PATH")
+            f"{command[0]}: "
+            + (f"write python {command[0]}" if there else "there is no program of that name on the PATH")
         )
     _check_python(command)
     told = _told(asked)
@@ -104,7 +109,10 @@ def _told(asked: argparse.Namespace) -> dict[str, Any]:
     if file is not None:
         Path(file).write_text("", "utf-8")
     return {
-        **{name: getattr(asked, name) for name in ("steps", "every", "device", "peak", "dtype", "convention", "uncompiled")},
+        **{
+            name: getattr(asked, name)
+            for name in ("steps", "every", "device", "peak", "dtype", "convention", "uncompiled")
+        },
         "json": None if file is None else str(Path(file).absolute()),
         "passport": None if passport is None else str(Path(passport).absolute()),
         "flopkit": str(Path(__file__).parents[2]),

@@ -54,7 +54,9 @@ class Attachment:
         self.asked, self._folder, self.first = asked, folder, first
         self._inside = threading.local()
         self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of those among which one is chosen
+        self._steps: weakref.WeakKeyDictionary[Any, int] = (
+            weakref.WeakKeyDictionary()
+        )  # of those among which one is chosen
         self._in_the_loop: weakref.WeakSet[Any] = weakref.WeakSet()  # those that stepped before it was chosen
         self.most = self._begun_anew = 0
         self._leader: Callable[[], Any] = lambda: None
@@ -69,7 +71,9 @@ class Attachment:
         self.notes: list[str] = []
         self.device_type = "cpu"
         self._ended, self._impossible = False, False
-        self._began = self._since = self._mark = 0.0  # of the timed steps, of the line, of the last one when the device was waited for
+        self._began = self._since = self._mark = (
+            0.0  # of the timed steps, of the line, of the last one when the device was waited for
+        )
         self.timed = self._marked = self._since_step = 0
         self._next_wait, self._first_counted = 1, 0
         self.optimizer: str | None = None
@@ -122,7 +126,9 @@ class Attachment:
                 self._tick(now)
             else:
                 self._counted()
-        elif leader is None or optimizer not in self._in_the_loop:  # another loop, or a step that none of the counted ones held
+        elif (
+            leader is None or optimizer not in self._in_the_loop
+        ):  # another loop, or a step that none of the counted ones held
             if self.phase != "warming up":
                 self._anew()
             self._warm(optimizer)
@@ -170,7 +176,9 @@ class Attachment:
         if self.agreed is None:
             self.why_not = f"not counted: {differences(self.watched, self.first_counted)}"
         elif len(self.watched) > 2:
-            self.notes.append(f"of three counted steps two are the same: {differences(self.watched, self.first_counted)}")
+            self.notes.append(
+                f"of three counted steps two are the same: {differences(self.watched, self.first_counted)}"
+            )
         self._decided()
 
     @property
@@ -185,7 +193,9 @@ class Attachment:
         if self.agreed is not None:
             if uncounted := self.agreed.report.uncounted:
                 names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in uncounted[:5])
-                self.no_share = f"not counted: {names}{' …' * (len(uncounted) > 5)}, so no MFU: flopkit.formula registers a formula"
+                self.no_share = (
+                    f"not counted: {names}{' …' * (len(uncounted) > 5)}, so no MFU: flopkit.formula registers a formula"
+                )
             else:
                 self._find_peak()
         self.phase = "timing"
@@ -210,13 +220,17 @@ class Attachment:
         asked, step = self.asked, self._work()
         try:
             if asked["peak"] is not None:
-                device: Any = SimpleNamespace(peak=asked["peak"], title="the peak that --peak gives", source="given as --peak")
+                device: Any = SimpleNamespace(
+                    peak=asked["peak"], title="the peak that --peak gives", source="given as --peak"
+                )
             elif asked["device"] is not None:
                 device = devices.device(asked["device"])
             elif self.device_type == "cuda":
                 device = devices.device()
             else:
-                self.no_share = f"no peak is known of this {self.device_type.upper()}, so no MFU: give --peak or --device"
+                self.no_share = (
+                    f"no peak is known of this {self.device_type.upper()}, so no MFU: give --peak or --device"
+                )
                 return
             self.peak_device = device
             work = _AsTf32(step) if _tf32(self.device_type, device, step) else step
@@ -286,9 +300,9 @@ class Attachment:
         if "model_flops_per_s" in rates:
             parts.append(units.si(rates["model_flops_per_s"], "FLOP/s"))
         parts += [f"{name.upper()} {units.percent(rates[name])}" for name in ("mfu", "hfu") if name in rates]
-        if self.gauges and "mfu" in rates:
-            parts[-1] += f" of {self.gauges[0].of()}"
-        parts += [f"{rates[f'{item}_per_s']:,.4g} {item}/s" for item in ("tokens", "samples") if f"{item}_per_s" in rates]
+        parts += [
+            f"{rates[f'{item}_per_s']:,.4g} {item}/s" for item in ("tokens", "samples") if f"{item}_per_s" in rates
+        ]
         return ", ".join(parts)
 
     @property
@@ -312,24 +326,25 @@ class Attachment:
     @property
     def tokens(self) -> int | None:
         """Tokens of a step; None where they are not known, or counted steps had others."""
-        return self._same("tokens")
+        return self._same(lambda step: step.tokens)
 
     @property
     def samples(self) -> int | None:
         """Samples of a step, likewise."""
-        return self._same("samples")
+        return self._same(lambda step: step.samples)
 
-    def _same(self, name: str) -> Any:
+    def _same(self, of: Callable[[WatchedStep], int | None]) -> int | None:
+        """What all counted steps of these FLOPs had."""
         if self.agreed is None:
             return None
-        mine = (self.agreed.report.model_flops, getattr(self.agreed, name))
-        alike = {getattr(each, name) for each in self.watched if each.report.model_flops == mine[0]}
-        return mine[1] if alike == {mine[1]} else None
+        flops = self.agreed.report.model_flops
+        found = {of(each) for each in self.watched if each.report.model_flops == flops}
+        return found.pop() if len(found) == 1 else None
 
     def _wait(self) -> None:
         """Until the device has done what it was given."""
         torch = sys.modules["torch"]
-        part = getattr(torch, self.device_type, None)
+        part: Any = getattr(torch, self.device_type, None)
         if self.device_type == "cpu" or not hasattr(part, "synchronize"):
             return
         if self.device_type == "cuda" and torch.cuda.is_current_stream_capturing():
@@ -349,7 +364,9 @@ class Attachment:
         if self.agreed is None:
             return self.why_not
         facts, steps = self._facts, [self._first_counted + place for place in range(len(self.watched))]
-        what = ", ".join(each["class"].rpartition(".")[2] for each in self.agreed.models if each["trained"]) or "no module"
+        what = (
+            ", ".join(each["class"].rpartition(".")[2] for each in self.agreed.models if each["trained"]) or "no module"
+        )
         said = (
             f"steps {' and '.join(map(str, steps)) if len(steps) == 2 else ', '.join(map(str, steps))} counted ({what}): "
             f"{units.si(facts['model_flops'], 'FLOPs')} of the model, {units.si(facts['hardware_flops'], 'FLOPs')} executed a step "
@@ -357,7 +374,9 @@ class Attachment:
         )
         if self.world > 1:
             said += f", rank {self.rank}'s of {self.world}"
-        return f"{said}; {self.no_share}" if self.no_share else said
+        if self.no_share:
+            return f"{said}; {self.no_share}"
+        return f"{said}; MFU and HFU are shares of {self.gauges[0].of()}"
 
     def tell(self, event: str, facts: dict[str, Any], line: str) -> None:
         """A line on the terminal, or in the file of JSON lines."""
@@ -495,4 +514,3 @@ def _forked(attachment: Attachment | None, pid: int, forget: Callable[[], None] 
         attachment.off()
         if forget is not None:
             forget()
-

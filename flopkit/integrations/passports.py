@@ -8,27 +8,33 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopkit import machine, units
 from flopkit.__about__ import __version__
 
-if TYPE_CHECKING:
-    from flopkit.integrations.attached import Attachment
-
 __all__ = ["as_markdown", "line", "of", "write"]
 
 _OPERATORS = 8  # in the page
-_LIBRARIES = ("torch", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning", "torchtitan", "megatron")
+_LIBRARIES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "deepspeed",
+    "lightning",
+    "pytorch_lightning",
+    "torchtitan",
+    "megatron",
+)
 
 
-def of(run: Attachment) -> dict[str, Any]:
+def of(run: Any) -> dict[str, Any]:
     """All that is known of a run at its end.
 
     Parameters
     ----------
-    run : Attachment
-        What saw it.
+    run : Any
+        The attachment that saw it.
     """
     found: dict[str, Any] = {
         "command": run.asked["command"],
@@ -48,14 +54,14 @@ def of(run: Attachment) -> dict[str, Any]:
     return found
 
 
-def _step(run: Attachment) -> dict[str, Any]:
+def _step(run: Any) -> dict[str, Any]:
     """What one step does."""
     counted = [run.first_counted + place for place in range(len(run.watched))] if run.watched else []
     found: dict[str, Any] = {"counted": counted if run.agreed is not None or run.why_not else []}
     if run.agreed is None:
         return found
     report = run.agreed.report.under(run.asked["convention"])
-    rows = report.by_op().rows[:_OPERATORS]
+    rows = [row for row in report.by_op().rows if row["flops"]][:_OPERATORS]
     kept = ("operator", "phase", "kernel", "calls", "flops", "model_flops", "bytes")
     return {
         **found, **run.agreed.facts(), "tokens": run.tokens, "samples": run.samples,
@@ -63,24 +69,31 @@ def _step(run: Attachment) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _device(run: Attachment) -> dict[str, Any]:
+def _device(run: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"type": run.device_type}
     if run.device_type in ("cpu", "cuda"):
         found["name"] = machine.title(run.device_type)
     if run.gauges:
         gauge, device = run.gauges[0], run.peak_device
-        found |= {"peak": gauge.peak, "formats": list(gauge.formats), "peak_of": gauge.title, "peak_source": device.source}
+        found |= {
+            "peak": gauge.peak,
+            "formats": list(gauge.formats),
+            "peak_of": gauge.title,
+            "peak_source": device.source,
+        }
     return found
 
 
-def _run(run: Attachment) -> dict[str, Any]:
+def _run(run: Any) -> dict[str, Any]:
     """The time, the mean over all timed steps and the median of its lines."""
     found: dict[str, Any] = {"steps": run.step, "timed": run.marked}
     if run.marked:
         found |= run.rates(run.mean_seconds)
         if run.seconds:
             median = run.rates(statistics.median(run.seconds))
-            found["median_of_lines"] = {name: value for name, value in median.items() if name in ("seconds", "mfu", "hfu")}
+            found["median_of_lines"] = {
+                name: value for name, value in median.items() if name in ("seconds", "mfu", "hfu")
+            }
     return found
 
 
@@ -106,13 +119,13 @@ def _versions() -> dict[str, Any]:
     return found | ({"cuda": cuda} if cuda else {})
 
 
-def line(run: Attachment, passport: dict[str, Any]) -> str:
+def line(run: Any, passport: dict[str, Any]) -> str:
     """The run in a line.
 
     Parameters
     ----------
-    run : Attachment
-        What saw it.
+    run : Any
+        The attachment that saw it.
     passport : dict[str, Any]
         What `of` made of it.
     """
@@ -149,10 +162,20 @@ def as_markdown(passport: dict[str, Any]) -> str:
             shard = " (of this rank's shard)" if model["sharded"] else ""
             around = f" in {', '.join(model['in'])}" if model["in"] else ""
             rows.append(("model", f"{model['class']}{around}"))
-            rows.append(("parameters", f"{model['parameters']:,}, trained {model['trained']:,}{shard}, in {', '.join(model['dtypes'])}"))
+            rows.append(
+                (
+                    "parameters",
+                    f"{model['parameters']:,}, trained {model['trained']:,}{shard}, in {', '.join(model['dtypes'])}",
+                )
+            )
     rows.append(("optimiser", str(passport["optimizer"])))
     if "model_flops" in step:
-        rows.append(("a step", f"{units.si(step['model_flops'], 'FLOPs')} of the model, {units.si(step['hardware_flops'], 'FLOPs')} executed"))
+        rows.append(
+            (
+                "a step",
+                f"{units.si(step['model_flops'], 'FLOPs')} of the model, {units.si(step['hardware_flops'], 'FLOPs')} executed",
+            )
+        )
         rows.append(("convention", step["convention"]))
         rows.append(("counted", f"steps {', '.join(map(str, step['counted']))}; all others are taken to do the same"))
         rows += [(f"{item} a step", f"{step[item]:,}") for item in ("tokens", "samples") if step[item] is not None]
@@ -165,20 +188,38 @@ def as_markdown(passport: dict[str, Any]) -> str:
         rows.append(("peak's source", str(device["peak_source"])))
     rows.append(("steps", f"{run['steps']:,}, timed {run['timed']:,}"))
     if "seconds" in run:
-        rows.append(("seconds a step", f"{units.seconds(run['seconds'])}, with data, evaluations and checkpoints between the steps"))
+        rows.append(
+            (
+                "seconds a step",
+                f"{units.seconds(run['seconds'])}, with data, evaluations and checkpoints between the steps",
+            )
+        )
         rows += [(name.upper(), units.percent(run[name])) for name in ("mfu", "hfu") if name in run]
         if "model_flops_per_s" in run:
             rows.append(("FLOP/s of the model", units.si(run["model_flops_per_s"], "FLOP/s")))
-        rows += [(f"{item}/s", f"{run[f'{item}_per_s']:,.4g}") for item in ("tokens", "samples") if f"{item}_per_s" in run]
+        rows += [
+            (f"{item}/s", f"{run[f'{item}_per_s']:,.4g}") for item in ("tokens", "samples") if f"{item}_per_s" in run
+        ]
     if "ranks" in passport:
-        rows.append(("ranks", f"{passport['ranks']['world']:,}; all numbers are those of rank {passport['ranks']['rank']}"))
+        rows.append(
+            ("ranks", f"{passport['ranks']['world']:,}; all numbers are those of rank {passport['ranks']['rank']}")
+        )
     rows += [(name.replace("_", " "), units.si(value, "B")) for name, value in passport["memory"].items()]
     rows.append(("versions", ", ".join(f"{name} {version}" for name, version in passport["versions"].items())))
     rows.append(("when", passport["when"]))
-    lines = [f"# `{' '.join(passport['command'])}`", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    lines = [
+        f"# `{' '.join(passport['command'])}`",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in rows),
+    ]
     if step.get("by_op"):
         lines += ["", "| operator | phase | calls | FLOPs |", "|---|---|---:|---:|"]
-        lines += [f"| {row['operator']} | {row['phase']} | {row['calls']:,} | {units.si(row['flops'], 'FLOPs')} |" for row in step["by_op"]]
+        lines += [
+            f"| {row['operator']} | {row['phase']} | {row['calls']:,} | {units.si(row['flops'], 'FLOPs')} |"
+            for row in step["by_op"]
+        ]
     lines += ["", *(f"- {note}" for note in (*passport["notes"], *step.get("notes", ())))]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -14,7 +14,10 @@ from flopkit.arithmetic import ratio
 
 __all__ = ["WatchedStep", "agreed", "cannot_begin", "differences"]
 
-_WRAPPERS = {"module": "DataParallel DistributedDataParallel FullyShardedDataParallel DeepSpeedEngine", "_orig_mod": "OptimizedModule"}
+_WRAPPERS = {
+    "module": "DataParallel DistributedDataParallel FullyShardedDataParallel DeepSpeedEngine",
+    "_orig_mod": "OptimizedModule",
+}
 
 
 class WatchedStep:
@@ -186,7 +189,9 @@ def differences(steps: Sequence[WatchedStep], first: int) -> str:
 def _about(root: Any, trained: set[int]) -> dict[str, Any]:
     """A model by its class, and its parameters."""
     inner, around = root, []
-    while (kind := type(inner).__name__) and (name := next((n for n, kinds in _WRAPPERS.items() if kind in kinds.split()), "")):
+    while (kind := type(inner).__name__) and (
+        name := next((n for n, kinds in _WRAPPERS.items() if kind in kinds.split()), "")
+    ):
         if getattr(inner, name, None) is None:
             break
         around.append(kind)

@@ -30,6 +30,13 @@ ASKED = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    """Other tests of this process may have compiled something."""
+    if "torch._dynamo.utils" in sys.modules:
+        sys.modules["torch._dynamo.utils"].counters.clear()
+
+
 @contextlib.contextmanager
 def attachment(folder, **asked):
     """What `run` does in a process of its own, in this one."""
@@ -83,7 +90,7 @@ schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.9)
 scaler = torch.amp.GradScaler("cpu")
 seen = 0
 for step in range(8):
-    loader = torch.utils.data.DataLoader(Data(), 2, num_workers=1 if step in (2, 5) else 0)
+    loader = torch.utils.data.DataLoader(Data(), 2, num_workers=1 if step in (3, 6) else 0)
     for x, watched in loader:
         seen += int(watched.sum()) * (loader.num_workers > 0)
         with torch.autocast("cpu", torch.bfloat16):
@@ -105,7 +112,11 @@ def test_a_program_does_what_it_does_by_itself(tmp_path):
         before=(*RUN, "--json", "lines.jsonl", "--passport", "pass", "--every", "0.0001", "--peak", "1T", "--"),
     )  # fmt: skip
     assert alone.returncode == counted.returncode == 7
-    assert counted.stdout == alone.stdout and "['--lr', '3', '--', '-x'] __main__" in alone.stdout and "0 typed []" in alone.stdout
+    assert (
+        counted.stdout == alone.stdout
+        and "['--lr', '3', '--', '-x'] __main__" in alone.stdout
+        and "0 typed []" in alone.stdout
+    )
     assert alone.stderr == "True words on stderr\n"
     said = counted.stderr.removeprefix(alone.stderr)
     assert said.startswith("flopkit: 8 optimiser steps, mean of 3: ") and said.count("\n") == 1 and "MFU" in said
@@ -128,7 +139,10 @@ def test_a_program_does_what_it_does_by_itself(tmp_path):
     }  # fmt: skip
     assert passport["versions"]["torch"] == torch.__version__ and passport["versions"]["flopkit"] == fk.__version__
     page = (tmp_path / "pass.md").read_text()
-    assert "| parameters | 1,650, trained 1,650, in float32 |" in page and "steps 4, 5; all others are taken to do the same" in page
+    assert (
+        "| parameters | 1,650, trained 1,650, in float32 |" in page
+        and "steps 4, 5; all others are taken to do the same" in page
+    )
 
 
 def test_a_program_that_dies_dies_as_by_itself(tmp_path):
@@ -139,16 +153,26 @@ def test_a_program_that_dies_dies_as_by_itself(tmp_path):
         "    model(torch.ones(1, 2)).sum().backward(); optimizer.step()\n"
     )
     ran = python(tmp_path, script, before=(*RUN, "--"))
-    assert ran.returncode == 1 and ran.stdout == "" and ran.stderr.startswith("Traceback (most recent call last):\n  File ")
+    assert (
+        ran.returncode == 1
+        and ran.stdout == ""
+        and ran.stderr.startswith("Traceback (most recent call last):\n  File ")
+    )
     said = ran.stderr.partition("KeyError: 'gone'\n")[2]
-    assert "a single step was counted" in said and "4 optimiser steps" in said and "flopkit" not in ran.stderr.partition("KeyError")[0]
+    assert (
+        "a single step was counted" in said
+        and "4 optimiser steps" in said
+        and "flopkit" not in ran.stderr.partition("KeyError")[0]
+    )
 
 
 def test_a_program_without_torch(tmp_path):
     """Another sitecustomize is loaded, too, and the words of the program pass unchanged."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 'theirs'\n")
-    (tmp_path / "train.py").write_text("import sys\nprint(theirs, sys.modules['sitecustomize'].__file__.split('/')[-2])\nsys.exit('no')")
+    (tmp_path / "train.py").write_text(
+        "import sys\nprint(theirs, sys.modules['sitecustomize'].__file__.split('/')[-2])\nsys.exit('no')"
+    )
     ran = subprocess.run(
         [*RUN, "--", sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path / "own")))},
@@ -283,7 +307,10 @@ def test_an_evaluation_in_one_of_the_counted_steps(tmp_path):
         train(model, 8, after=evaluate)
     found = run_of(hook)
     assert found["step"]["model_flops"] == 2 * 2 * 4 * 8 * 8 and found["step"]["counted"] == [3, 4, 5]
-    assert "of three counted steps two are the same: step 3 1.024 kFLOPs, step 4 13.82 kFLOPs, step 5 1.024 kFLOPs" in found["notes"][-1]
+    assert (
+        "of three counted steps two are the same: step 3 1.024 kFLOPs, step 4 13.82 kFLOPs, step 5 1.024 kFLOPs"
+        in found["notes"][-1]
+    )
     assert "an evaluation, a generation or a logging pass ran in some" in found["notes"][-1]
 
 
@@ -293,7 +320,10 @@ def test_steps_that_differ_are_refused(tmp_path, capsys):
     found = run_of(hook)
     assert "model_flops" not in found["step"] and "mfu" not in found["run"] and found["run"]["timed"] == 4
     said = capsys.readouterr().err
-    assert "not counted: step 3 1.536 kFLOPs, step 4 1.792 kFLOPs, step 5 2.048 kFLOPs: their sizes differ, by 1.33 ×" in said
+    assert (
+        "not counted: step 3 1.536 kFLOPs, step 4 1.792 kFLOPs, step 5 2.048 kFLOPs: their sizes differ, by 1.33 ×"
+        in said
+    )
 
 
 def test_what_has_no_formula_is_named_and_there_is_no_mfu(tmp_path, capsys):
@@ -312,6 +342,7 @@ def test_what_has_no_formula_is_named_and_there_is_no_mfu(tmp_path, capsys):
 
 def test_compiled_functions_are_refused_in_words(tmp_path, capsys):
     """They would run uncompiled in the counted steps; with --uncompiled they do."""
+
     class Model(nn.Linear):
         def forward(self, x):
             return super().forward(x).relu()
@@ -414,7 +445,9 @@ def test_the_convention_and_a_device(tmp_path):
             train(Causal(), 6, batch=batch)
         found = run_of(hook)
         flops[convention] = found["step"]["model_flops"]
-        assert found["step"]["convention"] == convention and found["device"]["peak_source"] == fk.device("h100-sxm").source
+        assert (
+            found["step"]["convention"] == convention and found["device"]["peak_source"] == fk.device("h100-sxm").source
+        )
         assert found["run"]["mfu"] < 1e-3 and set(found["device"]["formats"]) == {"fp32", "bf16"}
     hidden = 3 * 2 * 2 * 2 * 8 * (16 - 10)  # forward and backward, two products, two heads, of 8, pairs
     assert flops["TORCH"] - flops["EXACT"] == hidden

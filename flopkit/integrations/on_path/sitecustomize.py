@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 FOR = "torch.optim.optimizer"
 
@@ -28,7 +28,7 @@ class Waiting:
             spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loading(spec.loader, self._then)
+                    spec.loader = cast(Any, _Loading(spec.loader, self._then))
                 return spec
         return None
 
@@ -52,7 +52,8 @@ class Hook:
     """Called before each step of an optimiser, and at the end of the process. Whatever fails in it is said, and the program goes on."""
 
     def __init__(self, asked: str) -> None:
-        self.asked, self.attachment, self.failed = asked, None, False
+        self.asked, self.failed = asked, False
+        self.attachment: Any = None
         self.pid, self.folder = os.getpid(), os.environ.get("FLOPKIT_RUN_FOLDER", "")
         self.first = not self.folder
         if self.first:  # the others are started by this one
@@ -133,7 +134,7 @@ def _begin() -> None:
 
     hook = Hook(os.environ["FLOPKIT_RUN"])
     atexit.register(hook.end)
-    sys.meta_path.insert(0, Waiting(hook.optimisers_are_there))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Waiting(hook.optimisers_are_there))
 
 
 def _chain() -> None:

@@ -1,0 +1,76 @@
+"""What `python -m flopkit run` costs a training step, once its counted steps are over."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ASKED = {
+    "steps": 3, "every": 1, "device": "h100-sxm", "peak": None, "dtype": None, "convention": "TORCH", "uncompiled": False,
+    "json": os.devnull, "passport": None, "flopkit": str(ROOT), "command": ["python", "train.py"],
+}  # fmt: skip
+
+
+def rows_attaching(blocks=60, seconds=0.25):
+    """The same model and optimiser in blocks of steps, with torch's hooks and without them in turn, so that a drift falls on both."""
+    import torch
+    from torch.optim.optimizer import _global_optimizer_pre_hooks as hooks_before
+
+    path = ROOT / "flopkit" / "integrations" / "on_path" / "sitecustomize.py"
+    spec = importlib.util.spec_from_file_location("flopkit_on_path", path)
+    on_path = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(on_path)
+    for name, width, depth, tokens in (("small", 64, 2, 64), ("larger", 256, 4, 512)):
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(width, width) for _ in range(depth)]
+        model = torch.nn.Sequential(torch.nn.Embedding(512, width), *layers, torch.nn.Linear(width, 512))
+        optimizer = torch.optim.AdamW(model.parameters())
+        x = torch.randint(0, 512, (4, tokens // 4))
+
+        def train(steps, model=model, optimizer=optimizer, x=x):
+            start = time.perf_counter()
+            for _ in range(steps):
+                torch.nn.functional.cross_entropy(model(x).flatten(0, 1), x.flatten()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            return (time.perf_counter() - start) / steps
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["FLOPKIT_RUN_FOLDER"] = folder
+            hook = on_path.Hook(json.dumps(ASKED))
+            del os.environ["FLOPKIT_RUN_FOLDER"]
+            handle = torch.optim.optimizer.register_optimizer_step_pre_hook(hook)
+            train(10)
+            assert hook.attachment.phase == "timing" and hook.attachment.gauges
+            steps = max(1, round(seconds / train(20)))
+            mine = dict(hooks_before), dict(optimizer._optimizer_step_post_hooks)
+            ratios, plain = [], []
+            for block in range(blocks):
+                taken = {}
+                for attached in (True, False) if block % 2 else (False, True):
+                    for hooks, own in zip((hooks_before, optimizer._optimizer_step_post_hooks), mine, strict=True):
+                        hooks.clear()
+                        hooks.update(own if attached else {})
+                    taken[attached] = train(steps)
+                ratios.append(taken[True] / taken[False])
+                plain.append(taken[False])
+            hooks_before.update(mine[0])
+            handle.remove()
+        more = 100 * (statistics.median(ratios) - 1)
+        yield (
+            f"a {name} training step on the CPU, attached to by `python -m flopkit run`, after the counted ones",
+            f"{more:+.2f} %",
+            f"over {1000 * statistics.median(plain):.2f} ms without it",
+            "< +0.5 %",
+        )
+
+
+if __name__ == "__main__":
+    for row in rows_attaching():
+        print(row)
