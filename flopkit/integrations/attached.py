@@ -59,7 +59,10 @@ class Attachment:
         )  # of those among which one is chosen
         self._in_the_loop: weakref.WeakSet[Any] = weakref.WeakSet()  # those that stepped before it was chosen
         self.most = self._begun_anew = 0
-        self._leader: Callable[[], Any] = lambda: None
+        self._leader: Callable[[], Any] = _nothing
+        self.quick: Callable[[], Any] = _nothing  # the same, where its steps are timed and never inside of others'
+        self._is_compiling = sys.modules["torch"].compiler.is_compiling
+        self._nested = self._no_waiting = False
         self.phase = "warming up"
         self.step = 0  # of the optimiser whose steps these are
         self.watched: list[WatchedStep] = []
@@ -74,8 +77,11 @@ class Attachment:
         self._began = self._since = self._mark = (
             0.0  # of the timed steps, of the line, of the last one when the device was waited for
         )
-        self.timed = self._marked = self._since_step = 0
-        self._next_wait, self._first_counted = 1, 0
+        self._due = math.inf
+        self._base = self._marked = self._since_step = (
+            0  # steps: before the timed ones, when it was waited for, at the last line
+        )
+        self._next_wait = self._first_counted = 0
         self.optimizer: str | None = None
         self.rank, self.world = _rank()
         _at_the_end_of_a_child(self.end)
@@ -97,17 +103,30 @@ class Attachment:
 
     def after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """It is over."""
-        now, frame, stack = time.perf_counter(), sys._getframe(1), self._stack()
-        if sys.modules["torch"].compiler.is_compiling() or not stack:
+        now = time.perf_counter()
+        if self._is_compiling():
             return
-        while stack and stack.pop() is not frame:
-            pass
-        if stack or self.phase == "off":  # a step inside of another one's is no step
+        if self.quick() is optimizer:
+            self.step += 1
+            if self._no_waiting:
+                self._mark, self._marked = now, self.step
+            if now < self._due and self.step != self._next_wait:
+                return
+        else:
+            frame, stack = sys._getframe(1), self._stack()
+            if not stack:
+                return
+            while stack and stack.pop() is not frame:
+                pass
+            if stack:  # a step inside of another one's is no step
+                self._nested = True
+                return
+        if self.phase == "off":
             return
         try:
             self._stepped(optimizer, now)
         except Exception as error:
-            self.phase = "off"
+            self.phase, self.quick = "off", _nothing
             self.why_not = self.why_not or f"{type(error).__name__}: {error}"
             self.say(f"nothing more is counted: {self.why_not}")
 
@@ -121,7 +140,7 @@ class Attachment:
     def _stepped(self, optimizer: Any, now: float) -> None:
         leader = self._leader()
         if optimizer is leader:
-            self.step += 1
+            self.step += self.quick is _nothing  # else it was counted before
             if self.phase == "timing":
                 self._tick(now)
             else:
@@ -203,17 +222,22 @@ class Attachment:
         self.tell("counted", self._about_counting(), self._said_of_counting())
         self._wait()
         self._began = self._since = self._mark = time.perf_counter()
+        self._base = self._marked = self._since_step = self.step
+        self._due = self._began + self.asked["every"]
+        self._no_waiting = self.device_type == "cpu"
+        self._next_wait = 0 if self._no_waiting else self.step + 1
+        self.quick = _nothing if self._nested else self._leader
 
     def _anew(self) -> None:
         """The optimiser is gone, or another one steps that was not there when it was chosen."""
         self.notes.append(f"{self.step} steps of an earlier {self.optimizer or 'optimiser'} are not in these numbers")
         for each in self.watched:
             each.stop()
-        self._steps, self._leader, self.step = weakref.WeakKeyDictionary(), lambda: None, 0
+        self._steps, self._leader, self.quick, self.step = weakref.WeakKeyDictionary(), _nothing, _nothing, 0
         self._begun_anew += 1
         self.watched, self.agreed, self.why_not, self.no_share, self.gauges, self.seconds = [], None, "", "", [], []
-        self.timed = self._marked = self._since_step = 0
-        self.phase, self._next_wait = "warming up", 1
+        self._base = self._marked = self._since_step = 0
+        self.phase = "warming up"
 
     def _find_peak(self) -> None:
         """The peak that the products of a step meet."""
@@ -249,16 +273,15 @@ class Attachment:
 
     def _tick(self, now: float) -> None:
         """A step after the counted ones is over."""
-        self.timed += 1
-        due = now - self._since >= self.asked["every"]
-        if not due and self.timed != self._next_wait and self.device_type != "cpu":
+        due = now >= self._due
+        if self.step == self._next_wait:
+            self._next_wait = self._base + 2 * (self.step - self._base)
+        elif not due and not self._no_waiting:
             return
-        if self.timed == self._next_wait:
-            self._next_wait *= 2
-        if self.device_type != "cpu":
+        if not self._no_waiting:
             self._wait()
             now = time.perf_counter()
-        self._mark, self._marked = now, self.timed
+        self._mark, self._marked = now, self.step
         if due:
             self._line()
 
@@ -267,7 +290,7 @@ class Attachment:
         steps = self._marked - self._since_step
         seconds = (self._mark - self._since) / steps
         self.seconds.append(seconds)
-        self._since, self._since_step = self._mark, self._marked
+        self._since, self._since_step, self._due = self._mark, self._marked, self._mark + self.asked["every"]
         rates = self.rates(seconds)
         self.tell("steps", {"step": self.step, "steps": steps, **rates}, f"step {self.step:,}: {self.shown(rates)}")
 
@@ -308,12 +331,12 @@ class Attachment:
     @property
     def marked(self) -> int:
         """Steps that were timed, up to the last time when the device was waited for."""
-        return self._marked
+        return self._marked - self._base
 
     @property
     def mean_seconds(self) -> float:
         """Seconds of a step, the mean over them."""
-        return (self._mark - self._began) / self._marked
+        return (self._mark - self._began) / self.marked
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -448,7 +471,7 @@ class Attachment:
 
     def off(self) -> None:
         """In a process that was forked off: nothing is counted there."""
-        self.phase, self._ended = "off", True
+        self.phase, self.quick, self._ended = "off", _nothing, True
         for each in self.watched:
             each.stop()
 
@@ -479,6 +502,10 @@ def _tf32(kind: str, device: Any, step: Any) -> bool:
     if backends.cuda.matmul.allow_tf32:
         return True
     return bool(backends.cudnn.allow_tf32) and any("conv" in row["operator"] for row in step.by_op())
+
+
+def _nothing() -> None:
+    """No optimiser."""
 
 
 def _is_in(frame: Any, inner: Any) -> bool:

@@ -54,6 +54,7 @@ class Hook:
     def __init__(self, asked: str) -> None:
         self.asked, self.failed = asked, False
         self.attachment: Any = None
+        self.is_compiling: Any = lambda: sys.modules["torch"].compiler.is_compiling()
         self.pid, self.folder = os.getpid(), os.environ.get("FLOPKIT_RUN_FOLDER", "")
         self.first = not self.folder
         if self.first:  # the others are started by this one
@@ -71,11 +72,15 @@ class Hook:
 
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """A step begins."""
-        if self.failed or sys.modules["torch"].compiler.is_compiling():
+        if self.is_compiling():
+            return
+        attachment = self.attachment
+        if self.failed or (attachment is not None and attachment.quick() is optimizer):
             return
         try:
             if self.attachment is None:
                 self.attachment = self.load()
+                self.is_compiling = sys.modules["torch"].compiler.is_compiling
             self.attachment.before(optimizer, sys._getframe(1))
         except Exception as error:
             self.failed = True
