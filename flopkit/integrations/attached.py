@@ -37,8 +37,6 @@ class Attachment:
         What the command line was told.
     folder : str
         Where the processes of one command leave what they counted, for each other.
-    first : bool, optional
-        Whether this is the process that the command line became.
     forget : Callable[[], None], optional
         What is called in a process that is forked off.
 
@@ -48,16 +46,13 @@ class Attachment:
     … after the counted ones, and where a line is due.
     """
 
-    def __init__(
-        self, asked: dict[str, Any], folder: str, first: bool = False, forget: Callable[[], None] | None = None
-    ) -> None:
-        self.asked, self._folder, self.first = asked, folder, first
+    def __init__(self, asked: dict[str, Any], folder: str, forget: Callable[[], None] | None = None) -> None:
+        self.asked, self._folder = asked, folder
         self._inside = threading.local()
         self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._steps: weakref.WeakKeyDictionary[Any, int] = (
-            weakref.WeakKeyDictionary()
-        )  # of those among which one is chosen
-        self._in_the_loop: weakref.WeakSet[Any] = weakref.WeakSet()  # those that stepped before it was chosen
+        # Of those among which one is chosen; and those that stepped before it was chosen.
+        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._in_the_loop: weakref.WeakSet[Any] = weakref.WeakSet()
         self.most = self._begun_anew = 0
         self._leader: Callable[[], Any] = _nothing
         self.quick: Callable[[], Any] = _nothing  # the same, where its steps are timed and never inside of others'
@@ -74,13 +69,10 @@ class Attachment:
         self.notes: list[str] = []
         self.device_type = "cpu"
         self._ended, self._impossible = False, False
-        self._began = self._since = self._mark = (
-            0.0  # of the timed steps, of the line, of the last one when the device was waited for
-        )
+        # When the timed steps began, the line, and when the device was waited for; the steps at these times.
+        self._began = self._since = self._mark = 0.0
+        self._base = self._since_step = self._marked = 0
         self._due = math.inf
-        self._base = self._marked = self._since_step = (
-            0  # steps: before the timed ones, when it was waited for, at the last line
-        )
         self._next_wait = self._first_counted = 0
         self.optimizer: str | None = None
         self.rank, self.world = _rank()
@@ -145,9 +137,7 @@ class Attachment:
                 self._tick(now)
             else:
                 self._counted()
-        elif (
-            leader is None or optimizer not in self._in_the_loop
-        ):  # another loop, or a step that none of the counted ones held
+        elif leader is None or optimizer not in self._in_the_loop:  # another loop, or one that no counted step held
             if self.phase != "warming up":
                 self._anew()
             self._warm(optimizer)

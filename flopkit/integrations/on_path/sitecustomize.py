@@ -101,7 +101,7 @@ class Hook:
                 sys.path.remove(asked["flopkit"])
         from flopkit.integrations.attached import Attachment
 
-        return Attachment(asked, self.folder, first=self.first and os.getpid() == self.pid, forget=self.forget)
+        return Attachment(asked, self.folder, forget=self.forget)
 
     def forget(self) -> None:
         """In a process that was forked: it begins anew."""
