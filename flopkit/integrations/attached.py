@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -405,11 +406,13 @@ class Attachment:
     def say(self, text: str) -> None:
         """A line on standard error, of rank 0."""
         if not self.rank and sys.stderr is not None:
-            print(f"flopkit: {text}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError, ValueError):  # closed by the program, or by who read it
+                print(f"flopkit: {text}", file=sys.stderr, flush=True)
 
     def _leave_for_the_others(self) -> None:
         facts = {"rank": self.rank, **{name: self._facts.get(name) for name in ("model_flops", "hardware_flops")}}
-        (Path(self._folder) / f"{os.getpid()}.json").write_text(json.dumps(facts, default=float), "utf-8")
+        with contextlib.suppress(OSError):  # the command may have ended before this process
+            (Path(self._folder) / f"{os.getpid()}.json").write_text(json.dumps(facts, default=float), "utf-8")
 
     def of_the_others(self) -> list[dict[str, Any]]:
         """What the processes of this machine have counted, rank by rank."""
@@ -457,6 +460,8 @@ class Attachment:
             (Path(self._folder) / "passport").open("x").close()
         except FileExistsError:  # of another process of this command
             return f"{name}-{os.getpid()}"
+        except OSError:  # the command has ended before this process
+            return name
         return name
 
     def off(self) -> None:

@@ -474,6 +474,14 @@ def test_our_own_failure_is_said_and_the_program_goes_on(tmp_path, capsys, monke
     assert capsys.readouterr().err.count("LookupError: no such thing") >= 1
 
 
+def test_a_closed_stderr_and_a_file_that_cannot_be_written_stop_nothing(tmp_path, monkeypatch):
+    with (tmp_path / "err").open("w") as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+    with attachment(tmp_path, json=str(tmp_path / "no" / "where")) as hook:
+        optimizer = train(nn.Linear(8, 8), 6)
+    assert hook.attachment.phase == "off" and optimizer.state_dict() and "no/where" in hook.attachment.why_not
+
+
 def test_a_watched_step_leaves_nothing_behind():
     model = nn.Linear(8, 8)
     step = watched_steps.WatchedStep([torch.optim.SGD(model.parameters())])

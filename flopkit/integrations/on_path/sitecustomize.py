@@ -130,8 +130,10 @@ class Hook:
 
 def say(text: str) -> None:
     """A line on standard error."""
-    if sys.stderr is not None:
+    try:
         print(f"flopkit: {text}", file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):  # closed by the program, or by who read it
+        pass
 
 
 def _begin() -> None:
