@@ -17,7 +17,7 @@ from typing import Any
 
 from flopkit import devices, units
 from flopkit.conventions import Convention
-from flopkit.integrations.watched_steps import WatchedStep, agreed, cannot_begin, differences
+from flopkit.integrations.watched_steps import WatchedStep, agreed, cannot_begin, differences, has_compiled
 from flopkit.utilization.gauges import Gauge, of_flops
 
 __all__ = ["Attachment"]
@@ -431,6 +431,8 @@ class Attachment:
             self._ended_early()
         if self.rank:
             return
+        if self.agreed is not None and not self.asked["uncompiled"] and has_compiled():
+            self.notes.append("compiled functions ran after the counted steps: they are taken to do the same")
         from flopkit.integrations import passports
 
         passport = passports.of(self)

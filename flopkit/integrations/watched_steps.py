@@ -12,7 +12,7 @@ from typing import Any
 from flopkit import units
 from flopkit.arithmetic import ratio
 
-__all__ = ["WatchedStep", "agreed", "cannot_begin", "differences"]
+__all__ = ["WatchedStep", "agreed", "cannot_begin", "differences", "has_compiled"]
 
 _WRAPPERS = {
     "module": "DataParallel DistributedDataParallel FullyShardedDataParallel DeepSpeedEngine",
@@ -136,8 +136,7 @@ def cannot_begin(uncompiled: bool) -> str:
         return "the optimiser steps inside of the backward pass, so no moment lies between two steps"
     if modes := dispatch_modes():
         return f"the program itself is at work in a {type(modes[-1]).__name__}, which sees the operators before the counter does"
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    if dynamo is None or not dynamo.counters.get("stats", {}).get("unique_graphs"):
+    if not has_compiled():
         return ""
     if not uncompiled:
         return (
@@ -148,6 +147,12 @@ def cannot_begin(uncompiled: bool) -> str:
     if frames is not None and frames.get_eval_frame_callback() is not None:
         return "the optimiser steps inside of a compiled function"
     return ""
+
+
+def has_compiled() -> bool:
+    """Whether torch has compiled something in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters.get("stats", {}).get("unique_graphs"))
 
 
 def agreed(steps: Sequence[WatchedStep]) -> WatchedStep | None:

@@ -122,7 +122,7 @@ def test_a_program_does_what_it_does_by_itself(tmp_path):
     assert said.startswith("flopkit: 8 optimiser steps, mean of 3: ") and said.count("\n") == 1 and "MFU" in said
     lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines] == ["counted", "steps", "steps", "steps", "end"]
-    flops = 2 * 3 * 4 * 16 * 16 * 50 - 0
+    flops = 3 * 2 * 64 * 16 * 50  # forward and backward, of 64 tokens
     assert lines[0]["model_flops"] == lines[0]["hardware_flops"] == flops  # two micro-batches of 2 × 16 tokens
     assert lines[0]["tokens"] == 64 and lines[0]["samples"] == 4 and lines[0]["uncounted"] == []
     for line in lines[1:4]:
@@ -358,6 +358,12 @@ def test_compiled_functions_are_refused_in_words(tmp_path, capsys):
         with attachment(tmp_path, uncompiled=True) as hook:
             train(model, 6)
         assert run_of(hook)["step"]["model_flops"] == 2 * 2 * 4 * 8 * 8
+        torch._dynamo.utils.counters.clear()
+        with attachment(tmp_path) as hook:
+            train(nn.Linear(8, 8), 6)
+            compiled = torch.compile(lambda x: x.sin() + 1, backend="aot_eager")
+            compiled(torch.ones(4, 8))
+        assert "compiled functions ran after the counted steps" in run_of(hook)["notes"][-1]
     finally:
         torch._dynamo.reset()
 
