@@ -25,7 +25,7 @@ EXAMPLES = (
     "run --json run.jsonl --passport my-run -- torchrun --nproc-per-node 8 train.py",
     "run --device h100-sxm --convention EXACT -- python -m my.trainer",
 )
-JSON = "append a JSON object a line to FILE, and print no lines but the last"
+JSON = "write a JSON object a line to FILE, and print no lines but the last"
 
 HOOKS = Path(__file__).parents[1] / "integrations" / "on_path"
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")

@@ -315,7 +315,7 @@ class Attachment:
             parts.append(units.si(rates["model_flops_per_s"], "FLOP/s"))
         parts += [f"{name.upper()} {units.percent(rates[name])}" for name in ("mfu", "hfu") if name in rates]
         parts += [
-            f"{rates[f'{item}_per_s']:,.4g} {item}/s" for item in ("tokens", "samples") if f"{item}_per_s" in rates
+            f"{_short(rates[f'{item}_per_s'])} {item}/s" for item in ("tokens", "samples") if f"{item}_per_s" in rates
         ]
         return ", ".join(parts)
 
@@ -499,6 +499,10 @@ def _tf32(kind: str, device: Any, step: Any) -> bool:
     if backends.cuda.matmul.allow_tf32:
         return True
     return bool(backends.cudnn.allow_tf32) and any("conv" in row["operator"] for row in step.by_op())
+
+
+def _short(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.4g}"
 
 
 def _nothing() -> None:

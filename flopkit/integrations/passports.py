@@ -198,7 +198,7 @@ def as_markdown(passport: dict[str, Any]) -> str:
         if "model_flops_per_s" in run:
             rows.append(("FLOP/s of the model", units.si(run["model_flops_per_s"], "FLOP/s")))
         rows += [
-            (f"{item}/s", f"{run[f'{item}_per_s']:,.4g}") for item in ("tokens", "samples") if f"{item}_per_s" in run
+            (f"{item}/s", f"{run[f'{item}_per_s']:,.1f}") for item in ("tokens", "samples") if f"{item}_per_s" in run
         ]
     if "ranks" in passport:
         rows.append(
