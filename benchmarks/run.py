@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
+from attaching import rows_attaching  # noqa: E402
 from counting import rows_counter  # noqa: E402
 from simulating import rows_simulating  # noqa: E402
 
@@ -403,6 +404,7 @@ def main():
         rows_search,
         rows_measuring,
         rows_counter,
+        rows_attaching,
         rows_simulating,
         rows_figures,
         rows_pages,

@@ -1,5 +1,5 @@
-"""``python -m flopkit devices | count | doctor | train | measure | record | counters``:
-see `flopkit.cli`."""
+"""``python -m flopkit devices | count | doctor | train | measure | record | run |
+counters``: see `flopkit.cli`."""
 
 import sys
 

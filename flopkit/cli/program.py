@@ -18,7 +18,7 @@ __all__ = ["COMMANDS", "main"]
 
 # Each is a module beside this one, loaded where it is asked for: EXAMPLES of its use,
 # arguments(parser), which adds what it takes, and run(asked), which gives what --json
-# prints and what is printed else.
+# prints and what is printed else. One that has JSON, a help, writes lines into a file.
 COMMANDS = {
     "devices": "Peaks and bandwidths of accelerators.",
     "count": "FLOPs, parameters, weights and KV cache of a model. A closed form answers; for a type without one, transformers' own "
@@ -27,6 +27,7 @@ COMMANDS = {
     "train": "A whole training run: hours, device-hours, energy and dollars.",
     "measure": "Run one experiment without saving it, or measure and save this machine's ceilings.",
     "record": "The experiments on this machine, kept in a file; a second run goes on with it.",
+    "run": "A training program as it is, with the FLOPs of a step counted and MFU, HFU and tokens/s said: python -m flopkit run -- python train.py",
     "counters": "Counted FLOPs beside what the hardware's own counters saw: Nsight Compute, GPM, perf.",
 }
 EXAMPLES = (
@@ -69,8 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     0
     """
     try:
-        words = sys.argv[1:] if argv is None else argv
+        words, command = _divided(sys.argv[1:] if argv is None else argv)
         asked = _parser(words).parse_args(words)
+        asked.command = command
         result, table = asked.run(asked)
         text = json.dumps(result, ensure_ascii=False, indent=1, default=float) if asked.json else str(table)
         print(_harmless(text), flush=True)
@@ -85,6 +87,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"flopkit: {stop or 'interrupted'}", file=sys.stderr)
         return 130
     return 1 if getattr(asked, "failed", False) else 0
+
+
+def _divided(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What flopkit is asked, and the command of another program, which ``run`` has after
+    ``--``."""
+    if "--" not in argv or "run" not in argv[: (at := argv.index("--"))]:
+        return argv, ()
+    return argv[:at], argv[at + 1 :]
 
 
 def _harmless(text: str) -> str:
@@ -107,7 +117,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         command = import_module(f"flopkit.cli.{name}")
         added = commands.add_parser(name, help=text, description=text, **_help(command.EXAMPLES))
         added.set_defaults(run=command.run)
-        added.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+        if lines := getattr(command, "JSON", None):
+            added.add_argument("--json", metavar="FILE", help=lines)
+        else:
+            added.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
         command.arguments(added)
     return parser
 

@@ -1,0 +1,238 @@
+"""The passport of a run: what ran, on what, and how well, as JSON and as a page of Markdown."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from flopkit import machine, units
+from flopkit.__about__ import __version__
+
+__all__ = ["as_markdown", "line", "of", "write"]
+
+_OPERATORS = 8  # in the page
+_LIBRARIES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "deepspeed",
+    "lightning",
+    "pytorch_lightning",
+    "torchtitan",
+    "megatron",
+)
+
+
+def of(run: Any) -> dict[str, Any]:
+    """All that is known of a run at its end.
+
+    Parameters
+    ----------
+    run : Any
+        The attachment that saw it.
+    """
+    found: dict[str, Any] = {
+        "command": run.asked["command"],
+        "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "models": [] if run.agreed is None else run.agreed.models,
+        "optimizer": run.optimizer,
+        "step": _step(run),
+        "device": _device(run),
+        "run": _run(run),
+        "memory": _memory(run.device_type),
+        "versions": _versions(),
+        "notes": list(dict.fromkeys(each for each in (run.why_not, run.no_share, *run.notes) if each)),
+    }
+    if run.world > 1:
+        others = run.of_the_others()
+        found["ranks"] = {"world": run.world, "rank": run.rank, "on_this_machine": others}
+    return found
+
+
+def _step(run: Any) -> dict[str, Any]:
+    """What one step does."""
+    counted = [run.first_counted + place for place in range(len(run.watched))] if run.watched else []
+    found: dict[str, Any] = {"counted": counted if run.agreed is not None or run.why_not else []}
+    if run.agreed is None:
+        return found
+    report = run.agreed.report.under(run.asked["convention"])
+    rows = [row for row in report.by_op().rows if row["flops"]][:_OPERATORS]
+    kept = ("operator", "phase", "kernel", "calls", "flops", "model_flops", "bytes")
+    return {
+        **found, **run.agreed.facts(), "tokens": run.tokens, "samples": run.samples,
+        "by_op": [{name: row[name] for name in kept if name in row} for row in rows],
+    }  # fmt: skip
+
+
+def _device(run: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": run.device_type}
+    if run.device_type in ("cpu", "cuda"):
+        found["name"] = machine.title(run.device_type)
+    if run.gauges:
+        gauge, device = run.gauges[0], run.peak_device
+        found |= {
+            "peak": gauge.peak,
+            "formats": list(gauge.formats),
+            "peak_of": gauge.title,
+            "peak_source": device.source,
+        }
+    return found
+
+
+def _run(run: Any) -> dict[str, Any]:
+    """The time, the mean over all timed steps and the median of its lines."""
+    found: dict[str, Any] = {"steps": run.step, "timed": run.marked}
+    if run.marked:
+        found |= run.rates(run.mean_seconds)
+        if run.seconds:
+            median = run.rates(statistics.median(run.seconds))
+            found["median_of_lines"] = {
+                name: value for name, value in median.items() if name in ("seconds", "mfu", "hfu")
+            }
+    return found
+
+
+def _memory(kind: str) -> dict[str, Any]:
+    """The most that was in use."""
+    if kind == "cuda":
+        cuda = sys.modules["torch"].cuda
+        return {"most_allocated": cuda.max_memory_allocated(), "most_reserved": cuda.max_memory_reserved()}
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return {}
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"most_resident": most * (1 if sys.platform == "darwin" else 1024)}
+
+
+def _versions() -> dict[str, Any]:
+    found: dict[str, Any] = {"flopkit": __version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        if (version := getattr(sys.modules.get(name), "__version__", None)) is not None:
+            found[name] = str(version)
+    cuda = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    return found | ({"cuda": cuda} if cuda else {})
+
+
+def line(run: Any, passport: dict[str, Any]) -> str:
+    """The run in a line.
+
+    Parameters
+    ----------
+    run : Any
+        The attachment that saw it.
+    passport : dict[str, Any]
+        What `of` made of it.
+    """
+    about = passport["run"]
+    steps = units.count(max(about["steps"], run.most), "optimiser steps")
+    if "seconds" not in about:
+        return f"{steps}; {'; '.join(passport['notes']) or 'none after the counted ones, so there is no time'}"
+    ranks = f", rank 0's of {run.world}" if run.world > 1 else ""
+    why = f"; {run.why_not or run.no_share}" if run.why_not or run.no_share else ""
+    return f"{steps}, mean of {about['timed']:,}: {run.shown(about)}{ranks}{why}"
+
+
+def as_markdown(passport: dict[str, Any]) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    passport : dict[str, Any]
+        What `of` made of a run.
+
+    Examples
+    --------
+    >>> page = as_markdown(
+    ...     {"command": ["python", "train.py"], "when": "2026-11-29", "models": [], "optimizer": None, "step": {"counted": []},
+    ...      "device": {"type": "cpu"}, "run": {"steps": 2, "timed": 0}, "memory": {}, "versions": {"python": "3.12"}, "notes": ["why"]}
+    ... )
+    >>> print(page.splitlines()[0])
+    # `python train.py`
+    """
+    step, run, device = passport["step"], passport["run"], passport["device"]
+    rows: list[tuple[str, str]] = []
+    for model in passport["models"]:
+        if model["trained"]:
+            shard = " (of this rank's shard)" if model["sharded"] else ""
+            around = f" in {', '.join(model['in'])}" if model["in"] else ""
+            rows.append(("model", f"{model['class']}{around}"))
+            rows.append(
+                (
+                    "parameters",
+                    f"{model['parameters']:,}, trained {model['trained']:,}{shard}, in {', '.join(model['dtypes'])}",
+                )
+            )
+    rows.append(("optimiser", str(passport["optimizer"])))
+    if "model_flops" in step:
+        rows.append(
+            (
+                "a step",
+                f"{units.si(step['model_flops'], 'FLOPs')} of the model, {units.si(step['hardware_flops'], 'FLOPs')} executed",
+            )
+        )
+        rows.append(("convention", step["convention"]))
+        rows.append(("counted", f"steps {', '.join(map(str, step['counted']))}; all others are taken to do the same"))
+        rows += [(f"{item} a step", f"{step[item]:,}") for item in ("tokens", "samples") if step[item] is not None]
+        for row in step["uncounted"]:
+            rows.append(("NOT COUNTED", f"{row['operator']}, {units.count(row['calls'], 'calls')}"))
+    rows.append(("device", f"{device.get('name', device['type'])}"))
+    if "peak" in device:
+        formats = f" in {' and '.join(device['formats'])}" if device["formats"] else ""
+        rows.append(("peak", f"{units.si(device['peak'], 'FLOP/s')}{formats}, {device['peak_of']}"))
+        rows.append(("peak's source", str(device["peak_source"])))
+    rows.append(("steps", f"{run['steps']:,}, timed {run['timed']:,}"))
+    if "seconds" in run:
+        rows.append(
+            (
+                "seconds a step",
+                f"{units.seconds(run['seconds'])}, with data, evaluations and checkpoints between the steps",
+            )
+        )
+        rows += [(name.upper(), units.percent(run[name])) for name in ("mfu", "hfu") if name in run]
+        if "model_flops_per_s" in run:
+            rows.append(("FLOP/s of the model", units.si(run["model_flops_per_s"], "FLOP/s")))
+        rows += [
+            (f"{item}/s", f"{run[f'{item}_per_s']:,.1f}") for item in ("tokens", "samples") if f"{item}_per_s" in run
+        ]
+    if "ranks" in passport:
+        rows.append(
+            ("ranks", f"{passport['ranks']['world']:,}; all numbers are those of rank {passport['ranks']['rank']}")
+        )
+    rows += [(name.replace("_", " "), units.si(value, "B")) for name, value in passport["memory"].items()]
+    rows.append(("versions", ", ".join(f"{name} {version}" for name, version in passport["versions"].items())))
+    rows.append(("when", passport["when"]))
+    lines = [
+        f"# `{' '.join(passport['command'])}`",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in rows),
+    ]
+    if step.get("by_op"):
+        lines += ["", "| operator | phase | calls | FLOPs |", "|---|---|---:|---:|"]
+        lines += [
+            f"| {row['operator']} | {row['phase']} | {row['calls']:,} | {units.si(row['flops'], 'FLOPs')} |"
+            for row in step["by_op"]
+        ]
+    lines += ["", *(f"- {note}" for note in (*passport["notes"], *step.get("notes", ())))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def write(name: str, passport: dict[str, Any]) -> None:
+    """Write ``NAME.json`` and ``NAME.md``.
+
+    Parameters
+    ----------
+    name : str
+        The path without an ending.
+    passport : dict[str, Any]
+        What `of` made of a run.
+    """
+    machine.write_whole(Path(f"{name}.json"), json.dumps(passport, ensure_ascii=False, indent=1, default=float) + "\n")
+    machine.write_whole(Path(f"{name}.md"), as_markdown(passport))

@@ -1,0 +1,213 @@
+"""One step of a program that is not ours, counted from the end of one step of its optimiser to the end of the next."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from flopkit import units
+from flopkit.arithmetic import ratio
+
+__all__ = ["WatchedStep", "agreed", "cannot_begin", "differences", "has_compiled"]
+
+_WRAPPERS = {
+    "module": "DataParallel DistributedDataParallel FullyShardedDataParallel DeepSpeedEngine",
+    "_orig_mod": "OptimizedModule",
+}
+
+
+class WatchedStep:
+    """The counter at work, from when this is made to `stop`: FLOPs, the models that are called, and what they are fed.
+
+    Parameters
+    ----------
+    optimizers : Collection[Any]
+        Whose parameters are those that are trained.
+    convention : str, optional
+        Whose FLOPs `facts` gives.
+
+    Notes
+    -----
+    Tokens are the whole numbers that the first embedding of a trained model looks up, with gradients and not in the backward pass, where a
+    checkpoint calls it again. They are known where the embedding gets a tensor of two dimensions or more. Samples are the first dimension of
+    the first input of the trained model.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 10))
+    >>> optimizer = torch.optim.SGD(model.parameters())
+    >>> step = WatchedStep([optimizer])
+    >>> model(torch.ones(2, 3, dtype=torch.int64)).sum().backward()
+    >>> step.stop()
+    >>> step.facts()["model_flops"], step.tokens, step.samples
+    (1440, 6, 2)
+    """
+
+    def __init__(self, optimizers: Collection[Any], convention: str = "TORCH") -> None:
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        from flopkit.counter.running import counting
+        from flopkit.counter.watch.autograd import graph_task
+
+        self._convention, self._graph_task = convention, graph_task
+        self._trained = {
+            id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]
+        }
+        self._roots: list[weakref.ref[Any]] = []
+        self._trains: set[int] = set()  # modules below the roots that are trained
+        self._below: set[int] = set()  # all modules below roots
+        self._embedding: Any = None
+        self._first: Any = None
+        self.tokens: int | None = None
+        self.samples: int | None = None
+        self.models: list[dict[str, Any]] = []
+        self.thread, self.pid, self.open = threading.get_ident(), os.getpid(), True
+        self._block = counting()
+        self.report = self._block.__enter__()
+        self._hook = register_module_forward_pre_hook(self._called)
+
+    def stop(self) -> None:
+        """Nothing is counted any more, and nothing is left behind."""
+        if not self.open:
+            return
+        self.open = False
+        self._hook.remove()
+        self._block.__exit__(None, None, None)
+        roots = [root() for root in self._roots]
+        self.models = [_about(root, self._trained) for root in roots if root is not None]
+        self._embedding = self._first = None
+        self._trained, self._trains, self._below, self._roots = set(), set(), set(), []
+
+    def _called(self, module: Any, args: Any) -> None:
+        """A module is about to run."""
+        if id(module) not in self._below:
+            self._roots.append(weakref.ref(module))
+            below = {id(each) for each in module.modules()}
+            self._below |= below
+            if any(id(each) in self._trained for each in module.parameters()):
+                self._trains |= below
+                if self._first is None:
+                    self._first = module
+        if id(module) not in self._trains or not args or self._graph_task() != -1:
+            return
+        import torch
+
+        fed = args[0]
+        if not torch.is_grad_enabled() or not isinstance(fed, torch.Tensor):
+            return
+        if module is self._first and fed.ndim:
+            self.samples = (self.samples or 0) + fed.shape[0]
+        if fed.dtype in (torch.int64, torch.int32) and fed.ndim >= 2 and self._embedding in (None, module):
+            if any(each.ndim == 2 for each in module.parameters(recurse=False)):
+                self._embedding = module
+                self.tokens = (self.tokens or 0) + fed.numel()
+
+    def facts(self) -> dict[str, Any]:
+        """FLOPs by phase, and what was not counted, under the convention."""
+        report = self.report.under(self._convention)
+        phases = {phase: getattr(report, phase).flops for phase in ("forward", "backward", "recompute", "optimizer")}
+        return {
+            "convention": str(report.convention),
+            "model_flops": report.model_flops,
+            "hardware_flops": report.hardware_flops,
+            **{f"{phase}_flops": flops for phase, flops in phases.items()},
+            "uncounted": report.uncounted,
+            "notes": report.notes,
+        }
+
+
+def cannot_begin(uncompiled: bool) -> str:
+    """Why no step can be counted here and now, without changing what the program computes; empty where one can.
+
+    Parameters
+    ----------
+    uncompiled : bool
+        Whether compiled functions may run uncompiled.
+    """
+    from flopkit.counter.watch.autograd import graph_task
+    from flopkit.counter.watch.internals import dispatch_modes
+
+    if graph_task() != -1:
+        return "the optimiser steps inside of the backward pass, so no moment lies between two steps"
+    if modes := dispatch_modes():
+        return f"the program itself is at work in a {type(modes[-1]).__name__}, which sees the operators before the counter does"
+    if not has_compiled():
+        return ""
+    if not uncompiled:
+        return (
+            "the program runs compiled functions (torch.compile), and the counter cannot look inside of them: they would run uncompiled in "
+            "the counted steps, whose results are rounded otherwise; --uncompiled allows that"
+        )
+    frames = sys.modules.get("torch._C._dynamo.eval_frame")
+    if frames is not None and frames.get_eval_frame_callback() is not None:
+        return "the optimiser steps inside of a compiled function"
+    return ""
+
+
+def has_compiled() -> bool:
+    """Whether torch has compiled something in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters.get("stats", {}).get("unique_graphs"))
+
+
+def agreed(steps: Sequence[WatchedStep]) -> WatchedStep | None:
+    """A step that did the same FLOPs as another one of *steps*; None where there is none.
+
+    Parameters
+    ----------
+    steps : Sequence[WatchedStep]
+        In the order in which they ran.
+    """
+    figures = [(step.report.model_flops, step.report.hardware_flops) for step in steps]
+    for place, each in enumerate(figures):
+        if each in figures[:place]:
+            return steps[place]
+    return None
+
+
+def differences(steps: Sequence[WatchedStep], first: int) -> str:
+    """What steps did that did not do the same.
+
+    Parameters
+    ----------
+    steps : Sequence[WatchedStep]
+        In the order in which they ran.
+    first : int
+        The number of the first.
+    """
+    facts = [step.facts() for step in steps]
+    each = [f"step {first + place} {units.si(fact['model_flops'], 'FLOPs')}" for place, fact in enumerate(facts)]
+    backward = {fact["backward_flops"] for fact in facts}
+    if len(backward) == 1 and backward != {0}:
+        why = "their backward passes are the same, so an evaluation, a generation or a logging pass ran in some"
+    else:
+        ratios = [ratio(max(fact["model_flops"] for fact in facts), max(1, min(fact["model_flops"] for fact in facts)))]
+        why = f"their sizes differ, by {ratios[0]:.3g} × at most, as with batches or texts of other lengths"
+    return f"{', '.join(each)}: {why}"
+
+
+def _about(root: Any, trained: set[int]) -> dict[str, Any]:
+    """A model by its class, and its parameters."""
+    inner, around = root, []
+    while (kind := type(inner).__name__) and (
+        name := next((n for n, kinds in _WRAPPERS.items() if kind in kinds.split()), "")
+    ):
+        if getattr(inner, name, None) is None:
+            break
+        around.append(kind)
+        inner = getattr(inner, name)
+    parameters = list({id(each): each for each in root.parameters()}.values())
+    held = [each for each in parameters if id(each) in trained]
+    return {
+        "class": f"{type(inner).__module__}.{type(inner).__qualname__}",
+        "in": around,
+        "parameters": sum(each.numel() for each in parameters),
+        "trained": sum(each.numel() for each in held),
+        "dtypes": sorted({str(each.dtype).removeprefix("torch.") for each in parameters}),
+        "sharded": "FullyShardedDataParallel" in around,
+    }
