@@ -211,7 +211,7 @@ def _chart(s: Any) -> Any:
         limit.transform_calculate(label="'usable'", seconds="2.3"), {"align": "right", "dx": -5, "fontWeight": 600}, x=x, y=y, text="label:N"
     )  # fmt: skip
     return alt.layer(
-        rule, dots, best.mark_point(size=330).encode(x=x, y=y, **look), known.mark_point(size=150).encode(x=x, y=y, **look), *name
+        rule, dots, best.mark_point(size=420, filled=False, strokeWidth=2.2).encode(x=x, y=y, **look), known.mark_point(size=190).encode(x=x, y=y, **look), *name
     )  # fmt: skip
 
 

@@ -109,10 +109,10 @@ def pipeline_playground() -> Figure:
         "{held} micro-batches at most.",
         model=_of_step,
         controls=[
-            slider("stages", "Ranks of the pipeline", steps(2, 64), value=16, unit="ranks"),
-            slider("micro_batches", "Micro-batches", MICRO_BATCHES, value=16),
-            choice("schedule", "Schedule", list(SCHEDULES), value=ONE),
-            slider("virtual", "Stages per rank, interleaved", steps(1, 16), value=8, unit="stages"),
+            slider("stages", "Ranks of the pipeline", steps(2, 64), value=4, unit="ranks"),
+            slider("micro_batches", "Micro-batches", MICRO_BATCHES, value=8),
+            choice("schedule", "Schedule", list(SCHEDULES), value=GPIPE),
+            slider("virtual", "Stages per rank, interleaved", steps(1, 16), value=2, unit="stages"),
             slider("ratio", "Backward by forward", [1, 1.5, 2, 2.5, 3, 4], value=2),
         ],
         presets={
