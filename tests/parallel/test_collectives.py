@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from flopkit import parallel
@@ -96,6 +97,12 @@ def test_bus_bandwidth_is_what_nccl_tests_prints():
     for row in rows:
         found = parallel.all_reduce(bytes=row.bytes, ranks=row.ranks)
         assert found.bus_bandwidth(row.seconds) == pytest.approx(row.bus, rel=0.01)
+
+
+def test_a_tree_has_whole_levels_in_an_array():
+    ranks = [2, 3, 4, 5, 8, 9, 64, 65, 1000, 1024, 1025]
+    steps = parallel.all_reduce(bytes=1, ranks=np.array(ranks), algorithm="tree").steps
+    assert list(steps) == [2, 4, 4, 6, 6, 8, 12, 14, 20, 20, 22]
 
 
 def test_a_tree_has_few_steps_and_a_switch_sends_once():
