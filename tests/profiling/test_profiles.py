@@ -47,6 +47,13 @@ def test_rows_sum_to_the_step_in_every_table(trained):
         assert sum(row["bytes"] for row in table) == counted.bytes
 
 
+def test_idle_is_what_no_operator_took_of_a_mean_step(trained):
+    found, _ = trained
+    assert len(found.joined.steps) > 1
+    nothing_ran = [row["seconds"] for row in found.rows if row["operator"] in ("(Python)", "(data loader)")]
+    assert found.idle == pytest.approx(sum(nothing_ran)) and 0 < found.idle < found.seconds
+
+
 def test_joined_rows_have_the_flops_of_the_count(trained):
     found, counted = trained
     ours = {(row["operator"], row["phase"]): row["flops"] for row in found.by_op() if row["flops"]}
