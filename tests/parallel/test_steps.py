@@ -94,20 +94,14 @@ def test_latents_of_deepseek_are_computed_on_every_tensor_parallel_rank():
 
 # -- memory ----------------------------------------------------------------------------------------------------
 
-KORTHIKANTI = {  # heads, d_model, layers, pipeline, stages of a rank, micro-batch: tables 3 of arXiv:2205.05198
-    "22B": (64, 6144, 48, 1, 1, 4),
-    "175B": (96, 12288, 96, 8, 3, 1),
-    "530B": (128, 20480, 105, 35, 3, 1),
-    "1T": (160, 25600, 128, 64, 1, 1),
-}
+KORTHIKANTI = {row[0]: row[1:] for row in read("korthikanti_memory")["rows"]}
 
 
 @pytest.mark.parametrize("name", KORTHIKANTI)
 def test_korthikantis_activations_to_the_byte(name):
-    """Figure 1 in GiB, by the paper's equations 2 and 6 with t = 8, of layers alone. The paper leaves out mean and deviation of each norm: four fp32
+    """Figure 1 in GiB, as Calculon's validation prints it, of layers alone. The paper leaves out mean and deviation of each norm: four fp32
     numbers a token and layer."""
-    heads, d_model, layers, stages, virtual, micro = KORTHIKANTI[name]
-    _, _, none, both = next(row for row in data("korthikanti_memory")["figure1"] if row[0] == name)
+    heads, d_model, layers, stages, virtual, micro, none, both = KORTHIKANTI[name]
     model = gpt(d_model, heads, layers, 51200, 2048)
     asked = {"seq": 2048, "batch": micro * 128 * stages // stages * stages, "kernel": "math", "dropout": True}
     for printed, more in ((none, {"sequence": False}), (both, {"sequence": True, "recompute": "selective"})):
