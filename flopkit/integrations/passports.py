@@ -12,6 +12,7 @@ from typing import Any
 
 from flopkit import machine, units
 from flopkit.__about__ import __version__
+from flopkit.integrations.step_rates import in_words
 
 __all__ = ["as_markdown", "line", "of", "write"]
 
@@ -48,9 +49,9 @@ def of(run: Any) -> dict[str, Any]:
         "versions": _versions(),
         "notes": list(dict.fromkeys(each for each in (run.why_not, run.no_share, *run.notes) if each)),
     }
-    if run.world > 1:
-        others = run.of_the_others()
-        found["ranks"] = {"world": run.world, "rank": run.rank, "on_this_machine": others}
+    process = run.process
+    if process.world > 1:
+        found["ranks"] = {"world": process.world, "rank": process.rank, "on_this_machine": process.of_all()}
     return found
 
 
@@ -60,11 +61,11 @@ def _step(run: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"counted": counted if run.agreed is not None or run.why_not else []}
     if run.agreed is None:
         return found
-    report = run.agreed.report.under(run.asked["convention"])
+    rates, report = run.step_rates, run.agreed.report.under(run.asked["convention"])
     rows = [row for row in report.by_op().rows if row["flops"]][:_OPERATORS]
     kept = ("operator", "phase", "kernel", "calls", "flops", "model_flops", "bytes")
     return {
-        **found, **run.agreed.facts(), "tokens": run.tokens, "samples": run.samples,
+        **found, **rates.facts, "tokens": rates.tokens, "samples": rates.samples,
         "by_op": [{name: row[name] for name in kept if name in row} for row in rows],
     }  # fmt: skip
 
@@ -73,8 +74,8 @@ def _device(run: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"type": run.device_type}
     if run.device_type in ("cpu", "cuda"):
         found["name"] = machine.title(run.device_type)
-    if run.gauges:
-        gauge, device = run.gauges[0], run.peak_device
+    if run.step_rates is not None and run.step_rates.gauges:
+        gauge, device = run.step_rates.gauges[0], run.step_rates.peak_device
         found |= {
             "peak": gauge.peak,
             "formats": list(gauge.formats),
@@ -86,11 +87,11 @@ def _device(run: Any) -> dict[str, Any]:
 
 def _run(run: Any) -> dict[str, Any]:
     """The time, the mean over all timed steps and the median of its lines."""
-    found: dict[str, Any] = {"steps": run.step, "timed": run.marked}
-    if run.marked:
-        found |= run.rates(run.mean_seconds)
-        if run.seconds:
-            median = run.rates(statistics.median(run.seconds))
+    found: dict[str, Any] = {"steps": run.step, "timed": run.clock.timed}
+    if run.clock.timed:
+        found |= run.rates(run.clock.mean_seconds)
+        if run.clock.seconds:
+            median = run.rates(statistics.median(run.clock.seconds))
             found["median_of_lines"] = {
                 name: value for name, value in median.items() if name in ("seconds", "mfu", "hfu")
             }
@@ -130,12 +131,12 @@ def line(run: Any, passport: dict[str, Any]) -> str:
         What `of` made of it.
     """
     about = passport["run"]
-    steps = units.count(max(about["steps"], run.most), "optimiser steps")
+    steps = units.count(run.steps_seen, "optimiser steps")
     if "seconds" not in about:
         return f"{steps}; {'; '.join(passport['notes']) or 'none after the counted ones, so there is no time'}"
-    ranks = f", rank 0's of {run.world}" if run.world > 1 else ""
+    ranks = f", rank 0's of {run.process.world}" if run.process.world > 1 else ""
     why = f"; {run.why_not or run.no_share}" if run.why_not or run.no_share else ""
-    return f"{steps}, mean of {about['timed']:,}: {run.shown(about)}{ranks}{why}"
+    return f"{steps}, mean of {about['timed']:,}: {in_words(about)}{ranks}{why}"
 
 
 def as_markdown(passport: dict[str, Any]) -> str:
