@@ -76,11 +76,12 @@ An example:
 12 GFLOPs
 ```
 """
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 FIGURE = '<figure class="x" id=my-figure data-name="my-figure"><figcaption>Figure 2.1. A title</figcaption></figure>\n'
 
 
-def build(folder, address):
-    """A copy of the repository whose pages are those above; returns the built pages."""
+def written(folder, address, code=""):
+    """A copy of the repository whose pages are those above, the first with a cell of *code*, if there is one."""
     for name in ("book/book_ext", "book/_static", "flopkit"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "_config.yml", folder)
@@ -97,19 +98,27 @@ def build(folder, address):
     cells = [
         {"cell_type": "markdown", "id": f"c{n}", "metadata": {}, "source": s} for n, s in enumerate((TEXT, FIGURE))
     ]
+    if code:
+        cells.append(
+            {"cell_type": "code", "id": "code", "metadata": {}, "source": code, "outputs": [], "execution_count": None}
+        )
     described = {"description": 'A small book: "start" here, with words & sources, and no more than that.'}
-    notebook = {"cells": cells, "metadata": described, "nbformat": 4, "nbformat_minor": 5}
+    notebook = {"cells": cells, "metadata": described | {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5}
     (folder / "book" / "index.ipynb").write_text(json.dumps(notebook), "utf8")
-    make(folder)
+
+
+def build(folder, address):
+    written(folder, address)
+    done = made(folder)
+    assert done.returncode == 0, done.stderr[-3000:]
     return folder / "_build" / "html"
 
 
-def make(folder):
+def made(folder):
     start = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", start, "build", "-W", "-n", "--keep-going", "--quiet", "."]
     environment = {**os.environ, "PYTHONPATH": str(folder), "READTHEDOCS": ""}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -208,4 +217,15 @@ def test_the_site_map_names_all_pages_after_a_partial_build_too(public):
         assert set(found) == want and len(found) == 3
         page = public.parents[1] / "book/glossary.md"
         page.write_text(page.read_text("utf8") + "\nOne more line.\n", "utf8")
-        make(public.parents[1])
+        assert made(public.parents[1]).returncode == 0
+
+
+def test_a_figure_that_cannot_be_drawn_fails_the_build(tmp_path):
+    """Jupyter prints the traceback of what a cell shows, and goes on."""
+    written(
+        tmp_path,
+        None,
+        "class Figure:\n    def _repr_html_(self):\n        raise ValueError('no such mark')\n\n\nFigure()",
+    )
+    done = made(tmp_path)
+    assert done.returncode != 0 and "could not be shown: ValueError: no such mark" in done.stderr
