@@ -56,8 +56,8 @@ def _rows(patient: Any, device: Any, reach: Any, launch: Any, load: Any, ticked:
     fuse, launches, flash, half, ahead, grow, one = (ticked[name] for name in CURES)
     times = where(grow, LARGER, 1)
     narrow = where(half, 1 - patient.single / 2, 1)  # of the bytes: what is in 16 bits already stays
-    peak = where(half, device.peak, where(patient.single == 1, device.lanes, device.peak)) * reach / 100
-    bandwidth = device.bandwidth * reach / 100
+    peak = where(half, device.peak, where(patient.single == 1, device.lanes, device.peak)) * reach
+    bandwidth = device.bandwidth * reach
 
     def kernel(flops: Any, moved: Any, once: Any = 0) -> Any:
         return maximum(patient.batch * flops / peak, (patient.batch * moved + once / times) * narrow / bandwidth)
@@ -140,7 +140,7 @@ def _chart(s: Any) -> Any:
     words: list[Any] = []
     for bar, mfu in (("before", s.mfu_before), ("after", s.mfu), ("least", s.mfu_least)):
         said = s.now(total=1e3 * getattr(s, bar), mfu=mfu).transform_calculate(
-            bar=f"'{BARS[bar]}'", label=f"'{BARS[bar]}: ' + format(datum.total, ',.3~r') + ' ms, MFU ' + format(datum.mfu, '.2~%')"
+            bar=f"'{BARS[bar]}'", label=f"'{BARS[bar]}: ' + format(datum.total, ',.3~r') + ' ms, MFU ' + format(100 * datum.mfu, '.3~r') + ' %'"
         )  # fmt: skip
         look = {"align": "left", "baseline": "middle", "dy": -8, "fontWeight": 600, "color": theme.INK}
         words += theme.words(said, look, y=y, x=alt.value(2), text="label:N")
@@ -154,13 +154,13 @@ def cures() -> Figure:
         name="cures",
         title="A cure can gain no more than its rows take",
         alt="Three stacked bars of a step of {patient} on {device}, split into rows: the step as it is, {before} at {mfu_before} MFU; with the cures ticked, "
-        "{after} at {mfu}, {faster} as fast; and with every cure, {least} at {mfu_least}. Of the cures that are left, this one could save most: {best}, at most "
+        "{after} at {mfu}, {faster} as fast; and with every cure, {least}. Of the cures that are left, this one could save most: {best}, at most "
         "{gain} of the step.",
         model=step_of_rows,
         controls=[
             choice("patient", "Patient", {title: count() for title, count in PATIENTS.items()}),
             device_choice("device", "Device and its 16-bit format", DEVICES),
-            slider("reach", "Share of the roof that kernels reach", list(range(10, 101, 5)), value=70, unit="%"),
+            slider("reach", "Kernels reach of their roof", [n / 20 for n in range(2, 21)], value=0.7, unit="%"),
             slider("launch", "A launch takes the host", [1, 2, 3, 4, 5, 7, 10, 15, 20, 30], value=5, unit="µs"),
             slider("load", "Loading an image takes", [0.1, 0.2, 0.5, 1, 2, 5, 10], value=1, unit="ms", idle="no_loader"),
             *(switch(name, LABELS[name], idle=idle.get(name, "")) for name in CURES),
@@ -171,7 +171,6 @@ def cures() -> Figure:
             readout("least", "With every cure", "s"),
             readout("mfu_before", "MFU as it is", "%"),
             readout("mfu", "MFU with these cures, at most", "%"),
-            readout("mfu_least", "MFU with every cure, at most", "%"),
             readout("faster", "Faster, at most", "×"),
             readout("after_launching", "The host launches for", "s"),
             readout("best", "The cure that could save most now", text={**CURES, "none": "none"}),
@@ -180,11 +179,11 @@ def cures() -> Figure:
         rows=along("row", [*ROWS.values()], _row),
         chart=_chart,
         table=[column("row", "Row"), *(column(f"ms_{bar}", title[0].upper() + title[1:], "ms") for bar, title in BARS.items())],
-        caption="A model, not a measurement, and every cure an upper bound. A kernel takes its FLOPs at the peak or its bytes at the bandwidth, the longer of both, at the share of these that you set; "
-        "kernels run one after the other while the host launches ahead, so the device waits only for launches that take longer than its kernels. "
-        "A fused chain reads its inputs and writes its results once. Fewer launches means one per step. Lower precision moves half of the bytes of all but the optimiser; fp32 is without TF32. A loader that works ahead is never waited for. "
+        caption="A model, not a measurement; every cure is an upper bound. A kernel takes its FLOPs at the peak or its bytes at the bandwidth, the longer of both, at the share that you set. "
+        "Kernels run one after the other while the host launches ahead, so the device waits only where launches take longer than kernels. "
+        "A fused chain reads its inputs and writes its results once. A CUDA graph is one launch. Lower precision halves all bytes but the optimiser's; fp32 is without TF32. A loader that works ahead is never waited for. "
         f"A batch {LARGER} times as large is charged to the samples of one step: a single request gets no faster, and memory is not checked. "
-        f"Llama reads {CONTEXT:,} cached tokens and GPT-2 trains on sequences of {CONTEXT:,}, with attention in eight kernels, forward and backward; ResNet-50 has a batch of 64; both train with AdamW(foreach=False). GELU works on 2²⁶ elements in fp32. "
-        "MFU has model FLOPs under EXACT over the peak in 16 bits, whatever the format is. " + peaks_note(DEVICES),
-        height=300,
+        f"Llama reads {CONTEXT:,} cached tokens; GPT-2 trains on sequences of {CONTEXT:,}, its attention in eight kernels; ResNet-50 has a batch of 64; both train with AdamW(foreach=False). GELU works on 2²⁶ elements in fp32. "
+        "MFU: model FLOPs under EXACT over the 16-bit peak, whatever the format. " + peaks_note(DEVICES),
+        height=250,
     )  # fmt: skip
