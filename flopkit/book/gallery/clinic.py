@@ -149,7 +149,13 @@ def _chart(s: Any) -> Any:
 
 def cures() -> Figure:
     """A step as a bar of rows, and what is left of it with the cures that the reader ticks."""
-    idle = {"launches": "no_launches", "half": "no_half", "flash": "no_flash", "ahead": "no_loader", "one": "no_optimizer"}
+    idle = {
+        "launches": "no_launches",
+        "half": "no_half",
+        "flash": "no_flash",
+        "ahead": "no_loader",
+        "one": "no_optimizer",
+    }
     return Figure(
         name="cures",
         title="A cure can gain no more than its rows take",

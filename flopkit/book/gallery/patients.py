@@ -72,8 +72,10 @@ def decode() -> dict[str, float]:
     shapes = [(d, q), (d, k), (d, k), (q, d), (d, f), (d, f), (f, d)]
 
     def products(tokens: int) -> Cost:
-        each = [dense(tokens=tokens, d_in=a, d_out=b) for a, b in shapes]
-        return layers * Cost.total("layer", each) + dense(tokens=tokens, d_in=d, d_out=net.vocab)
+        each_layer = [dense(tokens=tokens, d_in=a, d_out=b) for a, b in shapes]
+        return Cost.total(
+            "products", [layers * each for each in each_layer] + [dense(tokens=tokens, d_in=d, d_out=net.vocab)]
+        )
 
     core = layers * attention(
         batch=1, q=1, kv=CONTEXT, heads=mixer.heads, head_dim=mixer.head_dim, kv_heads=mixer.kv_heads
@@ -109,8 +111,10 @@ def gpt() -> dict[str, float]:
         return dense(**size) + dense_backward(**size)
 
     def products(batch: int) -> Cost:
-        each = [there_and_back(batch * seq, a, b, True) for a, b in shapes]
-        return layers * Cost.total("layer", each) + there_and_back(batch * seq, d, vocab, False)
+        each_layer = [there_and_back(batch * seq, a, b, True) for a, b in shapes]
+        return Cost.total(
+            "products", [layers * each for each in each_layer] + [there_and_back(batch * seq, d, vocab, False)]
+        )
 
     forward, backward = eager_kernels(tokens=seq, head_dim=head_dim, heads=heads, dtype=dtype)
     by_hand = [each for each in (*forward, *backward) if each.flops]
@@ -140,14 +144,15 @@ def gpt() -> dict[str, float]:
 def resnet() -> dict[str, float]:
     """A training step of ResNet-50 in bf16, whose main process loads its images."""
     kinds = cnn_kinds("resnet50")
-    passes = [(cnn, {}), (cnn_backward, {})]
+
+    def parts(batch: int) -> list[Cost]:
+        return [*cnn("resnet50", batch=batch).parts, *cnn_backward("resnet50", batch=batch).parts]
 
     def of(*chosen: str) -> Callable[[int], Cost]:
-        return lambda batch: Cost.total("parts", [part for make, _ in passes for part in make("resnet50", batch=batch).parts
-                                                  if kinds[part.name] in chosen])  # fmt: skip
+        return lambda batch: Cost.total("parts", [part for part in parts(batch) if kinds[part.name] in chosen])
 
     def sums(batch: int) -> Cost:
-        return Cost.total("sums", [part for make, _ in passes for part in make("resnet50", batch=batch).parts if part.name.endswith(".add")])  # fmt: skip
+        return Cost.total("sums", [part for part in parts(batch) if part.name.endswith(".add")])
 
     convolving = ("convolution", "pointwise", "depthwise", "dense")
     number = {kind: sum(kinds[part.name] == kind for part in cnn("resnet50").parts) for kind in set(kinds.values())}
@@ -172,7 +177,7 @@ def chain() -> dict[str, float]:
     }  # fmt: skip
 
 
-PATIENTS = {
+PATIENTS: dict[str, Callable[[], dict[str, float]]] = {
     "Llama-3.2-1B, decode, batch 1": decode,
     "GPT-2, training in fp32, batch 16": gpt,
     "ResNet-50, loads its own images": resnet,

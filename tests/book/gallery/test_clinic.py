@@ -62,7 +62,9 @@ def test_a_training_step_of_gpt_2_by_hand():
     assert by_hand == pytest.approx(1e3 * pairs * (6 * 2 * 64 / 67e12 + 5 * 4 / BANDWIDTH) / 0.7, rel=1e-12)
     # Seven products (scores once more), of visible pairs.
     assert fused == pytest.approx(1e3 * pairs * 1025 / 2048 * 7 * 2 * 64 / 67e12 / 0.7, rel=1e-12)
-    assert in_ms(patient=GPT, one=True)["optimizer"] == pytest.approx([1e3 * 124_439_808 * n / 0.7 / BANDWIDTH for n in (80, 28)])
+    assert in_ms(patient=GPT, one=True)["optimizer"] == pytest.approx(
+        [1e3 * 124_439_808 * n / 0.7 / BANDWIDTH for n in (80, 28)]
+    )
     needed = 6 * weights * tokens + 3 * 4 * 64 * pairs * 1025 / 2048
     step = FIGURE.at(patient=GPT)
     assert step["mfu_before"] == pytest.approx(needed / step["before"] / H100, rel=1e-12)
@@ -96,16 +98,23 @@ def test_gelu_and_adam_are_what_programs_of_single_operators_move():
     x, ones = torch.randn(64, 256, requires_grad=True), torch.ones(64, 256)
 
     def gelu():
-        torch.autograd.grad(0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3)))), x, ones)
+        torch.autograd.grad(
+            0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3)))), x, ones
+        )
 
     found, size = counted(gelu), 4 * x.numel()
-    assert found["forward"] == (GELU[0] * size, GELU_KERNELS[0]) and found["backward"] == (GELU[1] * size, GELU_KERNELS[1])
+    assert found["forward"] == (GELU[0] * size, GELU_KERNELS[0]) and found["backward"] == (
+        GELU[1] * size,
+        GELU_KERNELS[1],
+    )
     weight = torch.nn.Parameter(torch.randn(64, 256))
     weight.grad = torch.ones_like(weight)
     adam = torch.optim.AdamW([weight], foreach=False)
     adam.step()
     moved, calls = counted(adam.step)["optimizer"]
-    assert moved == pytest.approx(ADAM_LOOP * size, rel=1e-4) and calls == ADAM_KERNELS + 1  # one of them counts the steps, on the host
+    assert (
+        moved == pytest.approx(ADAM_LOOP * size, rel=1e-4) and calls == ADAM_KERNELS + 1
+    )  # one of them counts the steps, on the host
 
 
 def test_kernels_of_a_llama_in_single_operators():
@@ -125,7 +134,10 @@ def test_kernels_of_a_llama_in_single_operators():
         return torch.nn.functional.silu(x) * x
 
     assert counted(norm)["forward"][1] == LLAMA_KERNELS["norm"]
-    assert 2 * counted(turn)["forward"][1] == LLAMA_KERNELS["rotary"] and counted(gated)["forward"][1] == LLAMA_KERNELS["swiglu"]
+    assert (
+        2 * counted(turn)["forward"][1] == LLAMA_KERNELS["rotary"]
+        and counted(gated)["forward"][1] == LLAMA_KERNELS["swiglu"]
+    )
 
 
 @pytest.mark.parametrize("patient", PATIENTS)
@@ -149,5 +161,9 @@ def test_a_cure_gains_no_more_than_its_rows_take(patient):
 
 def test_the_cures_are_called_as_the_advice_is():
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(advising))) if isinstance(node, ast.Call)]
-    kinds = {call.args[0].value for call in calls if getattr(call.func, "id", "") == "Advice" and isinstance(call.args[0], ast.Constant)}
+    kinds = {
+        call.args[0].value
+        for call in calls
+        if getattr(call.func, "id", "") == "Advice" and isinstance(call.args[0], ast.Constant)
+    }
     assert set(CURES.values()) < kinds
