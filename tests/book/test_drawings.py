@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import itertools
 import os
 import re
@@ -18,6 +20,7 @@ from flopkit.book.gallery import rest
 from flopkit.charts import theme
 from flopkit.peers.asking import sure
 from flopkit.peers.tools import TOOLS
+from flopkit.profiling import advising
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in drawings.__all__ if name != "Drawing"]
@@ -362,6 +365,11 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.mla(q=5, kv=4), "q"),
         (lambda: drawings.prefill_and_decode(prompt=9), r"prefill_and_decode\(prompt=9\)"),
         (lambda: drawings.decode_bytes(batches=(1,)), "give two to five batches"),
+        (lambda: drawings.step_rows({}), "give one to 6 rows"),
+        (lambda: drawings.step_rows({f"row {i}": (1.0, 0.5) for i in range(7)}), "rows of 7"),
+        (lambda: drawings.step_rows({"matmuls": (1.0, 2.0)}), "no longer after the cure"),
+        (lambda: drawings.step_rows({"matmuls": (1.0, -1.0)}), "at least 0 s"),
+        (lambda: drawings.step_rows({"matmuls": (1.0, 1.0)}, "hope"), "cure='hope'.*nothing to draw"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(call, said):
@@ -999,3 +1007,49 @@ def test_zigzag_halves_are_equal(ranks):
     assert f"({100 * sum(blocks) / ranks / max(blocks):.3g} % if" in words(drawing)
     with pytest.raises(ValueError, match="ranks=7"):
         drawings.zigzag(7)
+
+
+# -- the clinic ---------------------------------------------------------------------------------------------------
+
+
+def test_what_must_stay_of_a_step_is_marked():
+    """Of 100 ms, attention takes 30 and must keep 6, a norm takes 10 and may go: 34 ms can be saved, and 100 / 66 is 1.52."""
+    rows = {"attention": (0.03, 0.006), "matmuls": (0.06, 0.06), "norm": (0.01, 0.0)}
+    drawing = drawings.step_rows(rows, "fused attention")
+    assert drawing.title == "Fused attention can save at most 34 % of this step, which is 1.52× as fast"
+    [saved], [stays] = drawing.marks("saved"), drawing.marks("stays")
+    widths = {f"{bar}: {name}": 356 * 10 * pair[i] for name, pair in rows.items() for i, bar in enumerate(("before", "after"))}  # fmt: skip
+    for name, wide in widths.items():
+        [bar] = drawing.marks(name)
+        assert bar.w == pytest.approx(wide)
+    [attention] = drawing.marks("after: attention")
+    assert inside(attention, stays) and stays.w == attention.w and saved.w == pytest.approx(356 * 0.34)
+    for bar in ("before", "after"):  # the row that stays as it is comes first, so that what is saved lies at the end
+        starts = [drawing.marks(f"{bar}: {name}")[0].x for name in ("matmuls", "attention", "norm")]
+        assert starts == sorted(starts) and starts[0] == 2
+    assert saved.box[2] == pytest.approx(358) and saved.x == pytest.approx(attention.box[2])
+    assert [drawing.marks(f"seconds of {name}")[0].text for name in rows] == ["30 ms → 6 ms", "60 ms", "10 ms → 0 s"]
+    assert "must still take 6 ms" in drawing.alt and "at least 66 ms, so that 34 ms" in drawing.alt
+
+
+def test_the_drawn_step_is_that_of_the_figure():
+    found = gallery.cures().at(patient="GPT-2, training in fp32, batch 16", flash=True)
+    saved = found["before"] - found["after"]
+    drawing = drawings.step_rows()
+    assert drawing.marks("saved")[0].w == pytest.approx(356 * saved / found["before"])
+    assert len([mark for canvas in drawing.canvases for mark in canvas.marks if mark.name.startswith("before: ")]) == 4
+
+
+def test_each_advice_of_a_profile_is_in_the_chart_once():
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(advising))) if isinstance(node, ast.Call)]
+    kinds = [call.args[0].value for call in calls if getattr(call.func, "id", "") == "Advice" and len(call.args) > 4]
+    assert len(kinds) > len(advising.RULES), "one of each rule, and the rows at their roof"
+    drawing = drawings.symptoms()
+    assert sorted(mark.text for mark in drawing.marks("cure")) == sorted(kinds)
+    assert all(f": {kind}" in drawing.alt for kind in kinds)
+    for sheet in drawing.canvases:  # an arrow from each symptom to its cure
+        cures = [mark for mark in sheet.marks if mark.name in ("cure", "other")]
+        arrows = [mark for mark in sheet.marks if mark.kind == "arrow"]
+        middles = [cure.y + cure.h / 2 for cure in cures]
+        assert [arrow.y for arrow in arrows] == pytest.approx(middles)
+        assert all(cure.x - 4 < arrow.box[2] < cure.x for arrow, cure in zip(arrows, cures, strict=True))

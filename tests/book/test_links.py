@@ -33,6 +33,7 @@ LINKED = {
     "16_decode": "batches, arithmetic intensity, ridge point, KV cache, prefill, decode, grouped-query attention, latent attention, sliding window, mixture of experts, meta, EXACT, TORCH, MFU, MBU",
     "17_many_gpus": "ranks, collective, all-reduce, Data parallelism, EXACT, reduce-scatter, all-gather, bus bandwidth, ZeRO",
     "18_splitting": "Tensor parallelism, pipeline, micro-batches, bubble, Expert parallelism, Context parallelism",
+    "19_clinic": "roofline, utilisation",
 }
 
 

@@ -57,6 +57,10 @@ EXTREMES = [
     drawings.schedules(stages=8, micro_batches=24),
     drawings.zigzag(ranks=2),
     drawings.zigzag(ranks=6),
+    drawings.step_rows({"matmuls": (0.123456, 0.0)}, "another algorithm"),
+    drawings.step_rows(
+        {f"row of operators {i}": (1.23456e-6 * i, 1.1e-6 * i) for i in range(1, 7)}, "synchronising calls"
+    ),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

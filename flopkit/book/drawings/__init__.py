@@ -4,6 +4,7 @@ from flopkit.book.drawings.backward import gradients, wanted_gradients
 from flopkit.book.drawings.bottlenecks import bottlenecks, inverted_bottleneck
 from flopkit.book.drawings.causal import causal_tiles
 from flopkit.book.drawings.checkpoints import kept_over_time
+from flopkit.book.drawings.clinic import step_rows, symptoms
 from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, tower
 from flopkit.book.drawings.drawing import Drawing
@@ -53,6 +54,8 @@ __all__ = [
     "schedules",
     "seen_calls",
     "six_flops",
+    "step_rows",
+    "symptoms",
     "tower",
     "transposed",
     "wanted_gradients",

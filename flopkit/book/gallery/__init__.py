@@ -6,6 +6,7 @@ from flopkit.book.gallery.attention_length import attention_crossing
 from flopkit.book.gallery.backward import backward_stack
 from flopkit.book.gallery.calculators import calculator
 from flopkit.book.gallery.checkpoints import recompute_policies
+from flopkit.book.gallery.clinic import cures
 from flopkit.book.gallery.cnns import cnn_anatomy
 from flopkit.book.gallery.conventions import what_counts
 from flopkit.book.gallery.conventions_of_models import conventions_compared
@@ -38,6 +39,7 @@ __all__ = [
     "cnn_anatomy",
     "conventions_compared",
     "convolution_cost",
+    "cures",
     "decode_throughput",
     "dense_roofline",
     "eager_and_flash",

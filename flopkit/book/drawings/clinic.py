@@ -1,0 +1,192 @@
+"""Where a step loses its time, and what could be done about it: a bar of rows, and a chart from symptom to cure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from flopkit.book.drawings.canvas import Canvas
+from flopkit.book.drawings.drawing import Drawing
+from flopkit.charts.theme import AMBER, BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, SKY
+from flopkit.units import percent, seconds, times
+
+__all__ = ["step_rows", "symptoms"]
+
+WIDE = 356
+COLOURS = [ORANGE, AMBER, BLUE, GREEN, PURPLE, SKY]  # as in the figure of the clinic
+
+
+def _gpt() -> dict[str, tuple[float, float]]:
+    """Rows of the clinic's training step of GPT-2, before and after its attention is fused."""
+    from flopkit.book.gallery.clinic import ROWS, cures
+
+    found = cures().at(patient="GPT-2, training in fp32, batch 16", flash=True)
+    rows = {title: (found[f"before_{name}"], found[f"after_{name}"]) for name, title in ROWS.items()}
+    return {title: pair for title, pair in rows.items() if any(pair)}
+
+
+def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str = "fused attention") -> Drawing:
+    """A step as a bar of rows, before and after one cure, with what must stay of the rows that it touches.
+
+    Parameters
+    ----------
+    rows : Mapping[str, tuple[float, float]], optional
+        Names of up to six rows, the seconds of each, and the least that the cure could leave of them. None: a training step of GPT-2 on an
+        H100 in fp32, as the figure of the clinic counts it.
+    cure : str, optional
+        What is changed.
+
+    Raises
+    ------
+    ValueError
+        For more rows, seconds below 0 or that a cure would add to, and a cure that touches no row.
+
+    Examples
+    --------
+    >>> step_rows({"matmuls": (0.06, 0.06), "attention": (0.04, 0.01)}).title
+    'Fused attention can save at most 30 % of this step, which is 1.43× as fast'
+    """
+    rows = _gpt() if rows is None else rows
+    if not 1 <= len(rows) <= len(COLOURS):
+        raise ValueError(f"step_rows(rows of {len(rows)}): give one to {len(COLOURS)} rows, for each has a colour; add up the others")  # fmt: skip
+    for name, (before, after) in rows.items():
+        if not 0 <= after <= before:
+            raise ValueError(f"step_rows({name!r}: {before!r}, {after!r}): a row takes at least 0 s, and no longer after the cure")  # fmt: skip
+    touched = [name for name, (before, after) in rows.items() if after < before]
+    if not touched:
+        raise ValueError(f"step_rows(cure={cure!r}): no row takes less after it, so there is nothing to draw")
+    order = [name for name in rows if name not in touched] + touched
+    colours = dict(zip(rows, COLOURS, strict=False))
+    whole, left = (sum(pair[i] for pair in rows.values()) for i in (0, 1))
+    canvas = Canvas(132 + 19 * (len(rows) + 2))
+    canvas.text(2, 10, f"Before: {seconds(whole)}", anchor="start", bold=True, name="before")
+    canvas.text(2, 66, f"After: at least {seconds(left)}", anchor="start", bold=True, name="after")
+    for i, (y, bar) in enumerate(((22.0, "before"), (78.0, "after"))):
+        x = 2.0
+        for name in order:
+            wide = WIDE * rows[name][i] / whole
+            stays = bar == "after" and name in touched
+            canvas.box(x, y, wide, 26, name=f"{bar}: {name}", colour=colours[name], fill=0.55, edge=0, round=0)
+            if stays and wide:
+                canvas.box(x, y - 3, wide, 32, name="stays", colour=INK, fill=0, edge=1.8, round=0)
+            x += wide
+        if bar == "after":
+            canvas.box(x, y, WIDE + 2 - x, 26, name="saved", colour=MUTED, fill=0, dash=True, round=0)
+    y = 128.0
+    for name, (before, after) in rows.items():
+        said = seconds(before) + f" → {seconds(after)}" * (name in touched)
+        canvas.box(2, y - 6, 12, 12, name="key", colour=colours[name], fill=0.55, edge=0)
+        canvas.text(20, y, name, anchor="start")
+        canvas.text(WIDE + 2, y, said, anchor="end", name=f"seconds of {name}")
+        y += 19
+    stay, saved = sum(rows[name][1] for name in touched), whole - left
+    for look, words, amount in (({"colour": INK, "edge": 1.8}, "must stay: the bound", stay), ({"dash": True}, "can be saved, at most", saved)):  # fmt: skip
+        canvas.box(2, y - 6, 12, 12, name="key", fill=0, round=0, **look)
+        canvas.text(20, y, words, anchor="start", bold=True)
+        canvas.text(WIDE + 2, y, seconds(amount), anchor="end", bold=True, name=words)
+        y += 19
+    faster = f"{times(whole / left)} as fast" if left else "over at once"
+    listed = ", ".join(f"{name} {seconds(pair[0])}" for name, pair in rows.items())
+    return Drawing(
+        "step-rows",
+        f"{cure[:1].upper()}{cure[1:]} can save at most {percent(saved / whole)} of this step, which is {faster}",
+        f"Two bars. A step of {seconds(whole)} is made of {listed}. After the cure, {cure}, {' and '.join(touched)} must still take {seconds(stay)}; the step then takes "
+        f"at least {seconds(left)}, so that {seconds(saved)}, {percent(saved / whole)}, are the most that can be saved.",
+        [canvas],
+    )
+
+
+# -- from symptom to cure -----------------------------------------------------------------------------------------
+
+
+class Symptom(NamedTuple):
+    """What a profile shows, and what `flopkit.Profile.advice` calls the cure; *other*: a cure that no rule of it names."""
+
+    seen: str
+    cure: str
+    other: bool = False
+
+
+SHEETS: dict[str, dict[tuple[str, str], list[Symptom]]] = {
+    "1. Is the device often idle?": {
+        ("Yes: it waits for", PURPLE): [
+            Symptom("launches of many small kernels", "fewer launches"),
+            Symptom("an update, parameter by parameter", "fused optimiser"),
+            Symptom(".item(), .cpu() or print in the loop", "synchronising calls"),
+            Symptom("its next batch", "data loader"),
+            Symptom("other devices", "overlap or split differently", other=True),
+        ],
+    },
+    "2. No: which rows are below their roof?": {
+        ("memory-bound rows", BLUE): [
+            Symptom("element-wise operators in a chain", "fuse"),
+            Symptom("attention's scores in memory", "fused attention"),
+            Symptom("matmuls with few rows", "larger batch"),
+            Symptom("kernels that turn layouts", "channels last"),
+        ],
+        ("compute-bound rows", ORANGE): [
+            Symptom("matmuls in fp32", "lower precision"),
+            Symptom("sizes that no tile divides", "multiples of eight"),
+        ],
+    },
+    "3. None: is all of its work needed?": {
+        ("No: leave it out", GREEN): [
+            Symptom("a forward pass that runs twice", "checkpoint less"),
+            Symptom("pairs that a mask hides", "is_causal"),
+            Symptom("logits that nobody reads", "head on all tokens"),
+        ],
+        ("Yes", MUTED): [
+            Symptom("rows at their roof", "nothing to gain here"),
+            Symptom("and still too slow", "another algorithm or device", other=True),
+        ],
+    },
+}  # fmt: skip
+
+
+def symptoms() -> Drawing:
+    """From what a profile shows to the cure, in three questions: idle or busy, below the roof or at it, needed or not.
+
+    Examples
+    --------
+    >>> len(symptoms().marks("cure"))
+    14
+    """
+    canvases = [_sheet(question, groups) for question, groups in SHEETS.items()]
+    for canvas in canvases:  # so that they begin at one height where they stand beside each other
+        canvas.height = max(each.height for each in canvases)
+    said = " ".join(
+        f"{question} "
+        + " ".join(
+            f"{group}: " + "; ".join(f"{seen}: {cure}" for seen, cure, _ in rows) + "."
+            for (group, _), rows in groups.items()
+        )
+        for question, groups in SHEETS.items()
+    )
+    return Drawing(
+        "symptoms",
+        "Ask first whether the device is idle, then which rows are below their roof",
+        f"A chart of three questions, each with symptoms and the cure of each. {said}",
+        canvases,
+    )
+
+
+def _sheet(question: str, groups: Mapping[tuple[str, str], list[Symptom]]) -> Canvas:
+    """One question, below it the symptoms and an arrow from each to its cure."""
+    height, gap, top = 38.0, 6.0, 40.0
+    canvas = Canvas(top + sum(24 + (height + gap) * len(rows) for rows in groups.values()))
+    canvas.box(0.6, 2, 358.8, 28, question, name="question", colour=INK, fill=0.06, bold=True, size=13)
+    y = top
+    for (group, colour), rows in groups.items():
+        canvas.text(2, y + 8, group, anchor="start", colour=colour, bold=True, name="group")
+        y += 22
+        for seen, cure, other in rows:
+            lines = textwrap.wrap(seen, 26)
+            first = y + height / 2 - (len(lines) - 1) * 7.4
+            for i, line in enumerate(lines):
+                canvas.text(2, first + 14.8 * i, line, anchor="start", name="symptom")
+            canvas.arrow(198, y + height / 2, 216, y + height / 2, colour=colour)
+            canvas.box(218, y, 141, height, *textwrap.wrap(cure, 17), name="other" if other else "cure", colour=colour, dash=other, size=12)  # fmt: skip
+            y += height + gap
+        y += 2
+    return canvas
