@@ -231,9 +231,9 @@ def cnn_anatomy() -> Figure:
         rows=along("title", list(NETWORKS), one_network),
         chart=chart,
         table=[column("title", "Network"), *(column(kind, label, "%") for kind, label in LABELS.items())],
-        caption="Forward passes at 224 × 224. Every operator runs by itself and finds nothing in a cache; the least time of a network "
-        "is the sum of theirs, a bound and not a measurement. Fused: a batch norm goes into the weights before it, an activation "
-        "into the GPU kernel before it, and a residual sum costs that GPU kernel the reading of one more map. Depthwise convolutions "
+        caption="Forward passes at 224 × 224. Every operator runs by itself and finds nothing in a cache. The least time of a network "
+        "is the sum over its operators, a bound and not a measurement. If fused, a batch norm goes into the weights before it, an activation "
+        "into the GPU kernel before it, and a residual sum only makes that GPU kernel read one more map. Depthwise convolutions "
         "run on the lanes, at the fp32 peak. “Convolution” is any full one with a kernel larger than 1 × 1. “Other” is residual "
         "sums, pooling and squeeze-and-excite's scaling (one factor per channel). Batch, device and fusion do not change the FLOPs. "
         + source_note(DEVICES),
