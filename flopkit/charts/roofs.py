@@ -264,6 +264,8 @@ def on_one_roof(
         for layer in layers
         if layer.rows
     )
+    if all(layer.ceilings == "datasheet" for layer in layers if layer.rows):
+        told = "Each roof is that of the device's datasheet"
     return Figure(
         name=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"), title=title, alt=conclusion, model=lambda s: None, controls=[],
         rows=along("measurement", keys, row), chart=chart, height=height, caption=f"{caption} {told}.".strip(),

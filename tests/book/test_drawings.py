@@ -431,7 +431,7 @@ def test_window_by_walking(size, kernel, stride, padding):
     assert {(int(down / cell), int(along / cell)) for down, along in middles} == set(ring) and len(middles) == len(ring)
     met = sum(r < kernel and c < kernel for r, c in ring)
     said = [mark.text for mark in drawing.marks("said")]
-    assert said[0].startswith(f"{side} a side: ({size} + 2·{padding} − {kernel}) / {stride} + 1")
+    assert said[0].startswith(f"{side} per side: ({size} + 2·{padding} − {kernel}) / {stride} + 1")
     assert ("rounded down" in said[0]) == (starts[-1] + kernel < padded)
     assert f"= {kernel**2} multiply-adds" in said[1]
     assert f"all {side**2}: {side**2 * kernel**2} multiply-adds" in said[2]
@@ -578,8 +578,8 @@ def test_mla_by_hand():
     assert drawing.marks("absorb")[0].text.endswith(f"{each / 1e6:.2f} MFLOPs")
     assert drawing.marks("bring up")[0].text.endswith(f"{each / 1e6:.2f} MFLOPs")
     expanded, absorbed = (mark.text for mark in drawing.marks("attention"))
-    assert expanded == f"attention: 2·(192 + 128) for each pair and head {2 * 320 * 128 * 4096 / 1e6:.1f} MFLOPs"
-    assert absorbed == f"attention: 2·(576 + 512) for each pair and head {2 * 1088 * 128 * 4096 / 1e9:.3f} GFLOPs"
+    assert expanded == f"attention: 2·(192 + 128) per pair and head {2 * 320 * 128 * 4096 / 1e6:.1f} MFLOPs"
+    assert absorbed == f"attention: 2·(576 + 512) per pair and head {2 * 1088 * 128 * 4096 / 1e9:.3f} GFLOPs"
     assert "3.4× as much" in drawing.alt  # 1,088 / 320
     assert touch(drawing) == {
         ("cache", "expand"), ("expand", "expanded"), ("expanded", "attention"), ("queries", "attention"), ("attention", "output"),

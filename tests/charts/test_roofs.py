@@ -25,6 +25,7 @@ def test_each_dot_is_a_share_of_its_own_device(layers):
 def test_the_plot_holds_every_dot_and_names_its_owner(layers):
     figure = on_one_roof(layers, "A title", "A conclusion.")
     assert "theirs: datasheet roof; mine: measured roof" in figure.caption and "nobody" not in figure.caption
+    assert on_one_roof(layers[:2], "A title", "A conclusion.").caption == "Each roof is that of the device's datasheet."
     axes = figure.spec()["layer"][1]["encoding"]
     for name, of in (("x", "intensity"), ("y", "rate")):
         low, high = axes[name]["scale"]["domain"]

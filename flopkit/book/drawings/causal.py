@@ -52,7 +52,7 @@ def causal_tiles(length: int = 1024, tile: int = 128) -> Drawing:
         bold=True,
     )
     canvas.text(left + width / 2, 32, "keys →", colour=MUTED)
-    canvas.text(0, 32, "queries ↓", colour=MUTED, anchor="start")
+    canvas.text(left, 32, "queries ↓", colour=MUTED, anchor="start")
     for row in range(side):
         # Left of the diagonal each key comes before each query of the tile and is visible; right of it none is.
         runs = {"full": (0, row), "cut": (row, row + 1), "skipped": (row + 1, side)}

@@ -40,7 +40,7 @@ def window(size: int = 5, kernel: int = 3, stride: int = 2, padding: int = 1) ->
     side = (padded - kernel) // stride + 1
     if padded > 10 or side < 2:
         raise ValueError(
-            f"window: a padded image of {padded} rows with {side} positions a side cannot be drawn; at most 10, and at least 2"
+            f"window: a padded image of {padded} rows with {side} positions per side cannot be drawn; at most 10, and at least 2"
         )
     cost = conv2d(batch=1, c_in=1, c_out=1, h_out=side, w_out=side, kernel=kernel, stride=stride)
     cell = min(26, 200 / padded)
@@ -87,7 +87,7 @@ def window(size: int = 5, kernel: int = 3, stride: int = 2, padding: int = 1) ->
     zeros = kernel**2 - max(0, kernel - padding) ** 2
     y = image.box[3] + 20
     said = [
-        f"{side} a side: ({size} + 2·{padding} − {kernel}) / {stride} + 1"
+        f"{side} per side: ({size} + 2·{padding} − {kernel}) / {stride} + 1"
         + ", rounded down" * bool((padded - kernel) % stride),
         f"each output: {kernel}·{kernel} = {count(cost.macs // side**2)} multiply-adds per input channel",
         f"all {side**2}: {count(cost.macs)} multiply-adds = {si(cost.flops, 'FLOPs')}",
@@ -102,7 +102,7 @@ def window(size: int = 5, kernel: int = 3, stride: int = 2, padding: int = 1) ->
         + ", those with padded zeros included" * bool(padding),
         f"A {kernel} by {kernel} window moves in steps of {stride} over a {size} by {size} image"
         + (f" with {padding} rows of zeros around it" if padding > 1 else " with a border of zeros" if padding else "")
-        + f" and makes {side} by {side} outputs. Each takes {cost.macs // side**2} multiply-adds for each input channel; "
+        + f" and makes {side} by {side} outputs. Each takes {cost.macs // side**2} multiply-adds per input channel; "
         f"at the corner {zeros} of them are with zeros.",
         [canvas],
     )
@@ -126,7 +126,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
     Examples
     --------
     >>> wiring(channels=4, groups=2).title
-    'With groups, outputs read fewer inputs: 16, 8 or 4 multiply-adds at a position, 1 × 1 kernel'
+    'With groups, outputs read fewer inputs: 16, 8 or 4 multiply-adds per position, 1 × 1 kernel'
     """
     whole("wiring", "channels", channels, 4, 8)
     whole("wiring", "groups", groups, 2, channels - 1)
@@ -159,7 +159,7 @@ def wiring(channels: int = 4, groups: int = 2) -> Drawing:
         canvas.lines(middle, y, count(cost.macs), "multiply-adds")
     return Drawing(
         "wiring",
-        f"With groups, outputs read fewer inputs: {found[0]}, {found[1]} or {found[2]} multiply-adds at a position, 1 × 1 kernel",
+        f"With groups, outputs read fewer inputs: {found[0]}, {found[1]} or {found[2]} multiply-adds per position, 1 × 1 kernel",
         f"{channels} input and {channels} output channels. Full: every input goes to every output, {found[0]} connections. In {groups} groups an input goes to the "
         f"{channels // groups} outputs of its own group, {found[1]} connections. Depthwise: each input goes to one output, {found[2]} connections.",
         [canvas],
@@ -217,7 +217,7 @@ def transposed(size: int = 3, kernel: int = 3, stride: int = 2) -> Drawing:
     return Drawing(
         "transposed",
         f"Each of {size**2} inputs scatters over {kernel**2} outputs: {count(cost.macs)} multiply-adds, counted at the input",
-        f"One number of a {size} by {size} input is multiplied by each of the {kernel**2} weights and scattered over a {kernel} by {kernel} block of the {side} by {side} output. "
+        f"One element of a {size} by {size} input is multiplied by each of the {kernel**2} weights and scattered over a {kernel} by {kernel} block of the {side} by {side} output. "
         f"The block of its neighbour lies {stride} further. Together the inputs take {count(cost.macs)} multiply-adds.",
         [canvas],
     )

@@ -41,7 +41,7 @@ class Drawing:
     --------
     >>> from flopkit.book import drawings
     >>> drawings.matrix_product(m=4, k=6, n=5).numbered("2.1").heading
-    'Figure 2.1. K multiply-adds make one result; each number of A is used N times, each of B M times'
+    'Figure 2.1. K multiply-adds make one result; each element of A is used N times, each of B M times'
     """
 
     name: str

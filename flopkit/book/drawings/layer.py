@@ -85,7 +85,7 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     return Drawing(
         "attention-layer",
         f"At {count(tokens, 'tokens')} scores and values take {percent(core)} of the FLOPs of this attention layer",
-        f"In {model_title(net.name)}, T tokens of {net.d_model} numbers become {mixer.heads} heads of queries and {mixer.kv_heads} of keys and of values, {mixer.head_dim} numbers each. "
+        f"In {model_title(net.name)}, T tokens of {net.d_model} elements become {mixer.heads} heads of queries and {mixer.kv_heads} of keys and of values, {mixer.head_dim} elements each. "
         f"Queries times keys make {mixer.heads} score matrices of T by T, {si(half, 'FLOPs')} at T = {count(tokens)} with the visible pairs counted; scores times values "
         f"take as much. The output projection brings the heads back to {net.d_model}. The four projections take {si(projections, 'FLOPs')}.",
         [canvas],

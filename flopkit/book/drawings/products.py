@@ -63,11 +63,11 @@ def matrix_product(m: int = 4, k: int = 6, n: int = 5) -> Drawing:
         f"= {si(product.flops, 'FLOPs')}", anchor="start",
     )  # fmt: skip
     foot = below + m * cell + 18
-    canvas.text(6, foot, f"Each number of A is used N = {n} times, along a row.", anchor="start", colour=BLUE)
-    canvas.text(6, foot + 18, f"Each number of B is used M = {m} times, down a column.", anchor="start", colour=ORANGE)
+    canvas.text(6, foot, f"Each element of A is used N = {n} times, along a row.", anchor="start", colour=BLUE)
+    canvas.text(6, foot + 18, f"Each element of B is used M = {m} times, down a column.", anchor="start", colour=ORANGE)
     return Drawing(
         "matrix-product",
-        "K multiply-adds make one result; each number of A is used N times, each of B M times",
+        "K multiply-adds make one result; each element of A is used N times, each of B M times",
         f"A, {m} by {k}, stands left of the result C and B, {k} by {n}, above it. {k} multiply-adds make one result, and "
         f"{product.macs} make all {m * n}. The marked row of A serves all {n} results of its row of C, and the marked column of B all {m} of its column.",
         [canvas],
@@ -189,7 +189,7 @@ def dot_product(k: int = 4096) -> Drawing:
     return Drawing(
         "dot-product",
         f"A dot product of length {count(k)} counts as {count(k)} FMAs, {count(product.flops)} FLOPs",
-        f"A running sum starts at zero and passes through a chain of {count(k)} fused multiply-adds, each with one number of a and one of b. "
+        f"A running sum starts at zero and passes through a chain of {count(k)} fused multiply-adds, each with one element of a and one of b. "
         f"On paper that is {count(product.macs)} multiplications and {count(adds)} additions; the chain also adds the first product to zero, "
         f"so {count(product.flops)} FLOPs are counted.",
         [canvas],

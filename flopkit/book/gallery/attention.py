@@ -17,7 +17,7 @@ __all__ = ["attention_pairs", "pairs_and_bytes"]
 
 ALL = 1024  # more query heads than any model has: one key-value head serves them all
 SHARING = {
-    "one for each query head (MHA)": 1,
+    "one per query head (MHA)": 1,
     "one for 2 query heads (GQA)": 2,
     "one for 4 query heads (GQA)": 4,
     "one for 8 query heads (GQA)": 8,
@@ -200,7 +200,7 @@ def attention_pairs() -> Figure:
             readout("flash", "Bytes, at least (flash)", "B"),
             readout("math", "Bytes, math kernel", "B"),
             readout("intensity", "Intensity, at most", "FLOP/B"),
-            readout("cache", "Keys and values a token", "B"),
+            readout("cache", "Keys and values per token", "B"),
         ],
         rows=along("mask"),
         chart=chart,
@@ -214,6 +214,6 @@ def attention_pairs() -> Figure:
         ],
         caption="One layer, one sequence, bf16; pairs are those of one head. The drawing is to scale, but a single query is drawn "
         "thick enough to see. A multiply-add is two FLOPs. The pairs that count are those of EXACT; torch's count is TORCH. Bytes are "
-        "the least that must move: a real kernel reads keys and values more than once where the chip's cache does not hold them. Keys and values are those that the core reads; where they are expanded from latents, the KV cache holds only the latents.",
+        "the least that must move. A real kernel reads keys and values more than once if they do not fit in the chip's cache. “Keys and values per token” are those that the core reads; if they are expanded from latents, the KV cache holds only the latents.",
         refused="uneven",
     )

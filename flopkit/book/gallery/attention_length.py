@@ -1,4 +1,4 @@
-"""The figure of the crossing: at which length the attention core costs as much as all other products."""
+"""The figure of the crossing: at which length the attention core costs as much as the rest of its layer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def core_and_rest(
     s.rest = s.projections + mlp * dense(tokens=1, d_in=d_model, d_out=d_ff).flops
     s.share = s.core / (s.core + s.rest)
     s.share_torch = s.torch / (s.torch + s.rest)
-    s.equal = length * s.rest / s.torch  # pairs of a token whose core costs as much as all else
+    s.equal = length * s.rest / s.torch  # pairs of a token whose core costs as much as the rest of the layer
     s.inside = 2 * s.equal - 1  # a causal token has (T + 1)/2 pairs on average
     spare = where(span > s.equal, span - s.equal, 1)
     s.beyond = span * (span - 1) / (2 * spare)  # past the window it has w − w(w − 1)/2T
@@ -53,7 +53,7 @@ def core_and_rest(
 
 
 def projections(d_model: Any, heads: Any, kv_heads: Any, head_dim: Any) -> Any:
-    """FLOPs for a token of the products to queries, keys and values, and of the output's."""
+    """FLOPs per token of the matmuls to queries, keys and values, and of the output's."""
     whole = multi_head_attention(batch=1, q=1, kv=1, d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
     return _without_core(whole)
 
@@ -75,7 +75,7 @@ def _without_core(layer: Any) -> Any:
 
 
 def attention_crossing() -> Figure:
-    """At which length the attention core costs as much as all other products of its layer."""
+    """At which length the attention core costs as much as the rest of its layer."""
     lengths = steps(256, 1048576)
     stops = sorted({*steps(256, 1048576, per_octave=2), 26624, 53247})  # where Llama-3-8B's two curves meet the line
 
@@ -87,7 +87,7 @@ def attention_crossing() -> Figure:
             scale=alt.Scale(type="log", domain=[180, 1048576], nice=False),
             axis=alt.Axis(values=[256, 1024, 4096, 16384, 65536, 262144, 1048576], format=",d"),
         )
-        y = alt.Y("flops:Q", title="FLOPs of a layer, for a token", **theme.log_scale(5e4, 3e11))
+        y = alt.Y("flops:Q", title="FLOPs per token of a layer", **theme.log_scale(5e4, 3e11))
 
         tooltip = [
             alt.Tooltip("length:Q", title="tokens", format=","),
@@ -95,8 +95,8 @@ def attention_crossing() -> Figure:
         ]
 
         curves = {
-            "rest": ("all other products", theme.GREEN, [1, 0]),
-            "torch": ("core, every score", theme.MUTED, [5, 4]),
+            "rest": ("projections and MLP", theme.GREEN, [1, 0]),
+            "torch": ("core, all pairs", theme.MUTED, [5, 4]),
             "core": ("core, visible pairs", theme.BLUE, [1, 0]),
         }
         lines = theme.curves(s.rows, curves, "flops", {"clip": True}, x=x, y=y, tooltip=tooltip)
@@ -125,14 +125,14 @@ def attention_crossing() -> Figure:
         d_model, heads, d_ff = (config[k] for k in ("hidden_size", "num_attention_heads", "intermediate_size"))
         return {"d_model": d_model, "heads": heads, "d_ff": d_ff}
 
-    llama = {"mask": "causal", "sharing": FOUR, "head": "128", "mlp": "three products (gated)", **sizes("llama-3-8b")}
+    llama = {"mask": "causal", "sharing": FOUR, "head": "128", "mlp": "three matmuls (gated)", **sizes("llama-3-8b")}
     gpt_2 = {"length": 1024, "d_model": 768, "heads": 12, "d_ff": 3072}
     return Figure(
         name="attention-crossing",
         title="At which length does the core cost as much as the rest of its layer?",
-        alt="A log-log plot of FLOPs for a token over the length of the sequence. All other products of a layer are a flat line at {rest}, for "
-        "they cost every token the same. The attention core rises in proportion to the length; under a window it levels off. With mask {mask} and "
-        "{length} it takes {core}, {share} of the layer. It equals the flat line at {crossing_torch} if every score counts, and if only the "
+        alt="A log-log plot of FLOPs per token over the length of the sequence. The projections and the MLP are a flat line at {rest}, because "
+        "they cost the same per token at any length. The attention core rises in proportion to the length; under a window it levels off. With mask {mask} and "
+        "{length} it takes {core}, {share} of the layer. It equals the flat line at {crossing_torch} if all pairs count, and if only the "
         "visible pairs do, at: {crossing}.",
         model=core_and_rest,
         controls=[
@@ -144,36 +144,36 @@ def attention_crossing() -> Figure:
             choice("sharing", "Key-value heads", SHARING, value=FOUR, idle="one_latent"),
             choice("head", "Head dimension", LAYERS, value="128"),
             slider("d_ff", "Width of the MLP", steps(1024, 65536, per_octave=2), value=14336),
-            choice("mlp", "MLP", {"three products (gated)": 3, "two products": 2}),
+            choice("mlp", "MLP", {"three matmuls (gated)": 3, "two matmuls": 2}),
         ],
         presets={
             "Llama-3-8B": llama,
             "Llama-3-70B": {**llama, **sizes("llama-3-70b"), "sharing": EIGHT},
             "Mistral-7B, window of 4,096": {**llama, "mask": "window", "span": 4096},
             "DeepSeek-V3": {**llama, **sizes("deepseek-v3"), "sharing": MHA, "head": "192, values 128 (latent)"},
-            "GPT-2": {**llama, **gpt_2, "sharing": MHA, "head": "64", "mlp": "two products"},
+            "GPT-2": {**llama, **gpt_2, "sharing": MHA, "head": "64", "mlp": "two matmuls"},
         },
         readouts=[
             readout("core", "Core, visible pairs", "FLOPs"),
-            readout("torch", "Core, every score", "FLOPs"),
-            readout("rest", "All other products", "FLOPs"),
+            readout("torch", "Core, all pairs", "FLOPs"),
+            readout("rest", "Projections and MLP", "FLOPs"),
             readout("share", "Core's share", "%"),
-            readout("share_torch", "Share, every score", "%"),
+            readout("share_torch", "Share, all pairs", "%"),
             readout("crossing", "Equal at", "tokens"),
-            readout("crossing_torch", "Equal, every score", "tokens"),
+            readout("crossing_torch", "Equal, all pairs", "tokens"),
         ],
         rows=along("length", lengths),
         chart=chart,
         table=[
             column("length", "Length", "tokens"),
             column("core", "Core, visible pairs", "FLOPs"),
-            column("torch", "Core, every score", "FLOPs"),
-            column("rest", "All other products", "FLOPs"),
+            column("torch", "Core, all pairs", "FLOPs"),
+            column("rest", "Projections and MLP", "FLOPs"),
             column("share", "Core's share", "%"),
         ],
-        caption="Forward FLOPs of one layer for one token, on average over the sequence; a multiply-add is two FLOPs. “Visible pairs” "
-        "is EXACT; “every score” is TORCH, which ignores masks and windows. Training triples the model FLOPs of all three curves; a flash "
-        "kernel also computes the scores again, so its core does 3.5 times the FLOPs of its forward pass. The output head, "
+        caption="Forward FLOPs of one layer per token, on average over the sequence; a multiply-add is two FLOPs. “Visible pairs” "
+        "is EXACT; “all pairs” is TORCH, which ignores masks and windows. Training triples the model FLOPs of all three curves; a flash "
+        "kernel also recomputes the scores, so its core does 3.5 times the FLOPs of its forward pass. The output head, "
         "norms, softmax and DeepSeek-V3's router are left out; its nine active experts are as wide as one MLP of 18,432. Without a "
         "window, a decode step costs what the dashed curve says, because its one query sees every key. (Latents are expanded here; "
         "DeepSeek's own decode absorbs.)",

@@ -211,7 +211,7 @@ def cnn_anatomy() -> Figure:
         title="Which layers cost FLOPs, and which cost time?",
         alt="Stacked bars of thirteen networks: the {show} of an image, split by kind of layer, in batches of {batch} on {device}. "
         "Fused into the convolutions: {fused}. The data table has every share. {network} has {flops}, moves {bytes} and "
-        "takes at least {seconds} an image.",
+        "takes at least {seconds} per image.",
         model=networks_on_device,
         controls=[
             choice("show", "Show", list(SHOWN)),
@@ -221,9 +221,9 @@ def cnn_anatomy() -> Figure:
             choice("fused", "Fused into the convolutions", FUSION),
         ],
         readouts=[
-            readout("flops", "FLOPs, an image", "FLOPs"),
-            readout("bytes", "Bytes, an image", "B"),
-            readout("seconds", "At least, an image", "s"),
+            readout("flops", "FLOPs per image", "FLOPs"),
+            readout("bytes", "Bytes per image", "B"),
+            readout("seconds", "Least time per image", "s"),
             readout("busy", "Of the peak, at most", "%"),
             readout("resnet50_work", "ResNet-50's FLOPs over these", "×"),
             readout("resnet50_time", "ResNet-50's time over this", "×"),
@@ -231,11 +231,11 @@ def cnn_anatomy() -> Figure:
         rows=along("title", list(NETWORKS), one_network),
         chart=chart,
         table=[column("title", "Network"), *(column(kind, label, "%") for kind, label in LABELS.items())],
-        caption="Forward passes at 224 × 224. Every operator runs by itself and finds nothing in a cache; the least time of a network "
-        "is the sum of theirs, a bound and not a measurement. Fused: a batch norm goes into the weights before it, an activation "
-        "into the GPU kernel before it, and a residual sum costs that GPU kernel the reading of one more map. Depthwise convolutions "
+        caption="Forward passes at 224 × 224. Every operator runs by itself and finds nothing in a cache. The least time of a network "
+        "is the sum over its operators, a bound and not a measurement. If fused, a batch norm goes into the weights before it, an activation "
+        "into the GPU kernel before it, and a residual sum only makes that GPU kernel read one more map. Depthwise convolutions "
         "run on the lanes, at the fp32 peak. “Convolution” is any full one with a kernel larger than 1 × 1. “Other” is residual "
-        "sums, pooling and squeeze-and-excite's scaling (one factor for each channel). Batch, device and fusion do not change the FLOPs. "
+        "sums, pooling and squeeze-and-excite's scaling (one factor per channel). Batch, device and fusion do not change the FLOPs. "
         + source_note(DEVICES),
         height=380,
     )

@@ -325,8 +325,8 @@ def what_counts() -> Figure:
             f"{TOOLS[tool]} {versions()[tool].split('.post')[0]}"
             for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")
         )
-        + " as run on a CPU. The other works: by the rules of these versions and of the documentation of TensorFlow, another framework, with "
-        "attention written out as two products. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as fvcore, ptflops and thop do. 2K FLOPs "
-        "have one addition more than the count on paper, which a bias could take; switching the bias on adds it again. ptflops counts each ReLU twice, so it can match by accident.",
+        + " as run on a CPU. The other works follow the rules of these versions and of the documentation of TensorFlow, another framework, with "
+        "attention written out as two matmuls. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as fvcore, ptflops and thop do. 2K FLOPs "
+        "have one addition more than the count on paper. A bias could take it, but switching the bias on adds another. ptflops counts each ReLU twice, so it can match by accident.",
         height=290,
     )

@@ -176,7 +176,7 @@ def test_the_installed_tools_count_so(figure, tool, layer, made):
 @pytest.mark.parametrize("tool", ["fvcore", "torch"])
 @pytest.mark.filterwarnings("ignore")
 def test_attention_counts_where_it_is_written_out(figure, tool):
-    """As two products, as the caption says; of the fused operator the same tools count nothing on a CPU."""
+    """As two matmuls, as the caption says; of the fused operator the same tools count nothing on a CPU."""
     torch = pytest.importorskip("torch")
     from flopkit.peers.asking import ask, sure
 
@@ -194,7 +194,7 @@ def test_attention_counts_where_it_is_written_out(figure, tool):
     qkv = (torch.ones(1, 12, 1024, 64),) * 3
     assert ask(tool, WrittenOut(), *qkv).value == prints(figure, ATTENTION)[TOOLS[tool]]
     assert ask(tool, Fused(), *qkv).value == 0
-    assert "written out as two products" in figure.caption
+    assert "written out as two matmuls" in figure.caption
 
 
 def test_printed_numbers_round_the_exact_ones(figure):
