@@ -122,7 +122,7 @@ def from_peak_to_bill() -> Figure:
         rows=along("bar", BARS, row),
         chart=chart,
         table=[column("bar", "Rate"), column("at_rate", "Of each device", "FLOP/s"), column("reported", "Utilisation", "%")],
-        caption="The format, the device and the best matmuls change every percentage, and none of them changes the bill: GPU hours are tokens over throughput and goodput. "
+        caption="At a given throughput, another format or device changes the percentages and not the bill: GPU hours are tokens over throughput and goodput. "
         "Blue bars are denominators, each with the utilisation that the run shows over it; orange bars are the run, as shares of this mix's peak. "
         f"FLOPs are EXACT's for sequences of {SEQ:,} tokens. torchtitan's authors measured the two rates of 8B on eight H100s with HBM2e, limited to 500 W. Goodput and tokens of these presets are examples, and the rate of 405B is what "
         "Meta's hours give with a goodput of 90 %. Best matmuls: Bekman's search, AMD's own for the MI300X. "
