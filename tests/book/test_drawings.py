@@ -507,7 +507,7 @@ def test_wanted_gradients_are_those_that_autograd_computes(chain):
         [box] = drawing.marks(f"layer {number}")
         reached = [arrow for arrow in drawing.marks("backward") if arrow.y + arrow.h == box.y]
         assert len(reached) == x.requires_grad, "the gradient comes to a layer if its output wants one"
-    assert f"{products} products backward, one for each gradient, against 3 forward" in drawing.title
+    assert f"{products} matmuls backward, one per gradient, against 3 forward" in drawing.title
     assert drawing.title.endswith(f": {float(f'{products / 3:.3g}'):g} times as much")
 
 

@@ -32,7 +32,7 @@ def gradients(tokens: int = 64, d_in: int = 4096, d_out: int = 16384) -> Drawing
     Examples
     --------
     >>> gradients(tokens=64, d_in=4096, d_out=16384).title
-    'One product forward, two backward, and each takes 8.59 GFLOPs'
+    'One matmul forward, two backward, and each takes 8.59 GFLOPs'
     """
     layer: dict[str, Any] = {"tokens": tokens, "d_in": d_in, "d_out": d_out}
     forward = dense(**layer).flops
@@ -66,7 +66,7 @@ def gradients(tokens: int = 64, d_in: int = 4096, d_out: int = 16384) -> Drawing
     canvas.height = y - 24
     return Drawing(
         "gradients",
-        f"One product forward, two backward, and each takes {si(forward, 'FLOPs')}",
+        f"One matmul forward, two backward, and each takes {si(forward, 'FLOPs')}",
         f"Y = X W takes {si(forward, 'FLOPs')}. dX = dY Wᵀ takes {si(for_input, 'FLOPs')}, and dW = Xᵀ dY {si(for_weight, 'FLOPs')}: the same three "
         f"sizes, {count(tokens)}, {count(d_in)} and {count(d_out)}, meet in each of them.",
         [canvas],
@@ -90,7 +90,7 @@ def wanted_gradients(*layers: str) -> Drawing:
     Examples
     --------
     >>> wanted_gradients("trained", "trained").title
-    '3 products backward, one for each gradient, against 2 forward: 1.5 times as much'
+    '3 matmuls backward, one per gradient, against 2 forward: 1.5 times as much'
     """
     chain = layers or ("frozen", "LoRA", "frozen", "trained")
     if not 2 <= len(chain) <= 6 or not set(chain) <= set(STATES):
@@ -139,13 +139,13 @@ def wanted_gradients(*layers: str) -> Drawing:
     canvas.arrow(36, y, 36, y - 22, name="forward")
     canvas.text(36, y + 10, "input", bold=True)
     if "LoRA" in chain:
-        canvas.text(354, y + 10, "adapters' small products left out", anchor="end", colour=MUTED)
+        canvas.text(354, y + 10, "adapters' small matmuls left out", anchor="end", colour=MUTED)
     products = backward // dense(**size).flops
     return Drawing(
         "wanted-gradients",
-        f"{products} products backward, one for each gradient, against {len(chain)} forward: {count(backward / forward, digits=3)} times as much",
+        f"{products} matmuls backward, one per gradient, against {len(chain)} forward: {count(backward / forward, digits=3)} times as much",
         f"A chain of {len(chain)} equal layers, from the loss down. " + " ".join(said)
-        + " The gradient of an input is wanted where something below is trained. An adapter's own products are small and not among those counted.",
+        + " The gradient of an input is wanted where something below is trained. An adapter's own matmuls are small and not among those counted.",
         [canvas],
     )  # fmt: skip
 

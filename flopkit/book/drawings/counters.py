@@ -14,7 +14,7 @@ __all__ = ["LEVELS", "seen_calls", "tower"]
 
 # Where a counter watches, how, who does, what passes by unseen. From the top of the tower. Trace and dispatcher both see operators.
 LEVELS = (
-    ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "products written in forward()"),
+    ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "matmuls written in forward()"),
     ("functions", "replaced or intercepted", "in part ptflops, ultralytics-thop,", "calflops, flopkit", "all other functions"),
     ("trace", "operators, read after a run", "fvcore", "", "operators without a rule"),
     ("dispatcher", "operators, as they run", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),

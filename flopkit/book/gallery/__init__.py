@@ -21,6 +21,7 @@ from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
 from flopkit.book.gallery.one_run import one_run
 from flopkit.book.gallery.parallel_step import parallel_step
+from flopkit.book.gallery.peak_to_bill import from_peak_to_bill
 from flopkit.book.gallery.pipelines import pipeline_playground
 from flopkit.book.gallery.predictions import predictions_held
 from flopkit.book.gallery.rest import layer_shares
@@ -45,6 +46,7 @@ __all__ = [
     "eager_and_flash",
     "eight_tools",
     "expert_loads",
+    "from_peak_to_bill",
     "gradient_exchange",
     "layer_shares",
     "layouts",

@@ -244,7 +244,7 @@ def backward_stack() -> Figure:
             *(column(what, label[0].upper() + label[1:], "×") for what, label in SEGMENTS.items()),
             column("times", "Backward", "×"),
         ],
-        caption="Matrix products only, one sequence. Sizes from the model's config. LoRA adapts all seven matrices of a layer. Training a layer's "
+        caption="Matmuls only, one sequence. Sizes from the model's config. LoRA adapts all seven matrices of a layer. Training a layer's "
         "matrices also trains the gains of its norms, which the share of trained weights leaves out. The embedding is a look-up and costs no matrix "
         "FLOPs, but if it is trained, the gradient has to reach it. A math kernel would also execute the pairs that the mask hides. “To its end” is a "
         "checkpoint without early stopping. PyTorch's older, re-entrant checkpoint also runs to its end.",
