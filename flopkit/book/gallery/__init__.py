@@ -15,6 +15,7 @@ from flopkit.book.gallery.data_parallel import gradient_exchange
 from flopkit.book.gallery.dense import dense_roofline
 from flopkit.book.gallery.experts import expert_loads
 from flopkit.book.gallery.flash import eager_and_flash
+from flopkit.book.gallery.fusing import fused_kernels
 from flopkit.book.gallery.layouts import layouts
 from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
@@ -43,6 +44,7 @@ __all__ = [
     "eager_and_flash",
     "eight_tools",
     "expert_loads",
+    "fused_kernels",
     "gradient_exchange",
     "layer_shares",
     "layouts",
