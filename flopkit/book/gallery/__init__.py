@@ -17,6 +17,7 @@ from flopkit.book.gallery.experts import expert_loads
 from flopkit.book.gallery.flash import eager_and_flash
 from flopkit.book.gallery.fusing import fused_kernels
 from flopkit.book.gallery.layouts import layouts
+from flopkit.book.gallery.lengths import token_growth
 from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
 from flopkit.book.gallery.one_run import one_run
@@ -57,6 +58,7 @@ __all__ = [
     "reached_roof",
     "recompute_policies",
     "six_n_error",
+    "token_growth",
     "utilisation_ceilings",
     "stopping_rules",
     "usual_mistakes",
