@@ -27,6 +27,7 @@ from flopkit.book.gallery.predictions import predictions_held
 from flopkit.book.gallery.rest import layer_shares
 from flopkit.book.gallery.roofs import reached_roof
 from flopkit.book.gallery.serving import decode_throughput
+from flopkit.book.gallery.sparse import sparse_and_dense
 from flopkit.book.gallery.study import utilisation_ceilings
 from flopkit.book.gallery.trace import rate_and_clock
 from flopkit.book.gallery.utilisation import usual_mistakes
@@ -60,6 +61,7 @@ __all__ = [
     "six_n_error",
     "token_growth",
     "utilisation_ceilings",
+    "sparse_and_dense",
     "stopping_rules",
     "usual_mistakes",
     "what_counts",
