@@ -202,7 +202,12 @@ def test_layer_tensors_by_hand():
         "attention, flash": 1.5 * stream, "o": stream + square, "residual sum": 2 * stream, "norm of the MLP": stream + gain,
         "gate, up": 2 * (stream + weight), "SwiGLU": 2 * hidden, "down": hidden + weight,
     }  # fmt: skip
-    written = dict.fromkeys(read, stream) | {"q, k, v": 1.5 * stream, "rotary": 1.25 * stream, "gate, up": 2 * hidden, "SwiGLU": hidden}
+    written = dict.fromkeys(read, stream) | {
+        "q, k, v": 1.5 * stream,
+        "rotary": 1.25 * stream,
+        "gate, up": 2 * hidden,
+        "SwiGLU": hidden,
+    }
     pixels = sheet.named("written by SwiGLU")[0].w / hidden
     for what, by_hand in (("read", read), ("written", written)):
         bars = {mark.name: mark.w for mark in sheet.marks if mark.name.startswith(f"{what} by")}

@@ -130,15 +130,26 @@ def layer_tensors(model: str = "llama-3-8b", tokens: int = 8192) -> Drawing:
         read = (moved - written) * unit
         canvas.text(left - 8, y + 9, name, anchor="end")
         canvas.box(left, y, read, 18, name=f"read by {name}", colour=MUTED, fill=0.45, edge=0, round=0)
-        canvas.box(left + read, y, written * unit, 18, name=f"written by {name}", colour=PURPLE, fill=0.45, edge=0, round=0)
+        canvas.box(
+            left + read, y, written * unit, 18, name=f"written by {name}", colour=PURPLE, fill=0.45, edge=0, round=0
+        )
         canvas.text(left + 6 + moved * unit, y + 9, si(moved, "B"), anchor="start", name="amount")
     total = si(sum(moved for _, moved, _ in bars), "B")
-    canvas.text(0, 36 + 26 * len(bars) + 14, f"together {total} for {count(tokens, 'tokens')} in bf16", anchor="start", bold=True, name="said")
+    canvas.text(
+        0,
+        36 + 26 * len(bars) + 14,
+        f"together {total} for {count(tokens, 'tokens')} in bf16",
+        anchor="start",
+        bold=True,
+        name="said",
+    )
     return Drawing(
         "layer-tensors",
         f"A layer of {model_title(net.name)} moves {total}; each kernel reads what another wrote",
         f"Bars of the bytes that each kernel of a layer reads, weights among them, and writes, {count(tokens, 'tokens')} in bf16: "
-        + ", ".join(f"{name} {si(moved - written, 'B')} read and {si(written, 'B')} written" for name, moved, written in bars)
+        + ", ".join(
+            f"{name} {si(moved - written, 'B')} read and {si(written, 'B')} written" for name, moved, written in bars
+        )
         + f". Together {total}.",
         [canvas],
     )

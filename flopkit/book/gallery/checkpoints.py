@@ -81,7 +81,9 @@ def numbers(name: str) -> dict[str, Any]:
         for one, two in zip(model.layer(seq=1).parts, model.layer(seq=2).parts, strict=True)
         if not one.flops
     }
-    cheap = [bytes_ for part, bytes_ in more.items() if part.endswith("_norm") or part in ("swiglu", "gelu", "gelu_tanh")]
+    cheap = [
+        bytes_ for part, bytes_ in more.items() if part.endswith("_norm") or part in ("swiglu", "gelu", "gelu_tanh")
+    ]
     matrix = 2 * model.d_model * block.mixer.heads * block.mixer.head_dim  # FLOPs of the output projection
     return {
         "layers": model.layers,
@@ -90,7 +92,9 @@ def numbers(name: str) -> dict[str, Any]:
         "layer": one.layers // model.layers - sum(each.bytes for each in one.kept if each.core),
         "sums": sum(each.bytes for each in one.kept if each.core),
         "scores": sum(each.bytes for each in scores.kept if each.core),  # a pair
-        "scores_moved": 2 * 2 * block.mixer.heads,  # a pair, by the softmax of a math kernel and by its products: once read, once written
+        "scores_moved": 2
+        * 2
+        * block.mixer.heads,  # a pair, by the softmax of a math kernel and by its products: once read, once written
         "logits": 4 * model.vocab,  # a tensor of them in fp32
         "ends": one.ends - 4 * model.vocab,  # without the log-probabilities
         "products": (full - cores) // model.layers,
@@ -101,7 +105,8 @@ def numbers(name: str) -> dict[str, Any]:
         # norms and activation: what need not be kept, and the bytes that running them again moves
         "cheap": sum(kept.get(each, 0) for each in ("attention, input", "mlp, input", "activated gate", "down, input")),
         "cheap_moved": sum(cheap),
-        "vector_moved": sum(more.values()) - more["mlp_sum"],  # of all such operators; the last one's result is not needed
+        "vector_moved": sum(more.values())
+        - more["mlp_sum"],  # of all such operators; the last one's result is not needed
         # of qkv, output, gate, up and down every second one: up of a gated MLP runs again, and the output of down is kept in place of the
         # input of the MLP's norm; of a plain MLP, whose down need not run, only this input goes
         "second": kept["up"] if block.mlp.gated else kept["mlp_norm, input"],
@@ -128,7 +133,9 @@ def policy_of_a_step(
     at_peak = s.of_core / device.peak
     s.core_seconds = where(kernel == 1, at_peak, maximum(at_peak, moved) + moved)
     _recipe(s, policy, loss, model, device)
-    hidden = where(s.back >= s.tokens * (model.ends + 3 * model.logits), "What runs again takes more than the loss.", "")
+    hidden = where(
+        s.back >= s.tokens * (model.ends + 3 * model.logits), "What runs again takes more than the loss.", ""
+    )
     s.no_loss = where(s.tokens <= CHUNK, f"These are no more than {CHUNK:,} tokens, one chunk.", hidden)
     s.fits = where(s.total <= s.limit, "yes", "no")
     s.passes = s.hardware / s.forward
@@ -194,7 +201,9 @@ def recompute_policies() -> Figure:
         from flopkit.arithmetic import vega
 
         wide = alt.Scale(domainMin=0, domainMax={"expr": f"({vega(s.widest)}) / 1e9"}, nice=False)
-        x = alt.X("gigabytes:Q", title="GB of one GPU", scale=wide, axis=alt.Axis(format=",~r", tickCount=5, labelBound=True))
+        x = alt.X(
+            "gigabytes:Q", title="GB of one GPU", scale=wide, axis=alt.Axis(format=",~r", tickCount=5, labelBound=True)
+        )
         y = alt.Y(
             "added:Q", title="least time added, of the step's matmuls",
             scale=alt.Scale(zero=True, padding=22, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34),
@@ -225,7 +234,13 @@ def recompute_policies() -> Figure:
             shape=alt.Shape(
                 "of_loss:N",
                 scale=alt.Scale(domain=list(LOSSES), range=["circle", "diamond"]),
-                legend=alt.Legend(offset=30, labelExpr="'loss: ' + datum.label", symbolFillColor=theme.MUTED, symbolStrokeColor=theme.MUTED, **legend),
+                legend=alt.Legend(
+                    offset=30,
+                    labelExpr="'loss: ' + datum.label",
+                    symbolFillColor=theme.MUTED,
+                    symbolStrokeColor=theme.MUTED,
+                    **legend,
+                ),
             ),
             opacity=alt.condition("datum.best", alt.value(1), alt.value(0.35)),
             tooltip=[
@@ -246,7 +261,12 @@ def recompute_policies() -> Figure:
         ]
         ring = here.mark_point(filled=False, size=260, strokeWidth=2, color=theme.INK).encode(x=x, y=y, tooltip=tip)
         side = f"({vega(s.total)}) > ({vega(s.widest)}) / 2"
-        look = {"align": alt.ExprRef(f"{side} ? 'right' : 'left'"), "dx": alt.ExprRef(f"{side} ? -13 : 13"), "dy": -9, "fontWeight": 600}
+        look = {
+            "align": alt.ExprRef(f"{side} ? 'right' : 'left'"),
+            "dx": alt.ExprRef(f"{side} ? -13 : 13"),
+            "dy": -9,
+            "fontWeight": 600,
+        }
         chosen = theme.words(here, look, x=x, y=y, text="policy:N")
         return alt.layer(rule, frontier, points, ring, *name, *chosen)
 

@@ -77,7 +77,9 @@ def kernels_of_a_layer(
     s.of_gate_up = where(gated, inside.bytes, where(shared, once.bytes, 2 * wide.bytes))
     s.of_swiglu = where(gated, 0, act.bytes)
     s.bytes = sum(getattr(s, f"of_{name}") for name in OPERATORS)
-    s.widest = 1.25 * reduce(maximum, [getattr(s, f"of_{name}") for name in OPERATORS])  # of the axis, with room for a number
+    s.widest = 1.25 * reduce(
+        maximum, [getattr(s, f"of_{name}") for name in OPERATORS]
+    )  # of the axis, with room for a number
     others = ("sum_before", "sum", "norm", "mlp_norm", "rotary", "swiglu")
     s.others = sum(getattr(s, f"of_{name}") for name in others) / s.bytes
     s.kernels = (
@@ -108,7 +110,11 @@ def fused_kernels() -> Figure:
         alt = need("altair")
         room = {"expr": f"({vega(s.widest)}) / 1e6"}
         y = alt.Y("operator:N", title=None, sort=list(OPERATORS.values()), axis=alt.Axis(minExtent=122, labelLimit=0))
-        x = {"title": "MB moved", "axis": alt.Axis(format=",~r", tickCount=4), "scale": alt.Scale(domainMin=0, domainMax=room, nice=False)}
+        x = {
+            "title": "MB moved",
+            "axis": alt.Axis(format=",~r", tickCount=4),
+            "scale": alt.Scale(domainMin=0, domainMax=room, nice=False),
+        }
         rows = s.rows.transform_calculate(
             megabytes="datum.moved / 1e6",
             label="datum.moved == 0 ? 'fused' : format(datum.moved / 1e6, ',.0f')",
@@ -156,9 +162,14 @@ def fused_kernels() -> Figure:
             "Nothing fused": apart,
             "A fusing compiler": {**apart, "flash": True, "sums": "with the norm after"},
             "Everything": {
-                "flash": True, "sums": "in the matmul before", "gated": True, "turned": True, "merged": True, "shared": True,
+                "flash": True,
+                "sums": "in the matmul before",
+                "gated": True,
+                "turned": True,
+                "merged": True,
+                "shared": True,
             },
-        },  # fmt: skip
+        },
         readouts=[
             readout("bytes", "Bytes of the layer", "B"),
             readout("kernels", "Kernels"),

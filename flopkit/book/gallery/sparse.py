@@ -65,7 +65,9 @@ def time_of_experts(s: Any, *, sizes: Any, tokens: Any, gpus: Any, device: Any) 
         gained = once.flops / (MANY * n) / device.ridge - each
         setattr(s, f"{name}_knee", where(gained > 0, stored / where(gained > 0, gained, 1), 0))
         setattr(s, f"{name}_from", where(gained > 0, ceil_div(getattr(s, f"{name}_knee"), 1), "never"))
-    s.sparse_rate = 6 * sizes.top_k * sizes.d_model * sizes.d_ff / device.peak  # seconds of a token's FLOPs, without the router
+    s.sparse_rate = (
+        6 * sizes.top_k * sizes.d_model * sizes.d_ff / device.peak
+    )  # seconds of a token's FLOPs, without the router
     s.whole_rate = 6 * sizes.experts * sizes.d_model * sizes.d_ff / device.peak
     s.weights = sizes.experts / s.shared_by * 3 * sizes.d_model * sizes.d_ff * device.bits / 8
     # a row out and one back for each choice of another GPU's expert
@@ -109,7 +111,8 @@ def sparse_and_dense() -> Figure:
             .transform_fold(list(LAYERS), as_=["layer", "tokens"])
             .transform_filter("datum.tokens > 0")
             .transform_calculate(
-                result="datum.layer + '_ms'", ms="1000 * datum.tokens * (datum.layer == 'whole' ? datum.full : datum.per)"
+                result="datum.layer + '_ms'",
+                ms="1000 * datum.tokens * (datum.layer == 'whole' ? datum.full : datum.per)",
             )
         )
         return alt.layer(lines, marks(knees, size=150, filled=False, strokeWidth=2), marks(here, size=70))
@@ -147,6 +150,7 @@ def sparse_and_dense() -> Figure:
         ],
         caption="One layer, forward pass, balanced load, without shared experts; each token is read and written once, and the experts read as many of "
         "their weights as the batch can reach. Full size: a dense layer as wide as all experts together. GPUs that share the experts each bring "
-        "their own tokens, and there are no more of them than experts; the time leaves out the exchange. Rings: the least time changes from bytes to FLOPs. " + peaks_note(PAIRS),
+        "their own tokens, and there are no more of them than experts; the time leaves out the exchange. Rings: the least time changes from bytes to FLOPs. "
+        + peaks_note(PAIRS),
         height=300,
     )

@@ -153,7 +153,9 @@ def test_the_frontier_and_what_lies_behind_it():
         rows = FIGURE.rows(**settings)
         beaten = [
             any(
-                b["total"] <= a["total"] and b["added"] <= a["added"] and (b["total"], b["added"]) != (a["total"], a["added"])
+                b["total"] <= a["total"]
+                and b["added"] <= a["added"]
+                and (b["total"], b["added"]) != (a["total"], a["added"])
                 for b in rows
             )
             for a in rows

@@ -11,7 +11,11 @@ from flopkit.book.gallery.rest import MODELS
 
 FIGURE = fused_kernels()
 ALONE, PAIR, BEFORE = SUMS
-S, H, W = 2 * 8192 * 4096, 2 * 8192 * 14336, 2 * 4096 * 14336  # bytes of Llama-3-8B: stream, hidden features, a matrix of the MLP
+S, H, W = (
+    2 * 8192 * 4096,
+    2 * 8192 * 14336,
+    2 * 4096 * 14336,
+)  # bytes of Llama-3-8B: stream, hidden features, a matrix of the MLP
 PARTS = {
     "residual sum before": ["mlp_sum"],
     "norm": ["attention_norm"],
@@ -57,14 +61,18 @@ def test_each_boundary_by_hand():
     for (control, value), saved in by_hand.items():
         assert start - FIGURE.at(**{control: value})["bytes"] == saved, control
     both = FIGURE.at(gated=True, shared=True)["bytes"]
-    assert both == FIGURE.at(gated=True)["bytes"] and FIGURE.idle(gated=True) == {"shared": FIGURE.at(gated=True)["in_one"]}
+    assert both == FIGURE.at(gated=True)["bytes"] and FIGURE.idle(gated=True) == {
+        "shared": FIGURE.at(gated=True)["in_one"]
+    }
     # boundaries save independently of each other, but for that one
     for some in itertools.combinations([each for each in by_hand if each[0] not in ("flash", "shared")], 3):
         settings = dict(some)
         if len(settings) == 3:
             assert start - FIGURE.at(**settings)["bytes"] == sum(by_hand[each] for each in some)
     bars = moved(gated=True, sums=BEFORE)
-    assert bars["gate, up"] == S + 2 * W + H and bars["SwiGLU"] == bars["residual sum"] == bars["residual sum before"] == 0
+    assert (
+        bars["gate, up"] == S + 2 * W + H and bars["SwiGLU"] == bars["residual sum"] == bars["residual sum before"] == 0
+    )
     assert bars["down"] == H + W + 2 * S and bars["norm"] == 2 * S + 2 * 4096
 
 

@@ -53,7 +53,9 @@ def test_only_the_attention_of_a_hybrid_grows(key, layers, wide):
 def test_a_counter_that_takes_all_pairs_sees_no_window():
     """Llama-3-8B and Mistral-7B v0.1 have the same layers: under TORCH they differ by the head alone, under EXACT by 17 times."""
     every, visible = (FIGURE.at(length=2**20, pairs=pairs) for pairs in (TORCH, EXACT))
-    assert every["mistral"] / every["llama"] == pytest.approx((LLAMA + 2 * 32 * 4096 * SHORT) / (MISTRAL + 2 * 32 * 4096 * SHORT), rel=0.01)
+    assert every["mistral"] / every["llama"] == pytest.approx(
+        (LLAMA + 2 * 32 * 4096 * SHORT) / (MISTRAL + 2 * 32 * 4096 * SHORT), rel=0.01
+    )
     assert visible["llama"] / visible["mistral"] > 16
     ranks = sorted(MODELS, key=visible.get)
     assert ranks == ["mistral", "nemotron", "gemma", "qwen", "llama"]

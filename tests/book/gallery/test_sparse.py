@@ -53,4 +53,8 @@ def test_gpus_that_share_the_experts():
     assert many["sparse_seconds"] == pytest.approx((many["weights"] + 4 * 128 * 7168) / 3.35e12, rel=0.01)
     assert many["sparse_from"] < alone["sparse_from"] / 60
     assert many["active_seconds"] == alone["active_seconds"]
-    assert FIGURE.at(sizes=MIXTRAL, gpus=64)["weights"] == FIGURE.at(sizes=MIXTRAL, gpus=8)["weights"] == 2 * 3 * 4096 * 14336
+    assert (
+        FIGURE.at(sizes=MIXTRAL, gpus=64)["weights"]
+        == FIGURE.at(sizes=MIXTRAL, gpus=8)["weights"]
+        == 2 * 3 * 4096 * 14336
+    )
