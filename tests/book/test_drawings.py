@@ -16,7 +16,7 @@ import pytest
 import flopkit as fk
 from flopkit.book import drawings, gallery
 from flopkit.book.drawings.titles import model_title
-from flopkit.book.gallery import rest
+from flopkit.book.gallery import fusing, rest
 from flopkit.charts import theme
 from flopkit.peers.asking import sure
 from flopkit.peers.tools import TOOLS
@@ -197,37 +197,31 @@ def test_blocks_of_two_networks_by_hand():
 
 def test_layer_tensors_by_hand():
     """Llama-3-8B at 8,192 tokens in bf16: a tensor of width 4,096 has 67.1 MB, one of width 14,336 234.9 MB."""
-    drawing = drawings.layer_tensors()
-    before, after = drawing.canvases
-    stream, hidden, weight = 2 * 8192 * 4096, 2 * 8192 * 14336, 2 * 4096 * 14336
-    [act], [both], [joined] = (sheet.named(f"bytes of {name}") for sheet, name in
-                               ((before, "SwiGLU"), (before, "gate, up"), (after, "gate, up + SwiGLU")))  # fmt: skip
-    pixels = act.w / (3 * hidden)
-    assert both.w == pytest.approx(pixels * 2 * (stream + weight + hidden))
-    assert joined.w == pytest.approx(pixels * (stream + 2 * weight + hidden))
-    assert [bar.w for bar in before.named("bytes of residual sum")] == pytest.approx([pixels * 3 * stream] * 2)
-    assert [bar.w for bar in after.named("bytes of sum + norm")] == pytest.approx(
-        [pixels * (4 * stream + 2 * 4096)] * 2
-    )
-    figure = gallery.layer_shares()
-    start, fused = figure.at(), figure.at(fused="SwiGLU and rotary, too")
-    for sheet, at in ((before, start), (after, fused)):
-        bars = [mark.w for mark in sheet.marks if mark.name.startswith("bytes of")]
-        assert sum(bars) == pytest.approx(pixels * at["bytes"], rel=1e-9)
-        [said] = sheet.named("said")
-        assert said.text.endswith(f"other operators {100 * at['rest_bytes']:.1f} %")
+    [sheet] = drawings.layer_tensors().canvases
+    stream, hidden, weight, gain = 2 * 8192 * 4096, 2 * 8192 * 14336, 2 * 4096 * 14336, 2 * 4096
+    square, angles = 2 * 4096 * 4096, 2 * 8192 * 128
+    read = {
+        "residual sum before": 2 * stream, "norm": stream + gain, "q, k, v": 3 * stream + 1.5 * square, "rotary": 1.25 * stream + angles,
+        "attention, flash": 1.5 * stream, "o": stream + square, "residual sum": 2 * stream, "norm of the MLP": stream + gain,
+        "gate, up": 2 * (stream + weight), "SwiGLU": 2 * hidden, "down": hidden + weight,
+    }  # fmt: skip
+    written = dict.fromkeys(read, stream) | {
+        "q, k, v": 1.5 * stream,
+        "rotary": 1.25 * stream,
+        "gate, up": 2 * hidden,
+        "SwiGLU": hidden,
+    }
+    pixels = sheet.named("written by SwiGLU")[0].w / hidden
+    for what, by_hand in (("read", read), ("written", written)):
+        bars = {mark.name: mark.w for mark in sheet.marks if mark.name.startswith(f"{what} by")}
+        assert bars == pytest.approx({f"{what} by {name}": pixels * each for name, each in by_hand.items()})
+    assert sum(read.values()) + sum(written.values()) == gallery.fused_kernels().at()["bytes"]
 
 
 def test_orange_is_for_matmuls_in_all_figures_of_chapter_5():
-    steps, layer = drawings.norm_steps(), drawings.layer_tensors()
-    assert not {theme.ORANGE, theme.BLUE} & set(re.findall("#[0-9a-f]{6}", steps.html()))
-    matmuls = {"q, k, v", "q, k, v + rotary", "attention, flash", "o", "gate, up", "gate, up + SwiGLU", "down"}
-    for sheet in layer.canvases:
-        bars = {mark.name.removeprefix("bytes of "): mark for mark in sheet.marks if mark.name.startswith("bytes of ")}
-        assert {name for name, bar in bars.items() if theme.ORANGE in bar.svg} == {
-            name for name in bars if name in matmuls and "+" not in name
-        }
-        assert {name for name, bar in bars.items() if theme.BLUE in bar.svg} == set(bars) - matmuls
+    for drawing in (drawings.norm_steps(), drawings.layer_tensors()):  # read and written
+        assert not {theme.ORANGE, theme.BLUE} & set(re.findall("#[0-9a-f]{6}", drawing.html()))
+    assert fusing.KINDS == {fusing.MATMUL: theme.ORANGE, fusing.OTHER: theme.BLUE, fusing.BOTH: theme.GREEN}
     ranges = dict(zip(rest.KINDS, rest.COLOURS, strict=True))
     assert ranges["products"] == theme.ORANGE and theme.ORANGE not in [
         ranges[name] for name in ("norm", "sums", "rotary")

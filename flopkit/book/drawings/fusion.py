@@ -1,4 +1,4 @@
-"""What fusing saves: the steps of a norm, each a kernel or all in one, and the kernels of a layer before and after."""
+"""What fusing can save: the steps of a norm, each a kernel or all in one, and what the kernels of a layer read and write."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
 from flopkit.book.drawings.titles import model_title
-from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE
-from flopkit.cost import Cost
+from flopkit.charts.theme import MUTED, PURPLE
 from flopkit.dtypes import nbytes
 from flopkit.layers.normalisations import rms_norm
 from flopkit.models import MLP, Attention, load
-from flopkit.units import count, percent, si
+from flopkit.units import count, si
 
 __all__ = ["layer_tensors", "norm_steps"]
 
@@ -81,7 +80,7 @@ def norm_steps(d: int = 4096) -> Drawing:
 
 
 def layer_tensors(model: str = "llama-3-8b", tokens: int = 8192) -> Drawing:
-    """The bytes of each kernel of a layer: every operator a kernel, and with the operators between the matmuls fused.
+    """The bytes that each kernel of a layer reads and writes, where every operator is a kernel of its own.
 
     Parameters
     ----------
@@ -98,7 +97,7 @@ def layer_tensors(model: str = "llama-3-8b", tokens: int = 8192) -> Drawing:
     Examples
     --------
     >>> layer_tensors().title
-    'Fused, a layer of Llama-3-8B moves 2.181 GB instead of 3.492 GB'
+    'A layer of Llama-3-8B moves 3.492 GB; each kernel reads what another wrote'
     """
     whole("layer_tensors", "tokens", tokens, 1, 2**20)
     net: Any = load(model)
@@ -110,56 +109,47 @@ def layer_tensors(model: str = "llama-3-8b", tokens: int = 8192) -> Drawing:
             f"layer_tensors({model!r}): the drawing has RMS norms, rotary positions and SwiGLU, as a Llama has"
         )
     stream, hidden = tokens * net.d_model, tokens * block.mlp.d_ff
-    qkv = cost["q_proj"] + cost["k_proj"] + cost["v_proj"]
-    both = cost["gate_proj"] + cost["up_proj"]
-    apart = [
-        ("residual sum", cost["mlp_sum"]), ("norm", cost["attention_norm"]), ("q, k, v", qkv), ("rotary", cost["rotary"]),
-        ("attention, flash", cost["attention"]), ("o", cost["o_proj"]), ("residual sum", cost["attention_sum"]),
-        ("norm", cost["mlp_norm"]), ("gate, up", both), ("SwiGLU", cost["swiglu"]), ("down", cost["down_proj"]),
+    heads = tokens * block.mixer.heads * block.mixer.head_dim
+    keys = tokens * block.mixer.kv_heads * block.mixer.head_dim
+    # a kernel, its parts, and the elements that it writes
+    kernels = [
+        ("residual sum before", ("mlp_sum",), stream), ("norm", ("attention_norm",), stream),
+        ("q, k, v", ("q_proj", "k_proj", "v_proj"), heads + 2 * keys), ("rotary", ("rotary",), heads + keys),
+        ("attention, flash", ("attention",), heads), ("o", ("o_proj",), stream), ("residual sum", ("attention_sum",), stream),
+        ("norm of the MLP", ("mlp_norm",), stream), ("gate, up", ("gate_proj", "up_proj"), 2 * hidden), ("SwiGLU", ("swiglu",), hidden),
+        ("down", ("down_proj",), stream),
     ]  # fmt: skip
-    fused = [
-        ("sum + norm", (cost["mlp_sum"] + cost["attention_norm"]).fused(not_read=stream)),
-        ("q, k, v + rotary", qkv),  # turned before they are written; the table of angles is left out
-        ("attention, flash", cost["attention"]),
-        ("o", cost["o_proj"]),
-        ("sum + norm", (cost["attention_sum"] + cost["mlp_norm"]).fused(not_read=stream)),
-        ("gate, up + SwiGLU", (both + cost["swiglu"]).fused(not_written=2 * hidden, not_read=2 * hidden + stream)),
-        ("down", cost["down_proj"]),
-    ]
-    others = {"residual sum", "norm", "rotary", "SwiGLU", "sum + norm"}
-    longest = max(each.bytes for _, each in apart)
-    sheets, totals = [], []
-    for title, kernels in (("each operator by itself", apart), ("sums, SwiGLU and rotary fused", fused)):
-        canvas = Canvas(68 + 26 * len(kernels) + 34)
-        canvas.text(0, 10, title, anchor="start", bold=True)
-        for x, colour, words in (
-            (0, ORANGE, "matmuls"),
-            (82, BLUE, "other operators"),
-            (204, GREEN, "both in one kernel"),
-        ):
-            if colour != GREEN or kernels is fused:
-                canvas.box(x, 27, 12, 12, colour=colour, fill=0.5, edge=0)
-                canvas.text(x + 18, 33, words, anchor="start", colour=MUTED)
-        for i, (name, each) in enumerate(kernels):
-            y, wide = 56 + 26 * i, each.bytes / longest * 150
-            colour = BLUE if name in others else ORANGE if "+" not in name else GREEN
-            canvas.text(126, y + 9, name, anchor="end")
-            canvas.box(134, y, wide, 18, name=f"bytes of {name}", colour=colour, fill=0.5, edge=0, round=0)
-            canvas.text(140 + wide, y + 9, si(each.bytes, "B"), anchor="start", name="amount")
-        total = Cost.total("layer", [each for _, each in kernels])
-        totals.append(total.bytes)
-        own = sum(each.bytes for name, each in kernels if name in others)
-        words = f"together {si(total.bytes, 'B')}, other operators {percent(own / total.bytes)}"
-        canvas.text(0, 56 + 26 * len(kernels) + 16, words, anchor="start", bold=True, name="said")
-        sheets.append(canvas)
-    before, after = totals
+    bars = [(name, sum(cost[part].bytes for part in parts), nbytes(out, "bf16")) for name, parts, out in kernels]
+    left, longest = 142, max(moved for _, moved, _ in bars)
+    canvas = Canvas(40 + 26 * len(bars) + 32)
+    for x, colour, words in ((left, MUTED, "read"), (left + 70, PURPLE, "written")):
+        canvas.box(x, 8, 12, 12, colour=colour, fill=0.45, edge=0)
+        canvas.text(x + 18, 14, words, anchor="start")
+    for i, (name, moved, written) in enumerate(bars):
+        y, unit = 36 + 26 * i, 140 / longest
+        read = (moved - written) * unit
+        canvas.text(left - 8, y + 9, name, anchor="end")
+        canvas.box(left, y, read, 18, name=f"read by {name}", colour=MUTED, fill=0.45, edge=0, round=0)
+        canvas.box(
+            left + read, y, written * unit, 18, name=f"written by {name}", colour=PURPLE, fill=0.45, edge=0, round=0
+        )
+        canvas.text(left + 6 + moved * unit, y + 9, si(moved, "B"), anchor="start", name="amount")
+    total = si(sum(moved for _, moved, _ in bars), "B")
+    canvas.text(
+        0,
+        36 + 26 * len(bars) + 14,
+        f"together {total} for {count(tokens, 'tokens')} in bf16",
+        anchor="start",
+        bold=True,
+        name="said",
+    )
     return Drawing(
         "layer-tensors",
-        f"Fused, a layer of {model_title(net.name)} moves {si(after, 'B')} instead of {si(before, 'B')}",
-        f"Bars of bytes, {count(tokens, 'tokens')} in bf16. Each operator by itself: "
-        + ", ".join(f"{name} {si(each.bytes, 'B')}" for name, each in apart)
-        + ". Fused: "
-        + ", ".join(f"{name} {si(each.bytes, 'B')}" for name, each in fused)
-        + f". Together {si(before, 'B')} and {si(after, 'B')}.",
-        sheets,
+        f"A layer of {model_title(net.name)} moves {total}; each kernel reads what another wrote",
+        f"Bars of the bytes that each kernel of a layer reads, weights among them, and writes, {count(tokens, 'tokens')} in bf16: "
+        + ", ".join(
+            f"{name} {si(moved - written, 'B')} read and {si(written, 'B')} written" for name, moved, written in bars
+        )
+        + f". Together {total}.",
+        [canvas],
     )

@@ -16,7 +16,9 @@ from flopkit.book.gallery.data_parallel import gradient_exchange
 from flopkit.book.gallery.dense import dense_roofline
 from flopkit.book.gallery.experts import expert_loads
 from flopkit.book.gallery.flash import eager_and_flash
+from flopkit.book.gallery.fusing import fused_kernels
 from flopkit.book.gallery.layouts import layouts
+from flopkit.book.gallery.lengths import token_growth
 from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
 from flopkit.book.gallery.one_run import one_run
@@ -27,6 +29,7 @@ from flopkit.book.gallery.predictions import predictions_held
 from flopkit.book.gallery.rest import layer_shares
 from flopkit.book.gallery.roofs import reached_roof
 from flopkit.book.gallery.serving import decode_throughput
+from flopkit.book.gallery.sparse import sparse_and_dense
 from flopkit.book.gallery.study import utilisation_ceilings
 from flopkit.book.gallery.trace import rate_and_clock
 from flopkit.book.gallery.utilisation import usual_mistakes
@@ -47,6 +50,7 @@ __all__ = [
     "eight_tools",
     "expert_loads",
     "from_peak_to_bill",
+    "fused_kernels",
     "gradient_exchange",
     "layer_shares",
     "layouts",
@@ -59,7 +63,9 @@ __all__ = [
     "reached_roof",
     "recompute_policies",
     "six_n_error",
+    "token_growth",
     "utilisation_ceilings",
+    "sparse_and_dense",
     "stopping_rules",
     "usual_mistakes",
     "what_counts",

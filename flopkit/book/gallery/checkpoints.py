@@ -1,4 +1,4 @@
-"""The figure of the chapter on checkpointing: what each recompute policy leaves in memory, and what it executes for that."""
+"""The figure of the chapter on checkpointing: what each recompute policy leaves in memory, and the time that it takes for that."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from flopkit.charts import theme
 from flopkit.charts.figure import Figure
 from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
+from flopkit.charts.readings import pick
 from flopkit.devices import device, memory_of
 from flopkit.models.catalogue import load
 from flopkit.training.memory import state_bytes
@@ -23,12 +24,19 @@ MODELS = {
     "Llama-3-70B": "llama-3-70b",
     "GPT-3 175B": "gpt-3-175b",
 }
-POLICIES: dict[str, dict[str, int]] = {
-    "none": {"full": 0, "every": 0, "core": 0},
-    "attention core": {"full": 0, "every": 0, "core": 1},
-    "segments of 2 layers": {"full": 0, "every": 2, "core": 0},
-    "every layer": {"full": 1, "every": 0, "core": 0},
+_NOTHING: dict[str, float] = {"layers": 0, "every": 0, "core": 0, "cheap": 0, "second": 0}
+POLICIES: dict[str, dict[str, float]] = {
+    "none": _NOTHING,
+    "attention core": {**_NOTHING, "core": 1},
+    "norms and activation": {**_NOTHING, "cheap": 1},
+    "these + every 2nd matmul": {**_NOTHING, "cheap": 1, "second": 1},
+    "every 2nd layer": {**_NOTHING, "layers": 0.5},
+    "segments of 2 layers": {**_NOTHING, "every": 2},
+    "segments of 4 layers": {**_NOTHING, "every": 4},
+    "every layer": {**_NOTHING, "layers": 1},
 }
+"""A policy: the share of the layers that run again one by one, the layers of a segment, and what of a layer runs again."""
+COLOURS = [theme.INK, theme.PURPLE, theme.BLUE, theme.SKY, theme.AMBER, theme.GREEN, theme.MUTED, theme.ORANGE]
 STATES = {
     "16 bytes: mixed, Adam": sum(state_bytes("mixed", "adam")),
     "18 bytes: the same, fp32 gradients": sum(state_bytes("mixed-fp32-gradients", "adam")),
@@ -43,22 +51,40 @@ CARDS = {
     "H200 (141 GB)": "h200-sxm",
     "MI300X (192 GB)": "mi300x",
 }
-MEMORIES = {shown: memory_of(device(name)) for shown, name in CARDS.items()}
+GPUS = {
+    shown: {"memory": memory_of(device(name)), "peak": device(name).peak("bf16"), "bandwidth": device(name).bandwidth}
+    for shown, name in CARDS.items()
+}
 KERNELS = {"flash": 1, "math": 0}
 CHUNK = 1024
 LOSSES = {"all tokens at once": 0, f"chunks of {CHUNK:,} tokens": 1}
 
 
+RECIPES = [(policy, loss) for policy in POLICIES for loss in LOSSES.values()]
+
+
 @cache
 def numbers(name: str) -> dict[str, Any]:
     """Bytes and FLOPs of a model for a token, or for a pair of tokens that meet: every policy is made of these."""
-    model = load(name)
+    model: Any = load(name)
     one = model.train_memory(seq=1)
     scores = model.train_memory(seq=1, kernel="math")
     forward = model.train_step(seq=1)
     cores = model.train_step(seq=1, recompute="selective").checkpointed.flops
     full = model.train_step(seq=1, recompute="full").checkpointed.flops
     stopped = model.train_step(seq=1, recompute="full", early_stop=True).checkpointed.flops
+    kept = {each.name: each.bytes for each in one.kept}
+    block = model.blocks[0][0]
+    # of an operator, for a token more; a norm's gain is read once
+    more = {
+        two.name: two.bytes - one.bytes
+        for one, two in zip(model.layer(seq=1).parts, model.layer(seq=2).parts, strict=True)
+        if not one.flops
+    }
+    cheap = [
+        bytes_ for part, bytes_ in more.items() if part.endswith("_norm") or part in ("swiglu", "gelu", "gelu_tanh")
+    ]
+    matrix = 2 * model.d_model * block.mixer.heads * block.mixer.head_dim  # FLOPs of the output projection
     return {
         "layers": model.layers,
         "params": model.params,
@@ -66,6 +92,9 @@ def numbers(name: str) -> dict[str, Any]:
         "layer": one.layers // model.layers - sum(each.bytes for each in one.kept if each.core),
         "sums": sum(each.bytes for each in one.kept if each.core),
         "scores": sum(each.bytes for each in scores.kept if each.core),  # a pair
+        "scores_moved": 2
+        * 2
+        * block.mixer.heads,  # a pair, by the softmax of a math kernel and by its products: once read, once written
         "logits": 4 * model.vocab,  # a tensor of them in fp32
         "ends": one.ends - 4 * model.vocab,  # without the log-probabilities
         "products": (full - cores) // model.layers,
@@ -73,51 +102,96 @@ def numbers(name: str) -> dict[str, Any]:
         "again": forward.scores_again.flops // model.layers,
         "last": (full - stopped) // model.layers,
         "head": forward.forward.flops - full,
+        # norms and activation: what need not be kept, and the bytes that running them again moves
+        "cheap": sum(kept.get(each, 0) for each in ("attention, input", "mlp, input", "activated gate", "down, input")),
+        "cheap_moved": sum(cheap),
+        "vector_moved": sum(more.values())
+        - more["mlp_sum"],  # of all such operators; the last one's result is not needed
+        # of qkv, output, gate, up and down every second one: up of a gated MLP runs again, and the output of down is kept in place of the
+        # input of the MLP's norm; of a plain MLP, whose down need not run, only this input goes
+        "second": kept["up"] if block.mlp.gated else kept["mlp_norm, input"],
+        "second_again": matrix + 2 * model.d_model * block.mlp.d_ff * block.mlp.gated,
     }
 
 
 def policy_of_a_step(
-    s: Any, *, model: Any, policy: Any, length: Any, batch: Any, kernel: Any, loss: Any, each_param: Any, gpus: Any, memory: Any
+    s: Any, *, policy: Any, model: Any, length: Any, batch: Any, kernel: Any, loss: Any, each_param: Any, gpus: Any, device: Any
 ) -> None:  # fmt: skip
-    """Memory of one GPU at its fullest and FLOPs of one step under a recompute policy."""
-    tokens, pairs, seen = batch * length, batch * length * length, batch * length * (length + 1) / 2
-    core = where(kernel == 1, tokens * model.sums, pairs * model.scores)
-    edge, layer = tokens * model.edge, tokens * model.layer + core
+    """Memory of one GPU at its fullest, FLOPs of one step and least time of what it repeats, under a recompute policy."""
+    s.tokens, s.pairs, s.seen = batch * length, batch * length * length, batch * length * (length + 1) / 2
+    s.states = each_param * model.params / gpus
+    s.limit = 1 * device.memory
+    s.core = where(kernel == 1, s.tokens * model.sums, s.pairs * model.scores)
+    s.layer = s.tokens * model.layer + s.core
+    s.of_core = s.seen * model.core
+    s.of_layer = s.tokens * model.products + s.of_core
+    s.forward = model.layers * s.of_layer + s.tokens * model.head
+    s.model_flops = 3 * s.forward
+    s.flash = kernel * model.layers * s.seen * model.again
+    # a math kernel's products write and read scores, and so does the softmax between them
+    moved = s.pairs * model.scores_moved / device.bandwidth
+    at_peak = s.of_core / device.peak
+    s.core_seconds = where(kernel == 1, at_peak, maximum(at_peak, moved) + moved)
+    _recipe(s, policy, loss, model, device)
+    hidden = where(
+        s.back >= s.tokens * (model.ends + 3 * model.logits), "What runs again takes more than the loss.", ""
+    )
+    s.no_loss = where(s.tokens <= CHUNK, f"These are no more than {CHUNK:,} tokens, one chunk.", hidden)
+    s.fits = where(s.total <= s.limit, "yes", "no")
+    s.passes = s.hardware / s.forward
+    s.executed = s.hardware / s.model_flops
+    s.widest = 1.06 * maximum(
+        model.layers * s.layer + s.tokens * (model.ends + 3 * model.logits) + s.states, s.limit
+    )  # of the axis
+
+
+def _recipe(s: Any, policy: Any, loss: Any, model: Any, device: Any) -> None:
+    """What depends on the policy and on the loss."""
+    edge = s.tokens * model.edge
+    # layers that run again, and those of them whose last product does not
     each = where(policy.every > 0, policy.every, 1)
     segments = where(policy.every > 0, model.layers / each, 1)
-    in_segments = (segments - 1) * edge + each * layer
-    apart = model.layers * (layer - policy.core * core)
-    s.kept = where(policy.full == 1, model.layers * edge, where(policy.every > 0, in_segments, apart))
+    whole = where(policy.every > 0, model.layers - each, policy.layers * model.layers)
+    ends = where(policy.every > 0, segments - 1, whole)
+    s.dropped = policy.core * s.core + s.tokens * (policy.cheap * model.cheap + policy.second * model.second)
+    apart = model.layers * (policy.layers * edge + (1 - policy.layers) * (s.layer - s.dropped))
+    s.kept = where(policy.every > 0, (segments - 1) * edge + each * s.layer, apart)
     # log-probabilities, their gradient and that of the logits; when layers run again, these are gone
-    s.of_loss = 3 * model.logits * where(loss == 1, minimum(tokens, CHUNK), tokens)
-    s.one_chunk = where(tokens <= CHUNK, f"These are no more than {CHUNK:,} tokens, one chunk.", "")
-    s.back = where(policy.full == 1, layer - edge, policy.core * core)
-    s.rest = maximum(tokens * model.ends + s.of_loss, s.back)
+    of_loss = 3 * model.logits * where(loss == 1, minimum(s.tokens, CHUNK), s.tokens)
+    s.back = where(policy.layers > 0, s.layer - edge, s.dropped)
+    s.rest = maximum(s.tokens * model.ends + of_loss, s.back)
     s.activations = s.kept + s.rest
-    s.states = each_param * model.params / gpus
     s.total = s.activations + s.states
-    s.limit = 1 * memory
-    s.used = s.total / memory
-    s.fits = where(s.total <= memory, "yes", "no")
-    s.without = model.layers * layer + tokens * model.ends + s.of_loss
-    s.saved = 1 - s.activations / s.without
-    s.top = 1.3 * maximum(s.without + s.states, memory)
 
-    of_layer, of_core = tokens * model.products + seen * model.core, seen * model.core
-    forward = model.layers * of_layer + tokens * model.head
-    whole = policy.full * model.layers + where(policy.every > 0, model.layers - each, 0)  # layers that run again
-    # and those whose last product does not
-    ends = policy.full * model.layers + where(policy.every > 0, segments - 1, 0)
-    s.again = whole * of_layer - ends * tokens * model.last + policy.core * model.layers * of_core
-    s.flash = kernel * model.layers * seen * model.again
-    s.model_flops = 3 * forward
-    s.hardware = s.model_flops + s.again + s.flash
-    s.passes = s.hardware / forward
-    s.executed = s.hardware / s.model_flops
+    products = whole * s.tokens * model.products - ends * s.tokens * model.last
+    products = products + policy.second * model.layers * s.tokens * model.second_again
+    cores = whole + policy.core * model.layers
+    moved = s.tokens * (whole * model.vector_moved + policy.cheap * model.layers * model.cheap_moved)
+    s.hardware = s.model_flops + products + cores * s.of_core + s.flash
+    s.seconds = products / device.peak + cores * s.core_seconds + moved / device.bandwidth
+    s.added = s.seconds / (s.model_flops / device.peak)
+
+
+class _Chosen:
+    """The fields of the policy of a row."""
+
+    def __init__(self, recipe: Any) -> None:
+        for field in _NOTHING:
+            setattr(self, field, pick(recipe, {i: POLICIES[policy][field] for i, (policy, _) in enumerate(RECIPES)}))
+
+
+def one_recipe(r: Any, *, recipe: Any, model: Any, device: Any, **_: Any) -> None:
+    """A point: a policy, with the loss of all tokens at once or in chunks."""
+    policy = _Chosen(recipe)
+    names = {value: name for name, value in LOSSES.items()}
+    r.recompute = pick(recipe, {i: name for i, (name, _) in enumerate(RECIPES)})
+    r.of_loss = pick(recipe, {i: names[loss] for i, (_, loss) in enumerate(RECIPES)})
+    _recipe(r, policy, pick(recipe, {i: loss for i, (_, loss) in enumerate(RECIPES)}), model, device)
+    r.over = r.hardware / r.model_flops
 
 
 def recompute_policies() -> Figure:
-    """Recompute policies side by side: memory of a GPU, and FLOPs executed for each FLOP of the model.
+    """Recompute policies side by side: memory of a GPU against the least time that recomputing adds, and which of them no other beats.
 
     GPT-2 and GPT-3 are counted past their learned positions, too.
     """
@@ -126,73 +200,96 @@ def recompute_policies() -> Figure:
         alt = need("altair")
         from flopkit.arithmetic import vega
 
-        parts = {
-            "states": "weights, gradients, optimiser",
-            "kept": "kept by layers",
-            "rest": "loss, or a layer run again",
-        }
-        # the extent: the name of the chosen policy is bold, and wider than Vega reckons with
-        y = alt.Y(
-            "policy:N", title=None, sort=list(POLICIES),
-            axis=alt.Axis(minExtent=128, labelFontWeight={"condition": {"test": "datum.value == policy", "value": "bold"}, "value": "normal"}),
-        )  # fmt: skip
-        scale = alt.Scale(domainMin=0, domainMax={"expr": f"({vega(s.top)}) / 1e9"}, nice=False)
-        x = {"title": "GB of one GPU", "scale": scale, "axis": alt.Axis(format=",~r", tickCount=5, labelBound=True)}
-        bars = (
-            s.rows.transform_fold(list(parts), as_=["part", "bytes"])
-            .transform_calculate(
-                gigabytes="datum.bytes / 1e9",
-                label=f"({parts})[datum.part]",
-                place=f"indexof({list(parts)}, datum.part)",
-            )
-            .mark_bar()
-            .encode(
-                y=y,
-                x=alt.X("gigabytes:Q", **x),
-                color=alt.Color(
-                    "label:N",
-                    title=None,
-                    scale=alt.Scale(domain=list(parts.values()), range=[theme.BLUE, theme.ORANGE, theme.GREEN]),
-                    legend=alt.Legend(columns=1, symbolType="square", labelLimit=0),
-                ),
-                opacity=alt.condition("datum.policy == policy", alt.value(1), alt.value(0.55)),
-                order=alt.Order("place:Q"),
-                tooltip=[
-                    alt.Tooltip("policy:N", title="recompute"),
-                    alt.Tooltip("label:N", title="part"),
-                    alt.Tooltip("gigabytes:Q", title="GB", format=".4~s"),
-                ],
-            )
+        wide = alt.Scale(domainMin=0, domainMax={"expr": f"({vega(s.widest)}) / 1e9"}, nice=False)
+        x = alt.X(
+            "gigabytes:Q", title="GB of one GPU", scale=wide, axis=alt.Axis(format=",~r", tickCount=5, labelBound=True)
         )
-        # in a column of their own, beyond the longest bar and the limit
-        words = s.rows.transform_calculate(label="format(datum.executed, '.3f') + '×'")
-        look = {"align": "right", "fontWeight": 600}
-        words = theme.words(words, look, y=y, x=alt.value("width"), text="label:N")
+        y = alt.Y(
+            "added:Q", title="least time added, of the step's matmuls",
+            scale=alt.Scale(zero=True, padding=22, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34),
+        )  # fmt: skip
+        # no other recipe takes less memory and as little time
+        order = [alt.SortField(field) for field in ("total", "added", "recipe")]
+        before = alt.WindowFieldDef(**{"op": "lag", "field": "least", "param": 1, "as": "before"})
+        rows = (
+            s.rows.transform_calculate(gigabytes="datum.total / 1e9")
+            .transform_window(least="min(added)", frame=[None, 0], sort=order)
+            .transform_window([before], sort=order)
+            .transform_calculate(best="!isValid(datum.before) || datum.added < datum.before - 1e-9")
+        )
+        frontier = (
+            rows.transform_filter("datum.best")
+            .mark_line(interpolate="step-after", color=theme.MUTED, strokeWidth=1.5, clip=True)
+            .encode(x=x, y=y, order=alt.Order("gigabytes:Q"))
+        )
+        legend = {"title": None, "columnPadding": 8, "symbolSize": 80}
+        points = rows.mark_point(size=90).encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                "recompute:N",
+                scale=alt.Scale(domain=list(POLICIES), range=COLOURS),
+                legend=alt.Legend(orient="bottom", columns=2, symbolType="circle", labelFontSize=11, **legend),
+            ),
+            shape=alt.Shape(
+                "of_loss:N",
+                scale=alt.Scale(domain=list(LOSSES), range=["circle", "diamond"]),
+                legend=alt.Legend(
+                    offset=30,
+                    labelExpr="'loss: ' + datum.label",
+                    symbolFillColor=theme.MUTED,
+                    symbolStrokeColor=theme.MUTED,
+                    **legend,
+                ),
+            ),
+            opacity=alt.condition("datum.best", alt.value(1), alt.value(0.35)),
+            tooltip=[
+                alt.Tooltip("recompute:N", title="recompute"),
+                alt.Tooltip("of_loss:N", title="loss of"),
+                alt.Tooltip("gigabytes:Q", title="GB", format=".4~s"),
+                alt.Tooltip("added:Q", title="least time added", format=".1%"),
+            ],
+        )
         limit = s.now(gigabytes=s.limit / 1e9).transform_calculate(label="format(datum.gigabytes, '.0f') + ' GB'")
-        at = alt.X("gigabytes:Q", **x)
-        rule = limit.mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5).encode(x=at)
-        name = theme.words(limit, {"align": "left", "dx": 4}, x=at, y=alt.value(7), text="label:N")
-        return alt.layer(bars, rule, *name, *words)
+        rule = limit.mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5).encode(x=x)
+        name = theme.words(limit, {"align": "right", "dx": -4}, x=x, y=alt.value(7), text="label:N")
+        here = s.now("added", "policy", gigabytes=s.total / 1e9)
+        tip = [
+            alt.Tooltip("policy:N", title="chosen"),
+            alt.Tooltip("gigabytes:Q", title="GB", format=".4~s"),
+            alt.Tooltip("added:Q", title="least time added", format=".1%"),
+        ]
+        ring = here.mark_point(filled=False, size=260, strokeWidth=2, color=theme.INK).encode(x=x, y=y, tooltip=tip)
+        side = f"({vega(s.total)}) > ({vega(s.widest)}) / 2"
+        look = {
+            "align": alt.ExprRef(f"{side} ? 'right' : 'left'"),
+            "dx": alt.ExprRef(f"{side} ? -13 : 13"),
+            "dy": -9,
+            "fontWeight": 600,
+        }
+        chosen = theme.words(here, look, x=x, y=y, text="policy:N")
+        return alt.layer(rule, frontier, points, ring, *name, *chosen)
 
-    one, large = {"batch": 1, "memory": "H100 (80 GB)"}, {"batch": 1, "gpus": 512, "memory": "H100 (80 GB)"}
+    one, large = {"batch": 1, "device": "H100 (80 GB)"}, {"batch": 1, "gpus": 512, "device": "H100 (80 GB)"}
     return Figure(
         name="recompute-policies",
-        title="What each recompute policy leaves in memory, and what it executes",
-        alt="Stacked bars of the memory of one GPU at its fullest, one bar a recompute policy: weights, gradients and optimiser; what the layers keep; "
-        "the loss, or a layer that runs again where that is more. Beside each bar stand the FLOPs executed for each FLOP of the model; a dashed "
-        "line marks the memory of the GPU, {memory}. For {model} with sequences of {length}, {batch} on each of {gpus}, {kernel} attention and "
-        "the loss of {loss}, {policy} takes {total}, {activations} of it activations, and executes {executed} the model's FLOPs. It fits: {fits}.",
+        title="Which recompute policies no other policy beats",
+        alt="Points for recompute policies, with the loss of all tokens at once (circles) or in chunks (diamonds): the memory of one GPU at its "
+        "fullest to the right, the least time that recomputing adds upwards, as a share of that of the step's matmuls. A line joins the "
+        "recipes that no other beats in both; the others are pale. A dashed line marks the memory of the GPU, {device}. For {model} with "
+        "sequences of {length}, {batch} on each of {gpus}, {kernel} attention and the loss of {loss}, recomputing {policy} takes {total}, "
+        "adds {added} and executes {executed} the model's FLOPs. It fits: {fits}.",
         model=policy_of_a_step,
         controls=[
             choice("policy", "Recompute", POLICIES, value="every layer"),
+            choice("loss", "Loss", LOSSES, idle="no_loss"),
             choice("model", "Model", {shown: numbers(name) for shown, name in MODELS.items()}, value="Llama-3-8B"),
             slider("length", "Length", steps(512, 131072), value=8192, unit="tokens"),
             slider("batch", "Sequences on a GPU", steps(1, 64), value=1, unit="sequences"),
             choice("kernel", "Attention", KERNELS),
-            choice("loss", "Loss", LOSSES, idle="one_chunk"),
             choice("each_param", "A parameter takes", STATES),
             slider("gpus", "GPUs that share the states", steps(1, 1024), value=8, unit="GPUs"),
-            choice("memory", "Memory of a GPU", MEMORIES, value="H100 (80 GB)"),
+            choice("device", "GPU", GPUS, value="H100 (80 GB)"),
         ],
         presets={
             "Llama-3-8B on 8 GPUs": {"model": "Llama-3-8B", "length": 8192, "kernel": "flash", "gpus": 8, **one},
@@ -202,28 +299,30 @@ def recompute_policies() -> Figure:
             "Qwen2.5-0.5B on one GPU": {"model": "Qwen2.5-0.5B", "length": 8192, "kernel": "flash", "gpus": 1, **one},
         },
         readouts=[
-            readout("activations", "Activations and gradients of the loss", "B"),
-            readout("saved", "Of these, saved", "%"),
-            readout("states", "Weights, gradients, optimiser", "B"),
             readout("total", "In all", "B"),
-            readout("used", "Of the GPU's memory", "%"),
             readout("fits", "Fits"),
+            readout("states", "Weights, gradients, optimiser", "B"),
+            readout("kept", "Kept by layers", "B"),
+            readout("rest", "Loss, or what runs again", "B"),
+            readout("added", "Least time added", "%"),
             readout("executed", "Executed FLOPs over model FLOPs", "×"),
             readout("passes", "Executed, in forward passes", "×"),
         ],
-        rows=along("policy"),
+        rows=along("recipe", list(range(len(RECIPES))), one_recipe),
         chart=chart,
         table=[
-            column("policy", "Recompute"),
+            column("recompute", "Recompute"),
+            column("of_loss", "Loss of"),
             column("activations", "Activations", "B"),
             column("total", "In all", "B"),
-            column("executed", "Executed FLOPs over model FLOPs", "×"),
-            column("passes", "In forward passes", "×"),
+            column("added", "Least time added", "%"),
+            column("over", "Executed FLOPs over model FLOPs", "×"),
         ],
-        caption="Memory at its fullest: states and activations as Model.train_memory counts them, all parameters trained, bf16, no dropout, and two fp32 "
+        caption="A recipe is pale if another takes no more memory and no more time. Memory at its fullest: states and activations as Model.train_memory counts them, all parameters trained, bf16, no dropout, and two fp32 "
         "gradients of the loss. Not counted: other gradients of activations, work space, buffers. FLOPs: matrix products under EXACT, with the "
-        "scores that flash attention repeats. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
+        "scores that flash attention repeats. Added time: what runs again, matmuls at the peak of the data sheet, norms, activations and sums at its full "
+        "bandwidth, each in one kernel. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
         "backward at once, as in torchtitan, and repeats nothing. The states are shared evenly "
         "(ZeRO-3, FSDP), activations are not. The memory of a GPU is what programs can use, where we know it, else what the driver reports.",
-        height=270,
+        height=300,
     )

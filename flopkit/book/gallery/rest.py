@@ -19,7 +19,7 @@ from flopkit.layers.pointwise import activation, residual
 from flopkit.layers.products import dense
 from flopkit.models import load
 
-__all__ = ["MODELS", "STEPS", "layer_shares", "layer_with_the_rest"]
+__all__ = ["MODELS", "STEPS", "layer_shares", "layer_with_the_rest", "sizes_of_layer"]
 
 MODELS = {"Llama-3-8B": "llama-3-8b", "Llama-3-70B": "llama-3-70b", "Llama-3.1-405B": "llama-3.1-405b"}
 DEVICES = (
@@ -59,7 +59,7 @@ FUSION = {
 SCORES = {"on the chip (flash)": 0, "in memory (math)": 1}
 
 
-def _sizes(name: str) -> dict[str, int]:
+def sizes_of_layer(name: str) -> dict[str, int]:
     net: Any = load(name)
     [(block, _)] = net.blocks
     mixer = block.mixer
@@ -195,7 +195,7 @@ def layer_shares() -> Figure:
         "FLOPs, moves {rest_bytes} of the bytes and takes {rest_seconds} of the least time.",
         model=layer_with_the_rest,
         controls=[
-            choice("network", "Model", {title: _sizes(name) for title, name in MODELS.items()}),
+            choice("network", "Model", {title: sizes_of_layer(name) for title, name in MODELS.items()}),
             slider("tokens", "Sequence", steps(1, 131072), value=8192, unit="tokens"),
             choice("fused", "Kernels", FUSION, value="one for each operator"),
             choice("scores", "Attention's scores", SCORES),
