@@ -103,7 +103,7 @@ def stopwatches(calls: int = 4) -> Drawing:
     long.text(102, 227, "kernel; 1× is its own time", anchor="start", colour=MUTED)
 
     # A kernel that is shorter than its launch: one by one, and behind a kernel that sleeps until all are queued.
-    short = Canvas(206)
+    short = Canvas(216)
     short.text(0, 8, "A kernel shorter than its launch", anchor="start", bold=True)
     queued = [(i + 1) * LAUNCH for i in range(calls)]
     asleep = queued[-1] + LAUNCH / 2
