@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import math
 import os
 import re
 import statistics
@@ -364,6 +365,9 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.step_rows({"matmuls": (1.0, 2.0)}), "no longer after the cure"),
         (lambda: drawings.step_rows({"matmuls": (1.0, -1.0)}), "at least 0 s"),
         (lambda: drawings.step_rows({"matmuls": (1.0, 1.0)}, "hope"), "cure='hope'.*nothing to draw"),
+        (lambda: drawings.stopwatches(calls=6), r"stopwatches\(calls=6\)"),
+        (lambda: drawings.engine_batches(lengths=(1, 2)), "five to eight users"),
+        (lambda: drawings.engine_batches(page=5), r"engine_batches\(page=5\)"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(call, said):
@@ -721,6 +725,59 @@ def test_bars_of_a_step_are_its_bytes():
     assert canvas.named("words of 50")[0].text.startswith(fk.units.si(read + 50 * cache, "B"))
 
 
+def test_dense_layers_and_attention_have_bounds_of_their_own():
+    """Llama-3-70B on eight H100s: 2 bytes and 2 FLOPs per weight; per token of a cache 2·80·8·128 elements of 2 bytes."""
+    drawing, model, h100 = drawings.decode_parts(context=1000, batch=100), fk.load("llama-3-70b"), fk.device("h100-sxm")
+    weights, bandwidth, peak = model.params - 128256 * 8192, 8 * h100.bandwidth, 8 * h100.peak("bf16")
+    for canvas, users, tokens in zip(
+        drawing.canvases, ((1, 1024), (100, 100)), ((1000, 1000), (128, 131072)), strict=True
+    ):
+        heights = {
+            name: (marks[0].y, marks[-1].y + marks[-1].h)
+            for name in ("dense", "attention")
+            if (marks := canvas.named(name))
+        }
+        times = {
+            "dense": [max(2 * weights / bandwidth, n * 2 * weights / peak) for n in users],
+            "attention": [n * t * 2 * 80 * 8 * 128 * 2 / bandwidth for n, t in zip(users, tokens, strict=True)],
+        }
+        decade = (heights["attention"][0] - heights["attention"][1]) / math.log10(
+            times["attention"][1] / times["attention"][0]
+        )
+        for one, other in (("dense", 0), ("dense", 1), ("attention", 1)):
+            above = heights["attention"][0] - heights[one][other]
+            assert above / decade == pytest.approx(math.log10(times[one][other] / times["attention"][0]), abs=0.002)
+    [ridge] = drawing.marks("ridge")
+    assert "compute-bound from 296" in words(drawing) and ridge.x == drawing.canvases[0].named("dense")[9].x
+    assert h100.ridge("bf16") < 296 < 1.01 * h100.ridge("bf16")
+    for name, said in (("mixtral-8x7b", "give a dense model"), ("deepseek-v3", "decode_parts")):
+        with pytest.raises(ValueError, match=said):
+            drawings.decode_parts(name)
+
+
+def test_a_seat_is_filled_as_soon_as_it_is_free():
+    """Answers of 2, 5, 3, 4, then 4 and 1: batches take 5 + 4 steps. The fifth takes the seat that is free after 2 steps, the sixth that after 3."""
+    lengths = (2, 5, 3, 4, 4, 1)
+    drawing = drawings.engine_batches(lengths, longest=10, page=3)
+    tokens = {name: drawing.marks(f"{name}, token") for name in ("fixed batches", "continuous batching")}
+    assert all(len(found) == sum(lengths) for found in tokens.values())
+    assert all(len(drawing.marks(f"{name}, prompt")) == 6 for name in tokens)
+    assert "fixed batches: 9 steps" in words(drawing) and "continuous batching: 6 steps" in words(drawing)
+    assert len(drawing.marks("fixed batches, empty")) == 4 * 9 - sum(lengths)
+    assert len(drawing.marks("continuous batching, empty")) == 4 * 6 - sum(lengths)
+    first = tokens["continuous batching"][0].w
+    prompts = drawing.marks("continuous batching, prompt")
+    assert len({round(mark.x, 3) for mark in prompts}) == 3 and prompts[0].w > 2 * first, (
+        "four prompts, then one and one"
+    )
+    ends = [mark.box[2] for mark in tokens["continuous batching"]]
+    assert max(ends) < max(mark.box[2] for mark in tokens["fixed batches"])
+    used, unused = "pages of 3 tokens, used", "pages of 3 tokens, unused"
+    assert (len(drawing.marks(used)), len(drawing.marks(unused))) == (2 + 5 + 3 + 4, 1 + 1 + 0 + 2)
+    assert len(drawing.marks("room for the longest answer, unused")) == 4 * 10 - 14
+    assert drawing.title == "Seats that are filled again save 3 of 9 steps; pages save 55 % of the room"  # 18 of 40
+
+
 # -- whole models -------------------------------------------------------------------------------------------------
 
 
@@ -772,13 +829,32 @@ def test_roof_lines_by_hand():
     assert "3.35 TB/s × intensity" in words(drawing) and "ridge 295" in words(drawing)
 
 
-def test_a_cache_has_a_slope_of_its_own():
-    drawing = drawings.roof_lines(cache=4, layers=())
-    [memory], [cache] = drawing.marks("memory"), drawing.marks("cache")
-    assert cache.h / cache.w == pytest.approx(memory.h / memory.w) and cache.y < memory.y
-    assert cache.y + cache.h == memory.y + memory.h and cache.w < memory.w and not drawing.marks("layer")
-    with pytest.raises(ValueError, match="as fast as the memory"):
-        drawings.roof_lines(cache=1)
+def test_each_place_of_bytes_has_a_slope_and_a_launch_is_a_floor():
+    """A100 40 GB: 1,555 GB/s, 2.7× that from a cache, 300 GB/s over NVLink; 16 tokens read 2·(n² + 32·n) bytes and do 32·n² FLOPs."""
+    drawing = drawings.many_roofs()
+    rates, times = drawing.canvases
+    rising = {name: rates.named(name)[0] for name in ("cache", "memory", "link")}
+    [peak] = rates.named("peak")
+    assert len({round(mark.h / mark.w, 6) for mark in rising.values()}) == 1, "parallel"
+    assert all(mark.y + mark.h == pytest.approx(peak.y) for mark in rising.values())
+    decade = -rising["link"].h / math.log10(312e12 / 300e9)
+    assert (rising["link"].y - rising["memory"].y) / decade == pytest.approx(math.log10(1555 / 300))
+    assert (rising["memory"].y - rising["cache"].y) / decade == pytest.approx(math.log10(2.7))
+    [floor] = times.named("launch")
+    ends = {name: times.named(name)[-1] for name in ("cache", "memory", "link", "peak")}
+    last = {name: mark.y + mark.h for name, mark in ends.items()}
+    decade = (last["memory"] - last["link"]) / math.log10(1555 / 300)
+    seconds = {"memory": 2 * (16384**2 + 32 * 16384) / 1555e9, "peak": 32 * 16384**2 / 312e12}
+    for name, least in seconds.items():
+        assert (floor.y - last[name]) / decade == pytest.approx(math.log10(least / 5.7e-6)), name
+    small, large = times.named("layer")
+    assert small.y + small.h / 2 == pytest.approx(floor.y) and large.y + large.h / 2 < floor.y
+    assert "8,192 wide, at least 86.65 µs, by the memory" in drawing.alt  # 2·(8192² + 32·8192) / 1555e9
+    for wrong, said in (
+        ({"cache": 1}, "as fast as the memory"), ({"launch": 1.0}, "1e-6 to 20e-6"), ({"device": "t4", "dtype": "fp16"}, "link is not known"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            drawings.many_roofs(**wrong)
     with pytest.raises(ValueError, match="at most two layers"):
         drawings.roof_lines(layers=[(1, 2, 3)] * 3)
 
@@ -796,6 +872,28 @@ def test_overlapped_times_add_up():
     assert "1.5×" in words(drawing) and "the sum, 2×" in words(drawing)
     with pytest.raises(ValueError, match="1/8 to 8"):
         drawings.overlapped_times((0.1, 1))
+
+
+def test_stopwatches_read_what_the_queue_makes_of_them():
+    """Launches of 1 and a first call of 8 more; a kernel of 3 ends at 12 and four more at 25; kernels of 1/4 end at 4.25, or run 1 in all."""
+    drawing = drawings.stopwatches()
+    said = [mark.text.rpartition("reads ")[2] for mark in drawing.marks("reads")]
+    per_call = 4 / 4 / 3, 25 / 5 / 3, (25 - 12) / 4 / 3, 4.25 / 4 / 0.25, 1.0
+    assert said == [fk.units.times(each) for each in per_call]
+    assert [mark.text[0] for mark in drawing.marks("reads")] == ["✗", "✗", "✓", "✗", "✓"]
+    long, short = drawing.canvases
+    kernels = long.named("long kernel")
+    unit = kernels[0].w / 3
+    assert [mark.w for mark in kernels] == pytest.approx([3 * unit] * 5)
+    assert [mark.x for mark in kernels[2:]] == pytest.approx([mark.box[2] for mark in kernels[1:-1]]), "no gaps"
+    for launch, kernel in zip(long.named("launch"), kernels, strict=True):
+        assert launch.box[2] <= kernel.x + 0.01, "no kernel runs before it was launched"
+    launches, small = short.named("launch"), short.named("short kernel")
+    assert [mark.x for mark in small[:4]] == pytest.approx([mark.box[2] for mark in launches[:4]])
+    [sleep] = short.named("sleep")
+    assert sleep.box[2] == pytest.approx(small[4].x) and all(mark.box[2] <= sleep.box[2] for mark in launches[4:])
+    lengths = [mark.w for name in ("wrong", "right") for canvas in (long,) for mark in canvas.named(name)]
+    assert lengths == pytest.approx([4 * unit, 25 * unit, 13 * unit])
 
 
 def test_warm_up_shows_what_each_rule_takes():

@@ -49,7 +49,8 @@ EXTREMES = [
     drawings.prefill_and_decode(prompt=8, steps=4),
     drawings.decode_bytes("llama-3.1-405b", 131072, (1, 2, 16, 256, 4096)),
     drawings.model_tree(("llama-3.1-405b", "gpt2"), (131072, 1)),
-    drawings.roof_lines(layers=(), cache=4.0),
+    drawings.many_roofs("h100-sxm", cache=1.5, launch=2e-5, tokens=1),
+    drawings.many_roofs("p100-sxm", "fp16", cache=16, launch=1e-6, tokens=64),
     drawings.roof_lines("t4", "fp16", layers=()),
     drawings.overlapped_times((0.125, 0.5, 2, 8)),
     drawings.layer_cut(ranks=4),
@@ -61,6 +62,12 @@ EXTREMES = [
     drawings.step_rows(
         {f"row of operators {i}": (1.23456e-6 * i, 1.1e-6 * i) for i in range(1, 7)}, "synchronising calls"
     ),
+    drawings.stopwatches(calls=2),
+    drawings.decode_parts("llama-2-13b", devices=1, context=128, batch=1),
+    drawings.decode_parts("llama-3.1-405b", devices=64, context=131072, batch=1024),
+    drawings.engine_batches((1, 1, 1, 1, 1), longest=9, page=4),
+    drawings.engine_batches((9,) * 8, longest=16, page=4),
+    drawings.stopwatches(calls=5),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

@@ -8,8 +8,10 @@ from flopkit.book.drawings.clinic import step_rows, symptoms
 from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, tower
 from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.engines import decode_parts, engine_batches
 from flopkit.book.drawings.experts import routed_tokens
 from flopkit.book.drawings.flash import fused_chain, online_softmax
+from flopkit.book.drawings.floors import many_roofs
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
 from flopkit.book.drawings.hardware import peak
 from flopkit.book.drawings.latent import mla
@@ -21,6 +23,7 @@ from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_
 from flopkit.book.drawings.roofs import overlapped_times, roof_lines
 from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.book.drawings.splitting import layer_cut, schedules, zigzag
+from flopkit.book.drawings.stopwatches import stopwatches
 from flopkit.book.drawings.utilisation import numerators
 
 __all__ = [
@@ -30,7 +33,9 @@ __all__ = [
     "bytes_and_flops",
     "causal_tiles",
     "decode_bytes",
+    "decode_parts",
     "dot_product",
+    "engine_batches",
     "fused_chain",
     "gradients",
     "inverted_bottleneck",
@@ -38,6 +43,7 @@ __all__ = [
     "kept_over_time",
     "layer_cut",
     "layer_tensors",
+    "many_roofs",
     "matrix_product",
     "mla",
     "node_cards",
@@ -55,6 +61,7 @@ __all__ = [
     "seen_calls",
     "six_flops",
     "step_rows",
+    "stopwatches",
     "symptoms",
     "tower",
     "transposed",

@@ -8,7 +8,7 @@ from typing import Any
 
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
-from flopkit.charts.theme import BLUE, GREEN, INK, MUTED, ORANGE
+from flopkit.charts.theme import BLUE, INK, MUTED, ORANGE
 from flopkit.devices import device as find
 from flopkit.layers.products import dense
 from flopkit.units import count, si, times
@@ -21,7 +21,7 @@ LOW, HIGH = 0.5, 8192.0  # FLOPs per byte
 
 
 def roof_lines(
-    device: Any = "h100-sxm", dtype: str = "bf16", layers: Sequence[tuple[int, int, int]] = LAYERS, cache: float | None = None
+    device: Any = "h100-sxm", dtype: str = "bf16", layers: Sequence[tuple[int, int, int]] = LAYERS
 ) -> Drawing:  # fmt: skip
     """The two lines that make the roof of a device, each going on behind the other, and dense layers as dots on it.
 
@@ -33,13 +33,11 @@ def roof_lines(
         Number format of the layers and of the peak.
     layers : Sequence[tuple[int, int, int]], optional
         Up to two dense layers: tokens, width in, width out.
-    cache : float, optional
-        How many times as fast as the memory a cache is: it has a slope of its own.
 
     Raises
     ------
     ValueError
-        For more than two layers, or a cache that is no faster than the memory.
+        For more than two layers.
 
     Examples
     --------
@@ -48,8 +46,6 @@ def roof_lines(
     """
     if len(layers) > 2:
         raise ValueError(f"roof_lines(layers={layers!r}): give at most two layers, so that their words have room")
-    if cache is not None and not 1 < cache <= 16:
-        raise ValueError(f"roof_lines(cache={cache!r}): give how many times as fast as the memory it is, up to 16")
     gpu = device if hasattr(device, "peak") else find(device)
     peak, bandwidth, ridge = gpu.peak(dtype), gpu.bandwidth, gpu.ridge(dtype)
     top, bottom = 4 * peak, bandwidth * LOW
@@ -73,19 +69,10 @@ def roof_lines(
     canvas.text(6, 12, f"FLOP/s, {gpu.title}, {dtype}", anchor="start", colour=MUTED)
     canvas.line(x(ridge), y(peak), x(top / bandwidth), y(top), colour=BLUE, dash=True, name="memory beyond")
     canvas.line(LEFT, y(peak), x(ridge), y(peak), colour=ORANGE, dash=True, name="peak beyond")
-    if cache is not None:
-        meets = peak / (cache * bandwidth)
-        canvas.line(LEFT, y(cache * bandwidth * LOW), x(meets), y(peak), colour=GREEN, width=2.5, name="cache")
-        canvas.text(x(meets) - 8, y(peak) - 13, f"{times(cache)} the bandwidth", anchor="end", colour=GREEN, halo=True)
     canvas.line(LEFT, BOTTOM, x(ridge), y(peak), colour=BLUE, width=3, name="memory")
     canvas.line(x(ridge), y(peak), RIGHT, y(peak), colour=ORANGE, width=3, name="peak")
     canvas.line(x(ridge), y(peak), x(ridge), BOTTOM, dash=True, name="ridge")
-    clear = (
-        (x(ridge) - 8, y(peak) - 13) if cache is None else (RIGHT, y(peak) + 14)
-    )  # of the memory's line beyond the peak
-    canvas.text(
-        *clear, f"peak {si(peak, 'FLOP/s')}", anchor="end", colour=ORANGE, bold=True, halo=True, name="peak's name"
-    )
+    canvas.text(x(ridge) - 8, y(peak) - 13, f"peak {si(peak, 'FLOP/s')}", anchor="end", colour=ORANGE, bold=True, halo=True, name="peak's name")  # fmt: skip
     canvas.text(x(ridge) + 6, BOTTOM - 12, f"ridge {ridge:.0f}", anchor="start", halo=True)
     words = f"{si(bandwidth, 'B/s')} × intensity"
     at = 6 if layers else 3  # beside two tokens' name, or clear of the ridge's line
@@ -105,12 +92,11 @@ def roof_lines(
         told.append(
             f"{count(tokens, 'tokens')} through {count(d_in)} to {count(d_out)} have {cost.intensity:.3g} FLOPs per byte and reach at most {si(rate, 'FLOP/s')}."
         )
-    more = f" A cache {times(cache)} as fast has a slope above that of the memory." if cache is not None else ""
     return Drawing(
         "roof-lines",
-        "A cache lifts the slope, not the peak" if cache is not None else "Two lines make a roof: bandwidth × intensity, and the peak",
+        "Two lines make a roof: bandwidth × intensity, and the peak",
         f"A log-log plot of FLOP/s over FLOPs per byte for {gpu.title} in {dtype}. One line rises: {si(bandwidth, 'B/s')} times the intensity. The other is "
-        f"level: the peak of {si(peak, 'FLOP/s')}. They cross at the ridge, {ridge:.0f} FLOPs per byte; the lower of the two is the roof.{more} " + " ".join(told),
+        f"level: the peak of {si(peak, 'FLOP/s')}. They cross at the ridge, {ridge:.0f} FLOPs per byte; the lower of the two is the roof. " + " ".join(told),
         [canvas],
     )  # fmt: skip
 
