@@ -8,7 +8,7 @@ from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, tower
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.experts import routed_tokens
-from flopkit.book.drawings.flash import fused_chain, online_softmax
+from flopkit.book.drawings.flash import fused_chain, tile_on_chip
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
 from flopkit.book.drawings.hardware import peak
 from flopkit.book.drawings.latent import mla
@@ -44,7 +44,6 @@ __all__ = [
     "numerators",
     "model_tree",
     "overlapped_times",
-    "online_softmax",
     "peak",
     "ring_all_reduce",
     "roof_lines",
@@ -53,6 +52,7 @@ __all__ = [
     "schedules",
     "seen_calls",
     "six_flops",
+    "tile_on_chip",
     "tower",
     "transposed",
     "wanted_gradients",
