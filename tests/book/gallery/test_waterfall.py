@@ -1,6 +1,7 @@
 """The waterfall of utilisations: against the figure of bounds, the bytes of norms alone, and what was recorded."""
 
 import math
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -15,6 +16,7 @@ NAMES = {"MobileNetV2": "mobilenet_v2", "EfficientNet-B0": "efficientnet_b0", "R
 KEYS = {"P100 of the study": "p100-pcie", "our H200": "h200-sxm"}
 
 
+@cache
 def least_seconds(name, key):
     """Of a step on 64 images, each operator for itself: FLOPs over the peak or bytes over the bandwidth; and the bytes of the norms."""
     card, seconds, norms, flops = device(key), 0.0, 0, 0
@@ -32,6 +34,7 @@ def bound_twice(name, key):
     return flops / card.peak("fp32") / (seconds + norms * 3 / 5 / card.bandwidth)
 
 
+@cache
 def by_the_clock(name):
     [case] = [
         case
