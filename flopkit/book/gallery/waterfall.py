@@ -135,7 +135,7 @@ def lost_utilisation() -> Figure:
     start = {"network": "MobileNetV2", "gpu": "P100 of the study", "fused": False}
     return Figure(
         name="lost-utilisation",
-        title="From the whole peak to what the study printed: each cause divides what is left",
+        title="From the whole peak down: each cause divides what is left",
         alt="Five bars on a logarithmic axis, each from the utilisation before a cause to the one after it. {network} on {gpu}, norms and activations "
         "fused: {fused}. The bytes of separate operators leave {twice} of the peak, kernels with ResNet-50's share of the bound {usual}, "
         "the clock {reached}, and multiply-adds over a peak in FLOP/s {printed}.",
