@@ -11,6 +11,7 @@ from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.engines import decode_parts, engine_batches
 from flopkit.book.drawings.experts import routed_tokens
 from flopkit.book.drawings.flash import fused_chain, online_softmax
+from flopkit.book.drawings.flash import fused_chain, tile_on_chip
 from flopkit.book.drawings.floors import many_roofs
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
 from flopkit.book.drawings.hardware import peak
@@ -51,7 +52,6 @@ __all__ = [
     "numerators",
     "model_tree",
     "overlapped_times",
-    "online_softmax",
     "peak",
     "ring_all_reduce",
     "roof_lines",
@@ -63,6 +63,7 @@ __all__ = [
     "step_rows",
     "stopwatches",
     "symptoms",
+    "tile_on_chip",
     "tower",
     "transposed",
     "wanted_gradients",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from flopkit.arithmetic import ceil_div
 from flopkit.book.drawings.canvas import WIDTH, Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.dtypes import nbytes
 from flopkit.layers.pointwise import activation
-from flopkit.units import count, si
+from flopkit.units import count, percent, si
 
-__all__ = ["fused_chain", "online_softmax"]
+__all__ = ["fused_chain", "tile_on_chip"]
 
 OPERATORS = ("× a", "+ b", "gelu")
+REGISTERS = 2**16 * 4
+"""Bytes of the registers of an H100's multiprocessor: 64K of 32 bits."""
+SHARED = 228 * 1024
+L2 = 50e6
+"""Bytes: printed as 50 MB."""
 
 
 def fused_chain() -> Drawing:
@@ -76,60 +82,82 @@ def fused_chain() -> Drawing:
     )
 
 
-def online_softmax(tile: int = 128, head_dim: int = 128) -> Drawing:
-    """A block of queries on its way through the tiles of its scores: what is loaded, what stays on the chip, what is dropped. Bytes in bf16.
+def tile_on_chip(queries: int = 128, keys: int = 128, head_dim: int = 128, tokens: int = 4096) -> Drawing:
+    """Where a flash kernel keeps a tile on an H100: scores and output in registers, operands in shared memory, a head's keys and values in L2.
 
     Parameters
     ----------
-    tile : int, optional
-        Queries and keys of a tile.
+    queries, keys : int, optional
+        Rows and columns of a tile of scores.
     head_dim : int, optional
-        Numbers of a query, a key and a value.
+        Elements of a query, a key and a value.
+    tokens : int, optional
+        Length of the sequence.
+
+    Raises
+    ------
+    ValueError
+        For sizes that are no whole numbers, and for a tile that does not fit.
+
+    Notes
+    -----
+    Scores and output are in fp32, the operands in bf16. Sizes of a multiprocessor: NVIDIA, Hopper Tuning Guide, occupancy; of the L2 cache: NVIDIA, H100
+    Tensor Core GPU Architecture.
 
     Examples
     --------
-    >>> online_softmax().title
-    'For each tile of scores, keys and values of 65.54 kB come in, and no score leaves'
+    >>> tile_on_chip().title
+    'A tile takes 50.4 % of a multiprocessor’s registers and 42.1 % of its shared memory'
     """
-    whole("online_softmax", "tile", tile, 1, 2**16)
-    whole("online_softmax", "head_dim", head_dim, 1, 2**16)
-    loaded = nbytes(2 * tile * head_dim, "bf16")
-    canvas = Canvas(330)
-    left, wide = 72.0, 66.0
-    canvas.text(
-        0, 10, f"one block of {count(tile, 'queries')}, tiles of {count(tile, 'keys')}", anchor="start", bold=True
+    sizes = {"queries": queries, "keys": keys, "head_dim": head_dim, "tokens": tokens}
+    for name, value in sizes.items():
+        whole("tile_on_chip", name, value, 1, 2**20)
+    kept = [
+        ("scores", nbytes(queries * keys, "fp32")), ("output O", nbytes(queries * head_dim, "fp32")),
+        ("m, ℓ", nbytes(2 * queries, "fp32")),
+    ]  # fmt: skip
+    loaded = [(name, nbytes(rows * head_dim, "bf16")) for name, rows in (("Q", queries), ("K", keys), ("V", keys))]
+    head = [("K and V of one head", nbytes(2 * tokens * head_dim, "bf16"))]
+    levels = (
+        ("registers of a multiprocessor", REGISTERS, kept, GREEN),
+        ("shared memory of a multiprocessor", SHARED, loaded, BLUE),
+        ("L2 cache of the GPU", L2, head, ORANGE),
     )
-    canvas.text(0, 44, "memory", anchor="start", colour=MUTED)
-    canvas.text(0, 140, "chip", anchor="start", colour=MUTED)
-    canvas.box(left - 12, 86, WIDTH - left + 11, 192, name="chip", fill=0.05)
-    for i in range(4):
-        x = left + (wide + 4) * i
-        canvas.box(x, 32, wide, 24, f"K{i + 1}, V{i + 1}", name="keys and values", colour=BLUE if i == 2 else MUTED)
-        words = ("dropped", "dropped", "now", "later")[i]
-        canvas.box(
-            x, 112, wide, 56, words, name=f"tile {words}", colour=BLUE if i == 2 else MUTED, fill=0.45 if i == 2 else 0.0, dash=i != 2,
-        )  # fmt: skip
-    now = left + (wide + 4) * 2 + wide / 2
-    canvas.arrow(now, 57, now, 111, colour=BLUE, width=1.8, name="loaded")
-    canvas.text(now - 8, 72, si(loaded, "B"), anchor="end", colour=BLUE, name="bytes loaded", halo=True)
-    canvas.text(left, 101, "scores", anchor="start", colour=MUTED)
-    kept = (("m", "largest score"), ("ℓ", "sum of weights"), ("O", "output so far"))
-    for i, (symbol, words) in enumerate(kept):
-        x = left + 94 * i
-        canvas.box(x + 22, 204, 44, 30, symbol, name="kept", colour=GREEN, fill=0.3, bold=True)
-        canvas.text(x + 44, 248, words)
-    canvas.text(left, 264, "kept for each query, corrected at each tile", anchor="start", colour=MUTED)
-    for i in range(len(kept)):
-        canvas.arrow(now, 169, left + 94 * i + 44, 202, colour=GREEN, width=1.8, name="update")
-    canvas.arrow(left + 94 * 2 + 44, 279, left + 94 * 2 + 44, 302, colour=ORANGE, width=1.8, name="written")
-    canvas.text(left + 94 * 2 + 34, 292, "after the last tile", anchor="end", colour=ORANGE)
-    canvas.text(left + 94 * 2 + 44, 314, "O / ℓ, to memory", name="result")
+    listed = [[f"{name} {si(size, 'B')}" for name, size in parts] for _, _, parts, _ in levels]
+    canvas = Canvas(262)
+    for i, (where, room, parts, colour) in enumerate(levels):
+        top, used = 10 + 84.0 * i, sum(size for _, size in parts)
+        if used > room:
+            given = ", ".join(f"{name}={value}" for name, value in sizes.items())
+            raise ValueError(
+                f"tile_on_chip({given}): {si(used, 'B')} in {si(room, 'B')} of {where}; make the tile smaller"
+            )
+        canvas.text(0, top, where, anchor="start", bold=True)
+        canvas.text(WIDTH, top, si(room, "B"), anchor="end", colour=MUTED, name=f"room {i}")
+        canvas.box(0.6, top + 14, WIDTH - 1.2, 26, name=f"level {i}", fill=0.05)
+        x = 0.6
+        for name, size in parts:
+            wide = (WIDTH - 1.2) * size / room
+            canvas.box(x, top + 14, wide, 26, name=f"{name} {i}", colour=colour, fill=0.45, round=0, edge=0.8)
+            x += wide
+        canvas.text(0, top + 54, "; ".join(listed[i]), anchor="start", name="parts")
+    blocks = ceil_div(tokens, queries)
+    canvas.text(
+        0,
+        10 + 84 * 2 + 72,
+        f"read by {count(blocks, 'blocks')} of queries, from memory once",
+        anchor="start",
+        name="blocks",
+    )
+    shares = [percent(sum(size for _, size in parts) / room) for _, room, parts, _ in levels]
     return Drawing(
-        "online-softmax",
-        f"For each tile of scores, keys and values of {si(loaded, 'B')} come in, and no score leaves",
-        f"A block of {count(tile, 'queries')} goes through four tiles of keys, from left to right. The first two tiles of scores are done and dropped, "
-        f"the third is on the chip, the fourth comes later. For each tile its keys and values, {si(loaded, 'B')} in bf16, are loaded from memory. "
-        "Three things stay on the chip for each query and are corrected at each tile: the largest score so far, m; the sum of the weights, ℓ; and the "
-        "output so far, O. After the last tile O divided by ℓ is written to memory.",
+        "tile-on-chip",
+        f"A tile takes {shares[0]} of a multiprocessor’s registers and {shares[1]} of its shared memory",
+        f"Three bars, each the room of a level of an H100, for a tile of {count(queries, 'queries')} and {count(keys, 'keys')} with a head dimension of {head_dim}. "
+        + " ".join(
+            f"{where[0].upper()}{where[1:]}, {si(room, 'B')}: {', '.join(each)}."
+            for (where, room, _, _), each in zip(levels, listed, strict=True)
+        )
+        + f" The keys and values of {count(tokens, 'tokens')} are read from memory once, and from the cache by {count(blocks, 'blocks')} of queries.",
         [canvas],
     )

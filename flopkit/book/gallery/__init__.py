@@ -22,6 +22,7 @@ from flopkit.book.gallery.lengths import token_growth
 from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
 from flopkit.book.gallery.one_run import one_run
+from flopkit.book.gallery.online_softmax import online_softmax_steps
 from flopkit.book.gallery.parallel_step import parallel_step
 from flopkit.book.gallery.peak_to_bill import from_peak_to_bill
 from flopkit.book.gallery.pipelines import pipeline_playground
@@ -33,6 +34,7 @@ from flopkit.book.gallery.sparse import sparse_and_dense
 from flopkit.book.gallery.study import utilisation_ceilings
 from flopkit.book.gallery.trace import rate_and_clock
 from flopkit.book.gallery.utilisation import usual_mistakes
+from flopkit.book.gallery.waterfall import lost_utilisation
 
 __all__ = [
     "all_reduce_time",
@@ -54,8 +56,10 @@ __all__ = [
     "gradient_exchange",
     "layer_shares",
     "layouts",
+    "lost_utilisation",
     "model_parts",
     "one_run",
+    "online_softmax_steps",
     "parallel_step",
     "pipeline_playground",
     "predictions_held",
