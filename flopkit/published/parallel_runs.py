@@ -81,13 +81,13 @@ class ParallelRun:
         Parameters
         ----------
         **more : Any
-            Further arguments of `flopkit.parallel.gap`, such as *products* and *overlap*.
+            Further arguments of `flopkit.parallel.gap`, such as *products* and *overlap*, or others in the place of the run's own, such as *cluster*.
         """
-        rate: dict[str, Any] = dict(self.rate)
-        return gap(
-            self.model, self.layout, self.cluster, seq=self.seq, batch=self.batch, convention=self.convention, dtype=self.dtype,
-            precision=self.precision, uneven=self.uneven, **rate, **more,
-        )  # fmt: skip
+        asked: dict[str, Any] = {
+            "cluster": self.cluster, "seq": self.seq, "batch": self.batch, "convention": self.convention, "dtype": self.dtype,
+            "precision": self.precision, "uneven": self.uneven, **self.rate,
+        }  # fmt: skip
+        return gap(self.model, self.layout, **(asked | more))
 
 
 @dataclass(frozen=True)
