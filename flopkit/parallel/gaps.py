@@ -172,7 +172,7 @@ def gap(
     products : float, optional
         The share of the peak that products usually reach. None: the best measured product of the device, where there is one.
     uneven : int, optional
-        Stages of a rank that are not equal, which *layout* cannot say with ``virtual=1``: the bubble is divided by them.
+        Virtual stages of a rank that are not equal, which *layout* cannot say with ``virtual=1``: the bubble is divided by them.
 
     Returns
     -------
@@ -238,7 +238,7 @@ def gap(
 
 
 def interleaved(found: ParallelStep, stages: int) -> ParallelStep:
-    """The step with its bubble divided by the stages of a rank."""
+    """The step with its bubble divided by the virtual stages of a rank."""
     saved = found.parts["bubble"] * (1 - 1 / stages)
     shrink, parts = found.seconds / (found.seconds - saved), found.parts | {"bubble": found.parts["bubble"] - saved}
     return replace(found, seconds=found.seconds - saved, parts=parts, mfu=found.mfu * shrink, hfu=found.hfu * shrink)

@@ -42,7 +42,7 @@ class Layout:
     zero : int, optional
         What data-parallel ranks divide: 0 nothing, 1 the optimiser's states, 2 gradients, too, 3 weights, too, which are gathered when they are used.
     virtual : int, optional
-        Stages of a pipeline's rank (interleaving).
+        Virtual stages of a pipeline's rank (interleaving).
     micro_batch : int, optional
         Sequences of a rank that go through the model at once.
     sequence : bool, optional
@@ -50,12 +50,12 @@ class Layout:
     recompute : str, optional
         As in `Model.train_step`.
     schedule : str, optional
-        Of the pipeline, as in `flopkit.parallel.pipeline`. With several stages of a rank ``"1f1b"`` is interleaved.
+        Of the pipeline, as in `flopkit.parallel.pipeline`. With several virtual stages ``"1f1b"`` is interleaved.
 
     Raises
     ------
     ValueError
-        For a degree below 1, a stage of ZeRO above 3, experts' ranks that do not divide those of a stage, and stages of a rank without a pipeline.
+        For a degree below 1, a stage of ZeRO above 3, experts' ranks that do not divide those of a stage, and virtual stages without a pipeline.
 
     References
     ----------
@@ -89,7 +89,7 @@ class Layout:
         choice("schedule", self.schedule, tuple(SCHEDULES))
         if self.virtual > 1 and self.pipeline == 1:
             raise ValueError(
-                f"virtual={self.virtual}: a rank has several stages in a pipeline alone; give pipeline=, or virtual=1"
+                f"virtual={self.virtual}: virtual stages need a pipeline; give pipeline=, or virtual=1"
             )
         if (self.tensor * self.context * self.data) % self.expert:
             raise ValueError(
@@ -103,7 +103,7 @@ class Layout:
 
     @property
     def order(self) -> str:
-        """The schedule of the pipeline, ``"interleaved"`` for ``"1f1b"`` with several stages of a rank."""
+        """The schedule of the pipeline, ``"interleaved"`` for ``"1f1b"`` with several virtual stages."""
         return "interleaved" if self.schedule == "1f1b" and self.virtual > 1 else self.schedule
 
     def micro_batches(self, batch: int) -> int:

@@ -19,7 +19,7 @@ Schedule: TypeAlias = Literal["gpipe", "1f1b", "interleaved", "interleaved-zero-
 SCHEDULES: dict[str, str] = {
     "gpipe": "all forward passes, then all backward passes",
     "1f1b": "one forward, one backward: as soon as a stage can go back, it does",
-    "interleaved": "each rank has several stages that do not follow each other (Narayanan 2021)",
+    "interleaved": "each rank has several virtual stages, which do not follow each other (Narayanan 2021)",
     "interleaved-zero-bubble": "the same; gradients of weights wait until there is nothing else to do (Qi 2023)",
     "dualpipe": "micro-batches enter at both ends; each rank holds two stages (DeepSeek-V3)",
 }
@@ -44,7 +44,7 @@ class Pipeline:
     """A step of training through a pipeline of equal stages.
 
     ``ideal`` is the time in which every rank works, ``bubble`` the time in which the last one to finish does not; both have the unit of
-    ``forward`` and ``backward``, the times of one micro-batch on all stages of a rank.
+    ``forward`` and ``backward``, the times of one micro-batch on all virtual stages of a rank.
     """
 
     stages: Number
@@ -124,9 +124,9 @@ class Pipeline:
         return _worked_off(orders, p, v, length)
 
     def table(self) -> Table:
-        """One row: schedule, ranks, micro-batches, stages of a rank, bubble and its two shares, micro-batches in flight on the first rank."""
+        """One row: schedule, ranks, micro-batches, virtual stages, bubble and its two shares, micro-batches in flight on the first rank."""
         row = {
-            "schedule": self.schedule, "ranks": self.stages, "micro-batches": self.micro_batches, "stages of a rank": self.virtual,
+            "schedule": self.schedule, "ranks": self.stages, "micro-batches": self.micro_batches, "virtual stages": self.virtual,
             "bubble by the work": self.share_of_ideal, "bubble in the step": self.share, "in flight on the first": self.in_flight(),
         }  # fmt: skip
         return Table(
@@ -143,12 +143,12 @@ class Pipeline:
         if reading(self.share) != "plain":
             return f"{self.schedule}, {self.stages} ranks, {self.micro_batches} micro-batches"
         bubble = f"{100 * float(self.share):.3g} % of the step is bubble"
-        more = f", {self.virtual} stages each" if self.virtual != 1 else ""
+        more = f", {self.virtual} virtual stages each" if self.virtual != 1 else ""
         return f"{self.schedule}, {self.stages} ranks{more}, {self.micro_batches} micro-batches: {bubble}"
 
 
 def in_stages(p: Number, m: Number, v: Number, rank: Number) -> Number:
-    """The most activations of a stage that a rank holds at once with 1F1B, interleaved where a rank has several stages."""
+    """The most activations of a stage that a rank holds at once with 1F1B, interleaved where a rank has several virtual stages."""
     return where(v > 1, minimum(2 * (p - rank - 1) + (v - 1) * p + 1, m * v), minimum(p - rank, m))
 
 
@@ -158,7 +158,7 @@ def pipeline(
     """A pipeline of *stages* ranks, and the time that its ranks wait.
 
     With p ranks, v stages on each, and F, B, W for the times of a forward pass, a backward pass and in it the gradients of weights, of one
-    micro-batch on all stages of a rank, the bubble is
+    micro-batch on all virtual stages of a rank, the bubble is
 
     - GPipe and 1F1B: ``(p−1)·(F+B)``. 1F1B does not shrink it; it holds fewer micro-batches.
     - interleaved: ``(p−1)·(F+B)/v``.
@@ -172,7 +172,7 @@ def pipeline(
     micro_batches : Size
         Those of a step on each pipeline, m.
     virtual : Size, optional
-        Stages of a rank, v; more than one with an interleaved schedule.
+        Virtual stages of a rank, v; more than one with an interleaved schedule.
     schedule : str, optional
         ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"interleaved-zero-bubble"`` or ``"dualpipe"``.
     forward, backward : Factor, optional
@@ -187,7 +187,7 @@ def pipeline(
     Raises
     ------
     ValueError
-        For an unknown schedule; several stages of a rank where the schedule has one; micro-batches that p does not divide, with an interleaved
+        For an unknown schedule; several virtual stages where the schedule has one; micro-batches that p does not divide, with an interleaved
         schedule; other times than those for which DualPipe's formula holds.
 
     Notes
@@ -203,7 +203,7 @@ def pipeline(
     >>> pipeline(stages=16, micro_batches=16)
     1f1b, 16 ranks, 16 micro-batches: 48.4 % of the step is bubble
     >>> pipeline(stages=16, micro_batches=16, virtual=8, schedule="interleaved")
-    interleaved, 16 ranks, 8 stages each, 16 micro-batches: 10.5 % of the step is bubble
+    interleaved, 16 ranks, 8 virtual stages each, 16 micro-batches: 10.5 % of the step is bubble
     """
     choice("schedule", schedule, tuple(SCHEDULES))
     p, m, v = size("stages", stages), size("micro_batches", micro_batches), size("virtual", virtual)

@@ -70,7 +70,7 @@ def stages(numbers: Shares, pipeline: int, virtual: int) -> tuple[Rank, ...]:
     Raises
     ------
     ValueError
-        For more stages than layers, and stages of a rank that cannot be made equal.
+        For more stages than layers, and virtual stages that cannot be made equal.
     """
     if pipeline == 1:
         return (Rank(tuple(kind.layers for kind in numbers.kinds), True, True),)

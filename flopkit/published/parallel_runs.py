@@ -44,7 +44,7 @@ class ParallelRun:
     precision : str
         Of the states.
     uneven : int
-        Stages of a rank, where they are not equal.
+        Virtual stages of a rank, where they are not equal.
     assumed : str
         What we took from elsewhere because the source does not print it.
     """
@@ -81,13 +81,13 @@ class ParallelRun:
         Parameters
         ----------
         **more : Any
-            Further arguments of `flopkit.parallel.gap`, such as *products* and *overlap*.
+            Further arguments of `flopkit.parallel.gap`, such as *products* and *overlap*, or others in the place of the run's own, such as *cluster*.
         """
-        rate: dict[str, Any] = dict(self.rate)
-        return gap(
-            self.model, self.layout, self.cluster, seq=self.seq, batch=self.batch, convention=self.convention, dtype=self.dtype,
-            precision=self.precision, uneven=self.uneven, **rate, **more,
-        )  # fmt: skip
+        asked: dict[str, Any] = {
+            "cluster": self.cluster, "seq": self.seq, "batch": self.batch, "convention": self.convention, "dtype": self.dtype,
+            "precision": self.precision, "uneven": self.uneven, **self.rate,
+        }  # fmt: skip
+        return gap(self.model, self.layout, **(asked | more))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class LeftOut:
 _ONE = "micro-batches of one sequence"
 
 _LLAMA_3 = (
-    f"{_ONE}; eight stages a rank; TFLOP/s that count half of the scores: by 6N, as the paper counts the whole run, the step of 131,072 tokens would be "
+    f"{_ONE}; eight virtual stages a rank; TFLOP/s that count half of the scores: by 6N, as the paper counts the whole run, the step of 131,072 tokens would be "
     "shorter than its arithmetic at the measured share of the peak and what it waits for"
 )
 
@@ -325,7 +325,7 @@ def _torchtitan() -> Iterator[ParallelRun]:
             assumed.append("nothing is computed again: what selective checkpointing repeats is not printed")
         if stages > 1:
             assumed.append(
-                "as many micro-batches as stages, and two stages a rank when interleaved, the defaults of the time"
+                "as many micro-batches as stages, and two virtual stages a rank when interleaved, the defaults of the time"
             )
         yield ParallelRun(
             "torchtitan", f"{row['page']}: {row['model']}, {row['gpus']} GPUs, {row['seq']:,} tokens, {row['run']}", the_model(row["model"]), layout,

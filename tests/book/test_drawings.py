@@ -987,11 +987,11 @@ def test_cards_of_two_nodes_by_hand():
 def test_a_part_of_a_cut_layer_meets_its_own_parts_alone(ranks):
     """Part i of A's columns makes part i of h, which meets part i of B's rows; arrows leave a GPU's lane at the sum alone."""
     drawing = drawings.layer_cut(ranks)
-    for canvas, hidden, ends in zip(drawing.canvases[:2], ("h", "dh"), (("y", "x"), ("dx", "dy")), strict=True):
+    for canvas, hidden, ends in zip(drawing.canvases[:2], ("z", "dz"), (("y", "x"), ("dx", "dy")), strict=True):
         (total,) = canvas.named("all-reduce")
         for i in range(ranks):
-            a, h, b = (canvas.named(f"{name} of GPU {i + 1}")[0] for name in ("A", hidden, "B"))
-            wholes = [canvas.named(f"whole {name}")[i] for name in ("A", hidden, "B")]
+            a, h, b = (canvas.named(f"{name} of GPU {i + 1}")[0] for name in ("W₁", hidden, "W₂"))
+            wholes = [canvas.named(f"whole {name}")[i] for name in ("W₁", hidden, "W₂")]
             for part, whole in zip((a, h, b), wholes, strict=True):
                 assert inside(part, whole) and whole.w * whole.h == pytest.approx(ranks * part.w * part.h)
             at = [
@@ -1040,6 +1040,18 @@ def test_schedules_fill_each_row_and_wait_for_each_other(stages, micro_batches):
             sum(mark.w for mark in canvas.named("idle")) / stages / (stages - 1) * chunks / 3
         )  # the bubble is p − 1 of them, V-th part
         total = (3 * micro_batches + 3 * (stages - 1) / chunks) * unit
+        ticks = {
+            int(word.text): mark.x + 0.5 for word, mark in zip(canvas.named("time"), canvas.named("tick"), strict=True)
+        }
+        assert 3 <= len(ticks) and ticks[0] == left
+        one = (
+            min(mark.w + min(1, mark.w / 3) for mark in canvas.named("forward")) * chunks
+        )  # of all of a GPU's layers; gaps of a pixel
+        assert all(x == pytest.approx(left + tick * unit) for tick, x in ticks.items()) and unit == pytest.approx(
+            one, abs=1
+        )
+        (axis,) = canvas.named("axis")
+        assert axis.w >= total - 1e-6 and axis.y >= max(mark.y + mark.h for mark in canvas.named("idle"))
         rows = []
         for y in sorted({mark.y for mark in canvas.named("forward")}):
             by_kind = {kind: sorted((mark for mark in canvas.named(kind) if mark.y == y), key=lambda mark: mark.x) for kind in ("forward", "backward", "idle")}  # fmt: skip

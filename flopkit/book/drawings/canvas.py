@@ -67,10 +67,19 @@ class Canvas:
         self, y: float, height: float, spans: Sequence[tuple[float, float]], *, name: str = "", colour: str = MUTED, fill: float = 0.14
     ) -> None:  # fmt: skip
         """Rectangles in one row that look alike, each from its first x to its second, drawn as one path: for a picture of hundreds."""
-        way = "".join(f"M{_n(a)} {_n(y + height / 2)}H{_n(b)}" for a, b in spans)
+        self.rows_of_bars(height, [(y, spans)], name=name, colour=colour, fill=fill)
+
+    def rows_of_bars(
+        self, height: float, rows: Sequence[tuple[float, Sequence[tuple[float, float]]]], *, name: str = "", colour: str = MUTED, fill: float = 0.14
+    ) -> None:  # fmt: skip
+        """The same in several rows, each with its y, as one path."""
+        way = "".join(f"M{_n(a)} {_n(y + height / 2)}H{_n(b)}" for y, spans in rows for a, b in spans)
         style = f'stroke="{colour}" stroke-opacity="{fill:g}" stroke-width="{_n(height)}" stroke-linecap="butt"'
-        for i, (a, b) in enumerate(spans):
-            self._put(Mark("box", name, a, y, b - a, height, "" if i else f'<path d="{way}" {style}/>'))
+        drawn = f'<path d="{way}" {style}/>'
+        for y, spans in rows:
+            for a, b in spans:
+                self._put(Mark("box", name, a, y, b - a, height, drawn))
+                drawn = ""
 
     def text(
         self, x: float, y: float, words: str, *, size: float = 12, anchor: str = "middle", colour: str = INK, bold: bool = False,

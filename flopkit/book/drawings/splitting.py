@@ -44,9 +44,9 @@ def layer_cut(ranks: int = 2) -> Drawing:
     foot = Canvas(104)
     foot.lines(
         0, 10,
-        f"Each GPU holds 1/{ranks} of A, B and h, and all of x and y.",
-        "f acts on each element: no GPU needs another's h.",
-        "The gradients of A and B stay where their parts are.",
+        f"Each GPU holds 1/{ranks} of W₁, W₂ and z, all of x and y.",
+        "f acts on each element: no GPU needs another's z.",
+        "The gradients of W₁ and W₂ stay where their parts are.",
         "Pale: a part of a sum. Per all-reduce, each GPU sends",
         f"{sends:.3g} times the bytes of y." if sends != 1 else "as many bytes as y has.",
         anchor="start", colour=MUTED, step=1.6,
@@ -54,8 +54,8 @@ def layer_cut(ranks: int = 2) -> Drawing:
     return Drawing(
         "layer-cut",
         "Cut by columns, then by rows, an MLP needs one all-reduce per pass, none between its matmuls",
-        f"An MLP y = f(xA)B on {ranks} GPUs. Each has the whole x, 1/{ranks} of A's columns and the same 1/{ranks} of B's rows, and computes its columns of "
-        f"h = f(xA) and a part of y, which has the size of y. One all-reduce sums the {ranks} parts. In the backward pass each GPU starts from the whole gradient "
+        f"An MLP y = f(xW₁)W₂ on {ranks} GPUs. Each has the whole x, 1/{ranks} of W₁'s columns and the same 1/{ranks} of W₂'s rows, and computes its columns of "
+        f"z = f(xW₁) and a part of y, which has the size of y. One all-reduce sums the {ranks} parts. In the backward pass each GPU starts from the whole gradient "
         f"of y and ends with a part of the gradient of x, and one all-reduce sums these. Per all-reduce, each GPU sends {sends:.3g} times the bytes of y.",
         [_pass(ranks, forward=True), _pass(ranks, forward=False), foot],
     )
@@ -70,7 +70,7 @@ def _pass(ranks: int, *, forward: bool) -> Canvas:
     gap = 17.0
     first = 2.0 if forward else 44.0
     widths = (WIDTH, HIDDEN, HIDDEN, WIDTH, WIDTH)
-    names = ("x", "A", "h = f(xA)", "B", "y") if forward else ("dx", "A", "dh", "B", "dy")
+    names = ("x", "W₁", "z = f(xW₁)", "W₂", "y") if forward else ("dx", "W₁", "dz", "W₂", "dy")
     at = [first + sum(widths[:i]) + i * gap for i in range(5)]
     for x, wide, name in zip(at, widths, names, strict=True):
         canvas.text(x + wide / 2, 34, name)
@@ -83,11 +83,11 @@ def _pass(ranks: int, *, forward: bool) -> Canvas:
         pale, full = 0.28, 0.6
         canvas.text(at[0], middle - 26, f"GPU {i + 1}", anchor="start", colour=MUTED)
         _matrix(canvas, at[0], middle, WIDTH, TOKENS, ("x" if forward else "part of dx") + own, colour, full if forward else pale)  # fmt: skip
-        for x, high, name in ((at[1], WIDTH, "A"), (at[2], TOKENS, "h" if forward else "dh")):
+        for x, high, name in ((at[1], WIDTH, "W₁"), (at[2], TOKENS, "z" if forward else "dz")):
             _matrix(canvas, x, middle, HIDDEN, high, f"whole {name}", MUTED, 0.06)
             _matrix(canvas, x + i * strip, middle, strip, high, name + own, colour, 0.6)
-        _matrix(canvas, at[3], middle, WIDTH, HIDDEN, "whole B", MUTED, 0.06)
-        canvas.box(at[3], middle - HIDDEN / 2 + i * strip, WIDTH, strip, name="B" + own, colour=colour, fill=0.6, edge=0.8, round=0)  # fmt: skip
+        _matrix(canvas, at[3], middle, WIDTH, HIDDEN, "whole W₂", MUTED, 0.06)
+        canvas.box(at[3], middle - HIDDEN / 2 + i * strip, WIDTH, strip, name="W₂" + own, colour=colour, fill=0.6, edge=0.8, round=0)  # fmt: skip
         _matrix(canvas, at[4], middle, WIDTH, TOKENS, ("part of y" if forward else "dy") + own, colour, pale if forward else full)  # fmt: skip
         stops = [(x, wide) for x, wide in zip(at, widths, strict=True)]
         stops = [*stops, (x_sum, 24.0)] if forward else [(x_sum, 24.0), *stops]
@@ -105,11 +105,11 @@ def _matrix(canvas: Canvas, x: float, middle: float, w: float, h: float, name: s
 # -- a pipeline's schedules ---------------------------------------------------------------------------------------
 
 ROW, LEFT = 17.0, 42.0
-TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B, 2 stages per GPU"}
+TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B, 2 virtual stages per GPU"}
 
 
 def schedules(stages: int = 4, micro_batches: int = 8) -> Drawing:
-    """Three orders of the same work in a pipeline, over time: GPipe, 1F1B, and 1F1B with two stages per GPU.
+    """Three orders of the same work in a pipeline, over time: GPipe, 1F1B, and 1F1B with two virtual stages per GPU.
 
     Parameters
     ----------
@@ -136,12 +136,13 @@ def schedules(stages: int = 4, micro_batches: int = 8) -> Drawing:
     }  # fmt: skip
     longest = max(float(each.total) for each in found.values())
     canvases = [_gantt(TITLES[name], each, longest) for name, each in found.items()]
-    foot = Canvas(44)
+    foot = Canvas(61)
     keys = (("forward", BLUE, 0.75, 0), ("backward", GREEN, 0.75, 84), ("idle", ORANGE, 0.3, 178))
     for word, colour, fill, x in keys:
         foot.box(x, 2, 14, 14, colour=colour, fill=fill, edge=0)
         foot.text(x + 20, 9, word, anchor="start", colour=MUTED)
-    foot.text(0, 32, "Pale: a GPU's second stage. Backward: 2 × forward.", anchor="start", colour=MUTED)
+    foot.text(0, 32, "Pale: a GPU's second virtual stage. Time: in forward", anchor="start", colour=MUTED)
+    foot.text(0, 49, "passes of a micro-batch; a backward pass takes two.", anchor="start", colour=MUTED)
     fewer = found["1f1b"].in_flight() < found["gpipe"].in_flight()
     held = "fewer micro-batches" if fewer else "as many micro-batches"
     said = ", ".join(
@@ -151,19 +152,20 @@ def schedules(stages: int = 4, micro_batches: int = 8) -> Drawing:
     return Drawing(
         "schedules",
         f"1F1B idles as long as GPipe and holds {held}; interleaving halves the bubble",
-        f"Three charts over time with a row for each of {stages} GPUs and {micro_batches} micro-batches; idle times are marked. {said}.",
+        f"Three charts over time with a row for each of {stages} GPUs and {micro_batches} micro-batches; idle times are marked. Their longest is {count(longest)} forward passes of a micro-batch. {said}.",
         [*canvases, foot],
     )
 
 
 def _gantt(title: str, run: Pipeline, longest: float) -> Canvas:
     p, total = int(run.stages), float(run.total)
-    canvas = Canvas(66 + p * ROW)
+    canvas = Canvas(84 + p * ROW)
     canvas.text(0, 10, title, anchor="start", bold=True)
     unit = (360 - LEFT) / longest
     unit = math.floor(unit) if unit > 4 else unit  # whole pixels make short paths
     top = 24.0
     work = run.timeline()
+    alike: dict[tuple[str, bool], list[tuple[float, list[tuple[float, float]]]]] = {}
     for rank in range(p):
         y = top + rank * ROW
         canvas.text(0, y + ROW / 2 - 1, f"GPU {rank + 1}", anchor="start", colour=MUTED)
@@ -171,16 +173,28 @@ def _gantt(title: str, run: Pipeline, longest: float) -> Canvas:
         kinds: dict[tuple[str, bool], list[tuple[float, float]]] = {}
         for each in mine:
             kinds.setdefault((each.kind, each.stage >= p), []).append((float(each.start), float(each.end)))
-        for (kind, second), spans in kinds.items():
+        for which, spans in kinds.items():
             narrow = [(LEFT + unit * a, LEFT + unit * b - min(1, unit * (b - a) / 4)) for a, b in spans]
-            canvas.bars(y, ROW - 3, narrow, name=kind, colour={"forward": BLUE, "backward": GREEN}[kind], fill=0.45 if second else 0.8)  # fmt: skip
+            alike.setdefault(which, []).append((y, narrow))
         edges = [0.0, *(float(t) for each in mine for t in (each.start, each.end)), total]
         waits = [(LEFT + unit * a, LEFT + unit * b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a > 1e-9]  # fmt: skip
-        canvas.bars(y, ROW - 3, waits, name="idle", colour=ORANGE, fill=0.25)
+        alike.setdefault(("idle", False), []).append((y, waits))
+    looks = {"forward": (BLUE, 0.8), "backward": (GREEN, 0.8), "idle": (ORANGE, 0.25)}
+    for (kind, second), rows in alike.items():
+        colour, fill = looks[kind]
+        canvas.rows_of_bars(ROW - 3, rows, name=kind, colour=colour, fill=0.45 if second else fill)
+    axis = top + p * ROW + 1
+    canvas.line(LEFT, axis, LEFT + unit * longest, axis, name="axis")
+    step = next(each for each in (1, 2, 5, 10, 20, 50) if longest / each <= 5)
+    ticks = range(0, math.floor(longest) + 1, step)
+    canvas.bars(axis, 4, [(LEFT + unit * tick - 0.5, LEFT + unit * tick + 0.5) for tick in ticks], name="tick", fill=1)
+    for tick in ticks:
+        canvas.text(LEFT + unit * tick, axis + 12, str(tick), colour=MUTED, name="time")
+    canvas.text(0, axis + 12, "time", anchor="start", colour=MUTED)
     held = count(float(run.in_flight()))
     said = (f"{percent(run.share)} of the step is bubble", f"GPU 1 holds at most {held} micro-batches")
     for i, line in enumerate(said):
-        canvas.text(0, top + p * ROW + 10 + 17 * i, line, anchor="start", name="said")
+        canvas.text(0, axis + 32 + 17 * i, line, anchor="start", name="said")
     return canvas
 
 

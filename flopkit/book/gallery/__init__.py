@@ -31,6 +31,7 @@ from flopkit.book.gallery.rest import layer_shares
 from flopkit.book.gallery.roofs import reached_roof
 from flopkit.book.gallery.serving import decode_throughput
 from flopkit.book.gallery.sparse import sparse_and_dense
+from flopkit.book.gallery.step_gaps import where_a_step_goes
 from flopkit.book.gallery.study import utilisation_ceilings
 from flopkit.book.gallery.trace import rate_and_clock
 from flopkit.book.gallery.utilisation import usual_mistakes
@@ -73,4 +74,5 @@ __all__ = [
     "stopping_rules",
     "usual_mistakes",
     "what_counts",
+    "where_a_step_goes",
 ]

@@ -40,6 +40,8 @@ LEAST_SECONDS, MOST_SECONDS, MOST_GB, FIRST = 2.0, 10.0, 154.0, 5
 """What the picture has room for, and how many rows the table has."""
 
 FITS, NOT, BEST, KNOWN = "fits", "does not fit", "fastest that fits", "published"
+DEGREES = {"TP 2": theme.AMBER, "TP 4": theme.PURPLE, "TP 8": theme.BLUE}
+PALE = 0.3  # a dot of a layout that does not fit
 STAR = "M0,-1L0.22,-0.31L0.95,-0.31L0.36,0.12L0.59,0.81L0,0.38L-0.59,0.81L-0.36,0.12L-0.95,-0.31L-0.22,-0.31Z"
 
 
@@ -169,26 +171,21 @@ def _chart(s: Any) -> Any:
     alt = need("altair")
     x = alt.X("gigabytes:Q", title="GB of the fullest rank", scale=alt.Scale(domain=[0, MOST_GB], nice=False), axis=alt.Axis(format="d", tickCount=6))  # fmt: skip
     y = alt.Y("seconds:Q", title="seconds of a step, at least", scale=alt.Scale(domain=[LEAST_SECONDS, MOST_SECONDS], nice=False), axis=alt.Axis(format="d", tickCount=7))  # fmt: skip
-    looks = {
-        FITS: (theme.BLUE, "circle"),
-        NOT: (theme.MUTED, "circle"),
-        BEST: (theme.GREEN, "diamond"),
-        KNOWN: (theme.ORANGE, STAR),
-    }
+    looks = {degree: (colour, "circle") for degree, colour in DEGREES.items()} | {BEST: (theme.GREEN, "diamond"), KNOWN: (theme.ORANGE, STAR)}  # fmt: skip
     colours, shapes = zip(*looks.values(), strict=True)
-    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=110)
+    legend = alt.Legend(title=None, orient="bottom", columns=4, symbolSize=110)
     look = {
-        "color": alt.Color("state:N", scale=alt.Scale(domain=list(looks), range=list(colours)), legend=legend),
-        "shape": alt.Shape("state:N", scale=alt.Scale(domain=list(looks), range=list(shapes)), legend=legend),
+        "color": alt.Color("look:N", scale=alt.Scale(domain=list(looks), range=list(colours)), legend=legend),
+        "shape": alt.Shape("look:N", scale=alt.Scale(domain=list(looks), range=list(shapes)), legend=legend),
         "tooltip": [
             alt.Tooltip("layout:N", title="layout"),
             alt.Tooltip("seconds:Q", title="seconds, at least", format=".3~f"),
             alt.Tooltip("gigabytes:Q", title="GB", format=".3~g"),
-            alt.Tooltip("state:N", title="it"),
+            alt.Tooltip("state:N", title="memory"),
         ],
     }  # fmt: skip
     rows = [
-        {"layout": told(each.layout), "c": each.layout.context, "s": [round(t, 4) for t in each.seconds], "b": [round(held / 1e9, 3) for held in each.held]}
+        {"layout": told(each.layout), "look": f"TP {each.layout.tensor}", "c": each.layout.context, "s": [round(t, 4) for t in each.seconds], "b": [round(held / 1e9, 3) for held in each.held]}
         for each in tried()
         if min(each.held) <= 1e9 * MOST_GB and min(each.seconds) <= MOST_SECONDS
     ]  # fmt: skip
@@ -197,13 +194,18 @@ def _chart(s: Any) -> Any:
         .transform_filter("datum.c <= most_context")
         .transform_calculate(seconds="datum.s[hidden]", gigabytes="datum.b[lean]")
         .transform_filter(f"datum.seconds <= {MOST_SECONDS:g} && datum.gigabytes <= {MOST_GB:g}")
-        .transform_calculate(state=f"1e9 * datum.gigabytes <= room ? '{FITS}' : '{NOT}'")
+        .transform_calculate(
+            state=f"1e9 * datum.gigabytes <= room ? '{FITS}' : '{NOT}'",
+            shown=f"1e9 * datum.gigabytes <= room ? 1 : {PALE}",
+        )
         .mark_point(size=30)
-        .encode(x=x, y=y, **look)
+        .encode(x=x, y=y, opacity=alt.Opacity("shown:Q", scale=None, legend=None), **look)
     )
-    best = s.now(seconds=s.least, gigabytes=s.held / 1e9, layout=s.best).transform_calculate(state=f"'{BEST}'")
+    best = s.now(seconds=s.least, gigabytes=s.held / 1e9, layout=s.best).transform_calculate(
+        state=f"'{FITS}'", look=f"'{BEST}'"
+    )
     known = s.now(seconds=s.own, gigabytes=s.own_held / 1e9).transform_calculate(
-        state=f"'{KNOWN}'", layout=f"'{told(PUBLISHED)}'"
+        state=f"1e9 * datum.gigabytes <= room ? '{FITS}' : '{NOT}'", look=f"'{KNOWN}'", layout=f"'{told(PUBLISHED)}'"
     )
     limit = s.now(gigabytes=s.room / 1e9).transform_filter(f"datum.gigabytes < {MOST_GB:g}")
     rule = limit.mark_rule(color=theme.INK, strokeDash=[4, 3]).encode(x=x)
@@ -226,7 +228,7 @@ def layouts() -> Figure:
     return Figure(
         name="layouts",
         title="Layouts of Llama 3 405B on 16,384 H100s",
-        alt="Dots: the least seconds of a step against the memory of the fullest rank, a dot for each layout, down to the left the better. A dashed line marks the memory that a layout may take, {limit}; a star "
+        alt="Dots: the least seconds of a step against the memory of the fullest rank, a dot for each layout, in a colour for its tensor-parallel degree, down to the left the better. Those that do not fit are pale. A dashed line marks the memory that a layout may take, {limit}; a star "
         "the published layout. Context-parallel: {context}; a layer keeps {kept}; overlapped: {overlap}. {fit} fit; the fastest is {best}, {least} and {held} a rank. The published one: {place}, at least {own}.",
         model=_of_search,
         controls=[
@@ -259,8 +261,8 @@ def layouts() -> Figure:
             column("memory", "Fullest rank", "B"),
         ],
         code=_code(),
-        caption=f"The answers of fk.parallel.search: a batch of {BATCH:,} sequences of {SEQ:,} tokens, tensor-parallel ranks in a node of 8, any pipeline, V stages per rank and micro-batches of 1, 2 or 4 by which "
-        f"layers and batch can be divided, three kinds of recompute, ZeRO-1: {counts[0]} layouts, with two context-parallel ranks {counts[1]}. Those above {MOST_SECONDS:g} s or {MOST_GB:g} GB are counted, not drawn. Seconds are a "
+        caption=f"The answers of fk.parallel.search: a batch of {BATCH:,} sequences of {SEQ:,} tokens, tensor-parallel ranks in a node of 8, any pipeline, V virtual stages and micro-batches of 1, 2 or 4 by which "
+        f"layers and batch can be divided, three kinds of recompute, ZeRO-1: {counts[0]} layouts, with two context-parallel ranks {counts[1]}. Those above {MOST_SECONDS:g} s or {MOST_GB:g} GB are counted, not drawn; those that do not fit are pale. Seconds are a "
         f"bound: matmuls at the peak in bf16, links and network cards at their full rate, no latency, nobody late. A bound cannot order layouts that differ by a few percent. The star is the bound of the published layout, whose step took {took:.2f} s "
         "(Llama 3, arXiv:2407.21783, table 4, model FLOPs at the printed TFLOP/s); the paper does not print V; 8 is read out of its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations, no work space.",
         height=320,

@@ -146,10 +146,10 @@ def _refuse(s: Any, model: Any, tensor: Any, pipeline: Any, virtual: Any, data: 
         (tensor > MOST_IN_NODE, f"Tensor-parallel ranks stay in a node of {MOST_IN_NODE} here."),
         (model.key_heads % tensor > 0, "{tensor} does not divide the key-value heads of {model}."),
         (model.query_heads % tensor > 0, "{tensor} does not divide the heads of {model}."),
-        (where(pipeline > 1, 1, virtual) > 1, "A rank has several stages in a pipeline alone: choose one stage, or more pipeline ranks."),
+        (where(pipeline > 1, 1, virtual) > 1, "Virtual stages need a pipeline: choose one, or more pipeline ranks."),
         (equal + unequal < 1, "The layers of {model} cannot be divided among {pipeline} with {virtual} each."),
         (s.micro_batches % 1 > 0, "{data_ranks} with micro-batches of {micro_batch} cannot divide {batch}."),
-        (where(virtual > 1, s.micro_batches % pipeline, 0) > 0, "With several stages of a rank, its micro-batches must be a multiple of {pipeline}."),
+        (where(virtual > 1, s.micro_batches % pipeline, 0) > 0, "With several virtual stages, a rank's micro-batches must be a multiple of {pipeline}."),
     ]  # fmt: skip
     s.refused = reduce(lambda rest, reason: where(reason[0], reason[1], rest), reversed(reasons), "")
 

@@ -207,7 +207,7 @@ def parallel_step() -> Figure:
             choice("cluster", f"Nodes of {MOST_IN_NODE}", {title: cluster_fields(name) for title, name in CLUSTERS.items()}),
             slider("tensor", "Tensor-parallel (TP)", steps(1, MOST_IN_NODE), value=8, unit="ranks"),
             slider("pipeline", "Pipeline (PP)", steps(1, 64), value=16, unit="ranks"),
-            slider("virtual", "Stages of a rank (V)", steps(1, 16), value=8, unit="stages"),
+            slider("virtual", "Virtual stages (V)", steps(1, 16), value=8, unit="virtual stages"),
             slider("data_ranks", "Data-parallel (DP)", steps(1, 1024), value=128, unit="ranks"),
             slider("batch", "Batch", steps(1, 8192), value=2048, unit="sequences"),
             slider("micro_batch", "Micro-batch", steps(1, 8), value=1, unit="sequences"),

@@ -42,7 +42,7 @@ def _of_step(s: Any, *, schedule: Any, stages: Any, micro_batches: Any, virtual:
     runs = {name: _run(name, stages, micro_batches, virtual, ratio) for name in SCHEDULES}
     several = pick(schedule, {name: int(name in (SEVERAL, ZERO)) for name in SCHEDULES})
     s.several = 1 * several
-    alone = "Interleaved schedules take groups of as many micro-batches as there are ranks: {stages} do not divide {micro_batches} micro-batches."
+    alone = "Interleaved schedules take groups of as many micro-batches as there are stages: {stages} do not divide {micro_batches} micro-batches."
     s.refused = where(where(s.several > 0, micro_batches % stages, 0) > 0, alone, "")
     s.bubble = pick(schedule, {name: 1.0 * run.bubble for name, run in runs.items()})
     s.work = 1.0 * micro_batches * (1 + ratio)
@@ -98,25 +98,25 @@ def _code() -> Code:
 
 
 def pipeline_playground() -> Figure:
-    """Share of a training step for which a pipeline's ranks wait, by micro-batches, ranks and schedule."""
+    """Share of a training step for which a pipeline's stages wait, by micro-batches, stages and schedule."""
     small = {"stages": 4, "micro_batches": 8, "virtual": 2, "ratio": 2}
     llama = {"stages": 16, "micro_batches": 16, "virtual": 8, "ratio": 2}
     return Figure(
         name="pipeline-playground",
         title="How much of a step a pipeline waits",
         alt="Falling curves over the number of micro-batches: the bubble's share of a step with GPipe and 1F1B, which are one curve, and below it the curves of interleaved 1F1B and of "
-        "interleaved zero-bubble with {virtual} per rank. A dot marks the setting: {schedule}, {stages}, {micro_batches} micro-batches: the bubble is {share} of the step, {of_work} of the work, and the first rank holds "
+        "interleaved zero-bubble with {virtual} each. A dot marks the setting: {schedule}, {stages}, {micro_batches} micro-batches: the bubble is {share} of the step, {of_work} of the work, and the first stage holds "
         "{held} micro-batches at most.",
         model=_of_step,
         controls=[
-            slider("stages", "Ranks of the pipeline", steps(2, 64), value=4, unit="ranks"),
-            slider("micro_batches", "Micro-batches", MICRO_BATCHES, value=8),
+            slider("stages", "Stages (p)", steps(2, 64), value=4, unit="stages"),
+            slider("micro_batches", "Micro-batches (m)", MICRO_BATCHES, value=8),
             choice("schedule", "Schedule", list(SCHEDULES), value=GPIPE),
-            slider("virtual", "Stages per rank, interleaved", steps(1, 16), value=2, unit="stages"),
+            slider("virtual", "Virtual stages, interleaved (V)", steps(1, 16), value=2, unit="virtual stages"),
             slider("ratio", "Backward by forward", [1, 1.5, 2, 2.5, 3, 4], value=2),
         ],
         presets={
-            "4 ranks, 8 micro-batches, GPipe": {**small, "schedule": GPIPE},
+            "4 stages, 8 micro-batches, GPipe": {**small, "schedule": GPIPE},
             "The same, 1F1B": {**small, "schedule": ONE},
             "The same, interleaved": {**small, "schedule": SEVERAL},
             "Llama 3, 16,384 GPUs": {**llama, "schedule": SEVERAL},
@@ -126,7 +126,7 @@ def pipeline_playground() -> Figure:
         readouts=[
             readout("share", "Bubble, of the step", "%"),
             readout("of_work", "Bubble, of the work", "%"),
-            readout("held", "Micro-batches on rank 1"),
+            readout("held", "Micro-batches on stage 1"),
             readout("bubble", "Bubble, in forward passes"),
             readout("step", "Step, in forward passes"),
         ],
@@ -141,7 +141,7 @@ def pipeline_playground() -> Figure:
         refused="refused",
         code=_code(),
         caption="The formulas of fk.parallel.pipeline: equal stages, messages that take no time. Papers print the bubble as a part of the work, (p−1)/(V·m); its part of the whole step is smaller. "
-        "A forward pass is that of one micro-batch through all stages of a rank. Interleaved schedules take micro-batches in groups of as many as there are ranks; their curves begin there. "
-        "Zero-bubble: half of the backward pass makes gradients of weights, which wait until a rank has nothing else to do. Llama 3's stages per rank are not printed; 8 is read out of its two rates.",
+        "A forward pass is that of one micro-batch through one stage, all its V virtual stages. Interleaved schedules take micro-batches in groups of as many as there are stages; their curves begin there. "
+        "Zero-bubble: half of the backward pass makes gradients of weights, which wait until a stage has nothing else to do. Llama 3's V is not printed; 8 is read out of its two rates.",
         height=280,
     )  # fmt: skip

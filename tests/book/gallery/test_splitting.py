@@ -6,7 +6,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.book.gallery import layouts, pipeline_playground
-from flopkit.book.gallery.layouts import CONTEXT, LIMITS, MOST_GB, MOST_SECONDS, OVERLAP, told
+from flopkit.book.gallery.layouts import CONTEXT, DEGREES, LIMITS, MOST_GB, MOST_SECONDS, OVERLAP, told
 from flopkit.book.gallery.parallel_step import KEPT
 from flopkit.book.gallery.pipelines import GPIPE, ONE, SCHEDULES, SEVERAL, ZERO
 
@@ -56,7 +56,7 @@ def test_the_zero_bubble_by_hand():
 
 def test_interleaving_needs_groups_of_micro_batches():
     refused = {"stages": 16, "micro_batches": 8, "schedule": SEVERAL}
-    assert "16 ranks do not divide 8 micro-batches" in PIPELINE.description(**refused)
+    assert "16 stages do not divide 8 micro-batches" in PIPELINE.description(**refused)
     assert not PIPELINE.at(**{**refused, "schedule": ONE})["refused"]
     with pytest.raises(ValueError, match="micro_batches=8"):
         fk.parallel.pipeline(stages=16, micro_batches=8, virtual=2, schedule="interleaved")
@@ -143,6 +143,7 @@ def test_the_dots_are_layouts_of_the_search():
     assert len(found) == 741, "no two layouts have the same words"
     for dot in dots:
         step = found[dot["layout"]]
+        assert dot["look"] == f"TP {step.layout.tensor}" and dot["look"] in DEGREES
         assert dot["c"] == step.layout.context and dot["s"][0] == pytest.approx(step.seconds, abs=1e-4)
         assert dot["b"] == pytest.approx(
             [float(each[dot["layout"]].memory.total) / 1e9 for each in (found, every)], abs=1e-3
@@ -151,6 +152,7 @@ def test_the_dots_are_layouts_of_the_search():
         name for name, step in found.items() if step.seconds <= MOST_SECONDS and step.memory.total <= 1e9 * MOST_GB
     }
     assert shown <= {dot["layout"] for dot in dots}
+    assert {dot["look"] for dot in dots} == set(DEGREES), "the key names what is drawn"
 
 
 @pytest.mark.parametrize("name", list(LAYOUTS.presets))
