@@ -10,7 +10,6 @@ from flopkit.book.drawings.counters import seen_calls, tower
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.engines import decode_parts, engine_batches
 from flopkit.book.drawings.experts import routed_tokens
-from flopkit.book.drawings.flash import fused_chain, online_softmax
 from flopkit.book.drawings.flash import fused_chain, tile_on_chip
 from flopkit.book.drawings.floors import many_roofs
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
