@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,12 @@ class Trace:
     device: str  # the GPU's name; empty where none ran
     contents: dict[str, Any]  # the whole file
 
-    @property
+    @cached_property
     def on_gpu(self) -> bool:
         """Whether a kernel or a copy ran on a device."""
         return any(each.kind in ON_DEVICE for each in self.events)
 
-    @property
+    @cached_property
     def loading(self) -> list[tuple[float, float]]:
         """When torch's data loader was asked for a batch."""
         return [(each.start, each.end) for each in self.events if each.kind == "annotation" and LOADER in each.name]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,7 +94,10 @@ def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    with torch.profiler.profile(activities=kinds) as prof:
+    prof = torch.profiler.profile(activities=kinds)
+    with _unheard():
+        prof.__enter__()
+    try:
         run()  # the first event of all takes the profiler milliseconds
         if on_gpu:
             cuda.synchronize()
@@ -101,10 +106,30 @@ def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
                 run()
                 if on_gpu:
                     cuda.synchronize()
+    finally:
+        with _unheard():
+            prof.__exit__(None, None, None)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
         cast(Any, prof).export_chrome_trace(str(file))
         return read_trace(file)
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """Without standard error: the profiler writes a line there when it starts and when it ends, past Python's own."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _causal_masks() -> Any:

@@ -243,3 +243,25 @@ def test_what_calls_several_operators_belongs_to_the_longest(tmp_path):
     report = in_order(torch.nn.Linear(4, 4), torch.ones(2, 4))
     trace = Kineto(card="").step(0, 0, 10).op("aten::linear", 0, 10).op("aten::t", 1, 3).op("aten::addmm", 4, 9)
     assert micros(Profile.from_trace(trace.write(tmp_path), report)) == {"t": 2, "addmm": 8}
+
+
+class Counted(list):
+    """A list that counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_trace_is_not_read_again_for_each_gap(tmp_path):
+    """A step of a thousand calls has as many gaps: going through all events for each took minutes."""
+    trace = Kineto(card="").step(0, 0, 1000)
+    for at in range(200):
+        trace.op("aten::relu", 5 * at, 5 * at + 2)
+    read = fk.profiling.events.read_trace(trace.write(tmp_path))
+    read.events = Counted(read.events)
+    x = torch.ones(4)
+    joined = fk.profiling.joining.join(read, in_order(lambda: [torch.relu(x) for _ in range(200)]))
+    assert len(joined.gaps) == 200 and read.events.times < 20

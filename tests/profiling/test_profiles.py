@@ -132,3 +132,8 @@ def test_a_trace_that_torch_wrote_step_by_step(tmp_path):
     assert len(found.joined.steps) == 2
     assert {row["operator"]: row["launches"] for row in found.by_op() if row["phase"]} == {"t": 1, "addmm": 1}
     assert sum(row["seconds"] for row in found.rows) == pytest.approx(found.seconds)
+
+
+def test_the_profiler_says_nothing_of_its_own(capfd):
+    profile(torch.nn.Linear(8, 8), torch.ones(2, 8), time_budget=0.02)
+    assert "profiler_st" not in capfd.readouterr().err
