@@ -1,7 +1,8 @@
 """A trace and a count, joined: whose each second of a step is, and what the device waited for.
 
 Every instant of a step belongs to one row, or in equal parts to those that run at once, so the rows sum to the step. On a GPU what
-counts is what ran on the device; a kernel that communicates has only the time in which no other kernel runs.
+counts is what ran on the device; a kernel that communicates has only the time in which no other kernel runs, and so has on a CPU what gloo runs on
+threads of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ __all__ = ["NOT_JOINED", "Gap", "Joined", "Row", "join"]
 
 NOT_JOINED: Key = ("(not joined)", "", "")
 EQUAL = 1e-9  # s: a trace has nanoseconds
+COLLECTIVES = ("c10d::", "_c10d_functional::")  # operators that ask for communication, or wait for it
+WAIT = "wait_tensor"
+GLOO = "gloo:"
 SYNCHRONISES = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 
 
@@ -46,7 +50,7 @@ class Row:
     launches: int = 0  # of all steps: kernels and copies, on a CPU calls
     entries: list[Entry] = field(default_factory=list)  # the counter's calls, of one step
     waited: float = 0.0  # a step, before its kernels, for the host to launch them
-    communication: float = 0.0  # a step, of kernels that communicate, hidden or not
+    communication: float = 0.0  # a step, in which its kernels communicate, hidden or not
     hidden: float = 0.0
 
 
@@ -83,13 +87,14 @@ def join(trace: Trace, report: Any) -> Joined:
     def row(key: Key) -> Row:
         return rows.setdefault(key, Row(key, [0.0] * count))
 
-    pieces = _on_device(trace.events, nodes) if on_gpu else _on_host(nodes)
-    seconds, hidden, quiet = _shared([piece for piece, _ in pieces], steps)
+    pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.events, nodes)]
+    seconds, sent, hidden, quiet = _shared([piece for piece, _ in pieces], steps)
     for step, shares in enumerate(seconds):
         for key, share in shares.items():
             row(key).seconds[step] += share
-    for key, share in hidden.items():
-        row(key).hidden += share / count
+    for key, share in sent.items():
+        row(key).communication += share / count
+        row(key).hidden += hidden[key] / count
     strangers: dict[str, tuple[float, int]] = {}
     kernels: defaultdict[str, float] = defaultdict(float)
     for piece, event in pieces:
@@ -98,7 +103,6 @@ def join(trace: Trace, report: Any) -> Joined:
         length = (piece.end - piece.start) / count
         if on_gpu:
             row(piece.key).launches += 1
-            row(piece.key).communication += piece.communicates * length
             kernels[event.name] += length
         if piece.key == NOT_JOINED:
             before = strangers.get(event.name, (0.0, 0))
@@ -114,7 +118,7 @@ def join(trace: Trace, report: Any) -> Joined:
         if gap.reason == "host-bound" and gap.key is not None:
             row(gap.key).waited += gap.seconds / count
     owners = [(node.event, node.owner.key if node.owner else NOT_JOINED) for node in nodes]
-    owners += [(event, piece.key) for piece, event in pieces] if on_gpu else []
+    owners += [(event, piece.key) for piece, event in pieces if on_gpu or event.kind == "annotation"]
     loading = sum(max(0.0, min(end, to) - max(start, at)) for start, end in steps for at, to in trace.loading) / count
     return Joined(rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, loading)
 
@@ -139,15 +143,35 @@ def _on_host(nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
     for node in nodes:
         if node.event.kind != "operator":
             continue
-        key, at = node.owner.key if node.owner else NOT_JOINED, node.event.start
+        key, at, sends = node.owner.key if node.owner else NOT_JOINED, node.event.start, _communicates(node)
         for child in node.children:
             if child.event.kind == "operator":
                 if child.event.start > at:
-                    found.append((_Piece(at, child.event.start, key, node.event.name, False), node.event))
+                    found.append((_Piece(at, child.event.start, key, node.event.name, sends), node.event))
                 at = max(at, child.event.end)
         if node.event.end > at:
-            found.append((_Piece(at, node.event.end, key, node.event.name, False), node.event))
+            found.append((_Piece(at, node.event.end, key, node.event.name, sends), node.event))
     return found
+
+
+def _by_gloo(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
+    """Collectives that gloo ran on its own threads: the first belongs to the first operator that asked for one, and so on.
+
+    Where the trace has more of one than of the other, or one that runs before it is asked for, nobody can tell whose each is.
+    """
+    ran = [event for event in events if event.kind == "annotation" and event.name.startswith(GLOO)]
+    asked = [node for node in nodes if _communicates(node) and WAIT not in node.event.name
+             and not (node.parent and _communicates(node.parent))]  # fmt: skip
+    told = len(asked) == len(ran) and all(
+        node.event.start <= event.start for node, event in zip(asked, ran, strict=True)
+    )
+    owners = [node.owner for node in asked] if told else [None] * len(ran)
+    return [(_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event.name, True), event)
+            for event, owner in zip(ran, owners, strict=True)]  # fmt: skip
+
+
+def _communicates(node: Node) -> bool:
+    return node.event.kind == "operator" and node.event.name.startswith(COLLECTIVES)
 
 
 def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
@@ -164,8 +188,8 @@ def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Pi
 
 def _shared(
     pieces: Sequence[_Piece], steps: Sequence[tuple[float, float]]
-) -> tuple[list[dict[Key, float]], dict[Key, float], list[tuple[float, float, int]]]:
-    """Seconds of each step by row, seconds of communication that hides behind other kernels, and the stretches in which nothing runs."""
+) -> tuple[list[dict[Key, float]], dict[Key, float], dict[Key, float], list[tuple[float, float, int]]]:
+    """Seconds of each step by row, seconds of communication, those of them that hide behind other kernels, and the stretches in which nothing runs."""
     marks: list[tuple[float, int, int]] = []  # at one instant, what ends before what begins
     for i, piece in enumerate(pieces):
         if piece.end > piece.start:
@@ -174,6 +198,7 @@ def _shared(
         marks += [(end, 1, k), (start, 2, k)]
     marks.sort()
     seconds: list[dict[Key, float]] = [defaultdict(float) for _ in steps]
+    sent: dict[Key, float] = defaultdict(float)
     hidden: dict[Key, float] = defaultdict(float)
     quiet: list[tuple[float, float, int]] = []
     working: dict[int, Key] = {}
@@ -184,10 +209,10 @@ def _shared(
             running = working or sending
             for key in running.values():
                 seconds[step][key] += (time - last) / len(running)
-            if working:
-                for key in sending.values():
-                    hidden[key] += (time - last) / len(sending)
-            elif not running:
+            for key in sending.values():
+                sent[key] += (time - last) / len(sending)
+                hidden[key] += (time - last) / len(sending) * bool(working)
+            if not running:
                 if quiet and quiet[-1][1:] == (last, step):
                     quiet[-1] = (quiet[-1][0], time, step)
                 else:
@@ -200,7 +225,7 @@ def _shared(
             lane[which] = pieces[which].key
         elif what == 2 or step == which:
             step = which if what == 2 else -1
-    return seconds, hidden, quiet
+    return seconds, sent, hidden, quiet
 
 
 def _inside(time: float, steps: Sequence[tuple[float, float]]) -> bool:

@@ -203,7 +203,16 @@ class Profile:
                      formats={name: FORMATS[name] for name in ("start", "seconds")})  # fmt: skip
 
     def communication(self) -> Table:
-        """The rows whose kernels communicate: seconds of these *kernels*, *exposed* and *hidden* behind others."""
+        """The rows that communicate: seconds in which they did, those of them *exposed*, and those *hidden* behind other work.
+
+        Notes
+        -----
+        On a GPU these are NCCL's kernels, hidden while another kernel runs. On a CPU they are the collectives that gloo runs on threads of its
+        own, with the operators that ask for them, hidden while another operator runs. Either waits for the slowest rank, too: a trace does not
+        tell waiting from sending, nor how much gloo's threads slow down the operators that hide it. Several at once share the time.
+        A collective of gloo belongs to the operator that asked for it, in their order; where their numbers differ it is ``(not joined)``.
+        Collectives of other back ends on a CPU leave no events in a trace.
+        """
         rows = [
             {**{name: row[name] for name in MARKS}, "seconds": row["communication"], "exposed": row["communication"] - row["hidden"],
              "hidden": row["hidden"]}

@@ -99,6 +99,53 @@ def test_communication_has_only_the_time_in_which_nothing_else_runs(tmp_path):
     assert sum(row["seconds"] for row in found.rows) == pytest.approx(40e-6)
 
 
+def two_sums():
+    """Two all-reduces and a product, and what the trace calls the first."""
+    x, w = torch.ones(4, 8), torch.ones(8, 16)
+
+    def step():
+        torch.distributed.all_reduce(x)
+        torch.distributed.all_reduce(w)
+        return x @ w
+
+    with fk.simulate_ranks(2):
+        report = in_order(step)
+    return report, next(entry.func._schema.name for entry, *_ in report.order if "allreduce" in entry.op)
+
+
+def test_gloo_communicates_on_threads_of_its_own(tmp_path):
+    """Two sums run at once from 6 to 10, the product from 10 to 20, and the second sum alone until 30."""
+    report, name = two_sums()
+    trace = Kineto(card="").step(0, 0, 40).op(name, 0, 2).op(name, 2, 4).op("aten::mm", 10, 20)
+    trace.add("user_annotation", "gloo:all_reduce", 1, 10, tid=8).add(
+        "user_annotation", "gloo:all_reduce", 6, 30, tid=9
+    )
+    found = Profile.from_trace(trace.write(tmp_path), report)
+    (row,) = found.communication()
+    assert [round(1e6 * row[name], 6) for name in ("seconds", "exposed", "hidden")] == [30, 20, 10]
+    assert micros(found) == {row["operator"]: 20, "mm": 10, "(Python)": 10}
+    assert "communication 30 µs, of which 10 µs hidden" in found.summary()
+    told = json.loads(found.to_chrome_trace(tmp_path / "told.json").read_text())["traceEvents"]
+    assert [each["args"]["flopkit"]["operator"] for each in told if each["name"] == "gloo:all_reduce"] == [
+        row["operator"]
+    ] * 2
+    assert next(row for row in found.rows if row["communication"])["bound"] == "communication"
+
+
+@pytest.mark.parametrize("ran", [[(1, 9)], [(1, 9), (1.5, 3)], [(1, 9), (5, 9), (9, 12)]])
+def test_a_collective_of_gloo_that_nobody_asked_for_is_not_joined(tmp_path, ran):
+    """Of two sums, asked for at 0 and at 2, one has no event, or one begins too early, or there is a third."""
+    report, name = two_sums()
+    trace = Kineto(card="").step(0, 0, 40).op(name, 0, 1).op(name, 2, 3).op("aten::mm", 20, 30)
+    for tid, (start, end) in enumerate(ran, 8):
+        trace.add("user_annotation", "gloo:all_reduce", start, end, tid=tid)
+    found = Profile.from_trace(trace.write(tmp_path), report)
+    last = max(end for _, end in ran)
+    assert {row["name"]: row["number"] for row in found.not_joined()} == {"gloo:all_reduce": len(ran)}
+    assert round(1e6 * sum(row["exposed"] for row in found.communication()), 6) == last
+    assert sum(row["hidden"] for row in found.communication()) == 0
+
+
 def test_why_the_device_waited(tmp_path):
     """The launch came late; the host had waited for a number; the batch was not there; the profile's own wait."""
     report = in_order(lambda: [torch.ones(4, 4) @ torch.ones(4, 4) for _ in range(5)])
