@@ -88,9 +88,7 @@ class Layout:
         choice("recompute", self.recompute, tuple(POLICIES))
         choice("schedule", self.schedule, tuple(SCHEDULES))
         if self.virtual > 1 and self.pipeline == 1:
-            raise ValueError(
-                f"virtual={self.virtual}: virtual stages need a pipeline; give pipeline=, or virtual=1"
-            )
+            raise ValueError(f"virtual={self.virtual}: virtual stages need a pipeline; give pipeline=, or virtual=1")
         if (self.tensor * self.context * self.data) % self.expert:
             raise ValueError(
                 f"expert={self.expert}: must divide the tensor · context · data = {self.tensor * self.context * self.data} ranks of a stage"
