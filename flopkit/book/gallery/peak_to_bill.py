@@ -45,7 +45,7 @@ def peak_to_bill(s: Any, *, model: Any, device: Any, fp8: Any, rate: Any, goodpu
     s.mfu, s.of_best, s.of_all_hours = s.training / s.mix, s.training / s.best, s.overall / s.mix
     s.hours = 1e12 * tokens / (rate * goodput) / 3600
     s.possible = where(s.training <= mixed(device.limit_bf16, device.limit_fp8), "yes", "no")
-    s.end = 1.15 * maximum(device.peak_fp8, s.training)  # of the axis, with room for a bar's number
+    s.end = 1.27 * maximum(device.peak_fp8, s.training)  # of the axis, with room for a bar's number
 
 
 def from_peak_to_bill() -> Figure:
@@ -67,6 +67,7 @@ def from_peak_to_bill() -> Figure:
         }
         rows = s.rows.transform_calculate(
             tera="datum.at_rate / 1e12",
+            percent="format(datum.reported, datum.reported < 9.995 ? '.1%' : '.0%')",
             label="datum.bar + ': ' + format(datum.at_rate / 1e12, datum.at_rate < 1e13 ? '.2f' : ',.0f') + ' TFLOP/s'",
         )
         x = alt.X("tera:Q", **axis)
@@ -87,7 +88,7 @@ def from_peak_to_bill() -> Figure:
                 *theme.words(some, {"dy": -7, "color": theme.INK, **place}, y=y, x=alt.value(2), text="label:N"),
                 *theme.words(
                     some, {"dx": 5, "dy": 9, "color": colour, "fontWeight": 600, **place},
-                    x=x, y=y, text=alt.Text("reported:Q", format=".1%"),
+                    x=x, y=y, text="percent:N",
                 ),
             ]  # fmt: skip
         return alt.layer(*layers)
