@@ -236,7 +236,7 @@ def recompute_policies() -> Figure:
                 scale=alt.Scale(domain=list(LOSSES), range=["circle", "diamond"]),
                 legend=alt.Legend(
                     offset=30,
-                    labelExpr="'loss: ' + datum.label",
+                    labelExpr="(datum.index ? '' : 'loss: ') + datum.label",
                     symbolFillColor=theme.MUTED,
                     symbolStrokeColor=theme.MUTED,
                     **legend,

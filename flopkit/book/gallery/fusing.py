@@ -112,7 +112,7 @@ def fused_kernels() -> Figure:
         y = alt.Y("operator:N", title=None, sort=list(OPERATORS.values()), axis=alt.Axis(minExtent=122, labelLimit=0))
         x = {
             "title": "MB moved",
-            "axis": alt.Axis(format=",~r", tickCount=4),
+            "axis": alt.Axis(format=",~r", tickCount=4, labelBound=True),
             "scale": alt.Scale(domainMin=0, domainMax=room, nice=False),
         }
         rows = s.rows.transform_calculate(

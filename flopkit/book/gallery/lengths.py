@@ -22,7 +22,7 @@ MODELS = {
     "llama": ("Llama-3-8B, full", "llama-3-8b", theme.ORANGE, [1, 0]),
     "qwen": ("Qwen3.5-9B, hybrid", "qwen3.5-9b", theme.GREEN, [9, 3]),
     "gemma": ("Gemma-3-12B, windows", "gemma-3-12b", theme.PURPLE, [6, 3]),
-    "nemotron": ("Nemotron-H-56B, hybrid", "nemotron-h-56b", theme.SKY, [2, 3]),
+    "nemotron": ("Nemotron-H, hybrid", "nemotron-h-56b", theme.SKY, [2, 3]),
     "mistral": ("Mistral-7B, windows", "mistral-7b", theme.BLUE, [12, 3]),
 }
 """Of each model the name, what the catalogue calls it, and the look of its line."""
