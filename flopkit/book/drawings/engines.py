@@ -96,7 +96,7 @@ def decode_parts(
         def x(size: float, first: int = first, last: int = last) -> float:
             return LEFT + (RIGHT - LEFT) * math.log(size / first) / math.log(last / first)
 
-        canvas.text(0, 10, f"least time of a step, {fixed}", anchor="start", bold=True)
+        canvas.text(0, 10, f"least time per step, {fixed}", anchor="start", bold=True)
         canvas.line(LEFT, BOTTOM, RIGHT, BOTTOM)
         canvas.line(LEFT, TOP, LEFT, BOTTOM)
         for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
