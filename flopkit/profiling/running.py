@@ -94,7 +94,7 @@ def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    prof = torch.profiler.profile(activities=kinds)
+    prof: Any = torch.profiler.profile(activities=kinds)
     with _unheard():
         prof.__enter__()
     try:
@@ -111,7 +111,7 @@ def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
             prof.__exit__(None, None, None)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
-        cast(Any, prof).export_chrome_trace(str(file))
+        prof.export_chrome_trace(str(file))
         return read_trace(file)
 
 
