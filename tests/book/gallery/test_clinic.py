@@ -70,6 +70,38 @@ def test_a_training_step_of_gpt_2_by_hand():
     assert step["mfu_before"] == pytest.approx(needed / step["before"] / H100, rel=1e-12)
 
 
+def test_small_operators_by_hand():
+    """GPT-2: elements that each operator reads and writes, forward and backward; ResNet-50: the maps of its 53 norms."""
+    d, logits = 16 * 1024 * 768, 16 * 1024 * 50257
+    plain = 12 * (2 * (2 + 3 + 3 + 3) + 4 * 46) * d + 5 * d + (1 + 1 + 1 + 3) * logits
+    fused = 12 * (2 * (4 + 4) + 4 * 5) * d + 5 * d + 3 * logits
+    found = in_ms(patient=GPT, fuse=True)["pointwise"]
+    assert found == pytest.approx([1e3 * 4 * n / 0.7 / BANDWIDTH for n in (plain, fused)], rel=1e-3)
+    stages = [(64, 56, 3, 56), (128, 28, 4, 56), (256, 14, 6, 28), (512, 7, 3, 14)]  # the first 3 × 3 takes the stride
+    norms, activations, sums = 64 * 112**2, 64 * 112**2, 0
+    for width, side, blocks, before in stages:
+        inner = width * before**2 + (2 * blocks - 1) * width * side**2
+        outer = 4 * width * side**2
+        norms, activations, sums = (
+            norms + inner + (blocks + 1) * outer,
+            activations + inner + blocks * outer,
+            sums + blocks * outer,
+        )
+    pools = 64 * 112**2 + 64 * 56**2 + 2048 * 50
+    numbers = 5 * (norms + activations) + 2 * (3 * sums + pools), 5 * norms + 2 * (sums + pools)
+    found = in_ms(patient=RESNET, fuse=True)["pointwise"]
+    assert found == pytest.approx([1e3 * 64 * 2 * n / 0.7 / BANDWIDTH for n in numbers], rel=1e-3)
+
+
+def test_a_larger_batch_shares_what_a_step_does_once():
+    found = FIGURE.at(patient=GPT, grow=True)
+    assert found["after_optimizer"] == pytest.approx(found["before_optimizer"] / 8)
+    assert found["after_launching"] == pytest.approx(found["before_launching"] / 8)
+    assert found["after_products"] == found["before_products"], "compute-bound"
+    weights = FIGURE.at(patient=DECODE, grow=True)
+    assert weights["after_products"] == pytest.approx(weights["before_products"] / 8, rel=1e-2)
+
+
 def test_images_are_waited_for_one_after_the_other():
     before, after = in_ms(patient=RESNET, load=2, ahead=True)["loader"]
     assert (before, after) == (128, 0)
