@@ -46,7 +46,8 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     TypeError
         If *fn* cannot be called, or the budget is no number.
     ValueError
-        For a budget that is not positive, a function that runs no operator, and whatever `flopkit.measure` refuses.
+        For a budget that is not positive, a function that runs no operator, one that communicates with other ranks, and whatever
+        `flopkit.measure` refuses.
 
     Notes
     -----
@@ -69,6 +70,7 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, profile(fn, x)")
     budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
+    _check_alone(fn, args, kwargs)
     plain = measure(fn, *args, time_budget=budget / 2, **kwargs)
     report = in_order(fn, *args, **kwargs)
     if not report.order:
@@ -83,6 +85,20 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
         with masks:
             fn(*args, **kwargs)
     return Profile(trace, report, plain, causal_masks=masks.found)
+
+
+def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Each rank of a job would decide by its own clock how often it runs the step, and wait for ever for the others."""
+    import torch
+
+    group: Any = torch.distributed
+    if not (group.is_available() and group.is_initialized() and group.get_world_size() > 1):
+        return
+    if in_order(fn, *args, **kwargs).communication.rows:
+        raise ValueError(
+            f"fn={getattr(fn, '__name__', type(fn).__name__)}: it communicates with other ranks, and ranks that run it by their own clocks lose step; "
+            "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
+        )
 
 
 def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int) -> Trace:

@@ -52,6 +52,10 @@ def rank_of_two(rank, folder):
 
         for _ in range(2):
             step()
+        try:
+            fk.profile(step, time_budget=0.1)
+        except ValueError as error:
+            refused = str(error)
         report = in_order(step)
         with torch.profiler.profile() as prof:
             for number in range(2):
@@ -61,10 +65,19 @@ def rank_of_two(rank, folder):
         prof.export_chrome_trace(str(path))
         profile = Profile.from_trace(path, report)
         events = [each for each in json.loads(path.read_text())["traceEvents"] if each.get("ph") == "X"]
-        spans = [(each["ts"], each["ts"] + each["dur"]) for each in events if each["name"].startswith("gloo:")]
+        steps, spans = (
+            [(each["ts"], each["ts"] + each["dur"]) for each in events if each["name"].startswith(name)]
+            for name in ("ProfilerStep#", "gloo:")
+        )
+        inside = [
+            (max(start, begin), min(end, over))
+            for start, end in spans
+            for begin, over in steps
+            if start < over and end > begin
+        ]
         found[name] = {
-            "rows": profile.communication().rows, "strange": [row["name"] for row in profile.not_joined()], "ran": len(spans),
-            "gloo": union(spans) * 1e-6 / 2, "seconds": profile.seconds, "parts": sum(row["seconds"] for row in profile.rows),
+            "refused": refused, "rows": profile.communication().rows, "strange": [row["name"] for row in profile.not_joined()], "ran": len(spans),
+            "gloo": union(inside) * 1e-6 / 2, "seconds": profile.seconds, "parts": sum(row["seconds"] for row in profile.rows),
         }  # fmt: skip
     dist.barrier()
     dist.destroy_process_group()
@@ -105,3 +118,9 @@ def test_a_step_of_two_processes_shows_its_communication(both, name):
         rows = found["rows"]
         assert all(row["exposed"] + row["hidden"] == pytest.approx(row["seconds"]) for row in rows)
         assert found["gloo"] * 0.999 <= sum(row["seconds"] for row in rows) <= found["seconds"] * 1.001
+
+
+def test_a_step_that_communicates_is_refused_before_any_clock_runs(both):
+    """By its own clock each rank would choose how often to run it, and one would wait for ever."""
+    for rank in both:
+        assert all("it communicates with other ranks" in found["refused"] for found in rank.values())
