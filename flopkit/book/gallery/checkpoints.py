@@ -206,7 +206,7 @@ def recompute_policies() -> Figure:
         )
         y = alt.Y(
             "added:Q", title="least time added, of the step's matmuls",
-            scale=alt.Scale(zero=True, padding=22, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34),
+            scale=alt.Scale(zero=True, padding=26, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34),
         )  # fmt: skip
         # no other recipe takes less memory and as little time
         order = [alt.SortField(field) for field in ("total", "added", "recipe")]
@@ -252,7 +252,9 @@ def recompute_policies() -> Figure:
         )
         limit = s.now(gigabytes=s.limit / 1e9).transform_calculate(label="format(datum.gigabytes, '.0f') + ' GB'")
         rule = limit.mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5).encode(x=x)
-        name = theme.words(limit, {"align": "right", "dx": -4}, x=x, y=alt.value(7), text="label:N")
+        left = f"({vega(s.limit)}) > ({vega(s.widest)}) / 2"
+        beside = {"align": alt.ExprRef(f"{left} ? 'right' : 'left'"), "dx": alt.ExprRef(f"{left} ? -4 : 4")}
+        name = theme.words(limit, beside, x=x, y=alt.value(7), text="label:N")
         here = s.now("added", "policy", gigabytes=s.total / 1e9)
         tip = [
             alt.Tooltip("policy:N", title="chosen"),
@@ -264,7 +266,7 @@ def recompute_policies() -> Figure:
         look = {
             "align": alt.ExprRef(f"{side} ? 'right' : 'left'"),
             "dx": alt.ExprRef(f"{side} ? -13 : 13"),
-            "dy": -9,
+            "dy": 16,
             "fontWeight": 600,
         }
         chosen = theme.words(here, look, x=x, y=y, text="policy:N")
