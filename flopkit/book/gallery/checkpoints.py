@@ -92,9 +92,8 @@ def numbers(name: str) -> dict[str, Any]:
         "layer": one.layers // model.layers - sum(each.bytes for each in one.kept if each.core),
         "sums": sum(each.bytes for each in one.kept if each.core),
         "scores": sum(each.bytes for each in scores.kept if each.core),  # a pair
-        "scores_moved": 2
-        * 2
-        * block.mixer.heads,  # a pair, by the softmax of a math kernel and by its products: once read, once written
+        # a pair, by the softmax of a math kernel, and as much by its products: once read, once written
+        "scores_moved": 2 * 2 * block.mixer.heads,
         "logits": 4 * model.vocab,  # a tensor of them in fp32
         "ends": one.ends - 4 * model.vocab,  # without the log-probabilities
         "products": (full - cores) // model.layers,
@@ -105,8 +104,8 @@ def numbers(name: str) -> dict[str, Any]:
         # norms and activation: what need not be kept, and the bytes that running them again moves
         "cheap": sum(kept.get(each, 0) for each in ("attention, input", "mlp, input", "activated gate", "down, input")),
         "cheap_moved": sum(cheap),
-        "vector_moved": sum(more.values())
-        - more["mlp_sum"],  # of all such operators; the last one's result is not needed
+        # of all such operators; the last one's result is not needed
+        "vector_moved": sum(more.values()) - more["mlp_sum"],
         # of qkv, output, gate, up and down every second one: up of a gated MLP runs again, and the output of down is kept in place of the
         # input of the MLP's norm; of a plain MLP, whose down need not run, only this input goes
         "second": kept["up"] if block.mlp.gated else kept["mlp_norm, input"],
