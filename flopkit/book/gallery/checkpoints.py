@@ -92,9 +92,8 @@ def numbers(name: str) -> dict[str, Any]:
         "layer": one.layers // model.layers - sum(each.bytes for each in one.kept if each.core),
         "sums": sum(each.bytes for each in one.kept if each.core),
         "scores": sum(each.bytes for each in scores.kept if each.core),  # a pair
-        "scores_moved": 2
-        * 2
-        * block.mixer.heads,  # a pair, by the softmax of a math kernel and by its products: once read, once written
+        # a pair, by the softmax of a math kernel, and as much by its products: once read, once written
+        "scores_moved": 2 * 2 * block.mixer.heads,
         "logits": 4 * model.vocab,  # a tensor of them in fp32
         "ends": one.ends - 4 * model.vocab,  # without the log-probabilities
         "products": (full - cores) // model.layers,
@@ -105,8 +104,8 @@ def numbers(name: str) -> dict[str, Any]:
         # norms and activation: what need not be kept, and the bytes that running them again moves
         "cheap": sum(kept.get(each, 0) for each in ("attention, input", "mlp, input", "activated gate", "down, input")),
         "cheap_moved": sum(cheap),
-        "vector_moved": sum(more.values())
-        - more["mlp_sum"],  # of all such operators; the last one's result is not needed
+        # of all such operators; the last one's result is not needed
+        "vector_moved": sum(more.values()) - more["mlp_sum"],
         # of qkv, output, gate, up and down every second one: up of a gated MLP runs again, and the output of down is kept in place of the
         # input of the MLP's norm; of a plain MLP, whose down need not run, only this input goes
         "second": kept["up"] if block.mlp.gated else kept["mlp_norm, input"],
@@ -206,7 +205,7 @@ def recompute_policies() -> Figure:
         )
         y = alt.Y(
             "added:Q", title="least time added, of the step's matmuls",
-            scale=alt.Scale(zero=True, padding=22, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34),
+            scale=alt.Scale(zero=True, padding=26, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34),
         )  # fmt: skip
         # no other recipe takes less memory and as little time
         order = [alt.SortField(field) for field in ("total", "added", "recipe")]
@@ -252,7 +251,9 @@ def recompute_policies() -> Figure:
         )
         limit = s.now(gigabytes=s.limit / 1e9).transform_calculate(label="format(datum.gigabytes, '.0f') + ' GB'")
         rule = limit.mark_rule(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.5).encode(x=x)
-        name = theme.words(limit, {"align": "right", "dx": -4}, x=x, y=alt.value(7), text="label:N")
+        left = f"({vega(s.limit)}) > ({vega(s.widest)}) / 2"
+        beside = {"align": alt.ExprRef(f"{left} ? 'right' : 'left'"), "dx": alt.ExprRef(f"{left} ? -4 : 4")}
+        name = theme.words(limit, beside, x=x, y=alt.value(7), text="label:N")
         here = s.now("added", "policy", gigabytes=s.total / 1e9)
         tip = [
             alt.Tooltip("policy:N", title="chosen"),
@@ -264,7 +265,7 @@ def recompute_policies() -> Figure:
         look = {
             "align": alt.ExprRef(f"{side} ? 'right' : 'left'"),
             "dx": alt.ExprRef(f"{side} ? -13 : 13"),
-            "dy": -9,
+            "dy": 16,
             "fontWeight": 600,
         }
         chosen = theme.words(here, look, x=x, y=y, text="policy:N")

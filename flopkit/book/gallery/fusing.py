@@ -77,7 +77,7 @@ def kernels_of_a_layer(
     s.of_gate_up = where(gated, inside.bytes, where(shared, once.bytes, 2 * wide.bytes))
     s.of_swiglu = where(gated, 0, act.bytes)
     s.bytes = sum(getattr(s, f"of_{name}") for name in OPERATORS)
-    s.widest = 1.25 * reduce(
+    s.widest = 1.45 * reduce(
         maximum, [getattr(s, f"of_{name}") for name in OPERATORS]
     )  # of the axis, with room for a number
     others = ("sum_before", "sum", "norm", "mlp_norm", "rotary", "swiglu")
@@ -117,7 +117,7 @@ def fused_kernels() -> Figure:
         }
         rows = s.rows.transform_calculate(
             megabytes="datum.moved / 1e6",
-            label="datum.moved == 0 ? 'fused' : format(datum.moved / 1e6, ',.0f')",
+            label="datum.moved == 0 ? 'fused' : datum.moved < 1e11 ? format(datum.moved / 1e6, ',.0f') : format(datum.moved / 1e9, ',.0f') + ' GB'",
         )
         at = alt.X("megabytes:Q", **x)
         bars = rows.mark_bar(height=14).encode(
