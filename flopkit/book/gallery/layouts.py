@@ -173,7 +173,7 @@ def _chart(s: Any) -> Any:
     y = alt.Y("seconds:Q", title="seconds of a step, at least", scale=alt.Scale(domain=[LEAST_SECONDS, MOST_SECONDS], nice=False), axis=alt.Axis(format="d", tickCount=7))  # fmt: skip
     looks = {degree: (colour, "circle") for degree, colour in DEGREES.items()} | {BEST: (theme.GREEN, "diamond"), KNOWN: (theme.ORANGE, STAR)}  # fmt: skip
     colours, shapes = zip(*looks.values(), strict=True)
-    legend = alt.Legend(title=None, orient="bottom", columns=4, symbolSize=110)
+    legend = alt.Legend(title=None, orient="bottom", columns=3, symbolSize=110)
     look = {
         "color": alt.Color("look:N", scale=alt.Scale(domain=list(looks), range=list(colours)), legend=legend),
         "shape": alt.Shape("look:N", scale=alt.Scale(domain=list(looks), range=list(shapes)), legend=legend),

@@ -74,7 +74,7 @@ PARTS = {
 """Items of a gap, by the bar that has them."""
 
 BARS = (PEAK, *PARTS, REACHED)
-KINDS = {"model FLOPs": theme.BLUE, "more or slower compute": theme.SKY, "memory": theme.GREEN, "waiting": theme.AMBER, "exchange": theme.ORANGE, UNEXPLAINED: theme.MUTED}  # fmt: skip
+KINDS = {"model FLOPs": theme.BLUE, "extra compute": theme.SKY, "memory": theme.GREEN, "waiting": theme.AMBER, "exchange": theme.ORANGE, UNEXPLAINED: theme.MUTED}  # fmt: skip
 KIND_OF = dict(zip(BARS, (0, 1, 1, 1, 1, 2, 3, 4, 4, 4, 5, 0), strict=True))
 
 
@@ -165,7 +165,7 @@ def _chart(s: Any) -> Any:
     alt = need("altair")
     axis = alt.Axis(minExtent=112, ticks=False, domain=False, labelOverlap=False)
     y = alt.Y("part:N", title=None, sort=list(BARS), scale=alt.Scale(domain=list(BARS)), axis=axis)
-    scale = alt.Scale(domain=[0, 1.16], nice=False)
+    scale = alt.Scale(domain=[0, 1.24], nice=False)
     across = {
         "title": "share of the peak",
         "scale": scale,
