@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config, items):
     ]
     for _, item, page in ours if hasattr(config, "workerinput") else ():
         item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {page}"))
-    for (i, _, _), (_, item, _) in zip(ours, sorted(ours, key=lambda one: (one[1].path, one[2])), strict=True):
+    for (i, _, _), (_, item, _) in zip(ours, sorted(ours, key=lambda one: (one[1].path, str(one[2]))), strict=True):
         items[i] = item
 
 
