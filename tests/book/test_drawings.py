@@ -146,6 +146,69 @@ def test_norm_steps_are_what_torch_counts():
     assert "together 36 bytes" in words(drawing) and "together 4 bytes" in words(drawing)
 
 
+def test_two_networks_layer_by_layer():
+    """Both networks walked from their papers' tables: an H100 reads and writes 3.35 TB/s and computes 989.4 TFLOP/s in bf16, 67 on its lanes."""
+    images, flops, moved, seconds = 64, 0, 0, 0.0
+
+    def add(elements, done=0, peak=989.4e12):
+        nonlocal flops, moved, seconds
+        flops, moved = flops + done, moved + 2 * elements
+        seconds += max(2 * elements / 3.35e12, done / peak)
+
+    def convolve(c_in, c_out, kernel, before, after, act=True, depthwise=False):
+        weights = c_out * kernel**2 * (1 if depthwise else c_in)
+        out = images * c_out * after**2
+        add(
+            images * c_in * before**2 + weights + out, 2 * images * after**2 * weights, 67e12 if depthwise else 989.4e12
+        )
+        for _ in range(1 + act):  # the norm, the activation
+            add(2 * out)
+
+    def classify(channels, side):
+        add(images * channels * (side**2 + 1))
+        add(channels * 1000 + images * (channels + 1000), 2 * images * channels * 1000)
+
+    convolve(3, 64, 7, 224, 112)
+    add(images * 64 * (112**2 + 56**2))
+    channels, side = 64, 56
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            after = side // 2 if width > 64 and not block else side
+            convolve(channels, width, 1, side, side)
+            convolve(width, width, 3, side, after)
+            convolve(width, 4 * width, 1, after, after, act=False)
+            if not block:
+                convolve(channels, 4 * width, 1, side, after, act=False)
+            channels, side = 4 * width, after
+            add(3 * images * channels * side**2)
+            add(2 * images * channels * side**2)
+    classify(channels, side)
+    resnet, flops, moved, seconds = (flops, moved, seconds), 0, 0, 0.0
+    convolve(3, 32, 3, 224, 112)
+    channels, side = 32, 112
+    for wider, out, blocks, stride in (
+        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+    ):  # fmt: skip
+        for block in range(blocks):
+            after = side // stride if not block else side
+            if wider > 1:
+                convolve(channels, wider * channels, 1, side, side)
+            convolve(wider * channels, wider * channels, 3, side, after, depthwise=True)
+            convolve(wider * channels, out, 1, after, after, act=False)
+            if block:
+                add(3 * images * out * after**2)
+            channels, side = out, after
+    convolve(320, 1280, 1, 7, 7)
+    classify(1280, 7)
+    drawing = drawings.two_networks()
+    for what, large, small in zip(("FLOPs", "bytes", "least time"), resnet, (flops, moved, seconds), strict=True):
+        [long], [short] = drawing.marks(f"{what} of ResNet-50"), drawing.marks(f"{what} of MobileNetV2")
+        assert long.w / short.w == pytest.approx(large / small, rel=0.005)
+        assert f"{what}: {large / small:.1f}×" in words(drawing)
+    for mark, taken in zip(drawing.marks("amount")[4:], (resnet[2], seconds), strict=True):
+        assert float(mark.text.removesuffix(" ms")) == pytest.approx(1e3 * taken, rel=0.005)
+
+
 def test_blocks_of_two_networks_by_hand():
     """An inverted bottleneck in numbers of a map's channel: each operator reads what it needs and writes what it makes."""
     drawing = drawings.inverted_bottleneck(channels=24, side=56, batch=64)

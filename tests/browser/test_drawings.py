@@ -31,6 +31,8 @@ EXTREMES = [
     drawings.window(size=4, kernel=1, stride=4, padding=3),
     drawings.window(size=3, kernel=1, stride=1, padding=0),
     drawings.wiring(channels=8, groups=4),
+    drawings.two_networks("p100-pcie", "fp32", batch=2**20),
+    drawings.two_networks("b200", batch=1),
     drawings.transposed(size=4, kernel=4, stride=4),
     drawings.transposed(size=2, kernel=1, stride=1),
     drawings.gradients(tokens=16384, d_in=16384, d_out=128256),

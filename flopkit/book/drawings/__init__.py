@@ -1,7 +1,7 @@
 """Pictures that explain, one subject a file: what touches what, what is reused, what is skipped. Each function returns a `Drawing`."""
 
 from flopkit.book.drawings.backward import gradients, wanted_gradients
-from flopkit.book.drawings.bottlenecks import bottlenecks, inverted_bottleneck
+from flopkit.book.drawings.bottlenecks import bottlenecks, inverted_bottleneck, two_networks
 from flopkit.book.drawings.causal import causal_tiles
 from flopkit.book.drawings.checkpoints import kept_over_time
 from flopkit.book.drawings.clinic import step_rows, symptoms
@@ -65,6 +65,7 @@ __all__ = [
     "tile_on_chip",
     "tower",
     "transposed",
+    "two_networks",
     "wanted_gradients",
     "warm_up",
     "window",

@@ -1,4 +1,4 @@
-"""A bottleneck and an inverted one: how wide their maps are, and which operators of a block do FLOPs and which move bytes."""
+"""A bottleneck and an inverted one: how wide their maps are, which operators do FLOPs and which move bytes, and what that makes of two networks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, MUTED, ORANGE
 from flopkit.cost import Cost
+from flopkit.devices import device as find
 from flopkit.layers.convolutions import conv2d
 from flopkit.layers.normalisations import batch_norm
 from flopkit.layers.pointwise import activation, residual
+from flopkit.models.vision import cnn, cnn_kinds
+from flopkit.rooflines import roofline
 from flopkit.units import percent, si
 
-__all__ = ["bottlenecks", "inverted_bottleneck"]
+__all__ = ["bottlenecks", "inverted_bottleneck", "two_networks"]
 
 Operators = list[tuple[str, bool, Cost]]  # name, whether it has products, cost
 
@@ -171,5 +174,64 @@ def inverted_bottleneck(channels: int = 24, side: int = 56, batch: int = 64) -> 
         f"maps, {batch} images in fp32: "
         + ", ".join(f"{name} {si(cost.flops, 'FLOPs')} and {si(cost.bytes, 'B')}" for name, _, cost in block)
         + f". Together {si(flops, 'FLOPs')} and {si(moved, 'B')}; batch norms and activations move {percent(plain / moved)} of the bytes.",
+        [canvas],
+    )
+
+
+def two_networks(device: str = "h100-sxm", dtype: str = "bf16", batch: int = 64) -> Drawing:
+    """ResNet-50 beside MobileNetV2: FLOPs, bytes and least time of a forward pass, every operator by itself.
+
+    Depthwise convolutions run on the lanes in fp32, all other layers at the peak of *dtype*.
+
+    Parameters
+    ----------
+    device, dtype : str, optional
+        A device and a number format that `flopkit.device` knows.
+    batch : int, optional
+        Images.
+
+    Examples
+    --------
+    >>> two_networks().title
+    'ResNet-50 over MobileNetV2: 13.6× the FLOPs, 2.0× the bytes, 2.1× the least time'
+    """
+    whole("two_networks", "batch", batch, 1, 2**20)
+    images = f"{batch} image{'s' * (batch > 1)}"
+    card = find(device)
+    networks = {"ResNet-50": "resnet50", "MobileNetV2": "mobilenet_v2"}
+    amounts: dict[str, list[tuple[float, str]]] = {"FLOPs": [], "bytes": [], "least time": []}
+    for name in networks.values():
+        cost, kinds = cnn(name, batch=batch, dtype=dtype), cnn_kinds(name)
+        seconds = sum(roofline(p, card, "fp32" if kinds[p.name] == "depthwise" else dtype).seconds for p in cost.parts)
+        for what, amount, unit in (
+            ("FLOPs", cost.flops, "FLOPs"),
+            ("bytes", cost.bytes, "B"),
+            ("least time", seconds, "s"),
+        ):
+            amounts[what].append((float(amount), si(amount, unit)))
+    canvas = Canvas(3 * 70 + 36)
+    ratios = {}
+    for i, (what, pair) in enumerate(amounts.items()):
+        top = 70 * i
+        ratios[what] = pair[0][0] / pair[1][0]
+        canvas.text(0, top + 10, f"{what}: {ratios[what]:.1f}×", anchor="start", bold=True, name="ratio")
+        for j, (name, (amount, said)) in enumerate(zip(networks, pair, strict=True)):
+            y, wide = top + 22 + 20 * j, 170 * amount / max(pair[0][0], pair[1][0])
+            canvas.text(84, y + 8, name, anchor="end")
+            canvas.box(92, y, wide, 16, name=f"{what} of {name}", colour=(BLUE, ORANGE)[j], fill=0.5, edge=0, round=0)
+            canvas.text(98 + wide, y + 8, said, anchor="start", name="amount")
+    canvas.lines(
+        0, 220, f"forward pass of {images} in {dtype}, nothing fused;", card.title, anchor="start", colour=MUTED
+    )
+    ratio = f"{ratios['FLOPs']:.1f}× the FLOPs, {ratios['bytes']:.1f}× the bytes, {ratios['least time']:.1f}× the least time"
+    return Drawing(
+        "two-networks",
+        f"ResNet-50 over MobileNetV2: {ratio}",
+        f"Three pairs of bars for a forward pass of {images} in {dtype} on {card.title}, nothing fused. "
+        + " ".join(
+            f"{what[0].upper()}{what[1:]}: ResNet-50 {first}, MobileNetV2 {second}."
+            for what, ((_, first), (_, second)) in amounts.items()
+        )
+        + f" ResNet-50 has {ratio}.",
         [canvas],
     )
