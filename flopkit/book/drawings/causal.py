@@ -73,6 +73,9 @@ def causal_tiles(length: int = 1024, tile: int = 128) -> Drawing:
         canvas.box(x, y - 8, 16, 16, colour=colour, fill=fill, edge=0.8, round=0)
         canvas.text(x + 24, y, str(found[kind]), anchor="start", bold=True, name=f"count of {kind}")
         canvas.lines(x + 24, y + 18, *words[kind], anchor="start", colour=MUTED)
+    y = top + 12 + 62 * len(kinds)
+    canvas.line(x, y - 8, x + 16, y + 8, colour=ORANGE, width=2)
+    canvas.lines(x + 24, y, "edge of the", "mask", anchor="start", colour=MUTED)
     said = (
         f"visible: {count(visible)} pairs, {percent(visible / length**2, 4)}",
         f"computed: {count(computed)} pairs, {percent(computed / length**2)}",
