@@ -724,7 +724,7 @@ def test_numerators_by_hand():
     flops = {
         "6N": 6 * 8_030_261_248,
         "model FLOPs, EXACT": 6 * matrices + visible,
-        "model FLOPs, TORCH": 6 * matrices + scores,
+        "what TORCH counts": 6 * matrices + scores,
         "6N + 12LHQT": 6 * 8_030_261_248 + scores,
         "executed, if no recompute": 6 * matrices + visible * 7 / 6,
         # the last product of each layer's MLP does not run again

@@ -48,7 +48,7 @@ def numerators(
     bars = [
         ("6N", "parameters times six", none.under("SIX_N").flops_per_token, BLUE),
         ("model FLOPs, EXACT", "visible pairs", none.flops_per_token, GREEN),
-        ("model FLOPs, TORCH", "every score", none.under("TORCH").flops_per_token, BLUE),
+        ("what TORCH counts", "all pairs", none.under("TORCH").flops_per_token, BLUE),
         ("6N + 12LHQT", "PaLM's formula", none.under("PALM").flops_per_token, BLUE),
         ("executed, if no recompute", "HFU", none.hardware_flops / none.tokens, ORANGE),
         ("executed, if full recompute", "HFU, early stop", full.hardware_flops / full.tokens, ORANGE),
