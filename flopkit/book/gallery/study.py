@@ -38,7 +38,8 @@ def step(title: str, dtype: str) -> dict[str, tuple[tuple[Cost, float], ...]]:
     A batch norm has to read its maps twice: forward one map, backward two.
     """
     name = NETWORKS[title]
-    kinds, both = cnn_kinds(name), []
+    kinds = cnn_kinds(name)
+    both: list[tuple[Cost, float]] = []
     for work, maps in (
         (cnn(name, batch=BATCH, dtype=dtype), 1),
         (cnn_backward(name, batch=BATCH, dtype=dtype), 2),
