@@ -32,12 +32,24 @@ BATCH = 64
 
 
 @cache
-def step(title: str, dtype: str) -> dict[str, tuple[Cost, ...]]:
-    """The operators of a training step, by group."""
+def step(title: str, dtype: str) -> dict[str, tuple[tuple[Cost, float], ...]]:
+    """The operators of a training step, by group, and how many times as long second reads make each.
+
+    A batch norm has to read its maps twice: forward one map, backward two.
+    """
     name = NETWORKS[title]
     kinds = cnn_kinds(name)
-    both = [*cnn(name, batch=BATCH, dtype=dtype).parts, *cnn_backward(name, batch=BATCH, dtype=dtype).parts]
-    return {group: tuple(part for part in both if kinds[part.name] in some) for group, some in GROUPS.items()}
+    both: list[tuple[Cost, float]] = []
+    for work, maps in (
+        (cnn(name, batch=BATCH, dtype=dtype), 1),
+        (cnn_backward(name, batch=BATCH, dtype=dtype), 2),
+    ):
+        norm = (2 * maps + 1) / (maps + 1)
+        both += [(part, norm if kinds[part.name] == "norm" else 1.0) for part in work.parts]
+    return {
+        group: tuple((part, longer) for part, longer in both if kinds[part.name] in some)
+        for group, some in GROUPS.items()
+    }
 
 
 @cache
@@ -50,7 +62,8 @@ def flops_of_image(title: str) -> Any:
 def least_seconds(title: str, key: str, dtype: str, group: str) -> float:
     """The least time of the operators of a group on a device, an image."""
     rate = "fp32" if group == "depthwise" else dtype
-    return float(sum(roofline(part, device(key), rate).seconds for part in step(title, dtype)[group]) / BATCH)
+    each = (longer * roofline(part, device(key), rate).seconds for part, longer in step(title, dtype)[group])
+    return float(sum(each) / BATCH)
 
 
 def _devices() -> Control:
@@ -78,13 +91,13 @@ def step_on_device(s: Any, *, network: Any, plain: Any, depthwise: Any, device: 
 
     def moved(*groups: str) -> Any:
         """Bytes of an image in these groups."""
-        each = {t: sum(part.bytes for group in groups for part in step(t, "int8")[group]) / BATCH for t in NETWORKS}
+        each = {t: sum(part.bytes for group in groups for part, _ in step(t, "int8")[group]) / BATCH for t in NETWORKS}
         return pick(network, each) * device.bits / 8
 
     s.flops = pick(
         network,
         {
-            title: sum(part.flops for group in GROUPS for part in step(title, "int8")[group]) // BATCH
+            title: sum(part.flops for group in GROUPS for part, _ in step(title, "int8")[group]) // BATCH
             for title in NETWORKS
         },
     )
@@ -149,7 +162,7 @@ def utilisation_ceilings() -> Figure:
         chart=chart,
         table=[column("title", "Network"), column("its_ceiling", "Utilisation, at most", "%"), column("its_seconds", "Time, at least", "s")],
         caption="Forward and backward pass at 224 × 224, without the optimiser. Every operator runs by itself and finds nothing in a cache; the "
-        "least time is the sum of theirs, a bound and not a measurement. Each map is counted once where it is read, though in training a batch norm has to read it twice. "
+        "least time is the sum of theirs, a bound and not a measurement. In these times a batch norm reads its maps twice, as it must in training; the bytes count them once. "
         "Depthwise convolutions run on the lanes, at the fp32 peak. All numbers "
         "have the format that is chosen with the device. The batch is 64. The sliders shorten times and leave FLOPs and bytes as they are. " + source_note(DEVICES),
         height=380,
