@@ -84,7 +84,7 @@ def online_softmax_steps() -> Figure:
         scale = alt.Scale(domain=[0.3, KEYS[-1] + 0.6 * (TILES - 1) + 0.7], nice=False)
         x = alt.X("place:Q", title="bars: the weights in ℓ; orange: this tile", scale=scale, axis=axis)
         heights = alt.Scale(domain=[0, 1.18], nice=False)
-        title = "weight in ℓ; lines: as it should be; above: the score"
+        title = "weight in ℓ; lines: as it should be; top: score"
         ticks = alt.Axis(values=[0, 0.5, 1], format=".1~f")
         tips = [
             alt.Tooltip("key:O", title="key"),
