@@ -124,7 +124,7 @@ def eager_and_flash() -> Figure:
 
     return Figure(
         name="eager-and-flash",
-        title="Attention in separate kernels and in a flash kernel",
+        title="A flash kernel saves the bytes of the scores, but no matmul",
         alt="A log-log plot of least time over the length of the sequence, for the attention core with 32 heads of {head_dim}, {passes}, on "
         "{device}. Separate kernels and the flash kernel each have a solid line, and below it or on it a dashed one for the time that their "
         "bytes take. At {tokens}, separate kernels move {eager_bytes} and take {eager}; the flash kernel executes {more} more FLOPs, moves "
@@ -158,8 +158,8 @@ def eager_and_flash() -> Figure:
         ],
         caption="One sequence, 32 heads, no mask, every tensor in the number format of the device. Dashed: bytes divided by the bandwidth; for separate "
         "kernels with heads of up to 128 it coincides with the solid line. "
-        "Separate kernels: two products and the softmax forward, four products and the softmax backward, each of them as long as its FLOPs or "
+        "Separate kernels: two matmuls and the softmax forward, four matmuls and the softmax backward, each of them as long as its FLOPs or "
         "its bytes take. The flash kernel is counted with its least bytes; it reads keys and values more than once, if they are in no cache. "
         "Vector FLOPs and starting a kernel are left out, and so are the softmax's exponentials, which have a slow unit of their own: with heads of 128 they take "
-        "half as long there as the forward pass's products on an H100 in bf16, and as long on a B200. " + peaks_note(),
+        "half as long there as the forward pass's matmuls on an H100 in bf16, and as long on a B200. " + peaks_note(),
     )

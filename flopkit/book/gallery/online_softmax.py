@@ -84,7 +84,7 @@ def online_softmax_steps() -> Figure:
         scale = alt.Scale(domain=[0.3, KEYS[-1] + 0.6 * (TILES - 1) + 0.7], nice=False)
         x = alt.X("place:Q", title="bars: the weights in ℓ; orange: this tile", scale=scale, axis=axis)
         heights = alt.Scale(domain=[0, 1.18], nice=False)
-        title = "weight in ℓ; lines: as it should be; above: the score"
+        title = "weight in ℓ; lines: as it should be; top: score"
         ticks = alt.Axis(values=[0, 0.5, 1], format=".1~f")
         tips = [
             alt.Tooltip("key:O", title="key"),
@@ -114,13 +114,13 @@ def online_softmax_steps() -> Figure:
         "{exact}. Forget the correction: {forget}.",
         model=online_softmax_of,
         controls=[
-            slider("tile", "Tile", list(range(1, TILES + 1)), value=1),
+            slider("tile", "Tile", list(range(1, TILES + 1)), value=2),
             choice("scores", "The scores", {title: {f"s{k}": row[k - 1] for k in KEYS} for title, row in SCORES.items()}),
             switch("forget", "Forget the correction", idle="nothing"),
         ],
         presets={
-            "First tile": {"tile": 1, "scores": "rise", "forget": False},
             "A larger score": {"tile": 2, "scores": "rise", "forget": False},
+            "First tile": {"tile": 1, "scores": "rise", "forget": False},
             "The whole row": {"tile": TILES, "scores": "rise", "forget": False},
             "Forgotten": {"tile": TILES, "scores": "rise", "forget": True},
         },
