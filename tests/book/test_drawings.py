@@ -860,6 +860,7 @@ def test_each_place_of_bytes_has_a_slope_and_a_launch_is_a_floor():
     for name, least in seconds.items():
         assert (floor.y - last[name]) / decade == pytest.approx(math.log10(least / 5.7e-6)), name
     small, large = times.named("layer")
+    assert "A100 SXM4 40 GB: FLOP/s" in words(drawing), "the card, whose memory is the slower of the two A100s'"
     assert small.y + small.h / 2 == pytest.approx(floor.y) and large.y + large.h / 2 < floor.y
     assert "8,192 wide, at least 86.65 µs, by the memory" in drawing.alt  # 2·(8192² + 32·8192) / 1555e9
     for wrong, said in (

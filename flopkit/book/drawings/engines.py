@@ -134,16 +134,22 @@ def decode_parts(
             f"{fixed}: from {count(first, unit)} to {count(last, unit)} the dense layers take {seconds(found[first][0])} to {seconds(found[last][0])}, "
             f"attention {seconds(found[first][1])} to {seconds(found[last][1])}."
         )
-        if crossing := _overtakes(
-            (first, last), lambda n, sized=sized: _parts(model, gpu, devices=devices, **({"context": context, "batch": batch} | {sized: n}))
-        ):  # fmt: skip
-            linear, _ = _parts(model, gpu, devices=devices, **({"context": context, "batch": batch} | {sized: crossing}))
-            at, late = x(crossing), x(crossing) > (LEFT + RIGHT) / 2
+
+        def parts(size: int, sized: str = sized) -> tuple[float, float]:
+            return _parts(model, gpu, devices=devices, **({"context": context, "batch": batch} | {sized: size}))
+
+        if crossing := _overtakes((first, last), parts):
+            linear, _ = parts(crossing)
+            at, words = x(crossing), ("attention longer", f"from {count(crossing, unit)}")
+            wide = 7 * max(map(len, words))
             canvas.box(at - 4, y(linear) - 4, 8, 8, name="crossing", colour=INK, fill=1, edge=0, round=4)
-            canvas.lines(
-                at + (-8 if late else 8), y(linear) + (-32 if late else 14), "attention longer", f"from {count(crossing, unit)}",
-                anchor="end" if late else "start", halo=True,
-            )  # fmt: skip
+            if LEFT + 80 + 6.5 * len(words[1]) < at < x(sizes[-3]) - 64:  # between the names of the two lines
+                where = at - 8, y(linear) - 41, "end"
+            elif at + wide < RIGHT:
+                where = at + 8, y(linear) + 14, "start"
+            else:
+                where = RIGHT, y(linear) + 34, "end"
+            canvas.lines(*where[:2], *words, anchor=where[2], halo=True)
             told.append(f"Attention takes longer from {count(crossing, unit)} on.")
     return Drawing(
         "decode-parts",
