@@ -41,6 +41,7 @@ def layer_below_roof(
     s.hidden = overlap + 0
     work = reached.seconds + (1 - s.hidden) * minimum(reached.compute_seconds, reached.memory_seconds)
     s.seconds = maximum(launch, work)  # a queued kernel is launched while another runs
+    s.no_launch = where(work >= LAUNCHES[-1], "The work of this layer takes longer than any of these launches.", "")
     s.bound = where(
         launch > work, "launch", where(reached.compute_seconds >= reached.memory_seconds, "compute", "memory")
     )
@@ -131,7 +132,7 @@ def reached_roof() -> Figure:
             slider("of_peak", "Of the peak, reached", SHARES, value=0.8, unit="%"),
             slider("of_bandwidth", "Of the bandwidth, reached", SHARES, value=0.85, unit="%"),
             slider("overlap", "Overlap", [0.0, 0.25, 0.5, 0.75, 1.0], value=0.5, unit="%"),
-            slider("launch", "Launch", LAUNCHES, value=5e-6, unit="s"),
+            slider("launch", "Launch", LAUNCHES, value=5e-6, unit="s", idle="no_launch"),
         ],
         presets={
             "On paper": {**layer, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 1.0, "launch": 0.0},
