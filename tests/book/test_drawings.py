@@ -815,6 +815,13 @@ def test_dense_layers_and_attention_have_bounds_of_their_own():
         for one, other in (("dense", 0), ("dense", 1), ("attention", 1)):
             above = heights["attention"][0] - heights[one][other]
             assert above / decade == pytest.approx(math.log10(times[one][other] / times["attention"][0]), abs=0.002)
+    # attention overtakes where the caches weigh as much as the weights: by users in the first sheet, by tokens in the second
+    cached, usual = 2 * 80 * 8 * 128 * 2, drawings.decode_parts()
+    assert len(usual.marks("crossing")) == 2 and f"from {math.ceil(2 * weights / cached / 8192)} users" in words(usual)
+    assert f"from {math.ceil(2 * weights / cached / 128):,} tokens" in words(usual)
+    # by 1,000 tokens it never does: beyond 296 users the arithmetic of the dense layers takes longer than a user's cache
+    assert 2 * weights / peak > 1000 * cached / bandwidth and len(drawing.marks("crossing")) == 1
+    assert "Llama-3-70B on 8 ×" in words(drawing)
     [ridge] = drawing.marks("ridge")
     assert "compute-bound from 296" in words(drawing) and ridge.x == drawing.canvases[0].named("dense")[9].x
     assert h100.ridge("bf16") < 296 < 1.01 * h100.ridge("bf16")
@@ -916,6 +923,7 @@ def test_each_place_of_bytes_has_a_slope_and_a_launch_is_a_floor():
     for name, least in seconds.items():
         assert (floor.y - last[name]) / decade == pytest.approx(math.log10(least / 5.7e-6)), name
     small, large = times.named("layer")
+    assert "A100 SXM4 40 GB: FLOP/s" in words(drawing), "the card, whose memory is the slower of the two A100s'"
     assert small.y + small.h / 2 == pytest.approx(floor.y) and large.y + large.h / 2 < floor.y
     assert "8,192 wide, at least 86.65 µs, by the memory" in drawing.alt  # 2·(8192² + 32·8192) / 1555e9
     for wrong, said in (

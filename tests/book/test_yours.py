@@ -36,15 +36,19 @@ def case(seconds, flops_per_s=2e10, noise=0.01, **params):
 
 @pytest.mark.parametrize("peak", [2e10, 1e9])
 def test_decoding(peak):
-    """A peak of 1e9 FLOP/s would ask for 2 s, and a step took 0.4 s: no step is bounded by it, the slow one neither."""
+    """A peak of 1e9 FLOP/s would ask for 2 s, and a step took 0.4 s: no step is bounded by it, the slow one neither, so the table has none."""
     settings = {"context": 256, "mode": "eager"}
     yours = [case(0.4, peak, batch=1, **settings), case(3, peak, noise=1.5, batch=2, **settings)]
-    rows = made("16_decode", "def least_time(case)", yours=yours)["by_users"]
-    one, two = (row for row in rows if row["whose"] == "yours")
-    bound, shares = (("100.00",) * 2, ("0.25", "0.03")) if peak == 2e10 else (("ceiling too low",) * 2, ("", ""))
-    assert (one["at least (ms)"], two["at least (ms)"]) == bound
-    assert (one["share of the bound"], two["share of the bound"]) == shares
-    assert (one["eager (ms)"], two["eager (ms)"]) == ("396.0 to 404.0", "too noisy for an interval")
+    names = made("16_decode", "def least_time(case)", yours=yours)
+    rows = names["by_users"]
+    own = [row for row in rows if row["whose"] == "yours"]
+    if peak == 2e10:
+        one, two = own
+        assert one["at least (ms)"] == two["at least (ms)"] == "100.00"
+        assert (one["share of the bound"], two["share of the bound"]) == ("0.25", "0.03")
+        assert (one["eager (ms)"], two["eager (ms)"]) == ("396.0 to 404.0", "too noisy for an interval")
+    else:
+        assert own == [] and "Yours is left out" in names["whose"]
     assert all(float(row["share of the bound"]) < 1 for row in rows if row["whose"] == "ours")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
@@ -17,7 +17,7 @@ from flopkit.units import count, percent, seconds
 
 __all__ = ["decode_parts", "engine_batches"]
 
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 350.0, 36.0, 206.0
+LEFT, RIGHT, TOP, BOTTOM = 50.0, 350.0, 54.0, 224.0
 SEATS, JOINING = 4, 0.8  # users at once; what reading one prompt adds to a step, in steps
 SHADES = {
     "prompt": (ORANGE, 0.6),
@@ -40,6 +40,19 @@ def _parts(model: str, gpu: object, context: int, batch: int, devices: int) -> t
         work[piece.group][1] += piece.bytes
     linear, attention = (max(flops / peak, moved / bandwidth) for flops, moved in work.values())
     return linear, attention
+
+
+def _overtakes(sizes: Sequence[int], parts: Callable[[int], tuple[float, float]]) -> int | None:
+    """The first size at which attention takes longer than the dense layers; None where it does at the smallest or at none."""
+    low, high = sizes[0], sizes[-1]
+    first, last = (attention > linear for linear, attention in map(parts, (low, high)))
+    if first or not last:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        linear, attention = parts(middle)
+        low, high = (low, middle) if attention > linear else (middle, high)
+    return high
 
 
 def decode_parts(
@@ -86,17 +99,18 @@ def decode_parts(
     def y(time: float) -> float:
         return BOTTOM - (BOTTOM - TOP) * math.log(time / low) / math.log(high / low)
 
-    for found, unit, fixed, ticks in (
-        (by_batch, "users", f"{count(context, 'tokens')} each", (1, 8, 64, 512)),
-        (by_context, "tokens", count(batch, "users"), (128, 1024, 8192, 65536)),
+    for found, unit, fixed, ticks, sized in (
+        (by_batch, "users", f"{count(context, 'tokens')} each", (1, 8, 64, 512), "batch"),
+        (by_context, "tokens", count(batch, "users"), (128, 1024, 8192, 65536), "context"),
     ):
-        canvas, sizes = Canvas(250), list(found)
+        canvas, sizes = Canvas(268), list(found)
         first, last = sizes[0], sizes[-1]
 
         def x(size: float, first: int = first, last: int = last) -> float:
             return LEFT + (RIGHT - LEFT) * math.log(size / first) / math.log(last / first)
 
-        canvas.text(0, 10, f"least time per step, {fixed}", anchor="start", bold=True)
+        canvas.text(0, 10, f"{model_title(model)} on {devices} × {gpu.title}", anchor="start", colour=MUTED)
+        canvas.text(0, 28, f"least time per step, {fixed}", anchor="start", bold=True)
         canvas.line(LEFT, BOTTOM, RIGHT, BOTTOM)
         canvas.line(LEFT, TOP, LEFT, BOTTOM)
         for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
@@ -120,6 +134,23 @@ def decode_parts(
             f"{fixed}: from {count(first, unit)} to {count(last, unit)} the dense layers take {seconds(found[first][0])} to {seconds(found[last][0])}, "
             f"attention {seconds(found[first][1])} to {seconds(found[last][1])}."
         )
+
+        def parts(size: int, sized: str = sized) -> tuple[float, float]:
+            return _parts(model, gpu, devices=devices, **({"context": context, "batch": batch} | {sized: size}))
+
+        if crossing := _overtakes((first, last), parts):
+            linear, _ = parts(crossing)
+            at, words = x(crossing), ("attention longer", f"from {count(crossing, unit)}")
+            wide = 7 * max(map(len, words))
+            canvas.box(at - 4, y(linear) - 4, 8, 8, name="crossing", colour=INK, fill=1, edge=0, round=4)
+            if LEFT + 80 + 6.5 * len(words[1]) < at < x(sizes[-3]) - 64:  # between the names of the two lines
+                where = at - 8, y(linear) - 41, "end"
+            elif at + wide < RIGHT:
+                where = at + 8, y(linear) + 14, "start"
+            else:
+                where = RIGHT, y(linear) + 34, "end"
+            canvas.lines(*where[:2], *words, anchor=where[2], halo=True)
+            told.append(f"Attention takes longer from {count(crossing, unit)} on.")
     return Drawing(
         "decode-parts",
         f"From {count(ridge)} users on the dense layers are compute-bound; attention never is",

@@ -92,7 +92,9 @@ def many_roofs(
     rates = Canvas(268)
     low = gpu.link_bandwidth
     axes = _Axes(rates, (1, 8192), (low, 6 * peak))
-    rates.text(0, 10, "FLOP/s, by the place of the bytes", anchor="start", bold=True)
+    rates.text(
+        0, 10, f"{gpu.title.removeprefix('NVIDIA ')}: FLOP/s, by the place of the bytes", anchor="start", bold=True
+    )
     axes.ticks((1, 10, 100, 1000), "FLOPs per byte", lambda rate: si(rate, "").strip())
     for i, (name, rate, colour) in enumerate(places):
         rates.line(axes.x(1), axes.y(rate), axes.x(peak / rate), axes.y(peak), colour=colour, width=2.5, name=name)

@@ -25,7 +25,7 @@ ON_PAPER, REACHED = -1, 0  # places on the axis that move: the two ridge points
 def layer_below_roof(
     s: Any, *, tokens: Any, features: Any, device: Any, of_peak: Any, of_bandwidth: Any, overlap: Any, launch: Any
 ) -> None:
-    """A square dense layer on a device that reaches shares of its peak and bandwidth, where part of the shorter time is hidden, after a launch."""
+    """A square dense layer on a device that reaches shares of its peak and bandwidth, where part of the shorter time is hidden; or its launch, where that takes longer."""
     cost = dense(tokens=tokens, d_in=features, d_out=features, dtype=device)
     s.flops = cost.flops
     s.bytes = cost.bytes
@@ -40,7 +40,8 @@ def layer_below_roof(
     reached = bound_by(s.flops, s.bytes, s.reached_peak, s.reached_bandwidth)
     s.hidden = overlap + 0
     work = reached.seconds + (1 - s.hidden) * minimum(reached.compute_seconds, reached.memory_seconds)
-    s.seconds = launch + work
+    s.seconds = maximum(launch, work)  # a queued kernel is launched while another runs
+    s.no_launch = where(work >= LAUNCHES[-1], "The work of this layer takes longer than any of these launches.", "")
     s.bound = where(
         launch > work, "launch", where(reached.compute_seconds >= reached.memory_seconds, "compute", "memory")
     )
@@ -59,7 +60,7 @@ def one_intensity(r: Any, *, place: Any, device: Any, **rest: Any) -> None:
 
 
 def reached_roof() -> Figure:
-    """The roof of a datasheet, that of the ceilings which are reached, the curve without full overlap, and a dense layer on it or, by its launch, below."""
+    """The roof of a datasheet, that of the ceilings which are reached, the curve without full overlap, and a dense layer on it or, where its launch takes longer, below."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
@@ -121,7 +122,7 @@ def reached_roof() -> Figure:
         title="A layer below the roof: what is reached, and what overlaps",
         alt="A log-log plot of FLOP/s against arithmetic intensity with three lines: the roof of the datasheet of {device}, a dashed roof at "
         "{of_peak} of its peak and {of_bandwidth} of its bandwidth, and the curve that is reached where {overlap} of the shorter time is hidden, which bends below the dashed "
-        "corner unless all of it is. The layer's dot lies below the curve by the {launch} that its kernel takes to start. "
+        "corner unless all of it is. The layer's dot lies on the curve, or below it where its work takes less than the {launch} of a launch. "
         "{tokens} through a layer of {features} have {intensity} and take {seconds}, at {used} of the peak, limited by {bound}.",
         model=layer_below_roof,
         controls=[
@@ -131,7 +132,7 @@ def reached_roof() -> Figure:
             slider("of_peak", "Of the peak, reached", SHARES, value=0.8, unit="%"),
             slider("of_bandwidth", "Of the bandwidth, reached", SHARES, value=0.85, unit="%"),
             slider("overlap", "Overlap", [0.0, 0.25, 0.5, 0.75, 1.0], value=0.5, unit="%"),
-            slider("launch", "Starting the kernel", LAUNCHES, value=5e-6, unit="s"),
+            slider("launch", "Launch", LAUNCHES, value=5e-6, unit="s", idle="no_launch"),
         ],
         presets={
             "On paper": {**layer, "of_peak": 1.0, "of_bandwidth": 1.0, "overlap": 1.0, "launch": 0.0},
@@ -159,6 +160,6 @@ def reached_roof() -> Figure:
             column("bent", "With this overlap", "FLOP/s"),
         ],
         caption=f"{peaks_note()} The shares and the overlap are yours to choose: none of them was measured. Time here is the longer part, plus what is not hidden of "
-        "the shorter one, plus the start, which lowers the dot and not the curves: it weighs more on a small layer than on a large one of the same intensity. "
+        "the shorter one; or the launch, if that takes longer, since kernels follow each other in a queue. Then the dot lies below the curve. "
         "The data begin with the two ridge points. The tiles that a kernel rounds sizes up to are left out.",
     )
