@@ -21,7 +21,7 @@ SHORT, LONG = 256, 2**20
 MODELS = {
     "llama": ("Llama-3-8B, full", "llama-3-8b", theme.ORANGE, [1, 0]),
     "qwen": ("Qwen3.5-9B, hybrid", "qwen3.5-9b", theme.GREEN, [9, 3]),
-    "gemma": ("Gemma-3-12B, windows + 8 full", "gemma-3-12b", theme.PURPLE, [6, 3]),
+    "gemma": ("Gemma-3-12B, 8 full", "gemma-3-12b", theme.PURPLE, [6, 3]),
     "nemotron": ("Nemotron-H, hybrid", "nemotron-h-56b", theme.SKY, [2, 3]),
     "mistral": ("Mistral-7B, windows", "mistral-7b", theme.BLUE, [12, 3]),
 }
