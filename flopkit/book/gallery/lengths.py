@@ -21,7 +21,7 @@ SHORT, LONG = 256, 2**20
 MODELS = {
     "llama": ("Llama-3-8B, full", "llama-3-8b", theme.ORANGE, [1, 0]),
     "qwen": ("Qwen3.5-9B, hybrid", "qwen3.5-9b", theme.GREEN, [9, 3]),
-    "gemma": ("Gemma-3-12B, windows", "gemma-3-12b", theme.PURPLE, [6, 3]),
+    "gemma": ("Gemma-3-12B, 8 full", "gemma-3-12b", theme.PURPLE, [6, 3]),
     "nemotron": ("Nemotron-H, hybrid", "nemotron-h-56b", theme.SKY, [2, 3]),
     "mistral": ("Mistral-7B, windows", "mistral-7b", theme.BLUE, [12, 3]),
 }
@@ -64,7 +64,7 @@ def token_growth() -> Figure:
         here = s.now("length", *MODELS).transform_fold(list(MODELS), as_=["result", "times"])
         dots = (
             here.transform_calculate(curve=f"({titles})[datum.result]")
-            .mark_point(size=60, clip=True)
+            .mark_point(size=60)
             .encode(
                 x=x,
                 y=alt.Y("times:Q", **y),
@@ -86,7 +86,7 @@ def token_growth() -> Figure:
         "of Qwen3.5-9B {qwen}, of Gemma-3-12B {gemma}, of Nemotron-H-56B {nemotron} and of Mistral-7B {mistral}.",
         model=growth_of_models,
         controls=[
-            slider("length", "Length of the sequence", steps(SHORT, LONG), value=131072, unit="tokens"),
+            slider("length", "Length of the sequence", steps(SHORT, LONG), value=LONG, unit="tokens"),
             choice("pairs", "Pairs of tokens that count", PAIRS),
         ],
         readouts=[readout(key, title.partition(",")[0], "×") for key, (title, *_) in MODELS.items()],

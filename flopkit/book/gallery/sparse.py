@@ -136,7 +136,7 @@ def sparse_and_dense() -> Figure:
             readout("active_seconds", "Dense, active size", "s"),
             readout("over", "Experts over active size", "×"),
             readout("active_from", "Active size is compute-bound from", "tokens"),
-            readout("sparse_from", "Experts are, from", "tokens"),
+            readout("sparse_from", "Experts are compute-bound from", "tokens"),
             readout("weights", "Experts' weights on a GPU", "B"),
             readout("exchange", "A GPU sends and receives", "B"),
         ],
