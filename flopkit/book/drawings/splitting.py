@@ -236,18 +236,15 @@ def zigzag(ranks: int = 4) -> Drawing:
         slowest.append(max(work))
         canvases.append(_triangle(title, own, [n / every for n in work]))
     useful = [every / ranks / most for most in slowest]
-    # In blocks of a chunk by a chunk: the last GPU has as many as there are GPUs, and on average a GPU has half of that and a half.
-    masked = (ranks + 1) / (2 * ranks)
     for canvas, share in zip(canvases, useful, strict=True):
         canvas.text(
-            0, canvas.height - 28, f"All wait for the slowest: {percent(share)} is work", anchor="start", name="said"
+            0, canvas.height - 10, f"All wait for the slowest: {percent(share)} is work", anchor="start", name="said"
         )
-    canvases[0].text(0, canvases[0].height - 10, f"({percent(masked)} if blocks on the diagonal are computed whole)", anchor="start", colour=MUTED, name="masked")  # fmt: skip
     return Drawing(
         "zigzag",
         f"Of contiguous chunks, the last GPU gets {2 * ranks - 1} times the work of the first; zigzag halves are equal",
         f"Two causal triangles of queries and keys, cut into {halves} rows of queries for {ranks} GPUs. With contiguous chunks GPU {ranks} computes {percent(slowest[0] / every)} "
-        f"of the visible pairs, and as all wait for it, {percent(useful[0])} of their time is work, or {percent(masked)} if the chunk on the diagonal is computed whole and then masked. With zigzag halves GPU 1 has the first and the last row, GPU 2 the second and "
+        f"of the visible pairs, and as all wait for it, {percent(useful[0])} of their time is work. With zigzag halves GPU 1 has the first and the last row, GPU 2 the second and "
         f"the last but one, and so on: each computes {percent(slowest[1] / every)}, and {percent(useful[1])} of the time is work.",
         canvases,
     )  # fmt: skip
@@ -262,7 +259,7 @@ def _triangle(title: str, owners: list[int], shares: list[float]) -> Canvas:
     """The triangle, a row of queries in the colour of its GPU, and beside it what each GPU computes of it."""
     side, left, top = 168.0, 20.0, 46.0
     cell, ranks = side / len(owners), len(shares)
-    canvas = Canvas(top + side + 52)
+    canvas = Canvas(top + side + 34)
     canvas.text(0, 10, title, anchor="start", bold=True)
     canvas.text(left + side / 2, 34, "keys →", colour=MUTED)
     canvas.text(0, 34, "queries ↓", colour=MUTED, anchor="start")
