@@ -132,7 +132,7 @@ def rate_and_clock() -> Figure:
 
     return Figure(
         name="rate-and-clock",
-        title="The rate follows the clock, which swings for seconds",
+        title="The rate follows the GPU clock, which swings for seconds",
         alt="Over seven seconds of products of random numbers, the rate falls from 774 to 670 TFLOP/s within 0.2 s. From 0.8 s on it swings "
         "between 528 and 671 TFLOP/s, about once a second, ever less. From 0.2 s on the readings of the clock, 1,125 to 1,470 MHz, lie on the "
         "same curve, within 3 %. With zeros the rate stays at 803 TFLOP/s and the clock at 1,770 MHz. A measurement that warms up for {warm} "
