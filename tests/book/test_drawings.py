@@ -16,12 +16,14 @@ import pytest
 
 import flopkit as fk
 from flopkit.book import drawings, gallery
+from flopkit.book.drawings.clinic import SHEETS
 from flopkit.book.drawings.titles import model_title
 from flopkit.book.gallery import fusing, rest
 from flopkit.charts import theme
 from flopkit.peers.asking import sure
 from flopkit.peers.tools import TOOLS
 from flopkit.profiling import advising
+from flopkit.units import seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in drawings.__all__ if name != "Drawing"]
@@ -1147,6 +1149,24 @@ def test_the_drawn_step_is_that_of_the_figure():
     drawing = drawings.step_rows()
     assert drawing.marks("saved")[0].w == pytest.approx(356 * saved / found["before"])
     assert len([mark for canvas in drawing.canvases for mark in canvas.marks if mark.name.startswith("before: ")]) == 4
+    [of] = drawing.marks("of")
+    assert (
+        of.text in drawing.alt and "not measured" in of.text and not drawings.step_rows({"a": (2.0, 1.0)}).marks("of")
+    )
+
+
+def test_the_drawn_bound_is_the_arithmetic_at_the_peak():
+    """Fused, GPT-2's attention executes seven matmuls of 2 · 64 FLOPs per visible pair, in fp32 at 67 TFLOP/s."""
+    pairs = 16 * 12 * 12 * 1024 * 1025 / 2
+    [stays] = drawings.step_rows().marks("must stay: the bound")
+    assert stays.text == seconds(pairs * 7 * 2 * 64 / 67e12)
+
+
+def test_each_row_of_a_step_has_its_letter_in_the_key_and_where_there_is_room():
+    drawing = drawings.step_rows({"attention": (0.5, 0.25), "matmuls": (0.49, 0.49), "norm": (0.01, 0.01)})
+    keys = [mark.text for mark in drawing.marks("key") if mark.text]
+    assert keys == ["A", "B", "C"]
+    assert sorted(mark.text for mark in drawing.marks("letter")) == ["A", "A", "B", "B"]
 
 
 def test_each_advice_of_a_profile_is_in_the_chart_once():
@@ -1154,8 +1174,12 @@ def test_each_advice_of_a_profile_is_in_the_chart_once():
     kinds = [call.args[0].value for call in calls if getattr(call.func, "id", "") == "Advice" and len(call.args) > 4]
     assert len(kinds) > len(advising.RULES), "one of each rule, and the rows at their roof"
     drawing = drawings.symptoms()
-    assert sorted(mark.text for mark in drawing.marks("cure")) == sorted(kinds)
-    assert all(f": {kind}" in drawing.alt for kind in kinds)
+    rows = [row for groups in SHEETS.values() for group in groups.values() for row in group]
+    assert sorted(row.advice for row in rows if row.advice) == sorted(kinds)
+    boxes = {name: [mark.text for mark in drawing.marks(name)] for name in ("cure", "other")}
+    assert boxes["cure"] == [row.cure for row in rows if row.advice]
+    assert boxes["other"] == [row.cure for row in rows if not row.advice]
+    assert all(f"{row.seen}: {row.cure}" in drawing.alt for row in rows)
     for sheet in drawing.canvases:  # an arrow from each symptom to its cure
         cures = [mark for mark in sheet.marks if mark.name in ("cure", "other")]
         arrows = [mark for mark in sheet.marks if mark.kind == "arrow"]
