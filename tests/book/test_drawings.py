@@ -1169,6 +1169,24 @@ def test_each_row_of_a_step_has_its_letter_in_the_key_and_where_there_is_room():
     assert sorted(mark.text for mark in drawing.marks("letter")) == ["A", "A", "B", "B"]
 
 
+def test_a_device_waits_for_launches_that_take_longer_than_kernels():
+    """Six launches of 5 µs and the last kernel of 2 µs: 32 µs, of which six kernels run 12. One launch: 5 µs and then 12."""
+    drawing = drawings.waiting_row()
+    assert drawing.title.startswith("The device waits 20 µs of 32 µs") and drawing.title.endswith("it waits 5 µs")
+    scale = drawing.marks("launch")[0].w / 5
+    assert len(drawing.marks("launch")) == 7 and len(drawing.marks("runs")) == 12
+    waits = [mark.w / scale for mark in drawing.marks("waits")]
+    assert waits == pytest.approx([5, 3, 3, 3, 3, 3, 5])
+    runs = [mark for mark in drawing.marks("runs") if mark.y == drawing.marks("runs")[0].y]
+    for launch, run in zip(drawing.marks("launch"), runs, strict=False):
+        assert run.x == pytest.approx(launch.x + launch.w)
+    busy = drawings.waiting_row(kernels=4, launch=1e-6, kernel=3e-6)  # the host runs ahead
+    assert "waits 1 µs of 13 µs" in busy.title and len(busy.marks("waits")) == 2
+    for wrong in ({"kernels": 0}, {"kernels": 11}, {"launch": 0.0}, {"kernel": -1e-6}):
+        with pytest.raises(ValueError, match="waiting_row"):
+            drawings.waiting_row(**wrong)
+
+
 def test_each_advice_of_a_profile_is_in_the_chart_once():
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(advising))) if isinstance(node, ast.Call)]
     kinds = [call.args[0].value for call in calls if getattr(call.func, "id", "") == "Advice" and len(call.args) > 4]
