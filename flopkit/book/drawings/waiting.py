@@ -41,7 +41,7 @@ def waiting_row(kernels: int = 6, launch: float = 5e-6, kernel: float = 2e-6) ->
         raise ValueError(f"waiting_row(launch={launch!r}, kernel={kernel!r}): both take some seconds, such as 5e-6")
     each, graph = _runs([launch] * kernels, kernel), _runs([launch] + [0.0] * (kernels - 1), kernel)
     whole = max(end for _, end in each)
-    canvas = Canvas(212)
+    canvas = Canvas(216)
     scale = WIDE / whole
     lost: list[float] = []
     for y, title, runs, launches in ((8.0, "One by one", each, kernels), (114.0, "As a CUDA graph", graph, 1)):
