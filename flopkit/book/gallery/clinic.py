@@ -46,7 +46,7 @@ LABELS = {
 }
 LARGER = 8
 HIDDEN = "hidden"
-"""In place of the best cure while none is ticked: the reader guesses first."""
+"""In place of the best cure until one that helps is ticked: the reader guesses first."""
 FIRST = next(title for title in PATIENTS if "GPT" in title)
 BARS = {"before": "as it is", "after": "with the cures ticked", "least": "with every cure"}
 COLOURS = [theme.ORANGE, theme.AMBER, theme.BLUE, theme.GREEN, theme.PURPLE, theme.SKY]
@@ -112,8 +112,7 @@ def step_of_rows(s: Any, *, patient: Any, device: Any, reach: Any, launch: Any, 
     for cure in reversed(CURES):
         best = where(getattr(s, f"saved_{cure}") >= s.most, cure, best)
     s.best = where(s.most > LEAST, best, "none")
-    ticks = sum(where(ticked[name], 1, 0) for name in CURES)
-    s.told = where(ticks > 0, s.best, HIDDEN)
+    s.told = where(s.after < s.before, s.best, HIDDEN)
     s.no_half = where(patient.single == 1, "", "This step runs in 16 bits already.")
     s.no_flash = where(patient.softmax_moved > 0, "", where(patient.flash_flops > 0, "Its attention is fused already.", "It has no attention."))  # fmt: skip
     s.no_launches = where(_launches(patient, ticked) > 1, "", "All that is left is one launch.")
@@ -184,7 +183,7 @@ def cures() -> Figure:
             readout("mfu", "MFU with these cures, at most", "%"),
             readout("faster", "Faster, at most", "×"),
             readout("after_launching", "The host launches for", "s"),
-            readout("told", "The cure that could save most now", text={**CURES, "grow": "larger batch, per sample", "none": "none", HIDDEN: "tick your guess first"}),
+            readout("told", "The cure that could save most now", text={**CURES, "grow": "larger batch, per sample", "none": "none", HIDDEN: "tick one that helps first"}),
             readout("gain", "It saves of the step, at most", "%"),
         ],
         rows=along("row", [*ROWS.values()], _row),

@@ -118,9 +118,10 @@ def test_a_chain_moves_its_tensor_eighteen_times_or_twice():
     assert FIGURE.at(patient=CHAIN)["mfu"] == 0 and FIGURE.at(patient=CHAIN)["best"] == "fuse"
 
 
-def test_the_best_cure_is_told_only_after_a_first_one_is_ticked():
+def test_the_best_cure_is_told_only_after_one_that_helps_is_ticked():
     start, one = FIGURE.at(), FIGURE.at(fuse=True)
     assert (FIGURE.controls["patient"].value, start["best"], start["told"]) == (GPT, "half", "hidden")
+    assert FIGURE.at(ahead=True)["told"] == "hidden", "GPT-2 loads nothing"
     assert one["told"] == one["best"] == "half" and FIGURE.at(half=True)["told"] == "fuse"
 
 
